@@ -89,13 +89,13 @@ def test_yes_on_the_command_line_is_not_for_bytes_that_came_after_the_card(
 
     folder = bench.tool("x", "echo one\n")
     assert bench.forge_here("tools", "activate", "x", "--yes").code == 0
-    put_in = run_tool._add_to_catalog
+    call = run_tool.call_in_session
 
-    def swapped(*given: Any) -> None:
-        put_in(*given)
+    async def swapped(*given: Any) -> int:
         (folder / "x.sh").write_text("echo evil\n")
+        return await call(*given)
 
-    monkeypatch.setattr(run_tool, "_add_to_catalog", swapped)
+    monkeypatch.setattr(run_tool, "call_in_session", swapped)
     said = bench.forge_here("tools", "run", "x", "--yes")
     assert "evil" not in said.out
     assert "changed since it was trusted" in bench.forge_here("tools", "doctor").out

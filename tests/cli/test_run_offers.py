@@ -10,7 +10,7 @@ import pytest
 from golem_forge import WorkerRuntime
 from golem_forge.agent.model.scripted import FunctionScript
 from golem_forge.agent.trust import trust_store
-from golem_forge.cli.run_session import model_names, prompts, rule_ids, server_names, session_ids, zone_names
+from golem_forge.cli.run_session import model_names, prompts, revocable_ids, server_names, session_ids, zone_names
 from golem_forge.config.program import load_program
 from golem_forge.core.errors import ForgeError
 from golem_forge.mcp.client.manifest import ManifestCache
@@ -64,7 +64,7 @@ async def test_u27_models_that_were_named_then_the_providers(tmp_path: Path, mon
     async with WorkerRuntime(directory=project, model=model, home=tmp_path / "home") as runtime:
         offered = model_names(runtime)()
         assert session_ids(runtime)() == [runtime.session_id]
-        assert rule_ids(runtime)() == []
+        assert list(revocable_ids(runtime)) == []
         assert list(server_names(runtime)()) == [] == prompts(runtime)()
     providers = [name for name in offered if name.endswith(":")]
     assert {"ollama:mine", "ollama:priced"} < set(offered) and "anthropic:" in providers

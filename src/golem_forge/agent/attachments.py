@@ -97,8 +97,14 @@ def check_attachments(attached: Sequence[OfferedFile], policy: AttachmentPolicy)
     """Count, bytes and suffixes, before anything is read or sent."""
     check_count(len(attached), policy)
     allowed, denied = _suffixes(policy.allowed_suffixes), _suffixes(policy.denied_suffixes)
-    for each in attached:
-        _check_suffix(each.name, allowed, denied)
+    for name in (each.name for each in attached):
+        bare = name.lower().rstrip(". ")  # `a.exe.` is still meant as one
+        if found := [suffix for suffix in denied if bare.endswith(suffix)]:
+            raise _refused(name, f"suffix {max(found, key=len)} is denied")
+        if allowed and not any(name.lower().endswith(suffix) and len(name) > len(suffix) for suffix in allowed):
+            ending = os.path.splitext(name)[1].lower()
+            what = f"suffix {ending} is not allowed" if ending else "has no suffix"
+            raise _refused(name, f"{what}; allowed: {', '.join(sorted(allowed))}")
     total = sum(each.size for each in attached)
     if total > policy.max_total_bytes:
         raise AttachmentRefused(
@@ -129,7 +135,12 @@ class AttachmentStore:
 
     def keep(self, attached: OfferedFile, model: Model) -> Attachment:
         """Reads it and writes it down, unless the model cannot take its type."""
-        data = self._content(attached)
+        try:
+            data = attached.read(attached.size)
+        except OSError as error:
+            raise _refused(attached.name, (error.strerror or "cannot be read").lower()) from None
+        if len(data) != attached.size:
+            raise _refused(attached.name, "changed while it was read; attach it again")
         kind = media_type(attached.name, binary=has_binary_name(attached.name) or looks_binary(data))
         if not model.takes(kind):
             raise _refused(attached.name, f"{model.name} does not take {kind}")
@@ -173,16 +184,6 @@ class AttachmentStore:
             raise _lost(digest, "was changed on disk")
         return data
 
-    @staticmethod
-    def _content(attached: OfferedFile) -> bytes:
-        try:
-            data = attached.read(attached.size)
-        except OSError as error:
-            raise _refused(attached.name, (error.strerror or "cannot be read").lower()) from None
-        if len(data) != attached.size:
-            raise _refused(attached.name, "changed while it was read; attach it again")
-        return data
-
     def _write(self, digest: str, data: bytes) -> None:
         """Whole or not at all: a reader never sees a part."""
         path = self._folder / digest
@@ -208,16 +209,6 @@ def _read_file(path: str, most: int) -> bytes:
 def _suffixes(written: Iterable[str]) -> frozenset[str]:
     """`pdf` and `.PDF` mean `.pdf`."""
     return frozenset(f".{suffix.lower().lstrip('.')}" for suffix in written if suffix.strip("."))
-
-
-def _check_suffix(name: str, allowed: frozenset[str], denied: frozenset[str]) -> None:
-    bare = name.lower().rstrip(". ")  # `a.exe.` is still meant as one
-    if found := [suffix for suffix in denied if bare.endswith(suffix)]:
-        raise _refused(name, f"suffix {max(found, key=len)} is denied")
-    if allowed and not any(name.lower().endswith(suffix) and len(name) > len(suffix) for suffix in allowed):
-        ending = os.path.splitext(name)[1].lower()
-        what = f"suffix {ending} is not allowed" if ending else "has no suffix"
-        raise _refused(name, f"{what}; allowed: {', '.join(sorted(allowed))}")
 
 
 def _refused(name: str, why: str) -> AttachmentRefused:

@@ -85,10 +85,8 @@ class Budget:
 
     def restore(self, usage: TokenUsage, requests: int, calls: int, cost: float | None) -> None:
         """What an earlier run of the session spent. Its time is not counted: nobody was at work in between."""
-        self._spend("max_tokens", usage.total)
-        self._spend("max_requests", requests)
+        self.spend_request(usage, cost, requests)
         self._spend("max_tool_calls", calls)
-        self._spend("max_cost_usd", cost or 0.0)
 
     # Requests
 
@@ -125,8 +123,8 @@ class Budget:
         finally:
             hold._release()
 
-    def spend_request(self, usage: TokenUsage, cost: float | None) -> None:
-        self._spend("max_requests", 1)
+    def spend_request(self, usage: TokenUsage, cost: float | None, requests: int = 1) -> None:
+        self._spend("max_requests", requests)
         self._spend("max_tokens", usage.total)
         self._spend("max_cost_usd", cost or 0.0)
 

@@ -14,7 +14,6 @@ from golem_forge.agent.root_worker import AttachmentInput
 from golem_forge.agent.run_result import RunResult, RunStatus
 from golem_forge.agent.runtime import WorkerRuntime
 from golem_forge.agent.slash.handler import SlashCommands
-from golem_forge.events.envelope import Event
 from golem_forge.events.open_questions import COMMAND
 from golem_forge.events.runtime_ui import InputUnavailable
 
@@ -56,7 +55,9 @@ class Conversation:
         last: RunResult | None = None
         text = first
         walls = asyncio.ensure_future(self._tell_walls())
-        unsubscribe = self._runtime.bus.on("command", self._commanded)
+        # A UI may answer a prompt with a command, by its id: then the next prompt comes when that has run.
+        answer = self._runtime.ui.answer_by_command
+        unsubscribe = self._runtime.bus.on("command", lambda event: answer(str(event.wire.get("requestId"))))
         try:
             while not self._left.is_set():
                 if not text:
@@ -80,10 +81,6 @@ class Conversation:
             self._forget()
             await self._commands.aclose()
         return last
-
-    def _commanded(self, event: Event) -> None:
-        """A UI may answer a prompt with a command, by its id: then the next prompt comes when that has run."""
-        self._runtime.ui.answer_by_command(str(event.wire.get("requestId")))
 
     async def _tell_walls(self) -> None:
         """What commands will run in, tried while the person types."""

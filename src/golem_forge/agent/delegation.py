@@ -13,14 +13,17 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
-from golem_forge.agent.attachments import OfferedFile, check_attachments, read_zone_attachments
-from golem_forge.agent.files.toolset_blocks import worker_blocks
+from golem_forge.agent.attachments import AttachmentStore, OfferedFile, check_attachments, read_zone_attachments
+from golem_forge.agent.budget import Budget, Meter
+from golem_forge.agent.files.block_schema import WorkerBlocks
+from golem_forge.agent.files.roster import Roster
 from golem_forge.agent.files.worker import Worker
-from golem_forge.agent.messages import Attachment
+from golem_forge.agent.model.interface import Model
 from golem_forge.agent.model.selection import choose_child_model
 from golem_forge.agent.run_result import RunResult, RunStatus
-from golem_forge.agent.worker_manager import WorkerManager, WorkerRun
-from golem_forge.agent.worker_zones import sandbox_for
+from golem_forge.agent.session_plan import plan_worker
+from golem_forge.agent.session_state import SessionState
+from golem_forge.agent.worker_manager import WorkerManager, WorkerRun, task_line
 from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.config.program import ApprovalSettings
 from golem_forge.core.calls import ToolCompletion
@@ -29,7 +32,6 @@ from golem_forge.core.effects import AtMost, Effect, Verb
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.json import sha256_hex
 from golem_forge.core.lazy_dataclass import replace
-from golem_forge.core.results import ToolResult
 from golem_forge.policy.base import ApprovalBlock
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.zones import AccessMode
@@ -44,25 +46,39 @@ _ENDED: Final = {
 }
 
 
+def new_worker_manager(
+    session_state: SessionState, roster: Roster, given: Mapping[str, Model] | None = None
+) -> WorkerManager:
+    """Of a session with these workers. `given`: models made in Python, by name."""
+    return WorkerManager(
+        state=session_state,
+        roster=roster,
+        attachments=AttachmentStore(session_state.home.path, session_state.id),
+        meter=Meter(),
+        budget=Budget(session_state.program.run.budget),
+        delegations=delegation_tools,
+        given=given or {},
+    )
+
+
 def delegation_tools(manager: WorkerManager, caller: WorkerRun) -> list[Tool]:
     """One tool for each worker that `caller` may hand work to."""
     places = asyncio.Semaphore(manager.state.program.run.delegation.max_parallel)
-    return [_tool(manager, caller, worker, places) for worker in manager.roster.delegates(caller.worker)]
-
-
-def _tool(manager: WorkerManager, caller: WorkerRun, worker: Worker, places: asyncio.Semaphore) -> Tool:
-    return Tool(
-        worker.name,
-        worker.description or f"Hands a task to the worker '{worker.name}' and gives its answer.",
-        input_schema=_schema(worker),
-        planner=partial(_plan, manager, caller, worker, places),
-        label=f"Ask {worker.name}",
-        category="Workers",
-        gated=False,
-        mode="llm",
-        code_digest=_digest(worker),
-        always_load=True,  # a worker's file names them to be asked; none of them is one of many
-    )
+    return [
+        Tool(
+            worker.name,
+            worker.description or f"Hands a task to the worker '{worker.name}' and gives its answer.",
+            input_schema=_schema(worker),
+            planner=partial(_plan, manager, caller, worker, places),
+            label=f"Ask {worker.name}",
+            category="Workers",
+            gated=False,
+            mode="llm",
+            code_digest=_digest(worker),
+            always_load=True,  # a worker's file names them to be asked; none of them is one of many
+        )
+        for worker in manager.roster.delegates(caller.worker)
+    ]
 
 
 def _digest(worker: Worker) -> str:
@@ -101,16 +117,16 @@ def _plan(
     limit = _unasked_limit(manager, caller, worker)
     attached = read_zone_attachments(caller.scope.sandbox, args.get("attachments") or ())
     check_attachments(attached, worker.attachment_policy)
-    text = _as_text(args["input"])
+    given = args["input"]
+    text = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
     if not text.strip() and not worker.allow_empty_input:
         raise ForgeError(f"'{worker.name}' takes no empty input", status=Status.INPUT_INVALID)
-    task = text.strip().splitlines()[0][:200] if text.strip() else ""
     read = (each.effect for each in attached if each.effect is not None)
     effects = (Effect(verb=Verb.SPAWN, target=worker.name, at_most=limit), *read)
 
     async def run() -> ToolCompletion:
         async with places:
-            return await _run_child(manager, caller, worker, text, task, args.get("instructions", ""), attached)
+            return await _run_child(manager, caller, worker, text, args.get("instructions", ""), attached)
 
     def close() -> None:
         for each in attached:
@@ -123,25 +139,18 @@ def _unasked_limit(manager: WorkerManager, caller: WorkerRun, worker: Worker) ->
     """What it could do without anybody being asked. Its zones are opened and closed again: what the child may reach is
     settled before anybody is asked about it. Raises ForgeError for zones that the caller lacks."""
     session_state = manager.state
-    sandbox = sandbox_for(
-        session_state.program,
-        worker,
-        session_state.home,
-        [],
-        parent=caller.scope.sandbox,
-        parent_name=caller.worker.name,
-    )
+    plan = plan_worker(session_state.program, session_state.home, worker)
+    sandbox = plan.open_zones([], caller.scope.sandbox, caller.worker.name)
     try:
-        asks = _asks_before_writing(worker, sandbox) and not _grants(session_state.program.approval)
+        asks = _asks_before_writing(plan.blocks, sandbox) and not _grants(session_state.program.approval)
     finally:
         sandbox.close()
     asks = asks and session_state.rules.is_empty() and session_state.controller.mode is not ApprovalMode.APPROVE_ALL
     return AtMost.READS if asks else AtMost.WRITES
 
 
-def _asks_before_writing(worker: Worker, sandbox: Sandbox) -> bool:
+def _asks_before_writing(blocks: WorkerBlocks, sandbox: Sandbox) -> bool:
     """Nothing in its file lets it do more than read by itself. Other people's tools decide for themselves."""
-    blocks = worker_blocks(worker)
     if blocks.code or blocks.workers or blocks.user_tools or blocks.mcp or any(map(_grants, blocks.approval.values())):
         return False
     zones = (zone for zone in sandbox.zones.values() if zone.mode is AccessMode.RW)
@@ -173,51 +182,30 @@ async def _run_child(
     caller: WorkerRun,
     worker: Worker,
     text: str,
-    task: str,
     instructions: str,
     attached: tuple[OfferedFile, ...],
 ) -> ToolCompletion:
     if instructions:
         together = f"{worker.instructions}\n\n## Additional Instructions\n\n{instructions}"
         worker = replace(worker, instructions=together)
-    run = await manager.start(
-        worker, model=choose_child_model(worker, caller.model_name).model, caller=caller, task=task
-    )
-    _emit_update(run, "running")
+    model = choose_child_model(worker, caller.model_name).model
+    run = await manager.start(worker, model=model, caller=caller, task=task_line(text))
+    run.emit_update("running")
     result: RunResult | None = None
     try:
         assert run.loop is not None
-        kept: tuple[Attachment, ...] = tuple(
-            manager.attachments.keep(each, run.loop.dialogue.model) for each in attached
-        )
-        result = await run.loop.answer(text, kept)
+        files = tuple(manager.attachments.keep(each, run.loop.dialogue.model) for each in attached)
+        result = await run.loop.answer(text, files)
     finally:
         done = result is not None and result.status is RunStatus.COMPLETED
         stopped = result is None or _ENDED.get(result.status) is Status.INTERRUPTED
-        _emit_update(run, "complete" if done else "error", "interrupted" if stopped else "")
+        run.emit_update("complete" if done else "error", "interrupted" if stopped else "")
         await manager.stop(run)
     return _finished(worker, result, stop_turn=run.loop.stopped)
 
 
-def _emit_update(run: WorkerRun, status: str, task: str = "") -> None:
-    link = run.scope.lineage[-1]
-    above = run.scope.lineage[-2]
-    run.scope.emit(
-        "workerUpdate",
-        {
-            "workerId": link.id,
-            "name": link.name,
-            "task": task or link.task,
-            "status": status,
-            "depth": link.depth,
-            "parentId": above.id,
-            "model": run.model_name,
-        },
-    )
-
-
 def _finished(worker: Worker, result: RunResult, *, stop_turn: bool) -> ToolCompletion:
-    value: Mapping[str, Any] = {
+    value = {
         "success": result.status is RunStatus.COMPLETED,
         "response": result.response if result.status is RunStatus.COMPLETED else result.partial,
         "error": result.error or None,
@@ -226,15 +214,5 @@ def _finished(worker: Worker, result: RunResult, *, stop_turn: bool) -> ToolComp
         "tokens": result.usage.total,
     }
     status = _ENDED.get(result.status, Status.EXECUTION_FAILED)
-    answer: ToolResult = to_result(dict(value))
-    error = "" if status is Status.SUCCESS else _why(worker, result)
-    return ToolCompletion(result=answer, status=status, error=error, stop_turn=stop_turn)
-
-
-def _why(worker: Worker, result: RunResult) -> str:
-    return f"'{worker.name}' {result.error or result.status.value}"
-
-
-def _as_text(given: Any) -> str:
-    """A typed input goes to the child as the JSON it is."""
-    return given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+    error = "" if status is Status.SUCCESS else f"'{worker.name}' {result.error or result.status.value}"
+    return ToolCompletion(result=to_result(value), status=status, error=error, stop_turn=stop_turn)

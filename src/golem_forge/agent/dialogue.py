@@ -20,8 +20,9 @@ from typing import Any, Final, cast
 
 from golem_forge.agent.budget import Budget, Estimator, Meter, clamp_usage, cost_of
 from golem_forge.agent.history import Compacted, History, compact
-from golem_forge.agent.messages import AssistantMessage, Message, RequestedCall, UserMessage
+from golem_forge.agent.messages import AssistantMessage, Message, UserMessage
 from golem_forge.agent.model.interface import (
+    RESPONSE_CUT,
     Completed,
     Finish,
     Model,
@@ -42,7 +43,6 @@ from golem_forge.core.ids import new_id
 from golem_forge.core.json import valid_unicode
 from golem_forge.core.lazy_dataclass import dataclass, field, replace
 
-CUT: Final = "response was cut at the token limit"
 ANSWER_WITHHELD: Final = "ANSWER_WITHHELD"
 """The code of a ModelError: the model answered, and gave nothing."""
 _SUMMARISE: Final = (
@@ -102,7 +102,7 @@ class Dialogue:
         if message.text:
             self.scope.emit("message", {"message": {"role": "assistant", "content": message.text}})
         if completed.finish is Finish.LENGTH:
-            self.scope.emit("status", {"type": "warning", "message": f"The {CUT}.", "code": "RESPONSE_CUT"})
+            self.scope.emit("status", {"type": "warning", "message": f"The {RESPONSE_CUT}.", "code": "RESPONSE_CUT"})
         return message
 
     def _request(self, messages: list[Message]) -> Request:
@@ -167,7 +167,13 @@ class Dialogue:
                 self.scope.signal, self._paid(request, streamed, lambda event: self._show(streamed, event))
             )
         except (RunInterrupted, ModelError):
-            self._stopped(streamed)
+            if streamed.pieces or streamed.thinking:
+                self._stream(streamed, "", "text", done=True)
+            if text := valid_unicode(streamed.text):
+                self.last_text = text
+                self.history.add(AssistantMessage(text=text, model=self.model.name, interrupted=True))
+                content = f"{text}\n[interrupted]"
+                self.scope.emit("message", {"message": {"role": "assistant", "content": content}})
             raise
         self._stream(streamed, "", "text", done=True)
         self.last_text = completed.message.text or self.last_text
@@ -181,7 +187,7 @@ class Dialogue:
         output = self.budget.fit_output(estimate, most, self.price)
         with self.budget.hold_request(estimate, output, self.price) as hold:
 
-            def seen(event: ModelEvent | DiscardedAttempt) -> None:
+            def observe(event: ModelEvent | DiscardedAttempt) -> None:
                 if isinstance(event, UsageSoFar):
                     streamed.usage = event.usage
                 elif isinstance(event, DiscardedAttempt):
@@ -192,7 +198,7 @@ class Dialogue:
                     hold.check_again()
 
             try:
-                completed = await ask_with_retries(self.model, replace(request, max_output_tokens=output), show=seen)
+                completed = await ask_with_retries(self.model, replace(request, max_output_tokens=output), show=observe)
             except BaseException:
                 self._count(streamed.request_id, streamed.usage)
                 raise
@@ -208,25 +214,12 @@ class Dialogue:
             streamed.thinking = True
             self._stream(streamed, event.text, "thinking")
         elif isinstance(event, DiscardedAttempt):
-            self._withdraw(streamed, event)
-
-    def _withdraw(self, streamed: _Streamed, event: DiscardedAttempt) -> None:
-        """A failed try: what it showed is taken back, and the next one starts anew."""
-        self._stream(streamed, "", "text", done=True, discarded=True)
-        if event.wait is not None:
-            text = f"{event.reason}; trying again in {event.wait:.1f} s"
-            self.scope.emit("status", {"type": "warning", "message": text, "code": "MODEL_RETRY"})
-        streamed.request_id = new_id()
-        streamed.pieces.clear()
-
-    def _stopped(self, streamed: _Streamed) -> None:
-        if streamed.pieces or streamed.thinking:
-            self._stream(streamed, "", "text", done=True)
-        if text := valid_unicode(streamed.text):
-            self.last_text = text
-            self.history.add(AssistantMessage(text=text, model=self.model.name, interrupted=True))
-            content = f"{text}\n[interrupted]"
-            self.scope.emit("message", {"message": {"role": "assistant", "content": content}})
+            self._stream(streamed, "", "text", done=True, discarded=True)
+            if event.wait is not None:
+                text = f"{event.reason}; trying again in {event.wait:.1f} s"
+                self.scope.emit("status", {"type": "warning", "message": text, "code": "MODEL_RETRY"})
+            streamed.request_id = new_id()
+            streamed.pieces.clear()
 
     def _stream(
         self, streamed: _Streamed, delta: str, channel: str, *, done: bool = False, discarded: bool = False
@@ -244,8 +237,8 @@ class Dialogue:
 
     def _tell_usage(self, request_id: str, usage: TokenUsage) -> None:
         cost = cost_of(usage, self.price)
-        told = self.meter.updated(request_id=request_id, worker_id=self.scope.id, usage=usage, cost=cost)
-        self.scope.state.bus.emit(told, worker_id=self.scope.id)
+        event = self.meter.updated(request_id=request_id, worker_id=self.scope.id, usage=usage, cost=cost)
+        self.scope.state.bus.emit(event, worker_id=self.scope.id)
 
 
 def _without_cut_calls(completed: Completed) -> AssistantMessage:
@@ -253,7 +246,7 @@ def _without_cut_calls(completed: Completed) -> AssistantMessage:
     message = completed.message
     if completed.finish is not Finish.LENGTH or not message.calls:
         return message
-    calls: tuple[RequestedCall, ...] = tuple(replace(call, problem=call.problem or CUT) for call in message.calls)
+    calls = tuple(replace(call, problem=call.problem or RESPONSE_CUT) for call in message.calls)
     return replace(message, calls=calls)
 
 

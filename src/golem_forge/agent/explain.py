@@ -128,7 +128,12 @@ class DryEvaluator:
             explained.tool, explained.args = tool.name, arguments.plain
             ctx = replace(self.orchestrator.dry_context(), worker=self.worker)
             plan = await self.sources.plan(tool, arguments.values, ctx) or await _make_plan(tool, arguments, ctx)
-            self._evaluate(tool, explained, await judge.judge(tool, arguments, plan, ctx, handed=handed))
+            judged = await judge.judge(tool, arguments, plan, ctx, handed=handed)
+            if self.extra:
+                keys = judged.decision.keys
+                judged = self.orchestrator.judge.evaluate(tool, judged.facts, judged.base, keys, extra=self.extra)
+            explained.outcome = judged.outcome
+            explained.judged = judged
         except ForgeError as error:
             explained.refusal = error
         finally:
@@ -159,13 +164,6 @@ class DryEvaluator:
         judge.mode = ApprovalMode.AUTO_DENY
         again = judge.evaluate(tool, judged.facts, judged.base, judged.decision.keys, extra=self.extra)
         return again.decision.verdict
-
-    def _evaluate(self, tool: Tool, explained: ExplainedCall, judged: Evaluation) -> None:
-        if self.extra:
-            keys = judged.decision.keys
-            judged = self.orchestrator.judge.evaluate(tool, judged.facts, judged.base, keys, extra=self.extra)
-        explained.outcome = judged.outcome
-        explained.judged = judged
 
 
 def plan_for_explain(
@@ -387,7 +385,7 @@ _USER_TOOL_TOOLS: Final = ("create_custom_tool", "run_custom_tool")
 
 @dataclass(slots=True)
 class DryScope:
-    """A station on a dry tree, and what is not in its catalog yet."""
+    """A scope that was opened dry, and what is not in its catalog yet."""
 
     scope: WorkerScope
     plan: WorkerPlan
@@ -420,7 +418,7 @@ class ToolSources:
         own = late.plan.blocks.user_tools is not None and (
             name in _USER_TOOL_TOOLS or has_tool_folder(late.plan.home, name)
         )
-        if late.modules is not None and (own or self._is_exported(late, name)):
+        if late.modules is not None and (own or any(name in block.tools for block in late.plan.blocks.code)):
             await self._import_modules(late)  # first, as at a start: an own tool of that name is kept out then
         if own:
             self.add_user_tools()
@@ -431,7 +429,7 @@ class ToolSources:
             await self._import_modules(late)
 
     async def aclose(self) -> None:
-        """Ends whatever was started for the look."""
+        """Ends whatever was started."""
         if self._late is not None:
             if self._late.stop is not None:
                 await self._late.stop()
@@ -505,11 +503,6 @@ class ToolSources:
     def _is_there(self, name: str) -> bool:
         catalog = self._catalog
         return catalog.aliases().get(name, name) in catalog or any(tool.name == name for tool in catalog.hidden_tools())
-
-    @staticmethod
-    def _is_exported(late: DryScope, name: str) -> bool:
-        blocks = late.plan.blocks
-        return any(name in block.tools for block in blocks.code)
 
     @staticmethod
     async def _import_modules(late: DryScope) -> None:

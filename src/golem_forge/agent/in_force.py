@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from golem_forge.agent.session_facts import record_revoked
-from golem_forge.config.program import PROGRAM_FILE
+from golem_forge.agent.trust import trust_store
+from golem_forge.config.program import PROGRAM_FILE, find_root
 from golem_forge.config.sandbox_block import ResourceLimits
 from golem_forge.config.yaml_file import YamlFile, read_yaml
 from golem_forge.core.errors import ConfigError, ForgeError
@@ -40,8 +41,7 @@ _SHORTEST_PREFIX: Final = 4
 
 
 class NotRevoked(ForgeError):
-    def __init__(self, message: str, *, code: str) -> None:
-        super().__init__(message, code=code)
+    """Its `code` is one of the three below."""
 
 
 UNKNOWN_ID: Final = "UNKNOWN_ID"
@@ -98,9 +98,7 @@ def rules_in_force(rules: RuleBook, used: Mapping[str, RuleUsage]) -> tuple[Rule
 
 def _rule(line: RuleLine, usage: RuleUsage) -> RuleInForce:
     rule = line.rule
-    kept_in = (
-        THIS_SESSION if rule.origin is RuleOrigin.SESSION else f"{rule.file}:{rule.line}" if rule.line else rule.file
-    )
+    kept_in = f"{rule.file}:{rule.line}" if rule.line else rule.file
     return RuleInForce(
         id=rule.id,
         verdict=rule.verdict.value,
@@ -108,7 +106,7 @@ def _rule(line: RuleLine, usage: RuleUsage) -> RuleInForce:
         scope=rule.scope.describe(),
         reason=rule.reason,
         origin=rule.origin.value,
-        kept_in=kept_in or rule.origin.value,
+        kept_in=THIS_SESSION if rule.origin is RuleOrigin.SESSION else kept_in or rule.origin.value,
         hits=usage.hits,
         last_used=usage.last,
         inactive=line.inactive,
@@ -118,9 +116,6 @@ def _rule(line: RuleLine, usage: RuleUsage) -> RuleInForce:
 
 def open_rules(home: ForgeHome, directory: Path) -> RuleBook:
     """The rules as a session started in `directory` would have them."""
-    from golem_forge.agent.trust import trust_store
-    from golem_forge.config.program import find_root
-
     root = find_root(directory) or directory.resolve()
     trust = trust_store(home)
     return RuleBook(home, project_root=root, project_trusted=lambda: trust.trusted(root))
@@ -181,7 +176,11 @@ class ConfigRow(NamedTuple):
 
 
 def effective_config(host: SlashHost) -> list[ConfigRow]:
-    return [ConfigRow(*row) for row in (*_run_rows(host), *_approval_rows(host), *_sandbox_rows(host), *_ui_rows(host))]
+    rows = [*_run_rows(host), *_approval_rows(host), *_sandbox_rows(host)]
+    settings = host.program.ui  # only what somebody wrote: everywhere else there is no page
+    for name, origin in settings.origins.items():
+        rows.append((f"ui.{name}", str(getattr(settings, name.replace(".", "_"))).lower(), origin))
+    return [ConfigRow(*row) for row in rows]
 
 
 def is_untrusted(host: SlashHost) -> bool:
@@ -191,13 +190,10 @@ def is_untrusted(host: SlashHost) -> bool:
 
 def _run_rows(host: SlashHost) -> Iterator[tuple[str, str, str]]:
     settings = host.program.run
-    origins = settings.origins
     for each in fields(settings):
-        if each.name == "origins":
-            continue
-        value = getattr(settings, each.name)
-        for key, part in _parts(each.name, value):
-            yield key, _format_value(part), _nearest_origin(key, origins)
+        if each.name != "origins":
+            for key, part in _parts(each.name, getattr(settings, each.name)):
+                yield key, _format_value(part), _nearest_origin(key, settings.origins)
     if host.model_name and host.model_name != settings.model:
         yield "model in use", host.model_name, "--model, the environment, the worker file or /model"
 
@@ -247,28 +243,15 @@ def _sandbox_rows(host: SlashHost) -> Iterator[tuple[str, str, str]]:
     for directory in walls.read:
         yield "sandbox.read", directory, _where_written(files, "sandbox", "read")
     yield "sandbox.toolchains", "on" if walls.toolchains else "off", _where_written(files, "sandbox", "toolchains")
-    yield (
-        "sandbox.walls",
-        "off" if walls.off else "on",
-        _where_written(files[-1:], "sandbox", "walls") if walls.off else _DEFAULT,
-    )
+    off = _where_written(files[-1:], "sandbox", "walls")
+    yield "sandbox.walls", "off" if walls.off else "on", off if walls.off else _DEFAULT
     usual = ResourceLimits()
     for each in fields(usual):
         value = getattr(walls.limits, each.name)
         if value is not None:
-            origin = (
-                _DEFAULT
-                if value == getattr(usual, each.name)
-                else _where_written(files, "sandbox", "limits", each.name)
-            )
-            yield f"sandbox.limits.{each.name}", f"{value:g}" if isinstance(value, float) else str(value), origin
-
-
-def _ui_rows(host: SlashHost) -> Iterator[tuple[str, str, str]]:
-    """Only what somebody wrote: everywhere else there is no page."""
-    settings = host.program.ui
-    for name, origin in settings.origins.items():
-        yield f"ui.{name}", str(getattr(settings, name.replace(".", "_"))).lower(), origin
+            changed = value != getattr(usual, each.name)
+            origin = _where_written(files, "sandbox", "limits", each.name) if changed else _DEFAULT
+            yield f"sandbox.limits.{each.name}", _format_value(value), origin
 
 
 def _files(host: SlashHost) -> Iterator[YamlFile]:

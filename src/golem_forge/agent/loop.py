@@ -82,10 +82,15 @@ class Loop:
             if _COMMAND_TOOL in self.scope.catalog:
                 # Tried once; the prompt says which walls commands run in.
                 await unless_interrupted(self.scope.signal, self.scope.walls.report())
-            dialogue.history.add(UserMessage(text=self._for_the_model(text), attachments=tuple(attachments)))
+            # An argument of the command line may be no Unicode, and a pasted line may hold a key.
+            text = self.scope.state.redactor.redact_secrets(valid_unicode(text))
+            dialogue.history.add(UserMessage(text=text, attachments=tuple(attachments)))
             return self._result(RunStatus.COMPLETED, response=await self._until_answered())
         except RunInterrupted as stopped:
-            self._note_stopped_words()
+            # The next request tells the model why its last words break off.
+            messages = dialogue.history.messages
+            if messages and isinstance(last := messages[-1], AssistantMessage) and last.interrupted:
+                dialogue.history.add(UserMessage(text=USER_CUT_IN, kind="note"))
             if over := self._over_time(stopped):
                 return self._result(RunStatus.LIMIT, error=over)
             return self._result(stopped.status, response=INTERRUPTED_TEXT)
@@ -104,10 +109,6 @@ class Loop:
         finally:
             if deadline is not None:
                 deadline.cancel()
-
-    def _for_the_model(self, text: str) -> str:
-        """An argument of the command line may be no Unicode, and a pasted line may hold a key."""
-        return self.scope.state.redactor.redact_secrets(valid_unicode(text))
 
     async def _until_answered(self) -> str:
         worker = self.scope.worker
@@ -131,7 +132,9 @@ class Loop:
         raise _RunEnded(RunStatus.LIMIT, f"Maximum iterations ({worker.max_iterations}) exceeded")
 
     async def _run_calls(self, response: AssistantMessage, repetition: Repetition) -> None:
-        outcomes, over = await self._outcomes([_call_of(call) for call in response.calls])
+        outcomes, over = await self._outcomes(
+            [ToolCall(call.name, call.args, Caller.LLM, id=call.id, problem=call.problem) for call in response.calls]
+        )
         self.scope.model_tools.mark_called(outcomes)
         signal = self.scope.signal
         stopped = any(outcome.stop_turn for outcome in outcomes)
@@ -171,12 +174,6 @@ class Loop:
             outcomes += [path.skip(state, over.message) for state in path.propose(calls[paid:], path.signal)]
         return outcomes, over
 
-    def _note_stopped_words(self) -> None:
-        """The next request tells the model why its last words break off."""
-        messages = self.dialogue.history.messages
-        if messages and isinstance(last := messages[-1], AssistantMessage) and last.interrupted:
-            self.dialogue.history.add(UserMessage(text=USER_CUT_IN, kind="note"))
-
     def _arm_deadline(self) -> asyncio.TimerHandle | None:
         """A run whose time is up is stopped like an interrupted one, wherever it is."""
         left = self.dialogue.budget.seconds_left
@@ -214,10 +211,6 @@ class Loop:
 _OVER_TIME: Final = "the time of its budget is over"
 
 
-def _call_of(call: RequestedCall) -> ToolCall:
-    return ToolCall(call.name, call.args, Caller.LLM, id=call.id, problem=call.problem)
-
-
 def _result_of(call: RequestedCall, outcome: Outcome, note: str) -> CallResult:
     text = fenced(outcome.text) if outcome.executed else outcome.text
     return CallResult(
@@ -245,12 +238,12 @@ class Repetition:
     def note_all(self, outcomes: Iterable[Outcome]) -> list[str]:
         """The outcomes of one turn, a note for each or nothing. Calls that were not repeated in it are forgotten."""
         outcomes = list(outcomes)
-        notes = [self._saw(outcome) for outcome in outcomes]
+        notes = [self._note(outcome) for outcome in outcomes]
         asked = {_key(outcome) for outcome in outcomes}
         self._failing = {key: failing for key, failing in self._failing.items() if key in asked}
         return notes
 
-    def _saw(self, outcome: Outcome) -> str:
+    def _note(self, outcome: Outcome) -> str:
         if outcome.status in _NOT_TRIED:
             return ""
         key = _key(outcome)

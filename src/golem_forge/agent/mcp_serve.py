@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.agent.files.block_schema import McpBlock
 from golem_forge.agent.session import Session, entry_session
+from golem_forge.agent.session_plan import named_mode
 from golem_forge.agent.worker_scope import attach_servers, guest_orchestrator
 from golem_forge.agent.worker_zones import is_built_in
 from golem_forge.core.calls import LEFTOVERS, MAX_LEFTOVER_LINES, Caller, Outcome, ToolCall
@@ -43,16 +44,11 @@ async def serve_session(
     """`worker`: a file or a name of the program's; None: its entry, else the built-in one. Raises ConfigError,
     NotTrusted, and ForgeError where a required server cannot be had."""
     async with entry_session(directory, worker=worker) as session:
-        host = SessionHost(session, session.program.mode(approval_flag(approval)).value)
+        mode = session.program.mode(None if approval is None else named_mode(approval))
+        host = SessionHost(session, mode.value)
         if session.servers is not None:
             await session.servers.pool.wait_required()
         yield host
-
-
-def approval_flag(given: ApprovalMode | str | None) -> ApprovalMode | None:
-    from golem_forge.agent.session_plan import named_mode
-
-    return None if given is None else named_mode(given)
 
 
 class SessionHost:
@@ -84,9 +80,9 @@ class SessionHost:
                 await tools.wait_connected(name)
 
         pool = servers.pool
-        unheard = [name for name in pool.names() if tools.sees(name) and pool.listing(name) is None]
+        unlisted = [name for name in pool.names() if tools.sees(name) and pool.listing(name) is None]
         asked = [
-            asyncio.create_task(listed(name)) for name in unheard if pool.status(name).state is ServerState.CONNECTING
+            asyncio.create_task(listed(name)) for name in unlisted if pool.status(name).state is ServerState.CONNECTING
         ]
         if asked:
             _, late = await asyncio.wait(asked, timeout=FIRST_LIST_SECONDS)
@@ -111,40 +107,35 @@ class SessionGuest:
         self._name = client.caller_name
         self._id = new_id()
         self._path = guest_orchestrator(session.scope, approval, self._id)
-        self._unsaid: list[str] = []
+        self._leftovers: list[str] = []
         """What commands left behind that no call reports on, for this client's next result."""
-        self._deaf = session.bus.on("status", self._hear)
+        self._unsubscribe = session.bus.on("status", self._keep_leftover)
 
     async def call(self, name: str, args: Any, *, call_id: str, cancel: InterruptSignal, progress: Progress) -> Outcome:
-        await self._look(name)
-        state = CallState(ToolCall(name, args, Caller.MCP, id=call_id, caller_name=self._name), cancel, cancel)
-
-        def told(event: Event) -> None:
-            data: Any = event.data
-            if data.tool_call_id == call_id:
-                progress(data.progress, data.total, data.message or "")
-
-        with contextlib.ExitStack() as until_done:
-            until_done.callback(self._session.bus.on("toolProgress", told))
-            until_done.callback(self._session.state.signal.listen(cancel.interrupt))
-            return self._with_unsaid(await self._path.step(state))
-
-    def _hear(self, event: Event) -> None:
-        if event.wire.get("code") == LEFTOVERS and len(self._unsaid) < MAX_LEFTOVER_LINES:
-            self._unsaid.append(str(event.wire.get("message", "")))
-
-    def _with_unsaid(self, outcome: Outcome) -> Outcome:
-        unsaid, self._unsaid = self._unsaid, []
-        outcome.notes = (*(line for line in unsaid if line not in outcome.leftover_texts), *outcome.notes)
-        return outcome
-
-    async def _look(self, name: str) -> None:
-        """What changed on disk, at a server or in the config counts for this call."""
+        # What changed on disk, at a server or in the config counts for this call.
         session = self._session
         await session.look(name)
         blocks = session.path.judge.blocks
         if self._path.judge.blocks is not blocks:
             self._path.judge.set_blocks(blocks)
+        state = CallState(ToolCall(name, args, Caller.MCP, id=call_id, caller_name=self._name), cancel, cancel)
+
+        def report(event: Event) -> None:
+            data: Any = event.data
+            if data.tool_call_id == call_id:
+                progress(data.progress, data.total, data.message or "")
+
+        with contextlib.ExitStack() as until_done:
+            until_done.callback(self._session.bus.on("toolProgress", report))
+            until_done.callback(self._session.state.signal.listen(cancel.interrupt))
+            outcome = await self._path.step(state)
+            leftovers, self._leftovers = self._leftovers, []
+            outcome.notes = (*(line for line in leftovers if line not in outcome.leftover_texts), *outcome.notes)
+            return outcome
+
+    def _keep_leftover(self, event: Event) -> None:
+        if event.wire.get("code") == LEFTOVERS and len(self._leftovers) < MAX_LEFTOVER_LINES:
+            self._leftovers.append(str(event.wire.get("message", "")))
 
     def output(self, handle: str) -> Path | None:
         kept = self._path.outputs.find(handle, self._path.worker)
@@ -153,6 +144,6 @@ class SessionGuest:
     async def aclose(self) -> None:
         from golem_forge.toolsets.exec.sessions import ExecSessions
 
-        self._deaf()
+        self._unsubscribe()
         owner = ToolContext(worker=self._path.worker, guest=self._id).owner
         await self._session.state.parts.get(ExecSessions).end_owned_by(owner)

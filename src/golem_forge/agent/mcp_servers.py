@@ -40,6 +40,7 @@ from golem_forge.core.decisions import Verdict
 from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.core.json import digest
 from golem_forge.core.lazy_dataclass import dataclass, replace
+from golem_forge.core.results import block_text
 from golem_forge.core.text import escape_control_chars
 from golem_forge.events.open_questions import NOBODY
 from golem_forge.events.runtime_ui import RuntimeUI
@@ -65,14 +66,14 @@ if TYPE_CHECKING:
 
 MCP_JSON: Final = ".mcp.json"
 AskForm = Callable[[ElicitationForm, ToolContext], Awaitable[FormAnswer]]
-Sampler = Callable[[SamplingRequest], Any]
-"""Asks the model of one worker; gives an awaitable SamplingAnswer."""
+Sampler = Callable[[SamplingRequest], Awaitable[SamplingAnswer]]
+"""Asks the model of one worker."""
 
 
 class SessionServers:
     def __init__(self, session_state: SessionState) -> None:
         self._session_state = session_state
-        self._stations: dict[str, WorkerScope] = {}
+        self._scopes: dict[str, WorkerScope] = {}
         """By worker path: on whose behalf a server may ask."""
         self._samplers: dict[str, Sampler] = {}
         self._walls: dict[tuple[str, str], Walls] = {}
@@ -81,7 +82,7 @@ class SessionServers:
         """Who is asked what servers want to know: whoever watches the session, or the client whose call it is."""
         self.unchecked = server_tool_approvals(session_state.program)
         """What forge.yaml says about tools of servers whose lists nobody has seen yet, by name."""
-        self._begun = False
+        self._started = False
         root = session_state.program.root
         self._config = tuple(map(str, (root / PROGRAM_FILE, root / MCP_JSON, session_state.home.config)))
         self._files = self._stamps()
@@ -111,7 +112,7 @@ class SessionServers:
 
     def tools_for(self, scope: WorkerScope, servers: tuple[str, ...]) -> ServerTools:
         """`servers`: what the worker's block names."""
-        self._stations[scope.orchestrator.worker] = scope
+        self._scopes[scope.orchestrator.worker] = scope
         self._session_state.parts.get(ServerAccess).grant(scope.orchestrator.worker, servers)
 
         def placed(names: Any) -> None:
@@ -125,13 +126,13 @@ class SessionServers:
 
     def begin(self) -> None:
         """From within the event loop; what has to connect does so in the background."""
-        if not self._begun:
-            self._begun = True
+        if not self._started:
+            self._started = True
             self.pool.begin()
 
     async def refresh(self) -> bool:
         """Before whatever may use a server: edited config counts, changed definitions are put before a person. True:
-        the servers and their lists are as they were at the last look."""
+        nothing changed since the last refresh."""
         self.begin()
         if self._files != (now := self._stamps()):
             self._files = now
@@ -203,7 +204,7 @@ class SessionServers:
         return self._walls[key]
 
     def _path_rules(self) -> tuple[PathRule, ...]:
-        scope = next(iter(self._stations.values()), None)
+        scope = next(iter(self._scopes.values()), None)
         return scope.orchestrator.path_rules() if scope is not None else ()
 
     def _tell(self, status: ServerStatus) -> None:
@@ -215,7 +216,7 @@ class SessionServers:
         self._session_state.bus.emit("mcpStatus", data)
 
     async def _ask_person(self, form: ElicitationForm, ctx: ToolContext) -> FormAnswer:
-        scope = self._stations.get(ctx.worker)
+        scope = self._scopes.get(ctx.worker)
         path = [link.to_wire() for link in scope.lineage] if scope is not None else []
         return await ask_form(self._session_state.ui, form, path)
 
@@ -223,8 +224,7 @@ class SessionServers:
         sampler = self._samplers.get(ctx.worker)
         if sampler is None:
             return SamplingAnswer(refused="this worker has no model")
-        answer: SamplingAnswer = await sampler(request)
-        return answer
+        return await sampler(request)
 
 
 def session_servers(session_state: SessionState) -> SessionServers:
@@ -259,16 +259,16 @@ class DriftCards:
         self._open: dict[str, _OpenCard] = {}
         """By server."""
         self._leaving: set[asyncio.Task[None]] = set()
-        self._seen: tuple[int, bool] | None = None
-        """At the last look; every call looks, and nearly always finds the same."""
+        self._last_state: tuple[int, bool] | None = None
+        """At the last update: every call updates, and nearly always finds the same."""
 
     def update(self) -> bool:
         """Raises the cards that are due, withdraws those that are not any more. True: nothing changed since the last
-        look."""
+        update."""
         now = (self._pool.version, self._ui.attached)
-        if now == self._seen:
+        if now == self._last_state:
             return True
-        self._seen = now
+        self._last_state = now
         specs = self._pool.specs
         for server in [server for server in self._open if server not in specs]:
             self._withdraw(server)
@@ -278,7 +278,9 @@ class DriftCards:
                 self._withdraw(server)
             due = (held for digest, held in drifted.items() if (spec.scope, server, digest) not in self._answered)
             if server not in self._open and self._ui.attached and (held := next(due, None)) is not None:
-                self._raise(spec.scope, held)
+                assert held.tool is not None
+                task = asyncio.create_task(self._ask(spec.scope, held, held.tool))
+                self._open[held.server] = _OpenCard(held.tool, task)
         return False
 
     def close(self) -> None:
@@ -291,11 +293,6 @@ class DriftCards:
         held = listing.held if listing is not None else ()
         return {one.tool.digest: one for one in held if one.reason is HoldReason.DRIFT and one.tool is not None}
 
-    def _raise(self, scope: str, held: HeldTool) -> None:
-        assert held.tool is not None
-        task = asyncio.create_task(self._ask(scope, held, held.tool))
-        self._open[held.server] = _OpenCard(held.tool, task)
-
     def _withdraw(self, server: str) -> None:
         task = self._open.pop(server).task
         self._leaving.add(task)
@@ -305,21 +302,18 @@ class DriftCards:
     async def _ask(self, scope: str, held: HeldTool, tool: RemoteTool) -> None:
         agreed = await ask_about_drift(self._ui, held)
         self._open.pop(held.server, None)
-        self._seen = None
+        self._last_state = None
         if agreed is None:
-            return  # nobody answered: it is asked again at the next look that finds somebody
+            return  # nobody answered: it is asked again when somebody is there
         self._answered.add((scope, held.server, tool.digest))
         if agreed and held.server in self._pool.specs and tool.digest in self._drifted(held.server):
-            self._pin(scope, held, tool)
+            # What could not be pinned stays held: the next session asks again.
+            try:
+                self._book.pin(scope, tool)
+            except ForgeError as error:
+                what = f"the tool '{escape_control_chars(held.name)}' of the MCP server '{held.server}' stays held back"
+                self._ui.show_status(type="warning", message=f"{what}: {error.message}")
         self.update()
-
-    def _pin(self, scope: str, held: HeldTool, tool: RemoteTool) -> None:
-        """What could not be pinned stays held: the next session asks again."""
-        try:
-            self._book.pin(scope, tool)
-        except ForgeError as error:
-            what = f"the tool '{escape_control_chars(held.name)}' of the MCP server '{held.server}' stays held back"
-            self._ui.show_status(type="warning", message=f"{what}: {error.message}")
 
 
 _NO_CHOICES: Final[list[Any]] = []
@@ -407,18 +401,17 @@ def sampler_for(manager: WorkerManager, run: WorkerRun) -> Sampler:
             if agreed is None:
                 return SamplingAnswer(refused="the person refused it")
             request = agreed
+        clean = run.scope.state.redactor.redact_secrets  # a server may have been given some, and says them to a model
         try:
-            clean = (
-                run.scope.state.redactor.redact_secrets
-            )  # a server may have been given some, and says them to a model
             messages = [_as_message(each, clean) for each in request.messages]
             done = await loop.dialogue.request_aside(clean(request.system_prompt), messages, request.max_tokens)
         except RunInterrupted:
             return SamplingAnswer(refused="interrupted")
         except ForgeError as error:
             return SamplingAnswer(refused=error.message)
-        text = run.scope.state.redactor.redact_secrets(done.message.text)
-        return SamplingAnswer(text=text, model=run.model_name, stop_reason=_STOP_REASONS[done.finish])
+        return SamplingAnswer(
+            text=clean(done.message.text), model=run.model_name, stop_reason=_STOP_REASONS[done.finish]
+        )
 
     return sample
 
@@ -463,7 +456,7 @@ def _edit_problems(args: Mapping[str, Any]) -> dict[str, str]:
     """What is wrong with an edited request, by member."""
     found: dict[str, str] = {}
     messages = args.get("messages")
-    if not isinstance(messages, list) or not all(_is_message(each) for each in messages) or not messages:
+    if not isinstance(messages, list) or not all(map(_is_message, messages)) or not messages:
         found["messages"] = "a list of {role: user or assistant, text}"
     if not isinstance(args.get("systemPrompt", ""), str):
         found["systemPrompt"] = "a text"
@@ -504,8 +497,6 @@ def _card_text(request: SamplingRequest) -> str:
 
 
 def _message_text(message: Mapping[str, Any]) -> str:
-    from golem_forge.core.results import block_text
-
     content = message.get("content")
     blocks = content if isinstance(content, list) else [content]
     return "\n".join(block_text(block) for block in blocks)

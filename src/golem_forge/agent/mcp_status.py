@@ -82,7 +82,20 @@ class ServerInventory:
         """Raises ForgeError (`SERVER_NOT_FOUND`)."""
         spec = self.spec(name)
         approved = self.book.approved(spec)
-        state, error, diff, manifest = self._state_of(spec, approved)
+        state, error, diff = ServerState.KNOWN, "", ""
+        manifest: ServerManifest | None = None
+        if not spec.enabled:
+            state = ServerState.DISABLED
+        elif spec.problem:
+            state, error = ServerState.FAILED, spec.problem
+        elif not approved:
+            diff = server_diff(self.book.approved_before(spec), spec)
+            why = "its config changed since it was approved; " if diff else ""
+            state, error = ServerState.PENDING, f"{why}run: forge mcp approve {spec.name}"
+        elif (found := self.cache.load(spec, time.time())) is not None:
+            manifest = found[0]
+        else:
+            error = f"what it offers is not known yet; run: forge mcp test {spec.name}"
         return KnownServer(
             spec=spec,
             state=state,
@@ -101,20 +114,6 @@ class ServerInventory:
         from golem_forge.mcp.client.tool_list import apply_pins, check_entries
 
         return apply_pins(check_entries(spec.name, manifest.tools, manifest.diagnostics), self.book, spec.scope)
-
-    def _state_of(self, spec: ServerSpec, approved: bool) -> tuple[ServerState, str, str, ServerManifest | None]:
-        if not spec.enabled:
-            return ServerState.DISABLED, "", "", None
-        if spec.problem:
-            return ServerState.FAILED, spec.problem, "", None
-        if not approved:
-            diff = server_diff(self.book.approved_before(spec), spec)
-            why = "its config changed since it was approved; " if diff else ""
-            return ServerState.PENDING, f"{why}run: forge mcp approve {spec.name}", diff, None
-        found = self.cache.load(spec, time.time())
-        if found is None:
-            return ServerState.KNOWN, f"what it offers is not known yet; run: forge mcp test {spec.name}", "", None
-        return ServerState.KNOWN, "", "", found[0]
 
 
 def read_inventory(directory: Path | str = ".", home: ForgeHome | None = None) -> ServerInventory:

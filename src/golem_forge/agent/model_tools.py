@@ -35,7 +35,7 @@ TOOLS_LOADED: Final = "toolsLoaded"
 class _Selection:
     """What was worked out, and from what."""
 
-    of: tuple[Any, ...]
+    inputs: tuple[Any, ...]
     usable: Mapping[str, Tool]
     """Everything a model may call, except what could only be refused."""
     tools: ToolSplit
@@ -47,10 +47,10 @@ class ModelTools:
     def __init__(self, scope: WorkerScope) -> None:
         self._scope = scope
         self._threshold = DeferralThreshold()
-        self._seen: _Selection | None = None
+        self._selection: _Selection | None = None
         self._offers: dict[str, tuple[Tool, ToolOffer]] = {}
         """By name, as long as the tool is the same and no secret was learned."""
-        self._clean_of = 0
+        self._redactor_version = 0
         self.user_tools: UserTools | None = None
         """None: this worker sees none of the person's own tools."""
         self.loaded: tuple[str, ...] = ()
@@ -58,11 +58,11 @@ class ModelTools:
 
     def offers(self) -> tuple[ToolOffer, ...]:
         """What the next request carries."""
-        seen = self.select()
-        if seen.search is None:
+        selection = self.select()
+        if selection.search is None:
             offered = self._scope.catalog.offered(Caller.LLM)
-            return tuple(self._offer(tool) for tool in offered if tool.name in seen.usable)
-        sent = (*seen.tools.always, seen.search, *seen.tools.loaded(self.loaded))
+            return tuple(self._offer(tool) for tool in offered if tool.name in selection.usable)
+        sent = (*selection.tools.always, selection.search, *selection.tools.loaded(self.loaded))
         return tuple(self._offer(tool) for tool in sent if self._is_sound(tool))
 
     def schema_of(self, name: str) -> Mapping[str, Any]:
@@ -84,16 +84,21 @@ class ModelTools:
         self.loaded = tuple(names)
 
     def select(self) -> _Selection:
-        of = self._inputs()
-        if self._seen is None or not _same_inputs(self._seen.of, of):
-            self._seen = self._make_selection(of)
-        return self._seen
+        judge = self._scope.orchestrator.judge
+        silent = judge.mode is ApprovalMode.AUTO_DENY and (judge.rules is None or judge.rules.is_empty())
+        inputs = (self._scope.catalog.version, judge.mode, silent, judge.blocks, self._settings)
+        if self._selection is None or not all(
+            one is other or (isinstance(one, int) and one == other)
+            for one, other in zip(self._selection.inputs, inputs, strict=True)
+        ):
+            self._selection = self._make_selection(inputs)
+        return self._selection
 
     def _offer(self, tool: Tool) -> ToolOffer:
         """Threat: a module's docstring and a server's schema may hold what they were given in their environment."""
         redactor = self._scope.state.redactor
-        if redactor.version != self._clean_of:
-            self._offers, self._clean_of = {}, redactor.version
+        if redactor.version != self._redactor_version:
+            self._offers, self._redactor_version = {}, redactor.version
         known = self._offers.get(tool.name)
         if known is None or known[0] is not tool:
             description, schema = redactor.redact_secrets(tool.description), tool.input_schema
@@ -103,43 +108,35 @@ class ModelTools:
             self._offers[tool.name] = known
         return known[1]
 
-    def _inputs(self) -> tuple[Any, ...]:
-        judge = self._scope.orchestrator.judge
-        silent = judge.mode is ApprovalMode.AUTO_DENY and (judge.rules is None or judge.rules.is_empty())
-        return self._scope.catalog.version, judge.mode, silent, judge.blocks, self._settings
-
     @property
     def _settings(self) -> McpSettings:
         return self._scope.state.program.mcp
 
-    def _make_selection(self, of: tuple[Any, ...]) -> _Selection:
+    def _make_selection(self, inputs: tuple[Any, ...]) -> _Selection:
         scope, settings = self._scope, self._settings
         path, catalog = scope.orchestrator, scope.catalog
         usable = [tool for tool in llm_tools(catalog) if not always_refused(path.judge, tool, path.sandbox)]
         tools = split_tools(usable, settings.deferral, self._always_loaded)
         search = None
         if tools.waiting and self._threshold.passed(usable, settings.deferral) and TOOL_SEARCH not in catalog:
-            search = self._search_tool(tools)
+            # The same one as long as it says the same: loading a tool changes none of its words.
+            made = create_tool_search_tool(self._find, sources(tools.waiting.values(), self._is_users))
+            before = self._selection.search if self._selection is not None else None
+            search = before if before is not None and before.description == made.description else made
             catalog.hide(search, by_models=True)
-        elif self._seen is not None and self._seen.search is not None:
+        elif self._selection is not None and self._selection.search is not None:
             catalog.unhide(TOOL_SEARCH)
-        return _Selection(of=of, usable={tool.name: tool for tool in usable}, tools=tools, search=search)
-
-    def _search_tool(self, tools: ToolSplit) -> Tool:
-        """The same one as long as it says the same: loading a tool changes none of its words."""
-        made = create_tool_search_tool(self._find, sources(tools.waiting.values(), self._is_users))
-        before = self._seen.search if self._seen is not None else None
-        return before if before is not None and before.description == made.description else made
+        return _Selection(inputs=inputs, usable={tool.name: tool for tool in usable}, tools=tools, search=search)
 
     def _find(self, query: str, limit: int) -> ToolSearchResult:
         while True:
-            seen = self.select()
-            found = self._scope.catalog.find_among(query, limit, seen.usable)
+            selection = self.select()
+            found = self._scope.catalog.find_among(query, limit, selection.usable)
             if all(self._is_sound(tool) for tool in found.tools):
                 break  # else one that cannot be used is out of the catalog now, and the others move up
         self._load(found.tools)
-        told = sources(seen.tools.waiting.values(), self._is_users)
-        return ToolSearchResult(tools=found.tools, total=found.total, sources=told)
+        waiting = sources(selection.tools.waiting.values(), self._is_users)
+        return ToolSearchResult(tools=found.tools, total=found.total, sources=waiting)
 
     def _is_sound(self, tool: Tool) -> bool:
         reason = schema_problem(tool)
@@ -148,12 +145,12 @@ class ModelTools:
         return not reason
 
     def _load(self, tools: Iterable[Tool]) -> None:
-        seen = self.select()
-        loaded = add_loaded(self.loaded, tools, seen.tools.waiting)
+        selection = self.select()
+        loaded = add_loaded(self.loaded, tools, selection.tools.waiting)
         if loaded == self.loaded:
             return
         self.loaded = loaded  # also where all are sent: what a model has used stays when there are too many one day
-        if seen.search is not None and (journal := self._scope.state.journal) is not None:
+        if selection.search is not None and (journal := self._scope.state.journal) is not None:
             journal.append(TOOLS_LOADED, {"workerId": self._scope.id, "names": list(loaded)})
 
     def _is_users(self, tool: Tool) -> bool:
@@ -172,7 +169,3 @@ def loaded_tools(records: Iterable[Mapping[str, Any]], worker_id: str) -> tuple[
             said = record.get("names")
             names = tuple(name for name in said if isinstance(name, str)) if isinstance(said, list) else ()
     return names
-
-
-def _same_inputs(before: tuple[Any, ...], now: tuple[Any, ...]) -> bool:
-    return all(one is other or (isinstance(one, int) and one == other) for one, other in zip(before, now, strict=True))

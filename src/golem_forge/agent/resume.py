@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from golem_forge.agent.budget import Meter
 from golem_forge.agent.history import ADDED, CLEARED, REPLACED, History, apply_record, complete_results
 from golem_forge.agent.messages import AssistantMessage, CallResult, Message, RequestedCall, fenced
 from golem_forge.agent.model.interface import TokenUsage
@@ -28,7 +29,7 @@ from golem_forge.agent.session_facts import (
 from golem_forge.core.calls import Caller
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError
-from golem_forge.core.lazy_dataclass import dataclass, field
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.results import semantic_value, text_of
 from golem_forge.events.index import find_session
 from golem_forge.events.journal import Journal
@@ -55,16 +56,6 @@ class NothingToResume(ForgeError):
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedUsage:
-    """What all requests of the session took so far."""
-
-    usage: TokenUsage = field(default_factory=TokenUsage)
-    requests: int = 0
-    cost: float | None = None
-    """None before the first request, and where the price of one was not known."""
-
-
 @dataclass(slots=True, kw_only=True)
 class Resumed:
     session_id: str
@@ -78,7 +69,8 @@ class Resumed:
     approvals: tuple[KeptApproval, ...]
     loaded: tuple[str, ...]
     """Names of the deferred tools that the root worker had loaded."""
-    usage: RecordedUsage
+    usage: Meter
+    """What all requests of the session took so far."""
     calls: int
     """How many calls its models made."""
     call_ids: frozenset[str]
@@ -156,10 +148,10 @@ def resume(home: Path, reference: str, *, root: Path | str = "", redact: Callabl
             raise NothingToResume(found.id)
         interrupted = {call.id: call for call in reopened.interrupted}
 
-        def became(call_id: str) -> CallRecord | None:
+        def record_of(call_id: str) -> CallRecord | None:
             return interrupted.get(call_id) or past.call(call_id, journal.path)
 
-        history = _whole_history(past.history(journal), became)
+        history = _whole_history(past.history(journal), record_of)
         asked = {call.id for each in history if isinstance(each, AssistantMessage) for call in each.calls}
         return Resumed(
             session_id=found.id,
@@ -169,7 +161,7 @@ def resume(home: Path, reference: str, *, root: Path | str = "", redact: Callabl
             plans=past.plans,
             approvals=past.approvals.approvals(),
             loaded=loaded_tools(past.loaded.values(), facts.worker_id),
-            usage=past.usage.total(),
+            usage=past.usage,
             calls=sum(past.by_model.values()),
             call_ids=frozenset(asked | past.by_model.keys()),
             interrupted=tuple(reopened.interrupted),
@@ -190,14 +182,14 @@ class _RecordedPast:
         self.loaded: dict[Any, Mapping[str, Any]] = {}
         """Worker id → its last record of loaded tools."""
         self.plans: dict[str, list[dict[str, str]]] = {}
-        self.usage = _UsageSum()
+        self.usage = Meter()
         self.by_model: dict[str, bool] = {}
         """Call id → whether a model made it."""
         self._joiner = RecordJoiner()
         self._messages: list[Message] = []
         self._passed_over: set[Any] = set()
         """Workers that had a history before they were known to be the root."""
-        self._untold: dict[str, CallRecord] = {}
+        self._unreported: dict[str, CallRecord] = {}
         """Finished calls whose results are in no history yet."""
 
     def take(self, record: Mapping[str, Any], call: CallRecord | None) -> None:
@@ -215,7 +207,10 @@ class _RecordedPast:
         elif kind == TOOLS_LOADED:
             self.loaded[whole.get("workerId")] = whole
         elif kind == "event":
-            self.usage.take(whole)
+            if whole.get("event") == "usageUpdated":
+                data = whole["data"]
+                counts = {key: data.get(key, 0) for key in ("input", "output", "cached")}
+                self.usage.add(TokenUsage(**counts), data.get("cost"))
         else:
             self.approvals.take(whole)
 
@@ -224,7 +219,7 @@ class _RecordedPast:
         if call.state is not RecordedState.FINISHED:
             return
         if call.caller == Caller.LLM:
-            self._untold[call.id] = call
+            self._unreported[call.id] = call
         value = call.value  # calls name workers by path, as plans do
         if call.status == Status.SUCCESS.value and isinstance(value, dict) and value.get("kind") == "plan.update":
             self.plans[call.worker] = [dict(step) for step in value.get("plan", ()) if isinstance(step, dict)]
@@ -233,7 +228,7 @@ class _RecordedPast:
         message = record.get("message")
         if isinstance(message, dict) and isinstance(results := message.get("results"), list | tuple):
             for each in results:
-                self._untold.pop(each.get("id", "") if isinstance(each, dict) else "", None)
+                self._unreported.pop(each.get("id", "") if isinstance(each, dict) else "", None)
         if self.facts is not None and record.get("workerId") == self.facts.worker_id:
             self._messages = apply_record(self._messages, record)
         else:
@@ -256,16 +251,16 @@ class _RecordedPast:
         return History.recorded(journal, self.facts.worker_id, self._messages)
 
     def call(self, call_id: str, journal: Path) -> CallRecord | None:
-        """What became of a call that finished; None for one that was never proposed."""
-        if call_id in self._untold or call_id not in self.by_model:
-            return self._untold.get(call_id)
+        """The record of a call that finished; None for one that was never proposed."""
+        if call_id in self._unreported or call_id not in self.by_model:
+            return self._unreported.get(call_id)
         records = (record for record in read(journal) if record.get("call") == call_id)
         return CallRecords.from_records(records).calls.get(call_id)
 
 
-def _whole_history(history: History, became: Callable[[str], CallRecord | None]) -> tuple[Message, ...]:
+def _whole_history(history: History, record_of: Callable[[str], CallRecord | None]) -> tuple[Message, ...]:
     """What had to be put in is recorded, so that resuming twice finds the same."""
-    whole = complete_results(history.messages, lambda call: _recorded_result(call, became(call.id)), SESSION_STOPPED)
+    whole = complete_results(history.messages, lambda call: _recorded_result(call, record_of(call.id)), SESSION_STOPPED)
     have = len(history.messages)
     if whole[:have] == history.messages:
         for message in whole[have:]:
@@ -289,31 +284,11 @@ def _recorded_result(call: RequestedCall, record: CallRecord | None) -> CallResu
 
 
 def _record_text(record: CallRecord) -> str:
-    """As the loop would have told it; what a tool said is fenced, because others may have written it."""
+    """As the loop would have written it; what a tool said is fenced, because others may have written it."""
     value = semantic_value(record.value)
     said = text_of(value) if value is not None else str(record.value or "")
     if len(said) > _LONGEST_RESULT:
         where = f" read_output handle={record.output_handle}" if record.output_handle else ""
         said = f"{said[:_LONGEST_RESULT]}\n[… {len(said) - _LONGEST_RESULT} characters left out{where}]"
-    told = "\n".join(part for part in (record.error, said) if part)
-    return fenced(told) if record.started_at and record.error != MAY_HAVE_RUN else told
-
-
-class _UsageSum:
-    def __init__(self) -> None:
-        self._usage, self._requests, self._cost, self._unpriced = TokenUsage(), 0, 0.0, False
-
-    def take(self, event: Mapping[str, Any]) -> None:
-        if event.get("event") != "usageUpdated":
-            return
-        data = event["data"]
-        self._usage += TokenUsage(
-            input=data.get("input", 0), output=data.get("output", 0), cached=data.get("cached", 0)
-        )
-        self._requests += 1
-        self._unpriced = self._unpriced or data.get("cost") is None
-        self._cost += data.get("cost") or 0.0
-
-    def total(self) -> RecordedUsage:
-        known = self._requests and not self._unpriced
-        return RecordedUsage(usage=self._usage, requests=self._requests, cost=self._cost if known else None)
+    text = "\n".join(part for part in (record.error, said) if part)
+    return fenced(text) if record.started_at and record.error != MAY_HAVE_RUN else text

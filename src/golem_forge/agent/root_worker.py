@@ -18,9 +18,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from golem_forge.agent.attachments import AttachmentStore, OfferedFile, ReceivedFile, check_attachments, check_count
-from golem_forge.agent.budget import Budget, Meter
-from golem_forge.agent.delegation import delegation_tools
+from golem_forge.agent.attachments import OfferedFile, ReceivedFile, check_attachments, check_count
+from golem_forge.agent.delegation import new_worker_manager
 from golem_forge.agent.files.program_files import PATH_SUFFIXES
 from golem_forge.agent.files.roster import check_preflight
 from golem_forge.agent.files.worker import Worker
@@ -114,7 +113,10 @@ class StartInterrupted(ForgeError):
 
 
 async def start_session(asked: RuntimeOptions, session_bus: SessionBus, ui: RuntimeUI) -> StartedSession:
-    resumed = _resume(asked, session_bus) if asked.resume else None
+    resumed = None
+    if asked.resume:
+        root = program_root(asked.start_directory) if asked.resume == LAST else ""
+        resumed = resume(asked.home.path, asked.resume, root=root, redact=session_bus.redactor.value)
     directory = Path(resumed.directory) if resumed else asked.start_directory
     options = SessionOptions(
         home=asked.home,
@@ -151,11 +153,6 @@ async def start_session(asked: RuntimeOptions, session_bus: SessionBus, ui: Runt
         raise
 
 
-def _resume(asked: RuntimeOptions, session_bus: SessionBus) -> Resumed:
-    root = program_root(asked.start_directory) if asked.resume == LAST else ""
-    return resume(asked.home.path, asked.resume, root=root, redact=session_bus.redactor.value)
-
-
 async def _ask_trust(plan: SessionPlan, session_state: SessionState) -> bool:
     """Asks the person, if one is there, to trust what trust would change anything for. Raises ConfigError first for
     what is wrong with it."""
@@ -177,19 +174,13 @@ async def _start_root(
     assert roster is not None
     notices: list[str] = []
     given = asked.given_model
-    manager = WorkerManager(
-        state=session_state,
-        roster=roster,
-        attachments=AttachmentStore(asked.home.path, session_state.id),
-        meter=Meter(),
-        budget=Budget(session_state.program.run.budget),
-        delegations=delegation_tools,
-        given={given.name: given} if given else {},
-    )
+    manager = new_worker_manager(session_state, roster, {given.name: given} if given else None)
     worker_id = resumed.worker_id if resumed else new_id()
     history = History(session_state.journal, worker_id, resumed.history if resumed else ())
-    if resumed is not None:
-        _restore_usage(resumed, manager)
+    if resumed is not None:  # what was spent is shown, and no id comes twice
+        spent = resumed.usage
+        manager.meter.restore(spent.usage, spent.requests, spent.cost)
+        session_state.call_ids |= resumed.call_ids
     run = await manager.start(
         roster.root,
         model=given.name if given else _chosen_model(asked, session_state, roster.root, resumed, notices),
@@ -199,22 +190,14 @@ async def _start_root(
         model_later=not asked.needs_model,
     )
     if resumed is not None:
-        spent = resumed.usage
         run.budget.restore(spent.usage, spent.requests, resumed.calls, spent.cost)  # the worker's own limits count too
         resumed.restore_into(session_state, lambda worker, tool: _current_definition(run, worker, tool))
         run.scope.model_tools.restore(resumed.loaded)
         notices += [resumed.warning] if resumed.warning else []
     record_worker_run(session_state, run, roster)
     unused = [notice] if (notice := plan.program.notice_with(roster.unused)) else []
-    told = [*unused, *notices, *roster.warnings, *run.notices]
-    return StartedSession(state=session_state, workers=manager, run=run, resumed=resumed, notices=told)
-
-
-def _restore_usage(resumed: Resumed, manager: WorkerManager) -> None:
-    """What was spent is shown, and no id comes twice."""
-    spent = resumed.usage
-    manager.meter.restore(spent.usage, spent.requests, spent.cost)
-    manager.state.call_ids |= resumed.call_ids
+    notices = [*unused, *notices, *roster.warnings, *run.notices]
+    return StartedSession(state=session_state, workers=manager, run=run, resumed=resumed, notices=notices)
 
 
 def _current_definition(run: WorkerRun, worker: str, tool: str) -> str | None:
@@ -238,12 +221,8 @@ def _chosen_model(
         builtin=worker.path is None,
         settings=settings.models,
     )
-    problem = (
-        missing_key(chosen.model, settings.models, os.environ)
-        if chosen.model
-        else no_model_message(settings.models, os.environ)
-    )
-    if not problem:
+    problem = no_model_message(settings.models, os.environ)
+    if chosen.model and not (problem := missing_key(chosen.model, settings.models, os.environ)):
         return chosen.model
     if asked.needs_model:
         raise ModelError(problem)
@@ -285,14 +264,13 @@ async def run_turn(
         message["attachments"] = [{"name": each.name, "size": each.size} for each in kept]
     loop.dialogue.last_text = ""
     run.scope.emit("message", {"message": message})
-    _emit_update(run, "running", text)
+    run.emit_update("running", text)
     result = await loop.answer(text, kept)
-    _emit_update(
-        run, "complete" if result.status is RunStatus.COMPLETED else "error", result.error or result.status.value
-    )
+    done = result.status is RunStatus.COMPLETED
+    run.emit_update("complete" if done else "error", result.error or result.status.value)
     if result.error:
         run.scope.emit("status", {"type": "error", "message": result.error, "code": result.status.value})
-    elif run.user_tools is not None and result.status is RunStatus.COMPLETED:
+    elif run.user_tools is not None and done:
         await session_suggestions(session.state).after_turn(run.scope)
     return result
 
@@ -328,20 +306,6 @@ def _as_offered_file(session: StartedSession, each: AttachmentInput) -> OfferedF
 def _refused_result(run: WorkerRun, status: RunStatus, problem: str) -> RunResult:
     run.scope.emit("status", {"type": "error", "message": problem, "code": status.value})
     return RunResult(success=False, status=status, error=problem, worker=run.worker.name)
-
-
-def _emit_update(run: WorkerRun, status: str, task: str) -> None:
-    run.scope.emit(
-        "workerUpdate",
-        {
-            "workerId": run.scope.id,
-            "name": run.worker.name,
-            "task": task.strip().splitlines()[0][:200] if task.strip() else "",
-            "status": status,
-            "depth": run.scope.depth,
-            "model": run.model_name,
-        },
-    )
 
 
 def announce(started: StartedSession, mode: str) -> None:

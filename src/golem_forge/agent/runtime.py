@@ -422,7 +422,7 @@ class WorkerRuntime:
 
 
 def _check_options(worker: Any, model: Any, callback: Any, bus: Any, signal: Any, on_event: Any) -> None:
-    """What could only fail later, in a place that says nothing about it."""
+    """Checks types here: a wrong one would fail later, with an error that does not name the option."""
     who = "a Worker, a mapping of its keys, a file or a name"
     require(worker is None or isinstance(worker, (Worker, str, Path)), "WorkerRuntime: worker", who, worker)
     made = model is None or isinstance(model, str) or callable(getattr(model, "stream", None))

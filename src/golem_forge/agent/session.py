@@ -30,9 +30,9 @@ from golem_forge.agent.session_state import (
 )
 from golem_forge.agent.slash.manual import SessionActions
 from golem_forge.agent.user_tools import (
-    emit_changes,
     initial_notices,
     record_agent_writes,
+    sync_user_tools,
     user_tools_for,
     with_user_tools_zone,
 )
@@ -106,17 +106,13 @@ class Session:
 
     def refresh(self) -> None:
         """Tool folders and lists of servers that changed count from now on; every call and batch looks by itself."""
-        self._look_at_folders()
+        sync_user_tools(self.scope, self.user_tools)
         sync_servers(self.scope)
-
-    def _look_at_folders(self) -> None:
-        if self.user_tools is not None and (news := self.user_tools.refresh()) is not None:
-            emit_changes(self.scope, news)
 
     async def look(self, *names: str) -> None:
         """`refresh`, and a server that was never asked what it offers is asked, where one of its tools is named."""
         nothing_new = self.servers is not None and await self.servers.refresh()
-        self._look_at_folders()
+        sync_user_tools(self.scope, self.user_tools)
         if not nothing_new or not servers_in_sync(self.scope):
             sync_servers(self.scope)
         if TOOL_SEARCH in names:
@@ -226,8 +222,7 @@ def open_session(
 def open_planned_session(
     plan: SessionPlan, options: SessionOptions, tools: Iterable[Tool | Callable[..., Any]] = ()
 ) -> Session:
-    """Opens a plan of the built-in worker. On a dry tree the person's own tools and MCP servers are left to whoever
-    looks (`agent.explain`)."""
+    """Opens a plan of the built-in worker. Opened dry, it leaves user tools and MCP servers to `agent.explain`."""
     session_state, place = open_session_state(plan, options), plan.root
     try:
         learn_declared(session_state, (place.native,))
@@ -246,9 +241,8 @@ def open_planned_session(
         )
         notices += scope.add_tools((), place.approval)
         servers = users = None
-        if mcp is not None and (
-            mcp != McpBlock() or session_state.program.mcp.servers
-        ):  # "all" of none needs nothing loaded
+        # "all" of none needs nothing loaded
+        if mcp is not None and (mcp != McpBlock() or session_state.program.mcp.servers):
             servers = attach_servers(scope, mcp)
         if own is not None and not session_state.dry:
             users = user_tools_for(scope, own)
@@ -295,22 +289,11 @@ async def entry_session(
 
 
 def open_worker_manager(plan: SessionPlan, options: SessionOptions) -> WorkerManager:
-    """Opens a plan of a program's worker, which takes its place next; without a model."""
-    from golem_forge.agent.attachments import AttachmentStore
-    from golem_forge.agent.budget import Budget, Meter
-    from golem_forge.agent.delegation import delegation_tools
-    from golem_forge.agent.worker_manager import WorkerManager
+    """Opens a plan of a program's worker, which is started next; without a model."""
+    from golem_forge.agent.delegation import new_worker_manager
 
     assert plan.roster is not None
-    session_state = open_session_state(plan, options)
-    return WorkerManager(
-        state=session_state,
-        roster=plan.roster,
-        attachments=AttachmentStore(session_state.home.path, session_state.id),
-        meter=Meter(),
-        budget=Budget(session_state.program.run.budget),
-        delegations=delegation_tools,
-    )
+    return new_worker_manager(open_session_state(plan, options), plan.roster)
 
 
 class ToolRouter:

@@ -20,7 +20,7 @@ from golem_forge.policy.controller import ApprovalController
 from golem_forge.policy.facts import ANY_WALLED
 from golem_forge.policy.rules.book import RuleBook
 from golem_forge.policy.rules.load import make_rule
-from golem_forge.policy.rules.model import RuleOrigin
+from golem_forge.policy.rules.model import RuleOrigin, rule_id
 
 if TYPE_CHECKING:
     from golem_forge.agent.files.roster import Roster
@@ -154,7 +154,16 @@ class KeptApprovals:
 
     def take(self, record: Mapping[str, Any]) -> None:
         if record.get("type") == KEPT_RECORD:
-            kept = _approval_from(record)
+            rule = record.get("rule")
+            kept = KeptApproval(
+                kind=str(record.get("kind")),
+                worker=str(record.get("worker")),
+                tool=str(record.get("tool")),
+                definition=str(record.get("definition")),
+                key=str(record.get("key")),
+                what=str(record.get("what", "")),
+                rule=rule if isinstance(rule, dict) else {},
+            )
             self._kept.setdefault((kept.kind, kept.key), {}).setdefault(repr(kept), kept)
         elif record.get("type") == REVOKED_RECORD:
             place = (record.get("kind"), record.get("key"))
@@ -171,19 +180,6 @@ def kept_approvals(records: Iterable[Mapping[str, Any]]) -> tuple[KeptApproval, 
     for record in join_records(records):
         found.take(record)
     return found.approvals()
-
-
-def _approval_from(record: Mapping[str, Any]) -> KeptApproval:
-    rule = record.get("rule")
-    return KeptApproval(
-        kind=str(record.get("kind")),
-        worker=str(record.get("worker")),
-        tool=str(record.get("tool")),
-        definition=str(record.get("definition")),
-        key=str(record.get("key")),
-        what=str(record.get("what", "")),
-        rule=rule if isinstance(rule, dict) else {},
-    )
 
 
 def _is_revoked(kept: KeptApproval, by: Mapping[str, Any]) -> bool:
@@ -234,7 +230,5 @@ def _restore_rule(kept: KeptApproval, rules: RuleBook) -> bool:
 
 def _key(kind: str, data: Mapping[str, Any]) -> str:
     if kind == "rule":
-        from golem_forge.policy.rules.model import rule_id
-
         return rule_id(dict(data["rule"]))
     return str(data["fingerprint" if kind == "exact" else "grant"])

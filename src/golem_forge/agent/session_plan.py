@@ -4,7 +4,7 @@
 
 One description for everybody: `open_session_state`, `open_session`, `entry_session` and `WorkerRuntime` open it;
 `forge rules explain` and `check`, `sandbox explain`, `run --dry-run`, `tools show`, `call --help` and the rules page
-open it for a look (`agent.explain`). Making one starts, asks and writes nothing. Raises ConfigError for a
+open it dry (`agent.explain`). Making one starts, asks and writes nothing. Raises ConfigError for a
 configuration that a session would not start with.
 """
 

@@ -75,9 +75,9 @@ class SessionState:
     overrides: Sequence[str] = ()
     """`--set` words it was started with."""
     dry: bool = False
-    """For a look: nothing is recorded, made on disk, mended or started before a call needs it."""
+    """Nothing is recorded, made on disk, mended or started before a call needs it (`agent.explain`)."""
     stand_in: bool = False
-    """For a look at a home without tools: whether an empty directory stands in for `/user_tools`."""
+    """Opened dry in a home without tools: whether an empty directory stands in for `/user_tools`."""
     depth: int = 0
     """Of its first worker."""
     _closed: bool = False
@@ -87,7 +87,7 @@ class SessionState:
         self.signal.interrupt(reason)
 
     def tools_folder(self) -> Path | None:
-        """Where the person's own tools are, made if it is missing. None: there is nothing to look at yet."""
+        """Where the person's own tools are, made if it is missing. None: there is none yet."""
         if not self.dry:
             return self.home.ensure("tools")
         if (folder := self.home.path / "tools").is_dir():
@@ -239,14 +239,14 @@ def learn_declared(session_state: SessionState, toolsets: Iterable[Mapping[str, 
     models = session_state.program.run.models
     for provider in {*PROVIDERS, *models}:
         variable = key_variable(provider, models)
-        _learn(redactor, variable, os.environ.get(variable, ""))
+        learn_secret(redactor, variable, os.environ.get(variable, ""))
 
 
 def learn_servers(servers: Iterable[ServerSpec], redactor: Redactor) -> None:
     """What their configuration names, whether or not it is complete."""
     for spec in servers:
         for value in declared_secrets(spec, person_environ()):
-            _learn(redactor, spec.name, value)
+            learn_secret(redactor, spec.name, value)
 
 
 def learn_logins(servers: Iterable[ServerSpec], home: ForgeHome, redactor: Redactor) -> None:
@@ -261,14 +261,14 @@ def learn_logins(servers: Iterable[ServerSpec], home: ForgeHome, redactor: Redac
         except ForgeError:
             continue
         for value in secrets_of(CredentialStore(home).load(resource_of(url)) or {}):
-            _learn(redactor, "OAUTH_TOKEN", value)
+            learn_secret(redactor, "OAUTH_TOKEN", value)
 
 
 def has_logins(servers: Iterable[ServerSpec]) -> bool:
     return any(spec.auth.kind is AuthKind.OAUTH for spec in servers)
 
 
-def _learn(redactor: Redactor, name: str, value: str) -> None:
+def learn_secret(redactor: Redactor, name: str, value: str) -> None:
     if value and value not in redactor.secrets:
         redactor.add_secret(name, value)  # one that is too short cannot be kept out of anything
 

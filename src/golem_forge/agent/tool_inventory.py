@@ -99,7 +99,7 @@ def open_program_workshop(home: ForgeHome, directory: Path | str) -> Workshop:
     rules = RuleBook(home, project_root=program.root, project_trusted=lambda: trust.trusted(program.root))
     workshop = open_workshop(
         home,
-        native=_native_descriptions(),
+        native=native_descriptions(),
         redactor=known_secrets(home),
         environ=person_environ(),
         settings=program.walls,
@@ -114,11 +114,11 @@ def open_listing_workshop(home: ForgeHome) -> Workshop:
     """For what starts nothing: what the program around here says does not matter to it."""
     from golem_forge.usertools.workshop import open_workshop
 
-    return open_workshop(home, native=_native_descriptions(), environ=person_environ())
+    return open_workshop(home, native=native_descriptions(), environ=person_environ())
 
 
-def _native_descriptions() -> Mapping[str, str]:
-
+def native_descriptions() -> Mapping[str, str]:
+    """The first line of each native tool's description, by name."""
     return {tool.name: tool.description.partition("\n")[0] for tool in TOOL_LIST}
 
 

@@ -103,7 +103,7 @@ def covered_files(root: Path) -> list[tuple[str, bytes]]:
 
 
 class TrustCover:
-    """`covered`, remembered for as long as nothing that was looked at changes: trust is asked at every call."""
+    """`covered_files`, cached until a file that was read or looked for changes: trust is checked at every call."""
 
     def __init__(self) -> None:
         self._known: dict[Path, tuple[dict[Path, _Stamps], list[tuple[str, bytes]]]] = {}
@@ -114,7 +114,7 @@ class TrustCover:
             return known[1]
         walk = _Walk(root)
         found = walk.run()
-        seen = {path: _stamps_of(path) for path in walk.looked}
+        seen = {path: _stamps_of(path) for path in walk.visited}
         # Stamps are taken after reading: only if all are old enough can nothing have changed in between.
         if all(each.settled for pair in seen.values() for each in pair if each is not None):
             while len(self._known) >= _MAX_CACHED:
@@ -142,7 +142,7 @@ def _stamps_of(path: Path) -> _Stamps:
 class _Walk:
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.looked: dict[Path, None] = {}
+        self.visited: dict[Path, None] = {}
         self._found: dict[str, bytes] = {}
         self._total = 0
 
@@ -158,7 +158,7 @@ class _Walk:
             name = relative_name(self.root, path)
             if name in self._found:
                 continue
-            self.looked[path] = None
+            self.visited[path] = None
             data = read_inside(self.root, path, name)
             self._found[name] = front = front_matter_bytes(data)
             self._total += len(front)
@@ -171,7 +171,7 @@ class _Walk:
 
     def _program(self) -> tuple[str, tuple[str, ...]]:
         """`entry` and `worker_paths` of forge.yaml, as far as they can be read."""
-        self.looked[self.root / PROGRAM_FILE] = None
+        self.visited[self.root / PROGRAM_FILE] = None
         defaults = RunSettings()
         try:
             value = read_yaml(self.root / PROGRAM_FILE, PROGRAM_FILE).value
@@ -183,13 +183,13 @@ class _Walk:
 
     def _listed(self, places: tuple[Path, ...]) -> Iterator[Path]:
         for place in places:
-            self.looked[place] = None
+            self.visited[place] = None
             try:
                 with os.scandir(place) as entries:
                     listed = {entry.name: entry.is_dir() for entry in entries}
             except OSError:
                 continue
-            self.looked |= dict.fromkeys(place / name / f"{name}.worker" for name, folder in listed.items() if folder)
+            self.visited |= dict.fromkeys(place / name / f"{name}.worker" for name, folder in listed.items() if folder)
             documents = [name for name, folder in sorted(listed.items()) if not folder and name.endswith(YAML_SUFFIXES)]
             yield from self._yaml_workers([place / name for name in documents[:_MOST_DOCUMENTS]])
         yield from worker_files(places)
@@ -200,7 +200,7 @@ class _Walk:
             name = relative_name(self.root, path)
             if name == PROGRAM_FILE:
                 continue
-            self.looked[path] = None
+            self.visited[path] = None
             try:
                 if looks_like_worker(read_inside(self.root, path, name), name):
                     yield path
@@ -212,7 +212,7 @@ class _Walk:
             yield find_worker(reference, folder, places, self.root)
         except ConfigError:
             if (path := below_root(self.root, folder / reference)) is not None:
-                self.looked[path] = None  # it may appear
+                self.visited[path] = None  # it may appear
 
     def _allowed(self, blocks: dict[str, Any], folder: Path, places: tuple[Path, ...]) -> Iterator[Path]:
         block = blocks.get("workers")
@@ -230,10 +230,10 @@ class _Walk:
             path = below_root(self.root, folder / module)
             if path is None:
                 raise ConfigError(f"{module}: lies outside the program; a tool module must be inside it")
-            self.looked[path] = None
+            self.visited[path] = None
             if os.path.lexists(path):
                 scan = scan_module(self.root, path)
-                self.looked |= dict.fromkeys(scan.looked)
+                self.visited |= dict.fromkeys(scan.visited)
                 self._found |= scan.files
 
 
@@ -255,7 +255,7 @@ _MOST_NAMES: Final = 20_000
 class ModuleScan:
     files: dict[str, bytes]
     """Name below the program root (`lib/helper.py`) → content; the module itself is the first."""
-    looked: tuple[Path, ...]
+    visited: tuple[Path, ...]
     """Everywhere a file was looked for. As long as nothing there changes, `files` is the same."""
 
 
@@ -266,14 +266,14 @@ def module_files(root: Path, module: Path) -> dict[str, bytes]:
 
 def import_folders(root: Path, module: Path) -> tuple[str, ...]:
     """Where a module's `import x` is looked for, as names below the root: its own folder, then the root (``)."""
-    own = _name_below(_real(root), _absolute(root, module).parent)
+    own = relative_name(_real(root), _absolute(root, module).parent)
     return (own, "") if own else ("",)
 
 
 def scan_module(root: Path, module: Path) -> ModuleScan:
     scan = _ModuleScan(_real(root), _absolute(root, module))
     scan.run()
-    return ModuleScan(files=scan.files, looked=tuple(scan.looked))
+    return ModuleScan(files=scan.files, visited=tuple(scan.visited))
 
 
 class _ModuleScan:
@@ -282,32 +282,32 @@ class _ModuleScan:
         self.module = module
         self.folders = [root / name for name in import_folders(root, module)]
         self.files: dict[str, bytes] = {}
-        self.looked: dict[Path, None] = {}
+        self.visited: dict[Path, None] = {}
         self._total = 0
         self._names = 0
 
     def run(self) -> None:
-        name = _name_below(self.root, self.module)
-        self.looked[self.module] = None
+        name = relative_name(self.root, self.module)
+        self.visited[self.module] = None
         if not self._is_file(self.module):
             raise ConfigError(f"{name}: file not found")
         waiting = [self.module]
         while waiting:
             path = waiting.pop()
-            if (name := _name_below(self.root, path)) in self.files:
+            if (name := relative_name(self.root, path)) in self.files:
                 continue
             self.files[name] = data = self._content(path, name)
             waiting += self._imported(path, data)
 
     def _imported(self, path: Path, data: bytes) -> Iterator[Path]:
         try:
-            session_state = ast.parse(data)
+            tree = ast.parse(data)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             return  # it cannot be imported either; whoever tries says so with the line
-        for names, level, everything in _imports(session_state):
+        for names, level, everything in _imports(tree):
             self._names += 1
             if self._names > _MOST_NAMES:
-                raise ConfigError(f"{_name_below(self.root, self.module)}: imports more than {_MOST_NAMES} names")
+                raise ConfigError(f"{relative_name(self.root, self.module)}: imports more than {_MOST_NAMES} names")
             for folder in self._starts(path, level):
                 yield from self._found(folder, names, everything)
 
@@ -324,7 +324,7 @@ class _ModuleScan:
         for name in names:
             yield from self._files_at(folder / f"{name}.py", folder / name / "__init__.py")
             folder = folder / name
-            self.looked[folder] = None
+            self.visited[folder] = None
             if not folder.is_dir():
                 return
         yield from self._files_at(folder / "__init__.py")
@@ -333,7 +333,7 @@ class _ModuleScan:
 
     def _files_at(self, *paths: Path) -> Iterator[Path]:
         for path in paths:
-            self.looked[path] = None
+            self.visited[path] = None
             if self._is_file(path):
                 yield path
 
@@ -354,9 +354,9 @@ class _ModuleScan:
         return data
 
 
-def _imports(session_state: ast.AST) -> Iterator[tuple[tuple[str, ...], int, bool]]:
+def _imports(tree: ast.AST) -> Iterator[tuple[tuple[str, ...], int, bool]]:
     """(dotted name in parts, level of a relative import, whether `*` is taken from it) of every import in the file."""
-    for node in ast.walk(session_state):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield _parts(alias.name), 0, False
@@ -387,11 +387,6 @@ def _absolute(root: Path, module: Path) -> Path:
     if inside is None:
         raise ConfigError(f"{module.name}: lies outside the program; a tool module must be inside it")
     return inside
-
-
-def _name_below(root: Path, path: Path) -> str:
-    name = path.relative_to(root).as_posix()
-    return "" if name == "." else name
 
 
 def _real(root: Path) -> Path:

@@ -22,7 +22,7 @@ from golem_forge.agent.files.block_schema import UserToolsBlock
 from golem_forge.agent.history import History
 from golem_forge.agent.messages import UserMessage
 from golem_forge.agent.session_state import SessionState
-from golem_forge.agent.tool_inventory import TOOL_LIST
+from golem_forge.agent.tool_inventory import native_descriptions
 from golem_forge.agent.worker_zones import DEFAULT_WORKER
 from golem_forge.core.calls import Caller, ToolCall
 from golem_forge.core.decisions import Verdict
@@ -35,7 +35,7 @@ from golem_forge.sandbox.host import person_environ
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.zones import USER_TOOLS
 from golem_forge.tools.threads import TooManyThreads, run_in_thread
-from golem_forge.usertools.catalog_sync import ToolSelection, UserToolChanges, UserTools
+from golem_forge.usertools.catalog_sync import ToolSelection, UserTools
 from golem_forge.usertools.create import CREATE_TOOL_NAME
 from golem_forge.usertools.workshop import Workshop, open_workshop
 
@@ -56,23 +56,22 @@ _FIRST_TOKENS: Final = 10_000
 
 def session_workshop(session_state: SessionState) -> Workshop:
     """The session's one."""
-    return session_state.parts.get(Workshop, lambda: _open_session_workshop(session_state))
-
-
-def _open_session_workshop(session_state: SessionState) -> Workshop:
-    return open_workshop(
-        session_state.home,
-        native={tool.name: tool.description.partition("\n")[0] for tool in TOOL_LIST},
-        session_id=session_state.id,
-        redactor=session_state.redactor,
-        environ=person_environ(),
-        settings=session_state.program.walls,
-        run_on=run_in_background,
-        zones=[
-            os.path.realpath(path)
-            for path in (session_state.program.root, *(zone.path for zone in session_state.program.zones))
-        ],
-        host_rule=host_rule_for(session_state.rules, str(session_state.program.root), DEFAULT_WORKER),
+    return session_state.parts.get(
+        Workshop,
+        lambda: open_workshop(
+            session_state.home,
+            native=native_descriptions(),
+            session_id=session_state.id,
+            redactor=session_state.redactor,
+            environ=person_environ(),
+            settings=session_state.program.walls,
+            run_on=run_in_background,
+            zones=[
+                os.path.realpath(path)
+                for path in (session_state.program.root, *(zone.path for zone in session_state.program.zones))
+            ],
+            host_rule=host_rule_for(session_state.rules, str(session_state.program.root), DEFAULT_WORKER),
+        ),
     )
 
 
@@ -115,23 +114,17 @@ def _shadow_approval(built_in: ApprovalBlock | None, approval: ApprovalBlock, na
 
 
 def initial_notices(tools: UserTools) -> list[str]:
-    """The first look, for the person at the start."""
+    """Loads the tools for the first time; what the person should know at the start."""
     news = tools.refresh()
     return [] if news is None else [*news.warnings, *news.announcements]
 
 
-def emit_changes(scope: WorkerScope, news: UserToolChanges) -> None:
-    """What changed, to whoever watches this session."""
+def sync_user_tools(scope: WorkerScope, tools: UserTools | None) -> None:
+    """Updates the catalog from the tool folders and reports what changed."""
+    if tools is None or (news := tools.refresh()) is None:
+        return
     if news.added or news.changed or news.removed or news.diagnostics:
-        scope.emit(
-            "catalogChanged",
-            {
-                "added": list(news.added),
-                "changed": list(news.changed),
-                "removed": list(news.removed),
-                "diagnostics": list(news.diagnostics),
-            },
-        )
+        scope.emit_catalog_changed(news)
     for text in news.warnings:
         scope.emit("status", {"type": "warning", "message": text})
     for text in news.announcements:
@@ -167,7 +160,7 @@ async def run_in_background(
 MAX_SUGGESTED: Final = 5
 """In one session: more would be noise."""
 _WAIT_S: Final = 0.25
-"""So long at most something waits for a look that is not finished; it is used when it is."""
+"""The longest wait for a search; a later result is used when it comes."""
 _log = logging.getLogger(__name__)
 
 
@@ -178,15 +171,15 @@ class ToolSuggestions:
         self._session_state = session_state
         self._workshop = session_workshop(session_state)
         self._redactor = session_state.redactor
-        """As it was when the look began: the session's learns on while a thread uses this one."""
+        """A copy from when the search began: the session's own changes while a thread uses this one."""
         self._past: tuple[SessionCalls, ...] | None = None
         self._own = _SessionTurns(session_state)
         self._found: tuple[Suggestion, ...] = ()
-        self._looking: asyncio.Future[tuple[Suggestion, ...]] | None = None
+        self._search: asyncio.Future[tuple[Suggestion, ...]] | None = None
         self._waited = False
-        """The first request may wait for the first look; no other does."""
+        """Only the first request may wait, for the first search."""
         self._shown: set[str] = set()
-        self._told: set[str] = set()
+        self._sent: set[str] = set()
         self._rating_offered: set[str] = set()
         self._closed = False
         self._loop = asyncio.get_running_loop()
@@ -195,15 +188,15 @@ class ToolSuggestions:
     async def aclose(self) -> None:
         self._closed = True
         self._forget()
-        if self._looking is not None:
-            self._looking.cancel()
+        if self._search is not None:
+            self._search.cancel()
 
     # ---- sequences
 
     def begin(self, scope: WorkerScope) -> None:
         """A worker took its place. A session without a journal knows only what others left."""
-        if CREATE_TOOL_NAME in scope.catalog and self._looking is None and self._past is None:
-            self._start_look()
+        if CREATE_TOOL_NAME in scope.catalog and self._search is None and self._past is None:
+            self._start_search()
 
     async def before_request(self, scope: WorkerScope, history: History) -> None:
         """Between two requests of this worker's model: a note may be added to its history here and nowhere else."""
@@ -214,10 +207,10 @@ class ToolSuggestions:
             await self._settle()
         self._collect()
         for suggestion in self._applicable(scope):
-            if suggestion.key in self._told:
+            if suggestion.key in self._sent:
                 continue
             self._show(scope, suggestion)
-            self._told.add(suggestion.key)
+            self._sent.add(suggestion.key)
             from golem_forge.usertools.suggestions import line_for_model
 
             try:
@@ -231,8 +224,8 @@ class ToolSuggestions:
         if CREATE_TOOL_NAME not in scope.catalog:
             return
         self._collect()
-        if self._looking is None:
-            self._start_look()
+        if self._search is None:
+            self._start_search()
         await self._settle()
         self._collect()
         for suggestion in self._applicable(scope):
@@ -252,31 +245,31 @@ class ToolSuggestions:
             self._shown.add(suggestion.key)
             scope.emit("toolSuggested", suggestion.event())
 
-    def _start_look(self) -> None:
+    def _start_search(self) -> None:
         self._redactor = self._session_state.redactor.copy()
         with contextlib.suppress(TooManyThreads):
-            self._looking = run_in_thread(self._look)
+            self._search = run_in_thread(self._find)
 
     async def _settle(self) -> None:
-        if self._looking is not None:
-            await asyncio.wait({self._looking}, timeout=_WAIT_S)
+        if self._search is not None:
+            await asyncio.wait({self._search}, timeout=_WAIT_S)
 
     def _collect(self) -> None:
-        """The result of a look that is finished."""
-        if self._looking is None or not self._looking.done():
+        """Takes the result of a search that is finished."""
+        if self._search is None or not self._search.done():
             return
-        look, self._looking = self._looking, None
-        if look.cancelled():
+        search, self._search = self._search, None
+        if search.cancelled():
             return
-        if (error := look.exception()) is not None:
+        if (error := search.exception()) is not None:
             _log.warning("no suggestions: %s", type(error).__name__)
             return
-        self._found = look.result()
+        self._found = search.result()
         self._shown |= self._own.suggested_before
-        self._told |= self._own.suggested_before
+        self._sent |= self._own.suggested_before
 
-    def _look(self) -> tuple[Suggestion, ...]:
-        """On a thread, one at a time; with a book of its own, since the session's belongs to the loop."""
+    def _find(self) -> tuple[Suggestion, ...]:
+        """On a thread, one at a time; with a store of its own, since the session's belongs to the loop."""
         from golem_forge.usertools.call_sequences import recent_sessions
         from golem_forge.usertools.store import ToolStore
         from golem_forge.usertools.suggestions import find_suggestions
@@ -286,24 +279,24 @@ class ToolSuggestions:
             self._past = recent_sessions(self._session_state.home, without=self._session_state.id)
         elif own is None:
             return self._found
-        book = ToolStore(self._session_state.home)
+        store = ToolStore(self._session_state.home)
         try:
             return find_suggestions(
                 self._session_state.home,
-                book,
+                store,
                 (*(own or ()), *self._past),
                 native=self._workshop.native,
                 redact=self._redactor.value,
             )
         finally:
-            book.close()
+            store.close()
 
     # ---- ratings
 
     def _on_result(self, event: Event) -> None:
         name = str(event.wire.get("toolName", ""))
         if name in self._workshop.registry.entries and name not in self._rating_offered:
-            # The book hears of this run right after whoever watches: the third one is counted then.
+            # The store records this run right after this event: the third one is counted then.
             self._loop.call_soon(self._offer_rating, name, event.worker_id)
 
     def _offer_rating(self, name: str, worker_id: str) -> None:

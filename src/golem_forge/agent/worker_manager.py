@@ -17,7 +17,7 @@ from golem_forge.agent.budget import ASSUMED_CONTEXT_WINDOW, Budget, Meter, chec
 from golem_forge.agent.dialogue import Dialogue
 from golem_forge.agent.files.block_schema import McpBlock
 from golem_forge.agent.files.roster import Roster
-from golem_forge.agent.files.toolset_blocks import approval_now, approval_of, native_tools
+from golem_forge.agent.files.toolset_blocks import approval_now, approval_of, native_names
 from golem_forge.agent.files.worker import Worker
 from golem_forge.agent.history import History
 from golem_forge.agent.loop import Loop
@@ -26,15 +26,14 @@ from golem_forge.agent.model.selection import check_compatible, key_variable, op
 from golem_forge.agent.prompt import PromptState, system_prompt
 from golem_forge.agent.run_result import unless_interrupted
 from golem_forge.agent.session_plan import WorkerPlan, plan_worker
-from golem_forge.agent.session_state import SessionState, has_logins, learn_declared, learn_logins
-from golem_forge.agent.tool_inventory import TOOLSETS
+from golem_forge.agent.session_state import SessionState, has_logins, learn_declared, learn_logins, learn_secret
 from golem_forge.agent.trust import ask_for_trust
 from golem_forge.agent.user_tools import (
-    emit_changes,
     initial_notices,
     record_agent_writes,
     session_suggestions,
     session_workshop,
+    sync_user_tools,
     user_tools_for,
     with_user_tools_zone,
 )
@@ -53,7 +52,7 @@ from golem_forge.tools.tool import Tool
 
 if TYPE_CHECKING:
     from golem_forge.agent.mcp_servers import SessionServers
-    from golem_forge.agent.modules.module_tools import ModuleChanges, ModuleTools
+    from golem_forge.agent.modules.module_tools import ModuleTools
     from golem_forge.usertools.catalog_sync import UserTools
 
 NOT_TRUSTED_NOW: Final = (
@@ -64,7 +63,7 @@ NOT_TRUSTED_NOW: Final = (
 
 @dataclass(slots=True, kw_only=True)
 class WorkerRun:
-    """One worker at its station. Without a model it still has its tools."""
+    """One worker of the session. Without a model it still has its tools."""
 
     scope: WorkerScope
     plan: WorkerPlan
@@ -73,7 +72,7 @@ class WorkerRun:
     model_name: str = ""
     loop: Loop | None = None
     pending_model: asyncio.Future[Model] | None = None
-    """A model that is being opened while the person types; `WorkerManager.have_model` waits for it."""
+    """A model that is being opened while the person types; `WorkerManager.wait_for_model` waits for it."""
     models: list[Model] = field(default_factory=list)
     """Every model opened for it, closed with it: a turn may still run on one that was switched away from."""
     meter: Meter = field(default_factory=Meter)
@@ -91,6 +90,20 @@ class WorkerRun:
     @property
     def worker(self) -> Worker:
         return self.scope.worker
+
+    def emit_update(self, status: str, task: str = "") -> None:
+        """`task`: empty means the one that its caller gave it."""
+        *above, own = self.scope.lineage
+        data: dict[str, Any] = {"workerId": own.id, "name": own.name, "task": task_line(task) or own.task}
+        data |= {"status": status, "depth": own.depth}
+        if above:
+            data["parentId"] = above[-1].id
+        self.scope.emit("workerUpdate", data | {"model": self.model_name})
+
+
+def task_line(text: str) -> str:
+    """The first line of an input, as cards and events show it."""
+    return text.strip().splitlines()[0][:200] if text.strip() else ""
 
 
 DelegationTools = Callable[["WorkerManager", WorkerRun], Iterable[Tool]]
@@ -148,8 +161,7 @@ class WorkerManager:
         return run
 
     def start_dry(self, worker: Worker, caller: WorkerRun | None = None) -> WorkerRun:
-        """On a dry tree: the same place, with what is there without starting anything. What would start code, servers
-        or the store of user tools is left to whoever looks (`agent.explain`)."""
+        """The same scope in a session that was opened dry. Code, servers and user tools are left to `agent.explain`."""
         run = self._open_run(worker, caller)
         blocks, scope = run.plan.blocks, run.scope
         try:
@@ -173,7 +185,7 @@ class WorkerManager:
         worker_id: str = "",
         history: History | None = None,
     ) -> WorkerRun:
-        """A worker at its station, with its native tools."""
+        """A worker in its scope, with its native tools."""
         session_state = self.state
         notices: list[str] = []
         plan = plan_worker(session_state.program, session_state.home, worker)
@@ -192,9 +204,7 @@ class WorkerManager:
             parent=parent,
             task=task,
             worker_id=worker_id,
-            on_effects=record_agent_writes(session_state, lambda: scope.orchestrator.worker)
-            if own is not None
-            else None,
+            on_effects=record_agent_writes(session_state, lambda: scope.orchestrator.worker) if own else None,
         )
         run = WorkerRun(
             scope=scope,
@@ -251,7 +261,9 @@ class WorkerManager:
         check_compatible(worker, name)
         check_priced(settings.budget, name, settings.pricing, where=settings.origins.get("budget", ""))
         check_priced(worker.budget, name, settings.pricing, where=worker.at("budget"))
-        self._keep_key_secret(name)
+        if name not in self.given:  # `key_env` may be called anything, so its name does not tell that its value is one
+            variable = key_variable(split_model(name)[0], settings.models)
+            learn_secret(self.state.redactor, variable, self.environ.get(variable, ""))
 
     def _open_model(self, worker: Worker, name: str) -> Model:
         settings = self.state.program.run
@@ -269,15 +281,6 @@ class WorkerManager:
 
         return XmlModel(model)
 
-    def _keep_key_secret(self, name: str) -> None:
-        """`key_env` may be called anything, so its name does not tell that its value is one."""
-        if name in self.given:
-            return
-        variable = key_variable(split_model(name)[0], self.state.program.run.models)
-        key = self.environ.get(variable, "")
-        if key and key not in self.state.redactor.secrets:
-            self.state.redactor.add_secret(variable, key)
-
     def switch_model(self, run: WorkerRun, name: str) -> None:
         """Another model from the next request on; the history stays."""
         self._check_model(run.worker, name)
@@ -288,7 +291,21 @@ class WorkerManager:
     def _use(self, run: WorkerRun, model: Model) -> None:
         if run.model_name not in self.given:
             run.models.append(model)
-        run.loop = self._loop(run, model)
+        scope, worker = run.scope, run.worker
+        window = worker.max_context_tokens or model.context_window or ASSUMED_CONTEXT_WINDOW
+        dialogue = Dialogue(
+            scope=scope,
+            model=model,
+            history=run.history,
+            budget=run.budget,
+            meter=run.meter,
+            price=self.state.program.run.pricing.get(run.model_name),
+            context_limit=window,
+            system=lambda: system_prompt(worker.instructions, PromptState.of(scope)),
+            attachment=self.attachments.read,
+        )
+
+        run.loop = Loop(dialogue=dialogue, before_turn=partial(self._before_request, run))
 
     async def _add_all_tools(self, run: WorkerRun) -> None:
         """Tools of modules and sub-workers, and what the worker's blocks say about all of them."""
@@ -301,13 +318,19 @@ class WorkerManager:
             run.notices += initial_notices(run.user_tools)
             session_suggestions(session_state).begin(scope)
         if blocks.mcp is not None:
-            await self._connect(run, blocks.mcp)
+            # Only a server that is `required` delays the first turn.
+            from golem_forge.agent.mcp_servers import sampler_for
+
+            run.servers = servers = attach_servers(run.scope, blocks.mcp)
+            servers.set_sampler(run.scope.orchestrator.worker, sampler_for(self, run))
+            await servers.refresh()
+            await servers.pool.wait_required()
+            sync_servers(run.scope)
         check_program_block(scope, run.notices)
 
     def _near_tools(self, run: WorkerRun) -> list[Tool]:
         """Those of its sub-workers. Notes which block exposes them, and the native ones."""
-        built = native_tools(run.plan.blocks, TOOLSETS)
-        run.exposed |= {key: [tool.name for tool in tools] for key, tools in built.items()}
+        run.exposed |= native_names(run.plan.blocks)
         if run.plan.blocks.workers is None:
             return []
         delegations = list(self.delegations(self, run))
@@ -315,7 +338,7 @@ class WorkerManager:
         return delegations
 
     async def add_module_tools(self, run: WorkerRun) -> None:
-        """For a look that needs a tool of theirs: what a start does with modules and packages. Raises ConfigError."""
+        """For a dry run that needs one of their tools: loads modules and packages. Raises ConfigError."""
         tools = await self._load_modules(run)
         run.notices += run.scope.add_tools(tools, approval_of(run.worker, run.exposed))
 
@@ -335,33 +358,6 @@ class WorkerManager:
         run.exposed |= run.modules.exposed()
         return tools
 
-    async def _connect(self, run: WorkerRun, block: McpBlock) -> None:
-        """Only a server that is `required` delays the first turn."""
-        from golem_forge.agent.mcp_servers import sampler_for
-
-        run.servers = servers = attach_servers(run.scope, block)
-        servers.set_sampler(run.scope.orchestrator.worker, sampler_for(self, run))
-        await servers.refresh()
-        await servers.pool.wait_required()
-        sync_servers(run.scope)
-
-    def _loop(self, run: WorkerRun, model: Model) -> Loop:
-        scope, worker = run.scope, run.worker
-        window = worker.max_context_tokens or model.context_window or ASSUMED_CONTEXT_WINDOW
-        dialogue = Dialogue(
-            scope=scope,
-            model=model,
-            history=run.history,
-            budget=run.budget,
-            meter=run.meter,
-            price=self.state.program.run.pricing.get(run.model_name),
-            context_limit=window,
-            system=lambda: system_prompt(worker.instructions, PromptState.of(scope)),
-            attachment=self.attachments.read,
-        )
-
-        return Loop(dialogue=dialogue, before_turn=partial(self._before_request, run))
-
     async def _before_request(self, run: WorkerRun) -> None:
         await self.refresh(run)
         if run.user_tools is not None:
@@ -369,7 +365,7 @@ class WorkerManager:
 
     async def refresh(self, run: WorkerRun) -> None:
         """Puts tools that changed on disk in force; called before whatever may use them. Raises Interrupted."""
-        self._refresh_user_tools(run)
+        sync_user_tools(run.scope, run.user_tools)
         if run.servers is not None:
             await unless_interrupted(run.scope.signal, run.servers.refresh())
             sync_servers(run.scope)
@@ -378,24 +374,25 @@ class WorkerManager:
 
     def refresh_local(self, run: WorkerRun) -> None:
         """As far as nobody has to be waited for: the person's own tools, and what is known of servers' tools."""
-        self._refresh_user_tools(run)
+        sync_user_tools(run.scope, run.user_tools)
         sync_servers(run.scope)
-
-    @staticmethod
-    def _refresh_user_tools(run: WorkerRun) -> None:
-        if run.user_tools is not None and (news := run.user_tools.refresh()) is not None:
-            emit_changes(run.scope, news)
 
     async def _refresh(self, run: WorkerRun, modules: ModuleTools) -> None:
         async with run.refresh_lock:
-            await self._look(run, modules)
+            await self._sync_modules(run, modules)
             if modules.waits_for_trust and self.state.ui.attached and await self._ask_trust():
-                await self._look(run, modules)
+                await self._sync_modules(run, modules)
 
-    async def _look(self, run: WorkerRun, modules: ModuleTools) -> None:
+    async def _sync_modules(self, run: WorkerRun, modules: ModuleTools) -> None:
         changed = await modules.refresh(run.scope.catalog.names())
-        if changed is not None:
-            self._apply_changes(run, modules, changed)
+        if changed is None:
+            return
+        for name in changed.removed:
+            run.scope.catalog.remove(name)
+        run.exposed |= modules.exposed()
+        approval, problems = approval_now(run.worker, run.exposed)
+        run.scope.add_tools(changed.tools, approval)
+        run.scope.emit_catalog_changed(changed, problems)
 
     async def _ask_trust(self) -> bool:
         """Asks the person about the program as it is now; about the same bytes only once."""
@@ -407,9 +404,7 @@ class WorkerManager:
                 return False
             if snapshot.digest == self._declined:
                 return False
-            if session_state.trust.trusted(
-                session_state.program.root
-            ):  # since a moment: by another worker's card, or `forge trust`
+            if session_state.trust.trusted(session_state.program.root):  # just now, by another card or `forge trust`
                 return True
             if await ask_for_trust(session_state.ui, session_state.trust, session_state.program, snapshot):
                 return True
@@ -417,24 +412,6 @@ class WorkerManager:
                 session_state.ui.show_status(type="warning", message=NOT_TRUSTED_NOW)
             self._declined = snapshot.digest
             return False
-
-    @staticmethod
-    def _apply_changes(run: WorkerRun, modules: ModuleTools, changed: ModuleChanges) -> None:
-        scope = run.scope
-        for name in changed.removed:
-            scope.catalog.remove(name)
-        run.exposed |= modules.exposed()
-        approval, problems = approval_now(run.worker, run.exposed)
-        scope.add_tools(changed.tools, approval)
-        scope.emit(
-            "catalogChanged",
-            {
-                "added": list(changed.added),
-                "changed": list(changed.changed),
-                "removed": list(changed.removed),
-                "diagnostics": [*changed.diagnostics, *problems],
-            },
-        )
 
 
 def _trusted_with(session_state: SessionState, read: Mapping[str, bytes]) -> bool:

@@ -26,7 +26,6 @@ from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.core.ids import new_id
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.signals import InterruptSignal
-from golem_forge.orchestrator.approve import OnKept
 from golem_forge.orchestrator.orchestrator import OnEffects, Orchestrator
 from golem_forge.policy.base import ApprovalBlock, ApprovalBlocks, check_block
 from golem_forge.policy.controller import ApprovalController
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ancestor:
-    """One worker on the way from the root to a station, as cards and events name it."""
+    """One worker on the way from the root to this scope, as cards and events name it."""
 
     id: str
     name: str
@@ -105,6 +104,12 @@ class WorkerScope:
     def emit(self, kind: str, data: Mapping[str, Any]) -> None:
         self.state.bus.emit(kind, data, self.id)
 
+    def emit_catalog_changed(self, changes: Any, problems: Iterable[str] = ()) -> None:
+        """`changes`: the names `added`, `changed` and `removed`, and `diagnostics`."""
+        data = {key: list(getattr(changes, key)) for key in ("added", "changed", "removed", "diagnostics")}
+        data["diagnostics"] += problems
+        self.emit("catalogChanged", data)
+
     def close(self) -> None:
         """The worker has ended; what its tools keep lives with the session."""
         self._forget()
@@ -131,7 +136,10 @@ def open_scope(
     catalog = build_catalog(tools, toolsets)
     program = session_state.program
     block = ApprovalBlock(default=program.approval.default, tools=program.approval.tools)
-    _redact_zone_paths(session_state, sandbox)
+    # Host paths that Forge itself might say become addresses.
+    for zone in sandbox.zones.values():
+        for host in (zone.host, *zone.aliases):
+            session_state.redactor.add_path(host, f"/{zone.name}")
     walls = Walls(
         sandbox,
         program.walls,
@@ -140,17 +148,21 @@ def open_scope(
         rules=lambda: path.path_rules(),
         tried=probe_without_saving if session_state.dry else None,
     )
+    parents: tuple[ParentPolicy, ...] = ()
+    if parent is not None:
+        judge = parent.orchestrator.judge
+        parents = (*judge.parents, ParentPolicy(worker=parent.orchestrator.worker, blocks=judge.blocks))
     path = _orchestrator(
         session_state,
         lineage,
-        catalog=catalog,
+        catalog,
         sandbox=sandbox,
         walls=walls,
         approval=session_state.controller,
         grants=session_state.grants,
         on_kept=session_state.on_kept,
         signal=signal,
-        ceilings=_ceilings(parent),
+        ceilings=parents,
         on_effects=on_effects,
     )
     path.judge.set_blocks(ApprovalBlocks(program=block))
@@ -178,7 +190,7 @@ def guest_orchestrator(scope: WorkerScope, approval: ApprovalController, guest: 
     path = _orchestrator(
         scope.state,
         scope.lineage,
-        catalog=scope.catalog,
+        scope.catalog,
         sandbox=scope.sandbox,
         walls=scope.walls,
         approval=approval,
@@ -197,22 +209,12 @@ def guest_orchestrator(scope: WorkerScope, approval: ApprovalController, guest: 
 def _orchestrator(
     session_state: SessionState,
     lineage: tuple[Ancestor, ...],
-    *,
     catalog: Catalog,
-    sandbox: Sandbox,
-    walls: Walls,
-    approval: ApprovalController,
-    grants: dict[str, set[str]],
-    on_kept: OnKept | None,
-    signal: InterruptSignal,
-    ceilings: tuple[ParentPolicy, ...],
-    on_effects: OnEffects | None,
-    guest: str = "",
+    **own: Any,
 ) -> Orchestrator:
+    """`own`: what differs between the worker's orchestrator and those of its guests."""
     return Orchestrator(
         catalog,
-        approval=approval,
-        sandbox=sandbox,
         rules=session_state.rules,
         bus=session_state.bus,
         journal=session_state.journal,
@@ -221,19 +223,13 @@ def _orchestrator(
         session_id=session_state.id,
         worker="/".join(each.name for each in lineage),
         worker_id=lineage[-1].id,
-        signal=signal,
         gate=session_state.gate,
         project=str(session_state.program.root),
         strange_zones=session_state.program.strange_zones,
-        walls=walls,
         home=session_state.home.path,
         parts=session_state.parts,
-        grants=grants,
-        on_kept=on_kept,
         describe_path=lambda _: tuple(each.to_wire() for each in lineage),
-        ceilings=ceilings,
-        on_effects=on_effects,
-        guest=guest,
+        **own,
     )
 
 
@@ -252,20 +248,6 @@ def _emit_leftovers(session_state: SessionState, worker_id: str, after: Aftermat
         session_state.bus.emit("status", {"type": "warning", "message": line.text, "code": LEFTOVERS}, worker_id)
 
 
-def _ceilings(parent: WorkerScope | None) -> tuple[ParentPolicy, ...]:
-    if parent is None:
-        return ()
-    judge = parent.orchestrator.judge
-    return (*judge.parents, ParentPolicy(worker=parent.orchestrator.worker, blocks=judge.blocks))
-
-
-def _redact_zone_paths(session_state: SessionState, sandbox: Sandbox) -> None:
-    """Host paths that Forge itself might say become addresses."""
-    for zone in sandbox.zones.values():
-        for host in (zone.host, *zone.aliases):
-            session_state.redactor.add_path(host, f"/{zone.name}")
-
-
 def attach_servers(scope: WorkerScope, block: McpBlock) -> SessionServers:
     """The session's servers, those of them that the block names put before this worker. Raises ConfigError."""
     from golem_forge.agent.mcp_servers import session_servers
@@ -279,19 +261,11 @@ def attach_servers(scope: WorkerScope, block: McpBlock) -> SessionServers:
 
 
 def sync_servers(scope: WorkerScope) -> None:
-    """Cheap where nothing changed; a worker without servers has nothing to look at."""
+    """Updates the catalog from the lists of its servers. Cheap where nothing changed."""
     if scope.server_tools is None:
         return
-    if (news := scope.server_tools.refresh()) is not None:
-        scope.emit(
-            "catalogChanged",
-            {
-                "added": list(news.added),
-                "changed": list(news.changed),
-                "removed": list(news.removed),
-                "diagnostics": list(news.diagnostics),
-            },
-        )
+    if (changes := scope.server_tools.refresh()) is not None:
+        scope.emit_catalog_changed(changes)
     _warn_unknown_names(scope, scope.server_tools)
 
 
@@ -301,7 +275,7 @@ def servers_in_sync(scope: WorkerScope) -> bool:
 
 
 def _warn_unknown_names(scope: WorkerScope, tools: ServerTools) -> None:
-    """A name that forge.yaml speaks of and its server does not have is told of, once."""
+    """Warns once about each tool that forge.yaml names and its server does not have."""
     from golem_forge.agent.mcp_servers import session_servers
 
     if not (unchecked := session_servers(scope.state).unchecked):

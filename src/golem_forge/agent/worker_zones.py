@@ -41,7 +41,11 @@ def sandbox_for(
 ) -> Sandbox:
     """`parent`: the sandbox of the worker that calls this one, called `parent_name`; None: this is the root worker."""
     if parent is not None:
-        return _child_sandbox(parent, parent_name, worker)
+        if worker.sandbox is None:
+            return parent.without_zones()
+        return parent.restricted(
+            worker.name, parent_name, _requests(worker.sandbox), default_zone=worker.sandbox.default_zone or None
+        )
     if is_built_in(worker):
         return builtin_sandbox(program, home, notices)
     if worker.sandbox is None:
@@ -57,14 +61,6 @@ def sandbox_for(
         return open_program_zones(program, home, specs, default)
     except ConfigError as error:
         raise ConfigError(*(_with_line(worker, problem) for problem in error.problems)) from None
-
-
-def _child_sandbox(parent: Sandbox, parent_name: str, worker: Worker) -> Sandbox:
-    if worker.sandbox is None:
-        return parent.without_zones()
-    return parent.restricted(
-        worker.name, parent_name, _requests(worker.sandbox), default_zone=worker.sandbox.default_zone or None
-    )
 
 
 def _requests(block: WorkerSandbox) -> list[ZoneRequest]:
@@ -125,7 +121,7 @@ def open_program_zones(
     *,
     builtin_worker: bool = False,
 ) -> Sandbox:
-    """Zones of the program, opened, after a look at where they really lie. Raises ConfigError with the lines."""
+    """Zones of the program, opened, once it is known where they really lie. Raises ConfigError with the lines."""
     try:
         sandbox = open_sandbox(
             specs, default_zone, forge_home=home.path, home=Path.home(), builtin_worker=builtin_worker

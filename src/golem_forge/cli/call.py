@@ -13,19 +13,22 @@ import json
 import signal
 import sys
 from collections.abc import Callable
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.core.calls import EXIT_CODES, Caller, Outcome, outcome_json
 from golem_forge.core.decisions import AnsweredBy, Status
 from golem_forge.core.effects import Mark
+from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.core.signals import termination_signals
 from golem_forge.core.text import escape_control_chars
+from golem_forge.tools.cli_args import BindingError, bind_options, words_as_tokens
+from golem_forge.ui.line_terminal import can_ask
 
 if TYPE_CHECKING:
     from golem_forge.agent.session import Session
-    from golem_forge.core.decisions import Decision
     from golem_forge.policy.request import ApprovalRequest
     from golem_forge.toolsets.exec.sessions import RunningCommand
 
@@ -51,11 +54,9 @@ class CallUsageError(Exception):
 
 @dataclass(slots=True)
 class CallCommand:
-    """What was asked for, its arguments still unread."""
-
     name: str = ""
     options: list[str] = field(default_factory=list)
-    """The tool's own options, still unread."""
+    """The tool's own options, not parsed yet."""
     args_json: str | None = None
     json: bool = False
     approval: str | None = None
@@ -103,8 +104,6 @@ def parse(words: list[str]) -> CallCommand:
 
 
 def _set(command: CallCommand, flag: str, value: str) -> None:
-    from golem_forge.config.approval_modes import ApprovalMode
-
     if flag == "--args-json":
         command.args_json = sys.stdin.read() if value == "-" else value
     elif flag in ("-p", "--program"):
@@ -112,20 +111,17 @@ def _set(command: CallCommand, flag: str, value: str) -> None:
     elif value in set(ApprovalMode):
         command.approval = value
     else:
-        raise CallUsageError(
-            f"--approval must be one of {', '.join(ApprovalMode)}, got {escape_control_chars(value)!r}"
-        )
+        modes = ", ".join(ApprovalMode)
+        raise CallUsageError(f"--approval must be one of {modes}, got {escape_control_chars(value)!r}")
 
 
 async def _call(command: CallCommand) -> int:
     from golem_forge.agent.session import entry_session
     from golem_forge.agent.trust import NotTrusted
-    from golem_forge.ui.line_terminal import can_ask
 
     callback = ask_person if can_ask() else None
-    opened = entry_session(command.program, approval=command.approval, approval_callback=callback)
     try:
-        async with opened as session:
+        async with entry_session(command.program, approval=command.approval, approval_callback=callback) as session:
             return await call_in_session(session, command)
     except NotTrusted as refused:
         print(f"forge call: {refused}", file=sys.stderr)
@@ -141,12 +137,13 @@ async def call_in_session(session: Session, command: CallCommand) -> int:
         asyncio.get_running_loop().add_signal_handler(number, _interrupt, session, number, told_to_end)
     await session.look(command.name)  # options are bound by its schema, which may be a server's to tell
     outcome = await session.call(command.name, _arguments(command, session.catalog), caller=Caller.HUMAN)
-    if _still_runs(outcome):
+    value = outcome.result.value if outcome.ok and outcome.result else None
+    if isinstance(value, dict) and value.get("kind") == "exec.result" and "session_id" in value:  # it still runs
         outcome = await _follow_to_end(session, outcome, command)
     else:
         _print(outcome, command.json, session)
-    _print_leftovers(outcome, command.json)
-    _print_denials(outcome, command.json)
+    if not command.json:
+        _print_remarks(outcome)
     if outcome.status is Status.INTERRUPTED and told_to_end and told_to_end[0] is not signal.SIGINT:
         from golem_forge.ui.session_ui import TERMINATED
 
@@ -168,14 +165,8 @@ def _interrupt(session: Session, number: signal.Signals, told_to_end: list[signa
     session.interrupt()
 
 
-def _still_runs(outcome: Outcome) -> bool:
-    value = outcome.result.value if outcome.ok and outcome.result else None
-    return isinstance(value, dict) and value.get("kind") == "exec.result" and "session_id" in value
-
-
 async def _follow_to_end(session: Session, first: Outcome, command: CallCommand) -> Outcome:
     """A session would end with this process, so the call lasts as long as its command."""
-
     if (first.args or {}).get("tty"):
         print("forge: it runs in a terminal without a keyboard: nothing can be typed into it here.", file=sys.stderr)
     if command.json:
@@ -185,9 +176,8 @@ async def _follow_to_end(session: Session, first: Outcome, command: CallCommand)
     for note in first.notes:
         sys.stdout.write(_for_stdout(note))
     assert first.result is not None
-    begun = first.result.value["output"]
     show = _OutputStream()
-    show(begun)
+    show(first.result.value["output"])
     last = await follow_command(session, first, show)
     show.end_line()
     sys.stdout.write(_for_stdout(last_lines(last)))
@@ -212,17 +202,14 @@ class _OutputStream:
             sys.stdout.write("\n")
 
 
-def _print_leftovers(outcome: Outcome, as_json: bool) -> None:
-    """On standard error: what reads the output of a tool does not take these lines for part of it."""
-    if outcome.leftover_texts and not as_json:
+def _print_remarks(outcome: Outcome) -> None:
+    """What a command left behind, and what the walls refused although it succeeded. On standard error, so that nobody
+    takes these lines for output of the tool."""
+    if outcome.leftover_texts:
         sys.stdout.flush()
         for line in outcome.leftover_texts:
             print(f"forge: {line}", file=sys.stderr)
-
-
-def _print_denials(outcome: Outcome, as_json: bool) -> None:
-    """A command may succeed although the walls refused some of it; that is not to go unseen."""
-    if outcome.ok and outcome.denials and not as_json:
+    if outcome.ok and outcome.denials:
         from golem_forge.sandbox.walls.denials import blocked_line
 
         print(f"forge: note: {escape_control_chars(blocked_line(outcome.denials))}", file=sys.stderr)
@@ -234,9 +221,6 @@ def _arguments(command: CallCommand, catalog: Any) -> Any:
         if command.options:
             raise CallUsageError("give the arguments either as --args-json or as options, not both")
         return command.args_json
-    from golem_forge.core.errors import ForgeError
-    from golem_forge.tools.cli_args import BindingError, bind_options, words_as_tokens
-
     try:
         tool = catalog.resolve(command.name, Caller.HUMAN)
     except ForgeError:
@@ -262,7 +246,6 @@ def _print(outcome: Outcome, as_json: bool, session: Session) -> None:
 def _print_failure(outcome: Outcome, session: Session) -> None:
     if outcome.ok:
         return
-
     sys.stdout.flush()
     print(f"forge: {outcome.status.value}: {escape_control_chars(outcome.error)}", file=sys.stderr)
     if advice := next_step(outcome, session):
@@ -310,12 +293,7 @@ async def follow_command(session: Session, first: Outcome, show: Callable[[str],
 def last_lines(outcome: Outcome) -> str:
     """How it ended, without the output that was shown already."""
     text = outcome.result.text if outcome.result and outcome.result.text else ""
-    kept: list[str] = []
-    for line in text.splitlines():
-        if line.startswith("Output ("):
-            break
-        kept.append(line)
-    return "\n".join(kept)
+    return "\n".join(takewhile(lambda line: not line.startswith("Output ("), text.splitlines()))
 
 
 async def _read_to_the_end(
@@ -336,7 +314,11 @@ async def _read_to_the_end(
             session.reset()
             continue
         if not report.executed:  # a rule or mode does not let it be read; how it ended is known all the same
-            await _wait_ended(session, running)
+            while running.ending is None:
+                await running.wait(_LOOK_EVERY_S)
+                if session.path.signal:
+                    await running.end()
+                    session.reset()
             return _end_outcome(running, report)
         if "session_id" not in said:
             return report
@@ -345,24 +327,16 @@ async def _read_to_the_end(
         wait = _PATIENT_MS if patient else _SOONEST_MS if said.get("bytes") else min(2 * wait, _LATEST_MS)
 
 
-async def _wait_ended(session: Session, running: RunningCommand) -> None:
-    while running.ending is None:
-        await running.wait(_LOOK_EVERY_S)
-        if session.path.signal:
-            await running.end()
-            session.reset()
-
-
 def _end_outcome(running: RunningCommand, unread: Outcome) -> Outcome:
     from golem_forge.toolsets.exec.result import command_status
 
-    standing = command_status(running.ending, session=running.number, timeout_s=running.timeout_s)
-    error = "" if standing.status.value == "success" else standing.line
+    ended = command_status(running.ending, session=running.number, timeout_s=running.timeout_s)
+    error = "" if ended.status.value == "success" else ended.line
     after = running.walled.aftermath()
     return replace(
         unread,
-        status=standing.status,
-        code=standing.code,
+        status=ended.status,
+        code=ended.code,
         error=error,
         result=None,
         denials=after.denials,
@@ -380,7 +354,8 @@ def next_step(outcome: Outcome, session: Session) -> str:
         outcome.status is Status.APPROVAL_DENIED
         and outcome.decision
         and not outcome.decision.message.startswith("Denied")
-        and not _is_about_trust(outcome.decision)  # no rule lifts that, and its text says what does
+        # no rule lifts distrust, and its text says what does
+        and all(source.id != Mark.DEFINITION_CHANGED for source in outcome.decision.sources)
     ):
         return "run it on a terminal to be asked, or use --approval approve_all, or add a rule (`forge rules --help`)."
     if outcome.status is Status.POLICY_DENIED:
@@ -402,7 +377,3 @@ def _where_to_find_tools(outcome: Outcome, session: Session) -> str:
     if has_entry(session.program):
         return "`forge run --dry-run` shows the tools of this program's worker."
     return "`forge tools list` shows the tools there are."
-
-
-def _is_about_trust(decision: Decision) -> bool:
-    return any(source.id == Mark.DEFINITION_CHANGED for source in decision.sources)

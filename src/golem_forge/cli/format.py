@@ -1,43 +1,20 @@
-"""Output that every verb uses: aligned columns, JSON, error lines, and paths as their owner knows them.
+"""Output that every verb uses: aligned columns, JSON, error lines.
 
-Text of others (names, descriptions, arguments) goes through `visible`, so that nothing printed can steer a terminal.
+Text of others (names, descriptions, arguments) is escaped, so that nothing printed can steer a terminal.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from golem_forge.core.text import display_path as display_path
-from golem_forge.core.text import escape_control_chars
-from golem_forge.ui.line_terminal import ask_yes as ask_yes
-from golem_forge.ui.line_terminal import can_ask as can_ask
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser
+from golem_forge.core.text import closest_match, escape_control_chars
 
 _GAP: Final = "  "
-
-
-def parser(verb: str, text: str) -> ArgumentParser:
-    """A parser whose help is `text`, written by hand: people read one page, not generated fragments of it."""
-    from argparse import ArgumentParser, HelpFormatter
-
-    def formatter(prog: str) -> HelpFormatter:
-        return HelpFormatter(prog, width=120)  # asking for the terminal's width would load what nothing else here needs
-
-    class Parser(ArgumentParser):
-        def format_help(self) -> str:
-            return text + "\n"
-
-        def error(self, message: str) -> Any:
-            print(f"{self.prog}: {escape_control_chars(message)}. `{self.prog} --help` says more.", file=sys.stderr)
-            raise SystemExit(2)
-
-    return Parser(prog=f"forge {verb}", allow_abbrev=False, formatter_class=formatter)
 
 
 def columns(rows: Iterable[Sequence[str]], indent: str = "") -> str:
@@ -64,6 +41,12 @@ def print_columns(rows: Callable[[], Iterable[Sequence[str]]]) -> None:
 
 def one_line(text: str) -> str:
     return escape_control_chars(text).replace("\n", " ").replace("\t", " ")
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """` (did you mean 'x'?)`; empty where nothing is close."""
+    close = closest_match(name, known)
+    return f" (did you mean '{close}'?)" if close else ""
 
 
 def shortened(text: str, limit: int) -> str:
@@ -95,8 +78,6 @@ def _json_text(value: Any) -> str:
 
 def describe_os_error(error: OSError) -> str:
     """What the system refused, with the file's name alone: texts of Forge carry no host path."""
-    import os
-
     name = error.filename if isinstance(error.filename, str | bytes) else ""  # it may be the number of a handle
     named = f"'{os.path.basename(os.fsdecode(name))}': " if name else ""
     return f"{named}{error.strerror or type(error).__name__}"

@@ -6,7 +6,8 @@ import os
 from pathlib import Path
 from typing import Final
 
-from golem_forge.cli.format import parser, print_error
+from golem_forge.cli.args import parser
+from golem_forge.cli.format import print_error
 from golem_forge.core.text import display_path
 
 HELP: Final = """usage: forge init [DIR]

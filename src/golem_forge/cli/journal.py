@@ -1,11 +1,11 @@
-"""What `log`, `sessions`, `rules` and `tools` share about recorded sessions: lookup by a typed id, status words, local
-time.
+"""Shared by `log`, `sessions`, `rules` and `tools`: sessions by a typed id, status words, local time.
 
 A session is found by its id, the beginning of it, or `last`. Looking never creates anything.
 """
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,7 +23,7 @@ ID_SHOWN: Final = 12
 
 
 class IdNotFound(Exception):
-    """Nothing, or more than one thing, goes by what was typed; the text says what to do."""
+    """Nothing, or several things, match what was typed; the text says what to do."""
 
 
 def home_with_sessions() -> Path | None:
@@ -38,9 +38,8 @@ def session_id(index: SessionIndex, typed: str) -> str:
     if not exact:
         raise IdNotFound(f"no session {typed!r}. `forge log sessions` lists them.")
     if len(exact) > 1:
-        raise IdNotFound(
-            f"several sessions start with {typed!r}; type more of the id. `forge log sessions` lists them."
-        )
+        again = "type more of the id. `forge log sessions` lists them."
+        raise IdNotFound(f"several sessions start with {typed!r}; {again}")
     return exact[0]
 
 
@@ -79,8 +78,6 @@ def describe_decision(decision: dict[str, Any] | None) -> str:
 
 def local_time(ts: str) -> str:
     """The journal writes UTC; people read their own clock."""
-    from datetime import datetime
-
     try:
         return datetime.fromisoformat(ts).astimezone().strftime("%Y-%m-%d %H:%M:%S")
     except ValueError:

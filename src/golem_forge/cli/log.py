@@ -13,16 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from golem_forge.cli.format import (
-    columns,
-    one_line,
-    parser,
-    print_columns,
-    print_error,
-    print_json,
-    print_json_list,
-    shortened,
-)
+from golem_forge.cli.args import parser
+from golem_forge.cli.format import columns, one_line, print_columns, print_error, print_json, print_json_list, shortened
 from golem_forge.cli.journal import (
     ID_SHOWN,
     OPEN_WORDS,
@@ -38,7 +30,7 @@ from golem_forge.cli.journal import (
 from golem_forge.core.calls import Leftover, leftover_lines
 from golem_forge.core.text import display_path, escape_control_chars
 from golem_forge.events.index import CallSummary, SessionIndex, SessionSummary
-from golem_forge.events.journal_files import Anchor, is_locked, journal_path, list_journals, sessions_dir
+from golem_forge.events.journal_files import is_locked, journal_path, list_journals, sessions_dir
 from golem_forge.events.journal_reader import JournalProblem, Verification, read, verify
 from golem_forge.events.journal_records import CallRecord
 
@@ -69,14 +61,8 @@ def run(words: list[str]) -> int:
     if {"-h", "--help"} & set(words):
         print(HELP)
         return 0
-    if verb == "show":
-        return run_show(words[1:])
-    if verb == "sessions":
-        return run_sessions(words[1:])
-    if verb == "verify":
-        return run_verify(words[1:])
-
-    return run_calls(words)
+    verbs = {"show": run_show, "sessions": run_sessions, "verify": run_verify}
+    return verbs[verb](words[1:]) if verb in verbs else run_calls(words)
 
 
 _ARGS_WIDTH: Final = 48
@@ -91,7 +77,13 @@ class LoggedCall(NamedTuple):
 
 
 def run_calls(words: list[str]) -> int:
-    asked = _parse_calls(words)
+    reader = parser("log", HELP)
+    reader.add_argument("--session", default="")
+    reader.add_argument("--tool", default="")
+    reader.add_argument("--status", default="", choices=["", *STATUS_WORDS], metavar="STATUS")
+    reader.add_argument("--limit", type=int, default=20)
+    reader.add_argument("--json", action="store_true")
+    asked = reader.parse_args(words)
     home = home_with_sessions()
     try:
         found = _Calls(home, asked) if home is not None else ()
@@ -107,21 +99,11 @@ def run_calls(words: list[str]) -> int:
     return 0
 
 
-def _parse_calls(words: list[str]) -> Namespace:
-    reader = parser("log", HELP)
-    reader.add_argument("--session", default="")
-    reader.add_argument("--tool", default="")
-    reader.add_argument("--status", default="", choices=["", *STATUS_WORDS], metavar="STATUS")
-    reader.add_argument("--limit", type=int, default=20)
-    reader.add_argument("--json", action="store_true")
-    return reader.parse_args(words)
-
-
 class _Calls:
     """The newest that fit, oldest of them first. Each walk over them reads them again: only one is held at a time."""
 
     def __init__(self, home: Path, asked: Namespace) -> None:
-        """Raises NotFound for a session that is none."""
+        """Raises IdNotFound."""
         self._home = home
         self._index = SessionIndex(home)
         self._asked = asked
@@ -130,7 +112,8 @@ class _Calls:
 
     def __iter__(self) -> Iterator[LoggedCall]:
         status = self._asked.status
-        looked_up = "" if _may_be_open(status) else status
+        # The index does not know the words for open calls, and its `interrupted` hides some of them.
+        looked_up = "" if status in OPEN_WORDS or status == "interrupted" else status
         found = self._index.latest_calls(
             session=self._session,
             tool=self._asked.tool,
@@ -144,11 +127,6 @@ class _Calls:
 
     def _has_status(self, call: CallSummary) -> bool:
         return bool(status_word(call, alive=self._alive(call.session_id)) == self._asked.status)
-
-
-def _may_be_open(status: str) -> bool:
-    """Words the index does not know, and the one that hides some of them."""
-    return status in OPEN_WORDS or status == "interrupted"
 
 
 def _call_row(each: LoggedCall) -> tuple[str, ...]:
@@ -168,13 +146,11 @@ def short_args(args: Any) -> str:
     """`path=a.txt content="two words"`: enough to recognise a call; `show` has all of it."""
     if not isinstance(args, dict):
         return "" if args is None else one_line(str(args))
-    return one_line(" ".join(_pairs(args)))
-
-
-def _pairs(args: dict[str, Any]) -> Iterator[str]:
+    pairs = []
     for name, value in args.items():
         plain = isinstance(value, str) and value and not any(char.isspace() or char in "\"'" for char in value)
-        yield f"{name}={value if plain else json.dumps(value, ensure_ascii=False)}"
+        pairs.append(f"{name}={value if plain else json.dumps(value, ensure_ascii=False)}")
+    return one_line(" ".join(pairs))
 
 
 def call_json(each: LoggedCall) -> dict[str, Any]:
@@ -270,7 +246,7 @@ def _print_call(logged: LoggedCall, records: list[dict[str, Any]]) -> None:
 
 
 def left_lines(call: CallRecord) -> list[str]:
-    """What the command left behind, as every door shows it; a journal may hold anything."""
+    """What the command left behind. A journal may hold anything, so types are checked."""
     created, left = call.more.get("protectedCreated"), call.more.get("leftovers")
     paths = [str(path) for path in created] if isinstance(created, list) else []
     found = [Leftover.from_wire(one) for one in left if isinstance(one, dict)] if isinstance(left, list) else []
@@ -294,15 +270,12 @@ def _record_row(record: dict[str, Any]) -> tuple[str, ...]:
     kind = str(record.get("type", ""))
     if kind == "event":
         return f"line {record['n']}", local_time(record["ts"]), f"event {record.get('event')}", ""
-    said = ", ".join(name for name in record if name not in _OF_EVERY_RECORD)
-    return f"line {record['n']}", local_time(record["ts"]), kind, said
+    fields = ", ".join(name for name in record if name not in _OF_EVERY_RECORD)
+    return f"line {record['n']}", local_time(record["ts"]), kind, fields
 
 
 def _indented(text: str) -> str:
     return "\n".join(f"  {line}" for line in escape_control_chars(text).splitlines())
-
-
-_SESSION_COLUMNS: Final = ("SESSION", "STARTED", "LAST RECORD", "CALLS", "STATE")
 
 
 def run_sessions(words: list[str]) -> int:
@@ -312,9 +285,7 @@ def run_sessions(words: list[str]) -> int:
     asked = reader.parse_args(words)
     home = home_with_sessions()
     found = SessionIndex(home).sessions(limit=max(asked.limit, 0))[::-1] if home else []
-    states = (
-        {each.id: _session_state(each, alive=is_locked(journal_path(home, each.id))) for each in found} if home else {}
-    )
+    states = {each.id: _session_state(home, each) for each in found} if home else {}
     if asked.json:
         print_json([_session_json(each, states[each.id]) for each in found])
     elif found:
@@ -322,14 +293,14 @@ def run_sessions(words: list[str]) -> int:
             (each.id[:ID_SHOWN], local_time(each.created), local_time(each.updated), str(each.calls), states[each.id])
             for each in found
         ]
-        print(columns([_SESSION_COLUMNS, *rows]))
+        print(columns([("SESSION", "STARTED", "LAST RECORD", "CALLS", "STATE"), *rows]))
     else:
         print_error("log", "no session was recorded yet.")
     return 0
 
 
-def _session_state(session: SessionSummary, *, alive: bool) -> str:
-    if alive:
+def _session_state(home: Path, session: SessionSummary) -> str:
+    if is_locked(journal_path(home, session.id)):
         return "running"
     return "closed" if session.closed else "not closed (it crashed, or lines are missing)"
 
@@ -365,7 +336,11 @@ def run_verify(words: list[str]) -> int:
 
     def results() -> Iterator[tuple[Path, Verification]]:
         for path in paths:
-            result = _verified(path, anchors.get(path.stem))
+            if path.exists():
+                result = verify(path, anchors.get(path.stem))
+            else:
+                missing = JournalProblem(1, "the journal is missing (deleted)")
+                result = Verification(ok=False, lines=0, problems=[missing], notes=[])
             if not result.ok:
                 unsound.append(path)
             yield path, result
@@ -379,22 +354,14 @@ def run_verify(words: list[str]) -> int:
 
 
 def _journals(home: Path, typed: str) -> list[Path]:
-    """Oldest first. A journal that is gone while what was kept beside it is there is one of them."""
-    kept = [path.with_suffix(".jsonl") for path in sorted(sessions_dir(home).glob("*.head"))]
-    lost = [path for path in kept if not path.exists()]
+    """Oldest first. Includes journals that are gone while their `.head` file is still there."""
+    recorded = [path.with_suffix(".jsonl") for path in sorted(sessions_dir(home).glob("*.head"))]
+    lost = [path for path in recorded if not path.exists()]
     if typed == "all":
         return [*lost, *reversed(list_journals(home))]
     if found := [path for path in lost if path.stem.startswith(typed)]:
         return found
     return [journal_path(home, session_id(SessionIndex(home), typed))]
-
-
-def _verified(path: Path, anchor: Anchor | None) -> Verification:
-    if not path.exists():
-        return Verification(
-            ok=False, lines=0, problems=[JournalProblem(1, "the journal is missing (deleted)")], notes=[]
-        )
-    return verify(path, anchor)
 
 
 def _print_verification(path: Path, result: Verification) -> None:

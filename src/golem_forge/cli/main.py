@@ -27,8 +27,6 @@ VERBS = {
     "trust": "trust this program's files as they are now",
     "doctor": "what works here, and what to do about the rest",
 }
-
-
 _OTHER_VERBS = {"exec": "sandbox exec", "explain": "rules explain"}
 """What people try as a verb of its own."""
 
@@ -69,9 +67,8 @@ def unknown_verb(verb: str) -> int:
     close = _OTHER_VERBS.get(verb) or closest_match(verb, VERBS)
     hint = f" (did you mean '{close}'?)" if close else ""
     print(
-        f"forge: unknown verb '{escape_control_chars(verb)}'{hint}. `forge --help` lists them; `forge "
-        "run …` is how to talk to a "
-        "worker.",
+        f"forge: unknown verb '{escape_control_chars(verb)}'{hint}. `forge --help` lists them; "
+        "`forge run …` is how to talk to a worker.",
         file=sys.stderr,
     )
     return 2

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from golem_forge.agent.in_force import open_rules
-from golem_forge.cli.format import parser, print_columns, print_error, print_json_list
+from golem_forge.cli.args import parser
+from golem_forge.cli.format import print_columns, print_error, print_json_list
 from golem_forge.cli.journal import local_time
 from golem_forge.config.program import PROJECT_RULES, find_root
 from golem_forge.config.yaml_file import read_bytes
@@ -48,7 +49,8 @@ HELP: Final = """usage: forge rules check [FILE…] [--cases FILE]
 
 def run(words: list[str]) -> int:
     verb, rest = (words[0], words[1:]) if words else ("", [])
-    if not words or verb in ("-h", "--help") or {"-h", "--help"} & set(_before_dashes(rest)):
+    own = rest[: rest.index("--")] if "--" in rest else rest
+    if not words or {"-h", "--help"} & {verb, *own}:
         print(HELP)
         return 0 if words else 2
     if verb == "check":
@@ -61,14 +63,8 @@ def run(words: list[str]) -> int:
         return run_list(rest)
     if verb == "revoke":
         return run_revoke(rest)
-    from golem_forge.cli.format import print_error
-
     print_error("rules", f"unknown verb '{verb}': check, explain, list or revoke. `forge rules --help` says more.")
     return 2
-
-
-def _before_dashes(words: list[str]) -> list[str]:
-    return words[: words.index("--")] if "--" in words else words
 
 
 def run_check(words: list[str]) -> int:
@@ -81,9 +77,8 @@ def run_check(words: list[str]) -> int:
     failures: list[str] = []
     extra: list[Rule] = []
     for path, name in named.items():
-        origin = _origin(path, home)
         try:
-            file = parse_rules(read_bytes(path, name), name, origin)
+            file = parse_rules(read_bytes(path, name), name, _origin(path, home))
         except ConfigError as error:
             failures += error.problems
             continue
@@ -93,10 +88,8 @@ def run_check(words: list[str]) -> int:
         for warning in file.warnings:
             print(f"warning: {escape_control_chars(warning)}")
         if asked.files and file.builtin_off and path.resolve() != home.rules.resolve():
-            print(
-                f"warning: {escape_control_chars(name)}: builtin_off counts only in {home.shown(home.rules)}; "
-                "the cases ignore it"
-            )
+            ignored = f"builtin_off counts only in {home.shown(home.rules)}; the cases ignore it"
+            print(f"warning: {escape_control_chars(name)}: {ignored}")
     if not named:
         print(f"no rules files: neither {home.shown(home.rules)} nor {PROJECT_RULES}")
     if asked.cases and not failures:
@@ -206,16 +199,13 @@ def _revoke(home: ForgeHome, ids: list[str]) -> int:
     rules = [line.rule for line in open_rules(home, Path.cwd()).list()]
     left = [rule for rule in rules if rule.id in ids]
     for rule in left:
-        print_error("rules revoke", _by_hand(rule, home))
+        text = f"{rule.file}:{rule.line}: {rule.id} was written by hand; remove it there."
+        if rule.origin is RuleOrigin.BUILTIN:
+            text = f"{rule.id} is builtin; to drop it write `builtin_off: [{rule.id}]` in {home.shown(home.rules)}."
+        print_error("rules revoke", text)
     unknown = [id_ for id_ in ids if id_ not in removed and all(rule.id != id_ for rule in left)]
     for id_ in unknown:
         close = closest_match(id_, (rule.id for rule in rules))
         hint = f" (did you mean {close}?)" if close else ""
         print_error("rules revoke", f"no rule {id_}{hint}. `forge rules list` shows them.")
     return 1 if left or unknown else 0
-
-
-def _by_hand(rule: Rule, home: ForgeHome) -> str:
-    if rule.origin is RuleOrigin.BUILTIN:
-        return f"{rule.id} is builtin; to drop it write `builtin_off: [{rule.id}]` in {home.shown(home.rules)}."
-    return f"{rule.file}:{rule.line}: {rule.id} was written by hand; remove it there."

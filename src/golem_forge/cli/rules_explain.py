@@ -28,12 +28,13 @@ from golem_forge.agent.explain import (
     plan_for_explain,
     segments_json,
 )
-from golem_forge.cli.format import columns, parser, print_error, print_json, shortened
+from golem_forge.cli.args import parser
+from golem_forge.cli.format import columns, print_error, print_json, shortened
 from golem_forge.cli.rules import HELP
 from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.config.schema import unknown_key_message
 from golem_forge.config.yaml_file import read_bytes
-from golem_forge.core.decisions import Verdict, VerdictSource
+from golem_forge.core.decisions import Verdict
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import escape_control_chars
@@ -48,8 +49,9 @@ _PAYLOAD_WIDTH: Final = 200
 
 
 def run_explain(words: list[str]) -> int:
-    own, command = _split(words)
-    asked = _parse(own)
+    end = words.index("--") if "--" in words else len(words)
+    command = words[end + 1 :] or [""] if "--" in words else None
+    asked = _parse(words[:end])
     text = None if command is None else command[0] if len(command) == 1 else " ".join(map(quote, command))
     if (text is None) == (asked.tool is None) or text == "":
         print_error("rules explain", "give either TOOL and its arguments as JSON, or a command's words after `--`.")
@@ -68,13 +70,6 @@ async def _explain(asked: Namespace, text: str | None) -> int:
         else:
             _print_explained(explained, dry)
         return EXIT[explained.verdict]
-
-
-def _split(words: list[str]) -> tuple[list[str], list[str] | None]:
-    if "--" not in words:
-        return words, None
-    place = words.index("--")
-    return words[:place], words[place + 1 :] or [""]
 
 
 def _parse(words: list[str]) -> Namespace:
@@ -109,20 +104,19 @@ def _print_explained(explained: ExplainedCall, dry: DryEvaluator) -> None:
     print(f"then        {outcome_sentence(explained, dry)}")
     if effects := explained.judged.facts.effects:
         print("effects")
-        print(
-            columns(([said["verdict"], said["effect"], said["notes"]] for said in effects_json(explained)), indent="  ")
-        )
+        rows = ([each["verdict"], each["effect"], each["notes"]] for each in effects_json(explained))
+        print(columns(rows, indent="  "))
     elif effects is None:
         print("effects     unknown: the tool does not say what it touches")
     if segments := segments_json(explained):
         print("segments")
-        print(columns(([said["verdict"], said["text"]] for said in segments), indent="  "))
+        print(columns(([each["verdict"], each["text"]] for each in segments), indent="  "))
     print("sources")
-    rows = [
-        ("→" if source is by else " ", source.verdict.value, source.source, source.id, _source_reason(source))
-        for source in decision.sources
-    ]
-    print(columns(rows, indent="  "))
+    sources = []
+    for each in decision.sources:
+        reason = f"{each.reason} ({each.place})".strip() if each.file else each.reason
+        sources.append(("→" if each is by else " ", each.verdict.value, each.source, each.id, reason))
+    print(columns(sources, indent="  "))
 
 
 def _next_step(name: str) -> str:
@@ -131,10 +125,6 @@ def _next_step(name: str) -> str:
     if name == COMMAND_TOOL:
         return "the worker here runs no commands: its file names neither the toolset `exec` nor `coding`."
     return "forge tools list shows what there is; tools of a program's worker: forge run --dry-run lists them."
-
-
-def _source_reason(source: VerdictSource) -> str:
-    return f"{source.reason} ({source.place})".strip() if source.file else source.reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,21 +169,13 @@ def _case(value: Any, place: str, problems: list[str]) -> Case | None:
     if not isinstance(value, dict):
         problems.append(f"{place}: expected a case: a mapping with `call` and `verdict`")
         return None
-    problems += [
-        f"{place}: {unknown_key_message(str(key), ('call', 'verdict'))}"
-        for key in value
-        if key not in ("call", "verdict")
-    ]
+    problems += _unknown_keys(value, ("call", "verdict"), place)
     verdict, call = value.get("verdict"), value.get("call")
     if not isinstance(verdict, str) or verdict not in {each.value for each in Verdict}:
         problems.append(f"{place}: verdict: expected one of {', '.join(Verdict)}, got {verdict!r}")
     tool = args = None
     if isinstance(call, dict):
-        problems += [
-            f"{place}: call: {unknown_key_message(str(key), ('tool', 'args'))}"
-            for key in call
-            if key not in ("tool", "args")
-        ]
+        problems += _unknown_keys(call, ("tool", "args"), f"{place}: call")
         tool, args = call.get("tool"), call.get("args", {})
         if not isinstance(tool, str) or not isinstance(args, dict):
             problems.append(f"{place}: call: expected `tool` (a name) and `args` (a mapping)")
@@ -204,6 +186,10 @@ def _case(value: Any, place: str, problems: list[str]) -> Case | None:
     assert isinstance(verdict, str)
     command = call if isinstance(call, str) else ""
     return Case(place=place, command=command, tool=tool or "", args=args, verdict=Verdict(verdict))
+
+
+def _unknown_keys(table: dict[Any, Any], known: tuple[str, ...], place: str) -> list[str]:
+    return [f"{place}: {unknown_key_message(str(key), known)}" for key in table if key not in known]
 
 
 async def case_failure(case: Case, dry: DryEvaluator) -> str:

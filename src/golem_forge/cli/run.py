@@ -13,11 +13,13 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from golem_forge.cli.format import parser
+from golem_forge.cli.args import parser
 from golem_forge.cli.web import add_address_options
 from golem_forge.config.approval_modes import ApprovalMode
+from golem_forge.core.errors import ConfigError
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.text import closest_match, escape_control_chars
+from golem_forge.storage.home import forge_home
 
 HELP: Final = """usage: forge [run] [DIR|FILE|NAME] [INPUT…]
 
@@ -55,8 +57,6 @@ def run(words: list[str]) -> int:
     try:
         asked = parse_run_args(words)
     except RunUsageError as error:
-        from golem_forge.core.text import escape_control_chars
-
         print(f"forge run: {escape_control_chars(str(error))}. `forge run --help` says more.", file=sys.stderr)
         return 2
     if asked.dry_run:
@@ -68,10 +68,6 @@ def run(words: list[str]) -> int:
     from golem_forge.cli.run_session import start
 
     return asyncio.run(start(asked))
-
-
-_TRACES = ("quiet", "summary", "normal", "debug")
-_UIS = ("terminal", "web", "terminal,web", "web,terminal")
 
 
 class RunUsageError(Exception):
@@ -112,8 +108,8 @@ def parse_run_args(words: list[str]) -> RunArgs:
     reader.add_argument("-f", "--file")
     reader.add_argument("-A", "--attach", action="append", default=[])
     reader.add_argument("-p", "--program")
-    reader.add_argument("-t", "--trace", choices=_TRACES)
-    reader.add_argument("--ui", choices=_UIS)
+    reader.add_argument("-t", "--trace", choices=("quiet", "summary", "normal", "debug"))
+    reader.add_argument("--ui", choices=("terminal", "web", "terminal,web", "web,terminal"))
     add_address_options(reader)
     reader.add_argument("--headless", action="store_true")
     reader.add_argument("--json", action="store_true")
@@ -131,12 +127,15 @@ def parse_run_args(words: list[str]) -> RunArgs:
     directory, worker, rest = (
         (_current_directory(), None, given.words) if given.resume else _target(given.program, given.words)
     )
+    if given.approval is not None and given.approval not in set(ApprovalMode):
+        modes = ", ".join(ApprovalMode)
+        raise RunUsageError(f"--approval must be one of {modes}, not {escape_control_chars(given.approval)!r}")
     asked = RunArgs(
         directory=directory,
         worker=worker,
         attach=[Path(name) for name in given.attach],
         model=given.model,
-        approval=_mode(given.approval),
+        approval=given.approval,
         trace=given.trace,
         json=given.json,
         ui=frozenset((given.ui or "terminal").split(",")),
@@ -201,12 +200,10 @@ def _target(program: str | None, words: list[str]) -> tuple[Path, str | None, li
 
 
 def _worker_names(base: Path) -> list[str]:
-    """Of the program around a directory, as far as it can be read; what is wrong with it is said when it is started."""
+    """Of the program around a directory; empty if it cannot be read, which the start reports."""
     from golem_forge.agent.files.program_files import worker_files, worker_places
     from golem_forge.agent.session_plan import read_program
     from golem_forge.agent.trust import trust_store
-    from golem_forge.core.errors import ConfigError
-    from golem_forge.storage.home import forge_home
 
     home = forge_home()
     try:
@@ -245,12 +242,6 @@ def _check_utf8(text: str) -> str:
     except UnicodeEncodeError:
         raise RunUsageError("the input is not UTF-8") from None
     return text
-
-
-def _mode(given: str | None) -> str | None:
-    if given is not None and given not in set(ApprovalMode):
-        raise RunUsageError(f"--approval must be one of {', '.join(ApprovalMode)}, not {escape_control_chars(given)!r}")
-    return given
 
 
 def _cost_override(given: str | None) -> list[str]:

@@ -27,19 +27,22 @@ from golem_forge.agent.slash.commands import revocable_ids
 from golem_forge.agent.slash.handler import SlashCommands
 from golem_forge.agent.slash.invocation import prompts_of
 from golem_forge.agent.trust import NotTrusted
+from golem_forge.cli.dry_run import check_start
 from golem_forge.cli.run import RunArgs
+from golem_forge.cli.web import parse_address_options, web_settings
 from golem_forge.config.program import program_root
 from golem_forge.core.effects import Verb
 from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.core.signals import termination_signals
 from golem_forge.core.text import display_path, escape_control_chars
-from golem_forge.events.index import find_session
+from golem_forge.events.index import SessionIndex, find_session
 from golem_forge.events.runtime_ui import InputUnavailable
 from golem_forge.mcp.client.model import ServerAccess
 from golem_forge.sandbox import files
 from golem_forge.sandbox.target import FileKind
 from golem_forge.storage.home import forge_home
 from golem_forge.ui import session_ui
+from golem_forge.ui.headless import HeadlessAdapter
 from golem_forge.ui.session_ui import CombinedUI, SessionUI, exit_code, exit_code_for, status_for
 
 if TYPE_CHECKING:
@@ -57,8 +60,6 @@ async def start(asked: RunArgs) -> int:
         if asked.resume:
             _name_resumed(asked)
         if not asked.headless:
-            from golem_forge.cli.dry_run import check_start
-
             check_start(asked)  # what is wrong with the files is said before a prompt is drawn
         return await _run(asked)
     except _REFUSALS as error:
@@ -99,7 +100,10 @@ async def _run(asked: RunArgs) -> int:
         except _REFUSALS as error:
             if not asked.json:
                 raise
-            return _refused_in_json(runtime, adapter, error)
+            status, problem = status_for(error), "\n".join(_problems(error))
+            runtime.bus.emit("status", {"type": "error", "message": problem, "code": status.value})
+            adapter.finished(RunResult(success=False, status=status, error=problem))
+            return exit_code_for(error)
         return await _run_to_end(asked, runtime, adapter, signals)
     finally:
         await runtime.aclose()
@@ -121,7 +125,12 @@ async def _run_to_end(asked: RunArgs, runtime: WorkerRuntime, adapter: SessionUI
         await adapter.stay(result)
         return exit_code(result)
     conversation = Conversation(runtime)
-    watcher = asyncio.ensure_future(_leave_when_asked(adapter, conversation))
+
+    async def leave_when_asked() -> None:
+        await adapter.exit_requested.wait()
+        conversation.leave()
+
+    watcher = asyncio.ensure_future(leave_when_asked())
     try:
         last = await conversation.run(asked.input or "", asked.attach)
     finally:
@@ -139,21 +148,15 @@ async def _first_input(runtime: WorkerRuntime, adapter: SessionUI) -> str:
         await commands.aclose()
 
 
-async def _leave_when_asked(adapter: SessionUI, conversation: Conversation) -> None:
-    await adapter.exit_requested.wait()
-    conversation.leave()
-
-
 def _exit_code_after_leaving(runtime: WorkerRuntime, adapter: SessionUI, last: RunResult | None) -> int:
-    """How a conversation ended is how the person left it, not what its last answer was."""
+    """A conversation ends as the person left it, not as its last answer ended."""
     if adapter.exit_code or not runtime.signal or last is None:
         return adapter.exit_code
     return exit_code(last)
 
 
 class _Signals:
-    """SIGINT interrupts; a second one within two seconds ends the process. SIGTERM ends it in an orderly way, and so
-    does a terminal that is closed, unless somebody (`nohup`) said that it shall not."""
+    """A closed terminal does not end the process under `nohup`."""
 
     def __init__(self, runtime: WorkerRuntime, adapter: SessionUI) -> None:
         self._runtime = runtime
@@ -182,14 +185,6 @@ class _Signals:
         self._adapter.request_exit(session_ui.TERMINATED)
 
 
-def _refused_in_json(runtime: WorkerRuntime, adapter: SessionUI, error: Exception) -> int:
-    """Whoever reads events learns from them, too, that there will be no session."""
-    status, problem = status_for(error), "\n".join(_problems(error))
-    runtime.bus.emit("status", {"type": "error", "message": problem, "code": status.value})
-    adapter.finished(RunResult(success=False, status=status, error=problem))
-    return exit_code_for(error)
-
-
 def _problems(error: Exception) -> Sequence[str]:
     return error.problems if isinstance(error, ConfigError) else (str(error),)
 
@@ -197,8 +192,6 @@ def _problems(error: Exception) -> Sequence[str]:
 def adapter_for(asked: RunArgs, runtime: WorkerRuntime) -> SessionUI:
     """Raises ConfigError where a page cannot be served as asked."""
     if asked.headless:
-        from golem_forge.ui.headless import HeadlessAdapter
-
         return HeadlessAdapter(runtime.bus, json=asked.json, trace=asked.trace or "summary")
     page = _SessionPage(asked, runtime)
     if asked.ui == {"web"}:
@@ -224,7 +217,7 @@ def _terminal(asked: RunArgs, runtime: WorkerRuntime) -> SessionUI:
         zone_listing=zone_names(runtime),
         session_ids=session_ids(runtime),
         model_names=model_names(runtime),
-        rule_ids=rule_ids(runtime),
+        rule_ids=lambda: revocable_ids(runtime),
         server_names=server_names(runtime),
         prompts=prompts(runtime),
     )
@@ -239,7 +232,6 @@ class _SessionPage:
         self._adapter: WebAdapter | None = None
 
     def adapter(self) -> WebAdapter:
-        from golem_forge.cli.web import parse_address_options, web_settings
         from golem_forge.cli.web_server import LoginLink
         from golem_forge.ui.web.app import WebAdapter
 
@@ -318,17 +310,7 @@ def model_names(runtime: WorkerRuntime) -> Callable[[], list[str]]:
 
 def session_ids(runtime: WorkerRuntime) -> Callable[[], list[str]]:
     """The newest first."""
-
-    def ids() -> list[str]:
-        from golem_forge.events.index import SessionIndex
-
-        return [each.id for each in SessionIndex(runtime.home.path).sessions(limit=_MOST_SESSIONS)]
-
-    return ids
-
-
-def rule_ids(runtime: WorkerRuntime) -> Callable[[], list[str]]:
-    return lambda: revocable_ids(runtime)
+    return lambda: [each.id for each in SessionIndex(runtime.home.path).sessions(limit=_MOST_SESSIONS)]
 
 
 def server_names(runtime: WorkerRuntime) -> Callable[[], Iterable[str]]:

@@ -21,12 +21,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from golem_forge.cli.format import parser, print_error
+from golem_forge.cli.args import parser
+from golem_forge.cli.format import did_you_mean, print_error
+from golem_forge.config.sandbox_block import ResourceLimits
 from golem_forge.core.calls import leftover_lines
 from golem_forge.core.decisions import AnsweredBy, Decision, Risk, Status, Verdict, VerdictSource
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.ids import new_id
 from golem_forge.core.lazy_dataclass import dataclass, field
+from golem_forge.sandbox.walls.model import Job, Streams
 
 if TYPE_CHECKING:
     from golem_forge.sandbox.walls.walls import Aftermath
@@ -54,16 +57,8 @@ def run(words: list[str]) -> int:
         from golem_forge.cli.sandbox_explain import run_explain
 
         return run_explain(rest)
-    import sys
-
-    from golem_forge.core.text import closest_match, escape_control_chars
-
-    close = closest_match(verb, ("exec", "explain"))
-    hint = f" (did you mean '{close}'?)" if close else ""
-    print(
-        f"forge sandbox: unknown verb '{escape_control_chars(verb)}'{hint}. `forge sandbox --help` says more.",
-        file=sys.stderr,
-    )
+    hint = did_you_mean(verb, ("exec", "explain"))
+    print_error("sandbox", f"unknown verb '{verb}'{hint}. `forge sandbox --help` says more.")
     return 2
 
 
@@ -77,12 +72,9 @@ class SandboxArgs:
     command: list[str] = field(default_factory=list)
 
 
-def parse_sandbox_args(verb: str, words: list[str]) -> SandboxArgs | int:
-    """What was asked for; an exit code where that was only help."""
-    before, command = words, list[str]()
-    if "--" in words:
-        at = words.index("--")
-        before, command = words[:at], words[at + 1 :]
+def parse_sandbox_args(verb: str, words: list[str]) -> SandboxArgs:
+    end = words.index("--") if "--" in words else len(words)
+    before, command = words[:end], words[end + 1 :]
     reader = parser(verb, HELP)
     reader.add_argument("-p", "--program", default=".")
     reader.add_argument("--timeout", type=float, default=None)
@@ -103,8 +95,6 @@ _PIECE: Final = 64 * 1024
 
 def run_exec(words: list[str]) -> int:
     asked = parse_sandbox_args("sandbox exec", words)
-    if isinstance(asked, int):
-        return asked
     if not asked.command:
         print_error("sandbox exec", "no command; write it after --, like: forge sandbox exec -- make test")
         return 2
@@ -113,9 +103,7 @@ def run_exec(words: list[str]) -> int:
 
 async def _run(asked: SandboxArgs) -> int:
     from golem_forge.agent.session import open_session
-    from golem_forge.config.sandbox_block import ResourceLimits
     from golem_forge.sandbox.walls.environment import exec_environment
-    from golem_forge.sandbox.walls.model import Job, Streams
 
     on_terminal = bool(sys.stdin and sys.stdin.isatty() and sys.stdout.isatty())
     async with open_session(asked.program) as session:
@@ -131,8 +119,12 @@ async def _run(asked: SandboxArgs) -> int:
         environment = exec_environment(tty=on_terminal, level=level, hosts=False, workspace=workspace)
         feed = None if on_terminal else standard_input()
         stdin = feed.child_end if feed else None
-        job = Job(argv=_argv(asked.command), env=environment, streams=streams, limits=limits, stdin=stdin)
-        with _recorded(session, asked.command) as record:
+        # One word is a script, as it would be for a shell's `-c`; several are a program and its arguments.
+        script = ("bash", "--noprofile", "--norc", "-c", *asked.command)
+        argv = script if len(asked.command) == 1 else tuple(asked.command)
+        job = Job(argv=argv, env=environment, streams=streams, limits=limits, stdin=stdin)
+        record = _Record(session, asked.command)
+        try:
             try:
                 walled = await walls.start(walls.keeping_bytecode(job, level))
                 if feed:
@@ -148,15 +140,11 @@ async def _run(asked: SandboxArgs) -> int:
             for line in leftover_lines(after.protected_created, after.leftovers):
                 print_error("sandbox exec", line.text)
             for denial in after.denials:
-                print_error(
-                    "sandbox exec", f"the walls refused: {denial['access']} {denial['target']} ({denial['why']})"
-                )
+                refused = f"{denial['access']} {denial['target']} ({denial['why']})"
+                print_error("sandbox exec", f"the walls refused: {refused}")
             return code
-
-
-def _argv(command: list[str]) -> tuple[str, ...]:
-    """One word is a script, as it would be for a shell's `-c`; several are a program and its arguments."""
-    return ("bash", "--noprofile", "--norc", "-c", command[0]) if len(command) == 1 else tuple(command)
+        finally:
+            record.end(Status.INTERRUPTED, "interrupted")  # unless it has ended already
 
 
 async def _run_attended(child: Any, on_terminal: bool, limit: float | None) -> int:
@@ -167,7 +155,7 @@ async def _run_attended(child: Any, on_terminal: bool, limit: float | None) -> i
     shown = [asyncio.create_task(_copy_output(child.output, sys.stdout.buffer))]
     if child.errors is not None:
         shown.append(asyncio.create_task(_copy_output(child.errors, sys.stderr.buffer)))
-    with _raw_terminal(child) if on_terminal else _nothing():
+    with _raw_terminal(child) if on_terminal else contextlib.nullcontext():
         ending = await child.wait()
         await asyncio.gather(*shown)
     if ending.code == "TIMEOUT":
@@ -190,11 +178,6 @@ async def _copy_output(capture: Any, to: Any) -> None:
             done += len(piece)
         if not grown and capture.complete:
             return
-
-
-@contextmanager
-def _nothing() -> Iterator[None]:
-    yield
 
 
 @contextmanager
@@ -240,8 +223,8 @@ class _Record:
         self._ended = False
         person = VerdictSource(source="person", verdict=Verdict.PRE_APPROVED, reason="the person's own command")
         decision = Decision(Verdict.PRE_APPROVED, (person,), person, Risk.HIGH, answered_by=AnsweredBy.PERSON)
-        args = {"command": command}
         if self._journal is not None:
+            args = {"command": command}
             self._journal.begin(self._id, _TOOL, args, decision, "human", session.path.worker, "", _TOOL)
 
     def end(self, status: Status, error: str = "", after: Aftermath | None = None) -> None:
@@ -252,34 +235,22 @@ class _Record:
 
 
 def _leftover_fields(after: Aftermath | None) -> dict[str, Any] | None:
-    """The members of a `toolResult` that tell of it."""
-    if after is None or not (after.denials or after.protected_created or after.leftovers):
+    """As in a `toolResult`: what the walls refused and what the command left behind."""
+    if after is None:
         return None
-    said = {
+    fields = {
         "denials": list(after.denials),
         "protectedCreated": list(after.protected_created),
         "leftovers": [one.to_wire() for one in after.leftovers],
     }
-    return {name: value for name, value in said.items() if value}
-
-
-@contextmanager
-def _recorded(session: Any, command: list[str]) -> Iterator[_Record]:
-    record = _Record(session, command)
-    try:
-        yield record
-    finally:
-        record.end(Status.INTERRUPTED, "interrupted")
-
-
-_STDIN_PIECE: Final = 64 * 1024
+    return {name: value for name, value in fields.items() if value} or None
 
 
 class StdinPipe:
     def __init__(self, source: int) -> None:
         self._source = source
         self.child_end, self._ours = os.pipe()
-        """`theirs`: what the child reads from; our copy of it closes with `begin`."""
+        """`child_end`: what the child reads from; `start` closes our copy of it."""
 
     def start(self) -> None:
         """The child has its end. The thread ends with our input, with its reader, or with this process."""
@@ -300,7 +271,7 @@ class StdinPipe:
 
     def _read(self) -> bytes:
         try:
-            return os.read(self._source, _STDIN_PIECE)
+            return os.read(self._source, _PIECE)
         except OSError as error:
             print_error("sandbox exec", f"standard input cannot be read: {os.strerror(error.errno or 0)}")
             return b""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
-from golem_forge.agent.explain import DryEvaluator, ExplainedCall, open_evaluator, plan_for_explain
+from golem_forge.agent.explain import DryEvaluator, open_evaluator, plan_for_explain
 from golem_forge.cli.format import columns, one_line, print_error, print_json
 from golem_forge.cli.sandbox import SandboxArgs, parse_sandbox_args
 from golem_forge.core.decisions import Verdict
@@ -25,13 +25,11 @@ from golem_forge.sandbox.zones import USER_TOOLS, AccessMode
 from golem_forge.storage.home import forge_home
 
 _TOOLS: Final = {Verb.READ: "read_file", Verb.WRITE: "write_file", Verb.DELETE: "delete_file"}
-"""What is asked for as an example of everything that does the same to a path."""
+"""Each stands for every tool that does the same to a path."""
 
 
 def run_explain(words: list[str]) -> int:
     asked = parse_sandbox_args("sandbox explain", words)
-    if isinstance(asked, int):
-        return asked
     if bool(asked.path) == bool(asked.command):
         print_error("sandbox explain", "name one path, or a command after --")
         return 2
@@ -96,6 +94,11 @@ def _refused(refusal: Refusal | None) -> str:
 async def _about_command(dry: DryEvaluator, sandbox: Sandbox, command: list[str]) -> dict[str, Any]:
     text = command[0] if len(command) == 1 else " ".join(quote(word) for word in command)
     explained = await dry.command(text)
+    if explained.judged is not None:
+        by = explained.judged.decision.decided_by
+        why = by.describe() if by else ""
+    else:
+        why = explained.refusal.message if explained.refusal is not None else ""
     facts = explained.judged.facts if explained.judged is not None else None
     effects = facts.effects or () if facts is not None else ()
     execs = [effect for effect in effects if effect.verb is Verb.EXEC]
@@ -111,15 +114,8 @@ async def _about_command(dry: DryEvaluator, sandbox: Sandbox, command: list[str]
             if each.mode is AccessMode.RW and each.name != USER_TOOLS  # which stands in no walls
         ),
         "verdict": explained.verdict.value if explained.verdict else "none",
-        "why": _why(explained),
+        "why": why,
     }
-
-
-def _why(explained: ExplainedCall) -> str:
-    if explained.judged is None:
-        return explained.refusal.message if explained.refusal is not None else ""
-    by = explained.judged.decision.decided_by
-    return by.describe() if by else ""
 
 
 def _part(effect: Effect, world: CommandWorld | None) -> dict[str, Any]:

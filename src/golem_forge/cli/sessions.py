@@ -7,13 +7,25 @@ line in ASCII. `delete` removes everything that is kept of a session and is refu
 from __future__ import annotations
 
 import sys
+from argparse import ArgumentParser
 from typing import Any, Final
 
-from golem_forge.agent.recorded_sessions import MAX_LISTED, listed_sessions, session_row, session_state, session_table
-from golem_forge.cli.format import columns, parser, print_error, print_json
+from golem_forge.agent.recorded_sessions import (
+    MAX_LISTED,
+    delete_session,
+    listed_sessions,
+    replay,
+    session_row,
+    session_state,
+    session_table,
+)
+from golem_forge.cli.args import parser
+from golem_forge.cli.format import columns, did_you_mean, one_line, print_error, print_json
 from golem_forge.cli.journal import ID_SHOWN, NO_SUCH_SESSION, found_session, home_with_sessions, root_here
 from golem_forge.core.errors import ForgeError
 from golem_forge.events.index import SessionSummary
+from golem_forge.ui.render.lines import plain_text
+from golem_forge.ui.trace import TraceLevel, create_trace_formatter, json_line
 
 HELP: Final = """usage: forge sessions list [--all] [--limit N] [--json]
        forge sessions show ID [--trace quiet|summary|normal|debug]
@@ -32,32 +44,17 @@ HELP: Final = """usage: forge sessions list [--all] [--limit N] [--json]
 `forge run --resume ID` goes on with one. Single calls: `forge log`.
 Exit: 0 done, 1 it failed (the session is in use), 2 usage, 4 no such session."""
 
-_VERBS: Final = ("list", "show", "export", "delete")
-
 
 def run(words: list[str]) -> int:
     if {"-h", "--help"} & set(words):
         print(HELP)
         return 0
     verb, rest = (words[0], words[1:]) if words and not words[0].startswith("-") else ("list", words)
-    if verb == "list":
-        return run_list(rest)
-    if verb == "show":
-        return run_show(rest)
-    if verb == "export":
-        return run_export(rest)
-    if verb == "delete":
-        return run_delete(rest)
-    return _unknown(verb)
-
-
-def _unknown(verb: str) -> int:
-    from golem_forge.cli.format import one_line
-    from golem_forge.core.text import closest_match
-
-    close = closest_match(verb, _VERBS)
-    hint = f" (did you mean '{close}'?)" if close else ""
-    print(f"forge sessions: no verb '{one_line(verb)}'{hint}. `forge sessions --help` lists them.", file=sys.stderr)
+    verbs = {"list": run_list, "show": run_show, "export": run_export, "delete": run_delete}
+    if verb in verbs:
+        return verbs[verb](rest)
+    hint = did_you_mean(verb, verbs)
+    print_error("sessions", f"no verb '{one_line(verb)}'{hint}. `forge sessions --help` lists them.")
     return 2
 
 
@@ -78,9 +75,8 @@ def run_list(words: list[str]) -> int:
         root = root_here()
         print(columns(session_table(session_row(session, state, root) for session, state in found)))
     else:
-        print_error(
-            "sessions", "no session yet." if asked.all else "no conversation yet; `--all` lists single calls too."
-        )
+        nothing = "no session yet." if asked.all else "no conversation yet; `--all` lists single calls too."
+        print_error("sessions", nothing)
     return 0
 
 
@@ -99,13 +95,14 @@ def _session_json(session: SessionSummary, state: str) -> dict[str, Any]:
     }
 
 
-def run_show(words: list[str]) -> int:
-    from golem_forge.agent.recorded_sessions import replay
-    from golem_forge.ui.render.lines import plain_text
-    from golem_forge.ui.trace import TraceLevel, create_trace_formatter
-
-    reader = parser("sessions show", HELP)
+def _parser(verb: str) -> ArgumentParser:
+    reader = parser(f"sessions {verb}", HELP)
     reader.add_argument("id", metavar="ID")
+    return reader
+
+
+def run_show(words: list[str]) -> int:
+    reader = _parser("show")
     reader.add_argument("-t", "--trace", default=TraceLevel.NORMAL.value, choices=list(TraceLevel), metavar="LEVEL")
     asked = reader.parse_args(words)
     found = found_session(asked.id)
@@ -119,15 +116,9 @@ def run_show(words: list[str]) -> int:
 
 
 def run_export(words: list[str]) -> int:
-    reader = parser("sessions export", HELP)
-    reader.add_argument("id", metavar="ID")
-    asked = reader.parse_args(words)
-    found = found_session(asked.id)
+    found = found_session(_parser("export").parse_args(words).id)
     if found is None:
         return NO_SUCH_SESSION
-    from golem_forge.agent.recorded_sessions import replay
-    from golem_forge.ui.trace import json_line
-
     home, session = found
     for event in replay(session.id, home=home):
         sys.stdout.write(json_line(event))
@@ -135,14 +126,9 @@ def run_export(words: list[str]) -> int:
 
 
 def run_delete(words: list[str]) -> int:
-    reader = parser("sessions delete", HELP)
-    reader.add_argument("id", metavar="ID")
-    asked = reader.parse_args(words)
-    found = found_session(asked.id)
+    found = found_session(_parser("delete").parse_args(words).id)
     if found is None:
         return NO_SUCH_SESSION
-    from golem_forge.agent.recorded_sessions import delete_session
-
     home, session = found
     try:
         delete_session(home, session.id)

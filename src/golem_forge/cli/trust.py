@@ -12,8 +12,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from golem_forge.cli.format import one_line, parser, print_error
+from golem_forge.agent.files.roster import load_roster, preflight_problems
+from golem_forge.agent.session_plan import read_program
+from golem_forge.agent.trust import covered_files, trust_store
+from golem_forge.cli.args import parser
+from golem_forge.cli.format import one_line, print_error
+from golem_forge.config.program import find_root
+from golem_forge.core.errors import ConfigError
 from golem_forge.core.text import count_control_chars, display_path, escape_control_chars
+from golem_forge.storage.home import forge_home
 from golem_forge.ui.line_terminal import ask_yes
 
 if TYPE_CHECKING:
@@ -41,23 +48,21 @@ def run(words: list[str]) -> int:
         choice.add_argument(flag, action="store_true")
     asked = reader.parse_args(words)
 
-    from golem_forge.agent.trust import trust_store
-    from golem_forge.storage.home import forge_home
-
     store = trust_store(forge_home())
     directory = Path(asked.dir)
-    root = _root(directory)
+    alone = os.path.lexists(directory / ".forge") or bool(covered_files(directory))
+    root = find_root(directory) or (directory.resolve() if alone else None)
     if asked.withdraw:
-        return _withdraw(store, root or directory.resolve())
+        withdrawn = store.withdraw(root or directory.resolve())
+        shown = display_path(root or directory.resolve())
+        print(f"{shown} is not trusted any more." if withdrawn else f"{shown} was not trusted.")
+        return 0
     if not directory.is_dir():
         print_error("trust", f"{display_path(directory)} is not a directory; name the program's.")
         return 2
     if root is None:
-        print_error(
-            "trust",
-            f"nothing to trust in {display_path(asked.dir)}: it has no forge.yaml (nor any above), no worker "
-            "and no .forge.",
-        )
+        nothing = "it has no forge.yaml (nor any above), no worker and no .forge."
+        print_error("trust", f"nothing to trust in {display_path(asked.dir)}: {nothing}")
         return 4
     snapshot = store.snapshot(root)
     if store.trusted(root):
@@ -65,7 +70,11 @@ def run(words: list[str]) -> int:
             _show_files(snapshot)
         print(f"{display_path(root)} is trusted as it is.")
         return 0
-    _show_changes(store, root, snapshot)
+    if store.was_given(root):
+        print(f"changed since {display_path(root)} was trusted:\n")
+        print(escape_control_chars(store.changes(root, snapshot)) + "\n")
+    else:
+        _show_files(snapshot)
     for problem in _start_problems(root):
         print(f"warning: {escape_control_chars(problem)}", file=sys.stderr)
     if asked.show:
@@ -74,43 +83,14 @@ def run(words: list[str]) -> int:
     return _agree(store, root, snapshot, yes=asked.yes)
 
 
-def _root(directory: Path) -> Path | None:
-    from golem_forge.agent.trust import covered_files
-    from golem_forge.config.program import find_root
-
-    alone = os.path.lexists(directory / ".forge") or bool(covered_files(directory))
-    return find_root(directory) or (directory.resolve() if alone else None)
-
-
 def _start_problems(root: Path) -> Sequence[str]:
     """Why a session would not start, trusted or not: whoever agrees should not look for the reason there."""
-    from golem_forge.agent.files.roster import load_roster, preflight_problems
-    from golem_forge.agent.session_plan import read_program
-    from golem_forge.agent.trust import trust_store
-    from golem_forge.core.errors import ConfigError
-    from golem_forge.storage.home import forge_home
-
     home = forge_home()
     try:
         program = read_program(root, home, trust_store(home))
         return preflight_problems(program, load_roster(program), home)
     except ConfigError as error:
         return error.problems
-
-
-def _withdraw(store: TrustStore, root: Path) -> int:
-    withdrawn = store.withdraw(root)
-    print(f"{display_path(root)} is not trusted any more." if withdrawn else f"{display_path(root)} was not trusted.")
-    return 0
-
-
-def _show_changes(store: TrustStore, root: Path, snapshot: TrustSnapshot) -> None:
-    """The whole text the first time, afterwards what changed since."""
-    if not store.was_given(root):
-        _show_files(snapshot)
-        return
-    print(f"changed since {display_path(root)} was trusted:\n")
-    print(escape_control_chars(store.changes(root, snapshot)) + "\n")
 
 
 def _show_files(snapshot: TrustSnapshot) -> None:
@@ -131,9 +111,9 @@ def _agree(store: TrustStore, root: Path, snapshot: TrustSnapshot, *, yes: bool)
             return 3
     store.give(root, snapshot)
     if not store.trusted(root):
-        print_error(
-            "trust", "the files changed meanwhile, so they are not trusted. Run it again and read the difference."
-        )
+        again = "Run it again and read the difference."
+        print_error("trust", f"the files changed meanwhile, so they are not trusted. {again}")
         return 3
-    print(f"{display_path(root)} is trusted: {len(snapshot.files)} {'file' if len(snapshot.files) == 1 else 'files'}.")
+    count = len(snapshot.files)
+    print(f"{display_path(root)} is trusted: {count} {'file' if count == 1 else 'files'}.")
     return 0

@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from golem_forge.cli.format import columns, parser, print_error, print_json
+from golem_forge.cli.args import parser
+from golem_forge.cli.format import columns, print_error, print_json
 from golem_forge.core.errors import ForgeError
 from golem_forge.storage.home import forge_home
 
@@ -47,8 +48,6 @@ Exit: 0 ended, done or running; 1 it cannot listen there, or nothing runs; 2 usa
 def run(words: list[str]) -> int:
     if words and words[0] in ("link", "status"):
         return (run_link if words[0] == "link" else run_status)(words[1:])
-    from golem_forge.cli.format import parser, print_error
-
     reader = parser("web", HELP)
     reader.add_argument("directory", metavar="DIR", nargs="?", default=".")
     reader.add_argument("--port", type=int)
@@ -56,9 +55,6 @@ def run(words: list[str]) -> int:
     add_address_options(reader)
     asked = reader.parse_args(words)
     import asyncio
-    from pathlib import Path
-
-    from golem_forge.core.errors import ForgeError
 
     directory = Path(asked.directory).absolute()
     settings = web_settings(directory)
@@ -97,7 +93,6 @@ def web_settings(directory: Path, overrides: Sequence[str] = ()) -> UiSettings:
     """Of the program around a directory. Raises ConfigError."""
     from golem_forge.agent.session_plan import read_program
     from golem_forge.agent.trust import trust_store
-    from golem_forge.storage.home import forge_home
 
     home = forge_home()
     return read_program(directory, home, trust_store(home), overrides).ui
@@ -133,14 +128,14 @@ def run_link(words: list[str]) -> int:
     found = _servers(_LINK, asked.port)
     if not found:
         return _print_not_running(_LINK, asked.port)
-    server = _choose_server(found)
-    if server is None:
+    for_all = [one for one in found if one.status.get("starts_sessions")]  # not the page of a single session
+    chosen = found if len(found) == 1 else for_all
+    if len(chosen) != 1:
         ports = ", ".join(f"--port {one.port}" for one in found)
-        print_error(
-            _LINK, f"{len(found)} servers run; choose one with {ports}. `forge web status` says which is which."
-        )
+        which = "`forge web status` says which is which."
+        print_error(_LINK, f"{len(found)} servers run; choose one with {ports}. {which}")
         return 2
-    answer = ask_server(forge_home(), server, LINK)
+    answer = ask_server(forge_home(), chosen[0], LINK)
     if answer is None or "link" not in answer:
         print_error(_LINK, "the server does not answer; try again, or start another with `forge web`.")
         return NOT_RUNNING
@@ -178,14 +173,6 @@ def _servers(verb: str, port: int | None) -> list[RunningServer]:
         print_error(verb, f"{error.strerror or error}.")
         return []
     return [one for one in found if port is None or one.port == port]
-
-
-def _choose_server(found: Sequence[RunningServer]) -> RunningServer | None:
-    """The only one, or the only `forge web` among pages of single sessions."""
-    if len(found) == 1:
-        return found[0]
-    for_all = [one for one in found if one.status.get("starts_sessions")]
-    return for_all[0] if len(for_all) == 1 else None
 
 
 def _status_row(status: Any) -> tuple[str, str, str, str]:

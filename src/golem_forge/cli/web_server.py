@@ -13,12 +13,13 @@ import asyncio
 import contextlib
 import os
 import secrets
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from golem_forge.cli.format import print_error
 from golem_forge.core.signals import stop_on_termination
@@ -57,9 +58,6 @@ async def serve(directory: Path, reach: ListenAddress, *, notify: bool, open_bro
     return 0
 
 
-_BROWSE: Final = "import sys, webbrowser; webbrowser.open(sys.argv[1])"
-
-
 class LoginLink:
     def __init__(self, home: ForgeHome, *, open_browser: bool = True) -> None:
         self._home = home
@@ -74,7 +72,7 @@ class LoginLink:
                 threading.Thread(target=_open_in_browser, args=(leading.as_uri(),), daemon=True).start()
 
     def forget(self) -> None:
-        """The links are of no use any more."""
+        """Deletes the files that lead to the links."""
         for file in self._files:
             file.unlink(missing_ok=True)
         self._files.clear()
@@ -111,15 +109,9 @@ def in_system_journal() -> bool:
 
 def _open_in_browser(address: str) -> None:
     """Threat: a browser is looked up on PATH. In a process of its own, whose PATH leads nowhere into the project."""
-    import subprocess
-
+    argv = isolated("-c", "import sys, webbrowser; webbrowser.open(sys.argv[1])", address)
     with contextlib.suppress(OSError):  # the link was printed
-        subprocess.run(
-            isolated("-c", _BROWSE, address), stdin=subprocess.DEVNULL, env=helper_environ(), cwd="/", check=False
-        )
-
-
-_READ_BYTES: Final = 4096
+        subprocess.run(argv, stdin=subprocess.DEVNULL, env=helper_environ(), cwd="/", check=False)
 
 
 def on_enter(show: Callable[[], None]) -> bool:
@@ -129,7 +121,11 @@ def on_enter(show: Callable[[], None]) -> bool:
     loop, terminal = asyncio.get_running_loop(), sys.stdin.fileno()
 
     def typed() -> None:
-        if _in_foreground(terminal) and _read_terminal(terminal):
+        line = b""
+        if _in_foreground(terminal):
+            with contextlib.suppress(OSError):
+                line = os.read(terminal, 4096)
+        if line:
             show()
         else:  # Ctrl-D, a closed window, or another program's keys: it would be called again and again
             loop.remove_reader(terminal)
@@ -143,10 +139,3 @@ def _in_foreground(terminal: int) -> bool:
         return os.tcgetpgrp(terminal) == os.getpgrp()
     except OSError:  # not the terminal of this session: nobody is stopped for reading it
         return True
-
-
-def _read_terminal(terminal: int) -> bytes:
-    try:
-        return os.read(terminal, _READ_BYTES)
-    except OSError:
-        return b""

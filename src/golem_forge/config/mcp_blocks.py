@@ -25,7 +25,7 @@ from golem_forge.config.mcp_spec import (
     server_name,
     unexpanded_url_problem,
 )
-from golem_forge.config.sandbox_block import VARIABLE_NAME, VERDICT_CHECK, variable_problem, whole_number
+from golem_forge.config.sandbox_block import VERDICT_CHECK, variable_holding, variable_problem, whole_number
 from golem_forge.config.schema import (
     Check,
     ConfigProblems,
@@ -60,8 +60,6 @@ _NOT_TEXT: Final = "expected a text (put numbers and true/false in quotes)"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerBlock:
-    """One file's words about one server."""
-
     keys: Mapping[str, Any]
     """As checked; what did not pass is not there."""
     origin: str
@@ -138,9 +136,8 @@ def _headers(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
     if not isinstance(value, dict):
         return refuse(problems, path, value, "a mapping")
     for name, why in header_problems(value).items():
-        problems.add(
-            (*path, name), f"{escape_control_chars(name[:80])!r} {why}" if not why.startswith("expected") else why
-        )
+        named = why if why.startswith("expected") else f"{escape_control_chars(name[:80])!r} {why}"
+        problems.add((*path, name), named)
     return value
 
 
@@ -165,22 +162,18 @@ def _network(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
     return tuple(dict.fromkeys(hosts)) or False
 
 
+_BEARER_CHECK: Final = MappingSchema({"bearer_env": variable_holding("token")}, required=("bearer_env",))
+
+
 def _auth(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
     if isinstance(value, dict):
         before = len(problems.found)
-        checked = MappingSchema({"bearer_env": _variable}, required=("bearer_env",))(value, path, problems)
+        checked = _BEARER_CHECK(value, path, problems)
         return ServerAuth(AuthKind.BEARER, checked["bearer_env"]) if len(problems.found) == before else ServerAuth()
     if value in (AuthKind.NONE.value, AuthKind.OAUTH.value):
         return ServerAuth(AuthKind(value))
     problems.add(path, "expected none, oauth or {bearer_env: NAME} (never the token itself)")
     return ServerAuth()
-
-
-def _variable(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
-    if isinstance(value, str) and VARIABLE_NAME.fullmatch(value):
-        return value
-    problems.add(path, "expected the name of an environment variable that holds the token (never the token itself)")
-    return ""
 
 
 def _type(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
@@ -254,13 +247,10 @@ MCP_KEYS: Final[dict[str, Check]] = {
     "tools": MappingSchema({"defer_above": whole_number, "defer_tokens": whole_number, "always_load": list_of(text)}),
 }
 FOREIGN_SERVERS_KEY: Final = "mcp_servers"
-"""The key by which other programs call `mcp.servers`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpFile:
-    """One file's words."""
-
     servers: Mapping[str, ServerBlock] = field(default_factory=dict)
     tools: Mapping[str, Any] = field(default_factory=dict)
     """`defer_above`, `defer_tokens` and `always_load`, where written."""
@@ -299,11 +289,18 @@ def mcp_file(values: Mapping[str, Any], problems: ConfigProblems) -> McpFile:
     return McpFile(servers=servers, tools=values.get("tools", {}))
 
 
+def without_pre_approval(said: Setting[Verdict], where: str, unused: list[str]) -> Setting[Verdict]:
+    """An untrusted program's `preApproved` counts as `ask`, unless the command line said it."""
+    if said.value is not Verdict.PRE_APPROVED or is_override(said.origin):
+        return said
+    unused.append(f"{said.origin}: {where}: preApproved counts as ask")
+    return Setting(Verdict.ASK, said.origin)
+
+
 def restrict_untrusted_mcp(file: McpFile, unused: list[str]) -> McpFile:
-    """What of a stranger's words still counts, and what the command line said; the rest goes to `unused`."""
-    return replace(
-        file, servers={name: _restrict_untrusted(name, block, unused) for name, block in file.servers.items()}
-    )
+    """Keeps what an untrusted program may say, and what the command line said; the rest goes to `unused`."""
+    servers = {name: _restrict_untrusted(name, block, unused) for name, block in file.servers.items()}
+    return replace(file, servers=servers)
 
 
 def _restrict_untrusted(name: str, block: ServerBlock, unused: list[str]) -> ServerBlock:
@@ -311,10 +308,7 @@ def _restrict_untrusted(name: str, block: ServerBlock, unused: list[str]) -> Ser
     keys = dict(block.keys)
 
     def asking(said: Setting[Verdict], what: str) -> Setting[Verdict]:
-        if said.value is not Verdict.PRE_APPROVED or is_override(said.origin):
-            return said
-        unused.append(f"{said.origin}: {where}.{what}: preApproved counts as ask")
-        return Setting(Verdict.ASK, said.origin)
+        return without_pre_approval(said, f"{where}.{what}", unused)
 
     if keys.get("trust") == ServerTrust.TRUSTED.value and not is_override(block.at("trust")):
         unused.append(f"{block.at('trust')}: {where}.trust: trusted")

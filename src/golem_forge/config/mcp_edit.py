@@ -52,9 +52,8 @@ def add_server(file: Path, name: str, block: Mapping[str, Any]) -> None:
         document[name] = to_ruamel(block)
 
     text = data.decode("utf-8-sig")
-    _replace_file(
-        file, data, _edit_text(text, with_entry(text, path, name, block), put, _ExpectedFile(before, after, name))
-    )
+    expected = _ExpectedFile(before, after, name)
+    _replace_file(file, data, _edit_text(text, with_entry(text, path, name, block), put, expected))
 
 
 def remove_server(file: Path, name: str) -> None:
@@ -104,8 +103,6 @@ def _servers_in(file: YamlFile) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _ExpectedFile:
-    """What the edited file must mean."""
-
     before: YamlFile
     servers: dict[str, Any]
     added: str = ""

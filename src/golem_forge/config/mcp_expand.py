@@ -40,8 +40,6 @@ _LINE_ENDS: Final = re.compile(r"[\r\n\0]")
 
 
 class UnsetVariable(ForgeError):
-    """A variable without a value and without a default."""
-
     def __init__(self, name: str) -> None:
         super().__init__(f"environment variable {name} is not set", code="VARIABLE_UNSET")
         self.name = name
@@ -83,25 +81,21 @@ def expand_spec(spec: ServerSpec, environ: Mapping[str, str], zone: Callable[[st
             )
         return zone(name)
 
-    putting = _Expansion(environ, given)
-    args = tuple(putting.text(word) for word in spec.args)
+    expansion = _Expansion(environ, given)
+    args = tuple(expansion.text(word) for word in spec.args)
     copied = {name: environ[name] for name in spec.pass_env if name in environ}
-    env = copied | {name: putting.text(value) for name, value in spec.env.items()}
-    url = putting.text(spec.url)
-    headers = {name: putting.text(value) for name, value in spec.headers.items()}
+    env = copied | {name: expansion.text(value) for name, value in spec.env.items()}
+    url = expansion.text(spec.url)
+    headers = {name: expansion.text(value) for name, value in spec.headers.items()}
     if spec.auth.kind is AuthKind.BEARER:
-        headers["Authorization"] = f"Bearer {putting.variable(spec.auth.variable)}"
+        headers["Authorization"] = f"Bearer {expansion.variable(spec.auth.variable)}"
     if url and (why := url_problem(url)):
         raise ForgeError(f"url: {why}", code="URL")
     for name, value in headers.items():
         if _LINE_ENDS.search(value) or not value.isascii():
             raise ForgeError(f"headers.{name}: its value is not one line of plain characters", code="HEADER")
-    hidden = [value for value in putting.values if len(value.strip()) >= _MIN_SECRET_CHARS]
-    for name, value in copied.items():
-        if len(value.strip()) >= (
-            _MIN_COPIED_SECRET_CHARS if classify_name(name) == NO_CREDENTIAL else _MIN_SECRET_CHARS
-        ):
-            hidden.append(value)
+    hidden = [value for value in expansion.values if len(value.strip()) >= _MIN_SECRET_CHARS]
+    hidden += [value for name, value in copied.items() if _is_copied_secret(name, value)]
     hidden += _written_credentials(spec, environ)
     return ExpandedServer(args=args, env=env, url=url, headers=headers, secrets=tuple(dict.fromkeys(hidden)))
 
@@ -113,13 +107,13 @@ def declared_secrets(spec: ServerSpec, environ: Mapping[str, str]) -> tuple[str,
     if spec.auth.kind is AuthKind.BEARER:
         named.append(spec.auth.variable)
     found = [environ[name] for name in named if len(environ.get(name, "").strip()) >= _MIN_SECRET_CHARS]
-    found += [
-        environ[name]
-        for name in spec.pass_env
-        if len(environ.get(name, "").strip())
-        >= (_MIN_COPIED_SECRET_CHARS if classify_name(name) == NO_CREDENTIAL else _MIN_SECRET_CHARS)
-    ]
+    found += [environ[name] for name in spec.pass_env if _is_copied_secret(name, environ.get(name, ""))]
     return tuple(dict.fromkeys((*found, *_written_credentials(spec, environ))))
+
+
+def _is_copied_secret(name: str, value: str) -> bool:
+    enough = _MIN_COPIED_SECRET_CHARS if classify_name(name) == NO_CREDENTIAL else _MIN_SECRET_CHARS
+    return len(value.strip()) >= enough
 
 
 def _written_credentials(spec: ServerSpec, environ: Mapping[str, str]) -> list[str]:
@@ -160,8 +154,6 @@ def _is_option(name: str) -> bool:
 
 
 class _Expansion:
-    """Puts values in, and remembers which ones came from the environment."""
-
     def __init__(self, environ: Mapping[str, str], zone: Callable[[str], str]) -> None:
         self._environ = environ
         self._zone = zone

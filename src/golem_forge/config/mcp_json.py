@@ -63,7 +63,12 @@ def read_mcp_json(root: Path) -> JsonServers:
         return JsonServers()
     warnings = _Warnings()
     try:
-        found = _server_entries(_parse_json(_read_content(path, root)), warnings)
+        real = Path(os.path.realpath(path))
+        if not real.is_relative_to(root):
+            raise _FileRefused(": leads out of the program")
+        found = _server_entries(_parse_json(read_bytes(real, MCP_JSON)), warnings)
+    except ConfigError as error:
+        return JsonServers(warnings=(f"{error.problems[0]}; none of its servers is used",))
     except _FileRefused as refusal:
         return JsonServers(warnings=(f"{MCP_JSON}{refusal}; none of its servers is used",))
     itself = {raw for raw, entry in found.items() if _starts_forge(entry)}
@@ -88,16 +93,6 @@ class _Warnings:
 
     def all(self) -> tuple[str, ...]:
         return (*self._said, *((f"{MCP_JSON}: and {self._more} more of this kind",) if self._more else ()))
-
-
-def _read_content(path: Path, root: Path) -> bytes:
-    real = Path(os.path.realpath(path))
-    if not real.is_relative_to(root):
-        raise _FileRefused(": leads out of the program")
-    try:
-        return read_bytes(real, MCP_JSON)
-    except ConfigError as error:
-        raise _FileRefused(error.problems[0].removeprefix(MCP_JSON)) from None
 
 
 def _parse_json(data: bytes) -> Any:
@@ -180,9 +175,8 @@ class _Entry:
 
     def block(self, value: Any) -> ServerBlock:
         if not isinstance(value, dict):
-            return ServerBlock(
-                keys={}, origin=MCP_JSON, problem=f"{MCP_JSON}: expected an object with `command` or `url`"
-            )
+            problem = f"{MCP_JSON}: expected an object with `command` or `url`"
+            return ServerBlock(keys={}, origin=MCP_JSON, problem=problem)
         for key in value:
             if key not in _KNOWN_KEYS:
                 self._warn(_unknown(key, _KNOWN_KEYS), key)

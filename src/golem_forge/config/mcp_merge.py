@@ -31,30 +31,16 @@ from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.text import closest_match
 
 _USER_SCOPE: Final = ""
-"""The scope of the person's own servers."""
 _DEFERRAL: Final = {"defer_above": "above", "defer_tokens": "tokens", "always_load": "always_load"}
 _SAME_KEYS: Final = (
-    "command",
-    "cwd",
-    "env",
-    "zones",
-    "network",
-    "url",
-    "headers",
-    "auth",
-    "enabled",
-    "required",
-    "connect_timeout",
-    "idle_timeout",
-    "total_timeout",
-    "close_after",
-    "protocol",
+    *("command", "cwd", "env", "zones", "network", "url", "headers", "auth", "enabled", "required"),
+    *("connect_timeout", "idle_timeout", "total_timeout", "close_after", "protocol"),
 )
 """Keys that a spec has under the same name."""
 
 
 def check_own_servers(file: McpFile, problems: list[str]) -> None:
-    """The person's file must be right by itself, whatever program it is read for; only zones are the programs'."""
+    """The user's file must be right by itself; only zones depend on the program."""
     for name, block in file.servers.items():
         check = ServerCheck(name, block, problems)
         check.transport()
@@ -136,13 +122,8 @@ def _server_spec(check: ServerCheck, scope: str) -> ServerSpec:
     )
 
 
-_NO_AUTH: Final = ServerAuth()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramZones:
-    """What servers stand on."""
-
     root: Path
     """Real."""
     zones: tuple[ZoneEntry, ...]
@@ -182,7 +163,7 @@ class ServerCheck:
             self.keys.pop(key, None)
             if self.block.at(key) != MCP_JSON:
                 self._add_problem(key, f"has no effect for a server with `{needed}`")
-        auth: ServerAuth = self.keys.get("auth", _NO_AUTH)
+        auth: ServerAuth = self.keys.get("auth", ServerAuth())
         headers = self.keys.get("headers", {})
         if auth.kind is not AuthKind.NONE and any(name.lower() == "authorization" for name in headers):
             self._add_problem("auth", "excludes a header `Authorization`; keep one of the two")

@@ -16,6 +16,7 @@ the host (`${X}` = `a@evil.test/`), a spelling that two readers take for two hos
 from __future__ import annotations
 
 import hashlib
+import ipaddress
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -131,8 +132,6 @@ class DeferralSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpSettings:
-    """What a program and its person configured, as it counts now."""
-
     servers: Mapping[str, ServerSpec] = field(default_factory=dict)
     """By name, in name order."""
     deferral: DeferralSettings = DeferralSettings()
@@ -151,7 +150,6 @@ def is_server_name(name: str) -> bool:
 
 
 def server_name(raw: str) -> str:
-    """A valid name for any text."""
     if is_server_name(raw):
         return raw
     words = re.sub(r"_{2,}", "_", _INVALID_CHAR.sub("_", raw)).lstrip("_-")[:_MAX_HEAD_CHARS].rstrip("_")
@@ -201,8 +199,6 @@ def unexpanded_url_problem(url: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    import ipaddress
-
     if host.lower() == "localhost":
         return True
     try:
@@ -217,19 +213,15 @@ def normalise_target(written: str) -> str:
         raise ValueError("name one host; patterns belong in rules")
     if "://" in written or "/" in written:
         raise ValueError("write the host alone, without scheme and path")
-    host, port = written, ""
+    host, colon, port = written.partition(":")
     if written.startswith("["):
         host, bracket, rest = written[1:].partition("]")
         if not bracket or ":" not in host or (rest and not rest.startswith(":")):
             raise ValueError("is not a usable address; write IPv6 as [2001:db8::1]:443")
-        port = rest[1:]
-        missing = rest == ":"
+        colon, port = rest[:1], rest[1:]
     elif written.count(":") > 1:
         raise ValueError("is not a usable address; write IPv6 as [2001:db8::1]:443")
-    else:
-        host, colon, port = written.partition(":")
-        missing = bool(colon) and not port
-    if missing:
+    if colon and not port:
         raise ValueError("has no port after its `:`")
     if port and not (_PORT.fullmatch(port) and int(port) <= _MAX_PORT):
         raise ValueError(f"a port is a number from 1 to {_MAX_PORT}")
@@ -241,8 +233,6 @@ def normalise_target(written: str) -> str:
 
 
 def _host_problem(host: str) -> str:
-    import ipaddress
-
     name = host.lower().removesuffix(".")
     if ":" in name or _NUMERIC_LABEL.fullmatch(name.rpartition(".")[2]):  # an address, or a trick like `0x7f.1`
         try:

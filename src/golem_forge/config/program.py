@@ -17,7 +17,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from golem_forge.config.approval_modes import ApprovalMode, Setting, choose_mode, is_stricter_mode
-from golem_forge.config.mcp_blocks import MCP_KEYS, McpFile, mcp_file, normalise_keys, restrict_untrusted_mcp
+from golem_forge.config.mcp_blocks import (
+    MCP_KEYS,
+    McpFile,
+    mcp_file,
+    normalise_keys,
+    restrict_untrusted_mcp,
+    without_pre_approval,
+)
 from golem_forge.config.mcp_json import JsonServers, read_mcp_json
 from golem_forge.config.mcp_merge import ProgramZones, check_own_servers, effective_mcp
 from golem_forge.config.mcp_spec import McpSettings
@@ -85,8 +92,6 @@ class UiSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UiBlock:
-    """One file's words about UIs."""
-
     web: Mapping[str, Setting[Any]] = field(default_factory=dict)
 
 
@@ -163,9 +168,11 @@ class Program:
         return self.notice_with()
 
     def notice_with(self, unused: Sequence[str] = ()) -> str:
-        """The same where further files of the program, its workers', said what does not count."""
-        without = (*self.unused, *unused)
-        return "\n".join((*((_untrusted_notice(without),) if without else ()), *self.remarks, *self.mcp.warnings))
+        """The same with what further files (worker files) say and may not."""
+        lines = [f"  {item}" for item in (*self.unused, *unused)]
+        if lines:
+            lines.insert(0, "This program is not trusted. Not used until you have read it and run `forge trust`:")
+        return "\n".join((*lines, *self.remarks, *self.mcp.warnings))
 
     @property
     def strange_zones(self) -> frozenset[str]:
@@ -255,15 +262,8 @@ def _servers(
     return effective_mcp(program, foreign, own, ground, problems)
 
 
-def _untrusted_notice(unused: Sequence[str]) -> str:
-    lines = "\n".join(f"  {item}" for item in unused)
-    return f"This program is not trusted. Not used until you have read it and run `forge trust`:\n{lines}"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ConfigBlock:
-    """One file, checked."""
-
     data: bytes
     """What was parsed."""
     zones: tuple[ZoneEntry, ...] | None
@@ -328,10 +328,7 @@ def _restrict_untrusted(
     own = {zone.name: zone for zone in person.zones or ()} if person else {}
 
     def asking(said: Setting[Verdict], what: str) -> Setting[Verdict]:
-        if said.value is not Verdict.PRE_APPROVED or is_override(said.origin):
-            return said
-        unused.append(f"{said.origin}: {what}: preApproved counts as ask")
-        return Setting(Verdict.ASK, said.origin)
+        return without_pre_approval(said, what, unused)
 
     def asking_zone(zone: ZoneEntry, verb: str, said: Verdict | None) -> Verdict | None:
         what = f"sandbox.zones.{zone.name}.approval.{verb}"
@@ -366,7 +363,7 @@ def _restrict_untrusted(
 
 
 def _no_wider(zone: ZoneEntry, own: ZoneEntry | None) -> ZoneEntry:
-    """A stranger's zone under a name the person also configured is held to what the person said of it."""
+    """An untrusted zone whose name the user also configured gets no more than the user's zone."""
     if own is None:
         return zone
 

@@ -15,7 +15,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from golem_forge.config.approval_modes import Setting
-from golem_forge.config.sandbox_block import whole_number
+from golem_forge.config.sandbox_block import variable_holding, whole_number
 from golem_forge.config.schema import Check, ConfigProblems, MappingSchema, list_of, map_of, positive, refuse, text
 from golem_forge.config.yaml_file import YamlFile, YamlPath, is_override
 from golem_forge.core.lazy_dataclass import dataclass, field, replace
@@ -76,7 +76,6 @@ class RunSettings:
     """Top-level key → where it was written (`forge.yaml:3`), for `/config` and for messages."""
 
 
-_VARIABLE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}")
 _BASE_URL: Final = re.compile(r"https?://[^\s/?#@]+(/[^\s?#]*)?")
 
 
@@ -85,14 +84,6 @@ def _base_url(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
     if isinstance(value, str) and _BASE_URL.fullmatch(value):
         return value
     problems.add(path, "expected an address like https://host/v1, without credentials")
-    return ""
-
-
-def _variable(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
-    """What stands there may be a key written out by mistake, so the text of the problem does not repeat it."""
-    if isinstance(value, str) and _VARIABLE_NAME.fullmatch(value):
-        return value
-    problems.add(path, "expected the name of an environment variable that holds the key (never the key itself)")
     return ""
 
 
@@ -110,7 +101,7 @@ BUDGET_CHECK: Final = MappingSchema(
         "max_seconds": positive,
     }
 )
-_PROVIDER: Final = MappingSchema({"base_url": _base_url, "key_env": _variable})
+_PROVIDER: Final = MappingSchema({"base_url": _base_url, "key_env": variable_holding("key")})
 RUN_KEYS: Final[dict[str, Check]] = {
     "entry": text,
     "model": text,
@@ -181,17 +172,19 @@ def _keep_overrides(key: str, said: Mapping[str, Setting[Any]], unused: list[str
 
 
 def effective_run(project: RunBlock | None, person: RunBlock | None) -> RunSettings:
-    blocks = [block for block in (person, project) if block is not None]
     plain: dict[str, Any] = {}
     models: dict[str, ProviderSettings] = {}
     delegation: dict[str, Any] = {}
     budget: dict[str, Any] = {}
     pricing: dict[str, Price] = {}
     origins: dict[str, str] = {}
-    for block in blocks:
+    for block in (person, project):
+        if block is None:
+            continue
         plain |= block.plain
         for name, provider in block.models.items():
-            models[name] = _overlay(models.get(name), provider.value)
+            said = {key: value for key, value in asdict(provider.value).items() if value}
+            models[name] = replace(models.get(name, ProviderSettings()), **said)
         delegation |= {name: said.value for name, said in block.delegation.items()}
         budget |= {name: said.value for name, said in block.budget.items()}
         pricing |= {name: said.value for name, said in block.pricing.items()}
@@ -205,8 +198,3 @@ def effective_run(project: RunBlock | None, person: RunBlock | None) -> RunSetti
         pricing=pricing,
         origins=origins,
     )
-
-
-def _overlay(below: ProviderSettings | None, above: ProviderSettings) -> ProviderSettings:
-    said = {key: value for key, value in asdict(above).items() if value}
-    return replace(below or ProviderSettings(), **said)

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -204,7 +203,8 @@ def restrict_untrusted_walls(block: WallBlock, person: WallBlock | None, unused:
     if toolchains and toolchains.value and person and person.toolchains and not person.toolchains.value:
         unused.append(f"{toolchains.origin}: sandbox.toolchains: on")
         toolchains = None
-    own = _resource_limits({name: said.value for name, said in person.limits.items()} if person else {})
+    limits: dict[str, Any] = {name: said.value for name, said in person.limits.items()} if person else {}
+    own = ResourceLimits(**limits)
     kept: dict[str, Setting[float]] = {}
     for name, said in block.limits.items():
         most = getattr(own, name)
@@ -218,14 +218,14 @@ def restrict_untrusted_walls(block: WallBlock, person: WallBlock | None, unused:
 def effective_walls(project: WallBlock | None, person: WallBlock | None) -> WallSettings:
     """The program over the person's defaults, key by key; what may be read adds up; `walls` is the person's alone."""
     blocks = [block for block in (project, person) if block is not None]
-    limits: dict[str, float] = {}
+    limits: dict[str, Any] = {}
     for block in reversed(blocks):
         limits |= {name: said.value for name, said in block.limits.items()}
     return WallSettings(
         read=tuple(dict.fromkeys(said.value for block in reversed(blocks) for said in block.read)),
         toolchains=next((block.toolchains.value for block in blocks if block.toolchains), True),
         off=bool(person and person.walls and not person.walls.value),
-        limits=_resource_limits(limits),
+        limits=ResourceLimits(**limits),
     )
 
 
@@ -237,11 +237,22 @@ def walls_notice(project: WallBlock | None) -> str:
     return f"{where}: sandbox.walls is ignored: only your own config.yaml or the command line can switch walls off."
 
 
-def _resource_limits(values: Mapping[str, Any]) -> ResourceLimits:
-    return replace(ResourceLimits(), **values)
-
-
 VARIABLE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}")
+
+
+def variable_holding(what: str) -> Check:
+    """The name of an environment variable. No problem repeats the text, which may be the credential itself."""
+
+    def check_name(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
+        if isinstance(value, str) and VARIABLE_NAME.fullmatch(value):
+            return value
+        expected = f"the name of an environment variable that holds the {what} (never the {what} itself)"
+        problems.add(path, f"expected {expected}")
+        return ""
+
+    return check_name
+
+
 _REFUSED_NAMES: Final = frozenset({"BASH_ENV", "ENV", "PATH", "HOME"})
 _REFUSED_PREFIXES: Final = ("LD_", "BASH_FUNC_", "FORGE_")
 

@@ -28,8 +28,8 @@ class ConfigProblems:
 
     def add(self, path: YamlPath, problem: str) -> None:
         at, where = self.file.at(path), dotted_path(path)
-        told = not where or at.endswith(f" {where}")  # `--set approval.mod` names the place itself
-        self.found.append(f"{at}: {problem}" if told else f"{at}: {where}: {problem}")
+        named = not where or at.endswith(f" {where}")  # `--set approval.mod` names the place itself
+        self.found.append(f"{at}: {problem}" if named else f"{at}: {where}: {problem}")
 
     def raise_if_any(self) -> None:
         if self.found:
@@ -66,7 +66,6 @@ class MappingSchema:
 
 
 def check(shape: Check, file: YamlFile, problems: ConfigProblems) -> dict[str, Any]:
-    """The checked top level of a file."""
     result: dict[str, Any] = shape(file.value, (), problems)
     return result
 
@@ -87,7 +86,7 @@ def unknown_key_message(key: str, known: Iterable[str]) -> str:
 
 
 def refuse(problems: ConfigProblems, path: YamlPath, value: Any, expected: str) -> Any:
-    """Notes what was expected and what is there; gives the marker that leaves the value out."""
+    """Adds the problem; returns the marker that leaves the value out."""
     problems.add(path, f"expected {expected}, got {_shown(value)}")
     return _INVALID
 

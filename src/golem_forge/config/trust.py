@@ -22,7 +22,7 @@ from golem_forge.core.diff import file_diff
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.json import digest
 from golem_forge.core.lazy_dataclass import dataclass
-from golem_forge.storage.file_stamp import FileStamp, file_stamp, stamp_from_stat
+from golem_forge.storage.file_stamp import file_stamp, target_stamp
 from golem_forge.storage.home import ForgeHome
 
 MAX_FILES: Final = 500
@@ -59,15 +59,15 @@ class TrustStore:
         """
         root = _real(root)
         try:
-            seen, settled = self._stamps(root)
+            stamps, settled = self._stamps(root)
         except (ConfigError, OSError):
             return False
         known = self._known.get(root)
-        if known is not None and known[0] == seen:
+        if known is not None and known[0] == stamps:
             return known[1]
         answer = self._holds(root)
         if settled:
-            self._known[root] = (seen, answer)
+            self._known[root] = (stamps, answer)
         return answer
 
     def trusted_with(self, root: Path, read: Mapping[str, bytes]) -> bool:
@@ -75,24 +75,17 @@ class TrustStore:
 
         For whoever parses a file: the bytes that are judged are the bytes that were parsed, swaps in between included.
         """
-        root = _real(root)
-        record = self._record(root)
-        try:
-            present = self.snapshot(root, read)
-            return (
-                record is not None and bool(record["digest"] == present.digest) and read.keys() <= present.files.keys()
-            )
-        except (ConfigError, OSError):
-            return False
+        return self._holds(_real(root), read)
 
-    def _holds(self, root: Path) -> bool:
+    def _holds(self, root: Path, read: Mapping[str, bytes] | None = None) -> bool:
         record = self._record(root)
         if record is None:
             return False
         try:
-            return bool(record["digest"] == self.snapshot(root).digest)
+            present = self.snapshot(root, read)
         except (ConfigError, OSError):
             return False
+        return bool(record["digest"] == present.digest) and (read or {}).keys() <= present.files.keys()
 
     def _stamps(self, root: Path) -> tuple[list[object], bool]:
         paths = [self._home.trust_dir / self._record_name(root), root / PROGRAM_FILE]
@@ -101,7 +94,7 @@ class TrustStore:
             if len(paths) > MAX_FILES + 2:
                 raise too_large_to_trust()
         stamps = [file_stamp(path) for path in paths]
-        program = _target_stamp(root / PROGRAM_FILE)
+        program = target_stamp(root / PROGRAM_FILE)  # forge.yaml may be a link
         further = [(name, hashlib.sha256(data).digest()) for name, data in self._extra(root)] if self._extra else []
         settled = all(each.settled for each in (*stamps, program) if each is not None)
         return [sorted(zip(paths, stamps, strict=True)), program, *further], settled
@@ -223,14 +216,6 @@ def too_large_to_trust() -> ConfigError:
         f".forge: a program with more than {MAX_FILES} files or {MAX_TOTAL_BYTES} bytes to trust cannot be trusted; "
         "move what is not configuration out of it"
     )
-
-
-def _target_stamp(path: Path) -> FileStamp | None:
-    """forge.yaml may be a link; then what it leads to counts."""
-    try:
-        return stamp_from_stat(os.stat(path))
-    except OSError:
-        return None
 
 
 def _content(path: Path, name: str, flags: int) -> bytes:

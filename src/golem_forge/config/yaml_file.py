@@ -21,6 +21,7 @@ from __future__ import annotations
 import io
 import os
 import re
+import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -72,8 +73,6 @@ class YamlFile:
 
 def read_bytes(path: str | os.PathLike[str], name: str) -> bytes:
     """The whole file, never more than the limit; a fifo or a directory is refused, not waited for."""
-    import stat
-
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -326,7 +325,7 @@ _INDENT: Final = 2
 def with_entry(text: str, path: tuple[str, ...], name: str, block: Mapping[str, Any]) -> str | None:
     """The entry below all others of the mapping at `path`; with what is missing of the path, at the end."""
     root = _compose_node(text)
-    if root is None or path[0] not in _keys(root):
+    if root is None or path[0] not in tuple(key.value for key, _ in root.value):
         nested: Mapping[str, Any] = {name: block}
         for key in reversed(path):
             nested = {key: nested}
@@ -404,14 +403,9 @@ def to_ruamel(value: Any) -> Any:
 
 
 def _compose_node(text: str) -> Any:
-    """The node of the document; None for an empty one."""
     from ruamel.yaml import YAML
 
     return YAML(typ="safe", pure=True).compose(text)
-
-
-def _keys(node: Any) -> tuple[str, ...]:
-    return tuple(key.value for key, _ in node.value)
 
 
 def _mapping_at(node: Any, path: tuple[str, ...]) -> Any:

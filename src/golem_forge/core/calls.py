@@ -101,12 +101,7 @@ class Outcome:
     @property
     def text(self) -> str:
         """What the caller reads: what was left behind, the notes, then the result or the reason there is none."""
-        left = self.leftover_texts
-        return (
-            "\n".join(part for part in (*left, self.text_without_leftovers) if part)
-            if left
-            else self.text_without_leftovers
-        )
+        return "\n".join(part for part in (*self.leftover_texts, self.text_without_leftovers) if part)
 
     @property
     def leftover_texts(self) -> tuple[str, ...]:

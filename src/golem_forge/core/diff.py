@@ -64,11 +64,9 @@ def unified_hunks(old: list[str], new: list[str], changes: Sequence[LineChange])
         start, end = group[0], group[-1]
         before = min(_CONTEXT, start.old_from)
         after = min(_CONTEXT, len(old) - end.old_to)
-        spans = (
-            _span(start.old_from - before, end.old_to + after),
-            _span(start.new_from - before, end.new_to + after),
-        )
-        yield f"@@ -{spans[0]} +{spans[1]} @@\n"
+        old_span = _span(start.old_from - before, end.old_to + after)
+        new_span = _span(start.new_from - before, end.new_to + after)
+        yield f"@@ -{old_span} +{new_span} @@\n"
         position = start.old_from - before
         for change in group:
             yield from (_row(" ", line) for line in old[position : change.old_from])

@@ -31,8 +31,6 @@ MISSING: Final[Any] = _Missing()
 
 
 class Field:
-    """One field, as the class states it."""
-
     __slots__ = ("compare", "default", "default_factory", "init", "kw_only", "name", "repr", "type")
 
     def __init__(self, default: Any, default_factory: Any, init: bool, repr: bool, compare: bool) -> None:

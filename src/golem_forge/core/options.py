@@ -19,7 +19,6 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def camel(snake: str) -> str:
-    """`tool_call_id` → `toolCallId`."""
     head, *tail = snake.split("_")
     return head + "".join(word.capitalize() for word in tail)
 

@@ -62,14 +62,12 @@ class ToolResult:
 
     def to_mcp(self) -> dict[str, Any]:
         """As MCP's CallToolResult, without loss: `ToolResult.from_mcp(result.to_mcp()) == result`."""
-
         return to_mcp(self)
 
     @classmethod
     def from_mcp(cls, message: Mapping[str, Any]) -> ToolResult:
         """Of a CallToolResult: a dict by its JSON or its Python names, or an object of the `mcp` package. Raises
         TypeError for anything else."""
-
         dump = getattr(message, "model_dump", None)
         if dump is not None:
             message = dump(mode="json", by_alias=True, exclude_none=True)
@@ -85,7 +83,7 @@ def text_of(value: Mapping[str, Any]) -> str:
         if kind in ("text", "file_content"):
             return str(value["content"])
         if kind == "file_list":
-            return "\n".join(_file_name(item) for item in value["files"])
+            return "\n".join(map(_file_name, value["files"]))
         if kind == "diff":
             return f"{'Created' if value['isNew'] else 'Updated'} {value['path']} ({value['bytesWritten']} bytes)"
     summary = value.get("summary")
@@ -382,7 +380,10 @@ def _plain_reading(message: Mapping[str, Any]) -> ToolResult:
     text = "\n".join(map(block_text, blocks))
     structured = message.get("structuredContent")
     meta = message.get("_meta")
-    value = _value_from(structured, text)
+    if structured is None:
+        value: dict[str, Any] = {"kind": "text", "content": text}
+    else:
+        value = semantic_value(structured) or {"kind": "json", "data": structured}
     return ToolResult(
         value=value,
         text=text if blocks else text_of(value),
@@ -391,9 +392,3 @@ def _plain_reading(message: Mapping[str, Any]) -> ToolResult:
         is_error=message.get("isError") is True,
         meta=dict(meta) if isinstance(meta, Mapping) else None,
     )
-
-
-def _value_from(structured: Any, text: str) -> dict[str, Any]:
-    if structured is None:
-        return {"kind": "text", "content": text}
-    return semantic_value(structured) or {"kind": "json", "data": structured}

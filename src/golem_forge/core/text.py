@@ -58,14 +58,14 @@ def escape_control_chars(text: str) -> str:
 
 
 def escape_control_chars_in_prose(text: str) -> str:
-    """`visible`, but for the joiners inside emoji."""
+    """`escape_control_chars`, but for the joiners inside emoji."""
     if text.isascii():
         return escape_control_chars(text)
     return _UNSAFE_IN_PROSE.sub(lambda match: match[1] or _escape(match), text)
 
 
 def count_control_chars(text: str) -> int:
-    """How many characters `visible` would replace."""
+    """How many characters `escape_control_chars` would replace."""
     return 0 if text.isascii() and text.isprintable() else len(_UNSAFE.findall(text))
 
 
@@ -133,7 +133,8 @@ def process_link(path: str) -> ProcessLink | None:
             del parts[-1:]  # that of the root is the root
             continue
         parts.append(name)
-        if name in ("root", "cwd") and parts[0] == "proc" and _is_of_process(parts):
+        of_process = len(parts) == 3 or (len(parts) == 5 and parts[2] == "task")
+        if name in ("root", "cwd") and parts[0] == "proc" and of_process:
             own = parts[1] in _OWN_PROCESS_NAMES and (found is None or found.own)
             found = ProcessLink(name, "/".join(names[index + 1 :]).lstrip("/"), own)
             if name == "cwd":  # what it leads to is not known here, so nothing after it can be
@@ -151,7 +152,3 @@ def without_process_root(path: str) -> str:
 def leads_to_root(prefix: str) -> bool:
     """Whether a path goes on from the root behind this one: `/.`, `/usr/..`, `/proc/self/root`."""
     return posixpath.normpath(without_process_root(prefix)).strip("/") in ("", ".")
-
-
-def _is_of_process(parts: list[str]) -> bool:
-    return len(parts) == 3 or (len(parts) == 5 and parts[2] == "task")

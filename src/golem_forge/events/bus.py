@@ -49,10 +49,6 @@ class Subscription:
         """False once ended: an event that is being handed out passes it by."""
 
 
-def _accept_all(data: Mapping[str, Any]) -> bool:
-    return True
-
-
 class Route:
     __slots__ = ("action", "fits", "private", "recorded", "required", "targets", "type")
 
@@ -62,7 +58,7 @@ class Route:
         self.action = kind is not None and kind.ACTION
         self.private = name == "formResponse"
         """A form may ask for a password under any name: what was typed is for the runtime alone."""
-        self.fits: Callable[[Any], bool] = _accept_all if kind is None else make_quick_check(kind)
+        self.fits: Callable[[Any], bool] = (lambda _: True) if kind is None else make_quick_check(kind)
         """Whether every required field holds what it may, at a glance. KeyError: one is missing."""
         self.required = 0 if kind is None else len(kind.REQUIRED)
         self.targets = tuple(one for one in subscriptions if one.type == name or one.type == ALL_EVENTS)
@@ -76,12 +72,12 @@ _log = logging.getLogger(__name__)
 
 
 class CommandHandler(Protocol):
-    """Does what people ask for on a bus, until somebody else does it in its place."""
+    """Does what people ask for on a bus, until another handler takes over."""
 
     def pause(self) -> None: ...
 
     def resume(self) -> None:
-        """Nothing, once it is closed."""
+        """Does nothing once it is closed."""
 
 
 class EventBus:
@@ -147,7 +143,7 @@ class EventBus:
         self._redact = redact if own is None or own == redact else lambda value: redact(own(value))
 
     def release(self) -> None:
-        """That session is over. Subscriptions stay, for whoever watches the next one."""
+        """The session is over. Subscriptions stay, for whoever watches the next one."""
         self.stop_recording()
         self._serves, self.conceal = False, None
 
@@ -224,10 +220,7 @@ class EventBus:
         if route.recorded:
             event.seq = shown.seq = self.seq = self.seq + 1 if recorder is None else self._record(shown)
         if route.targets:
-            if self._delivering:
-                self._waiting.append((event, shown))
-            else:
-                self._deliver(route, event, shown)
+            self._hand_out(route, event, shown)
 
     def show(self, kind: str, make: Callable[[], Mapping[str, Any]], worker_id: str, seq: int) -> None:
         """Delivers what is in the journal already, as number `seq` (0: no journal, the bus counts).
@@ -246,10 +239,7 @@ class EventBus:
         route = self._routes.get(kind) or self._new_route(kind)
         if route.targets:
             event = Event(kind, None, None, seq, time(), self.session_id, worker_id, "", make)
-            if self._delivering:
-                self._waiting.append((event, event))
-            else:
-                self._deliver(route, event, event)
+            self._hand_out(route, event, event)
 
     def replay(self, events: Iterable[Event]) -> None:
         """Shows recorded events again. Nothing is recorded, and nothing is done twice: an action reaches only handlers
@@ -270,12 +260,21 @@ class EventBus:
         event = Event(type, data, None, self.seq, time(), self.session_id, worker_id)
         return self._redacted(event, self._routes.get(type) or self._new_route(type))
 
+    def _hand_out(self, route: Route, event: Event, shown: Event) -> None:
+        if self._delivering:
+            self._waiting.append((event, shown))
+        else:
+            self._deliver(route, event, shown)
+
     def _deliver(self, route: Route, event: Event, shown: Event) -> None:
         self._delivering = True
         try:
             while True:
                 if self._commit is not None:
-                    self._commit_quietly()
+                    try:
+                        self._commit()
+                    except Exception:
+                        _log.exception("recorded events could not be written")
                 for target in route.targets:
                     if target.active:
                         try:
@@ -310,7 +309,6 @@ class EventBus:
         return mine
 
     def _run_on_own_thread(self, work: Callable[[], None]) -> None:
-        """To the thread this bus belongs to."""
         with self._claim:
             if self._loop is None:
                 self._pending_from_threads.append(work)
@@ -321,16 +319,9 @@ class EventBus:
                 _log.warning("an event came after its loop was closed and was dropped")
 
     def _log_failure(self, route: Route, error: Exception) -> None:
-        """An action's data may be a raw secret, and who fails over data often quotes it: then only where, not what."""
-        told = describe_failure(error, quoting=not route.action)
-        _log.error("a handler of %r failed: %s", route.type, told if self._redact is None else self._redact(told))
-
-    def _commit_quietly(self) -> None:
-        assert self._commit is not None
-        try:
-            self._commit()
-        except Exception:
-            _log.exception("recorded events could not be written")
+        """An action's data may be a raw secret, and errors often quote it: then only the place is logged."""
+        text = describe_failure(error, quoting=not route.action)
+        _log.error("a handler of %r failed: %s", route.type, text if self._redact is None else self._redact(text))
 
     def _redacted(self, event: Event, route: Route) -> Event:
         wire = event.wire

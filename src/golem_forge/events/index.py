@@ -114,25 +114,19 @@ class SessionIndex:
         self._home = home
 
     def refresh(self) -> None:
-        """Brings the database up to date with the journals."""
         self._ask(lambda connection: None)
 
     def sessions(self, *, prefix: str = "", limit: int = 100) -> list[SessionSummary]:
         """Newest activity first."""
-        rows = self._rows(
-            f"SELECT {_SESSION_COLUMNS} FROM sessions WHERE substr(id, 1, ?) = ? "  # noqa: S608
-            "ORDER BY updated DESC, mtime_ns DESC, id DESC LIMIT ?",
-            (len(prefix), prefix, limit),
-        )
-        return [_session_summary(row) for row in rows]
+        return self._sessions("substr(id, 1, ?) = ?", (len(prefix), prefix, limit))
 
     def conversations(self, *, root: str = "", limit: int = 100) -> list[SessionSummary]:
         """Those in which a model was asked something, newest activity first; `root`: of that program alone."""
-        rows = self._rows(
-            f"SELECT {_SESSION_COLUMNS} FROM sessions WHERE worker <> '' AND talked AND (? = '' OR root = ?) "  # noqa: S608
-            "ORDER BY updated DESC, mtime_ns DESC, id DESC LIMIT ?",
-            (root, root, limit),
-        )
+        return self._sessions("worker <> '' AND talked AND (? = '' OR root = ?)", (root, root, limit))
+
+    def _sessions(self, where: str, values: tuple[Any, ...]) -> list[SessionSummary]:
+        order = "updated DESC, mtime_ns DESC, id DESC"
+        rows = self._rows(f"SELECT {_SESSION_COLUMNS} FROM sessions WHERE {where} ORDER BY {order} LIMIT ?", values)  # noqa: S608
         return [_session_summary(row) for row in rows]
 
     def calls(
@@ -207,12 +201,11 @@ class SessionIndex:
         return CallRecords.from_records(each for each in records if each.get("call") == call.id).calls.get(call.id)
 
     def anchors(self) -> dict[str, Anchor]:
-        """By session: the longest that its finished journal was ever seen to be, for `verify`."""
+        """By session: the longest that its finished journal was ever known to be, for `verify`."""
         rows = self._rows("SELECT id, top_lines, top_hash FROM sessions WHERE top_lines > 0", ())
         return {id: Anchor(lines, hash) for id, lines, hash in rows}
 
     def anchor(self, session_id: str) -> Anchor | None:
-        """The longest that this session's finished journal was ever seen to be, for `verify`."""
         rows = self._rows("SELECT top_lines, top_hash FROM sessions WHERE id = ? AND top_lines > 0", (session_id,))
         return Anchor(*rows[0]) if rows else None
 
@@ -281,39 +274,14 @@ def _with_schema(connection: sqlite3.Connection) -> sqlite3.Connection:
 
 
 def _session_summary(row: tuple[Any, ...]) -> SessionSummary:
-    id, created, updated, lines, calls, closed, worker, model, root, input, talked = row
-    return SessionSummary(
-        id=id,
-        created=created,
-        updated=updated,
-        lines=lines,
-        calls=calls,
-        closed=bool(closed),
-        worker=worker,
-        model=model,
-        root=root,
-        input=input,
-        talked=bool(talked),
-    )
+    """The columns stand in the order of the fields."""
+    values = dict(zip(SessionSummary.__annotations__, row, strict=True))
+    return SessionSummary(**values | {"closed": bool(values["closed"]), "talked": bool(values["talked"])})
 
 
 def _call_summary(row: tuple[Any, ...]) -> CallSummary:
-    id, session_id, tool, status, caller, worker, parent, proposed_at, duration_ms, error, started, first, last = row
-    return CallSummary(
-        id=id,
-        session_id=session_id,
-        tool=tool,
-        status=status,
-        caller=caller,
-        worker=worker,
-        parent=parent,
-        proposed_at=proposed_at,
-        duration_ms=duration_ms,
-        error=error,
-        started=bool(started),
-        first=first,
-        last=last,
-    )
+    values = dict(zip(CallSummary.__annotations__, row, strict=True))
+    return CallSummary(**values | {"started": bool(values["started"])})
 
 
 SCHEMA_VERSION: Final = 4
@@ -382,17 +350,20 @@ def _read_journal(connection: sqlite3.Connection, path: Path, mtime_ns: int, kno
             (session_id,),
         )
     last: Mapping[str, Any] = {}
-    for line in _new_lines(path, size):
-        start = size
-        size += len(line)
-        lines += 1
-        parts = unseal_line(line[:-1])
-        record = parse_body(parts[0]) if parts else None
-        if parts is None or record is None:
-            continue
-        hash = parts[1]
-        last = record
-        _apply_record(connection, session_id, _whole_characters(record) if _SURROGATE_ESCAPE in line else record, start)
+    with path.open("rb") as file:
+        file.seek(size)
+        while (line := file.readline(_MAX_LINE_BYTES)).endswith(b"\n"):
+            start = size
+            size += len(line)
+            lines += 1
+            parts = unseal_line(line[:-1])
+            record = parse_body(parts[0]) if parts else None
+            if parts is None or record is None:
+                continue
+            hash = parts[1]
+            last = record
+            shown = _whole_characters(record) if _SURROGATE_ESCAPE in line else record
+            _apply_record(connection, session_id, shown, start)
     if last:
         connection.execute(
             "UPDATE sessions SET updated = ?, closed = ? WHERE id = ?",
@@ -424,13 +395,6 @@ def _still_there(path: Path, size: int, hash: str) -> bool:
     with path.open("rb") as file:
         file.seek(size - len(ending))
         return file.read(len(ending)) == ending
-
-
-def _new_lines(path: Path, size: int) -> Iterator[bytes]:
-    with path.open("rb") as file:
-        file.seek(size)
-        while (line := file.readline(_MAX_LINE_BYTES)).endswith(b"\n"):
-            yield line
 
 
 def _apply_record(connection: sqlite3.Connection, session_id: str, record: Mapping[str, Any], start: int) -> None:

@@ -73,7 +73,6 @@ class Journal:
         self._json, self._shown, self._name = text.json, text.shown, text.name
         self._written, self._short = text.written, text.short
         self.hash = hash
-        """The hash of the last written line."""
         self._waiting: list[str] = []
         self._lock = RLock()
         """Held by every method that keeps or writes; between two threads, half a step of one is no chain."""

@@ -163,7 +163,11 @@ class JournalFile:
     def write(self, data: bytes) -> None:
         now = monotonic()
         if now >= self._look_again:
-            self._refuse_if_gone()
+            if not is_same_file(self.fd, self._path):
+                self.refused = True
+                raise JournalError(
+                    "The journal's file was deleted or replaced, so nothing can be recorded. Start a new session."
+                )
             self._look_again = now + _CHECK_INTERVAL_S
         if self._torn:
             self._cut_back()
@@ -184,13 +188,6 @@ class JournalFile:
 
     def close(self) -> None:
         os.close(self.fd)
-
-    def _refuse_if_gone(self) -> None:
-        if not is_same_file(self.fd, self._path):
-            self.refused = True
-            raise JournalError(
-                "The journal's file was deleted or replaced, so nothing can be recorded. Start a new session."
-            )
 
     def _cut_back(self) -> None:
         """Removes what a failed write left behind: half a line would look like tampering once more follows it."""

@@ -163,11 +163,8 @@ def check_anchor(found: JournalScan, anchor: Anchor) -> list[JournalProblem]:
 def _check_end(found: JournalScan, head: Anchor | None) -> list[JournalProblem]:
     """A closed journal is exactly as long as its anchor says, and has one."""
     if head is None:
-        return [
-            JournalProblem(
-                found.lines, "closes the session, but the .head file that proves its length is gone or unreadable"
-            )
-        ]
+        what = "closes the session, but the .head file that proves its length is gone or unreadable"
+        return [JournalProblem(found.lines, what)]
     if found.lines > head.lines:
         return [JournalProblem(head.lines + 1, "comes after the end that was kept outside this file: it was added")]
     return []
@@ -185,13 +182,11 @@ def verify(path: Path, anchor: Anchor | None = None) -> Verification:
     problems = list(found.problems)
     for known in anchors:
         if found.lines < known.lines:
-            problems.append(
-                JournalProblem(found.lines + 1, f"lines {found.lines + 1} to {known.lines} are missing at the end")
-            )
+            what = f"lines {found.lines + 1} to {known.lines} are missing at the end"
+            problems.append(JournalProblem(found.lines + 1, what))
         elif found.hashes.get(known.lines) != known.hash:
-            problems.append(
-                JournalProblem(known.lines, "has another hash than the one kept outside this file (rewritten)")
-            )
+            what = "has another hash than the one kept outside this file (rewritten)"
+            problems.append(JournalProblem(known.lines, what))
     if found.session_id and found.session_id != path.stem:
         problems.append(JournalProblem(1, f"belongs to session {found.session_id}"))
     if found.closed and not held:

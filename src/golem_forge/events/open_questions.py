@@ -294,9 +294,8 @@ class OpenQuestions:
             if self._bus.listens(kind.asks):  # whoever listens to questions by name wants to answer them
                 self.warn_once(f"a UI that listens to {kind.asks!r}")
             return {**kind.refusal, "by": NOBODY, "reason": UI_GONE if self._ever_attached else NO_UI}
-        if kind is FORM and not (
-            self._bus.listens(kind.asks) or self._bus.listens(ALL_EVENTS)
-        ):  # many a UI has no forms
+        listens = self._bus.listens
+        if kind is FORM and not (listens(kind.asks) or listens(ALL_EVENTS)):  # many a UI has no forms
             return {**kind.refusal, "by": NOBODY, "reason": NO_LISTENER.format(asks=kind.asks)}
         if len(self._open) >= MAX_OPEN:
             return {**kind.refusal, "by": NOBODY, "reason": TOO_MANY}
@@ -335,10 +334,10 @@ class OpenQuestions:
             await asyncio.wait(awaited, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
             if not waiter.done():
                 interrupted = cancelled is not None and cancelled.done()
-                why = (
-                    {"by": INTERRUPT} if interrupted else {"by": TIMEOUT, "reason": f"No answer within {limit_s:g} s."}
-                )
-                self._settle(question, {**refusal, **why})
+                if interrupted:
+                    self._settle(question, {**refusal, "by": INTERRUPT})
+                else:
+                    self._settle(question, {**refusal, "by": TIMEOUT, "reason": f"No answer within {limit_s:g} s."})
             return waiter.result()
         except asyncio.CancelledError:
             if not waiter.done():

@@ -25,16 +25,13 @@ from golem_forge.events.serialization import iso_now
 MAY_HAVE_RUN: Final = "may have run before the crash"
 NEVER_RAN: Final = "interrupted before it started"
 
-_OPENING_EVENTS: Final = {
-    "approvalRequired": "requestId",
-    "formRequired": "requestId",
-    "inputPrompt": "requestId",
-}
 _CLOSING_EVENTS: Final = {
     "approvalResolved": "approvalRequired",
     "formResolved": "formRequired",
     "inputResolved": "inputPrompt",
 }
+"""By the event that closes a question: the one that opened it. Both name it by `requestId`."""
+_OPENING_EVENTS: Final = frozenset(_CLOSING_EVENTS.values())
 
 
 @dataclass(slots=True, kw_only=True)
@@ -71,17 +68,13 @@ class _OpenState:
         if call is not None and call.state is RecordedState.FINISHED:
             del self.calls.calls[call.id]
         if record.get("type") == "event":
-            self._add_event(record)
+            name, data = record["event"], record["data"]
+            if name in _OPENING_EVENTS:
+                self.events[name, data.get("requestId")] = record
+            elif name in _CLOSING_EVENTS:
+                self.events.pop((_CLOSING_EVENTS[name], data.get("requestId")), None)
         if self._take is not None:
             self._take(record, call)
-
-    def _add_event(self, record: Record) -> None:
-        name, data = record["event"], record["data"]
-        if name in _OPENING_EVENTS:
-            self.events[name, data.get(_OPENING_EVENTS[name])] = record
-        elif name in _CLOSING_EVENTS:
-            opener = _CLOSING_EVENTS[name]
-            self.events.pop((opener, data.get(_OPENING_EVENTS[opener])), None)
 
 
 def reopen(
@@ -121,8 +114,16 @@ def reopen(
             seq=found.seq,
         )
         journal.append("resumed", {"tornBytes": found.torn} if found.torn else {})
-        interrupted = _close_calls(journal, past.calls)
-        _close_events(journal, past.events)
+        interrupted = list(past.calls.calls.values())
+        for call in interrupted:
+            call.error = MAY_HAVE_RUN if call.state is RecordedState.AMBIGUOUS else NEVER_RAN
+            call.status = Status.INTERRUPTED.value
+            call.finished_at = iso_now()
+            journal.finish(call.id, call.status, error=call.error)
+        for (name, key), record in past.events.items():
+            closing = _closing_event(name, key)
+            worker_id = record.get("workerId", "")
+            journal.record_event(Event(closing.TYPE, to_wire(closing), closing, 0, iso_now(), worker_id=worker_id))
         journal.flush()
         write_anchor(path, journal.anchor)
     except BaseException:
@@ -131,25 +132,7 @@ def reopen(
     return ReopenedJournal(journal=journal, interrupted=interrupted)
 
 
-def _close_calls(journal: Journal, calls: CallRecords) -> list[CallRecord]:
-    open_calls = list(calls.calls.values())
-    for call in open_calls:
-        call.error = MAY_HAVE_RUN if call.state is RecordedState.AMBIGUOUS else NEVER_RAN
-        call.status = Status.INTERRUPTED.value
-        call.finished_at = iso_now()
-        journal.finish(call.id, call.status, error=call.error)
-    return open_calls
-
-
-def _close_events(journal: Journal, open_events: dict[tuple[str, str], Record]) -> None:
-    for (name, key), record in open_events.items():
-        closing = _closing(name, key)
-        journal.record_event(
-            Event(closing.TYPE, to_wire(closing), closing, 0, iso_now(), worker_id=record.get("workerId", ""))
-        )
-
-
-def _closing(name: str, key: str) -> EventData:
+def _closing_event(name: str, key: str) -> EventData:
     if name == "approvalRequired":
         return ApprovalResolved(request_id=key, approved=False, by="interrupt", edited=False)
     if name == "formRequired":

@@ -1,10 +1,9 @@
 """Redactor: removes known secrets, credentials (by argument name) and host paths from what is shown.
 
 `add_secret` and `add_path` teach it; `text` and `value` redact. A secret becomes `[secret NAME]` in every spelling it
-may
-have: as it is, JSON-escaped, URL-quoted, in base64, and line by line. The value of an argument named like a credential
-becomes `[redacted N chars sha256:xxxxxxxx]`; a zone's host path becomes its virtual path. `value` returns the same
-object when there was nothing to redact.
+may have: as it is, JSON-escaped, URL-quoted, in base64, and line by line. The value of an argument named like a
+credential becomes `[redacted N chars sha256:xxxxxxxx]`; a zone's host path becomes its virtual path. `value` returns
+the same object when there was nothing to redact.
 
 `StreamRedactor` redacts output that arrives in pieces: a secret split across two pieces is still found. `feed` gives
 what can be shown now and holds back only an end that could be the start of something to redact (at most twice the
@@ -143,21 +142,18 @@ class Redactor:
 
     def secret_spans(self, text: str) -> list[tuple[int, int]]:
         """Where `text` would replace a secret; a stream must not be divided there."""
-        if self._compiled != self._learned:
-            self._compile()
+        self._compile()
         return [match.span() for match in self._secret_pattern.finditer(text)] if self._secret_pattern else []
 
     def path_spans(self, text: str) -> list[tuple[int, int]]:
-        if self._compiled != self._learned:
-            self._compile()
+        self._compile()
         return [match.span() for match in self._path_pattern.finditer(text)] if self._path_pattern else []
 
     def redact_secrets(self, text: str) -> str:
         """Only the secrets: content that a tool was asked for keeps its paths, or it could not be written back."""
         if not self._secrets or len(text) < self._shortest or text in self._clean:
             return text
-        if self._compiled != self._learned:
-            self._compile()
+        self._compile()
         pattern: re.Pattern[str] | None = self._secret_pattern
         if len(text) >= self._long:
             # Only those that are there: each alternative costs at every place of a long text.
@@ -165,7 +161,7 @@ class Redactor:
         return text if pattern is None else pattern.sub(lambda match: self._secrets[match.group()], text)
 
     def without_secrets(self, value: Any) -> Any:
-        """A JSON value with `secrets_out` of each of its texts, names included; the same object if there was none.
+        """A JSON value with `redact_secrets` of each of its texts, names included; the same object if there was none.
 
         For what must keep its members whatever they are called, e.g. a schema with a property `password`.
         """
@@ -188,8 +184,7 @@ class Redactor:
         """Only the host paths, in a text without secrets; `before` is the end of what came before it in a stream."""
         if not self._paths:
             return text
-        if self._compiled != self._learned:
-            self._compile()
+        self._compile()
         assert self._path_pattern is not None
 
         def virtual(match: re.Match[str]) -> str:
@@ -300,7 +295,9 @@ class Redactor:
         self._clean.clear()
 
     def _compile(self) -> None:
-        """What is learned meanwhile, in another thread, counts the next time."""
+        """Makes the patterns if anything was learned since. What another thread adds meanwhile counts the next time."""
+        if self._compiled == self._learned:
+            return
         learned, secrets, paths = self._learned, dict(self._secrets), dict(self._paths)
         self._secret_pattern = _alternatives(secrets)
         self._path_pattern = _alternatives(paths, _AFTER_PATH)
@@ -494,9 +491,7 @@ def line_spellings(value: str) -> set[str]:
     pieces = [piece.strip() for piece in _LINE_BREAK.split(value)]
     if len(pieces) > 1:
         for line in pieces:
-            if len(line) >= _MIN_LINE_CHARS and not line.startswith(
-                _PEM_MARKER
-            ):  # `-----BEGIN …` is in every such file
+            if len(line) >= _MIN_LINE_CHARS and not line.startswith(_PEM_MARKER):  # that marker is in every such file
                 found |= {line, json.dumps(line)[1:-1], line.replace("/", "\\/")}
     for text in {value, value.strip(), value.strip() + "\n"}:
         encoded = base64.standard_b64encode(text.encode("utf-8", "surrogatepass")).decode()
@@ -531,46 +526,13 @@ def _base64_spellings(raw: bytes) -> set[str]:
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _CREDENTIAL_WORDS: Final = frozenset(
-    {
-        "apikey",
-        "token",
-        "secret",
-        "password",
-        "passwd",
-        "passphrase",
-        "passcode",
-        "pwd",
-        "authorization",
-        "credential",
-        "credentials",
-        "cookie",
-        "cookies",
-        "jwt",
-        "bearer",
-        "authtoken",
-        "accesstoken",
-        "refreshtoken",
-        "privatekey",
-        "clientsecret",
-        "secretkey",
-        "accesskey",
-        "signingkey",
-        "sessionkey",
-    }
+    {"apikey", "token", "secret", "password", "passwd", "passphrase", "passcode", "pwd", "authorization"}
+    | {"credential", "credentials", "cookie", "cookies", "jwt", "bearer", "authtoken", "accesstoken", "refreshtoken"}
+    | {"privatekey", "clientsecret", "secretkey", "accesskey", "signingkey", "sessionkey"}
 )
 _CREDENTIAL_PAIRS: Final = frozenset(
-    {
-        ("api", "key"),
-        ("private", "key"),
-        ("secret", "key"),
-        ("access", "key"),
-        ("signing", "key"),
-        ("session", "key"),
-        ("encryption", "key"),
-        ("auth", "key"),
-        ("pass", "word"),
-        ("pass", "phrase"),
-    }
+    {(word, "key") for word in ("api", "private", "secret", "access", "signing", "session", "encryption", "auth")}
+    | {("pass", "word"), ("pass", "phrase")}
 )
 _MAX_CLASSIFIED = 4096
 CLASSIFIED_NAMES: Final[dict[str, int]] = {}
@@ -583,7 +545,7 @@ IS_CREDENTIAL: Final = 2
 
 
 def classify_name(name: str) -> int:
-    """NOT, INSIDE or IS. Names repeat, so the answer is kept."""
+    """One of the three above. Names repeat, so the answer is kept."""
     known = CLASSIFIED_NAMES.get(name)
     if known is None:
         if len(CLASSIFIED_NAMES) >= _MAX_CLASSIFIED:

@@ -61,18 +61,15 @@ def to_plain_json(value: Any, _above: frozenset[int] = frozenset()) -> Any:
     return _describe_type(value)
 
 
-def _load_encoder() -> Callable[..., bytes]:
-    global _to_json
-    from pydantic_core import to_json
-
-    _to_json = to_json
-    return to_json
-
-
 def encode_json(value: Any) -> bytes:
     """Compact UTF-8 JSON."""
+    global _to_json
     try:
-        return (_to_json or _load_encoder())(value, inf_nan_mode="strings", fallback=_describe_type)
+        if _to_json is None:
+            from pydantic_core import to_json
+
+            _to_json = to_json
+        return _to_json(value, inf_nan_mode="strings", fallback=_describe_type)
     except Exception:  # cycles, lone surrogates, raw bytes: whatever it was, the record must not be lost
         return _encode_strict(to_plain_json(value)).encode()
 

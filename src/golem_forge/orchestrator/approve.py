@@ -7,7 +7,7 @@ for exactly that call, unless its risk is higher than the one they saw. Refuses 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, cast
 
@@ -31,7 +31,7 @@ from golem_forge.tools.forms import restore_secrets
 from golem_forge.tools.validation import InputInvalid
 
 Replan = Callable[[], Awaitable[None]]
-"""Plans and judges the travel's present arguments anew."""
+"""Plans and judges the call's present arguments again."""
 DescribePath = Callable[[str], tuple[dict[str, Any], ...]]
 """A worker's path (`main/analyzer`) → `{id, name, depth, task}` of each worker on it, root first."""
 OnKept = Callable[[str, dict[str, Any]], None]
@@ -39,8 +39,6 @@ OnKept = Callable[[str, dict[str, Any]], None]
 
 
 class ApprovalStage:
-    """The stage with what it needs; one per session."""
-
     def __init__(
         self,
         controller: ApprovalController,
@@ -79,7 +77,7 @@ class ApprovalStage:
     async def _ask(self, state: CallState) -> ApprovalResult:
         decision = _judged(state).decision
         decision.asked_at = iso_now()
-        answer = await self._controller.approve(decision, state.tool.name, lambda: self._waiting(state))
+        answer = await self._controller.approve(decision, state.tool.name, lambda: self._pending(state))
         decision.answered_at = iso_now()
         state.asked = state.asked or answer.by is AnsweredBy.PERSON
         if not answer.approved:
@@ -90,22 +88,24 @@ class ApprovalStage:
             state.stop_turn = answer.stop
             raise ForgeError(text, status=answer.status, code="DENIED")
         if answer.by is AnsweredBy.PERSON:  # the others answer at once
-            self._refuse_what_is_blocked_by_now(state)
+            # Threat: a rule that blocks was written while a person looked at the card; nobody's yes is above it.
+            now = self._evaluate_again(state)
+            if now.decision.verdict is Verdict.BLOCKED:
+                state.judged, state.decision = now, now.decision
+                raise _blocked(state)
         return answer
 
-    def _refuse_what_is_blocked_by_now(self, state: CallState) -> None:
-        """Threat: a rule that blocks was written while a person looked at the card; nobody's yes is above it."""
+    def _evaluate_again(self, state: CallState, *, extra: tuple[Rule, ...] = (), extra_grant: str = "") -> Evaluation:
         judged = _judged(state)
-        now = self._judge.evaluate(state.tool, judged.facts, judged.base, judged.decision.keys)
-        if now.decision.verdict is Verdict.BLOCKED:
-            state.judged, state.decision = now, now.decision
-            raise _blocked(state)
+        return self._judge.evaluate(
+            state.tool, judged.facts, judged.base, judged.decision.keys, extra=extra, extra_grant=extra_grant
+        )
 
     async def _edit(self, state: CallState, args: dict[str, Any], replan: Replan) -> None:
         before, asked = state.arguments.plain, _judged(state).decision
         state.arguments, state.edited = validate(state.tool, args), True
-        shown, of_others = self._redactor.value, state.tool.without_secrets
-        if note := describe_changes(shown(of_others(before)), shown(of_others(state.arguments.plain))):
+        redact, without_secrets = self._redactor.value, state.tool.without_secrets
+        if note := describe_changes(redact(without_secrets(before)), redact(without_secrets(state.arguments.plain))):
             state.notes = (*state.notes, note)
         await replan()
         decision = _judged(state).decision
@@ -117,16 +117,16 @@ class ApprovalStage:
         decision.cached = answer.cached
         decision.answered_at = decision.answered_at or iso_now()
         state.approved_as = decision.fingerprint
-        if answer.choice is not None:
-            self._keep(state, self._for_edited(state, answer.choice) if decision.edited else answer.choice)
+        if (chosen := answer.choice) is not None:
+            if decision.edited:  # the same choice, made from the edited call: what is kept must be what was approved
+                offers = (
+                    each for each in self._offers(state) if (each.label, each.scope) == (chosen.label, chosen.scope)
+                )
+                exact = ApprovalOffer(id="exact", label="this exact call", scope="session", exact=True)
+                chosen = next(offers, exact)
+            self._keep(state, chosen)
         if state.tool.pin is not None and not state.tool.definition_approved and answer.by is AnsweredBy.PERSON:
             state.tool.pin()
-
-    def _for_edited(self, state: CallState, chosen: ApprovalOffer) -> ApprovalOffer:
-        """The same choice, made from the edited call: what is kept must be what was approved."""
-        offers = self._offers(state)
-        same = next((offer for offer in offers if offer.label == chosen.label and offer.scope == chosen.scope), None)
-        return same or ApprovalOffer(id="exact", label="this exact call", scope="session", exact=True)
 
     def _keep(self, state: CallState, offer: ApprovalOffer) -> None:
         decision, rules = _judged(state).decision, self._judge.rules
@@ -153,27 +153,27 @@ class ApprovalStage:
             who = {"worker": _judged(state).facts.worker, "tool": tool.name, "definition": tool.definition_digest}
             self._on_kept(kind, who | what)
 
-    def _waiting(self, state: CallState) -> PendingApproval:
-        request = build_request(
-            tool=state.tool,
-            args=state.arguments.plain,
-            plan=state.plan,
-            decision=_judged(state).decision,
-            effects=_judged(state).facts.effects,
-            call_id=state.call.id,
-            caller=state.call.caller,
-            worker=_judged(state).facts.worker,
-            redactor=self._redactor,
-            choices=self._offers(state),
-            previously_denied=self._controller.memory.denials(_judged(state).decision.fingerprint),
-            describe_path=lambda worker: (*self._describe_path(worker), *_calling_tools(state)),
+    def _pending(self, state: CallState) -> PendingApproval:
+        judged, given = _judged(state), state.arguments.given or state.arguments.plain
+        tools = (
+            {"id": call_id, "name": name, "depth": depth, "task": "", "tool": True}
+            for depth, (call_id, name) in enumerate(state.callers)
         )
+        request = build_request(
+            state.call,
+            state.tool,
+            state.arguments.plain,
+            state.plan,
+            judged,
+            self._redactor,
+            choices=self._offers(state),
+            previously_denied=self._controller.memory.denials(judged.decision.fingerprint),
+        )
+        request.worker_path = (*self._describe_path(judged.facts.worker), *tools)
         return PendingApproval(
             request=request,
             check_edit=lambda args: _edit_problems(state, args),
-            restore=partial(
-                _restore_edit, request.fields, copy_json(request.args), state.arguments.given or state.arguments.plain
-            ),
+            restore=partial(_restore_edit, request.fields, copy_json(request.args), given),
             redact=lambda problems: tuple((field, self._redactor.text(words)[:500]) for field, words in problems),
             reevaluate=lambda: self._covered(state),
             signal=state.waiting,
@@ -190,62 +190,45 @@ class ApprovalStage:
                 critical=judged.decision.risk is Risk.CRITICAL,
                 explicit_ask=by is not None and by.source in ("rules", "config"),
                 grant=self._possible_grant(state),
-                would_lift=lambda extra: self._would_lift(state, extra),
+                would_lift=lambda extra: self._would_lift(state, extra=extra),
                 remembered_file=rules.home.shown(rules.home.remembered) if rules else "",
             )
         )
-        offers = self._without_secrets(offers)
+        texts = [text for offer in offers for text in (offer.label, offer.rule)]
+        if any(self._redactor.redact_secrets(text) != text for text in texts):
+            # A rule is written to a file and shown in lists: a call that holds a secret can only be kept as it is.
+            label = "this exact call, this session"
+            return (ApprovalOffer(id="exact:session", label=label, scope="session", exact=True),)
         if self._judge.mode is ApprovalMode.STRICT:  # no rule from a file lifts there, so none is offered
             return tuple(offer for offer in offers if offer.scope == "session")
         return offers
 
-    def _without_secrets(self, offers: tuple[ApprovalOffer, ...]) -> tuple[ApprovalOffer, ...]:
-        """A rule is written to a file and shown in lists: where words of the call hold a secret, only the call itself
-        can be kept."""
-        texts = [text for offer in offers for text in (offer.label, offer.rule)]
-        if all(self._redactor.redact_secrets(text) == text for text in texts):
-            return offers
-        return (ApprovalOffer(id="exact:session", label="this exact call, this session", scope="session", exact=True),)
-
     def _possible_grant(self, state: CallState) -> str:
         """The one session grant that, given, would let this call through."""
-        judged = _judged(state)
-        asking = (said.effect for said in judged.bases if said.base is not Verdict.PRE_APPROVED)
-        grants = {grant_of(effect) for effect in asking}
+        bases = _judged(state).bases
+        grants = {grant_of(each.effect) for each in bases if each.base is not Verdict.PRE_APPROVED}
         if len(grants) != 1 or not (grant := grants.pop()):
             return ""
-        tried = self._judge.evaluate(state.tool, judged.facts, judged.base, judged.decision.keys, extra_grant=grant)
-        return grant if tried.decision.verdict is Verdict.PRE_APPROVED else ""
+        return grant if self._would_lift(state, extra_grant=grant) else ""
 
-    def _would_lift(self, state: CallState, extra: tuple[Rule, ...]) -> bool:
-        tried = self._judge.evaluate(
-            state.tool, _judged(state).facts, _judged(state).base, _judged(state).decision.keys, extra=extra
-        )
+    def _would_lift(self, state: CallState, *, extra: tuple[Rule, ...] = (), extra_grant: str = "") -> bool:
+        tried = self._evaluate_again(state, extra=extra, extra_grant=extra_grant)
         return tried.decision.verdict is Verdict.PRE_APPROVED
 
     def _covered(self, state: CallState) -> ApprovalResult | None:
-        decision = _judged(state).decision
-        if self._controller.memory.granted(decision.fingerprint):
-            return ApprovalResult(approved=True, by=AnsweredBy.MEMORY, cached=True)
-        if self._would_lift(state, ()):
-            return ApprovalResult(approved=True, by=AnsweredBy.RULE)
-        return None
+        if answer := self._controller.remembered(_judged(state).decision.fingerprint):
+            return answer
+        return ApprovalResult(approved=True, by=AnsweredBy.RULE) if self._would_lift(state) else None
 
 
 def _blocked(state: CallState) -> ForgeError:
-    words = refusal_message(state.tool.name, _judged(state).decision)
-    return ForgeError(words, status=Status.POLICY_DENIED, code="BLOCKED")
+    message = refusal_message(state.tool.name, _judged(state).decision)
+    return ForgeError(message, status=Status.POLICY_DENIED, code="BLOCKED")
 
 
 def _judged(state: CallState) -> Evaluation:
     assert state.judged is not None  # only calls that were judged at length come to this stage
     return state.judged
-
-
-def _calling_tools(state: CallState) -> Iterator[dict[str, Any]]:
-    """The tools between the worker and this call, for `worker › a › b`."""
-    for depth, (call_id, name) in enumerate(state.callers):
-        yield {"id": call_id, "name": name, "depth": depth, "task": "", "tool": True}
 
 
 def _restore_edit(

@@ -33,7 +33,7 @@ from golem_forge.orchestrator.plan import make_plan, still_as_judged
 from golem_forge.orchestrator.present import Presenter, failure_text, learn_typed_secrets
 from golem_forge.orchestrator.record import Recorder
 from golem_forge.orchestrator.resolve import resolve, validate
-from golem_forge.orchestrator.run import CallAborted, CallLimits, run, run_with_limits, run_with_timeout
+from golem_forge.orchestrator.run import CallAborted, CallLimits, run, run_with_limits, wait_with_signal
 from golem_forge.orchestrator.schedule import (
     BatchMode,
     BatchOrder,
@@ -50,6 +50,7 @@ from golem_forge.policy.evaluate import Judge, ParentPolicy, call_keys
 from golem_forge.policy.path_access import PathAccess
 from golem_forge.policy.rules.book import RuleBook
 from golem_forge.sandbox.sandbox import Sandbox
+from golem_forge.storage.home import forge_home
 from golem_forge.tools.catalog import Catalog, ToolNotFound
 from golem_forge.tools.context import SessionParts, ToolContext
 from golem_forge.tools.factory import as_tools
@@ -100,38 +101,37 @@ class Orchestrator:
         """`walls`: where its processes run; `home`: FORGE_HOME; `parts`: what tools keep for the session.
 
         `worker` is the worker's path, which policy and memory go by; `worker_id` its run, for events (default: the
-        path). `describe_path` tells a person who asks: `{id, name, depth, task}` for each worker on the path.
-        `grants` is shared by the workers of a session; `on_kept` hears what a person kept for it; `on_effects` what
-        each planned call is about to touch. `guest`: the one client of several that calls here.
+        path). `describe_path` gives `{id, name, depth, task}` of each worker on the path, for cards. `grants` is
+        shared by the workers of a session. `on_kept` is called with what a person kept for the session, `on_effects`
+        with what each planned call is about to touch. `guest`: the one client of several that calls here.
         """
-        self.catalog = tools if isinstance(tools, Catalog) else _catalog_of(tools)
+        self.catalog = tools if isinstance(tools, Catalog) else Catalog(as_tools(tools))
         self.session_id = session_id or new_id()
         self.worker = worker
         self.signal = InterruptSignal() if signal is None else signal
         self.sandbox = sandbox
         self.on_unknown_tool: Callable[[str], Awaitable[bool]] = _never_found
-        """Asked about a name that means nothing: true once that may have changed (its server was asked)."""
+        """Hook for unknown tool names. True: the catalog may have changed, look the name up again."""
         self.refresh_tools: Callable[[], Coroutine[Any, Any, None]] = _no_refresh
         """Puts tools that changed on disk in force, when a call of a batch may have changed them for one after it."""
         self.redactor = redactor or Redactor()
-        self.outputs = OutputStore(output_folder or _default_output_folder(), self.session_id)
+        self.outputs = OutputStore(output_folder or forge_home().path / "output", self.session_id)
         self.judge = Judge(blocks or ApprovalBlocks(), rules, approval.mode, project, strange_zones, ceilings, grants)
-        self._reach = PathAccess(self.judge, worker)
-        self.path_rules = self._reach.paths
+        self._access = PathAccess(self.judge, worker)
+        self.path_rules = self._access.paths
         """What rules say about paths, for walls that are made before any call. Raises RulesUnusable."""
         self.walls = walls
         self.parts = parts or SessionParts()
         self._home = home
-        self._said_of_handover = partial(self.judge.redirect_sources, worker)
+        self._redirect_sources = partial(self.judge.redirect_sources, worker)
         self._on_effects = on_effects
         self._guest = guest
         self._gate = gate or Gate()
-        self._under_way: set[str] = set()
+        self._running: set[str] = set()
         """The ids of calls that have no Outcome yet."""
         self._approval = ApprovalStage(approval, self.judge, self.redactor, describe_path, on_kept)
         self._recorder = Recorder(bus, journal, self.redactor, worker, worker_id)
         self._present = Presenter(self.redactor, self.outputs, worker, sandbox)
-        self._present_result = self._present.ran
 
     def call(self, call: ToolCall) -> Coroutine[Any, Any, Outcome]:
         """One call. Never raises for what it does; only the cancellation of the calling task passes through."""
@@ -148,16 +148,16 @@ class Orchestrator:
     ) -> list[Outcome]:
         """Several calls of one turn: one Outcome each, in request order."""
         outcomes = await run_batch(self, calls, mode=mode, on_failure=on_failure)
-        together = zip(outcomes, calls, strict=True)
-        return [each if each.call is call else replace(each, call=call) for each, call in together]
+        pairs = zip(outcomes, calls, strict=True)
+        return [outcome if outcome.call is call else replace(outcome, call=call) for outcome, call in pairs]
 
     async def step(self, state: CallState, *, order: BatchOrder | None = None, index: int = 0) -> Outcome:
         """One call, by itself or at its place in a batch."""
-        call_id, under_way = state.call.id, self._under_way
-        if call_id in under_way:
+        call_id = state.call.id
+        if call_id in self._running:
             asked, state.call, state.proposed = state.call, _with_new_id(state.call), False
             return replace(await self.step(state, order=order, index=index), call=asked)
-        under_way.add(call_id)
+        self._running.add(call_id)
         cancelled: asyncio.CancelledError | None = None
         try:
             outcome = await self._run_stages(state, order, index)
@@ -176,9 +176,9 @@ class Orchestrator:
             outcome = state.outcome(Status.EXECUTION_FAILED, error=self._present.safe(failure_text(error)))
         finally:
             state.ended = True
-            if state.ctx is not None:  # it holds the travel that holds it: else only the collector would free them
+            if state.ctx is not None:  # it refers to the state that refers to it: only the collector would free them
                 state.ctx.call = partial(self._nested, state.detached_copy())
-            under_way.discard(call_id)  # nobody else gets a turn before its end is recorded below
+            self._running.discard(call_id)  # nothing else runs before its end is recorded below
             if state.plan is not None:
                 state.close()
             if order is not None:
@@ -192,16 +192,16 @@ class Orchestrator:
 
     def propose(self, calls: Sequence[ToolCall], waiting: InterruptSignal) -> list[CallState]:
         """Puts a whole batch on record before any of it starts, so that a crash shows what never ran."""
-        taken = set(self._under_way)
-        travels = []
+        taken = set(self._running)
+        states = []
         for call in calls:
             call.caller = Caller(call.caller)
             state = CallState(_with_new_id(call) if call.id in taken else call, self.signal, waiting)
             taken.add(call.id)
-            travels.append(state)
+            states.append(state)
             with contextlib.suppress(JournalError):  # its start will try again, and refuse
                 self._recorder.proposed(state)
-        return travels
+        return states
 
     def skip(self, state: CallState, why: str) -> Outcome:
         """A call that will not start any more: recorded like every other."""
@@ -215,8 +215,9 @@ class Orchestrator:
                 self._resolve(state)
             else:
                 await self._resolve_in_order(state, order, index)
-        except ToolNotFound:
-            if not await self._may_appear(state.call):
+        except ToolNotFound:  # a model does not wait for a tool that it was not offered
+            name = state.call.name
+            if state.call.caller is Caller.LLM or not isinstance(name, str) or not await self.on_unknown_tool(name):
                 raise
             self._resolve(state)
         for _ in range(MAX_REPLANS):
@@ -243,25 +244,21 @@ class Orchestrator:
             elif state.parent is not None:
                 state.share_slot()
             elif order is not None:
-                await self._wait_turn(state, True, order, index)
+                await wait_with_signal(order.wait_turn(index, True), state.waiting)
             if order is not None and order.was_overtaken(index) and OVERTAKEN not in state.notes:
                 state.notes = (*state.notes, OVERTAKEN)
             try:
                 if await self._is_as_judged(state):
                     self._about_to_run(state)
-                    return self._present_result(state, await run(state))
+                    return self._present.ran(state, await run(state))
             finally:
                 if slot:
                     self._gate.leave(read_only)
         raise ForgeError(f"'{tool.name}' keeps changing between approval and run", status=Status.POLICY_DENIED)
 
-    async def _may_appear(self, call: ToolCall) -> bool:
-        """Whether the catalog is worth a second look. A model does not wait for a tool that it was not offered."""
-        return call.caller is not Caller.LLM and isinstance(call.name, str) and await self.on_unknown_tool(call.name)
-
     def _resolve(self, state: CallState) -> None:
         """resolve and validate."""
-        tool, args, handed = resolve(state.call, self.catalog, self._said_of_handover)
+        tool, args, handed = resolve(state.call, self.catalog, self._redirect_sources)
         state.tool = tool
         if handed:
             state.handover_sources = handed
@@ -270,8 +267,8 @@ class Orchestrator:
         if state.edited:  # what a person wrote on the card stays, whatever the call said
             args = state.arguments.given or state.arguments.plain
         state.arguments = validate(tool, args)
-        if tool.wants_context and state.ctx is None:
-            state.ctx = self._context(state)
+        if tool.wants_context:
+            self._context(state)
 
     async def _resolve_in_order(self, state: CallState, order: BatchOrder, index: int) -> None:
         """A tool may be made from what a call before it in the batch is about to write: it is looked up after that."""
@@ -282,22 +279,17 @@ class Orchestrator:
             if alone or state.call.problem or not _may_exist_later(state, error) or not order.writer_before(index):
                 raise
             order.wait_for_undeclared(index)
-            await self._wait_turn(state, False, order, index)
+            await wait_with_signal(order.wait_turn(index, False), state.waiting)
         else:
             made_from = state.tool.made_from
             if alone or not made_from:
                 return
             order.wait_for_undeclared(index)
-            waited = await self._waited(state, order, index, made_from)
+            waited = await wait_with_signal(order.wait_for_writers(index, made_from), state.waiting)
             if not waited and state.found_at == self._gate.generation:
                 return
-        await run_with_limits(self.refresh_tools(), CallLimits.for_wait(state.waiting))
+        await wait_with_signal(self.refresh_tools(), state.waiting)
         self._resolve(state)
-
-    async def _waited(self, state: CallState, order: BatchOrder, index: int, reads: tuple[str, ...]) -> bool:
-        """Waits for the calls before this one that write what it reads; false if there was none."""
-        waited: bool = await run_with_limits(order.wait_for_writers(index, reads), CallLimits.for_wait(state.waiting))
-        return waited
 
     async def _plan_in_order(self, state: CallState, order: BatchOrder | None, index: int) -> None:
         """A plan may need what a call before it in the batch is about to make. Then, and if it fails, it is made after
@@ -313,22 +305,21 @@ class Orchestrator:
             except ForgeError as error:
                 if alone or error.status is Status.POLICY_DENIED:
                     raise
-                await self._wait_turn(state, state.tool.read_only or not state.tool.gated, order, index)
+                read_only = state.tool.read_only or not state.tool.gated
+                await wait_with_signal(order.wait_turn(index, read_only), state.waiting)
                 again = True
             else:
                 self._announce(state, order, index)
                 if not alone:
-                    waited = await self._waited(state, order, index, reads_of(state, self.sandbox))
+                    reads = reads_of(state, self.sandbox)
+                    waited = await wait_with_signal(order.wait_for_writers(index, reads), state.waiting)
                     again = waited or state.planned_at != self._gate.generation
             if again:
                 if state.tool.made_from:
                     self._resolve(state)
                 await self._plan(state)
                 self._announce(state, order, index)
-        if not callable(state.tool.needs_approval):
-            await self._judge(state)
-            return
-        with order.checking(index):
+        with order.checking(index) if callable(state.tool.needs_approval) else contextlib.nullcontext():
             await self._judge(state)
 
     def _announce(self, state: CallState, order: BatchOrder, index: int) -> None:
@@ -339,13 +330,13 @@ class Orchestrator:
         """False: judge and perhaps ask again. Its turn has come, and what was judged may be no more."""
         tool, generation = state.tool, self._gate.generation
         if tool.made_from and state.found_at != generation:
-            now, _, handed = resolve(state.call, self.catalog, self._said_of_handover)
+            now, _, handed = resolve(state.call, self.catalog, self._redirect_sources)
             state.found_at = generation
             if now.definition_digest != tool.definition_digest:
                 state.tool, state.handover_sources, state.approved_as = now, handed, ""
                 state.arguments = validate(now, state.arguments.given or state.arguments.plain)
                 return False
-        return state.plan is None or await still_as_judged(state, self._context_of(state), self._gate)
+        return state.plan is None or await still_as_judged(state, self._context(state), self._gate)
 
     def _decide_at_once(self, state: CallState) -> bool:
         keys = partial(call_keys, state.tool, state.arguments, None, self.worker)
@@ -359,74 +350,53 @@ class Orchestrator:
 
     async def _plan(self, state: CallState) -> None:
         state.close()
-        state.plan = await make_plan(state, self._context_of(state), self._gate)
+        state.plan = await make_plan(state, self._context(state), self._gate)
 
     async def _judge(self, state: CallState) -> None:
-        tool, arguments, ctx = state.tool, state.arguments, self._context_of(state)
-        keys = partial(call_keys, tool, arguments, state.plan, self.worker)
-        judging = self.judge.judge(tool, arguments, state.plan, ctx, keys, state.handover_sources)
-        state.judged = await run_with_timeout(judging, state.waiting, None)  # a check must not outlive an interrupt
+        judging = self.judge.judge(
+            state.tool, state.arguments, state.plan, self._context(state), state.handover_sources
+        )
+        # a check must not outlive an interrupt
+        state.judged = await run_with_limits(judging, CallLimits(state.waiting))
         state.decision = state.judged.decision
         state.decision.edited = state.edited
 
     async def _enter_gate(self, state: CallState, read_only: bool, order: BatchOrder | None, index: int) -> None:
         """Waits for this call's turn. Interrupting ends the wait with zero executions."""
         if order is not None:
-            await self._wait_turn(state, read_only, order, index)
+            await wait_with_signal(order.wait_turn(index, read_only), state.waiting)
         if not self._gate.try_enter(read_only):
-            await run_with_limits(self._gate.enter(read_only), CallLimits.for_wait(state.waiting))
+            await wait_with_signal(self._gate.enter(read_only), state.waiting)
         if state.waiting:
             self._gate.leave(read_only)
             raise ForgeError("Interrupted before it started.", status=Status.INTERRUPTED)
 
-    async def _wait_turn(self, state: CallState, read_only: bool, order: BatchOrder, index: int) -> None:
-        await run_with_limits(order.wait_turn(index, read_only), CallLimits.for_wait(state.waiting))
-
     def _about_to_run(self, state: CallState) -> None:
-        if state.waiting.reason is not None:  # the last moment at which an interrupt still means: not at all
+        if state.waiting.reason is not None:  # the last moment at which an interrupt prevents the run
             raise ForgeError("Interrupted before it started.", status=Status.INTERRUPTED)
-        if state.tool.secret_fields and _typed(state):
+        if state.tool.secret_fields and (state.call.caller is Caller.HUMAN or state.edited):
             learn_typed_secrets(state.tool, state.arguments.plain, self.redactor)
-        state.started = perf_counter()  # how long it took is how long it ran, not how long a person thought
+        state.started = perf_counter()  # the duration excludes the time a person took to answer
         if state.judged is not None:
             self.judge.count(state.judged)
             if self._on_effects is not None and state.judged.facts.effects:
                 self._on_effects(state.call, state.judged.facts.effects)
         self._recorder.started(state)
 
-    def _context_of(self, state: CallState) -> ToolContext:
-        """A tool that wants no context only gets one when its call is judged at length."""
+    def _context(self, state: CallState) -> ToolContext:
+        """Made once, when first needed: by a tool that wants it, a plan, or the long evaluation."""
         if state.ctx is None:
-            state.ctx = self._context(state)
+            ctx = state.ctx = self.dry_context()
+            ctx.call_id = call_id = state.call.id
+            ctx.outermost_call_id = state.callers[0][0] if state.callers else call_id
+            ctx.caller, ctx.cancel = state.call.caller, state.signal
+            ctx.progress, ctx.show = partial(self._recorder.progress, call_id), self._recorder.show
+            ctx.call, ctx.find = partial(self._nested, state), self._find_for_tools
+            ctx.loop = asyncio.get_running_loop()
         return state.ctx
 
-    def _context(self, state: CallState) -> ToolContext:
-        call_id = state.call.id
-        return ToolContext(
-            call_id=call_id,
-            outermost_call_id=state.callers[0][0] if state.callers else call_id,
-            session_id=self.session_id,
-            worker=self.worker,
-            guest=self._guest,
-            caller=state.call.caller,
-            sandbox=self.sandbox,
-            outputs=self.outputs,
-            cancel=state.signal,
-            progress=partial(self._recorder.progress, call_id),
-            call=partial(self._nested, state),
-            find=self._found_for_tools,
-            loop=asyncio.get_running_loop(),
-            walls=self.walls,
-            parts=self.parts,
-            redactor=self.redactor,
-            home=self._home,
-            show=self._recorder.show,
-            host_rule=self._reach.host,
-            path_rules=self._reach.paths,
-        )
-
     def dry_context(self) -> ToolContext:
-        """For a call that is only judged: it is planned where others are, and calls, shows and reports nothing."""
+        """For a call that is only judged: planned like any other, but it calls, shows and reports nothing."""
         return ToolContext(
             session_id=self.session_id,
             worker=self.worker,
@@ -437,11 +407,11 @@ class Orchestrator:
             parts=self.parts,
             redactor=self.redactor,
             home=self._home,
-            host_rule=self._reach.host,
-            path_rules=self._reach.paths,
+            host_rule=self._access.host,
+            path_rules=self._access.paths,
         )
 
-    def _found_for_tools(self, name: str) -> Tool | None:
+    def _find_for_tools(self, name: str) -> Tool | None:
         try:
             return self.catalog.resolve(name, Caller.TOOL)
         except ForgeError:
@@ -472,11 +442,6 @@ def _may_exist_later(state: CallState, error: ForgeError) -> bool:
     return error.status is Status.TOOL_NOT_FOUND
 
 
-def _typed(state: CallState) -> bool:
-    """Whether a person wrote the arguments, or changed what somebody else wrote."""
-    return state.call.caller is Caller.HUMAN or state.edited
-
-
 async def _never_found(name: str) -> bool:
     return False
 
@@ -486,22 +451,7 @@ async def _no_refresh() -> None:
 
 
 def _with_new_id(call: ToolCall) -> ToolCall:
-    """A call whose id another one has that is not over: refused, and recorded under an id of its own.
-
-    The records of an id must be those of one call: else nobody could tell after a crash what may have run.
-    """
+    """Refuses a call whose id a running call has, and records it under a new id: the records of an id must be those of
+    one call, else nobody could tell after a crash what may have run."""
     problem = f"call id {call.id[:80]!r} is in use; give each call an id of its own"
     return replace(call, id=new_id(), problem=call.problem or problem)
-
-
-def _catalog_of(tools: Iterable[Tool]) -> Catalog:
-    catalog = Catalog()
-    for tool in as_tools(tools):
-        catalog.add(tool)
-    return catalog
-
-
-def _default_output_folder() -> Path:
-    from golem_forge.storage.home import forge_home
-
-    return forge_home().path / "output"

@@ -8,6 +8,7 @@ output that cannot be stored makes the call fail rather than lose data. `OutputS
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import secrets
@@ -72,13 +73,13 @@ class OutputStore:
 
     def find(self, handle: str, worker: str, *, any_session: bool = False) -> KeptOutput | None:
         """An output of this worker or of one below it. `any_session` is for the person at the keyboard."""
-        kept = self._kept.get(handle) or self._from_index(self._folder, handle)
-        if kept is None and any_session and self._root.is_dir():
+        output = self._kept.get(handle) or self._from_index(self._folder, handle)
+        if output is None and any_session and self._root.is_dir():
             folders = (folder for folder in self._root.iterdir() if folder.is_dir())
             return next((found for f in folders if (found := self._from_index(f, handle))), None)
-        if kept is None or not (kept.worker == worker or kept.worker.startswith(f"{worker}/")):
+        if output is None or not (output.worker == worker or output.worker.startswith(f"{worker}/")):
             return None
-        return kept
+        return output
 
     def _from_index(self, folder: Path, handle: str) -> KeptOutput | None:
         with contextlib.suppress(OSError, ValueError), open(folder / _INDEX, encoding="utf-8") as index:
@@ -97,34 +98,26 @@ class OutputStore:
         for modified, size, folder in sized:
             too_much = now - modified > MAX_AGE_SECONDS or total > MAX_TOTAL_BYTES
             if too_much and not _is_live(self._root, folder):
-                _remove(folder)
                 total -= size
+                with contextlib.suppress(OSError):
+                    for entry in os.scandir(folder):
+                        os.unlink(entry.path)
+                    folder.rmdir()
 
 
 def _is_live(root: Path, folder: Path) -> bool:
     """A session is live while a process holds the lock on its journal."""
-    import fcntl
-
     journal = root.parent / "sessions" / f"{folder.name}.jsonl"
     try:
         with open(journal, "rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
+    except OSError as error:
+        return isinstance(error, BlockingIOError)
     return False
 
 
 def _size(folder: Path) -> int:
     return sum(entry.stat().st_size for entry in os.scandir(folder) if entry.is_file(follow_symlinks=False))
-
-
-def _remove(folder: Path) -> None:
-    with contextlib.suppress(OSError):
-        for entry in os.scandir(folder):
-            os.unlink(entry.path)
-        folder.rmdir()
 
 
 TEXT_LIMIT: Final = 32 * 1024
@@ -193,33 +186,30 @@ def _fits(value: Any, room: int) -> bool:
 
 def _remaining_room(value: Any, room: int) -> int:
     """What is left of `room` after this value; negative once it is used up."""
-    kind = type(value)
-    if kind is str or kind is bytes:
+    if isinstance(value, (str, bytes)):
         return room - len(value)
-    if kind is dict:
-        for key, item in value.items():
-            room = _remaining_room(item, room - len(str(key)) - 4)
-            if room < 0:
-                break
-        return room
-    if kind is list or kind is tuple:
-        for item in value:
-            room = _remaining_room(item, room - 1)
-            if room < 0:
-                break
-        return room
-    return room - 8
+    if isinstance(value, dict):
+        items = ((item, len(str(key)) + 4) for key, item in value.items())
+    elif isinstance(value, (list, tuple)):
+        items = ((item, 1) for item in value)
+    else:
+        return room - 8
+    for item, overhead in items:
+        room = _remaining_room(item, room - overhead)
+        if room < 0:
+            break
+    return room
 
 
 def _without_bulk(value: dict[str, Any]) -> dict[str, Any]:
     """The same kind with its large members left out and named."""
-    kept: dict[str, Any] = {"kind": value["kind"]}
+    fitting: dict[str, Any] = {"kind": value["kind"]}
     left_out: list[str] = []
     room = VALUE_LIMIT // 4
     for key, item in value.items():
         rest = _remaining_room(item, room - len(key)) if key != "kind" else room
         if rest >= 0:
-            kept[key], room = item, rest
+            fitting[key], room = item, rest
         elif len(left_out) < 20:
             left_out.append(key[:100])
-    return {**kept, "leftOut": left_out}
+    return {**fitting, "leftOut": left_out}

@@ -14,7 +14,7 @@ from typing import Any, cast
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.json import copy_json
 from golem_forge.orchestrator.call_state import CallState
-from golem_forge.orchestrator.run import CallLimits, is_coroutine_function, run_with_limits, run_with_timeout
+from golem_forge.orchestrator.run import CallLimits, is_coroutine_function, run_with_limits
 from golem_forge.orchestrator.schedule import Gate
 from golem_forge.policy.evaluate import call_keys
 from golem_forge.tools.context import Plan, ToolContext
@@ -26,17 +26,16 @@ async def make_plan(state: CallState, ctx: ToolContext, gate: Gate) -> Plan:
     assert planner is not None
     state.planned_at = gate.generation
     values = copy_json(state.arguments.values)  # the plan may be made again, from what was judged
+    limits = CallLimits(state.waiting, state.tool.timeout)
     if is_coroutine_function(planner):
-        work: Any = planner(values, ctx)
-        plan: Plan = await run_with_timeout(work, state.waiting, state.tool.timeout)
-        return plan
-    limits = CallLimits(state.waiting, state.tool.timeout, None)
-    future: asyncio.Future[Any] = run_in_thread(lambda: planner(values, ctx))
-    try:
-        planned = await run_with_limits(_shielded(future), limits)
-    except BaseException:
-        future.add_done_callback(_close_unused_plan)
-        raise
+        planned: Any = planner(values, ctx)
+    else:
+        future: asyncio.Future[Any] = run_in_thread(lambda: planner(values, ctx))
+        try:
+            planned = await run_with_limits(_shielded(future), limits)
+        except BaseException:
+            future.add_done_callback(_close_unused_plan)
+            raise
     return cast(Plan, await run_with_limits(planned, limits) if inspect.iscoroutine(planned) else planned)
 
 
@@ -54,14 +53,14 @@ async def still_as_judged(state: CallState, ctx: ToolContext, gate: Gate) -> boo
     if overtaken and state.asked and judged.recheck is not None:
         try:
             judged.recheck()
-        except ForgeError:  # ours or somebody else's change: what was shown is no more, so it is shown again
+        except ForgeError:  # what was shown has changed, so it is shown again
             state.approved_as = ""
             return False
     try:
         fresh = await make_plan(state, ctx, gate)
     except ForgeError:
         if not overtaken and judged.recheck is not None:
-            judged.recheck()  # "it changed" is the truth, whatever cannot be planned because of it
+            judged.recheck()  # raises "it changed", which is why it cannot be planned
         raise
     same = call_keys(state.tool, state.arguments, fresh, ctx.worker)[0] == state.judged_as
     if same and not overtaken:
@@ -82,7 +81,7 @@ async def _shielded(future: asyncio.Future[Any]) -> Any:
 
 
 def _close_unused_plan(future: asyncio.Future[Any]) -> None:
-    """A plan that nobody waits for any more must not keep its descriptors."""
+    """A plan that nobody uses must not keep its descriptors open."""
     if not future.cancelled() and future.exception() is None:
         plan = future.result()
         if isinstance(plan, Plan) and plan.close is not None:

@@ -24,6 +24,7 @@ from golem_forge.orchestrator.call_state import CallState
 from golem_forge.orchestrator.outputs import SHORT_TEXT_CHARS, OutputStore, bound_result
 from golem_forge.orchestrator.run import CallAborted, aborted_text, refuse_unfinished
 from golem_forge.sandbox.sandbox import Sandbox
+from golem_forge.tools.forms import secret_texts
 from golem_forge.tools.results import text_is_complete, to_result
 from golem_forge.tools.tool import Tool
 
@@ -31,8 +32,6 @@ _MAX_ERROR_CHARS: Final = 1 << 20
 
 
 class Presenter:
-    """The stage with what it needs; one per worker."""
-
     def __init__(self, redactor: Redactor, outputs: OutputStore, worker: str, sandbox: Sandbox | None) -> None:
         self._redactor = redactor
         self._outputs = outputs
@@ -64,7 +63,7 @@ class Presenter:
         return outcome
 
     def safe(self, text: str) -> str:
-        """No secret and no host path in what a caller reads, and no end of it: redacted first, then cut."""
+        """What a caller may read: no secret, no host path, and bounded. Redacted first, then cut."""
         text = self._redactor.text(text[:_MAX_ERROR_CHARS])
         return shorten_middle(self._sandbox.virtualise(text) if self._sandbox else text)
 
@@ -106,52 +105,38 @@ _MIN_TYPED_SECRET_CHARS: Final = 6
 def learn_typed_secrets(tool: Tool, args: dict[str, Any], redactor: Redactor) -> None:
     """What a person typed into a secret field is known from now on. Threat: a tool that repeats it, in its result, its
     error or its progress. What is shorter than a password would be found in ordinary words."""
-    from golem_forge.tools.forms import secret_texts
-
     for text in secret_texts(tool.secret_fields, args):
         if len(text) >= _MIN_TYPED_SECRET_CHARS and text not in redactor.secrets:
             redactor.add_secret(tool.name, text)
 
 
 def redact_result(result: ToolResult, redactor: Redactor) -> ToolResult:
-    plain = replace(
-        result,
-        text=str(result.text),
-        value=_safe_json(result.value),
-        content=tuple(_safe_json(block) for block in result.content),
-        structured=_safe_json(result.structured),
-        meta=_safe_json(result.meta),
-    )
-    if not redactor.secrets:
-        return plain
+    def clean(value: Any) -> Any:
+        """A tool's own ToolResult may hold anything; what is not JSON could not be searched."""
+        plain = safe_json(value)[0]
+        return _redact_value(plain, redactor) if redactor.secrets else plain
+
     return replace(
-        plain,
-        text=redactor.redact_secrets(plain.text),
-        value=_redact_value(plain.value, redactor),
-        content=tuple(_redact_value(block, redactor) for block in plain.content),
-        structured=_redact_value(plain.structured, redactor),
-        meta=_redact_value(plain.meta, redactor),
+        result,
+        text=redactor.redact_secrets(str(result.text)),
+        value=clean(result.value),
+        content=tuple(map(clean, result.content)),
+        structured=clean(result.structured),
+        meta=clean(result.meta),
     )
 
 
 def is_clean(result: ToolResult, redactor: Redactor) -> bool:
-    """Whether it is little, pure JSON in plain ASCII, and holds no secret: it is given as it is, as most are.
-
-    False means only: look closer.
-    """
+    """Whether it is short, pure JSON in plain ASCII, and holds no secret: most are, and are given as they are. False
+    means only that this quick test cannot tell."""
     clean = redactor.redact_secrets
     if type(result.text) is not str or clean(result.text) is not result.text:
         return False
     value, structured = result.value, result.structured
     if structured is not None and value.get("data") is structured:
         structured = None  # the value holds it
-    said = joined_texts(value, structured, result.meta, *result.content)
-    return said is not None and said.isascii() and clean(said) is said
-
-
-def _safe_json(value: Any) -> Any:
-    """A tool's own ToolResult may hold anything; what is not JSON could not be looked through."""
-    return safe_json(value)[0]
+    texts = joined_texts(value, structured, result.meta, *result.content)
+    return texts is not None and texts.isascii() and clean(texts) is texts
 
 
 def _redact_value(value: Any, redactor: Redactor) -> Any:
@@ -164,15 +149,14 @@ def _redact_value(value: Any, redactor: Redactor) -> Any:
     return value
 
 
-_MAX_READ_CHARS: Final = 1 << 20
 _MAX_SHOWN_CHARS: Final = 2000
 
 
 def failure_text(error: BaseException) -> str:
-    """Not yet cut: what must be taken out has to be found whole first."""
+    """Not shortened yet: what is redacted from it must be found whole first."""
     kind = error_name(error)[:200]
     try:
-        words = str(error)[:_MAX_READ_CHARS]
+        words = str(error)[:_MAX_ERROR_CHARS]
     except BaseException:  # an exception that cannot be read is still only one failed call
         words = "(its words cannot be read)"
     return f"{kind}: {words}" if words else kind

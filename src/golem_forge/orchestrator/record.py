@@ -7,7 +7,6 @@ be written does not run (`JournalError` passes through); an end that cannot be w
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from functools import partial
 from typing import Any, cast
 
@@ -29,7 +28,7 @@ class Recorder:
     def __init__(
         self, bus: EventBus | None, journal: Journal | None, redactor: Redactor, worker: str, worker_id: str = ""
     ) -> None:
-        """`worker` is the worker's path, by which policy knows it; `worker_id` its run, by which events do."""
+        """`worker` is the worker's path, for policy; `worker_id` its run, for events."""
         self._bus = bus
         self._journal = journal
         self._redactor = redactor
@@ -57,9 +56,7 @@ class Recorder:
         """About to run: on disk when this returns. A call that never waited is written as one record."""
         call, tool, journal, seq = state.call, state.tool, self._journal, 0
         if journal is not None:
-            args, decision = state.arguments.plain, state.decision
-            if tool.secret_fields:
-                args = tool.without_secrets(args)
+            args, decision = _without_secrets(state, state.arguments.plain), state.decision
             assert decision is not None
             if state.proposed:
                 journal.decide(call.id, decision)
@@ -67,17 +64,8 @@ class Recorder:
             else:
                 begin = journal.begin_without_effects if tool.effects == () else journal.begin
                 caller = call.caller._value_ if not call.caller_name else call.recorded_caller
-                seq = begin(
-                    call.id,
-                    tool.name,
-                    args,
-                    decision,
-                    caller,
-                    self._worker,
-                    call.parent_id,
-                    str(call.name),
-                    worker_id=self._run,
-                )
+                who = (caller, self._worker, call.parent_id, str(call.name))
+                seq = begin(call.id, tool.name, args, decision, *who, worker_id=self._run)
                 state.proposed = True
         if self._bus is not None:
             self._bus.show("toolStarted", partial(self._started_data, state), self._shown_as, seq)
@@ -110,7 +98,7 @@ class Recorder:
         if tool is not None and tool.on_outcome is not None:
             try:
                 tool.on_outcome(outcome)
-            except Exception as error:  # whoever counts must not change what happened
+            except Exception as error:  # a failing observer must not change what happened
                 _log.warning("the outcome of '%s' was not noted: %s", tool.name, type(error).__name__)
         return outcome
 
@@ -118,21 +106,13 @@ class Recorder:
         self.proposed(state)
         if outcome.decision is not None and not outcome.executed:
             journal.decide(outcome.call.id, outcome.decision)
-        return journal.finish(
-            outcome.call.id,
-            outcome.status,
-            outcome.duration_ms,
-            outcome.error,
-            outcome.output_handle,
-            self._shown_value(state, outcome.result),
-            _optional_members(outcome),
-        )
+        value, members = self._shown_value(state, outcome.result), _optional_members(outcome)
+        ended = (outcome.status, outcome.duration_ms, outcome.error, outcome.output_handle)
+        return journal.finish(outcome.call.id, *ended, value, members)
 
     def _shown_value(self, state: CallState, result: ToolResult | None) -> dict[str, Any] | None:
-        """The value without credentials by name; known secrets were taken out when the tool returned.
-
-        What was read from a secret file is for the caller it was approved for, not for a log.
-        """
+        """The value without credentials by name; known secrets were taken out when the tool returned. What was read
+        from a secret file is for the caller it was approved for, not for a log."""
         if result is None:
             return None
         if state.reads_secret:
@@ -141,69 +121,64 @@ class Recorder:
             return result.value
         return cast(dict[str, Any], self._redactor.value(result.value))
 
+    def _shown_args(self, state: CallState, args: Any) -> Any:
+        """A copy: a listener must be able to change neither the call nor its Outcome."""
+        return copy_json(self._redactor.value(_without_secrets(state, args)))
+
     def _started_data(self, state: CallState) -> dict[str, Any]:
         call = state.call
         data = {
             "toolCallId": call.id,
             "toolName": state.tool.name,
-            # a copy: whoever hears of it before it runs must not be able to change it
-            "args": copy_json(self._redactor.value(state.tool.without_secrets(state.arguments.plain))),
+            "args": self._shown_args(state, state.arguments.plain),
             "caller": call.caller.value,
             "workerId": self._shown_as,
         }
-        if state.tool.label:
-            data["label"] = state.tool.label
-        if call.parent_id:
-            data["parentCallId"] = call.parent_id
-        return data
+        return data | _given({"label": state.tool.label, "parentCallId": call.parent_id})
 
     def _result_data(self, state: CallState, outcome: Outcome) -> dict[str, Any]:
-        shown = self._redactor.value
-        result = outcome.result
         args = outcome.args if outcome.args is not None else parse_raw_args(outcome.call.args)
+        decision = state.decision
+        if decision is None:
+            shown_decision = None
+        elif state.judged is None:
+            shown_decision = decision.without_keys()
+        else:
+            shown_decision = self._redactor.value(decision.to_json())
         data: dict[str, Any] = {
             "toolCallId": outcome.call.id,
             "toolName": outcome.tool,
-            "args": copy_json(shown(_without_secrets(state, args))),  # copies: a listener must not change the Outcome
+            "args": self._shown_args(state, args),
             "status": outcome.status.value,
             "durationMs": round(outcome.duration_ms, 3),
-            "decision": _decision_data(state, shown),
+            "decision": shown_decision,
             "truncated": False,
         }
         optional = {
-            "value": copy_json(self._shown_value(state, result)),
+            "value": copy_json(self._shown_value(state, outcome.result)),
             "error": outcome.error,
             "outputHandle": outcome.output_handle,
         }
-        return {
-            **data,
-            **{name: value for name, value in optional.items() if value},
-            **(_optional_members(outcome) or {}),
-        }
+        return data | _given(optional) | (_optional_members(outcome) or {})
 
 
 def _without_secrets(state: CallState, args: Any) -> Any:
-    """Also of a call that came to nothing: `args` may be anything then."""
+    """Also of a call that was refused before it was validated: `args` may be anything then."""
     tool = state.tool
     return args if tool is None or not tool.secret_fields else tool.without_secrets(args)
 
 
-def _decision_data(state: CallState, shown: Callable[[Any], Any]) -> dict[str, Any] | None:
-    decision = state.decision
-    if decision is None:
-        return None
-    return decision.without_keys() if state.judged is None else cast(dict[str, Any], shown(decision.to_json()))
+def _given(members: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in members.items() if value}
 
 
 def _optional_members(outcome: Outcome) -> dict[str, Any] | None:
     """The members of a `toolResult` that most results do not have."""
     if not (outcome.truncated or outcome.denials or outcome.protected_created or outcome.leftovers):
         return None
-    rarer: dict[str, Any] = {"truncated": outcome.truncated}
-    if outcome.denials:
-        rarer["denials"] = list(outcome.denials)
-    if outcome.protected_created:
-        rarer["protectedCreated"] = list(outcome.protected_created)
-    if outcome.leftovers:
-        rarer["leftovers"] = [one.to_wire() for one in outcome.leftovers]
-    return rarer
+    lists = {
+        "denials": list(outcome.denials),
+        "protectedCreated": list(outcome.protected_created),
+        "leftovers": [one.to_wire() for one in outcome.leftovers],
+    }
+    return {"truncated": outcome.truncated} | _given(lists)

@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable
 from typing import Any, Final
 
-from golem_forge.core.calls import Caller, ToolCall
+from golem_forge.core.calls import ToolCall
 from golem_forge.core.decisions import VerdictSource
 from golem_forge.core.json import copy_json
 from golem_forge.tools.catalog import Catalog, ToolNotFound
@@ -25,59 +25,43 @@ from golem_forge.tools.tool import Tool, may_call
 from golem_forge.tools.validation import InputInvalid, ToolDefinitionError
 
 HandoverPolicy = Callable[[Tool, dict[str, Any]], tuple[VerdictSource, ...]]
-"""What policy says of a tool that hands its call on; raises where it may not be called at all."""
+"""What policy says of a tool that hands its call over; raises where it may not be called at all."""
 
 _MAX_HANDOVERS: Final = 3
 _MAX_JSON_CHARS: Final = 16 << 20
 
-
 Resolved = tuple[Tool, dict[str, Any], tuple[VerdictSource, ...]]
-"""The tool, its raw arguments, and what tightens the call because of the tools that handed it on."""
+"""The tool, its raw arguments, and the verdicts of the tools that handed the call over, which can only tighten."""
 
 
-def resolve(call: ToolCall, catalog: Catalog, said_of: HandoverPolicy) -> Resolved:
+def resolve(call: ToolCall, catalog: Catalog, policy_of: HandoverPolicy) -> Resolved:
     if call.problem:
         raise InputInvalid(call.problem)
     tool = catalog.resolve(call.name, call.caller)
-    args = call.args
-    if type(args) is not dict:
-        args = _as_object(tool, args)
-    if tool.redirect is None:  # nearly every call
-        return tool, args, ()
-    said: tuple[VerdictSource, ...] = ()
+    args = {} if call.args is None else call.args
+    if isinstance(args, (str, bytes)):
+        args = _parse_arguments(tool.name, args)
+    if not isinstance(args, dict):
+        raise InputInvalid(f"{tool.name}: arguments must be an object, got {type(args).__name__}")
+    sources: tuple[VerdictSource, ...] = ()
     for _ in range(_MAX_HANDOVERS):
         handed = None if tool.redirect is None else tool.redirect(args)
         if handed is None:
-            return tool, args, said
-        said += said_of(tool, _without_aliases(tool, args))
-        meant, args = handed
-        tool = _for_caller(meant, call.caller) if isinstance(meant, Tool) else catalog.resolve(meant, call.caller)
+            return tool, args, sources
+        # A rule names an argument by its own name; an alias must not get past it.
+        aliases = tool.argument_aliases or {}
+        sources += policy_of(tool, {aliases.get(name, name): value for name, value in args.items()})
+        target, args = handed
+        if not isinstance(target, Tool):
+            tool = catalog.resolve(target, call.caller)
+        elif may_call(call.caller, target.mode):
+            tool = target
+        else:
+            raise ToolNotFound(target.name)
     raise InputInvalid(f"{call.name}: handed on more than {_MAX_HANDOVERS} times")
 
 
-def _for_caller(tool: Tool, caller: Caller) -> Tool:
-    if not may_call(caller, tool.mode):
-        raise ToolNotFound(tool.name)
-    return tool
-
-
-def _without_aliases(tool: Tool, args: dict[str, Any]) -> dict[str, Any]:
-    """A rule speaks of an argument by its name; an alias must not get past it."""
-    aliases = tool.argument_aliases or {}
-    return {aliases.get(name, name): value for name, value in args.items()}
-
-
-def _as_object(tool: Tool, args: Any) -> dict[str, Any]:
-    if args is None:
-        return {}
-    if isinstance(args, (str, bytes)):
-        args = parse_arguments(tool.name, args)
-    if not isinstance(args, dict):
-        raise InputInvalid(f"{tool.name}: arguments must be an object, got {type(args).__name__}")
-    return args
-
-
-def parse_arguments(tool: str, text: str | bytes) -> Any:
+def _parse_arguments(tool: str, text: str | bytes) -> Any:
     """JSON text → value; duplicate keys, NaN and broken text are refused with their position."""
     if len(text) > _MAX_JSON_CHARS:
         raise InputInvalid(f"{tool}: arguments are {len(text)} characters of JSON; the limit is {_MAX_JSON_CHARS}")
@@ -99,7 +83,7 @@ def parse_arguments(tool: str, text: str | bytes) -> Any:
         raise InputInvalid(f"{tool}: arguments are not valid JSON: {error.msg} at position {error.pos}") from None
     except RecursionError:
         raise InputInvalid(f"{tool}: arguments are nested too deeply") from None
-    except (UnicodeDecodeError, ValueError) as error:
+    except ValueError as error:
         raise InputInvalid(f"{tool}: arguments are not valid JSON: {type(error).__name__}") from None
 
 
@@ -112,34 +96,28 @@ _SMALL_INTEGER: Final = 1 << 63
 def validate(tool: Tool, args: dict[str, Any]) -> Arguments:
     try:
         # Few, short and scalar: most calls. Names need no look where unknown ones are refused by name.
-        plain = len(args) <= _FEW_ARGUMENTS and (tool.argument_names is not None or _names_are_plain(args))
-        if plain:
-            for value in args.values():
-                kind = type(value)
-                if not (
-                    (kind is int and -_SMALL_INTEGER < value < _SMALL_INTEGER)
-                    or (kind is str and len(value) < _SHORT_TEXT_CHARS and value.isascii())
-                    or kind is bool
-                    or value is None
-                ):
-                    plain = False
-                    break
+        names_are_known = tool.argument_names is not None
+        plain = len(args) <= _FEW_ARGUMENTS and all(
+            _is_plain(value) and (names_are_known or _is_short_text(name)) for name, value in args.items()
+        )
         if not plain:
-            _check_size(tool, args)
+            size = _measure(tool.name, args, "", 1)
+            if size > tool.max_argument_bytes:
+                raise InputInvalid(f"{tool.name}: arguments are {size} bytes; the limit is {tool.max_argument_bytes}")
             args = copy_json(args)  # what is judged must be what runs, whatever the caller does to its own objects
         return tool.validate(args)
     except ToolDefinitionError as error:
         raise InputInvalid(f"{tool.name} cannot be called: {error}") from None
 
 
-def _names_are_plain(args: dict[str, Any]) -> bool:
-    return all(type(name) is str and len(name) < _SHORT_TEXT_CHARS and name.isascii() for name in args)
+def _is_short_text(value: Any) -> bool:
+    return type(value) is str and len(value) < _SHORT_TEXT_CHARS and value.isascii()
 
 
-def _check_size(tool: Tool, args: dict[str, Any]) -> None:
-    size = _measure(tool.name, args, "", 1)
-    if size > tool.max_argument_bytes:
-        raise InputInvalid(f"{tool.name}: arguments are {size} bytes; the limit is {tool.max_argument_bytes}")
+def _is_plain(value: Any) -> bool:
+    kind = type(value)
+    small = kind is int and -_SMALL_INTEGER < value < _SMALL_INTEGER
+    return small or kind is bool or value is None or _is_short_text(value)
 
 
 def _measure(tool: str, value: Any, path: str, depth: int) -> int:

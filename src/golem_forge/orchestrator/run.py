@@ -34,15 +34,10 @@ _FINISHED_TYPES: Final = frozenset({str, int, float, bool, dict, list, tuple, ty
 
 def run(state: CallState) -> Awaitable[Any]:
     """The tool's work, ready to be awaited."""
-    tool = state.tool
+    tool, plan = state.tool, state.plan
     state.executed = True
-    plan = state.plan
-    if plan is None and tool.is_async and tool.idle_timeout is None:  # most calls need nothing of what follows
-        return run_with_timeout(tool.invoke(state.arguments.values, state.ctx), state.signal, tool.timeout)
     work = partial(tool.invoke, state.arguments.values, state.ctx) if plan is None else plan.run
     is_async = tool.is_async if plan is None else is_coroutine_function(plan.run)
-    if is_async and tool.idle_timeout is None:
-        return run_with_timeout(work(), state.signal, tool.timeout)
     limits = CallLimits(state.signal, tool.timeout, tool.idle_timeout)
     if tool.idle_timeout is not None and state.ctx is not None:
         state.ctx.progress = _with_idle_reset(state.ctx.progress, limits)
@@ -52,7 +47,7 @@ def run(state: CallState) -> Awaitable[Any]:
 
 
 async def _run_sync(function: Callable[[], Any], limits: CallLimits, *, inline: bool) -> Any:
-    value = function() if inline else await _run_in_thread(function, limits)
+    value = function() if inline else await run_with_limits(_wait(run_in_thread(function)), limits)
     if type(value) is CoroutineType:  # a sync function that hands back a coroutine
         return await run_with_limits(value, limits)
     return value
@@ -69,11 +64,6 @@ def refuse_unfinished(name: str, value: Any) -> None:
         raise ToolFailed(f"tool '{name}' returned a coroutine; await it and return its value")
     if isinstance(value, asyncio.Future):
         raise ToolFailed(f"tool '{name}' returned a future; await it and return its value")
-
-
-async def _run_in_thread(function: Callable[[], Any], limits: CallLimits) -> Any:
-    future = run_in_thread(function)
-    return await run_with_limits(_wait(future), limits)
 
 
 async def _wait(future: asyncio.Future[Any]) -> Any:
@@ -99,7 +89,7 @@ def aborted_text(state: CallState, ended: CallAborted) -> str:
     elif state.executed:
         text = f"'{tool.name}' was interrupted while it ran."
     else:
-        name = tool.name if tool else str(state.call.name)[:200]  # it may wait before there is a tool of that name
+        name = tool.name if tool else str(state.call.name)[:200]  # it may wait before its tool is resolved
         return f"'{name}' was interrupted before it ran."
     if ended.abandoned:
         return f"{text} It ignored being cancelled and was left behind."
@@ -133,24 +123,14 @@ class CallLimits:
     """Set once something ended the call."""
     idle = False
     only_waits = False
-    """The work is a wait for a turn: one that came in the very tick of an interrupt was still taken."""
+    """The work waits for a turn: a turn that came in the same tick as an interrupt was taken, and is returned."""
     abandoned = False
     _task: asyncio.Task[Any] | None = None
 
-    def __init__(self, signal: InterruptSignal, total: float | None, idle: float | None) -> None:
+    def __init__(self, signal: InterruptSignal, total: float | None = None, idle: float | None = None) -> None:
         self._signal = signal
         self._total = total
         self._idle = idle
-
-    @classmethod
-    def for_wait(cls, signal: InterruptSignal) -> CallLimits:
-        limits = cls(signal, None, None)
-        limits.only_waits = True
-        return limits
-
-    @property
-    def armed(self) -> bool:
-        return self._task is not None
 
     def reset_idle(self) -> None:
         """Progress was reported: the idle clock starts anew. Safe from any thread."""
@@ -211,28 +191,11 @@ class CallLimits:
 
 @types.coroutine
 def run_with_limits(work: Coroutine[Any, Any, Any], limits: CallLimits) -> Generator[Any, Any, Any]:
-    """Runs `work` to its end; raises Ended if the watch ended it first."""
+    """Runs `work` to its end; raises CallAborted if a limit ended it first."""
     try:
         waits_for = work.send(None)
     except StopIteration as stop:
         return stop.value
-    return (yield from _run_limited(work, waits_for, limits))
-
-
-@types.coroutine
-def run_with_timeout(
-    work: Coroutine[Any, Any, Any], signal: InterruptSignal, total: float | None
-) -> Generator[Any, Any, Any]:
-    """The same with a watch that is only made if `work` has to wait; most calls never do."""
-    try:
-        waits_for = work.send(None)
-    except StopIteration as stop:
-        return stop.value
-    return (yield from _run_limited(work, waits_for, CallLimits(signal, total, None)))
-
-
-def _run_limited(work: Coroutine[Any, Any, Any], waits_for: Any, limits: CallLimits) -> Generator[Any, Any, Any]:
-    """From the first wait on, under the watch."""
     limits.arm()
     try:
         while True:
@@ -260,6 +223,13 @@ def _run_limited(work: Coroutine[Any, Any, Any], waits_for: Any, limits: CallLim
         limits.disarm()
 
 
+def wait_with_signal(wait: Coroutine[Any, Any, Any], signal: InterruptSignal) -> Awaitable[Any]:
+    """Waits for a turn; only an interrupt ends that."""
+    limits = CallLimits(signal)
+    limits.only_waits = True
+    return run_with_limits(wait, limits)
+
+
 def _abandon_work(work: Coroutine[Any, Any, Any], thrown: BaseException) -> None:
     task = asyncio.get_running_loop().create_task(_finish_abandoned(work, thrown))
     _abandoned_tasks.add(task)
@@ -267,7 +237,7 @@ def _abandon_work(work: Coroutine[Any, Any, Any], thrown: BaseException) -> None
 
 
 async def _finish_abandoned(work: Coroutine[Any, Any, Any], thrown: BaseException) -> None:
-    with contextlib.suppress(BaseException):  # its call already has an Outcome; nobody is left to tell
+    with contextlib.suppress(BaseException):  # its call already has an Outcome
         await _resume(work, thrown)
 
 

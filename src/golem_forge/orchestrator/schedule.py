@@ -45,7 +45,7 @@ class OnFailure(StrEnum):
 
 
 class CallRunner(Protocol):
-    """What a batch needs of the one path."""
+    """What a batch needs of the Orchestrator."""
 
     signal: InterruptSignal
 
@@ -55,37 +55,30 @@ class CallRunner(Protocol):
 
 
 async def run_batch(
-    path: CallRunner,
-    calls: Sequence[ToolCall],
-    *,
-    mode: BatchMode | str = BatchMode.PARALLEL,
-    on_failure: OnFailure | str = OnFailure.COLLECT_ALL,
+    runner: CallRunner, calls: Sequence[ToolCall], *, mode: BatchMode | str, on_failure: OnFailure | str
 ) -> list[Outcome]:
     fail_fast = OnFailure(on_failure) is OnFailure.FAIL_FAST
-    run = _run_sequential if BatchMode(mode) is BatchMode.SEQUENTIAL else _run_parallel
-    return await run(path, calls, fail_fast)
-
-
-async def _run_sequential(path: CallRunner, calls: Sequence[ToolCall], fail_fast: bool) -> list[Outcome]:
+    if BatchMode(mode) is BatchMode.PARALLEL:
+        return await _run_parallel(runner, calls, fail_fast)
     outcomes: list[Outcome] = []
     why = ""
-    for state in path.propose(calls, path.signal):
-        outcome = path.skip(state, why) if why else await path.step(state)
+    for state in runner.propose(calls, runner.signal):
+        outcome = runner.skip(state, why) if why else await runner.step(state)
         outcomes.append(outcome)
         why = why or _stop_reason(outcome, fail_fast)
     return outcomes
 
 
-async def _run_parallel(path: CallRunner, calls: Sequence[ToolCall], fail_fast: bool) -> list[Outcome]:
-    order = BatchOrder(len(calls), path.signal)
+async def _run_parallel(runner: CallRunner, calls: Sequence[ToolCall], fail_fast: bool) -> list[Outcome]:
+    order = BatchOrder(len(calls), runner.signal)
 
     async def one(index: int, state: CallState) -> Outcome:
-        outcome = await path.step(state, order=order, index=index)
+        outcome = await runner.step(state, order=order, index=index)
         if why := _stop_reason(outcome, fail_fast):
             order.stop(why)
         return outcome
 
-    tasks = [asyncio.ensure_future(one(*each)) for each in enumerate(path.propose(calls, order.waiting))]
+    tasks = [asyncio.ensure_future(one(*each)) for each in enumerate(runner.propose(calls, order.waiting))]
     try:
         return list(await asyncio.gather(*tasks))
     except asyncio.CancelledError:
@@ -135,7 +128,7 @@ class BatchOrder:
         """Ends every wait of this batch: given when the session is interrupted or nothing further may start."""
         self.stopped = ""
         """Why nothing further may start; empty while the batch goes on."""
-        self._forget = signal.listen(self.waiting.interrupt)
+        self.close = signal.listen(self.waiting.interrupt)
         self._places = [_CallRole.UNKNOWN] * size
         self._first_open = 0
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
@@ -143,15 +136,15 @@ class BatchOrder:
         """Index → real paths, once they are known."""
         self._reads: dict[int, tuple[str, ...]] = {}
         self._may_write = dict.fromkeys(range(size))
-        """The calls that have not ended and are about to write something, or may be for all that is known."""
+        """The calls that have not ended and write something, or may write as far as is known."""
         self._checked: set[int] = set()
-        """Whose own check is being asked."""
+        """Calls whose own check is running."""
         self._slow: dict[int, _CallRole] = {}
-        """Who gave up which place."""
+        """Calls with a slow check → the role they had before."""
         self._touched: dict[int, tuple[str, ...]] = {}
         """Index → everything it reads or changes, of calls whose declared effects are all of it."""
         self._patient: set[int] = set()
-        """What they are, or whether they are there at all, may be what an undeclared writer before them changes."""
+        """Calls whose tool an undeclared writer before them may change or create."""
         self._settling: list[asyncio.Future[None]] = []
         self._overtaken: set[int] = set()
 
@@ -176,22 +169,21 @@ class BatchOrder:
             self._may_write.pop(index, None)
         elif self._places[index] is not _CallRole.DONE:
             self._may_write[index] = None
-        if self._settling:
-            self._wake_settling()
+        self._wake_settling()
 
     def touches(self, index: int, paths: tuple[str, ...] | None) -> None:
-        """Everything that the call reads or changes; None: nobody knows."""
+        """Everything that the call reads or changes; None: not known."""
         if paths is None:
             self._touched.pop(index, None)
         else:
             self._touched[index] = paths
 
     def wait_for_undeclared(self, index: int) -> None:
-        """It waits for undeclared writers before it to the end, also while their checks are asked."""
+        """It waits until undeclared writers before it have ended, also while their checks run."""
         self._patient.add(index)
 
     def only_reads(self, index: int) -> None:
-        """It is a reader, whatever becomes of its plan and its check: other readers need not wait for those."""
+        """It is a reader, whatever its plan and its check give: other readers need not wait for those."""
         if self._places[index] is _CallRole.UNKNOWN:
             self._places[index] = _CallRole.READER
             self.announce(index, ())
@@ -202,15 +194,15 @@ class BatchOrder:
         waited = False
         while (blocked := self._unsettled(index, reads)) is not None:
             waited = waited or blocked
-            news: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._settling.append(news)
-            await news
+            changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._settling.append(changed)
+            await changed
         return waited
 
     @contextmanager
     def checking(self, index: int) -> Iterator[None]:
-        """While the tool's own check is asked. Nobody is asked later because of it, unless it is known to write what
-        they read; one that is slow gives up the call's place too."""
+        """While the tool's own check runs. It delays no other call's approval, unless this call is known to write what
+        the other reads. A slow check gives up the call's place too."""
         late = asyncio.get_running_loop().call_later(MAX_CHECK_DELAY_S, self._give_way, index)
         self._checked.add(index)
         self._wake_settling()
@@ -241,8 +233,7 @@ class BatchOrder:
         while self._first_open < len(self._places) and self._places[self._first_open] is _CallRole.DONE:
             self._first_open += 1
         self._wake()
-        if self._settling:
-            self._wake_settling()
+        self._wake_settling()
 
     def is_next(self, index: int) -> bool:
         """Whether every call before this one is done: nothing can change any more before it runs."""
@@ -253,16 +244,13 @@ class BatchOrder:
             self.stopped = why
             self.waiting.interrupt()
 
-    def close(self) -> None:
-        self._forget()
-
     def _may_run(self, index: int) -> bool:
         harmless = _RUNS_WITH_READER if self._places[index] is _CallRole.READER else _RUNS_WITH_WRITER
         first = self._first_open
         return all(
             place in harmless
             or (place is _CallRole.SLOW and not self._may_depend(at, index))
-            or (at in self._checked and self._known_as_unrelated(at, index))
+            or (at in self._checked and self._is_unrelated(at, index))
             for at, place in enumerate(self._places[first:index], first)
         )
 
@@ -276,7 +264,7 @@ class BatchOrder:
             _specific_paths(self._reads.get(before, ())), _specific_paths(writes)
         )
 
-    def _known_as_unrelated(self, before: int, index: int) -> bool:
+    def _is_unrelated(self, before: int, index: int) -> bool:
         first, second = self._touched.get(before), self._touched.get(index)
         return first is not None and second is not None and not paths_overlap(first, second)
 
@@ -304,9 +292,9 @@ class BatchOrder:
 
     def _wake_settling(self) -> None:
         settling, self._settling = self._settling, []
-        for news in settling:
-            if not news.done():
-                news.set_result(None)
+        for changed in settling:
+            if not changed.done():
+                changed.set_result(None)
 
     def _wake(self) -> None:
         waiting, self._waiting = self._waiting, []
@@ -339,7 +327,9 @@ def writes_of(state: CallState, sandbox: Sandbox | None) -> tuple[str, ...]:
         elif Mark.NO_WALLS in effect.marks:
             found += ANYWHERE
         elif effect.verb is starts and not effect.proven and not tool.made_from:
-            found += _writable(sandbox)  # the zones of a user tool are effects of its own
+            # the zones of a user tool are effects of its own
+            zones = None if sandbox is None else sandbox.zones.values()
+            found += ANYWHERE if zones is None else (zone.host for zone in zones if zone.mode is AccessMode.RW)
     return tuple(found)
 
 
@@ -382,12 +372,6 @@ def _specific_paths(paths: Iterable[str]) -> list[str]:
 
 def _is_within(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip("/") + "/")
-
-
-def _writable(sandbox: Sandbox | None) -> tuple[str, ...]:
-    if sandbox is None:
-        return ANYWHERE
-    return tuple(zone.host for zone in sandbox.zones.values() if zone.mode is AccessMode.RW)
 
 
 class Gate:

@@ -63,7 +63,7 @@ question is withdrawn."""
 
 @dataclass(slots=True, kw_only=True)
 class PendingApproval:
-    """One call that waits at the desk."""
+    """One call that waits for an answer."""
 
     request: ApprovalRequest
     check_edit: CheckEdit
@@ -131,31 +131,28 @@ class ApprovalQueue:
     async def _serve(self, key: str, card: _Card) -> None:
         """Whatever happens to the asking, nobody who waits at this card is left without an answer."""
         try:
-            await self._ask_until_nobody_waits(key, card)
+            # once, and again for the others after each edit of the oldest
+            while waiting := [each for each in card.waiting if not each.answer.done()]:
+                first = waiting[0]
+                first.request.waiting = len(waiting)
+                card.question = self._question(first)
+                answer = await self._answer_to(first, card.question)
+                card.question = None
+                served = [first]
+                if answer.args is None:  # calls that joined while the card was open made the same request
+                    served = [each for each in card.waiting if not each.answer.done()]
+                    self._cards.pop(key, None)
+                for each in served:
+                    self._settle(each, answer)
+                card.waiting = [each for each in card.waiting if each not in served]
         except BaseException as error:
             if not isinstance(error, asyncio.CancelledError):
                 _log.warning("the approval could not be asked: %s", type(error).__name__)
         finally:
             if self._cards.get(key) is card:
                 del self._cards[key]
-            for waiting in card.waiting:
-                self._settle(waiting, denied_result("The approval could not be asked; the call was not run."))
-
-    async def _ask_until_nobody_waits(self, key: str, card: _Card) -> None:
-        """Once, and again for the others after each edit of the oldest."""
-        while waiting := [w for w in card.waiting if not w.answer.done()]:
-            first = waiting[0]
-            first.request.waiting = len(waiting)
-            card.question = self._question(first)
-            answer = await self._answer_to(first, card.question)
-            card.question = None
-            # whoever joined while the card was open saw the same request, so the answer is theirs too
-            served = [first] if answer.args is not None else [w for w in card.waiting if not w.answer.done()]
-            if answer.args is None:
-                self._cards.pop(key, None)
-            for each in served:
-                self._settle(each, answer)
-            card.waiting = [w for w in card.waiting if w not in served]
+            for each in card.waiting:
+                self._settle(each, denied_result("The approval could not be asked; the call was not run."))
 
     async def _answer_to(self, waiting: PendingApproval, question: ApprovalQuestion) -> ApprovalResult:
         try:
@@ -164,10 +161,7 @@ class ApprovalQueue:
                 return answer
             edited = waiting.restore(answer.args)
             problems = waiting.check_edit(edited)
-            if not problems:
-                return replace(answer, args=edited)
-            why = format_problems(waiting.redact(problems))
-            return denied_result(f"The edited arguments are not valid ({why}); the call was not run.")
+            return denied_result(_invalid_edit(waiting.redact(problems))) if problems else replace(answer, args=edited)
         except TooManyEdits as error:
             return denied_result(str(error))
         except Exception as error:  # a broken UI must not become a consent
@@ -216,6 +210,10 @@ def format_problems(problems: FieldProblems) -> str:
     return "; ".join(f"{name}: {problem}" if name else problem for name, problem in problems)
 
 
+def _invalid_edit(problems: FieldProblems) -> str:
+    return f"The edited arguments are not valid ({format_problems(problems)}); the call was not run."
+
+
 def _interrupted_result() -> ApprovalResult:
     return denied_result("Interrupted before it was approved.", by=AnsweredBy.NOBODY, status=Status.INTERRUPTED)
 
@@ -256,14 +254,10 @@ def callback_asker(callback: ApprovalCallback, timeout: float | None = None) -> 
         while True:
             answer = await _call(callback, request)
             edited = answer.get("args") if isinstance(answer, Mapping) and answer.get("approved") is True else None
-            if not isinstance(edited, Mapping):
-                return answer
-            problems = question.check(edited)
-            if not problems:
+            if not isinstance(edited, Mapping) or not (problems := question.check(edited)):
                 return answer
             if edited == before:
-                why = f"The edited arguments are not valid ({format_problems(problems)}); the call was not run."
-                return {"approved": False, "by": NOBODY, "reason": why}
+                return {"approved": False, "by": NOBODY, "reason": _invalid_edit(problems)}
             before = copy_json(edited)
             request = replace(request, field_errors=problems)
 
@@ -331,20 +325,12 @@ def read_answer(raw: Any, request: ApprovalRequest) -> ApprovalResult:
             message=f"Denied by the user: {text}" if text else "Denied by the user.",
             stop=bool(raw.get("stop")),
         )
-    args = raw.get("args")
-    try:
-        choice = _chosen_offer(raw, request)
-    except LookupError:
-        return denied_result("The answer names a choice that was not offered; the call was not run.")
+    args, wanted = raw.get("args"), raw.get("choice")
+    choice: ApprovalOffer | None = None
+    if wanted:
+        choice = next((offer for offer in request.choices if offer.id == wanted), None)
+        if choice is None:
+            return denied_result("The answer names a choice that was not offered; the call was not run.")
+    elif raw.get("remember") == "session":  # the narrowest; what outlives the session is only chosen by its id
+        choice = next((offer for offer in request.choices if offer.scope == "session"), None)
     return ApprovalResult(approved=True, choice=choice, args=None if args is None else dict(args))
-
-
-def _chosen_offer(raw: Mapping[str, Any], request: ApprovalRequest) -> ApprovalOffer | None:
-    if wanted := raw.get("choice"):
-        for offer in request.choices:
-            if offer.id == wanted:
-                return offer
-        raise LookupError(wanted)
-    if raw.get("remember") == "session":  # the narrowest; what outlives the session is chosen by its id, never in short
-        return next((offer for offer in request.choices if offer.scope == "session"), None)
-    return None

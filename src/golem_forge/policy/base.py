@@ -1,8 +1,8 @@
 """The base verdict: what a tool itself says, else what the configuration says, else `ask`.
 
-Takes a tool, its validated arguments and the `approval:` blocks; gives a Source. A predicate (`needs_approval`) that
-raises, times out or returns anything but a verdict refuses the call: a failed check is not consent. `who_decides` says
-in one sentence where the verdict of a tool comes from.
+Takes a tool, its validated arguments and the `approval:` blocks; gives a VerdictSource. A predicate
+(`needs_approval`) that raises, times out or returns anything but a verdict refuses the call: a failed check is not
+consent. `who_decides` says in one sentence where the verdict of a tool comes from.
 
 Threat: a predicate that changes its arguments would change what is shown, recorded and run. It gets a copy.
 """
@@ -10,10 +10,11 @@ Threat: a predicate that changes its arguments would change what is shown, recor
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import logging
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from time import monotonic
 from typing import Any, Final
@@ -32,7 +33,7 @@ PREDICATE_SECONDS: Final = 5.0
 _VERDICTS: Final[dict[Any, Verdict]] = {True: Verdict.ASK, False: Verdict.PRE_APPROVED} | {v.value: v for v in Verdict}
 _log = logging.getLogger("golem_forge.policy.base")  # docs/python.md names it
 _running_checks: set[asyncio.Future[Any]] = set()
-"""Checks that have not ended: the loop itself would not keep them."""
+"""Checks that have not ended: the loop keeps no reference to them."""
 DEFAULT_ASK: Final = VerdictSource(source="base", verdict=Verdict.ASK, reason="nothing says it may run unasked")
 
 
@@ -46,35 +47,33 @@ class ApprovalBlock:
 
 @dataclass(slots=True, kw_only=True)
 class ApprovalBlocks:
-    """The program's block, and those of toolsets for the tools they expose; a toolset's word beats the program's."""
+    """The program's block, and those of toolsets for the tools they expose; a toolset's block comes first."""
 
     program: ApprovalBlock = field(default_factory=ApprovalBlock)
     blocks: dict[str, ApprovalBlock] = field(default_factory=dict)
 
     def named(self, tool: str) -> list[VerdictSource]:
         """What `approval.tools[name]` says, toolset first."""
-        return [
-            VerdictSource(source="config", verdict=said.value, id=f"approval.tools.{tool}", file=said.origin)
-            for block in self._blocks_of(tool)
-            if (said := block.tools.get(tool))
-        ]
+        return self._sources(tool, f"approval.tools.{tool}", lambda block: block.tools.get(tool))
 
     def default(self, tool: str) -> list[VerdictSource]:
-        return [
-            VerdictSource(source="config", verdict=said.value, id="approval.default", file=said.origin)
-            for block in self._blocks_of(tool)
-            if (said := block.default)
-        ]
+        return self._sources(tool, "approval.default", lambda block: block.default)
 
     def for_tool(self, tool: str) -> list[VerdictSource]:
-        """What is said of a tool by name, or by the default of the very block that exposes it."""
+        """What is said of a tool by name, or by the default of the block that exposes it."""
         block = self.blocks.get(tool)
         unnamed = block is not None and block.default is not None and tool not in block.tools
         return [*self.named(tool), *(self.default(tool)[:1] if unnamed else ())]
 
-    def _blocks_of(self, tool: str) -> tuple[ApprovalBlock, ...]:
+    def _sources(
+        self, tool: str, key: str, setting_of: Callable[[ApprovalBlock], Setting[Verdict] | None]
+    ) -> list[VerdictSource]:
         block = self.blocks.get(tool)
-        return (block, self.program) if block else (self.program,)
+        return [
+            VerdictSource(source="config", verdict=setting.value, id=key, file=setting.origin)
+            for each in ((block, self.program) if block else (self.program,))
+            if (setting := setting_of(each))
+        ]
 
 
 def decides_for_itself(tool: Tool) -> bool:
@@ -101,18 +100,15 @@ async def predicate_base(tool: Tool, values: dict[str, Any], ctx: ToolContext) -
         if isinstance(failure, (BlockedError, SandboxError)):  # what Forge itself refuses on the way says so itself
             raise failure
         if failure is not None:
-            _log_failure(tool, failure, ctx)
+            # For whoever wrote the check; the caller reads the type of the exception only. An exception that cannot be
+            # formatted is still only one refused call.
+            with contextlib.suppress(Exception):
+                trace = "".join(traceback.format_exception(failure))
+                _log.warning(
+                    "approval check of '%s': %s", tool.name, ctx.redactor.text(trace) if ctx.redactor else trace
+                )
             raise _check_failed(tool, error_name(failure)) from None
     return _read_verdict(tool, answer)
-
-
-def _log_failure(tool: Tool, failure: BaseException, ctx: ToolContext) -> None:
-    """For whoever wrote the check: the caller reads the type of the exception only."""
-    try:
-        told = "".join(traceback.format_exception(failure))
-    except Exception:  # an exception that cannot be read is still only one refused call
-        return
-    _log.warning("approval check of '%s': %s", tool.name, ctx.redactor.text(told) if ctx.redactor else told)
 
 
 def constant_base(tool: Tool) -> VerdictSource:
@@ -130,46 +126,36 @@ def _read_verdict(tool: Tool, answer: Any) -> VerdictSource:
 async def _run_with_timeout(
     predicate: Any, values: dict[str, Any], ctx: ToolContext
 ) -> tuple[Any, BaseException | None]:
-    """The answer, or what it raised. One that does not answer in time is left behind, even if it ignores being
-    cancelled; so it is when the call itself is.
-
-    Threat: a check that changes its arguments would change what is shown, recorded and run. It gets a copy.
-    """
-    own = deepcopy(values)
-    asking = asyncio.ensure_future(
-        _run_predicate(predicate, (own, ctx.without_calls()) if _wants_context(predicate) else (own,))
-    )
-    _running_checks.add(asking)
-    asking.add_done_callback(_running_checks.discard)
+    """The answer, or what it raised. One that does not answer in time, or whose call is cancelled, is abandoned, even
+    if it ignores being cancelled."""
+    arguments = (deepcopy(values), ctx.without_calls()) if _wants_context(predicate) else (deepcopy(values),)
+    check = asyncio.ensure_future(_run_predicate(predicate, arguments))
+    _running_checks.add(check)
+    check.add_done_callback(_running_checks.discard)
     try:
-        done, _ = await asyncio.wait((asking,), timeout=PREDICATE_SECONDS)
+        done, _ = await asyncio.wait((check,), timeout=PREDICATE_SECONDS)
     except asyncio.CancelledError:
-        asking.cancel()
+        check.cancel()
         raise
     if done:
-        return asking.result()
-    asking.cancel()
+        return check.result()
+    check.cancel()
     return None, TimeoutError()
 
 
 async def _run_predicate(predicate: Any, arguments: tuple[Any, ...]) -> tuple[Any, BaseException | None]:
-    """Threat: a check that blocks the loop blocks the clock that would end it too. So its time is taken here."""
+    """Threat: a check that blocks the loop also blocks the timer that would end it. So its time is measured here."""
     started = monotonic()
     try:
         if inspect.iscoroutinefunction(predicate):
-            answer = await predicate(*arguments)
+            answer, ended = await predicate(*arguments), monotonic()
         else:
             answer, ended = await run_in_thread(lambda: (predicate(*arguments), monotonic()))
-            if not inspect.isawaitable(answer):
-                return _in_time(answer, ended - started)
-            answer = await answer
-        return _in_time(answer, monotonic() - started)
+            if inspect.isawaitable(answer):
+                answer, ended = await answer, monotonic()
+        return (answer, None) if ended - started <= PREDICATE_SECONDS else (None, TimeoutError())
     except BaseException as error:  # SystemExit too: a check ends no session
         return None, error
-
-
-def _in_time(answer: Any, seconds: float) -> tuple[Any, BaseException | None]:
-    return (answer, None) if seconds <= PREDICATE_SECONDS else (None, TimeoutError())
 
 
 def _wants_context(predicate: Any) -> bool:
@@ -190,29 +176,26 @@ def _check_failed(tool: Tool, what: str) -> ForgeError:
 
 
 def check_block(block: ApprovalBlock, tools: Mapping[str, Tool]) -> tuple[list[str], list[str]]:
-    """(errors, names that do not exist) of one approval block, held against the tools it speaks of."""
+    """(errors, names that do not exist) of one approval block, compared with the tools it names."""
     errors: list[str] = []
     unknown: list[str] = []
-    for name, said in block.tools.items():
-        tool = tools.get(name)
+    for name, setting in block.tools.items():
+        tool, key = tools.get(name), f"{setting.origin}: approval.tools.{name}"
         if tool is None:
             close = closest_match(name, tools)
-            hint = f"; did you mean {close!r}?" if close else ""
-            unknown.append(f"{said.origin}: approval.tools.{name}: no such tool{hint}")
-        elif said.value is Verdict.PRE_APPROVED and decides_for_itself(tool) and tool.needs_approval is not False:
-            errors.append(
-                f"{said.origin}: approval.tools.{name}: preApproved has no effect, '{name}' decides for itself"
-            )
+            unknown.append(f"{key}: no such tool" + (f"; did you mean {close!r}?" if close else ""))
+        elif setting.value is Verdict.PRE_APPROVED and decides_for_itself(tool) and tool.needs_approval is not False:
+            errors.append(f"{key}: preApproved has no effect, '{name}' decides for itself")
     return errors, unknown
 
 
 def who_decides(tool: Tool, blocks: ApprovalBlocks) -> str:
     if not decides_for_itself(tool):
-        said = configured_base(tool.name, blocks)
-        return f"{said.verdict.value} ({said.describe()})"
+        base = configured_base(tool.name, blocks)
+        return f"{base.verdict.value} ({base.describe()})"
     stricter = [source for source in blocks.named(tool.name) if source.verdict is not Verdict.PRE_APPROVED]
     return "; ".join(
-        [_describe_own_verdict(tool), *(f"{source.verdict.value} by {source.describe()}" for source in stricter)]
+        [_describe_own_verdict(tool), *(f"{each.verdict.value} by {each.describe()}" for each in stricter)]
     )
 
 

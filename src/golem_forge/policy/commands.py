@@ -25,7 +25,7 @@ from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.text import process_link
 from golem_forge.policy.facts import CommandFacts
 from golem_forge.policy.shell.dangers import find_dangers
-from golem_forge.policy.shell.prover import SegmentProof, prove, segment_places
+from golem_forge.policy.shell.prover import prove, segment_places
 from golem_forge.policy.shell.strict import CommandWorld, Operand, Parsed, ProgramFile, Segment, parse_strict, render
 from golem_forge.sandbox.errors import SandboxError
 from golem_forge.sandbox.git.formats import is_repository_root, keeps_its_work_tree
@@ -52,25 +52,38 @@ def command_facts(
     places = segment_places(parsed, world, cwd)
     shares = _dangers_by_segment(parsed, dangers, is_secret)
     reads_only = proof.proven and not dangers
-    execs = [
-        _exec_effect(
-            segment,
-            part,
-            found,
-            _real_program(segment, where, world),
-            proven=part.proven and not found and (not part.needs_closed_zones or (reads_only and full_walls)),
-            at_most=AtMost.WRITES if full_walls else None,
+    effects: list[Effect] = []
+    started: list[Segment] = []
+    for segment, part, found, where in zip(parsed.segments, proof.segments, shares, places, strict=True):
+        outside = any(operand.kind == "outside" for operand in part.operands)
+        started.append(replace(segment, words=part.started or segment.words))
+        effects.append(
+            Effect(
+                verb=Verb.EXEC,
+                target=render(Parsed((Segment(segment.words),))),
+                real=_real_program(segment, where, world),
+                words=segment.words,
+                proven=part.proven and not found and (not part.needs_closed_zones or (reads_only and full_walls)),
+                at_most=AtMost.WRITES if full_walls else None,
+                dangers=found,
+                marks=((Mark.DANGER,) if found else ()) + ((Mark.OUTSIDE_ZONE,) if outside else ()),
+            )
         )
-        for segment, part, found, where in zip(parsed.segments, proof.segments, shares, places, strict=True)
-    ]
-    started = Parsed(
-        tuple(
-            replace(segment, words=part.started or segment.words)
-            for segment, part in zip(parsed.segments, proof.segments, strict=True)
+    effects += (
+        Effect(
+            verb=Verb.READ,
+            target=operand.virtual,
+            real=operand.real,
+            outer=operand.outer,
+            zone_verdict=Verdict.PRE_APPROVED,
+            marks=(Mark.SECRET_PATH,) if operand.secret else (),
         )
+        for operand in proof.reads
     )
-    facts = CommandFacts(text=text, parsed=parsed, world=world, cwd=cwd, reads_only=reads_only, started=started)
-    return facts, (*execs, *(_read_effect(operand) for operand in proof.reads))
+    facts = CommandFacts(
+        text=text, parsed=parsed, world=world, cwd=cwd, reads_only=reads_only, started=Parsed(tuple(started))
+    )
+    return facts, tuple(effects)
 
 
 def _danger_ids(text: str, is_secret: IsSecret) -> tuple[str, ...]:
@@ -79,53 +92,12 @@ def _danger_ids(text: str, is_secret: IsSecret) -> tuple[str, ...]:
 
 def _dangers_by_segment(parsed: Parsed, dangers: tuple[str, ...], is_secret: IsSecret) -> Iterator[tuple[str, ...]]:
     """The dangers of each segment. One that only the whole has (`curl u | sh`) belongs to every segment of it."""
-    if not dangers:
-        yield from (() for _ in parsed.segments)
-        return
-    own = [
-        _danger_ids(render(Parsed((Segment(segment.words),))), is_secret) if len(parsed.segments) > 1 else ()
-        for segment in parsed.segments
-    ]
+    several = bool(dangers) and len(parsed.segments) > 1
+    texts = (render(Parsed((Segment(segment.words),))) for segment in parsed.segments)
+    own = [_danger_ids(text, is_secret) if several else () for text in texts]
     of_the_whole = tuple(danger for danger in dangers if not any(danger in found for found in own))
     for found in own:
         yield tuple(dict.fromkeys((*found, *of_the_whole)))
-
-
-def _exec_effect(
-    segment: Segment,
-    proof: SegmentProof,
-    dangers: tuple[str, ...],
-    real: str,
-    *,
-    proven: bool,
-    at_most: AtMost | None,
-) -> Effect:
-    marks: list[Mark] = []
-    if dangers:
-        marks.append(Mark.DANGER)
-    if any(operand.kind == "outside" for operand in proof.operands):
-        marks.append(Mark.OUTSIDE_ZONE)
-    return Effect(
-        verb=Verb.EXEC,
-        target=render(Parsed((Segment(segment.words),))),
-        real=real,
-        words=segment.words,
-        proven=proven,
-        at_most=at_most,
-        dangers=dangers,
-        marks=tuple(marks),
-    )
-
-
-def _read_effect(operand: Operand) -> Effect:
-    return Effect(
-        verb=Verb.READ,
-        target=operand.virtual,
-        real=operand.real,
-        outer=operand.outer,
-        zone_verdict=Verdict.PRE_APPROVED,
-        marks=(Mark.SECRET_PATH,) if operand.secret else (),
-    )
 
 
 def _real_program(segment: Segment, places: tuple[str, ...], world: CommandWorld) -> str:
@@ -137,9 +109,7 @@ def _real_program(segment: Segment, places: tuple[str, ...], world: CommandWorld
             return ""
         return _path_with_digest(program.path) if program.zone else program.path
     operands = [world.operand(word, place) for place in places]
-    if len(operands) != 1 or operands[0].kind != "inside":
-        return ""
-    return _path_with_digest(operands[0].real)
+    return _path_with_digest(operands[0].real) if [each.kind for each in operands] == ["inside"] else ""
 
 
 def _path_with_digest(path: str) -> str:
@@ -158,7 +128,6 @@ def _path_with_digest(path: str) -> str:
 
 
 SYSTEM_PATH: Final = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
-_OTHERS_MAY_WRITE: Final = stat.S_IWOTH
 _BINARIES: Final = (b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
 """How programs for Linux and for macOS begin."""
 
@@ -169,7 +138,7 @@ def is_system_directory(directory: str) -> bool:
         status = os.stat(directory)
     except OSError:
         return False
-    safe = status.st_uid == 0 and not status.st_mode & _OTHERS_MAY_WRITE
+    safe = status.st_uid == 0 and not status.st_mode & stat.S_IWOTH
     return directory in SYSTEM_PATH and stat.S_ISDIR(status.st_mode) and safe
 
 

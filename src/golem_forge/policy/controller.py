@@ -82,14 +82,19 @@ class ApprovalController:
         """Answers one `ask`. `wait` builds the request; it is only called when a person must see it."""
         if self.mode is ApprovalMode.APPROVE_ALL:
             return ApprovalResult(approved=True, by=AnsweredBy.MODE)
-        if self.memory.granted(decision.fingerprint):
-            return ApprovalResult(approved=True, by=AnsweredBy.MEMORY, cached=True)
+        if answer := self.remembered(decision.fingerprint):
+            return answer
         if self.mode is ApprovalMode.AUTO_DENY or self._queue is None:
             return denied_result(f"Auto-deny mode: {tool} requires approval", by=AnsweredBy.MODE)
         answer = await self._queue.wait(wait())
         if not answer.approved and answer.by is AnsweredBy.PERSON:
             self.memory.deny(decision.fingerprint)
         return answer
+
+    def remembered(self, fingerprint: str) -> ApprovalResult | None:
+        """The answer that was kept for this very call; None: there is none."""
+        granted = self.memory.granted(fingerprint)
+        return ApprovalResult(approved=True, by=AnsweredBy.MEMORY, cached=True) if granted else None
 
     async def request_approval(
         self, request: ApprovalRequest | Mapping[str, Any] | None = None, **options: Any
@@ -103,32 +108,27 @@ class ApprovalController:
         decision = Decision(Verdict.ASK, compute_keys=lambda: (asked.fingerprint, asked.args_key))
         asked.previously_denied = self.memory.denials(asked.fingerprint)
 
-        def remembered() -> ApprovalResult | None:
-            if not self.memory.granted(asked.fingerprint):
-                return None
-            return ApprovalResult(approved=True, by=AnsweredBy.MEMORY, cached=True)
-
-        def waiting() -> PendingApproval:
+        def pending() -> PendingApproval:
             return PendingApproval(
                 request=asked,
                 check_edit=lambda args: () if args == asked.args else (("", "this request cannot be edited"),),
                 restore=dict,
                 redact=lambda problems: problems,
-                reevaluate=remembered,
+                reevaluate=lambda: self.remembered(asked.fingerprint),
                 signal=InterruptSignal(),
             )
 
-        answer = await self.approve(decision, asked.tool or asked.description, waiting)
-        said = ApprovalAnswer(approved=answer.approved, by=answer.by.value)
+        answer = await self.approve(decision, asked.tool or asked.description, pending)
+        result = ApprovalAnswer(approved=answer.approved, by=answer.by.value)
         if answer.choice is not None:
-            said["choice"] = answer.choice.id
+            result["choice"] = answer.choice.id
             self.keep(asked.fingerprint, asked.description or asked.tool)
             self.judge_again()
         if answer.message:
-            said["reason"] = answer.message
+            result["reason"] = answer.message
         if answer.stop:
-            said["stop"] = True
-        return said
+            result["stop"] = True
+        return result
 
     def keep(self, fingerprint: str, what: str) -> None:
         """Remembers this exact call for the session."""
@@ -169,14 +169,9 @@ def _complete_request(
     risk = Risk(members.get("risk", Risk.HIGH)).value
     kind = str(members.get("type", "tool_call"))
     keys = both_keys(tool=tool, definition=kind, args=args, worker="", targets=() if tool else (description,))
-    made = {
-        "fingerprint": keys[0],
-        "args_key": keys[1],
-        "why": "",
-        "payload": description,
-        "choices": (_SESSION_OFFER,),
-    }
-    return ApprovalRequest(**{**made, **members, "tool": tool, "args": args, "description": description, "risk": risk})
+    made = {"fingerprint": keys[0], "args_key": keys[1], "payload": description, "choices": (_SESSION_OFFER,)}
+    whole = {"why": "", **made, **members, "tool": tool, "args": args, "description": description, "risk": risk}
+    return ApprovalRequest(**whole)
 
 
 _MAX_GRANTS: Final = 10_000

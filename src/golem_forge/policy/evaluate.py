@@ -16,7 +16,7 @@ checks that mode, grants and rules have not changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterator
 from functools import partial
 from typing import Any, Final
 
@@ -64,12 +64,12 @@ _STRICT: Final = VerdictSource(
 
 @dataclass(slots=True)
 class _FixedDecision:
-    """What is always said of a tool whose verdict depends on nothing but its definition and the config."""
+    """The decision on a tool whose verdict depends on nothing but its definition and the config."""
 
     sources: tuple[VerdictSource, ...]
     risk: Risk
     made_for: Any
-    """The tool's `needs_approval` it was worked out from; another one is another standing."""
+    """The tool's `needs_approval` that it was made from; with another one it does not hold."""
 
 
 class Judge:
@@ -93,45 +93,39 @@ class Judge:
         self.project = project
         self._grants = {} if grants is None else grants
         """Worker → what a person allowed it for the session beyond single calls (`any command inside the walls`).
-
-        Shared by the judges of a session: the same worker may run twice.
-        """
+        Shared by the judges of a session: the same worker may run twice."""
         self._fixed_decisions: dict[Tool, _FixedDecision | None] = {}
         self._cache = DecisionCache()
 
     def quick_decision(self, tool: Tool, keys: ComputeKeys) -> Decision | None:
-        """The Decision where nothing has to be looked at: preApproved as it stands, and no rule says anything.
-
-        Most calls end here. None means only: judge it properly.
-        """
+        """The Decision where the arguments need not be examined: preApproved whatever they are, and there is no rule.
+        Most calls end here. None means only that the call needs the long evaluation."""
         try:
-            standing = self._fixed_decisions[tool]
+            fixed = self._fixed_decisions[tool]
         except KeyError:
-            standing = self._fixed_decisions[tool] = self._fixed_decision(tool)
-        if standing is None or standing.made_for is not tool.needs_approval:
+            fixed = self._fixed_decisions[tool] = self._fixed_decision(tool)
+        if fixed is None or fixed.made_for is not tool.needs_approval or self._has_rules():
             return None
-        if self.rules is not None and not self.rules.is_empty():
-            return None
-        decision = Decision(Verdict.PRE_APPROVED, standing.sources, standing.sources[0], standing.risk)
-        decision.compute_keys = keys
-        return decision
+        return Decision(Verdict.PRE_APPROVED, fixed.sources, fixed.sources[0], fixed.risk, compute_keys=keys)
 
     def set_blocks(self, blocks: ApprovalBlocks) -> None:
         """Other blocks hold from the next call on."""
         self.blocks = blocks
-        self._fixed_decisions.clear()
-        self._cache.clear()
+        self.switch(self.mode)
 
     def switch(self, mode: ApprovalMode) -> None:
-        """Another mode holds from the next call on."""
+        """Another mode holds from the next call on; no decision made before is used again."""
         self.mode = mode
         self._fixed_decisions.clear()
         self._cache.clear()
 
+    def _has_rules(self) -> bool:
+        return self.rules is not None and not self.rules.is_empty()
+
     def _fixed_decision(self, tool: Tool) -> _FixedDecision | None:
-        if self.parents:
+        if self.parents or self.mode is ApprovalMode.STRICT:
             return None
-        if tool.planner is not None or tool.effects or tool.has_own_definition or self.mode is ApprovalMode.STRICT:
+        if tool.planner is not None or tool.effects or tool.has_own_definition:
             return None
         if decides_for_itself(tool) and self.blocks.named(tool.name):
             return None
@@ -153,12 +147,20 @@ class Judge:
         arguments: Arguments,
         plan: Plan | None,
         ctx: ToolContext,
-        keys: ComputeKeys | None = None,
         handed: tuple[VerdictSource, ...] = (),
     ) -> Evaluation:
-        keys = keys or partial(call_keys, tool, arguments, plan, ctx.worker)
-        facts = facts_of(tool, arguments, plan, ctx.worker, self.project)
-        facts.handed = handed
+        keys = partial(call_keys, tool, arguments, plan, ctx.worker)
+        facts = CallFacts(
+            tool=tool.name,
+            source=tool.source,
+            args=arguments.plain,
+            worker=ctx.worker,
+            effects=tool.effects if plan is None else plan.effects,
+            command=plan.command if plan else None,
+            mcp=_mcp_name(tool),
+            handed=handed,
+            project=self.project,
+        )
         if (before := self._cache.get(tool, facts)) is not None and self._cache_is_valid(facts.worker):
             return before.for_call(facts, keys)
         base = await self._base(tool, arguments, facts, ctx)
@@ -168,13 +170,11 @@ class Judge:
         return judged
 
     def _cache_is_valid(self, worker: str) -> bool:
-        """Whether all that may have changed since the last call says nothing: the mode, grants, rules."""
-        if self._grants.get(worker) or self.mode is ApprovalMode.STRICT:
-            return False
-        return self.rules is None or self.rules.is_empty()
+        """Whether what may have changed since the last call has no effect on it: the mode, grants, rules."""
+        return not (self._grants.get(worker) or self.mode is ApprovalMode.STRICT or self._has_rules())
 
     def grant(self, worker: str, what: str) -> None:
-        """A person allowed this worker `what` (the words of `effects.grant_of`) until the session ends."""
+        """A person allowed this worker `what` (see `facts.grant_of`) until the session ends."""
         self._grants.setdefault(worker, set()).add(what)
 
     def grants(self) -> dict[str, frozenset[str]]:
@@ -199,7 +199,7 @@ class Judge:
         granted = self._grants.get(facts.worker, frozenset()) | {extra_grant}
         if granted != {""} and tool.source is SourceKind.NATIVE and tool.needs_approval is None and effects:
             base = computed_base(effects, granted)  # a grant may have been given since it was worked out
-        said_by_tool = base
+        own_base = base
         if self.mode is ApprovalMode.STRICT and facts.effects != () and base.verdict is Verdict.PRE_APPROVED:
             base = _STRICT
         bases = tuple(EffectVerdict(effect=each, base=self._effect_base(each, granted)) for each in effects)
@@ -208,20 +208,17 @@ class Judge:
         lifted = base.verdict
         lifting: VerdictSource | None = None
         if outcome is not None and outcome.verdict is not None:
-            said = rule_sources(outcome)
-            sources += said
+            rules = rule_sources(outcome)
+            sources += rules
             if outcome.verdict is not Verdict.PRE_APPROVED:
                 lifted = strictest((base.verdict, outcome.verdict))
             elif base.verdict is not Verdict.BLOCKED and self._may_lift(tool, outcome):
                 lifted = Verdict.PRE_APPROVED
-                lifting = said[0]
+                lifting = rules[0]
         config = self.blocks.named(tool.name) if decides_for_itself(tool) else []
         config = [source for source in config if source.verdict is not Verdict.PRE_APPROVED]
-        floors, reasons = floor_sources(tool, effects, outcome.accepted if outcome else frozenset())
-        above = (
-            list(blocked_by_parents(self.parents, facts, partial(self._blocking_rules, bases))) if self.parents else []
-        )
-        stricter = (*config, *facts.handed, *above, *floors)
+        floors = floor_sources(tool, effects, outcome.accepted if outcome else frozenset())
+        stricter = (*config, *facts.handed, *self._blocked_by_parents(facts, bases), *floors)
         sources += stricter
         verdict = strictest((lifted, *(source.verdict for source in stricter)))
         decision = Decision(
@@ -229,11 +226,11 @@ class Judge:
             sources=tuple(sources),
             decided_by=deciding_source(verdict, sources, lifting),
             risk=risk_of_all(facts.effects),
-            risk_reasons=reasons,
+            risk_reasons=tuple(dict.fromkeys(floor.reason for floor in floors)),
             answered_by=AnsweredBy.RULE if lifting and verdict is Verdict.PRE_APPROVED else AnsweredBy.NOBODY,
             compute_keys=keys,
         )
-        return Evaluation(decision, facts, bases, said_by_tool, outcome)
+        return Evaluation(decision, facts, bases, own_base, outcome)
 
     async def _base(self, tool: Tool, arguments: Arguments, facts: CallFacts, ctx: ToolContext) -> VerdictSource:
         if tool.source is not SourceKind.NATIVE or facts.effects is None:
@@ -247,17 +244,13 @@ class Judge:
 
     def _effect_base(self, effect: Effect, granted: Container[str]) -> Verdict:
         base = base_verdict(effect, granted)
-        if self.mode is ApprovalMode.STRICT and base is Verdict.PRE_APPROVED:
-            return Verdict.ASK
-        return base
+        return Verdict.ASK if self.mode is ApprovalMode.STRICT and base is Verdict.PRE_APPROVED else base
 
     def _may_lift(self, tool: Tool, outcome: RuleOutcome) -> bool:
-        """A rule that names a built-in tool was not written for what stands in its place."""
-        return outcome.covers and not tool.shadows and not self._touches_strange_zone(outcome)
-
-    def _touches_strange_zone(self, outcome: RuleOutcome) -> bool:
+        """A rule for a built-in tool, or for a zone of the person's, was not written for what replaces it here."""
         touched = (hit.effect.target for hit in outcome.hits if hit.effect is not None)
-        return any(target.startswith("/") and target.split("/")[1] in self.strange_zones for target in touched)
+        strange = any(target.startswith("/") and target.split("/")[1] in self.strange_zones for target in touched)
+        return outcome.covers and not tool.shadows and not strange
 
     def _rule_outcome(
         self, facts: CallFacts, bases: tuple[EffectVerdict, ...], extra: tuple[Rule, ...]
@@ -268,34 +261,38 @@ class Judge:
             return self.rules.evaluate_session_only(facts, bases, extra)
         return self.rules.evaluate(facts, bases, extra)
 
-    def _blocking_rules(self, bases: tuple[EffectVerdict, ...], facts: CallFacts) -> list[VerdictSource]:
-        outcome = self._rule_outcome(facts, bases, ())
-        blocked = outcome is not None and outcome.verdict is Verdict.BLOCKED
-        return rule_sources(outcome) if outcome is not None and blocked else []
+    def _blocked_by_parents(self, facts: CallFacts, bases: tuple[EffectVerdict, ...]) -> Iterator[VerdictSource]:
+        """What blocks one of the workers above: it blocks this one too."""
+        for parent in self.parents:
+            outcome = self._rule_outcome(replace(facts, worker=parent.worker), bases, ())
+            sources = parent.blocks.for_tool(facts.tool)
+            if outcome is not None and outcome.verdict is Verdict.BLOCKED:
+                sources += rule_sources(outcome)
+            for source in sources:
+                if source.verdict is Verdict.BLOCKED:
+                    reason = source.reason or f"{parent.worker}, which called this worker, may not"
+                    yield replace(source, reason=reason)
 
     def redirect_sources(self, worker: str, tool: Tool, args: dict[str, Any]) -> tuple[VerdictSource, ...]:
-        """Of a tool that hands its call on to another one: what asks there asks here, what blocks there raises."""
-        said = self._sources_by_name(worker, tool, args)
-        for source in said:
-            if source.verdict is Verdict.BLOCKED:
-                blocked = Decision(Verdict.BLOCKED, (source,), source)
-                raise ForgeError(refusal_message(tool.name, blocked), status=Status.POLICY_DENIED, code="BLOCKED")
-        return tuple(source for source in said if source.verdict is Verdict.ASK)
-
-    def _sources_by_name(self, worker: str, tool: Tool, args: dict[str, Any]) -> tuple[VerdictSource, ...]:
+        """Of a tool that hands its call over to another one: what asks there asks here, what blocks there raises."""
         facts = CallFacts(
             tool=tool.name,
             source=tool.source,
             args=args,
             worker=worker,
             effects=(),
-            command=redirected_command(tool, args),
-            mcp=mcp_name(tool),
+            command=_redirected_command(tool, args),
+            mcp=_mcp_name(tool),
             project=self.project,
         )
         outcome = self._rule_outcome(facts, (), ())
-        own = (*self.blocks.named(tool.name), *(rule_sources(outcome) if outcome is not None else ()))
-        return (*own, *(blocked_by_parents(self.parents, facts, partial(self._blocking_rules, ()))))
+        rules = rule_sources(outcome) if outcome is not None else ()
+        sources = (*self.blocks.named(tool.name), *rules, *self._blocked_by_parents(facts, ()))
+        for source in sources:
+            if source.verdict is Verdict.BLOCKED:
+                blocked = Decision(Verdict.BLOCKED, (source,), source)
+                raise ForgeError(refusal_message(tool.name, blocked), status=Status.POLICY_DENIED, code="BLOCKED")
+        return tuple(source for source in sources if source.verdict is Verdict.ASK)
 
     def count(self, judged: Evaluation) -> None:
         """The call is about to run: the rules that spoke about it were used."""
@@ -309,8 +306,6 @@ ComputeKeys = Callable[[], tuple[str, str]]
 
 @dataclass(slots=True)
 class Evaluation:
-    """Choices can be tried against the same facts."""
-
     decision: Decision
     facts: CallFacts
     bases: tuple[EffectVerdict, ...]
@@ -318,34 +313,20 @@ class Evaluation:
     outcome: RuleOutcome | None
 
     def for_call(self, facts: CallFacts, keys: ComputeKeys) -> Evaluation:
-        """The same said of another call."""
-        said = self.decision
-        decision = Decision(said.verdict, said.sources, said.decided_by, said.risk, compute_keys=keys)
+        """The same evaluation for another call."""
+        same = self.decision
+        decision = Decision(same.verdict, same.sources, same.decided_by, same.risk, compute_keys=keys)
         return Evaluation(decision, facts, self.bases, self.base, self.outcome)
 
 
-def facts_of(tool: Tool, arguments: Arguments, plan: Plan | None, worker: str, project: str) -> CallFacts:
-    return CallFacts(
-        tool=tool.name,
-        source=tool.source,
-        args=arguments.plain,
-        worker=worker,
-        effects=tool.effects if plan is None else plan.effects,
-        command=plan.command if plan else None,
-        mcp=mcp_name(tool),
-        project=project,
-    )
-
-
-def mcp_name(tool: Tool) -> McpName | None:
-    remote = tool.remote
-    if remote is None:
+def _mcp_name(tool: Tool) -> McpName | None:
+    if (remote := tool.remote) is None:
         return None
     return McpName(server=remote.server, tool=remote.tool, pinned=tool.definition_approved)
 
 
-def redirected_command(tool: Tool, args: dict[str, Any]) -> CommandFacts | None:
-    """A command that is handed on before it is planned, for rules that block: they read nothing but its text."""
+def _redirected_command(tool: Tool, args: dict[str, Any]) -> CommandFacts | None:
+    """A command that is handed over before it is planned, for rules that block: they read nothing but its text."""
     text = args.get("cmd")
     if tool.name not in SHELL_TOOLS or not isinstance(text, str):
         return None
@@ -355,11 +336,9 @@ def redirected_command(tool: Tool, args: dict[str, Any]) -> CommandFacts | None:
 def call_keys(tool: Tool, arguments: Arguments, plan: Plan | None, worker: str) -> tuple[str, str]:
     """(fingerprint, args_key) of one call, from what was validated and planned."""
     args: dict[str, Any] = arguments.plain
-    effects = tool.effects
-    further: tuple[str, ...] = ()
-    if plan is not None:
-        args = args if plan.fingerprint_args is None else plan.fingerprint_args
-        effects, further = plan.effects, plan.targets
+    effects, further = (tool.effects, ()) if plan is None else (plan.effects, plan.targets)
+    if plan is not None and plan.fingerprint_args is not None:
+        args = plan.fingerprint_args
     return both_keys(
         tool=tool.name if tool.remote is None else f"{tool.remote.server}/{tool.remote.tool}",
         definition=tool.definition_digest,
@@ -371,7 +350,7 @@ def call_keys(tool: Tool, arguments: Arguments, plan: Plan | None, worker: str) 
 
 @dataclass(slots=True)
 class _CachedDecision:
-    """A judged call, and all that another call must have in common with it."""
+    """An evaluated call, and all that another call must have in common with it."""
 
     judged: Evaluation
     needs_approval: Any
@@ -434,34 +413,24 @@ def _effect_reason(effect: Effect, verdict: Verdict) -> str:
 
 def rule_sources(outcome: RuleOutcome) -> list[VerdictSource]:
     """The strictest rules first: they are the ones that decide."""
-    rules = [rule for rule in outcome.matched if rule.verdict is outcome.verdict]
-    rules += [rule for rule in outcome.matched if rule.verdict is not outcome.verdict]
     return [
         VerdictSource(
             source="rules", verdict=rule.verdict, id=rule.id, reason=rule.reason, file=rule.file, line=rule.line
         )
-        for rule in rules
+        for rule in sorted(outcome.matched, key=lambda rule: rule.verdict is not outcome.verdict)
     ]
 
 
-def floor_sources(
-    tool: Tool, effects: tuple[Effect, ...], accepted: frozenset[str]
-) -> tuple[list[VerdictSource], tuple[str, ...]]:
-    floors: list[VerdictSource] = []
-    for effect in effects:
-        for id_, why in floors_of(effect):
-            if id_.removeprefix("danger:") not in accepted:
-                floors.append(VerdictSource(source="floor", verdict=Verdict.ASK, id=id_, reason=why))
+def floor_sources(tool: Tool, effects: tuple[Effect, ...], accepted: frozenset[str]) -> list[VerdictSource]:
+    floors = [
+        (id_, why)
+        for effect in effects
+        for id_, why in floors_of(effect)
+        if id_.removeprefix("danger:") not in accepted
+    ]
     if not tool.definition_approved:
-        floors.append(
-            VerdictSource(
-                source="floor",
-                verdict=Verdict.ASK,
-                id="definition_changed",
-                reason=f"this definition of '{tool.name}' was never approved",
-            )
-        )
-    return floors, tuple(dict.fromkeys(floor.reason for floor in floors))
+        floors.append(("definition_changed", f"this definition of '{tool.name}' was never approved"))
+    return [VerdictSource(source="floor", verdict=Verdict.ASK, id=id_, reason=why) for id_, why in floors]
 
 
 def deciding_source(
@@ -469,11 +438,8 @@ def deciding_source(
 ) -> VerdictSource | None:
     if verdict is Verdict.PRE_APPROVED and lifting is not None:
         return lifting
-    for kind in _DECIDING_ORDER:
-        for source in sources:
-            if source.source == kind and source.verdict is verdict:
-                return source
-    return sources[0]
+    ordered = (source for kind in _DECIDING_ORDER for source in sources if source.source == kind)
+    return next((source for source in ordered if source.verdict is verdict), sources[0])
 
 
 def refusal_message(tool: str, decision: Decision) -> str:
@@ -482,8 +448,8 @@ def refusal_message(tool: str, decision: Decision) -> str:
     if by is None or not by.reason:
         where = f" ({by.describe()})" if by else ""
         return f"'{tool}' is blocked by policy{where}."
-    said_by = " ".join(part for part in (by.source, by.id) if part)
-    return f"'{tool}' is blocked: {by.reason} [{said_by}{', ' + by.place if by.file else ''}]"
+    decided_by = " ".join(part for part in (by.source, by.id) if part)
+    return f"'{tool}' is blocked: {by.reason} [{decided_by}{', ' + by.place if by.file else ''}]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -493,28 +459,14 @@ class ParentPolicy:
     blocks: ApprovalBlocks
 
 
-RuleSources = Callable[[CallFacts], Iterable[VerdictSource]]
-"""What rules say of a call, as sources."""
-
-
-def blocked_by_parents(
-    ceilings: Iterable[ParentPolicy], facts: CallFacts, rules_say: RuleSources
-) -> Iterator[VerdictSource]:
-    for ceiling in ceilings:
-        said = (*ceiling.blocks.for_tool(facts.tool), *rules_say(replace(facts, worker=ceiling.worker)))
-        for source in said:
-            if source.verdict is Verdict.BLOCKED:
-                yield replace(source, reason=source.reason or f"{ceiling.worker}, which called this worker, may not")
-
-
 def always_refused(judge: Judge, tool: Tool, sandbox: Sandbox | None) -> bool:
-    if tool.needs_approval == Verdict.BLOCKED.value:
+    own = tool.needs_approval
+    if own == Verdict.BLOCKED.value:
         return True
-    if any(said.verdict is Verdict.BLOCKED for said in judge.blocks.named(tool.name)):
+    if any(source.verdict is Verdict.BLOCKED for source in judge.blocks.named(tool.name)):
         return True
     if judge.mode is not ApprovalMode.AUTO_DENY or (judge.rules is not None and not judge.rules.is_empty()):
         return False  # a rule may let some of its calls through
-    own = tool.needs_approval
     if own is not None:
         return own is True or own in (Verdict.ASK, Verdict.BLOCKED)
     if tool.source is not SourceKind.NATIVE:

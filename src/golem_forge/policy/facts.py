@@ -79,6 +79,14 @@ _VERB_RISK: Final = {
 }
 _LIMITED_RISK: Final = {AtMost.READS: Risk.LOW, AtMost.WRITES: Risk.MEDIUM}
 _HIGH_MARKS: Final = frozenset({Mark.OBEYED_PATH, Mark.OPAQUE, Mark.DESTRUCTIVE})
+_FLOOR_REASONS: Final = {
+    Mark.PROTECTED_PATH: "{target} is protected: other programs run or obey what is in it",
+    Mark.SECRET_PATH: "{target} looks like a secret",
+    Mark.OBEYED_PATH: "other programs obey {target} without being told to",
+    Mark.OUTSIDE_ZONE: "{target} {does} outside every zone",
+    Mark.DESTRUCTIVE: "{target} says that this tool destroys or overwrites",
+    Mark.NO_WALLS: "NO WALLS: the command would run without isolation",
+}
 
 ANY_WALLED: Final = "any command inside the walls"
 """The session grant that covers every effect with `Walled.OFFERED`."""
@@ -124,25 +132,10 @@ def floors_of(effect: Effect) -> Iterator[tuple[str, str]]:
         if mark is Mark.DANGER:
             for danger in effect.dangers:
                 yield f"danger:{danger}", f"{effect.target!r} is on the danger list ({danger})"
-        elif mark is Mark.PROTECTED_PATH:
-            yield mark.value, f"{effect.target} is protected: other programs run or obey what is in it"
-        elif mark is Mark.SECRET_PATH:
-            yield mark.value, f"{effect.target} looks like a secret"
-        elif mark is Mark.OBEYED_PATH:
-            yield mark.value, f"other programs obey {effect.target} without being told to"
-        elif mark is Mark.OUTSIDE_ZONE:
-            reaches = "reaches" if effect.verb is Verb.EXEC else "is"
-            yield mark.value, f"{effect.target} {reaches} outside every zone"
         elif mark is Mark.OPAQUE:
-            yield mark.value, f"the command cannot be checked: {_opaque_reason(effect.target)}"
-        elif mark is Mark.DESTRUCTIVE:
-            yield mark.value, f"{effect.target} says that this tool destroys or overwrites"
-        elif mark is Mark.NO_WALLS:
-            yield mark.value, "NO WALLS: the command would run without isolation"
-
-
-def _opaque_reason(command: str) -> str:
-    parsed = parse_strict(command)
-    if not isinstance(parsed, Opaque):
-        return "what it stands for is not known"
-    return f"it has {parsed.reason}"
+            parsed = parse_strict(effect.target)
+            why = f"it has {parsed.reason}" if isinstance(parsed, Opaque) else "what it stands for is not known"
+            yield mark.value, f"the command cannot be checked: {why}"
+        elif mark in _FLOOR_REASONS:
+            does = "reaches" if effect.verb is Verb.EXEC else "is"
+            yield mark.value, _FLOOR_REASONS[mark].format(target=effect.target, does=does)

@@ -14,32 +14,25 @@ from golem_forge.core.json import canonical, quoted, sha256_hex
 
 
 def args_key(tool: str, args: dict[str, Any]) -> str:
-    return _args_key(tool, canonical(args))
+    return sha256_hex(f"{tool}:{canonical(args)}")[:16]
 
 
 def fingerprint(*, tool: str, definition: str, args: dict[str, Any], worker: str, targets: Iterable[str]) -> str:
-    return _fingerprint(tool, definition, canonical(args), worker, targets)
+    return both_keys(tool=tool, definition=definition, args=args, worker=worker, targets=targets)[0]
 
 
 def both_keys(
     *, tool: str, definition: str, args: dict[str, Any], worker: str, targets: Iterable[str]
 ) -> tuple[str, str]:
-    """(fingerprint, args_key), with the arguments written out once."""
+    """(fingerprint, args_key). The fingerprint hashes the canonical JSON of six members, joined by hand: its keys
+    never change."""
     written = canonical(args)
-    return _fingerprint(tool, definition, written, worker, targets), _args_key(tool, written)
-
-
-def _args_key(tool: str, args: str) -> str:
-    return sha256_hex(f"{tool}:{args}")[:16]
-
-
-def _fingerprint(tool: str, definition: str, args: str, worker: str, targets: Iterable[str]) -> str:
-    """The canonical JSON of all six members, put together by hand: its keys never change."""
-    reached = canonical(sorted(set(targets))) if targets else "[]"
-    return sha256_hex(
-        f'{{"args":{args},"definition":{quoted(definition)},"targets":{reached},'
+    resolved = canonical(sorted(set(targets))) if targets else "[]"
+    whole = (
+        f'{{"args":{written},"definition":{quoted(definition)},"targets":{resolved},'
         f'"tool":{quoted(tool)},"v":1,"worker":{quoted(worker)}}}'
     )
+    return sha256_hex(whole), sha256_hex(f"{tool}:{written}")[:16]
 
 
 def targets_of(effects: Iterable[Effect], further: Iterable[str] = ()) -> list[str]:

@@ -9,22 +9,18 @@ workers above count as well: what is blocked for one of them is blocked here. Ra
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
 
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Verb
 from golem_forge.policy.evaluate import Judge
 from golem_forge.policy.facts import CallFacts
-from golem_forge.policy.rules.book import RuleBook
+from golem_forge.policy.rules.book import RuleBook, RuleSet
 from golem_forge.policy.rules.globs import host_matches, normal_host, path_glob
 from golem_forge.policy.rules.match import in_scope
 from golem_forge.policy.rules.model import SECRET_PATH, Rule, RuleOrigin
 from golem_forge.sandbox.walls.model import PathRule
 from golem_forge.tools.context import HostPermission, HostRule
 from golem_forge.tools.tool import SourceKind
-
-if TYPE_CHECKING:
-    from golem_forge.policy.rules.book import RuleSet
 
 
 class PathAccess:
@@ -37,8 +33,8 @@ class PathAccess:
         if judge.rules is None:
             return ()
         current = judge.rules.current()
-        above = (path_rules(current, ceiling.worker, judge.project) for ceiling in judge.parents)
-        blocked = (rule for rules in above for rule in rules if rule.verdict is Verdict.BLOCKED)
+        above = (rule for parent in judge.parents for rule in path_rules(current, parent.worker, judge.project))
+        blocked = (rule for rule in above if rule.verdict is Verdict.BLOCKED)
         return (*path_rules(current, self._worker, judge.project), *blocked)
 
     def host(self, host: str, port: int) -> HostPermission:
@@ -46,30 +42,27 @@ class PathAccess:
         if judge.rules is None:
             return HostPermission()
         current = judge.rules.current()
-        said = host_permission(current, self._worker, judge.project, host, port)
-        above = (ceiling.worker for ceiling in judge.parents)
-        blocked = any(host_permission(current, worker, judge.project, host, port).blocked for worker in above)
-        return said._replace(blocked=True) if blocked else said
+        workers = (self._worker, *(parent.worker for parent in judge.parents))
+        own, *above = (host_permission(current, worker, judge.project, host, port) for worker in workers)
+        return own._replace(blocked=True) if any(each.blocked for each in above) else own
 
 
 def host_rule_for(rules: RuleBook, project: str, worker: str) -> HostRule:
     """What rules say of hosts outside of any call: builds fetch from them, servers are started with them."""
-
-    def host(host: str, port: int) -> HostPermission:
-        return host_permission(rules.current(), worker, project, host, port)
-
-    return host
-
-
-_SUBTREE: Final = "/**"
+    return lambda host, port: host_permission(rules.current(), worker, project, host, port)
 
 
 def path_rules(rules: RuleSet, worker: str, project: str) -> tuple[PathRule, ...]:
     """The `path` rules that tighten, and the person's own that accept `secret_path`."""
     here = _scope_facts(worker, project)
+
+    def matcher(pattern: str) -> Callable[[str], bool]:
+        glob = path_glob(pattern)
+        return lambda virtual: glob.fullmatch(virtual) is not None
+
     return tuple(
         PathRule(
-            matches=_matcher(rule.path),
+            matches=matcher(rule.path),
             literal=literal_of(rule.path),
             verdict=rule.verdict,
             access=frozenset(rule.access),
@@ -87,28 +80,21 @@ def host_permission(rules: RuleSet, worker: str, project: str, host: str, port: 
     except ValueError:
         return HostPermission()
     here = _scope_facts(worker, project)
-    meant = [
-        rule for rule in rules.hosts if port in rule.ports and host_matches(rule.host, name) and in_scope(rule, here)
-    ]
-    private = any(
-        rule.private and rule.origin is RuleOrigin.USER and rule.verdict is not Verdict.BLOCKED for rule in meant
-    )
-    blocked = any(rule.verdict is Verdict.BLOCKED for rule in meant)
-    return HostPermission(listed=bool(meant), private=private, blocked=blocked)
+    matching = (rule for rule in rules.hosts if port in rule.ports and host_matches(rule.host, name))
+    found = [rule for rule in matching if in_scope(rule, here)]
+    allowing = (rule for rule in found if rule.verdict is not Verdict.BLOCKED)
+    private = any(rule.private and rule.origin is RuleOrigin.USER for rule in allowing)
+    blocked = any(rule.verdict is Verdict.BLOCKED for rule in found)
+    return HostPermission(listed=bool(found), private=private, blocked=blocked)
 
 
 def literal_of(pattern: str) -> str:
     """The one path (or, for `dir/**`, the directory) a pattern stands for; empty if it needs to be searched for."""
-    stem = pattern.removesuffix(_SUBTREE)
+    stem = pattern.removesuffix("/**")
     if "*" in stem or "?" in stem:
         return ""
     # A `[` that opens no set stands for itself; with a set, the pattern never matches its own spelling.
     return stem if path_glob(stem).fullmatch(stem) else ""
-
-
-def _matcher(pattern: str) -> Callable[[str], bool]:
-    glob = path_glob(pattern)
-    return lambda virtual: glob.fullmatch(virtual) is not None
 
 
 def _accepts_secret(rule: Rule) -> bool:
@@ -118,5 +104,5 @@ def _accepts_secret(rule: Rule) -> bool:
 
 
 def _scope_facts(worker: str, project: str) -> CallFacts:
-    """Nobody's call, so that scope is read by the same eyes as in judging."""
+    """A call of no tool, so that scope is tested by the same code as in an evaluation."""
     return CallFacts(tool="", source=SourceKind.NATIVE, args={}, worker=worker, effects=(), project=project)

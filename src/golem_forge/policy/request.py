@@ -8,22 +8,22 @@ host paths are replaced before the request exists.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from golem_forge.core.calls import Caller
-from golem_forge.core.decisions import Decision
-from golem_forge.core.effects import Effect, Verb
+from golem_forge.core.calls import Caller, ToolCall
+from golem_forge.core.effects import Verb
 from golem_forge.core.ids import new_id
 from golem_forge.core.json import copy_json
 from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.core.text import count_control_chars, escape_control_chars
 from golem_forge.events.redaction import Redactor
+from golem_forge.policy.evaluate import Evaluation
 from golem_forge.policy.rules.candidates import Choice, RememberKind
 from golem_forge.policy.rules.model import Rule
 from golem_forge.tools.context import Plan
 from golem_forge.tools.forms import derive_fields, mask_secrets, prefill_fields
-from golem_forge.tools.tool import Definition, Tool
+from golem_forge.tools.tool import Tool
 
 _TYPES = {Verb.WRITE: "file_write", Verb.DELETE: "file_write", Verb.EXEC: "command", Verb.SPAWN: "worker"}
 
@@ -96,23 +96,21 @@ class ApprovalRequest:
 
 
 def build_request(
-    *,
+    call: ToolCall,
     tool: Tool,
     args: dict[str, Any],
     plan: Plan | None,
-    decision: Decision,
-    effects: tuple[Effect, ...] | None,
-    call_id: str,
-    caller: Caller,
-    worker: str,
+    judged: Evaluation,
     redactor: Redactor,
+    *,
     choices: tuple[ApprovalOffer, ...],
     previously_denied: int,
-    describe_path: Callable[[str], tuple[dict[str, Any], ...]],
 ) -> ApprovalRequest:
+    decision, effects = judged.decision, judged.facts.effects or ()
     fields = derive_fields(tool.input_schema)
     shown = copy_json(redactor.value(mask_secrets(fields, args)))  # a callback may do what it likes with its copy
-    payload = redactor.text(plan.payload) if plan and plan.payload else _format_args(shown)
+    as_json = json.dumps(shown, indent=2, ensure_ascii=False, default=str)
+    payload = redactor.text(plan.payload) if plan and plan.payload else as_json
     diff = redactor.text(plan.diff) if plan else ""
     fingerprint, key = decision.keys()
 
@@ -127,14 +125,15 @@ def build_request(
         warnings.append(f"{hidden} control or invisible {characters}")
     by = decision.decided_by
     definition = tool.definition
+    kind = next((_TYPES[effect.verb] for effect in effects if effect.verb in _TYPES), "tool_call")
     return ApprovalRequest(
-        type=_type_of(effects, definition),
+        type=kind if definition.approved else "definition",
         description=escape_control_chars(f"{tool.label or tool.name}: {tool.description.splitlines()[0][:200]}"),
         tool=tool.name,
         label=tool.label,
         args=shown,
-        call_id=call_id,
-        caller=caller.value if caller is Caller.HUMAN else "",
+        call_id=call.id,
+        caller=call.caller.value if call.caller is Caller.HUMAN else "",
         fingerprint=fingerprint,
         args_key=key,
         risk=decision.risk.value,
@@ -142,10 +141,10 @@ def build_request(
         why=clean(by.describe()) if by else "",
         payload=escape_control_chars(payload),
         diff=escape_control_chars(diff),
-        effects=tuple(clean(effect.describe()) for effect in effects or ()),
+        effects=tuple(clean(effect.describe()) for effect in effects),
         segments=tuple(
             {"words": [clean(word) for word in effect.words], "proven": effect.proven, "dangers": list(effect.dangers)}
-            for effect in effects or ()
+            for effect in effects
             if effect.words
         ),
         choices=tuple(replace(choice, label=clean(choice.label), rule=clean(choice.rule)) for choice in choices),
@@ -154,18 +153,7 @@ def build_request(
         model_note=clean(plan.model_note) if plan else "",
         warnings=tuple(warnings),
         fields=tuple(prefill_fields(fields, copy_json(shown))),
-        worker_path=describe_path(worker),
     )
-
-
-def _type_of(effects: tuple[Effect, ...] | None, definition: Definition) -> str:
-    if not definition.approved:
-        return "definition"
-    return next((_TYPES[e.verb] for e in effects or () if e.verb in _TYPES), "tool_call")
-
-
-def _format_args(args: dict[str, Any]) -> str:
-    return json.dumps(args, indent=2, ensure_ascii=False, default=str)
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -214,14 +202,15 @@ def offers_from(choices: Iterable[Choice]) -> tuple[ApprovalOffer, ...]:
     Every choice is offered once before one is offered twice. For good, a rule comes before an exact command, which is
     seldom given again word for word.
     """
+
+    def priority(each: tuple[Choice, str]) -> tuple[bool, bool]:
+        choice, lifetime = each
+        second = lifetime != choice.lifetimes[0]
+        return second, second and choice.keeps is RememberKind.FINGERPRINT
+
     wanted = [(choice, lifetime) for choice in choices for lifetime in choice.lifetimes]
-    by_worth = sorted(wanted, key=lambda each: _priority(*each))[:MAX_OFFERS]
-    return tuple(_make_offer(choice, lifetime) for choice, lifetime in wanted if (choice, lifetime) in by_worth)
-
-
-def _priority(choice: Choice, lifetime: str) -> tuple[bool, bool]:
-    second = lifetime != choice.lifetimes[0]
-    return second, second and choice.keeps is RememberKind.FINGERPRINT
+    offered = sorted(wanted, key=priority)[:MAX_OFFERS]
+    return tuple(_make_offer(*each) for each in wanted if each in offered)
 
 
 def _make_offer(choice: Choice, lifetime: str) -> ApprovalOffer:

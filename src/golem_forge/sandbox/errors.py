@@ -7,6 +7,7 @@ these codes and its own message is dropped; raise the result `from None`.
 from __future__ import annotations
 
 import errno
+from functools import partial
 
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError
@@ -25,17 +26,37 @@ class SandboxError(ForgeError):
         self.path = path
 
 
-def _shown(path: str) -> str:
-    """A path on one line, without characters that could forge a second message."""
-    return escape_control_chars(path).replace("\n", "\\x0a").replace("\t", "\\x09")
+def one_line(text: str) -> str:
+    """Text without characters that could forge a second message."""
+    return escape_control_chars(text).replace("\n", "\\x0a").replace("\t", "\\x09")
 
 
-def _denied(code: str, text: str, path: str) -> SandboxError:
-    return SandboxError(code, text, path=path, status=Status.SANDBOX_DENIED)
+def _failed(code: str, text: str, path: str, *, status: Status = Status.EXECUTION_FAILED) -> SandboxError:
+    """`{path}` in `text` stands for the path."""
+    shown = one_line(path)
+    return SandboxError(code, text.replace("{path}", shown, 1), path=shown, status=status)
+
+
+_denied = partial(_failed, status=Status.SANDBOX_DENIED)
+
+symlink_escape = partial(_denied, "SYMLINK_ESCAPE", "'{path}' is a link that leaves its zone.")
+not_found = partial(_failed, "NOT_FOUND", "File not found: {path}")
+is_a_directory = partial(_failed, "IS_A_DIRECTORY", "'{path}' is a directory.")
+held_by_walls = partial(
+    _failed,
+    "IS_A_DIRECTORY",
+    "Nothing can be made at '{path}' while commands run: their walls stand there. Try again once they ended.",
+)
+not_a_directory = partial(_failed, "NOT_A_DIRECTORY", "'{path}' is not a directory.")
+path_changed = partial(_failed, "PATH_CHANGED", "'{path}' changed while it was being used; nothing was done.")
+permission_denied = partial(_failed, "PERMISSION_DENIED", "The system refused access to '{path}'.")
+no_space = partial(_failed, "NO_SPACE", "No space left for '{path}'; the old content is intact.")
+io_error = partial(_failed, "IO_ERROR", "Input/output error on '{path}'.")
+too_many_open_files = partial(_failed, "IO_ERROR", "Input/output error on '{path}': too many open files.")
 
 
 def invalid_path(path: str, why: str) -> SandboxError:
-    shown = _shown(path)
+    shown = one_line(path)
     if len(shown) > _LONGEST_SHOWN:
         shown = shown[:_LONGEST_SHOWN] + "…"
     text = f"Invalid path '{shown}': {why}"
@@ -44,96 +65,41 @@ def invalid_path(path: str, why: str) -> SandboxError:
 
 def zone_access_denied(path: str, zones: str) -> SandboxError:
     """`zones` is what the worker does have, as `Sandbox.describe_zones` writes it."""
-    shown = _shown(path)
-    return _denied("ZONE_ACCESS_DENIED", f"No access to '{shown}'. Zones: {zones}", shown)
+    return _denied("ZONE_ACCESS_DENIED", f"No access to '{{path}}'. Zones: {zones}", path)
 
 
 def no_sandbox(path: str = "", *, builtin: bool = False) -> SandboxError:
-    fix = "Start forge in a project directory."
-    if not builtin:
-        fix = 'Add "sandbox: {zones: [{name: workspace}]}" to its file.'
-    return _denied("NO_SANDBOX", f"This worker has no file access. {fix}", _shown(path))
+    fix = 'Add "sandbox: {zones: [{name: workspace}]}" to its file.'
+    if builtin:
+        fix = "Start forge in a project directory."
+    return _denied("NO_SANDBOX", f"This worker has no file access. {fix}", path)
 
 
 def read_only_zone(zone: str, path: str) -> SandboxError:
-    shown = _shown(path)
-    return _denied("READ_ONLY_ZONE", f"Zone '/{zone}' is read-only; '{shown}' was not changed.", shown)
-
-
-def symlink_escape(path: str) -> SandboxError:
-    shown = _shown(path)
-    return _denied("SYMLINK_ESCAPE", f"'{shown}' is a link that leaves its zone.", shown)
+    return _denied("READ_ONLY_ZONE", f"Zone '/{zone}' is read-only; '{{path}}' was not changed.", path)
 
 
 def permission_escalation(worker: str, parent: str, zone: str, right: str) -> SandboxError:
-    text = f"Worker '{_shown(worker)}' asks for more than '{_shown(parent)}' has: /{zone} {_shown(right)}."
+    text = f"Worker '{one_line(worker)}' asks for more than '{one_line(parent)}' has: /{zone} {one_line(right)}."
     return _denied("PERMISSION_ESCALATION", text, f"/{zone}")
 
 
-def not_found(path: str) -> SandboxError:
-    shown = _shown(path)
-    return SandboxError("NOT_FOUND", f"File not found: {shown}", path=shown)
-
-
-def is_a_directory(path: str) -> SandboxError:
-    shown = _shown(path)
-    return SandboxError("IS_A_DIRECTORY", f"'{shown}' is a directory.", path=shown)
-
-
-def held_by_walls(path: str) -> SandboxError:
-    shown = _shown(path)
-    text = f"Nothing can be made at '{shown}' while commands run: their walls stand there. Try again once they ended."
-    return SandboxError("IS_A_DIRECTORY", text, path=shown)
-
-
-def not_a_directory(path: str) -> SandboxError:
-    shown = _shown(path)
-    return SandboxError("NOT_A_DIRECTORY", f"'{shown}' is not a directory.", path=shown)
-
-
 def not_a_file(path: str, what: str) -> SandboxError:
-    shown = _shown(path)
-    return SandboxError("NOT_A_FILE", f"'{shown}' is not a regular file ({what}).", path=shown)
+    return _failed("NOT_A_FILE", f"'{{path}}' is not a regular file ({what}).", path)
 
 
 def too_large(path: str, size: int, limit: int, advice: str, *, unit: str = "bytes") -> SandboxError:
-    shown = _shown(path)
-    return SandboxError("TOO_LARGE", f"'{shown}' is {size} {unit}; the limit is {limit}. {advice}", path=shown)
-
-
-def path_changed(path: str) -> SandboxError:
-    shown = _shown(path)
-    return SandboxError("PATH_CHANGED", f"'{shown}' changed while it was being used; nothing was done.", path=shown)
+    return _failed("TOO_LARGE", f"'{{path}}' is {size} {unit}; the limit is {limit}. {advice}", path)
 
 
 def zone_gone(zone: str, path: str) -> SandboxError:
     text = f"The directory of zone '/{zone}' is gone; nothing was done. Put it back, or start Forge again."
-    return SandboxError("PATH_CHANGED", text, path=_shown(path))
+    return _failed("PATH_CHANGED", text, path)
 
 
 def zone_replaced(zone: str, path: str) -> SandboxError:
     text = f"Another directory was put in the place of zone '/{zone}'; nothing was done. Start Forge again to use it."
-    return SandboxError("PATH_CHANGED", text, path=_shown(path))
-
-
-def permission_denied(path: str) -> SandboxError:
-    shown = _shown(path)
-    return SandboxError("PERMISSION_DENIED", f"The system refused access to '{shown}'.", path=shown)
-
-
-def no_space(path: str) -> SandboxError:
-    shown = _shown(path)
-    return SandboxError("NO_SPACE", f"No space left for '{shown}'; the old content is intact.", path=shown)
-
-
-def io_error(path: str) -> SandboxError:
-    shown = _shown(path)
-    return SandboxError("IO_ERROR", f"Input/output error on '{shown}'.", path=shown)
-
-
-def too_many_open_files(path: str) -> SandboxError:
-    shown = _shown(path)
-    return SandboxError("IO_ERROR", f"Input/output error on '{shown}': too many open files.", path=shown)
+    return _failed("PATH_CHANGED", text, path)
 
 
 def walls_unavailable(cause: str, fix: str) -> SandboxError:

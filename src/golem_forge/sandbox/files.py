@@ -17,26 +17,21 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import stat as st
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from golem_forge.core.effects import Verb
 from golem_forge.core.lazy_dataclass import dataclass
-from golem_forge.sandbox.errors import (
-    from_os_error,
-    is_a_directory,
-    not_a_directory,
-    path_changed,
-    permission_denied,
-    too_large,
-)
+from golem_forge.sandbox import errors
 from golem_forge.sandbox.handles import DIRECTORY, Handle, Identity, identity_of
 from golem_forge.sandbox.target import FileKind, Target
 
 READ_LIMIT: Final = 64 * 1024 * 1024
 LISTING_LIMIT: Final = 10_000
 _CHUNK: Final = 1024 * 1024
+_UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +59,7 @@ def read_bytes(target: Target, limit: int = READ_LIMIT) -> bytes:
     entry = target.entry or target.content()
     assert entry is not None
     if target.unreadable:
-        raise permission_denied(target.virtual)
+        raise errors.permission_denied(target.virtual)
     try:
         size = os.fstat(entry.fd).st_size
         chunks: list[bytes] = []
@@ -74,9 +69,9 @@ def read_bytes(target: Target, limit: int = READ_LIMIT) -> bytes:
             done += len(chunk)
             size = max(size, done)
     except OSError as error:
-        raise from_os_error(error, target.virtual) from None
+        raise errors.from_os_error(error, target.virtual) from None
     if size > limit:
-        raise too_large(target.virtual, size, limit, "Search it with grep_files, or read a smaller file.")
+        raise errors.too_large(target.virtual, size, limit, "Search it with grep_files, or read a smaller file.")
     return b"".join(chunks)
 
 
@@ -86,10 +81,10 @@ def list_dir(target: Target, limit: int = LISTING_LIMIT) -> list[DirectoryEntry]
         return [DirectoryEntry(name, FileKind.DIRECTORY) for name in sorted(target.zones)]
     target.must_exist()
     if target.kind is not FileKind.DIRECTORY:
-        raise not_a_directory(target.virtual)
+        raise errors.not_a_directory(target.virtual)
     assert target.entry is not None
     if target.unreadable:
-        raise permission_denied(target.virtual)
+        raise errors.permission_denied(target.virtual)
     try:
         with os.scandir(target.entry.fd) as found:
             entries: list[DirectoryEntry] = []
@@ -98,10 +93,10 @@ def list_dir(target: Target, limit: int = LISTING_LIMIT) -> list[DirectoryEntry]
                     continue
                 if len(entries) == limit:
                     count = limit + 1 + sum(1 for _ in found)
-                    raise too_large(target.virtual, count, limit, "Name a directory below it.", unit="entries")
+                    raise errors.too_large(target.virtual, count, limit, "Name a directory below it.", unit="entries")
                 entries.append(_directory_entry(entry))
     except OSError as error:
-        raise from_os_error(error, target.virtual) from None
+        raise errors.from_os_error(error, target.virtual) from None
     return sorted(entries, key=lambda entry: entry.name)
 
 
@@ -115,7 +110,7 @@ def file_info(target: Target) -> FileInfo:
     try:
         info = os.fstat(target.entry.fd)
     except OSError as error:
-        raise from_os_error(error, target.virtual) from None
+        raise errors.from_os_error(error, target.virtual) from None
     return FileInfo(target.kind, info.st_size, info.st_mtime, st.S_IMODE(info.st_mode))
 
 
@@ -126,26 +121,18 @@ def delete(target: Target) -> None:
     directory = target.parent  # held: a call that gives up meanwhile closes the target under us
     target.must_be_in_place()
     if directory is None:
-        raise path_changed(target.virtual)
+        raise errors.path_changed(target.virtual)
     try:
         os.unlink(target.name, dir_fd=directory.fd)
     except IsADirectoryError:
-        raise is_a_directory(target.virtual) from None
+        raise errors.is_a_directory(target.virtual) from None
     except OSError as error:
-        raise from_os_error(error, target.virtual) from None
+        raise errors.from_os_error(error, target.virtual) from None
 
 
 def printable_name(name: str) -> str:
     """A name from disk as text without control characters, and without bytes that are not UTF-8."""
-    return "".join(char if _is_text(char) else _escaped(char) for char in name)
-
-
-def _is_text(char: str) -> bool:
-    return not (char < " " or "\x7f" <= char <= "\x9f" or "\ud800" <= char <= "\udfff")
-
-
-def _escaped(char: str) -> str:
-    return "".join(f"\\x{byte:02x}" for byte in os.fsencode(char))
+    return _UNPRINTABLE.sub(lambda found: "".join(f"\\x{byte:02x}" for byte in os.fsencode(found[0])), name)
 
 
 def _directory_entry(entry: os.DirEntry[str]) -> DirectoryEntry:
@@ -184,7 +171,7 @@ class StagedWrite:
         if target.access is not Verb.WRITE:
             raise ValueError("this target was not judged for write")
         if len(data) > WRITE_LIMIT:
-            raise too_large(target.virtual, len(data), WRITE_LIMIT, "Write it as several files.")
+            raise errors.too_large(target.virtual, len(data), WRITE_LIMIT, "Write it as several files.")
         assert target.parent is not None
         assert target.zone is not None
         self.target = target
@@ -213,11 +200,11 @@ class StagedWrite:
         return max(self.target.missing - 1, 0)
 
     def prepare(self) -> None:
-        """Everything that needs space or rights; nothing of it shows under the target's name."""
         with self._cleaned_up_on_failure():
             self.target.must_be_in_place()
             self._make_directories()
-            self._temp_file([self._data], self._like.stat, self._content(self._like))
+            attributes = self._content(self._like)
+            self._new = new_file(self.temp, self._directory, [self._data], self._like.stat, attributes, None)
 
     def keep(self) -> None:
         """Give the old file a second name until `release`, so that `undo` can put that very file back."""
@@ -250,7 +237,7 @@ class StagedWrite:
         with self._cleaned_up_on_failure():
             now = os.stat(target.name, dir_fd=self._directory.fd, follow_symlinks=False)
             if identity_of(now) != self._new:
-                raise path_changed(target.virtual)
+                raise errors.path_changed(target.virtual)
             if target.stat is None:
                 os.unlink(target.name, dir_fd=self._directory.fd)
                 self._remove_made_directories()
@@ -258,10 +245,10 @@ class StagedWrite:
                 self._rename(self.kept)
                 self.kept = ""
             elif target.unreadable or (old := self._held[target]) is None:
-                raise permission_denied(target.virtual)
+                raise errors.permission_denied(target.virtual)
             else:
-                self.temp = temp_name()
-                self._temp_file(read_chunks(old), target.stat, old, times_of(target.stat))
+                self.temp, times = temp_name(), times_of(target.stat)
+                self._new = new_file(self.temp, self._directory, read_chunks(old), target.stat, old, times)
                 self._rename(self.temp)
                 self.temp = ""
             self.applied = False
@@ -269,7 +256,6 @@ class StagedWrite:
                 self._sync_directories()
 
     def release(self) -> None:
-        """Let the kept old file go."""
         unlink_if_there(self.kept, self._directory)
         self.kept = ""
 
@@ -300,18 +286,8 @@ class StagedWrite:
                 self._at = Handle(os.open(name, DIRECTORY, dir_fd=self._directory.fd))
             except OSError as error:
                 if error.errno in (errno.ENOTDIR, errno.ELOOP, errno.ENOENT):
-                    raise path_changed(self.target.virtual) from None
+                    raise errors.path_changed(self.target.virtual) from None
                 raise
-
-    def _temp_file(
-        self,
-        chunks: Iterable[bytes],
-        rights: os.stat_result | None,
-        attributes: Handle | None,
-        times: tuple[int, int] | None = None,
-    ) -> None:
-        """Content in a file nobody else can open yet; on disk, with its final mode, before it gets its name."""
-        self._new = new_file(self.temp, self._directory, chunks, rights, attributes, times)
 
     def _rename(self, name: str) -> None:
         os.rename(name, self.target.name, src_dir_fd=self._directory.fd, dst_dir_fd=self._directory.fd)
@@ -341,7 +317,7 @@ class StagedWrite:
             yield
         except OSError as error:
             self.discard()
-            raise from_os_error(error, self.target.virtual) from None
+            raise errors.from_os_error(error, self.target.virtual) from None
         except BaseException:
             self.discard()
             raise
@@ -377,10 +353,10 @@ class StagedDelete:
             now = os.stat(self.kept, dir_fd=self._directory.fd, follow_symlinks=False)
             if identity_of(now) != target.identity:  # put there between the look and the rename: not ours to take
                 self.undo()
-                raise path_changed(target.virtual)
+                raise errors.path_changed(target.virtual)
             sync_directory(self._directory)
         except OSError as error:
-            raise from_os_error(error, target.virtual) from None
+            raise errors.from_os_error(error, target.virtual) from None
 
     def undo(self) -> None:
         """The file under its name again, unless something else stands there by now."""
@@ -390,13 +366,13 @@ class StagedDelete:
                 os.link(self.kept, name, src_dir_fd=fd, dst_dir_fd=fd, follow_symlinks=False)
                 os.unlink(self.kept, dir_fd=fd)
             except FileExistsError:
-                raise path_changed(self.target.virtual) from None
+                raise errors.path_changed(self.target.virtual) from None
             except OSError:  # no second names here, or not for us
                 if is_there(name, self._directory):
-                    raise path_changed(self.target.virtual) from None
+                    raise errors.path_changed(self.target.virtual) from None
                 self._move(self.kept, name)
         except OSError as error:
-            raise from_os_error(error, self.target.virtual) from None
+            raise errors.from_os_error(error, self.target.virtual) from None
         self.applied = False
         with contextlib.suppress(OSError):  # it is back; making that last is all that failed
             sync_directory(self._directory)
@@ -439,7 +415,8 @@ def new_file(
     attributes: Handle | None,
     times: tuple[int, int] | None,
 ) -> Identity:
-    """The name is the caller's, who may have to note it where a crash leaves it."""
+    """Content in a file nobody else can open yet; on disk, with its final mode, before it gets its name. The temporary
+    name is the caller's, who may have to note it where a crash leaves it."""
     file = Handle(os.open(name, _NEW_FILE, 0o600, dir_fd=directory.fd))
     try:
         for chunk in chunks:
@@ -467,12 +444,12 @@ def link_second_name(name: str, target: Target, directory: Handle, old: Callable
     except OSError:
         content = None if target.unreadable else old()
         if content is None:
-            raise permission_denied(target.virtual) from None
+            raise errors.permission_denied(target.virtual) from None
         new_file(name, directory, read_chunks(content), target.stat, content, times_of(target.stat))
         return
     if identity_of(os.stat(name, dir_fd=directory.fd, follow_symlinks=False)) != target.identity:
         unlink_if_there(name, directory)
-        raise path_changed(target.virtual)
+        raise errors.path_changed(target.virtual)
 
 
 def times_of(stat: os.stat_result) -> tuple[int, int]:

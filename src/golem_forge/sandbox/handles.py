@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
+Parts = tuple[str, ...]
+"""A path below some directory, by its components."""
 Opener = Callable[[int, Sequence[str], int], int]
 Identity = tuple[int, int]
 """Device and inode: what a name stood for, as long as a handle on it is held (the number is not reused till then)."""
@@ -22,6 +24,8 @@ DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 """A place to start from. O_PATH needs no read permission, only the right to pass through."""
 ENTRY = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 """Whatever stands at a name, a link included, without opening its content: no device or fifo notices."""
+LISTING = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+"""A directory whose names are read."""
 CONTENT = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
 
 _SYS_OPENAT2 = 437

@@ -16,6 +16,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
+"""Shown in every walls, whole."""
 _PROJECT_MARKS = ("forge.yaml", ".git")
 _LIBRARIES = ("lib", "lib64", "local/lib")
 """Where below its prefix an installation keeps modules. Not the whole prefix: a project can be its own environment."""
@@ -82,7 +84,8 @@ def find_program(name: str, kept_out: "Iterable[str]" = (), environ: "Mapping[st
     path = (os.environ if environ is None else environ).get("PATH", os.defpath)
     for directory in path.split(os.pathsep):
         program = os.path.join(directory, name)
-        if _is_safe(directory, avoided) and _is_safe(program, avoided) and _is_executable(program):
+        executable = os.path.isfile(program) and os.access(program, os.X_OK)
+        if executable and _is_safe(directory, avoided) and _is_safe(program, avoided):
             return program
     return None
 
@@ -129,7 +132,7 @@ def _is_installation(entry: str) -> bool:
     site = sys.modules.get("site")
     places = [f"{prefix}/{lib}" for prefix in (sys.prefix, sys.base_prefix) for lib in _LIBRARIES]
     places.append(getattr(site, "USER_SITE", None) or "")
-    return any(_is_below(path, os.path.realpath(place)) for place in places if place for path in (real, entry))
+    return any(is_below(path, os.path.realpath(place)) for place in places if place for path in (real, entry))
 
 
 def _is_safe(path: str, avoided: "Iterable[str]") -> bool:
@@ -143,15 +146,11 @@ def _is_safe(path: str, avoided: "Iterable[str]") -> bool:
     for directory in avoided:
         if directory in spellings:
             return False
-        if not _is_below(home, directory) and any(_is_below(one, directory) for one in spellings):
+        if not is_below(home, directory) and any(is_below(one, directory) for one in spellings):
             return False
     return True
 
 
-def _is_executable(path: str) -> bool:
-    return os.path.isfile(path) and os.access(path, os.X_OK)
-
-
-def _is_below(path: str, directory: str) -> bool:
+def is_below(path: str, directory: str) -> bool:
     """Both absolute and folded; a directory is below itself."""
     return path == directory or path.startswith(directory.rstrip("/") + "/")

@@ -18,16 +18,7 @@ from typing import Final
 
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import process_link
-from golem_forge.sandbox.errors import (
-    SandboxError,
-    from_os_error,
-    invalid_path,
-    not_a_directory,
-    not_found,
-    path_changed,
-    symlink_escape,
-    too_large,
-)
+from golem_forge.sandbox import errors
 from golem_forge.sandbox.handles import DIRECTORY, ENTRY, Handle
 from golem_forge.sandbox.zones import Zone
 
@@ -54,7 +45,7 @@ class ZonePath:
 
 
 def locate(
-    path: object, zones: Mapping[str, Zone], default_zone: str | None, refuse: Callable[[str], SandboxError]
+    path: object, zones: Mapping[str, Zone], default_zone: str | None, refuse: Callable[[str], errors.SandboxError]
 ) -> ZonePath:
     text = checked_text(path)
     if link := process_link(text):
@@ -81,15 +72,15 @@ def locate(
 def checked_text(path: object) -> str:
     """The path itself if it can be one at all."""
     if not isinstance(path, str):
-        raise invalid_path(str(path), "not a string")
+        raise errors.invalid_path(str(path), "not a string")
     if not path:
-        raise invalid_path(path, "empty")
+        raise errors.invalid_path(path, "empty")
     if "\0" in path:
-        raise invalid_path(path, "contains NUL")
+        raise errors.invalid_path(path, "contains NUL")
     if not path.isascii() or len(path) > MAX_NAME_BYTES:
         _must_fit(path)
     if path.lstrip("/").split("/", 1)[0] == "~":
-        raise invalid_path(path, "home directories are not addressable")
+        raise errors.invalid_path(path, "home directories are not addressable")
     return path
 
 
@@ -97,9 +88,9 @@ def _must_fit(path: str) -> None:
     try:
         size = len(path.encode())
     except UnicodeEncodeError:
-        raise invalid_path(path, "not UTF-8") from None
+        raise errors.invalid_path(path, "not UTF-8") from None
     if size > MAX_PATH_BYTES or any(len(name.encode()) > MAX_NAME_BYTES for name in path.split("/")):
-        raise invalid_path(path, "too long")
+        raise errors.invalid_path(path, "too long")
 
 
 def normalize_parts(path: str, base: Sequence[str] = ()) -> tuple[str, ...]:
@@ -113,7 +104,7 @@ def normalize_parts(path: str, base: Sequence[str] = ()) -> tuple[str, ...]:
             continue
         if name == "..":
             if not parts:
-                raise invalid_path(path, "escapes the root")
+                raise errors.invalid_path(path, "escapes the root")
             parts.pop()
         else:
             parts.append(name)
@@ -127,7 +118,7 @@ def below_tools_folder(path: str, folders: Sequence[str]) -> tuple[str, ...] | N
         return None
     try:
         parts = normalize_parts(path)
-    except SandboxError:
+    except errors.SandboxError:
         return None
     for folder in (*_TOOLS_FOLDERS, *(tuple(filter(None, folder.split("/"))) for folder in folders)):
         if len(parts) >= len(folder) and all(name in ("*", part) for name, part in zip(folder, parts, strict=False)):
@@ -154,7 +145,7 @@ class ResolvedPath:
     stat: os.stat_result | None = None
     missing: int = 0
     """How many of the last components do not exist."""
-    obstacle: SandboxError | None = None
+    obstacle: errors.SandboxError | None = None
     """Why nothing can be made at a missing path: it goes through a file, or back up out of a missing directory."""
 
 
@@ -162,7 +153,7 @@ class ResolvedPath:
 class _LinkRoute:
     parts: tuple[str, ...]
     missing: int = 0
-    obstacle: SandboxError | None = None
+    obstacle: errors.SandboxError | None = None
 
 
 def resolve_links(zone: Zone, parts: tuple[str, ...], *, follow_last: bool, only_entry: bool = False) -> ResolvedPath:
@@ -185,7 +176,7 @@ def resolve_links(zone: Zone, parts: tuple[str, ...], *, follow_last: bool, only
         and not "".join(found.parts).isprintable()
         and any(map(has_control_character, found.parts))
     ):
-        raise invalid_path(zone.virtual(found.parts), "control character in the name")
+        raise errors.invalid_path(zone.virtual(found.parts), "control character in the name")
     return found
 
 
@@ -228,11 +219,11 @@ def _open_route(zone: Zone, route: _LinkRoute, shown: str, *, follow_last: bool)
         entry = Handle(os.open(parts[-1], ENTRY, dir_fd=parent.fd))
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):  # it was otherwise a moment ago
-            raise path_changed(shown) from None
-        raise from_os_error(error, shown) from None
+            raise errors.path_changed(shown) from None
+        raise errors.from_os_error(error, shown) from None
     found = ResolvedPath(parts=parts, parent=parent, entry=entry, stat=os.fstat(entry.fd))
     if follow_last and _is_link(found):
-        raise path_changed(shown)
+        raise errors.path_changed(shown)
     return found
 
 
@@ -247,7 +238,7 @@ def _follow(zone: Zone, parts: tuple[str, ...], *, follow_last: bool) -> _LinkRo
         name = todo.pop()
         if name == "..":
             if not names:
-                raise symlink_escape(shown)
+                raise errors.symlink_escape(shown)
             names.pop()
             trail.pop()
             continue
@@ -258,11 +249,11 @@ def _follow(zone: Zone, parts: tuple[str, ...], *, follow_last: bool) -> _LinkRo
         except FileNotFoundError:
             return _missing_route(parts, names, [name, *reversed(todo)], shown)
         except OSError as error:
-            raise from_os_error(error, shown) from None
+            raise errors.from_os_error(error, shown) from None
         if stat.S_ISLNK(kind) and (todo or follow_last):
             links += 1
             if links > MAX_LINKS:
-                raise invalid_path(shown, "too many links")
+                raise errors.invalid_path(shown, "too many links")
             steps = _link_steps(zone, target, shown)
             if target.startswith("/"):
                 del trail[1:], names[:]
@@ -274,7 +265,7 @@ def _follow(zone: Zone, parts: tuple[str, ...], *, follow_last: bool) -> _LinkRo
         if stat.S_ISDIR(kind):
             trail.append(here)
         elif todo:
-            return _LinkRoute(parts, obstacle=not_a_directory(zone.virtual(names)))
+            return _LinkRoute(parts, obstacle=errors.not_a_directory(zone.virtual(names)))
         else:
             break
     return _LinkRoute(tuple(names))
@@ -285,13 +276,13 @@ def _link_steps(zone: Zone, target: str, shown: str) -> Sequence[str]:
     try:
         target.encode()
     except UnicodeEncodeError:
-        raise invalid_path(shown, "not UTF-8") from None
+        raise errors.invalid_path(shown, "not UTF-8") from None
     steps = [step for step in target.split("/") if step not in ("", ".")]
     if not target.startswith("/"):
         return steps
     inside = zone.inside(steps)
     if inside is None:
-        raise symlink_escape(shown)
+        raise errors.symlink_escape(shown)
     return inside
 
 
@@ -301,8 +292,8 @@ def _missing_route(asked: tuple[str, ...], names: list[str], rest: list[str], sh
         for step in rest:
             depth += -1 if step == ".." else 1
             if depth < 0:
-                raise symlink_escape(shown)
-        return _LinkRoute(asked, obstacle=not_found(shown))
+                raise errors.symlink_escape(shown)
+        return _LinkRoute(asked, obstacle=errors.not_found(shown))
     parts = (*names, *rest)
     if len(parts) > MAX_DEPTH:
         raise _too_deep(shown, len(parts))
@@ -313,5 +304,5 @@ def _is_link(found: ResolvedPath) -> bool:
     return found.stat is not None and stat.S_ISLNK(found.stat.st_mode)
 
 
-def _too_deep(shown: str, depth: int) -> SandboxError:
-    return too_large(shown, depth, MAX_DEPTH, "Use a path with fewer directories.", unit="levels deep")
+def _too_deep(shown: str, depth: int) -> errors.SandboxError:
+    return errors.too_large(shown, depth, MAX_DEPTH, "Use a path with fewer directories.", unit="levels deep")

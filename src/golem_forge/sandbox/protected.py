@@ -24,6 +24,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from golem_forge.core.effects import Mark
+from golem_forge.sandbox.handles import Parts
 
 GIT_FILE: Final = ".git"
 """As a file it names another directory, and git runs the hooks it finds there."""
@@ -305,8 +306,6 @@ INSTALL_OUTSIDE: Final = (
 )
 _PACKAGE_DIRECTORIES: Final = ("site-packages", "dist-packages")
 _MOST_LINKS: Final = 40
-
-Parts = tuple[str, ...]
 
 
 class OwnCode(NamedTuple):

@@ -22,16 +22,7 @@ from golem_forge.core.errors import ConfigError
 from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.options import takes_options
 from golem_forge.core.text import leads_to_root
-from golem_forge.sandbox.errors import (
-    SandboxError,
-    from_os_error,
-    invalid_path,
-    no_sandbox,
-    not_a_directory,
-    not_found,
-    permission_escalation,
-    zone_access_denied,
-)
+from golem_forge.sandbox import errors
 from golem_forge.sandbox.handles import DIRECTORY, Opener, best_opener
 from golem_forge.sandbox.paths import ZonePath, below_tools_folder, locate, normalize_parts, resolve_links
 from golem_forge.sandbox.target import FileKind, Target, kind_of, open_target
@@ -81,13 +72,13 @@ class Sandbox:
         below = below_tools_folder(path, self._tools_folders) if isinstance(path, str) else None
         try:
             if below is not None and str(path).startswith("$"):
-                raise invalid_path(str(path), "variables are not expanded")
+                raise errors.invalid_path(str(path), "variables are not expanded")
             return locate(path, self.zones, self.default_zone, self._refusal)
-        except SandboxError as error:
+        except errors.SandboxError as error:
             if below is None and error.code != "INVALID_PATH":
                 raise
             hint = "" if below is None or error.code == "NO_SANDBOX" else self._tools_hint(below)
-            raise SandboxError(
+            raise errors.SandboxError(
                 error.code, self.virtualise(error.message) + hint, path=self.virtualise(error.path), status=error.status
             ) from None
 
@@ -162,18 +153,18 @@ class Sandbox:
     def _known_directories(self) -> tuple[str, ...]:
         return (*(name for zone in self.zones.values() for name in (zone.host, *zone.aliases)), *self._hidden)
 
-    def _refusal(self, path: str) -> SandboxError:
+    def _refusal(self, path: str) -> errors.SandboxError:
         path = self.virtualise(path)
         if not self.has_block:
-            return no_sandbox(path, builtin=self.builtin_worker)
-        return zone_access_denied(path, self.describe_zones())
+            return errors.no_sandbox(path, builtin=self.builtin_worker)
+        return errors.zone_access_denied(path, self.describe_zones())
 
     def _narrowed(self, worker: str, parent: str, request: ZoneRequest) -> Zone:
         zone = self.zones.get(request.name)
         if zone is None or zone.name == USER_TOOLS:
-            raise zone_access_denied(f"/{request.name}", self.describe_zones())
+            raise errors.zone_access_denied(f"/{request.name}", self.describe_zones())
         if request.mode is AccessMode.RW and zone.mode is AccessMode.RO:
-            raise permission_escalation(worker, parent, zone.name, "rw")
+            raise errors.permission_escalation(worker, parent, zone.name, "rw")
         narrowed = replace(
             zone,
             mode=request.mode or zone.mode,
@@ -184,9 +175,9 @@ class Sandbox:
             return narrowed
         try:
             return subzone(narrowed, request.subpath)
-        except SandboxError as error:
+        except errors.SandboxError as error:
             if error.code in ("SYMLINK_ESCAPE", "INVALID_PATH"):
-                raise permission_escalation(worker, parent, zone.name, f"subpath '{request.subpath}'") from None
+                raise errors.permission_escalation(worker, parent, zone.name, f"subpath '{request.subpath}'") from None
             raise
 
 
@@ -195,13 +186,13 @@ def subzone(zone: Zone, subpath: str) -> Zone:
     asked = normalize_parts(subpath)
     found = resolve_links(zone, asked, follow_last=True)
     if found.entry is None:
-        raise found.obstacle or not_found(zone.virtual(asked))
+        raise found.obstacle or errors.not_found(zone.virtual(asked))
     if kind_of(found.stat) is not FileKind.DIRECTORY:
-        raise not_a_directory(zone.virtual(asked))
+        raise errors.not_a_directory(zone.virtual(asked))
     try:
         root = zone.open(found.parts, DIRECTORY)
     except OSError as error:
-        raise from_os_error(error, zone.virtual(asked)) from None
+        raise errors.from_os_error(error, zone.virtual(asked)) from None
     return replace(
         zone,
         root=root,
@@ -241,7 +232,7 @@ def open_sandbox(
             opened.append(subzone(zone, spec.subpath) if spec.subpath else zone)
         except OSError:
             problems.append(f"Zone '{spec.name}': the system refused access to its directory.")
-        except SandboxError as error:
+        except errors.SandboxError as error:
             problems.append(f"Zone '{spec.name}', subpath '{spec.subpath}': {error.message}")
     default = choose_default_zone([spec.name for spec in specs], default_zone)
     if problems:

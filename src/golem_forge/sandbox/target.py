@@ -18,18 +18,7 @@ from typing import Final, Self
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Effect, Mark, Verb
 from golem_forge.core.lazy_dataclass import dataclass, field
-from golem_forge.sandbox import protected
-from golem_forge.sandbox.errors import (
-    SandboxError,
-    from_os_error,
-    held_by_walls,
-    invalid_path,
-    is_a_directory,
-    not_a_file,
-    not_found,
-    path_changed,
-    read_only_zone,
-)
+from golem_forge.sandbox import errors, protected
 from golem_forge.sandbox.handles import CONTENT, DIRECTORY, ENTRY, Handle, Identity, identity_of, reopen_entry
 from golem_forge.sandbox.paths import ResolvedPath, ZonePath, has_control_character, resolve_links
 from golem_forge.sandbox.protected import is_own_code
@@ -70,7 +59,7 @@ class Target:
     entry: Handle | None = field(default=None, repr=False)
     """The thing itself: readable for a file or directory unless `unreadable`, else a handle without content."""
     unreadable: bool = False
-    obstacle: SandboxError | None = None
+    obstacle: errors.SandboxError | None = None
     follow_last: bool = True
     requested: tuple[str, ...] = ()
     """The components asked for, before links."""
@@ -107,17 +96,19 @@ class Target:
 
     def must_exist(self) -> None:
         if not self.exists:
-            raise self.obstacle or not_found(self.virtual)
+            raise self.obstacle or errors.not_found(self.virtual)
 
     def must_be_file(self) -> None:
         """Refuses directories and everything whose content is not just bytes on disk."""
         self.must_exist()
         if self.kind is FileKind.DIRECTORY:
             if self.zone is not None and self.zone.is_placeholder(self.name, self.stat):
-                raise held_by_walls(self.virtual) if self.access is Verb.WRITE else not_found(self.virtual)
-            raise is_a_directory(self.virtual)
+                raise (
+                    errors.held_by_walls(self.virtual) if self.access is Verb.WRITE else errors.not_found(self.virtual)
+                )
+            raise errors.is_a_directory(self.virtual)
         if self.kind is not FileKind.FILE:
-            raise not_a_file(self.virtual, special_file_kind(self.stat))
+            raise errors.not_a_file(self.virtual, special_file_kind(self.stat))
 
     def recheck(self) -> None:
         """Walk the name again after a wait. PATH_CHANGED unless it leads to the same real path and the same thing."""
@@ -126,12 +117,12 @@ class Target:
         self.zone.must_be_in_place(self.virtual)
         try:
             found = resolve_links(self.zone, self.requested, follow_last=self.follow_last)
-        except SandboxError as error:
+        except errors.SandboxError as error:
             if error.code in ("PERMISSION_DENIED", "IO_ERROR"):
                 raise
-            raise path_changed(self.virtual) from None
+            raise errors.path_changed(self.virtual) from None
         if found.parts != self.parts or (found.obstacle is None) != (self.obstacle is None):
-            raise path_changed(self.virtual)
+            raise errors.path_changed(self.virtual)
         self._must_be_as_judged(found.stat)
         if self.access is not Verb.READ:
             self.must_be_in_place()
@@ -146,14 +137,14 @@ class Target:
         Neither follows a link, and neither touches a file that was not under that very name in that very directory.
         """
         if self.zone is None or self.parent is None:  # closed: its call has already ended
-            raise path_changed(self.virtual)
+            raise errors.path_changed(self.virtual)
         self.zone.must_be_in_place(self.virtual)
         depth = len(self.parts) - (1 if directory else max(self.missing, 1))
         directory = directory or self.parent
         now = None
         try:
             if self.zone.open(self.parts[:depth], DIRECTORY).identity() != directory.identity():
-                raise path_changed(self.virtual)
+                raise errors.path_changed(self.virtual)
             if depth == len(self.parts) - 1:
                 now = _entry_stat(self.name, directory)
         except OSError as error:
@@ -169,14 +160,14 @@ class Target:
         if self.entry is not None or not self.exists:
             return self.entry
         if self.zone is None or self.parent is None:  # closed: its call has already ended
-            raise path_changed(self.virtual)
+            raise errors.path_changed(self.virtual)
         try:
             again = self.zone.open(self.parts, ENTRY if self.unreadable else CONTENT)
             same = again.identity() == self.identity
         except OSError as error:
             raise _changed_or(error, self.virtual) from None
         if not same:
-            raise path_changed(self.virtual)
+            raise errors.path_changed(self.virtual)
         return again
 
     def close(self) -> None:
@@ -196,7 +187,7 @@ class Target:
             if self.access is Verb.WRITE:  # the diff a person agreed to was made against this content
                 same = same and (now.st_size, now.st_mtime_ns) == (self.stat.st_size, self.stat.st_mtime_ns)
         if not same:
-            raise path_changed(self.virtual)
+            raise errors.path_changed(self.virtual)
 
 
 def open_target(place: ZonePath, access: Verb, zones: Mapping[str, Zone], *, follow_last: bool) -> Target:
@@ -206,10 +197,10 @@ def open_target(place: ZonePath, access: Verb, zones: Mapping[str, Zone], *, fol
     zone = place.zone
     if zone is None:
         if access is not Verb.READ:
-            raise is_a_directory("/")
+            raise errors.is_a_directory("/")
         return Target(access=access, zone=None, virtual="/", kind=FileKind.DIRECTORY, zones=zones)
     if access is not Verb.READ and zone.mode is AccessMode.RO:
-        raise read_only_zone(zone.name, place.virtual)
+        raise errors.read_only_zone(zone.name, place.virtual)
     zone.must_be_in_place(place.virtual)
     follow_last = follow_last and access is not Verb.DELETE  # a link is deleted itself, not what it leads to
     found = resolve_links(zone, place.parts, follow_last=follow_last, only_entry=access is Verb.READ)
@@ -264,7 +255,7 @@ def _must_be_changeable(target: Target) -> None:
     if target.exists or target.obstacle:
         target.must_be_file()
     elif any(map(has_control_character, target.parts)):
-        raise invalid_path(target.virtual, "control character in a new name")
+        raise errors.invalid_path(target.virtual, "control character in a new name")
 
 
 def _open_content(target: Target, found: ResolvedPath) -> None:
@@ -283,7 +274,7 @@ def _open_content(target: Target, found: ResolvedPath) -> None:
     except OSError as error:
         raise _changed_or(error, target.virtual) from None
     if content.identity() != target.identity:
-        raise path_changed(target.virtual)
+        raise errors.path_changed(target.virtual)
     target.entry = content
 
 
@@ -341,8 +332,8 @@ def _entry_stat(name: str, directory: Handle) -> os.stat_result | None:
         return None
 
 
-def _changed_or(error: OSError, virtual: str) -> SandboxError:
+def _changed_or(error: OSError, virtual: str) -> errors.SandboxError:
     """The judged path was there and free of links; if the system now says otherwise, it changed."""
     if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EISDIR, errno.ENXIO):
-        return path_changed(virtual)
-    return from_os_error(error, virtual)
+        return errors.path_changed(virtual)
+    return errors.from_os_error(error, virtual)

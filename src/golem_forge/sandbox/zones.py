@@ -20,7 +20,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -30,7 +30,7 @@ from golem_forge.core.effects import Verb
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.options import options_from, require, takes_options
 from golem_forge.sandbox.errors import zone_gone, zone_replaced
-from golem_forge.sandbox.handles import DIRECTORY, Handle, Identity, Opener, best_opener, identity_of
+from golem_forge.sandbox.handles import CONTENT, DIRECTORY, Handle, Identity, Opener, best_opener, identity_of
 from golem_forge.sandbox.protected import PROTECTED_NAMES, normal_name
 
 USER_TOOLS: Final = "user_tools"
@@ -211,7 +211,7 @@ def check_zones(specs: Sequence[ZoneSpec], *, forge_home: Path, home: Path) -> l
         if not os.path.isdir(spec.path):
             problems.append(ZoneProblem(spec.name, f"Zone '{spec.name}': its directory does not exist; create it."))
             continue
-        around = _identities(spec.path)
+        around = identities_above(spec.path)
         problems += [ZoneProblem(spec.name, text) for text in _place_problems(spec, forge_home, home)]
         for other, around_other in seen.values():
             if relation := _relation(spec.path, around, other.path, around_other):
@@ -251,24 +251,25 @@ def worker_zones(worker: str, program: Sequence[ZoneSpec], requests: Sequence[Zo
     for request in requests:
         spec = known.get(request.name)
         if spec is None:
-            problems.append(_missing_zone(worker, request))
+            problems.append(
+                f"Worker '{worker}' names zone '{request.name}', which forge.yaml does not have. Add to forge.yaml:\n"
+                f"sandbox:\n  zones:\n    {request.name}: {{path: ./{request.name},"
+                f" mode: {request.mode or AccessMode.RW}}}"
+            )
             continue
         if request.mode is AccessMode.RW and spec.mode is AccessMode.RO:
             problems.append(f"Worker '{worker}' asks for zone '{request.name}' rw; forge.yaml has it ro.")
         if request.name in chosen:
             problems.append(f"Worker '{worker}' names zone '{request.name}' twice.")
-        merged = replace(
+        # The program's verdicts are for its rw: with ro, only the worker's own would be a mistake.
+        closed = request.mode is AccessMode.RO
+        chosen[request.name] = replace(
             spec,
             mode=request.mode or spec.mode,
-            write=_stricter_written(spec.write, request.write),
-            delete=_stricter_written(spec.delete, request.delete),
+            write=request.write if closed else _stricter_written(spec.write, request.write),
+            delete=request.delete if closed else _stricter_written(spec.delete, request.delete),
             subpath=request.subpath,
         )
-        if (
-            request.mode is AccessMode.RO
-        ):  # the program's verdicts are for its rw; only the worker's own would be a mistake
-            merged = replace(merged, write=request.write, delete=request.delete)
-        chosen[request.name] = merged
     if problems:
         raise ConfigError(*problems)
     return list(chosen.values())
@@ -287,15 +288,7 @@ def _stricter_written(floor: Verdict | None, written: Verdict | None) -> Verdict
     return strictest(voices) if voices else None
 
 
-def _missing_zone(worker: str, request: ZoneRequest) -> str:
-    return (
-        f"Worker '{worker}' names zone '{request.name}', which forge.yaml does not have. Add to forge.yaml:\n"
-        f"sandbox:\n  zones:\n    {request.name}: {{path: ./{request.name}, mode: {request.mode or AccessMode.RW}}}"
-    )
-
-
 def is_zone_name(name: str) -> bool:
-    """Whether a zone may be called so."""
     return name != USER_TOOLS and name not in _SYSTEM_NAMES and _NAME.fullmatch(name) is not None
 
 
@@ -317,10 +310,10 @@ def _own_problems(spec: ZoneSpec) -> Iterator[str]:
 
 
 def _place_problems(spec: ZoneSpec, forge_home: Path, home: Path) -> Iterator[str]:
-    relation = _relation(spec.path, _identities(spec.path), forge_home, _identities(forge_home))
+    relation = _relation(spec.path, identities_above(spec.path), forge_home, identities_above(forge_home))
     if relation:
         yield f"Zone '{spec.name}' {relation} FORGE_HOME, which no zone may reach; choose another directory."
-    if spec.mode is AccessMode.RW and _identity(spec.path) in _identities(home):
+    if spec.mode is AccessMode.RW and _identity(spec.path) in identities_above(home):
         what = "is" if _identity(spec.path) == _identity(home) else "contains"
         yield f"Zone '{spec.name}' {what} the home directory and is rw; name a project directory, or use mode: ro."
 
@@ -342,7 +335,7 @@ def _identity(path: Path) -> Identity | None:
         return None
 
 
-def _identities(path: Path) -> set[Identity]:
+def identities_above(path: Path | str) -> set[Identity]:
     """The real directory and all that contain it; of a path that does not exist yet, those that do."""
     real = Path(os.path.realpath(path))
     return {found for step in (real, *real.parents) if (found := _identity(step)) is not None}
@@ -356,7 +349,6 @@ PLACEHOLDER_NAMES: Final = frozenset({GIT, HOOKS, HEAD})
 _NOTES_FOLDER: Final = "placeholders"
 _APPEND: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_LOOK: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _LARGEST_NOTES_FILE: Final = 1 << 16
 _NOT_MADE_YET: Final = 0
 _BEFORE_NS: Final = 50_000_000
@@ -417,7 +409,6 @@ class PlaceholderNotes:
         return os.path.exists(self._file(zone))
 
     def zones(self) -> Iterator[str]:
-        """Host directories of zones with notes."""
         for file in self._files():
             yield from {note.zone for note in _read_notes(file)}
 
@@ -425,16 +416,14 @@ class PlaceholderNotes:
         """Remove the noted directories of a zone that are still ours, and the note. `root`: the zone's directory;
         `removed`: places where nothing is left to do."""
         file = self._file(zone)
-        for note in _latest_notes(_read_notes(file)):
+        latest = {note.parts: note for note in _read_notes(file)}  # of what was about to be made, and was made
+        for note in sorted(latest.values(), key=lambda note: len(note.parts), reverse=True):
             if note.parts in removed:
                 continue
             with contextlib.suppress(OSError):
-                parent = best_opener()(root, note.parts[:-1], DIRECTORY)
-                try:
-                    if note.is_about(os.stat(note.parts[-1], dir_fd=parent, follow_symlinks=False)):
-                        (os.unlink if note.file else os.rmdir)(note.parts[-1], dir_fd=parent)
-                finally:
-                    os.close(parent)
+                parent = Handle(best_opener()(root, note.parts[:-1], DIRECTORY))
+                if note.is_about(os.stat(note.parts[-1], dir_fd=parent.fd, follow_symlinks=False)):
+                    (os.unlink if note.file else os.rmdir)(note.parts[-1], dir_fd=parent.fd)
         _unlink(file)
 
     def forget(self, zone: str) -> None:
@@ -484,31 +473,23 @@ def _append_note(file: int | None, note: PlaceholderNote) -> None:
 
 def _read_notes(file: str) -> list[PlaceholderNote]:
     try:
-        descriptor = os.open(file, _LOOK)
-        try:
-            lines = os.read(descriptor, _LARGEST_NOTES_FILE).splitlines()
-        finally:
-            os.close(descriptor)
+        handle = Handle(os.open(file, CONTENT))
+        lines = os.read(handle.fd, _LARGEST_NOTES_FILE).splitlines()
     except OSError:
         return []
     found = []
     for line in lines:
         with contextlib.suppress(ValueError, KeyError, TypeError):
             said = json.loads(line)
-            parts = tuple(map(str, said["parts"]))
-            is_file = said.get("file") is True
-            if parts:
-                inode, changed = int(said["inode"]), int(said["changed"])
-                found.append(
-                    PlaceholderNote(zone=str(said["zone"]), parts=parts, inode=inode, changed=changed, file=is_file)
-                )
+            note = PlaceholderNote(
+                zone=str(said["zone"]),
+                parts=tuple(map(str, said["parts"])),
+                inode=int(said["inode"]),
+                changed=int(said["changed"]),
+                file=said.get("file") is True,
+            )
+            found += [note] if note.parts else []
     return found
-
-
-def _latest_notes(notes: Iterable[PlaceholderNote]) -> list[PlaceholderNote]:
-    """Of each place, the deepest first: what was made there counts instead of what was about to be."""
-    known = {note.parts: note for note in notes}
-    return sorted(known.values(), key=lambda note: len(note.parts), reverse=True)
 
 
 def _unlink(file: str) -> None:

@@ -83,7 +83,8 @@ class Tree:
 def read_tree(folder: str | os.PathLike[str], limits: TreeLimits) -> Tree:
     tree = Tree()
     try:
-        if _is_special(mode := os.lstat(folder).st_mode):
+        mode = os.lstat(folder).st_mode
+        if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
             raise TreeError(TreeFault.SPECIAL, f"the folder {_special_kind(mode)}")
         handle = os.open(folder, _DIRECTORY)
         try:
@@ -115,9 +116,8 @@ class _TreeReader:
     def folder(self, handle: int, within: str) -> None:
         self.tree.marks[within] = file_stamp(os.fstat(handle))
         if within.count("/") >= self.limits.depth:
-            raise TreeError(
-                TreeFault.LIMIT, f"{display_name(within)}: folders are nested deeper than {self.limits.depth}"
-            )
+            what = f"{display_name(within)}: folders are nested deeper than {self.limits.depth}"
+            raise TreeError(TreeFault.LIMIT, what)
         with os.scandir(handle) as listing:
             names = sorted(entry.name for entry in islice(listing, 2 * self.limits.files + 1))
         for name in names:
@@ -177,10 +177,6 @@ def display_name(name: str) -> str:
     return escape_control_chars(name).replace("\n", "\\n").replace("\t", "\\t")
 
 
-def _is_special(mode: int) -> bool:
-    return not stat.S_ISDIR(mode) and not stat.S_ISREG(mode)
-
-
 def _special_kind(mode: int) -> str:
     if stat.S_ISLNK(mode):
         return "is a symbolic link"
@@ -205,8 +201,6 @@ FileFact = tuple[str, bool, int, str]
 
 
 class StoreError(ForgeError):
-    """A snapshot that cannot be made or is not what its name says."""
-
     stated_name = "StoreError"
 
     def __init__(self, message: str) -> None:
@@ -305,11 +299,8 @@ class ContentStore:
             return False
         if not unsettled(tree.marks.values(), since=now):
             top = os.fspath(snapshot.path)
-            self._whole[snapshot.digest] = (
-                snapshot,
-                tuple(os.path.join(top, name) if name else top for name in tree.marks),
-                list(tree.marks.values()),
-            )
+            paths = tuple(os.path.join(top, name) if name else top for name in tree.marks)
+            self._whole[snapshot.digest] = (snapshot, paths, list(tree.marks.values()))
         return True
 
     def _name(self, made: Path, snapshot: Snapshot) -> None:

@@ -90,7 +90,11 @@ def signature_from_parameters(function: Callable[..., Any], context: str | None)
     parameters = _parameters(function)
     first = next((each for each in parameters if each.kind in _POSITIONAL and each.name != context), None)
     others = [each.name for each in parameters[1:]]
-    if first is not None and first.annotation is first.empty and _is_mapping_name(first.name, others):
+    if (
+        first is not None
+        and first.annotation is first.empty
+        and (first.name == "args" or (first.name in MAPPING_NAMES and others == [OPTIONS]))
+    ):
         raise ToolDefinitionError(
             f"{_shown(function, 'execute')} takes all arguments as one mapping, so it needs a schema: a pydantic model "
             "or a JSON Schema (input_schema=…, or <name>_schema beside the function); annotate the parameter if "
@@ -207,10 +211,6 @@ def _is_ambiguous(named: list[Parameter]) -> bool:
 
 def _parameters(function: Callable[..., Any]) -> list[Parameter]:
     return list(inspect.signature(function).parameters.values())
-
-
-def _is_mapping_name(name: str, others: list[str]) -> bool:
-    return name == "args" or (name in MAPPING_NAMES and others == [OPTIONS])
 
 
 def _shown(function: Callable[..., Any], what: str) -> str:

@@ -46,15 +46,11 @@ class HiddenTool(NamedTuple):
     """Whether a model that names it may call it; a person always may."""
 
 
-def _nothing_known(name: str) -> str:
-    return ""
-
-
 class Catalog:
     def __init__(self, tools: Iterable[Tool] = ()) -> None:
         self.version = 0
         """Changes whenever anything a caller could see changes."""
-        self.why_missing: Callable[[str], str] = _nothing_known
+        self.why_missing: Callable[[str], str] = lambda name: ""
         """Knows why a name may mean nothing now (a server that is not there); empty: it does not."""
         self._tools: dict[str, Tool] = {}
         self._for_people: dict[str, Tool] = {}
@@ -102,8 +98,7 @@ class Catalog:
 
     def add_checked(self, tool: Tool, *, replace: bool = False) -> Quarantined | None:
         """Adds a tool whose definition was tried; one that cannot be offered is quarantined and returned as such."""
-        reason = definition_problem(tool)
-        if reason:
+        if reason := definition_problem(tool):
             return self.quarantine(tool.name, tool.source, reason)
         self.add(tool, replace=replace)
         return None
@@ -205,8 +200,7 @@ class Catalog:
             visible = [tool for tool in self._ordered() if may_call(caller, tool.mode)]
             good = []
             for tool in visible:
-                reason = schema_problem(tool)
-                if reason:
+                if reason := schema_problem(tool):
                     self.quarantine(tool.name, tool.source, reason)
                 else:
                     good.append(tool)
@@ -242,16 +236,16 @@ class Catalog:
         real = self._aliases.get(name)
         if real is not None and name not in self._tools and real in names:
             return names[real]
-        if name not in self._tools and (aside := self._set_aside_for(name, person=names is self._for_people)):
-            return aside
-        kept_out = self._quarantined.get(name)
-        if kept_out is not None:
-            raise ToolNotFound(name, reason=kept_out.reason)
+        if name not in self._tools and (hidden := self._hidden_for(name, person=names is self._for_people)):
+            return hidden
+        quarantined = self._quarantined.get(name)
+        if quarantined is not None:
+            raise ToolNotFound(name, reason=quarantined.reason)
         if reason := self.why_missing(name):
             raise ToolNotFound(name, reason=reason)
         raise ToolNotFound(name, names)
 
-    def _set_aside_for(self, name: str, *, person: bool) -> Tool | None:
+    def _hidden_for(self, name: str, *, person: bool) -> Tool | None:
         found = self._hidden.get(name)
         if found is None or not (person or found.callable_by_models):
             return None
@@ -294,7 +288,9 @@ class ToolNotFound(ForgeError):
         if reason:
             message = f"Tool {shown!r} is not available: {reason}"
         elif self.suggestions:
-            message = f"Unknown tool {shown!r}. Did you mean {_either(self.suggestions)}?"
+            *others, last = map(repr, self.suggestions)
+            either = f"{', '.join(others)} or {last}" if others else last
+            message = f"Unknown tool {shown!r}. Did you mean {either}?"
         else:
             message = f"Unknown tool {shown!r}."
         super().__init__(message, status=Status.TOOL_NOT_FOUND, code="TOOL_NOT_FOUND")
@@ -321,11 +317,6 @@ def _sharing_letters(wanted: str, names: Iterable[str]) -> list[str]:
     pieces = {wanted[place : place + 3] for place in range(max(len(wanted) - 2, 1))}
     shared = [(sum(piece in name for piece in pieces), name) for name in known]
     return [name for _, name in nlargest(_MAX_COMPARED, shared)]
-
-
-def _either(names: tuple[str, ...]) -> str:
-    quoted = [repr(name) for name in names]
-    return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} or {quoted[-1]}"
 
 
 class DefinitionFormat(StrEnum):

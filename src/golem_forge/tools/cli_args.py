@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from golem_forge.core.text import closest_match, escape_control_chars
 from golem_forge.tools.schema import ResolvedSchema, alternatives, resolve_schema
-from golem_forge.tools.validation import short_value
+from golem_forge.tools.validation import SchemaCheck, ToolDefinitionError, short_value
 
 _NEGATIVE: Final = re.compile(r"-(?:[0-9]|\.[0-9])")
 INTERACTIVE_FLAG: Final = "-i"
@@ -37,13 +37,11 @@ class BindingError(ValueError):
 class BoundOptions(NamedTuple):
     args: dict[str, Any]
     missing: tuple[str, ...]
-    """Required parameters that were not given."""
     interactive: bool
     """`-i` was among the options: the person wants the form."""
 
 
 def words_as_tokens(words: Iterable[str]) -> list[OptionToken]:
-    """The words of a shell command line, whose positions mean nothing."""
     return [OptionToken(word) for word in words]
 
 
@@ -93,7 +91,12 @@ class _Binder:
             else:
                 raise _unexpected(token)
         args = {name: self._value(name) for name in self._properties if name in self._given or name in self._switched}
-        return BoundOptions(args, tuple(name for name in self._required if self._is_missing(name, args)), interactive)
+        missing = tuple(
+            name
+            for name in self._required
+            if name not in args and "default" not in resolve_schema(self._properties.get(name), self._root).schema
+        )
+        return BoundOptions(args, missing, interactive)
 
     def _long(self, tokens: list[OptionToken], position: int) -> int:
         token = tokens[position]
@@ -177,9 +180,6 @@ class _Binder:
 
     def _is_switch(self, name: str | None) -> bool:
         return name is not None and is_boolean(self._properties[name], self._root)
-
-    def _is_missing(self, name: Any, args: dict[str, Any]) -> bool:
-        return name not in args and "default" not in resolve_schema(self._properties.get(name), self._root).schema
 
     def _unknown(self, option: str, token: OptionToken) -> BindingError:
         hint = ""
@@ -265,7 +265,6 @@ def array_value(text: str, schema: Any, root: dict[str, Any]) -> Any:
 
 
 def item_value(text: str, schema: Any, root: dict[str, Any]) -> Any:
-    """One of several values given for an array option."""
     return option_value(text, resolve_schema(schema, root).schema.get("items"), root)
 
 
@@ -287,9 +286,8 @@ def _choice(text: str, reading: ResolvedSchema) -> Any:
             return option
     if reading.nullable and text == "null":
         return None
-    raise OptionMismatch(
-        f"must be one of {', '.join(escape_control_chars(short_value(option)) for option in options[:50])}"
-    )
+    known = ", ".join(escape_control_chars(short_value(option)) for option in options[:50])
+    raise OptionMismatch(f"must be one of {known}")
 
 
 def _number(text: str, pattern: re.Pattern[str], name: str) -> int | float:
@@ -316,8 +314,6 @@ def _refuse(constant: str) -> Any:
 
 
 def _is_allowed(schema: Any, root: dict[str, Any], value: Any) -> bool:
-    from golem_forge.tools.validation import SchemaCheck, ToolDefinitionError
-
     if not isinstance(schema, dict) or not schema:
         return True
     definitions: dict[str, Any] = {key: root[key] for key in ("$defs", "definitions", "$schema") if key in root}

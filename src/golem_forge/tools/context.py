@@ -90,27 +90,11 @@ class HostPermission(NamedTuple):
     """A rule refuses it: for what is reached on the way (a redirect) without being judged by itself."""
 
 
-def _no_tools(name: str) -> None:
-    return None
-
-
 HostRule = Callable[[str, int], HostPermission]
 
 
 def no_host_rule(host: str, port: int) -> HostPermission:
     return HostPermission()
-
-
-def _no_path_rules() -> tuple[PathRule, ...]:
-    return ()
-
-
-def _ignore_event(event: str, data: dict[str, Any]) -> None:
-    return None
-
-
-def _ignore_progress(progress: float, total: float | None, message: str) -> None:
-    return None
 
 
 async def _awaited(call: Awaitable[Outcome]) -> Outcome:
@@ -136,9 +120,9 @@ class ToolContext:
     outputs: OutputLookup | None = None
     """The whole of what was too long to be shown, by handle."""
     cancel: InterruptSignal = field(default_factory=InterruptSignal)
-    progress: Progress = _ignore_progress
+    progress: Progress = lambda progress, total, message: None
     call: NestedCall = _no_calls
-    find: Callable[[str], Tool | None] = _no_tools
+    find: Callable[[str], Tool | None] = lambda name: None
     """A tool that `call` would reach, to see what it takes; None: there is none for it."""
     loop: AbstractEventLoop | None = None
     walls: Walls | None = None
@@ -149,11 +133,11 @@ class ToolContext:
     """Knows the secrets that must reach nobody."""
     home: Path | None = None
     """FORGE_HOME, for what Forge itself keeps; no path a tool is given leads there."""
-    show: Callable[[str, dict[str, Any]], None] = _ignore_event
+    show: Callable[[str, dict[str, Any]], None] = lambda event, data: None
     """Tells the UIs: (type of a display event, its data)."""
     host_rule: HostRule = no_host_rule
     """What rules say of a normalised host and port."""
-    path_rules: Callable[[], tuple[PathRule, ...]] = _no_path_rules
+    path_rules: Callable[[], tuple[PathRule, ...]] = lambda: ()
     """The rules about paths that tools which walk trees, and walls, must keep themselves."""
 
     @classmethod

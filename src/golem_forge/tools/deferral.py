@@ -57,16 +57,13 @@ def split_tools(tools: Iterable[Tool], settings: DeferralSettings, always_loaded
     always: list[Tool] = []
     waiting: dict[str, Tool] = {}
     for tool in tools:
-        if _may_defer(tool) and not _is_wanted(tool, settings.always_load, always_loaded):
-            waiting[tool.name] = tool
-        else:
+        # Forge's own are always sent, and so is what stands in the place of one.
+        fixed = tool.source is SourceKind.NATIVE or tool.shadows or tool.always_load
+        if fixed or _is_wanted(tool, settings.always_load, always_loaded):
             always.append(tool)
+        else:
+            waiting[tool.name] = tool
     return ToolSplit(always=tuple(always), waiting=waiting)
-
-
-def _may_defer(tool: Tool) -> bool:
-    """Whatever is not Forge's own; one that stands in the place of a native tool is as needed as that one."""
-    return tool.source is not SourceKind.NATIVE and not tool.shadows and not tool.always_load
 
 
 def _is_wanted(tool: Tool, globs: tuple[str, ...], always_loaded: AlwaysLoaded) -> bool:
@@ -127,13 +124,10 @@ def sources(tools: Iterable[Tool], is_users: IsUserTool) -> dict[str, int]:
     from each."""
     counted: dict[str, int] = {}
     for tool in tools:
-        source = _source_of(tool, is_users)
+        if tool.source is SourceKind.MCP:
+            source = f"mcp {tool.remote.server if tool.remote is not None else tool.name.partition('__')[0]}"
+        else:
+            source = _USER_TOOLS if is_users(tool) else _PROGRAM_TOOLS
         counted[source] = counted.get(source, 0) + 1
     last = (_PROGRAM_TOOLS, _USER_TOOLS)
     return dict(sorted(counted.items(), key=lambda each: (last.index(each[0]) + 1 if each[0] in last else 0, each[0])))
-
-
-def _source_of(tool: Tool, is_users: IsUserTool) -> str:
-    if tool.source is not SourceKind.MCP:
-        return _USER_TOOLS if is_users(tool) else _PROGRAM_TOOLS
-    return f"mcp {tool.remote.server if tool.remote is not None else tool.name.partition('__')[0]}"

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from golem_forge.core.json import compact_json, safe_json
 from golem_forge.tools.schema import ResolvedSchema, alternatives, resolve_schema
 
 _MAX_RECURSION: Final = 5
@@ -74,7 +75,8 @@ class _FormBuilder:
         schema = reading.schema
         field: dict[str, Any] = {
             "name": name,
-            "label": _own_title(part) or _label(name),
+            # Its own title, not that of a schema it refers to: a parameter `billing` of type Address is Billing.
+            "label": (_text(part.get("title")) if isinstance(part, dict) else "") or _label(name),
             "type": "json",
             "required": listed and "default" not in schema and not reading.nullable,
             "description": _text(schema.get("description")),
@@ -92,7 +94,6 @@ class _FormBuilder:
         return field
 
     def _form_of(self, schema: dict[str, Any], name: str, seen: dict[str, int], level: int) -> dict[str, Any]:
-        """The type of a field and what belongs to it."""
         if "const" in schema:
             return {"type": "fixed", "default": schema["const"]}
         if (options := _options(schema, self._root)) is not None:
@@ -136,7 +137,9 @@ class _FormBuilder:
         for number, member in enumerate(members, 1):
             variant = self.field(name, member, True, seen, level + 1)
             schema = resolve_schema(member, self._root).schema
-            variant["label"] = _text(schema.get("title")) or _kind_label(schema) or f"Option {number}"
+            variant["label"] = (
+                _text(schema.get("title")) or _text(schema.get("type")).capitalize() or f"Option {number}"
+            )
             variants.append(variant)
         return {"type": "variants", "variants": variants}
 
@@ -182,9 +185,8 @@ def _options(schema: dict[str, Any], root: dict[str, Any]) -> list[dict[str, Any
         choice = resolve_schema(member, root).schema
         if "const" not in choice:
             return None
-        options.append(
-            {"value": choice["const"], "label": _text(choice.get("title")) or _option_label(choice["const"])}
-        )
+        label = _text(choice.get("title")) or _option_label(choice["const"])
+        options.append({"value": choice["const"], "label": label})
     return options or None
 
 
@@ -205,19 +207,7 @@ def _label(name: str) -> str:
     return words[:1].upper() + words[1:] if words else name
 
 
-def _own_title(part: Any) -> str:
-    """Not that of a schema it refers to: a parameter `billing` of type Address is labelled Billing."""
-    return _text(part.get("title")) if isinstance(part, dict) else ""
-
-
-def _kind_label(schema: dict[str, Any]) -> str:
-    kind = schema.get("type")
-    return kind.capitalize() if isinstance(kind, str) else ""
-
-
 def _option_label(value: Any) -> str:
-    from golem_forge.core.json import compact_json, safe_json
-
     return value if isinstance(value, str) else compact_json(safe_json(value)[0])
 
 
@@ -254,7 +244,8 @@ def _submitted(field: Mapping[str, Any], value: Any) -> Any:
     if kind == "group" and (isinstance(value, Mapping) or (field["required"] and value is _LEFT_OUT)):
         return form_arguments(field["fields"], value if isinstance(value, Mapping) else {})
     if _is_empty(field, value):
-        return None if _may_be_null(field) else _LEFT_OUT
+        may_be_null = bool(field.get("nullable")) or ("default" in field and field["default"] is None)
+        return None if may_be_null else _LEFT_OUT
     if kind == "list" and isinstance(value, (list, tuple)):
         items = ((item, _submitted(field["item"], item)) for item in value)
         return [item if submitted is _LEFT_OUT else submitted for item, submitted in items]
@@ -266,10 +257,6 @@ def _is_empty(field: Mapping[str, Any], value: Any) -> bool:
     if value is _LEFT_OUT or value is None:
         return True
     return value == "" and not (field["required"] and field["type"] in ("text", "secret", "json", "variants", "select"))
-
-
-def _may_be_null(field: Mapping[str, Any]) -> bool:
-    return bool(field.get("nullable")) or ("default" in field and field["default"] is None)
 
 
 MASK: Final = "[secret, not shown]"
@@ -303,11 +290,8 @@ def secret_texts(fields: Sequence[FormField], values: Mapping[str, Any]) -> Iter
 
 
 def secret_fields(schema: Mapping[str, Any]) -> tuple[FormField, ...]:
-    """Those of its fields that are secret or have such a part; none for most tools, which costs them a look."""
-    if not _mentions_secret(schema):
-        return ()
-
-    return tuple(field for field in derive_fields(schema) if holds_secret(field))
+    """Those of its fields that are secret or have such a part; most schemas have none, which is found out quickly."""
+    return tuple(filter(holds_secret, derive_fields(schema))) if _mentions_secret(schema) else ()
 
 
 def _mentions_secret(schema: Any) -> bool:

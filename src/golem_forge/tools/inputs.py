@@ -15,6 +15,7 @@ import inspect
 import re
 import types
 import typing
+import warnings
 from collections.abc import Callable, Mapping
 from enum import Enum, auto
 from inspect import cleandoc
@@ -24,8 +25,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from golem_forge.core.errors import error_name
 from golem_forge.core.json import copy_json, digest
 from golem_forge.core.lazy_dataclass import dataclass
-from golem_forge.tools.schema import with_defaults
-from golem_forge.tools.validation import InputInvalid, ToolDefinitionError
+from golem_forge.tools.schema import field_path, instance_path, with_defaults
+from golem_forge.tools.validation import InputInvalid, SchemaCheck, ToolDefinitionError
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -160,8 +161,6 @@ def _refuse_infinite(value: Any, path: str) -> None:
 
 
 def _invalid(error: Any, args: dict[str, Any]) -> InputInvalid:
-    from golem_forge.tools.schema import field_path, instance_path
-
     problems = tuple(
         (
             field_path(instance_path(args, item["loc"], item["type"] == "missing")),
@@ -185,8 +184,6 @@ class Defaults(Enum):
 
 class SchemaInput:
     def __init__(self, schema: dict[str, Any], *, defaults: Defaults = Defaults.LEFT_OUT) -> None:
-        from golem_forge.tools.validation import SchemaCheck
-
         self._schema = schema
         self._check = SchemaCheck(schema)
         self.defaults = defaults if "'default'" in repr(schema) else Defaults.LEFT_OUT
@@ -213,8 +210,6 @@ class SchemaInput:
 
 def signature_input(function: Callable[..., Any], context_name: str | None) -> ModelInput:
     """Builds the model behind a function's parameters. `ctx` is injected and never part of the schema."""
-    import warnings
-
     from pydantic import BaseModel, Field, PydanticUserError, create_model
     from pydantic.fields import FieldInfo
 
@@ -233,9 +228,9 @@ def signature_input(function: Callable[..., Any], context_name: str | None) -> M
         annotation = hints.get(name, Any)
         default = ... if parameter.default is parameter.empty else parameter.default
         info = (
-            FieldInfo.from_annotated_attribute(annotation, default)
-            if default is not ...
-            else (FieldInfo.from_annotation(annotation))
+            FieldInfo.from_annotation(annotation)
+            if default is ...
+            else FieldInfo.from_annotated_attribute(annotation, default)
         )
         if info.description is None:
             info.description = _annotated_text(annotation) or texts.get(name)
@@ -319,29 +314,24 @@ def describe(docstring: str | None) -> tuple[str, dict[str, str]]:
         section = line.strip().rstrip(":").lower()
         underlined = position + 1 < len(lines) and set(lines[position + 1].strip()) == {"-"}
         if sphinx := _SPHINX.match(line.strip()):
-            position = _sphinx_entry(lines, position, sphinx, parameters)
+            words = [sphinx[2]]
+            position += 1
+            while position < len(lines) and lines[position][:1].isspace() and lines[position].strip():
+                words.append(lines[position].strip())
+                position += 1
+            parameters[sphinx[1]] = " ".join(words).strip()
         elif line.strip().startswith((":return", ":rtype", ":raises", ":type")):
             position += 1
         elif section in _SECTIONS and (underlined or line.rstrip().endswith(":")) and not line[:1].isspace():
             body_start = position + (2 if underlined else 1)
             position = _section_end(lines, body_start, indented=not underlined)
             if section in _PARAMETER_SECTIONS:
-                read = _numpy_entries if underlined else _google_entries
-                parameters.update(read(lines[body_start:position]))
+                pattern = _NUMPY_ENTRY if underlined else _GOOGLE_ENTRY
+                parameters.update(_entries(lines[body_start:position], pattern, with_text=not underlined))
         else:
             described.append(line)
             position += 1
     return "\n".join(described).strip(), parameters
-
-
-def _sphinx_entry(lines: list[str], position: int, entry: re.Match[str], into: dict[str, str]) -> int:
-    words = [entry[2]]
-    position += 1
-    while position < len(lines) and lines[position][:1].isspace() and lines[position].strip():
-        words.append(lines[position].strip())
-        position += 1
-    into[entry[1]] = " ".join(words).strip()
-    return position
 
 
 def _section_end(lines: list[str], start: int, *, indented: bool) -> int:
@@ -354,14 +344,6 @@ def _section_end(lines: list[str], start: int, *, indented: bool) -> int:
             break
         position += 1
     return position
-
-
-def _google_entries(lines: list[str]) -> dict[str, str]:
-    return _entries(lines, _GOOGLE_ENTRY, with_text=True)
-
-
-def _numpy_entries(lines: list[str]) -> dict[str, str]:
-    return _entries(lines, _NUMPY_ENTRY, with_text=False)
 
 
 def _entries(lines: list[str], pattern: re.Pattern[str], *, with_text: bool) -> dict[str, str]:

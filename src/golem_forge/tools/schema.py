@@ -30,7 +30,6 @@ class ResolvedSchema(NamedTuple):
     """Without references at its top and without its null alternative."""
     nullable: bool
     references: tuple[str, ...]
-    """The references that were followed to get here."""
 
 
 def resolve_schema(schema: Any, root: dict[str, Any]) -> ResolvedSchema:
@@ -107,17 +106,7 @@ def _is_null(schema: Any) -> bool:
 
 
 def _local_reference(reference: str, root: dict[str, Any]) -> dict[str, Any]:
-    from urllib.parse import unquote
-
-    if not reference.startswith("#"):
-        return {}
-    place: Any = root
-    for word in unquote(reference[1:]).split("/")[1:]:
-        word = word.replace("~1", "/").replace("~0", "~")
-        if isinstance(place, list) and word.isdigit() and int(word) < len(place):
-            place = place[int(word)]
-        else:
-            place = place.get(word) if isinstance(place, dict) else None
+    place = _at_pointer(root, unquote(reference[1:])) if reference.startswith("#") else None
     return place if isinstance(place, dict) else {}
 
 

@@ -156,13 +156,11 @@ _PHRASES: Final = {
     "pay for": "pay",
     "web page": "page",
 }
-"""Several words that mean one."""
 
 
 class SearchResult(NamedTuple):
     tools: list[Tool]
     total: int
-    """How many tools match at all."""
 
 
 def text_words(text: str) -> list[str]:
@@ -251,7 +249,6 @@ class SearchIndex:
                 self._by_letters.setdefault(letters_only(key), set()).add(name)
 
     def find(self, query: str, limit: int, allowed: Mapping[str, Tool]) -> SearchResult:
-        """The best of the tools in `allowed`."""
         exact, begun = self._named_by(query)
         asked = query_words(query)
         columns = [self._column(word) for word in asked]
@@ -336,7 +333,8 @@ class SearchIndex:
         }
 
     def _learn(self, name: str, tool: Tool) -> None:
-        weights = dict.fromkeys(chain(*(_words_of_name(each) for each in _names(tool))), _NAME_WEIGHT)
+        words = chain(*((fold_name(each), *name_words(each)) for each in _names(tool)))
+        weights = dict.fromkeys(words, _NAME_WEIGHT)
         prose = text_words("\n".join((tool.description, *_parameter_texts(tool))))
         length = sum(weights.values()) + len(prose)
         for word, count in Counter(prose).items():
@@ -418,11 +416,6 @@ def _names(tool: Tool) -> tuple[str, ...]:
         return tool.name, tool.remote.tool, f"{tool.remote.server}__{tool.remote.tool}"
     _, separator, own = tool.name.partition("__")
     return (tool.name, own) if separator and own else (tool.name,)
-
-
-def _words_of_name(name: str) -> Iterable[str]:
-    yield fold_name(name)
-    yield from name_words(name)
 
 
 def _exactness(said: str, tool: Tool) -> int:

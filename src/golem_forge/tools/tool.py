@@ -6,7 +6,10 @@ callers may call a tool of which execution mode.
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import inspect
+import marshal
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from enum import StrEnum
 from functools import cached_property
@@ -29,6 +32,7 @@ from golem_forge.tools.call_signature import (
     signature_from_parameters,
 )
 from golem_forge.tools.context import Plan, ToolContext
+from golem_forge.tools.forms import mask_secrets, secret_fields
 from golem_forge.tools.inputs import (
     Arguments,
     Defaults,
@@ -39,10 +43,8 @@ from golem_forge.tools.inputs import (
     describe,
     signature_input,
 )
+from golem_forge.tools.results import OutputSpec, output_from_annotation, output_from_schema, to_result
 from golem_forge.tools.validation import Err, InputInvalid, Ok, ToolDefinitionError
-
-if TYPE_CHECKING:
-    from golem_forge.tools.results import OutputSpec
 
 Approval = bool | str | Verdict
 NeedsApproval = Approval | Callable[..., Approval | Awaitable[Approval]]
@@ -208,7 +210,7 @@ class Tool:
 
     @property
     def manual_execution(self) -> dict[str, str] | None:
-        """`{mode, label, category}` of a tool that a person may call; None: only a model may."""
+        """None: only a model may call it."""
         if self.mode is Mode.LLM:
             return None
         said = {"mode": self.mode.value, "label": self.label, "category": self.category}
@@ -265,7 +267,6 @@ class Tool:
 
     @property
     def _model(self) -> Any:
-        """Its schema, where that is a pydantic model."""
         return self._input if hasattr(self._input, "model_fields") else None
 
     @cached_property
@@ -275,22 +276,16 @@ class Tool:
     @cached_property
     def secret_fields(self) -> tuple[Mapping[str, Any], ...]:
         """Fields of its form whose values are for the tool alone."""
-        from golem_forge.tools.forms import secret_fields
-
         return secret_fields(self.input_schema)
 
     def without_secrets(self, args: Any) -> Any:
         """Arguments as others may see them; the same object where no field is secret."""
         if not (fields := self.secret_fields) or not isinstance(args, Mapping):
             return args
-        from golem_forge.tools.forms import mask_secrets
-
         return mask_secrets(fields, args)
 
     @cached_property
     def output(self) -> OutputSpec | None:
-        from golem_forge.tools.results import output_from_annotation, output_from_schema
-
         if self._output is not None:
             return output_from_schema(self._output)
         return output_from_annotation(self.function) if self.function and self._output_from_annotation else None
@@ -379,8 +374,6 @@ class Tool:
 
         `options`: the ToolContext, or some of its fields as a mapping. Raises InputInvalid, and what the tool raises.
         """
-        from golem_forge.tools.results import to_result
-
         ctx = options if isinstance(options, ToolContext) else ToolContext.of(options or {})
         args = self.validate(args).values
         if self.planner:
@@ -461,13 +454,11 @@ def _check_options(name: str, needs_approval: Any, *limits: Any) -> None:
     """What is wrong with a definition is said where it stands, not at the first call."""
     known = needs_approval is None or isinstance(needs_approval, bool) or callable(needs_approval)
     if not known and (not isinstance(needs_approval, str) or needs_approval not in set(Verdict)):
-        close = (
-            closest_match(needs_approval, [each.value for each in Verdict]) if isinstance(needs_approval, str) else None
-        )
+        options = [each.value for each in Verdict]
+        close = closest_match(needs_approval, options) if isinstance(needs_approval, str) else None
         hint = f"; did you mean {close!r}?" if close else ""
-        raise ValueError(
-            f"tool {name!r}: needs_approval must be a bool, a function or one of {', '.join(Verdict)}{hint}"
-        )
+        expected = f"a bool, a function or one of {', '.join(options)}"
+        raise ValueError(f"tool {name!r}: needs_approval must be {expected}{hint}")
     for limit in limits:
         if limit is not None and (isinstance(limit, bool) or not isinstance(limit, (int, float)) or limit <= 0):
             raise ValueError(f"tool {name!r}: a timeout is a number of seconds above 0, got {limit!r}")
@@ -483,23 +474,19 @@ def _check_schema(name: str, schema: Any) -> None:
 
 def _module_digest(function: Callable[..., Any] | None) -> str:
     """The bytes of the module a function comes from, its code and what it closes over: changing any is a new tool."""
-    import contextlib
-    import hashlib
-    import marshal
-
     if function is None:
         return ""
-    known = hashlib.sha256()
+    content = hashlib.sha256()
     inner = inspect.unwrap(function)
     with contextlib.suppress(OSError, TypeError), open(inspect.getsourcefile(inner) or "", "rb") as file:
-        known.update(file.read())
+        content.update(file.read())
     if code := getattr(inner, "__code__", None):
-        known.update(marshal.dumps(code))
+        content.update(marshal.dumps(code))
     for cell in getattr(inner, "__closure__", None) or ():
         with contextlib.suppress(ValueError):  # a cell that is not filled yet
             held = cell.cell_contents
-            known.update((repr(held) if isinstance(held, _PLAIN) else str(id(held))).encode("utf-8", "replace"))
-    return known.hexdigest()
+            content.update((repr(held) if isinstance(held, _PLAIN) else str(id(held))).encode("utf-8", "replace"))
+    return content.hexdigest()
 
 
 def may_call(caller: Caller, mode: Mode) -> bool:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError
-from golem_forge.core.json import compact_json
+from golem_forge.core.json import compact_json, safe_json
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import closest_match
 from golem_forge.tools.schema import SchemaCost, field_path, json_path
@@ -136,7 +136,6 @@ class SchemaCheck:
 
 
 def _check_size(schema: Any) -> str:
-    """The schema as JSON text."""
     if not isinstance(schema, (dict, bool)):
         raise ToolDefinitionError(f"a schema must be an object, got {type(schema).__name__}")
     values, levels = _measure(schema)
@@ -156,7 +155,8 @@ def _compiled(schema: dict[str, Any] | bool, retrieve: Retrieve | None) -> Valid
     import jsonschema_rs
 
     declared = schema.get("$schema") if isinstance(schema, dict) else None
-    name = "Draft202012Validator" if declared is None else _DRAFTS.get(_draft_id(declared))
+    draft = str(declared).removeprefix("https://").removeprefix("http://").removesuffix("#")
+    name = "Draft202012Validator" if declared is None else _DRAFTS.get(draft)
     if name is None and retrieve is None:
         raise ToolDefinitionError(
             f"the schema declares the unknown draft {str(declared)[:100]!r}; "
@@ -172,10 +172,6 @@ def _compiled(schema: dict[str, Any] | bool, retrieve: Retrieve | None) -> Valid
         path = json_path(getattr(error, "instance_path", ()))
         raise ToolDefinitionError(f"not a valid schema at {path}: {reason[:200]}") from None
     return validator
-
-
-def _draft_id(declared: Any) -> str:
-    return str(declared).removeprefix("https://").removeprefix("http://").removesuffix("#")
 
 
 def _refuse_remote(uri: str) -> Any:
@@ -258,8 +254,6 @@ def type_name(value: Any) -> str:
 
 def short_value(value: Any) -> str:
     """A value as a person would write it, cut to a few dozen characters."""
-    from golem_forge.core.json import compact_json, safe_json
-
     text = value if isinstance(value, str) else compact_json(safe_json(value)[0])
     return text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "…"
 
@@ -282,11 +276,9 @@ def _message(name: str, kind: Any, error: ValidationError) -> str:
 
 def _pattern_message(kind: Any) -> str:
     pattern = getattr(kind, "pattern", None)  # without one the engine gave up: it would have searched for ever
-    return (
-        "cannot be held against its pattern within bounds"
-        if pattern is None
-        else f"must match the pattern {short_value(pattern)}"
-    )
+    if pattern is None:
+        return "cannot be held against its pattern within bounds"
+    return f"must match the pattern {short_value(pattern)}"
 
 
 def _type_message(wanted: list[str], value: Any) -> str:

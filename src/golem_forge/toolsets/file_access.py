@@ -38,12 +38,12 @@ class FileAccess:
         fits = self.sandbox is None or isinstance(self.sandbox, Sandbox)
         require(fits, "sandbox", "made by open_sandbox([ZoneSpec(name='workspace', path='.')])", self.sandbox)
 
-    def target(self, path: str, access: Verb, ctx: ToolContext, *, follow_last: bool = True) -> Target:
+    def target(self, path: str, verb: Verb, ctx: ToolContext, *, follow_last: bool = True) -> Target:
         sandbox = self.sandbox or ctx.sandbox or Sandbox(has_block=False)
-        return sandbox.target(path, access, follow_last=follow_last)
+        return sandbox.target(path, verb, follow_last=follow_last)
 
     def effect(self, target: Target) -> Effect:
-        """What the call does there. An override replaces the zone's consent, never its `blocked`, nor any mark."""
+        """An override replaces the zone's consent, never its `blocked`, nor any mark."""
         effect = target.effect()
         said = self.overrides.get((target.zone.name, target.access)) if target.zone else None
         if said is None or effect.zone_verdict is Verdict.BLOCKED:
@@ -54,7 +54,7 @@ class FileAccess:
 def checked_overrides(
     sandbox: Sandbox | None, zone_approval: ZoneApproval, called: str = "zone_approval"
 ) -> dict[tuple[str, Verb], Verdict]:
-    """Raises ConfigError for a zone, a verb or a verdict that does not exist. `called`: the option, as it was given."""
+    """Raises ConfigError for a zone, a verb or a verdict that does not exist. `called`: the option's name."""
     overrides: dict[tuple[str, Verb], Verdict] = {}
     problems: list[str] = []
     given: Any = zone_approval
@@ -87,51 +87,56 @@ def _suggestion(word: str, known: Mapping[str, object] | list[str]) -> str:
 FilePlanner = Callable[[FileAccess, dict[str, Any], ToolContext], Plan]
 
 
-def file_tool(
-    name: str,
-    description: str,
-    *,
-    label: str,
-    arguments: Callable[[], type[BaseModel]],
-    planner: FilePlanner,
-    reach: FileAccess,
-    needs_approval: NeedsApproval | None,
-    always: Verb | None = None,
-    max_argument_bytes: int = MAX_ARGUMENT_BYTES,
-) -> Tool:
-    return Tool(
-        name,
-        description,
-        input_schema=arguments,
-        planner=partial(planner, reach),
-        needs_approval=needs_approval,
-        label=label,
-        category="Files",
-        read_only=always is None,
-        always=always,
-        source=SourceKind.NATIVE,
-        argument_aliases={"file_path": "path"},
-        max_argument_bytes=max_argument_bytes,
-        code_digest=__version__,
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileTool:
+    """A native tool that works on files; `create` makes it for one sandbox."""
+
+    name: str
+    description: str
+    label: str
+    arguments: Callable[[], type[BaseModel]]
+    planner: FilePlanner
+    always: Verb | None = None
+    """None: it only reads."""
+    category: str = "Files"
+    aliases: Mapping[str, str] = field(default_factory=lambda: {"file_path": "path"})
+    max_argument_bytes: int = MAX_ARGUMENT_BYTES
+
+    def create(self, access: FileAccess, needs_approval: NeedsApproval | None = None) -> Tool:
+        return Tool(
+            self.name,
+            self.description,
+            input_schema=self.arguments,
+            planner=partial(self.planner, access),
+            needs_approval=needs_approval,
+            label=self.label,
+            category=self.category,
+            read_only=self.always is None,
+            always=self.always,
+            source=SourceKind.NATIVE,
+            argument_aliases=self.aliases,
+            max_argument_bytes=self.max_argument_bytes,
+            code_digest=__version__,
+        )
 
 
-def path_field(what: str) -> tuple[type[str], Any]:
+def path_field(what: str, default: Any = ...) -> tuple[type[str], Any]:
+    """For pydantic's `create_model`; required unless `default` is given."""
     from pydantic import Field
 
-    return str, Field(description=_path_text(what))
+    return str, Field(default=default, description=f"{what}: /<zone>/…, or relative to the default zone.")
 
 
-def optional_path_field(what: str, default: str) -> tuple[type[str], Any]:
-    from pydantic import Field
+def path_arguments(name: str, what: str, default: Any = ...) -> Callable[[], type[BaseModel]]:
+    """The schema of a tool that takes a path and nothing else."""
 
-    return str, Field(default=default, description=_path_text(what))
+    def build() -> type[BaseModel]:
+        from pydantic import create_model
+
+        return create_model(name, path=path_field(what, default))
+
+    return build
 
 
-def _path_text(what: str) -> str:
-    return f"{what}: /<zone>/…, or relative to the default zone."
-
-
-def reading_plan(reach: FileAccess, target: Target, run: Callable[[], Any]) -> Plan:
-    """A plan that looks at one target and changes nothing."""
-    return Plan(run=run, effects=(reach.effect(target),), read_only=True, recheck=target.recheck, close=target.close)
+def reading_plan(access: FileAccess, target: Target, run: Callable[[], Any]) -> Plan:
+    return Plan(run=run, effects=(access.effect(target),), read_only=True, recheck=target.recheck, close=target.close)

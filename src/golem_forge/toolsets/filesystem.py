@@ -32,10 +32,10 @@ from golem_forge.tools.factory import ToolsetContext
 from golem_forge.tools.tool import NeedsApproval, Tool
 from golem_forge.toolsets.file_access import (
     FileAccess,
+    FileTool,
     ZoneApproval,
     checked_overrides,
-    file_tool,
-    optional_path_field,
+    path_arguments,
     path_field,
     reading_plan,
 )
@@ -64,22 +64,6 @@ if TYPE_CHECKING:
 
 DEFAULT_READ_LINES: Final = 2000
 _MAX_LINE: Final = 2000
-_READ_DESCRIPTION: Final = (
-    "Read a text file. Lines come back numbered as `L<n>: text`, up to `limit` lines or 30 KiB at a time; the last "
-    "line says where to continue. A very long line is shown whole when it is the only one asked for (`limit: 1`)."
-)
-
-
-def read_file_tool(reach: FileAccess, needs_approval: NeedsApproval | None = None) -> Tool:
-    return file_tool(
-        "read_file",
-        _READ_DESCRIPTION,
-        label="Read file",
-        arguments=_read_arguments,
-        planner=_plan_read,
-        reach=reach,
-        needs_approval=needs_approval,
-    )
 
 
 def _read_arguments() -> type[BaseModel]:
@@ -93,11 +77,11 @@ def _read_arguments() -> type[BaseModel]:
     )
 
 
-def _plan_read(reach: FileAccess, args: dict[str, Any], ctx: ToolContext) -> Plan:
-    target = reach.target(args["path"], Verb.READ, ctx)
+def _plan_read(access: FileAccess, args: dict[str, Any], ctx: ToolContext) -> Plan:
+    target = access.target(args["path"], Verb.READ, ctx)
     target.must_be_file()
     offset, limit = args.get("offset", 1), args.get("limit", DEFAULT_READ_LINES)
-    return reading_plan(reach, target, lambda: _read(target, offset, limit, ctx.redactor))
+    return reading_plan(access, target, lambda: _read(target, offset, limit, ctx.redactor))
 
 
 def _read(target: Target, offset: int, limit: int, redactor: Redactor | None) -> ToolResult:
@@ -132,7 +116,7 @@ def _read(target: Target, offset: int, limit: int, redactor: Redactor | None) ->
 
 
 def _redact_long_line(line: str, redactor: Redactor | None) -> str:
-    """A line that will be shortened, without its secrets: one that is cut could not be found any more."""
+    """Redacts a line that will be shortened: a secret that is cut could not be found later."""
     return redactor.redact_secrets(line) if redactor is not None and len(line) > _MAX_LINE else line
 
 
@@ -143,7 +127,8 @@ def _numbered_page(lines: list[str], first: int) -> list[str]:
     shown: list[str] = []
     room = PAGE_BYTES
     for number, line in enumerate(lines, first):
-        row = f"L{number}: {_shortened(line)}"
+        over = len(line) - _MAX_LINE
+        row = f"L{number}: {line if over <= 0 else f'{line[:_MAX_LINE]}…[+{over} chars]'}"
         room -= len(row.encode()) + 1
         if room < 0:
             break
@@ -151,45 +136,32 @@ def _numbered_page(lines: list[str], first: int) -> list[str]:
     return shown
 
 
-def _shortened(line: str) -> str:
-    over = len(line) - _MAX_LINE
-    return line if over <= 0 else f"{line[:_MAX_LINE]}…[+{over} chars]"
+_READ_FILE: Final = FileTool(
+    name="read_file",
+    description="Read a text file. Lines come back numbered as `L<n>: text`, up to `limit` lines or 30 KiB at a time; "
+    "the last line says where to continue. A very long line is shown whole when it is the only one asked for "
+    "(`limit: 1`).",
+    label="Read file",
+    arguments=_read_arguments,
+    planner=_plan_read,
+)
 
 
 KIND_SUFFIXES: Final = {FileKind.FILE: "", FileKind.DIRECTORY: "/", FileKind.LINK: "@", FileKind.OTHER: "?"}
 _MAX_LISTED: Final = 1000
-_LIST_DESCRIPTION: Final = (
-    "List one directory, one level deep: `/` after directories, `@` after links, `?` after anything else that is no "
-    "file. The path `/` lists the zones."
-)
 
 
-def list_files_tool(reach: FileAccess, needs_approval: NeedsApproval | None = None) -> Tool:
-    return file_tool(
-        "list_files",
-        _LIST_DESCRIPTION,
-        label="List files",
-        arguments=_list_arguments,
-        planner=_plan_list,
-        reach=reach,
-        needs_approval=needs_approval,
-    )
-
-
-def _list_arguments() -> type[BaseModel]:
-    from pydantic import create_model
-
-    return create_model("list_files", path=optional_path_field("The directory", "."))
-
-
-def _plan_list(reach: FileAccess, args: dict[str, Any], ctx: ToolContext) -> Plan:
-    target = reach.target(args.get("path", "."), Verb.READ, ctx)
+def _plan_list(access: FileAccess, args: dict[str, Any], ctx: ToolContext) -> Plan:
+    target = access.target(args.get("path", "."), Verb.READ, ctx)
     target.must_exist()
-    return reading_plan(reach, target, lambda: _list(target))
+    return reading_plan(access, target, lambda: _list(target))
 
 
 def _list(target: Target) -> ToolResult:
-    names = _list_zones(target) if target.zone is None else _list_entries(target)
+    if target.zone is None:
+        names = [f"{name}/ ({target.zones[name].mode})" for name in sorted(target.zones)]
+    else:
+        names = [entry.name + KIND_SUFFIXES[entry.kind] for entry in files.list_dir(target)]
     shown = names[:_MAX_LISTED]
     count = len(names)
     lines = list(shown)
@@ -206,69 +178,38 @@ def _list(target: Target) -> ToolResult:
     return ToolResult(value=value, text="\n".join(lines))
 
 
-def _list_zones(target: Target) -> list[str]:
-    return [f"{name}/ ({target.zones[name].mode})" for name in sorted(target.zones)]
-
-
-def _list_entries(target: Target) -> list[str]:
-    return [entry.name + KIND_SUFFIXES[entry.kind] for entry in files.list_dir(target)]
-
-
+_LIST_FILES: Final = FileTool(
+    name="list_files",
+    description="List one directory, one level deep: `/` after directories, `@` after links, `?` after anything else "
+    "that is no file. The path `/` lists the zones.",
+    label="List files",
+    arguments=path_arguments("list_files", "The directory", default="."),
+    planner=_plan_list,
+)
 _MAX_INSPECTED: Final = 10 * 1024 * 1024
 
 
-def file_exists_tool(reach: FileAccess, needs_approval: NeedsApproval | None = None) -> Tool:
-    return file_tool(
-        "file_exists",
-        "Tell whether something is at a path, and what it is: file, directory, link (one that leads nowhere) or other.",
-        label="File exists?",
-        arguments=_path_arguments,
-        planner=_plan_exists,
-        reach=reach,
-        needs_approval=needs_approval,
-    )
-
-
-def file_info_tool(reach: FileAccess, needs_approval: NeedsApproval | None = None) -> Tool:
-    return file_tool(
-        "file_info",
-        "Describe a file or directory: type, size, time of change, mode, media type, whether it is binary, and up to "
-        "10 MiB its number of lines and its SHA-256.",
-        label="File info",
-        arguments=_path_arguments,
-        planner=_plan_info,
-        reach=reach,
-        needs_approval=needs_approval,
-    )
-
-
-def _path_arguments() -> type[BaseModel]:
-    from pydantic import create_model
-
-    return create_model("path", path=path_field("The file or directory"))
-
-
-def _plan_exists(reach: FileAccess, args: dict[str, Any], ctx: ToolContext) -> Plan:
-    target = _target_or_link(reach, args["path"], ctx)
+def _plan_exists(access: FileAccess, args: dict[str, Any], ctx: ToolContext) -> Plan:
+    target = _target_or_link(access, args["path"], ctx)
     answer = {
         "path": target.virtual,
         "exists": target.exists,
         "type": target.kind.value if target.kind else None,
     }
-    return reading_plan(reach, target, lambda: answer)
+    return reading_plan(access, target, lambda: answer)
 
 
-def _plan_info(reach: FileAccess, args: dict[str, Any], ctx: ToolContext) -> Plan:
-    target = _target_or_link(reach, args["path"], ctx)
+def _plan_info(access: FileAccess, args: dict[str, Any], ctx: ToolContext) -> Plan:
+    target = _target_or_link(access, args["path"], ctx)
     target.must_exist()
-    return reading_plan(reach, target, lambda: _file_info(target))
+    return reading_plan(access, target, lambda: _file_info(target))
 
 
-def _target_or_link(reach: FileAccess, path: str, ctx: ToolContext) -> Target:
-    target = reach.target(path, Verb.READ, ctx)
+def _target_or_link(access: FileAccess, path: str, ctx: ToolContext) -> Target:
+    target = access.target(path, Verb.READ, ctx)
     if target.exists:
         return target
-    itself = reach.target(path, Verb.READ, ctx, follow_last=False)
+    itself = access.target(path, Verb.READ, ctx, follow_last=False)
     return itself if itself.kind is FileKind.LINK else target
 
 
@@ -291,8 +232,6 @@ def _file_info(target: Target) -> dict[str, Any]:
 
 
 def _content_facts(target: Target, size: int) -> dict[str, Any]:
-    import hashlib
-
     whole = size <= _MAX_INSPECTED
     data = files.read_bytes(target) if whole else _beginning(target)
     binary = has_binary_name(target.name) or looks_binary(data)
@@ -317,24 +256,25 @@ def _utc_text(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
+_FILE_EXISTS: Final = FileTool(
+    name="file_exists",
+    description="Tell whether something is at a path, and what it is: file, directory, link (one that leads nowhere) "
+    "or other.",
+    label="File exists?",
+    arguments=path_arguments("path", "The file or directory"),
+    planner=_plan_exists,
+)
+_FILE_INFO: Final = FileTool(
+    name="file_info",
+    description="Describe a file or directory: type, size, time of change, mode, media type, whether it is binary, "
+    "and up to 10 MiB its number of lines and its SHA-256.",
+    label="File info",
+    arguments=path_arguments("path", "The file or directory"),
+    planner=_plan_info,
+)
 _MAX_WRITE_ARGUMENTS: Final = 16 * 1024 * 1024
 """Above the write limit, so that a content just over it gets the answer that names that limit."""
 _MAX_ORIGINAL: Final = 100 * 1024
-
-
-def write_file_tool(reach: FileAccess, needs_approval: NeedsApproval | None = None) -> Tool:
-    return file_tool(
-        "write_file",
-        "Create a file or replace its whole content (at most 10 MiB). Missing directories are made. The content is "
-        "written as given; no newline is added.",
-        label="Write file",
-        arguments=_write_arguments,
-        planner=_plan_write,
-        reach=reach,
-        needs_approval=needs_approval,
-        always=Verb.WRITE,
-        max_argument_bytes=_MAX_WRITE_ARGUMENTS,
-    )
 
 
 def _write_arguments() -> type[BaseModel]:
@@ -347,25 +287,18 @@ def _write_arguments() -> type[BaseModel]:
     )
 
 
-def _plan_write(reach: FileAccess, args: dict[str, Any], ctx: ToolContext) -> Plan:
-    target = reach.target(args["path"], Verb.WRITE, ctx)
+def _plan_write(access: FileAccess, args: dict[str, Any], ctx: ToolContext) -> Plan:
+    target = access.target(args["path"], Verb.WRITE, ctx)
     content: str = args["content"]
     data = content.encode()
     if len(data) > files.WRITE_LIMIT:
         raise too_large(target.virtual, len(data), files.WRITE_LIMIT, "Write it as several files.")
     change = _PlannedWrite(target, content, data)
-    return Plan(
-        run=change.make,
-        effects=(reach.effect(target),),
-        diff=change.diff,
-        recheck=target.recheck,
-        close=target.close,
-    )
+    effects = (access.effect(target),)
+    return Plan(run=change.make, effects=effects, diff=change.diff, recheck=target.recheck, close=target.close)
 
 
 class _PlannedWrite:
-    """One planned write: what is there, what will be there, and the diff between the two."""
-
     def __init__(self, target: Target, content: str, data: bytes) -> None:
         self._target = target
         self._content = content
@@ -421,33 +354,22 @@ class _PlannedWrite:
         return ToolResult(value=value, text=summary)
 
 
-def delete_file_tool(reach: FileAccess, needs_approval: NeedsApproval | None = None) -> Tool:
-    return file_tool(
-        "delete_file",
-        "Delete one file, or a link itself (never what it leads to). Directories are not deleted.",
-        label="Delete file",
-        arguments=_delete_arguments,
-        planner=_plan_delete,
-        reach=reach,
-        needs_approval=needs_approval,
-        always=Verb.DELETE,
-    )
+_WRITE_FILE: Final = FileTool(
+    name="write_file",
+    description="Create a file or replace its whole content (at most 10 MiB). Missing directories are made. The "
+    "content is written as given; no newline is added.",
+    label="Write file",
+    arguments=_write_arguments,
+    planner=_plan_write,
+    always=Verb.WRITE,
+    max_argument_bytes=_MAX_WRITE_ARGUMENTS,
+)
 
 
-def _delete_arguments() -> type[BaseModel]:
-    from pydantic import create_model
-
-    return create_model("delete_file", path=path_field("The file or link"))
-
-
-def _plan_delete(reach: FileAccess, args: dict[str, Any], ctx: ToolContext) -> Plan:
-    target = reach.target(args["path"], Verb.DELETE, ctx)
-    return Plan(
-        run=lambda: _delete(target),
-        effects=(reach.effect(target),),
-        recheck=target.recheck,
-        close=target.close,
-    )
+def _plan_delete(access: FileAccess, args: dict[str, Any], ctx: ToolContext) -> Plan:
+    target = access.target(args["path"], Verb.DELETE, ctx)
+    effects = (access.effect(target),)
+    return Plan(run=lambda: _delete(target), effects=effects, recheck=target.recheck, close=target.close)
 
 
 def _delete(target: Target) -> str:
@@ -456,8 +378,16 @@ def _delete(target: Target) -> str:
     return f"Deleted {target.virtual} ({what})"
 
 
+_DELETE_FILE: Final = FileTool(
+    name="delete_file",
+    description="Delete one file, or a link itself (never what it leads to). Directories are not deleted.",
+    label="Delete file",
+    arguments=path_arguments("delete_file", "The file or link"),
+    planner=_plan_delete,
+    always=Verb.DELETE,
+)
+_TOOLS: Final = (_READ_FILE, _LIST_FILES, _FILE_EXISTS, _FILE_INFO, _WRITE_FILE, _DELETE_FILE)
 _Options = Mapping[str, Any]
-_BUILDERS = (read_file_tool, list_files_tool, file_exists_tool, file_info_tool, write_file_tool, delete_file_tool)
 
 
 class FilesystemToolset:
@@ -486,52 +416,52 @@ class FilesystemToolset:
     def get_tools(self, ctx: ToolsetContext | None = None) -> list[Tool]:
         """Raises ConfigError where the zones that it was told of are known only now, and are not there."""
         sandbox = self._sandbox or (ctx.sandbox if ctx else None)
-        reach = FileAccess(sandbox, checked_overrides(sandbox, self._zone_approval, self._called))
-        return [build(reach) for build in _BUILDERS]
+        access = FileAccess(sandbox, checked_overrides(sandbox, self._zone_approval, self._called))
+        return [tool.create(access) for tool in _TOOLS]
 
 
-def _own_approval(needs_approval: NeedsApproval | _Options | None) -> NeedsApproval | None:
+def _create(tool: FileTool, sandbox: Sandbox | None, needs_approval: NeedsApproval | _Options | None) -> Tool:
     assert not isinstance(needs_approval, Mapping)  # options were taken out of it
-    return needs_approval
+    return tool.create(FileAccess(sandbox), needs_approval)
 
 
 @takes_options("create_read_file_tool", at=1)
 def create_read_file_tool(
     sandbox: Sandbox | None = None, needs_approval: NeedsApproval | _Options | None = None
 ) -> Tool:
-    return read_file_tool(FileAccess(sandbox), _own_approval(needs_approval))
+    return _create(_READ_FILE, sandbox, needs_approval)
 
 
 @takes_options("create_list_files_tool", at=1)
 def create_list_files_tool(
     sandbox: Sandbox | None = None, needs_approval: NeedsApproval | _Options | None = None
 ) -> Tool:
-    return list_files_tool(FileAccess(sandbox), _own_approval(needs_approval))
+    return _create(_LIST_FILES, sandbox, needs_approval)
 
 
 @takes_options("create_file_exists_tool", at=1)
 def create_file_exists_tool(
     sandbox: Sandbox | None = None, needs_approval: NeedsApproval | _Options | None = None
 ) -> Tool:
-    return file_exists_tool(FileAccess(sandbox), _own_approval(needs_approval))
+    return _create(_FILE_EXISTS, sandbox, needs_approval)
 
 
 @takes_options("create_file_info_tool", at=1)
 def create_file_info_tool(
     sandbox: Sandbox | None = None, needs_approval: NeedsApproval | _Options | None = None
 ) -> Tool:
-    return file_info_tool(FileAccess(sandbox), _own_approval(needs_approval))
+    return _create(_FILE_INFO, sandbox, needs_approval)
 
 
 @takes_options("create_write_file_tool", at=1)
 def create_write_file_tool(
     sandbox: Sandbox | None = None, needs_approval: NeedsApproval | _Options | None = None
 ) -> Tool:
-    return write_file_tool(FileAccess(sandbox), _own_approval(needs_approval))
+    return _create(_WRITE_FILE, sandbox, needs_approval)
 
 
 @takes_options("create_delete_file_tool", at=1)
 def create_delete_file_tool(
     sandbox: Sandbox | None = None, needs_approval: NeedsApproval | _Options | None = None
 ) -> Tool:
-    return delete_file_tool(FileAccess(sandbox), _own_approval(needs_approval))
+    return _create(_DELETE_FILE, sandbox, needs_approval)

@@ -12,6 +12,7 @@ import asyncio
 import json
 import os
 import re
+import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -31,8 +32,6 @@ _SPECIAL: Final = frozenset(r".^$*+?{}[]\|()")
 
 def pattern_problem(pattern: str) -> str:
     """What is wrong with a pattern, with its position; empty if it can be used."""
-    import warnings
-
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of syntax that may change its meaning some day
@@ -53,7 +52,6 @@ class SearchScope(NamedTuple):
     after: int
     """Lines up to this index do not count for `most`."""
     most: int
-    """So many matching lines at most."""
 
 
 def is_plain(pattern: str) -> bool:

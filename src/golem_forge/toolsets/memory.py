@@ -12,6 +12,8 @@ read by later sessions, and by whatever model they use: a secret must never get 
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import hashlib
 import os
 import re
 import stat
@@ -20,7 +22,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from golem_forge._version import __version__
 from golem_forge.core.decisions import Status
@@ -47,27 +49,13 @@ class MemoryToolset:
 
     def get_tools(self, ctx: ToolsetContext | None = None) -> list[Tool]:
         sandbox = self._sandbox or (ctx.sandbox if ctx else None)
-        return [get_memory_tool(sandbox), save_memory_tool(sandbox)]
+        return [create_get_memory_tool(sandbox), create_save_memory_tool(sandbox)]
 
 
 def create_get_memory_tool(sandbox: Sandbox | None = None, needs_approval: NeedsApproval | None = None) -> Tool:
-    return get_memory_tool(sandbox, needs_approval)
-
-
-def create_save_memory_tool(sandbox: Sandbox | None = None, needs_approval: NeedsApproval | None = None) -> Tool:
-    return save_memory_tool(sandbox, needs_approval)
-
-
-_DATE: Final = "%Y-%m-%dT%H:%M:%SZ"
-_GET_DESCRIPTION: Final = (
-    "Read what was remembered in earlier sessions: one memory by its id, or without an id their list."
-)
-
-
-def get_memory_tool(sandbox: Sandbox | None, needs_approval: NeedsApproval | None = None) -> Tool:
     return Tool(
         "get_memory",
-        _GET_DESCRIPTION,
+        "Read what was remembered in earlier sessions: one memory by its id, or without an id their list.",
         input_schema=_get_arguments,
         planner=partial(_plan_get, sandbox),
         needs_approval=needs_approval,
@@ -80,8 +68,6 @@ def get_memory_tool(sandbox: Sandbox | None, needs_approval: NeedsApproval | Non
 
 
 def scope_field() -> tuple[Any, Any]:
-    from typing import Literal
-
     from pydantic import Field
 
     text = "Whose memory: of this `project`, or of the `user` in every project."
@@ -127,16 +113,11 @@ def _list_all(store: MemoryStore) -> ToolResult:
     return ToolResult(value=value, text="\n".join(lines) or f"No memories in scope '{store.scope}'.")
 
 
-_SAVE_DESCRIPTION: Final = (
-    "Remember a short text (at most 64 KiB) for later sessions, under an id. `mode: append` adds to the end of what is "
-    "there, `replace` writes it anew."
-)
-
-
-def save_memory_tool(sandbox: Sandbox | None, needs_approval: NeedsApproval | None = None) -> Tool:
+def create_save_memory_tool(sandbox: Sandbox | None = None, needs_approval: NeedsApproval | None = None) -> Tool:
     return Tool(
         "save_memory",
-        _SAVE_DESCRIPTION,
+        "Remember a short text (at most 64 KiB) for later sessions, under an id. `mode: append` adds to the end of "
+        "what is there, `replace` writes it anew.",
         input_schema=_save_arguments,
         planner=partial(_plan_save, sandbox),
         needs_approval=needs_approval,
@@ -148,8 +129,6 @@ def save_memory_tool(sandbox: Sandbox | None, needs_approval: NeedsApproval | No
 
 
 def _save_arguments() -> type[BaseModel]:
-    from typing import Annotated, Literal
-
     from pydantic import AfterValidator, Field, create_model
     from pydantic_core import PydanticCustomError
 
@@ -176,7 +155,13 @@ def _plan_save(own: Sandbox | None, args: dict[str, Any], ctx: ToolContext) -> P
     old = store.read(memory_id)
     appends = args.get("mode", "replace") == "append"
     new = (old or b"" if appends else b"") + args["content"].encode()
-    _refuse_secrets(f"{memory_id}\n{new.decode('utf-8', 'replace')}", ctx)
+    content = f"{memory_id}\n{new.decode('utf-8', 'replace')}"
+    if ctx.redactor is not None and ctx.redactor.redact_secrets(content) != content:
+        raise ForgeError(
+            "The content holds a known secret value, and memory keeps no secrets; leave it out.",
+            status=Status.POLICY_DENIED,
+            code="SECRET_IN_MEMORY",
+        )
     if len(new) > MAX_MEMORY_BYTES:
         text = (
             f"Memory '{memory_id}' would be {len(new)} bytes; the limit is {MAX_MEMORY_BYTES}. Replace it by "
@@ -190,15 +175,6 @@ def _plan_save(own: Sandbox | None, args: dict[str, Any], ctx: ToolContext) -> P
         effects=(Effect(verb=Verb.WRITE, target=target, real=store.path_of(memory_id)),),
         diff=unified_diff(f"/memory/{store.scope}/{memory_id}", old, new),
     )
-
-
-def _refuse_secrets(text: str, ctx: ToolContext) -> None:
-    if ctx.redactor is not None and ctx.redactor.redact_secrets(text) != text:
-        raise ForgeError(
-            "The content holds a known secret value, and memory keeps no secrets; leave it out.",
-            status=Status.POLICY_DENIED,
-            code="SECRET_IN_MEMORY",
-        )
 
 
 def _save(store: MemoryStore, memory_id: str, old: bytes | None, new: bytes) -> ToolResult:
@@ -258,7 +234,6 @@ class MemoryStore:
             return stream.read(MAX_MEMORY_BYTES + 1)
 
     def entries(self) -> list[MemoryEntry]:
-        """By id."""
         found: list[MemoryEntry] = []
         with contextlib.suppress(FileNotFoundError), os.scandir(self._directory) as files:
             for file in files:
@@ -280,7 +255,8 @@ class MemoryStore:
         if not _ID_REGEX.fullmatch(memory_id):
             raise ValueError("not an id of a memory")
         try:
-            self._make_directory()
+            for directory in (self._directory.parent.parent, self._directory.parent, self._directory):
+                directory.mkdir(mode=0o700, exist_ok=True)
             with self._lock():
                 if self.read(memory_id) != instead_of:
                     raise ToolFailed(f"Memory '{memory_id}' changed while it was being used; nothing was saved.")
@@ -289,17 +265,11 @@ class MemoryStore:
         except OSError:
             raise ToolFailed(f"Memory '{memory_id}' could not be written; the old one is intact.") from None
 
-    def _make_directory(self) -> None:
-        for directory in (self._directory.parent.parent, self._directory.parent, self._directory):
-            directory.mkdir(mode=0o700, exist_ok=True)
-
     @contextlib.contextmanager
     def _lock(self) -> Iterator[None]:
-        from fcntl import LOCK_EX, flock
-
         lock = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            flock(lock, LOCK_EX)
+            fcntl.flock(lock, fcntl.LOCK_EX)
             yield
             os.fsync(lock)
         finally:
@@ -320,7 +290,7 @@ class MemoryStore:
 
 
 def open_memory_store(scope: MemoryScope, own: Sandbox | None, ctx: ToolContext) -> MemoryStore:
-    """The shelf a call means. A project is the directory its relative paths start from."""
+    """A project is the directory that the call's relative paths start from."""
     if ctx.home is None:
         raise ToolFailed("There is no FORGE_HOME here, so nothing can be remembered.", code="NO_MEMORY")
     if scope is MemoryScope.USER:
@@ -329,7 +299,5 @@ def open_memory_store(scope: MemoryScope, own: Sandbox | None, ctx: ToolContext)
     zone = sandbox.zones[sandbox.default_zone] if sandbox and sandbox.default_zone else None
     if zone is None:
         raise ToolFailed("This worker has no zone and so no project to remember for; use scope 'user'.", code="NO_ZONE")
-    from hashlib import sha256
-
-    digest = sha256(os.fsencode(zone.host)).hexdigest()[:_DIGEST_LENGTH]
+    digest = hashlib.sha256(os.fsencode(zone.host)).hexdigest()[:_DIGEST_LENGTH]
     return MemoryStore(ctx.home / "memory" / f"project-{digest}", scope)

@@ -17,14 +17,14 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 from golem_forge._version import __version__
 from golem_forge.core.calls import Caller
 from golem_forge.core.errors import ToolFailed
 from golem_forge.core.text import escape_control_chars
 from golem_forge.sandbox.sandbox import Sandbox
-from golem_forge.tools.context import KeptText, OutputLookup, ToolContext
+from golem_forge.tools.context import OutputLookup, ToolContext
 from golem_forge.tools.tool import NeedsApproval, SourceKind, Tool
 from golem_forge.toolsets.line_search_child import Span, clean_pieces
 from golem_forge.toolsets.text import PAGE_BYTES, closing_note, first_line, offset_field
@@ -50,11 +50,12 @@ def create_read_output_tool(
 
         handle = args["handle"]
         store = outputs or ctx.outputs
-        kept = await run_in_thread(lambda: _find_output(store, handle, ctx))
-        asked = _PageRequest(args.get("offset", 1), args.get("limit", DEFAULT_LIMIT), args.get("context", 0))
+        person = ctx.caller is Caller.HUMAN
+        kept = await run_in_thread(lambda: store.find(handle, ctx.worker, any_session=person) if store else None)
+        page = _PageRequest(args.get("offset", 1), args.get("limit", DEFAULT_LIMIT), args.get("context", 0))
         try:
             if kept is not None:
-                return await _read_page(kept.path, asked, args.get("grep", ""))
+                return await _read_page(kept.path, page, args.get("grep", ""))
         except OSError:  # pruned a moment ago
             pass
         raise ToolFailed(f"No output '{escape_control_chars(handle[:100])}'.", code="NO_OUTPUT")
@@ -75,8 +76,6 @@ def create_read_output_tool(
 
 
 def _arguments() -> type[BaseModel]:
-    from typing import Annotated
-
     from pydantic import AfterValidator, Field, create_model
     from pydantic_core import PydanticCustomError
 
@@ -105,26 +104,22 @@ class _PageRequest(NamedTuple):
     context: int
 
 
-def _find_output(store: OutputLookup | None, handle: str, ctx: ToolContext) -> KeptText | None:
-    return store.find(handle, ctx.worker, any_session=ctx.caller is Caller.HUMAN) if store else None
-
-
-async def _read_page(path: Path, asked: _PageRequest, pattern: str) -> str:
+async def _read_page(path: Path, page: _PageRequest, pattern: str) -> str:
     """Every thread opens the file for itself: one that was abandoned must not read what its number means by then."""
     from golem_forge.tools.threads import run_in_thread
     from golem_forge.toolsets.line_search import SearchScope, is_plain, search, search_plain
 
     def whole_page() -> str:
-        return render_page(blocks_of(path), find_position(blocks_of(path), asked.offset), asked.limit)
+        return render_page(blocks_of(path), find_position(blocks_of(path), page.offset), page.limit)
 
     def beginning() -> tuple[PagePosition, SearchScope]:
-        place = find_position(blocks_of(path), asked.offset)
+        place = find_position(blocks_of(path), page.offset)
         line = line_at(blocks_of(path), place)
         # A match in each line behind the first fills a page of `limit` rows, one more ends it.
-        return place, SearchScope(first=max(0, line - asked.context), after=line, most=asked.limit + 1)
+        return place, SearchScope(first=max(0, line - page.context), after=line, most=page.limit + 1)
 
     def matching_page(place: PagePosition, found: WantedLines) -> str:
-        return render_page(blocks_of(path), place, asked.limit, with_context(found, asked.context))
+        return render_page(blocks_of(path), place, page.limit, with_context(found, page.context))
 
     def plain_page() -> str:
         place, scope = beginning()
@@ -168,7 +163,6 @@ class OutputBlock(NamedTuple):
     data: bytes
     """Without the last line end."""
     start: int | None = None
-    """See Row."""
 
     def split_rows(self) -> Iterator[OutputRow]:
         for index, text in enumerate(self.data.decode().split("\n"), self.line):
@@ -182,8 +176,6 @@ def blocks_of(path: Path) -> Iterator[OutputBlock]:
 
 
 class _BlockSplitter:
-    """Where in the text the next block begins."""
-
     def __init__(self) -> None:
         self._buffer = b""
         self._place = 0
@@ -225,13 +217,11 @@ class _BlockSplitter:
         """None where the line ended with the part before."""
         place = self._place
         end = self._buffer.find(b"\n", place, place + PAGE_BYTES + 1)
-        if ended := end >= 0:
-            data = self._buffer[place:end]
-        else:
+        if not (ended := end >= 0):
             end = min(place + PAGE_BYTES, len(self._buffer))
             while end < len(self._buffer) and self._buffer[end] & 0xC0 == 0x80:
                 end -= 1
-            data = self._buffer[place:end]
+        data = self._buffer[place:end]
         block = OutputBlock(self._line, 1, data, start) if data else None
         self._place = end + ended
         self._line += ended
@@ -247,12 +237,9 @@ WantedLines = Mapping[int, list[Span]]
 
 
 class PagePosition(NamedTuple):
-    """Where a page begins."""
-
     first: int
     """Number of the row, from 1."""
     total: int
-    """How many rows there are."""
     before: int
     """How many rows there are before those that were kept on the way."""
     kept: tuple[OutputBlock, ...]
@@ -330,18 +317,14 @@ def _numbered_rows(
 ) -> Iterator[tuple[int, OutputRow]]:
     lines = None if wanted is None else sorted(wanted)
     for block in blocks:
-        if passed + block.rows >= first and (lines is None or _has_wanted(block, lines)):
+        wants = lines is None or bisect_left(lines, block.line) < bisect_left(lines, block.line + block.rows)
+        if passed + block.rows >= first and wants:
             for number, row in enumerate(block.split_rows(), passed + 1):
                 if number >= first and (wanted is None or _is_wanted(row, wanted)):
                     yield number, row
         passed += block.rows
         if lines is not None and (not lines or lines[-1] < block.line):
             return
-
-
-def _has_wanted(block: OutputBlock, lines: list[int]) -> bool:
-    next_one = bisect_left(lines, block.line)
-    return next_one < len(lines) and lines[next_one] < block.line + block.rows
 
 
 def _is_wanted(row: OutputRow, wanted: WantedLines) -> bool:

@@ -5,7 +5,7 @@ A plan lives with its session and belongs to one worker; nothing is touched, so 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from golem_forge._version import __version__
 from golem_forge.core.results import ToolResult
@@ -28,8 +28,6 @@ _DESCRIPTION: Final = (
 
 
 class SessionPlans:
-    """The plans of one session, by worker."""
-
     def __init__(self) -> None:
         self._by_worker: dict[str, list[PlanStep]] = {}
 
@@ -49,7 +47,7 @@ class PlanToolset:
 
 
 def create_update_plan_tool(sandbox: Sandbox | None = None, needs_approval: NeedsApproval | None = None) -> Tool:
-    """`sandbox` is there for the sake of one signature; a plan has no files."""
+    """`sandbox` is not used; every `create_<tool>_tool` has it."""
     return Tool(
         "update_plan",
         _DESCRIPTION,
@@ -66,8 +64,6 @@ def create_update_plan_tool(sandbox: Sandbox | None = None, needs_approval: Need
 
 
 def _arguments() -> type[BaseModel]:
-    from typing import Annotated, Literal
-
     from pydantic import AfterValidator, ConfigDict, Field, create_model
     from pydantic_core import PydanticCustomError
 
@@ -98,12 +94,12 @@ def _update(args: dict[str, Any], ctx: ToolContext) -> ToolResult:
     steps = [_plain_step(step) for step in args["plan"]]
     explanation = args.get("explanation", "")
     ctx.parts.get(SessionPlans).replace(ctx.worker, steps)
-    told: dict[str, Any] = {"plan": steps}
+    update: dict[str, Any] = {"plan": steps}
     if explanation:
-        told["explanation"] = explanation
-    ctx.show("planUpdated", told)
+        update["explanation"] = explanation
+    ctx.show("planUpdated", update)
     done = sum(step["status"] == "completed" for step in steps)
-    return ToolResult(value={"kind": "plan.update", **told}, text=f"Plan updated: {done} of {len(steps)} done.")
+    return ToolResult(value={"kind": "plan.update", **update}, text=f"Plan updated: {done} of {len(steps)} done.")
 
 
 def _plain_step(step: Any) -> PlanStep:

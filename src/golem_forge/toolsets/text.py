@@ -18,7 +18,7 @@ import re
 from collections.abc import Sequence
 from functools import cache
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 from golem_forge.core.diff import LineChange, covers_all_changes, line_changes, unified_hunks
 from golem_forge.core.errors import ToolFailed
@@ -66,7 +66,8 @@ def decode(data: bytes) -> Decoded:
 
 
 def has_binary_name(name: str) -> bool:
-    return _extension(name) in _BINARY_EXTENSIONS
+    dot = name.rfind(".")
+    return dot >= 0 and name[dot:].lower() in _BINARY_EXTENSIONS
 
 
 def looks_binary(data: bytes) -> bool:
@@ -86,11 +87,6 @@ def media_type(name: str, *, binary: bool) -> str:
     if binary:
         return _OCTET_STREAM if guessed is None or guessed.startswith("text/") else guessed
     return guessed or "text/plain"
-
-
-def _extension(name: str) -> str:
-    dot = name.rfind(".")
-    return name[dot:].lower() if dot >= 0 else ""
 
 
 @cache
@@ -175,8 +171,6 @@ def closing_note(first: int, last: int, total: int) -> str:
 
 def offset_field(what: str) -> tuple[Any, Any]:
     """The `offset` argument for pydantic's `create_model`: any whole number but 0."""
-    from typing import Annotated
-
     from pydantic import AfterValidator, Field
     from pydantic_core import PydanticCustomError
 

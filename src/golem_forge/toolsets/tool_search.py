@@ -7,7 +7,7 @@ and says where to look. What it finds is what a call would reach: there is one c
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from golem_forge._version import __version__
 from golem_forge.core.lazy_dataclass import dataclass
@@ -32,7 +32,6 @@ class ToolSearchResult:
     tools: Sequence[Tool]
     """Best first; they are loaded."""
     total: int
-    """How many tools match at all."""
     sources: Mapping[str, int]
     """What there is to search, for a query that finds nothing."""
 
@@ -79,8 +78,6 @@ def _format_sources(sources: Mapping[str, int]) -> str:
 
 
 def _arguments() -> type[BaseModel]:
-    from typing import Annotated
-
     from pydantic import AfterValidator, ConfigDict, Field, create_model
     from pydantic_core import PydanticCustomError
 

@@ -59,7 +59,9 @@ def ask_approval(terminal: LineTerminal, request: Fields, choices: Sequence[Fiel
     answer: dict[str, Any] | None = None
     try:
         while answer is None:
-            answer = _parse_answer(_read(terminal, _question(choices)).strip().lower(), terminal, request, choices)
+            numbers = f"{_numbers(choices)} remember · " if choices else ""
+            question = f"Approve? [y/N] (y once · n deny · {numbers}e edit · d all · w why · q stop · ? help) "
+            answer = _parse_answer(_read(terminal, question).strip().lower(), terminal, request, choices)
             if answer is None:
                 terminal.settle()
     except EOFError:  # end of input is not a yes
@@ -72,11 +74,6 @@ def card_data(request: ApprovalRequest) -> dict[str, Any]:
     """A request as its event would carry it, with the label and the problems of an edit where a card looks for them."""
     problems = [{"name": name, "error": problem} for name, problem in request.field_errors]
     return {**request.to_wire(), "label": request.label, "warnings": list(request.warnings), "fields": problems}
-
-
-def _question(choices: Sequence[Fields]) -> str:
-    numbers = f"{_numbers(choices)} remember · " if choices else ""
-    return f"Approve? [y/N] (y once · n deny · {numbers}e edit · d all · w why · q stop · ? help) "
 
 
 def _help(choices: Sequence[Fields]) -> str:
@@ -124,12 +121,13 @@ def _edit_arguments(terminal: LineTerminal, request: Fields) -> dict[str, Any] |
     try:
         args = json.loads(text)
     except (ValueError, RecursionError) as error:
-        terminal.say([line(f"✗ not JSON: {error}", "fail", "  ")])
-        return None
-    if not isinstance(args, dict):
-        terminal.say([line("✗ the arguments are one JSON object", "fail", "  ")])
-        return None
-    return args
+        problem = f"✗ not JSON: {error}"
+    else:
+        if isinstance(args, dict):
+            return args
+        problem = "✗ the arguments are one JSON object"
+    terminal.say([line(problem, "fail", "  ")])
+    return None
 
 
 def _read(terminal: LineTerminal, prompt: str) -> str:

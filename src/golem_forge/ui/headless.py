@@ -26,32 +26,18 @@ _WITH_ANSWER = frozenset({RunStatus.COMPLETED, RunStatus.LIMIT})
 """Runs that leave something to print: a limit leaves the partial answer."""
 
 
-class HeadlessAdapter:
+class _OutputUI:
+    """What both share: it listens from `initialize` to `shutdown`, and what was printed stays."""
+
     answers = False
     """It asks nobody anything."""
 
-    def __init__(
-        self,
-        bus: EventBus,
-        *,
-        json: bool = False,
-        trace: TraceLevel | str = TraceLevel.NORMAL,
-        stdout: TextIO | None = None,
-        stderr: TextIO | None = None,
-    ) -> None:
+    def __init__(self, bus: EventBus, trace: TraceLevel | str) -> None:
         self.bus = bus
-        self._json = json
-        self._out = Output(stdout if stdout is not None else sys.stdout)
-        self._err = Output(stderr if stderr is not None else sys.stderr)
         self.formatter = create_trace_formatter(trace)
-        self._unsubscribe: Callable[[], None] | None = None
-        self._last_message: Event | None = None
-        """The root worker's, while it may be the final answer: that one is not a diagnostic."""
-        self._children: set[str] = set()
-        self._complained = False
-        self._closed = False
         self.exit_requested = asyncio.Event()
         self.exit_code = 0
+        self._unsubscribe: Callable[[], None] | None = None
 
     async def initialize(self) -> None:
         if self._unsubscribe is None:
@@ -61,6 +47,33 @@ class HeadlessAdapter:
         if self._unsubscribe is not None:
             self._unsubscribe()
             self._unsubscribe = None
+
+    async def stay(self, result: RunResult) -> None:
+        """Returns at once."""
+
+    def _on_event(self, event: Event) -> None:
+        raise NotImplementedError
+
+
+class HeadlessAdapter(_OutputUI):
+    def __init__(
+        self,
+        bus: EventBus,
+        *,
+        json: bool = False,
+        trace: TraceLevel | str = TraceLevel.NORMAL,
+        stdout: TextIO | None = None,
+        stderr: TextIO | None = None,
+    ) -> None:
+        super().__init__(bus, trace)
+        self._json = json
+        self._out = Output(stdout if stdout is not None else sys.stdout)
+        self._err = Output(stderr if stderr is not None else sys.stderr)
+        self._last_message: Event | None = None
+        """The root worker's, while it may be the final answer: that one is not a diagnostic."""
+        self._children: set[str] = set()
+        self._complained = False
+        self._closed = False
 
     def finished(self, result: RunResult) -> None:
         """Prints the answer, or with `json` emits `runResult`, the last line. Once."""
@@ -72,21 +85,21 @@ class HeadlessAdapter:
             answer = (result.response or result.partial).replace("\r\n", "\n").rstrip("\n")
             self._out.write(f"{escape_control_chars_in_prose(answer)}\n" if answer else "")
         elif self._last_message is not None:  # the last words of a run without an answer are a diagnostic
-            self._err.write(plain_text(self.formatter.format(self._last_message)))
+            self._diagnose(self._last_message)
         self._closed = True
         if result.error and not self._complained:
             self._err.write(f"error: {escape_control_chars(result.error)}\n")
 
-    async def stay(self, result: RunResult) -> None:
-        """What was printed stays by itself."""
-
     def request_exit(self, code: int = 0) -> None:
-        """A headless run ends with its one answer anyway."""
+        """Nothing to do: a headless run ends with its one answer."""
+
+    def _diagnose(self, event: Event) -> None:
+        self._err.write(plain_text(self.formatter.format(event)))
 
     def _on_event(self, event: Event) -> None:
         if self._closed:
             if not self._json and event.wire.get("code") == LEFTOVERS:  # of a command that ended with the session
-                self._err.write(plain_text(self.formatter.format(event)))
+                self._diagnose(event)
             return
         if self._json:
             self._out.write(json_line(event))
@@ -94,9 +107,8 @@ class HeadlessAdapter:
         if event.type == "workerUpdate" and event.wire.get("depth") != 0:
             self._children.add(str(event.wire.get("workerId")))
         self._complained = self._complained or _reports_error(event)
-        if self._is_answer_so_far(event):
-            return
-        self._err.write(plain_text(self.formatter.format(event)))
+        if not self._is_answer_so_far(event):
+            self._diagnose(event)
 
     def _is_answer_so_far(self, event: Event) -> bool:
         """Holds the root worker's words back; shows those that more work followed after all."""
@@ -109,7 +121,7 @@ class HeadlessAdapter:
         works = event.type == "toolResult" or (event.type == "toolStarted" and event.wire.get("caller") == "llm")
         if speaks or works:  # a refused call has a result and no start
             if self._last_message is not None:
-                self._err.write(plain_text(self.formatter.format(self._last_message)))
+                self._diagnose(self._last_message)
             self._last_message = event if speaks else None
         return speaks
 
@@ -118,12 +130,11 @@ class HeadlessAdapter:
             return False
         if event.wire.get("done"):  # ends the thinking of the same request too
             ended = {"requestId": event.wire.get("requestId"), "delta": "", "done": True, "channel": "text"}
-            self._err.write(plain_text(self.formatter.format(Event("streaming", ended, worker_id=event.worker_id))))
+            self._diagnose(Event("streaming", ended, worker_id=event.worker_id))
         return True
 
 
 def run_result_data(result: RunResult) -> dict[str, Any]:
-    """A RunResult as the data of a `runResult` event."""
     usage = result.usage
     data: dict[str, Any] = {
         "success": result.success,
@@ -131,8 +142,8 @@ def run_result_data(result: RunResult) -> dict[str, Any]:
         "response": result.response,
         "usage": {"input": usage.input, "output": usage.output, "cached": usage.cached, "cost": result.cost},
     }
-    said = {"partial": result.partial, "error": result.error}
-    return data | {name: text for name, text in said.items() if text}
+    texts = {"partial": result.partial, "error": result.error}
+    return data | {name: text for name, text in texts.items() if text}
 
 
 def _reports_error(event: Event) -> bool:
@@ -142,42 +153,24 @@ def _reports_error(event: Event) -> bool:
     return event.type == "sessionEnd" and event.wire.get("reason") == "error" and bool(event.wire.get("message"))
 
 
-class PlainAdapter:
+class PlainAdapter(_OutputUI):
     stated_name = "PlainAdapter"
     """In a warning."""
-    answers = False
-    """It asks nobody anything."""
 
     def __init__(
         self, bus: EventBus, *, output: TextIO | None = None, trace: TraceLevel | str = TraceLevel.NORMAL
     ) -> None:
-        self.bus = bus
+        super().__init__(bus, trace)
         self._output = Output(output if output is not None else sys.stdout)
-        self.formatter = create_trace_formatter(trace)
-        self._unsubscribe: Callable[[], None] | None = None
-        self.exit_requested = asyncio.Event()
-        self.exit_code = 0
-
-    async def initialize(self) -> None:
-        if self._unsubscribe is None:
-            self._unsubscribe = self.bus.on("*", self._show)
-
-    async def shutdown(self) -> None:
-        if self._unsubscribe is not None:
-            self._unsubscribe()
-            self._unsubscribe = None
 
     def finished(self, result: RunResult) -> None:
-        """The events of the run have said it all."""
+        """Prints what the formatter still holds back."""
         self._output.write(plain_text(self.formatter.rest()))
-
-    async def stay(self, result: RunResult) -> None:
-        """What was printed stays by itself."""
 
     def request_exit(self, code: int = 0) -> None:
         self.exit_code = code
         self.exit_requested.set()
 
-    def _show(self, event: Event) -> None:
+    def _on_event(self, event: Event) -> None:
         if not self._output.gone:
             self._output.write(plain_text(self.formatter.format(event)))

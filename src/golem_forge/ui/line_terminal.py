@@ -83,7 +83,8 @@ def print_lines(rows: Sequence[Line]) -> None:
         sys.stderr.write(plain_text(rows))
         return
     for row in rows:
-        sys.stderr.write("".join(_colored(style, text) for style, text in row) + "\n")
+        parts = (f"\x1b[{_COLOURS[style]}m{text}\x1b[0m" if style in _COLOURS else text for style, text in row)
+        sys.stderr.write("".join(parts) + "\n")
 
 
 def may_colour() -> bool:
@@ -95,8 +96,3 @@ def terminal_width() -> int:
         return os.get_terminal_size(sys.stderr.fileno()).columns
     except (OSError, ValueError):
         return _ASSUMED_WIDTH
-
-
-def _colored(style: Style, text: str) -> str:
-    colour = _COLOURS.get(style)
-    return f"\x1b[{colour}m{text}\x1b[0m" if colour else text

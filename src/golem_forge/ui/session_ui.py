@@ -60,7 +60,6 @@ class CombinedUI:
         self._all.append(adapter)
 
     async def shutdown(self) -> None:
-        """In the reverse order, each whatever the others do."""
         failed: list[Exception] = []
         for adapter in reversed(self._all):
             try:
@@ -126,17 +125,17 @@ def exit_code(result: RunResult) -> int:
 
 
 def exit_code_for(error: BaseException) -> int:
-    """For a run that ended with an exception instead of a result."""
-    if isinstance(error, KeyboardInterrupt | asyncio.CancelledError):
-        return INTERRUPTED
-    if isinstance(error, ConfigError):
-        return CONFIGURATION
-    if isinstance(error, NotTrusted):
-        return NOT_TRUSTED
-    if isinstance(error, ModelError):
-        return MODEL_UNAVAILABLE
-    if isinstance(error, ForgeError):
-        return _BY_CODE.get(error.code, FAILED)
+    match error:
+        case KeyboardInterrupt() | asyncio.CancelledError():
+            return INTERRUPTED
+        case ConfigError():
+            return CONFIGURATION
+        case NotTrusted():
+            return NOT_TRUSTED
+        case ModelError():
+            return MODEL_UNAVAILABLE
+        case ForgeError():
+            return _BY_CODE.get(error.code, FAILED)
     return FAILED
 
 

@@ -10,6 +10,7 @@ line when it ends, the rest when its stream is done; withdrawn text is followed 
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Callable, Mapping
@@ -42,7 +43,7 @@ from golem_forge.ui.render.lines import (
 
 Fields = Mapping[str, Any]
 COMMAND: Final = "command"
-"""The code of a status that answers a slash command: whoever typed it sees it, at every level."""
+"""The code of a status that answers a slash command; it is shown at every level."""
 PERSON: Final = "human"
 """The caller of a tool that a person ran."""
 TERMINAL: Final = "terminal"
@@ -56,9 +57,6 @@ class TraceLevel(StrEnum):
     DEBUG = "debug"
 
 
-_ORDER: Final = tuple(TraceLevel)
-
-
 def create_trace_formatter(
     level: TraceLevel | str = TraceLevel.NORMAL,
     width: Callable[[], int] | None = None,
@@ -66,14 +64,10 @@ def create_trace_formatter(
 ) -> TraceFormatter:
     """`width`: the columns there are, to break prose at words; without it lines are as long as they are. `output`:
     where it prints when it is called; absent: standard output. ValueError names the levels."""
-    return TraceFormatter(trace_level(level), width, output)
-
-
-def trace_level(named: TraceLevel | str) -> TraceLevel:
     try:
-        return TraceLevel(named)
+        return TraceFormatter(TraceLevel(level), width, output)
     except ValueError:
-        raise ValueError(f"trace level {named!r} is none of {', '.join(TraceLevel)}") from None
+        raise ValueError(f"trace level {level!r} is none of {', '.join(TraceLevel)}") from None
 
 
 class TraceFormatter:
@@ -95,9 +89,9 @@ class TraceFormatter:
         self._used: Fields | None = None
         self._calls = self._failed = 0
         self._error = ""
-        """The last error that was told: the end of the session does not repeat it."""
+        """The last error that was shown: the end of the session does not repeat it."""
         self._refusal = ""
-        """Why the last call failed, if that was told: the command that made it does not repeat it."""
+        """Why the last call failed, if that was shown: the command that made it does not repeat it."""
 
     def format(self, event: Event) -> list[Line]:
         show = _FORMATTERS.get(event.type)
@@ -119,11 +113,12 @@ class TraceFormatter:
         return reports.worker_tree(self._workers.values())
 
     def rest(self) -> list[Line]:
-        """What still waits, for who stops before the session has ended."""
+        """The lines that are still held back, for a caller that stops before the session has ended."""
         return [*self._models.rest(), *self._turn_ended({}, "")]
 
     def _at(self, least: TraceLevel) -> bool:
-        return _ORDER.index(self.level) >= _ORDER.index(least)
+        order = tuple(TraceLevel)
+        return order.index(self.level) >= order.index(least)
 
     @property
     def _normal(self) -> bool:
@@ -137,7 +132,12 @@ class TraceFormatter:
         text, role = to_text(message.get("content", "")), message.get("role")
         if role == "user":
             self._turns += 1
-            return self._user_text(text, message) if self._at(TraceLevel.SUMMARY) else []
+            if not self._at(TraceLevel.SUMMARY):
+                return []
+            attached = message.get("attachments")
+            count = len(attached) if isinstance(attached, (list, tuple)) else 0
+            rows = excerpt(chat_lines(text, "user", "> "))
+            return [*rows, [("user", f"> [{count} attached]")]] if count else rows
         if role == "system":
             return prose_lines(text, "dim", "system: ") if self._at(TraceLevel.DEBUG) else []
         if self._normal:
@@ -145,12 +145,6 @@ class TraceFormatter:
         if not self._is_child(worker_id):
             self._answer = text
         return []
-
-    def _user_text(self, text: str, message: Fields) -> list[Line]:
-        attached = message.get("attachments")
-        count = len(attached) if isinstance(attached, (list, tuple)) else 0
-        rows = excerpt(chat_lines(text, "user", "> "))
-        return [*rows, [("user", f"> [{count} attached]")]] if count else rows
 
     def _streaming(self, data: Fields, worker_id: str) -> list[Line]:
         if self._normal:
@@ -178,8 +172,8 @@ class TraceFormatter:
     def _status(self, data: Fields, worker_id: str) -> list[Line]:
         kind, text = data.get("type"), to_text(data.get("message", ""))
         if data.get("code") == COMMAND:
-            told, self._refusal = self._refusal, ""
-            return [] if kind == "error" and text == told else prose_lines(text, "fail" if kind == "error" else "")
+            shown, self._refusal = self._refusal, ""
+            return [] if kind == "error" and text == shown else prose_lines(text, "fail" if kind == "error" else "")
         if kind == "error":
             self._error = text
             return prose_lines(f"error: {text}", "fail")
@@ -199,13 +193,11 @@ class TraceFormatter:
 
     def _form(self, data: Fields, worker_id: str) -> list[Line]:
         self._cards[to_text(data.get("requestId", ""))] = data
+        fields = mappings_in(data.get("fields"))
         title = line(f"── {to_text(data.get('source', ''))} asks: {to_text(data.get('title', ''))}", "title")
-        fields = [
-            line(to_text(one.get("label") or one.get("name") or ""), indent="  ")
-            for one in mappings_in(data.get("fields"))
-        ]
+        rows = [line(to_text(one.get("label") or one.get("name") or ""), indent="  ") for one in fields]
         url = [line(data["url"], indent="  ")] if data.get("url") else []
-        return [title, *indented(lines_of(to_text(data.get("message", "")))), *url, *fields]
+        return [title, *indented(lines_of(to_text(data.get("message", "")))), *url, *rows]
 
     def _form_resolved(self, data: Fields, worker_id: str) -> list[Line]:
         if self._cards.pop(to_text(data.get("requestId", "")), None) is None:
@@ -258,18 +250,17 @@ class TraceFormatter:
             rows = [*rest, *results.result_after_output(data)]
         else:
             rows = results.result_lines(data)
-        said = data.get("decision")
-        if self.level is TraceLevel.DEBUG and isinstance(said, Mapping):
-            rows += results.decision_lines(said)
+        decision = data.get("decision")
+        if self.level is TraceLevel.DEBUG and isinstance(decision, Mapping):
+            rows += results.decision_lines(decision)
         return rows
 
     # ---- the session
 
     def _worker(self, data: Fields, worker_id: str) -> list[Line]:
         self._workers[to_text(data.get("workerId", ""))] = data
-        return (
-            [reports.worker_line(data)] if self._normal and finite_number(data.get("depth")) > 0 else []
-        )  # a root alone is no tree
+        is_child = finite_number(data.get("depth")) > 0  # a root alone is no tree
+        return [reports.worker_line(data)] if self._normal and is_child else []
 
     def _usage(self, data: Fields, worker_id: str) -> list[Line]:
         session = data.get("session")
@@ -291,8 +282,8 @@ class TraceFormatter:
         if reason != "completed":
             ran = about or self._turns or self._calls
             failed = "session ended with an error" if ran else "nothing was run"
-            told = "session interrupted" if reason == "interrupted" else failed
-            rows += prose_lines(told + about, "warn" if reason == "interrupted" else "fail")
+            ending = "session interrupted" if reason == "interrupted" else failed
+            rows += prose_lines(ending + about, "warn" if reason == "interrupted" else "fail")
         elif self._normal:
             rows += prose_lines(f"session completed{about}", "dim")
         if self._at(TraceLevel.SUMMARY) and (self._calls or self._used is not None):
@@ -347,7 +338,7 @@ _PROSE: Final = frozenset(
     {"sessionStarted", "status", "workerUpdate", "manualToolsAvailable", "contextUsage", "contextCompacted"}
     | {"usageUpdated", "catalogChanged", "mcpStatus", "toolSuggested", "wallsReport", "sessionEnd", "approvalResolved"}
 )
-"""Types whose lines are words of ours, to be broken where they are too long. All else is shown as it is."""
+"""Types whose lines are Forge's own prose, which is wrapped. All else is shown as it is."""
 
 
 _NON_ASCII: Final = re.compile(r"[^\x20-\x7e]")
@@ -362,33 +353,22 @@ class Output:
     def write(self, text: str) -> None:
         if self.gone or not text:
             return
-        try:
-            self._stream.write(self._encodable(text))
-            self._stream.flush()
-        except (OSError, ValueError):  # closed at the other end, or at this one
-            self.gone = True
-
-    def _encodable(self, text: str) -> str:
         encoding = getattr(self._stream, "encoding", None) or "utf-8"
         try:
             text.encode(encoding)
         except UnicodeEncodeError:
-            return text.encode(encoding, "backslashreplace").decode(encoding)
-        return text
+            text = text.encode(encoding, "backslashreplace").decode(encoding)
+        try:
+            self._stream.write(text)
+            self._stream.flush()
+        except (OSError, ValueError):  # closed at the other end, or at this one
+            self.gone = True
 
 
 def json_line(event: Event) -> str:
     """An envelope on one line, in ASCII: no reader can take a character in it for the end of the line."""
-    return _NON_ASCII.sub(_escape_non_ascii, event.to_json()) + "\n"
-
-
-def _escape_non_ascii(match: re.Match[str]) -> str:
-    """Outside strings JSON is ASCII, so a character that is not stands in a string, where an escape is the same."""
-    code = ord(match.group())
-    if code < 0x10000:
-        return f"\\u{code:04x}"
-    code -= 0x10000
-    return f"\\u{0xD800 + (code >> 10):04x}\\u{0xDC00 + (code & 0x3FF):04x}"
+    # Outside strings JSON is ASCII, so a character that is not stands in a string, where an escape is the same.
+    return _NON_ASCII.sub(lambda match: json.dumps(match.group())[1:-1], event.to_json()) + "\n"
 
 
 _MAX_OUTPUT: Final = 64 * 1024
@@ -460,7 +440,6 @@ class ModelStreams:
         return rows
 
     def rest(self) -> list[Line]:
-        """Of streams that were not ended."""
         return [row for streams in self._open.values() for stream in streams.values() for row in stream.finish()]
 
     def not_streamed(self, text: str, worker_id: str) -> str:

@@ -32,6 +32,7 @@ from golem_forge.events.journal_files import is_locked, list_journals, unseal_li
 from golem_forge.events.journal_reader import parse_body
 from golem_forge.events.journal_records import CallRecord, CallRecords
 from golem_forge.storage.home import ForgeHome
+from golem_forge.usertools.scratch import NOT_OUR_JSON, read_private_file, replace_private_file
 
 HIDDEN_MARK: Final = "x"
 """The mark of a value that was taken out of the journal, as a whole or in part: equal to nothing, never shown."""
@@ -252,11 +253,8 @@ class TurnReader:
         given = self._given.get(call_id)
         asked = given is not None and call.args.keys() >= set(given)  # else a name was written in another way
         args = {name: call.args[name] for name in given} if given is not None and asked else call.args
-        return make_step(call.tool, args, call.proposed_at, _number(call.duration_ms), call.id)
-
-
-def _number(value: Any) -> float:
-    return float(value) if isinstance(value, (int, float)) else 0.0
+        ms = float(call.duration_ms) if isinstance(call.duration_ms, (int, float)) else 0.0
+        return make_step(call.tool, args, call.proposed_at, ms, call.id)
 
 
 class JournalTail:
@@ -375,40 +373,25 @@ def _bounded_sessions(there: dict[str, _CachedSession]) -> Iterable[SessionCalls
 
 def _load_cache(home: ForgeHome) -> dict[str, _CachedSession]:
     try:
-        fd = os.open(
-            home.path / _CACHE_FOLDER / _CACHE_FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        )
-        with open(fd, "rb") as file:
-            told = json.loads(file.read(_LARGEST_CACHE))
-        if told["version"] != _CACHE_VERSION:
+        cached = json.loads(read_private_file(home.path / _CACHE_FOLDER / _CACHE_FILE, _LARGEST_CACHE))
+        if cached["version"] != _CACHE_VERSION:
             return {}
-        return {str(id): _session_from_json(entry) for id, entry in told["sessions"].items()}
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return {
+            str(id): _CachedSession(
+                int(size), int(changed), tuple(tuple(map(step_from_json, each)) for each in segments)
+            )
+            for id, (size, changed, segments) in cached["sessions"].items()
+        }
+    except NOT_OUR_JSON:
         return {}
-
-
-def _session_from_json(entry: Any) -> _CachedSession:
-    size, changed, segments = entry
-    return _CachedSession(int(size), int(changed), tuple(tuple(map(step_from_json, segment)) for segment in segments))
 
 
 def _save_cache(home: ForgeHome, there: dict[str, _CachedSession]) -> None:
     """All or nothing; whoever cannot write reads the journals again the next time."""
-    text = json.dumps(
-        {"version": _CACHE_VERSION, "sessions": {id: kept.to_json() for id, kept in there.items()}},
-        separators=(",", ":"),
-    )
+    sessions = {id: session.to_json() for id, session in there.items()}
+    text = json.dumps({"version": _CACHE_VERSION, "sessions": sessions}, separators=(",", ":"))
     with contextlib.suppress(OSError, UnicodeError):
-        folder = home.ensure(_CACHE_FOLDER)
-        new = folder / f".{_CACHE_FILE}-{os.getpid()}-{os.urandom(4).hex()}"
-        try:
-            fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-            with open(fd, "wb") as file:
-                file.write(text.encode())
-            os.replace(new, folder / _CACHE_FILE)
-        except BaseException:
-            new.unlink(missing_ok=True)
-            raise
+        replace_private_file(home.ensure(_CACHE_FOLDER), _CACHE_FILE, text.encode())
 
 
 LONGEST_SEQUENCE: Final = 6
@@ -517,7 +500,8 @@ def _choose(often: dict[CallSequence, list[_Position]], most: int) -> list[Repea
     found: list[RepeatedSequence] = []
     for run in sorted(often, key=lambda run: -len(_without_overlaps(often[run], len(run)))):
         where = _without_overlaps([(piece, at) for piece, at in often[run] if piece.free(at, len(run))], len(run))
-        if _is_one_step(run) or len(where) < MIN_OCCURRENCES or len(found) >= most:
+        only_one_step = len(run) > SHORTEST_SEQUENCE and len(set(run)) == 1
+        if only_one_step or len(where) < MIN_OCCURRENCES or len(found) >= most:
             continue
         one = RepeatedSequence(
             run, tuple(Occurrence(piece.session, piece.steps[at : at + len(run)]) for piece, at in where)
@@ -527,10 +511,6 @@ def _choose(often: dict[CallSequence, list[_Position]], most: int) -> list[Repea
                 piece.take(at, len(run))
             found.append(one)
     return sorted(found, key=lambda each: -len(each.occurrences))
-
-
-def _is_one_step(run: CallSequence) -> bool:
-    return len(run) > SHORTEST_SEQUENCE and len(set(run)) == 1
 
 
 def _without_overlaps(where: list[_Position], length: int) -> list[_Position]:

@@ -18,7 +18,7 @@ from golem_forge.tools.tool import SourceKind, Tool
 from golem_forge.usertools.create import create_create_custom_tool
 from golem_forge.usertools.diagnostics import Diagnostic, DiagnosticCode
 from golem_forge.usertools.folder import ToolEntry
-from golem_forge.usertools.tool import RUN_TOOL_NAME, create_run_custom_tool, user_tool
+from golem_forge.usertools.tool import RUN_TOOL_NAME, create_run_custom_tool, not_found, unavailable_message, user_tool
 from golem_forge.usertools.trust import ToolState, ToolStatus, tool_status, tool_statuses
 from golem_forge.usertools.workshop import Workshop
 
@@ -78,9 +78,9 @@ class UserTools:
         self._on_placed = on_placed
         self._on_returned = on_returned
         self._seen: tuple[object, ...] = ()
-        """What the registry and the book said when the catalog was last brought in step. Other workers of the session
+        """What the registry and the store said when the catalog was last brought in step. Other workers of the session
         share both, so it does not count who noticed a change first."""
-        self._standings: dict[str, tuple[ToolEntry, ToolStatus]] = {}
+        self._statuses: dict[str, tuple[ToolEntry, ToolStatus]] = {}
         self._offered: dict[str, str] = {}
         """Name → digest of the tools of ours that are in the catalog."""
         self._known: dict[str, str] = {}
@@ -108,10 +108,10 @@ class UserTools:
     def names(self) -> tuple[str, ...]:
         """Of the tools that can be run, active or not."""
         entries = self._workshop.registry.entries
-        glances = self._workshop.store.version_statuses(
+        known = self._workshop.store.version_statuses(
             {name: entries[name].digest for name in entries if self._offer.includes(name)}
         )
-        return tuple(name for name, glance in glances.items() if not glance.retired)
+        return tuple(name for name, each in known.items() if not each.retired)
 
     def find(self, name: str, seconds: float | None = None) -> Tool | Diagnostic | None:
         """The tool of this name as it is at this moment, whether or not it is active."""
@@ -122,9 +122,9 @@ class UserTools:
             return found
         if self._is_taken(name):
             return _name_conflict(name)
-        standing = tool_status(self._workshop, found)
-        if standing.state is ToolState.RETIRED:
-            return standing.why
+        status = tool_status(self._workshop, found)
+        if status.state is ToolState.RETIRED:
+            return status.why
         if self._means_ours(name):
             self._on_placed((name,))
         return user_tool(self._workshop, found, seconds=seconds)
@@ -140,110 +140,112 @@ class UserTools:
         if before and before[0] == version and before[1] is entries and before[2] is diagnostics:
             return None
         if not before or before[0] != version:
-            self._standings = {}
-        return self._in_step(entries, diagnostics)
+            self._statuses = {}
+        return self._update_catalog(entries, diagnostics)
 
-    def _in_step(self, entries: Mapping[str, ToolEntry], diagnostics: tuple[Diagnostic, ...]) -> UserToolChanges | None:
-        news = _PendingChanges()
+    def _update_catalog(
+        self, entries: Mapping[str, ToolEntry], diagnostics: tuple[Diagnostic, ...]
+    ) -> UserToolChanges | None:
+        pending = _PendingChanges()
         there = {name: entry for name, entry in entries.items() if self._offer.includes(name)}
         faults = {each.tool: each for each in diagnostics if self._offer.includes(each.tool)}
         for name in [name for name in (*self._offered, *self._known) if name not in there and name not in faults]:
-            self._gone(name, news)
-        for entry, standing in self._standings_of(there):
-            self._place(entry, standing, news)
+            self._gone(name, pending)
+        for entry, status in self._statuses_of(there):
+            self._place(entry, status, pending)
         for fault in faults.values():
-            self._keep_out(fault, news)
-        if news.placed:
-            self._on_placed(tuple(news.placed))
-        if news == _PendingChanges():
+            self._keep_out(fault, pending)
+        if pending.placed:
+            self._on_placed(tuple(pending.placed))
+        if pending == _PendingChanges():
             return None
-        announced = _announcement_lines(news.new)
+        announced = _announcement_lines(pending.new)
         self.announcements += announced
         return UserToolChanges(
-            added=tuple(news.added),
-            changed=tuple(news.changed),
-            removed=tuple(news.removed),
-            diagnostics=tuple(news.diagnostics),
+            added=tuple(pending.added),
+            changed=tuple(pending.changed),
+            removed=tuple(pending.removed),
+            diagnostics=tuple(pending.diagnostics),
             announcements=announced,
-            warnings=tuple(news.warnings),
+            warnings=tuple(pending.warnings),
         )
 
-    def _standings_of(self, there: Mapping[str, ToolEntry]) -> Iterable[tuple[ToolEntry, ToolStatus]]:
-        """While the book says what it said, only folders that changed are looked up in it."""
-        before = self._standings
+    def _statuses_of(self, there: Mapping[str, ToolEntry]) -> Iterable[tuple[ToolEntry, ToolStatus]]:
+        """While the store has not changed, only folders that changed are looked up in it."""
+        before = self._statuses
         fresh = [entry for name, entry in there.items() if name not in before or before[name][0] is not entry]
         found = tool_statuses(self._workshop, fresh)
-        news = {entry.name: (entry, found[entry.name]) for entry in fresh}
-        self._standings = {name: news.get(name) or before[name] for name in there}
-        return self._standings.values()
+        new = {entry.name: (entry, found[entry.name]) for entry in fresh}
+        self._statuses = {name: new.get(name) or before[name] for name in there}
+        return self._statuses.values()
 
-    def _place(self, entry: ToolEntry, standing: ToolStatus, news: _PendingChanges) -> None:
+    def _place(self, entry: ToolEntry, status: ToolStatus, pending: _PendingChanges) -> None:
         name = entry.name
         if self._is_taken(name):
-            self._keep_out(_name_conflict(name), news)
-        elif standing.state is ToolState.ACTIVE:
-            self._put_in(entry, self._catalog.get(name), news)
+            self._keep_out(_name_conflict(name), pending)
+        elif status.state is ToolState.ACTIVE:
+            self._put_in(entry, self._catalog.get(name), pending)
         else:
-            assert standing.why is not None
-            self._set_aside(entry, standing, standing.why, news)
+            assert status.why is not None
+            self._set_aside(entry, status, status.why, pending)
 
-    def _put_in(self, entry: ToolEntry, present: Tool | None, news: _PendingChanges) -> None:
+    def _put_in(self, entry: ToolEntry, present: Tool | None, pending: _PendingChanges) -> None:
         name, before = entry.name, self._offered.get(entry.name)
         if before == entry.digest:
             return
         if before is None and present is not None:
             self._displaced[name] = present
-            news.warnings.append(f"custom tool '{name}' replaces the built-in tool of that name")
-        (news.changed if before else news.added).append(name)
-        news.placed.append(name)
+            pending.warnings.append(f"custom tool '{name}' replaces the built-in tool of that name")
+        (pending.changed if before else pending.added).append(name)
+        pending.placed.append(name)
         self._known.pop(name, None)
         self._offered[name] = entry.digest
         self._catalog.unhide(name)
         self._catalog.add(self._tool(entry), replace=True)
 
-    def _set_aside(self, entry: ToolEntry, standing: ToolStatus, why: Diagnostic, news: _PendingChanges) -> None:
+    def _set_aside(self, entry: ToolEntry, status: ToolStatus, why: Diagnostic, pending: _PendingChanges) -> None:
         name, mark = entry.name, f"{entry.digest} {why.code} {why.message}"
         if self._known.get(name) == mark:
             return
-        self._out_of_catalog(name, news)
+        self._out_of_catalog(name, pending)
         self._known[name] = mark
-        if standing.state is ToolState.RETIRED:
+        if status.state is ToolState.RETIRED:
             self._catalog.unhide(name)
         else:
             # Bytes that were agreed to and are not active all the same failed: a model need not try them by name.
             self._catalog.hide(self._tool(entry), by_models=self._workshop.other_version_trusted(entry))
             if self._means_ours(name):
-                news.placed.append(name)
+                pending.placed.append(name)
         through = f"; a model calls it through {RUN_TOOL_NAME} (tool_name: {name!r}), which asks the person first"
         hint = through if why.code is DiagnosticCode.UNTRUSTED else ""
         self._catalog.quarantine(name, SourceKind.CUSTOM, f"{why.code}: {why.message}{hint}")
         if why.code is not DiagnosticCode.UNTRUSTED:
-            news.diagnostics.append(_first_line(why))
+            pending.diagnostics.append(_first_line(why))
         elif name not in self._announced and name not in self._workshop.created_names:
             self._announced.add(name)
-            news.new.append(name)
+            pending.new.append(name)
 
-    def _keep_out(self, fault: Diagnostic, news: _PendingChanges) -> None:
+    def _keep_out(self, fault: Diagnostic, pending: _PendingChanges) -> None:
         name, mark = fault.tool, f"{fault.code} {fault.message}"
         if self._known.get(name) == mark:
             return
-        self._out_of_catalog(name, news)
+        self._out_of_catalog(name, pending)
         self._known[name] = mark
         self._catalog.unhide(name)
         keep_out = self._catalog.quarantine_duplicate if self._is_taken(name) else self._catalog.quarantine
         keep_out(name, SourceKind.CUSTOM, f"{fault.code}: {fault.message}")
-        news.diagnostics.append(_first_line(fault))
+        pending.diagnostics.append(_first_line(fault))
 
-    def _gone(self, name: str, news: _PendingChanges) -> None:
-        self._out_of_catalog(name, news)
+    def _gone(self, name: str, pending: _PendingChanges) -> None:
+        self._out_of_catalog(name, pending)
         self._known.pop(name, None)
         self._catalog.unhide(name)
         self._catalog.release(name)
 
-    def _out_of_catalog(self, name: str, news: _PendingChanges) -> None:
+    def _out_of_catalog(self, name: str, pending: _PendingChanges) -> None:
         if self._offered.pop(name, None) is None:
             return
-        news.removed.append(name)
+        pending.removed.append(name)
         self._catalog.remove(name)
         if (built_in := self._displaced.pop(name, None)) is not None:
             self._catalog.add(built_in)
@@ -266,22 +268,16 @@ class UserTools:
         def redirect(args: dict[str, object]) -> tuple[Tool, dict[str, object]] | None:
             found = self._workshop.registry.lookup(entry.name)
             if isinstance(found, ToolEntry) and found.digest == digest:
-                return None  # its plan asks the book
+                return None  # its plan asks the store
             return self._moved_on(entry.name), args
 
         return user_tool(self._workshop, entry, redirect=redirect)
 
     def _moved_on(self, name: str) -> Tool:
-        from golem_forge.core.decisions import Status
-        from golem_forge.core.errors import ForgeError
-        from golem_forge.usertools.tool import unavailable_message
-
         found = self.find(name)
         if isinstance(found, Tool):
             return found
-        raise ForgeError(
-            unavailable_message(name, found, self.names()), status=Status.TOOL_NOT_FOUND, code="TOOL_NOT_FOUND"
-        )
+        raise not_found(unavailable_message(name, found, self.names()))
 
 
 _CONFLICT_MESSAGE = "a block of this worker's file has a tool of that name; rename one of them"

@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 from functools import partial
@@ -93,10 +94,7 @@ def _check_required(args: dict[str, Any]) -> None:
     """In the words people know; an empty text is as missing as none."""
     for name in ("name", "description"):
         if not args.get(name):
-            raise InputInvalid(
-                f"{CREATE_TOOL_NAME}: {name}: missing required parameter",
-                fields=((name, "missing required parameter"),),
-            )
+            raise _invalid_field(name, "missing required parameter")
 
 
 def _not_planned(args: dict[str, Any], ctx: ToolContext) -> Plan:
@@ -119,55 +117,43 @@ def check_creation(workshop: Workshop, catalog: Catalog, args: Mapping[str, Any]
     from golem_forge.usertools.trust import identical_tool, similar_tools
 
     workshop.registry.refresh()
-    order = NewTool.read(args)
-    name = order.name
+    request = NewTool.read(args)
+    name = request.name
     existing = {*workshop.registry.entries, *(each.tool for each in workshop.registry.diagnostics)}
     taken = {*catalog.names(), *catalog.aliases(), *workshop.native} - existing
-    if problem := creation_problem(name, order.description, taken, existing):
+    if problem := creation_problem(name, request.description, taken, existing):
         raise InputInvalid(f"{CREATE_TOOL_NAME}: {problem}")
-    files = scaffold(order)
+    files = scaffold(request)
     if same := identical_tool(workshop, name, files):
         raise InputInvalid(f"{CREATE_TOOL_NAME}: identical to custom tool '{same}'")
-    return Creation(
-        workshop=workshop,
-        request=order,
-        files=files,
-        similar=similar_tools(workshop, name, order.description),
-        author=author,
-    )
+    similar = similar_tools(workshop, name, request.description)
+    return Creation(workshop=workshop, request=request, files=files, similar=similar, author=author)
 
 
 async def _plan_creation(workshop: Workshop, catalog: Catalog, args: dict[str, Any], ctx: ToolContext) -> Plan:
-    by_person = ctx.caller is Caller.HUMAN
-    author = Author(
-        kind=AuthorKind.MANUAL if by_person else AuthorKind.AGENT, session=ctx.session_id, worker=ctx.worker
-    )
+    kind = AuthorKind.MANUAL if ctx.caller is Caller.HUMAN else AuthorKind.AGENT
+    author = Author(kind, session=ctx.session_id, worker=ctx.worker)
     creation = check_creation(workshop, catalog, args, author)
     name, files = creation.request.name, creation.files
-    address = f"/user_tools/{name}"
+    address, folder = f"/user_tools/{name}", workshop.home.path / "tools" / name
 
     async def run() -> ToolResult:
         return _creation_result(creation)
 
+    def write(file: str) -> Effect:
+        target, real = f"{address}/{file}", str(folder / file)
+        return Effect(verb=Verb.WRITE, target=target, real=real, zone_verdict=Verdict.ASK)
+
     return Plan(
         run=run,
-        effects=tuple(
-            Effect(
-                verb=Verb.WRITE,
-                target=f"{address}/{file}",
-                real=str(workshop.home.path / "tools" / name / file),
-                zone_verdict=Verdict.ASK,
-            )
-            for file in files
-        ),
+        effects=tuple(map(write, files)),
         diff="".join(_new_file_diff(f"{address}/{file}", data) for file, data in files.items()),
         warnings=(f"similar tools: {', '.join(creation.similar)}",) if creation.similar else (),
     )
 
 
 def create_tool_folder(creation: Creation) -> str:
-    """Makes the folder and notes who did; gives the name of the source in it. Raises InputInvalid."""
-
+    """Makes the folder and records who did; gives the name of the source in it. Raises InputInvalid."""
     workshop, name = creation.workshop, creation.request.name
     try:
         write_tool_folder(workshop.home, name, creation.files)
@@ -195,13 +181,13 @@ def creation_notes(creation: Creation) -> str:
 
 
 def _creation_result(creation: Creation) -> ToolResult:
-    order, source = creation.request, create_tool_folder(creation)
+    request, source = creation.request, create_tool_folder(creation)
     text = (
-        f"Created custom tool '{order.name}' (draft) in /user_tools/{order.name}: tool.yaml, {source}. "
+        f"Created custom tool '{request.name}' (draft) in /user_tools/{request.name}: tool.yaml, {source}. "
         "Edit the source, declare parameters and at least one test in tool.yaml, then call run_custom_tool."
         + creation_notes(creation)
     )
-    data = {"tool_name": order.name, "version": order.version, "source_file": source, "state": "draft"}
+    data = {"tool_name": request.name, "version": request.version, "source_file": source, "state": "draft"}
     return ToolResult({"kind": "tool.created", "data": data, "summary": text}, text=text, structured=data)
 
 
@@ -285,7 +271,6 @@ func main() {
 """
 
 
-CREATING_TOOL: Final = "create_custom_tool"
 UNFINISHED_PREFIX: Final = ".new-"
 """How a folder begins that is being written; no tool can be called so."""
 DEFAULT_VERSION: Final = "1.0.0"
@@ -349,56 +334,49 @@ def creation_problem(name: str, description: str, taken: Collection[str], existi
     return ""
 
 
-def scaffold(order: NewTool) -> dict[str, bytes]:
+def scaffold(request: NewTool) -> dict[str, bytes]:
     """The manifest, then the source."""
     from golem_forge.usertools.manifest.nodes import MAX_MANIFEST_BYTES
     from golem_forge.usertools.manifest.writer import manifest_text
 
-    if problem := creation_problem(order.name, order.description, (), ()):
-        raise InputInvalid(f"{CREATING_TOOL}: {problem}")
-    text = manifest_text(_new_manifest(order), stated=("parameters", "boolean_flags")).encode()
+    if problem := creation_problem(request.name, request.description, (), ()):
+        raise InputInvalid(f"{CREATE_TOOL_NAME}: {problem}")
+    text = manifest_text(_new_manifest(request), stated=("parameters", "boolean_flags")).encode()
     if len(text) > MAX_MANIFEST_BYTES:
-        raise InputInvalid(
-            f"{CREATING_TOOL}: {MANIFEST_FILE} would be larger than {MAX_MANIFEST_BYTES // 1024} KiB; "
-            "shorten what is in it"
-        )
+        problem = f"would be larger than {MAX_MANIFEST_BYTES // 1024} KiB; shorten what is in it"
+        raise InputInvalid(f"{CREATE_TOOL_NAME}: {MANIFEST_FILE} {problem}")
     try:
-        source = (order.source or _TEMPLATES[order.language]).encode()
+        source = (request.source or _TEMPLATES[request.language]).encode()
     except UnicodeEncodeError:
         raise _invalid_field("source", "contains half a surrogate pair, which is no character") from None
-    return {MANIFEST_FILE: text, order.source_file: source}
+    return {MANIFEST_FILE: text, request.source_file: source}
 
 
-def is_template(source: bytes) -> bool:
-    """Whether nobody has written anything yet."""
-    return any(source == text.encode() for text in _TEMPLATES.values())
-
-
-def _new_manifest(order: NewTool) -> ToolManifest:
+def _new_manifest(request: NewTool) -> ToolManifest:
     from golem_forge.usertools.manifest.nodes import Fields, ManifestFault, dotted_path, node_from_json
     from golem_forge.usertools.manifest.reader import manifest_from_nodes
 
     given: dict[str, Any] = {
-        "name": order.name,
-        "description": order.description,
-        "version": order.version,
-        "entrypoint": order.source_file,
-        "usage": order.usage,
-        "boolean_flags": BooleanFlags.EQUALS.value if order.language is Language.GO else BooleanFlags.SWITCH.value,
-        "parameters": list(order.parameters),
-        "tests": list(order.tests),
+        "name": request.name,
+        "description": request.description,
+        "version": request.version,
+        "entrypoint": request.source_file,
+        "usage": request.usage,
+        "boolean_flags": BooleanFlags.EQUALS.value if request.language is Language.GO else BooleanFlags.SWITCH.value,
+        "parameters": list(request.parameters),
+        "tests": list(request.tests),
     }
     try:
         top = node_from_json(given)
         assert isinstance(top, Fields)
-        return manifest_from_nodes(top, order.name)
+        return manifest_from_nodes(top, request.name)
     except ManifestFault as fault:
         where = dotted_path(fault.place)
-        raise InputInvalid(f"{CREATING_TOOL}: {fault}", fields=((where, fault.problem),)) from None
+        raise InputInvalid(f"{CREATE_TOOL_NAME}: {fault}", fields=((where, fault.problem),)) from None
 
 
 def _invalid_field(field: str, problem: str) -> InputInvalid:
-    return InputInvalid(f"{CREATING_TOOL}: {field}: {problem}", fields=((field, problem),))
+    return InputInvalid(f"{CREATE_TOOL_NAME}: {field}: {problem}", fields=((field, problem),))
 
 
 def write_tool_folder(home: ForgeHome, name: str, files: Mapping[str, bytes], executable: Collection[str] = ()) -> None:
@@ -418,8 +396,6 @@ def write_tool_folder(home: ForgeHome, name: str, files: Mapping[str, bytes], ex
 
 
 def _write_and_rename(tools: int, name: str, files: Mapping[str, bytes], executable: Collection[str]) -> None:
-    import shutil
-
     made = UNFINISHED_PREFIX + os.urandom(8).hex()
     claimed = False
     try:
@@ -448,10 +424,12 @@ _ENTRYPOINT_LINE: Final = re.compile(rb"^entrypoint[ ]*:[ ]*([\"']?)([^\s\"'#]+)
 
 def find_similar(name: str, description: str, others: Mapping[str, str]) -> tuple[str, ...]:
     """The names of tools that say nearly the same of themselves, best first. `others`: name → description."""
-    own = _content_words(name, description)
+    own = content_words(f"{name} {description}")
     found: list[tuple[float, str]] = []
     for other, text in others.items():
-        if other != name and (likeness := _jaccard(own, _content_words(other, text))) >= MIN_SIMILARITY:
+        words = content_words(f"{other} {text}")
+        likeness = len(own & words) / len(own | words) if own and words else 0.0
+        if other != name and likeness >= MIN_SIMILARITY:
             found.append((-likeness, other))
     return tuple(other for _, other in sorted(found)[:MOST_NAMED])
 
@@ -469,13 +447,9 @@ def find_identical(files: Mapping[str, bytes], name: str, others: Iterable[tuple
     return ""
 
 
-def _content_words(name: str, description: str) -> frozenset[str]:
-    found = _WORD.findall(f"{name} {description}".lower())
-    return frozenset(word for word in found if len(word) >= _SHORTEST_WORD and word not in _STOP_WORDS)
-
-
-def _jaccard(one: frozenset[str], other: frozenset[str]) -> float:
-    return len(one & other) / len(one | other) if one and other else 0.0
+def content_words(text: str, ignored: Collection[str] = _STOP_WORDS) -> frozenset[str]:
+    found = _WORD.findall(text.lower())
+    return frozenset(word for word in found if len(word) >= _SHORTEST_WORD and word not in ignored)
 
 
 def _without_name(files: Mapping[str, bytes]) -> dict[str, bytes]:
@@ -487,11 +461,11 @@ def _with_generic_name(files: Mapping[str, bytes], name: str) -> dict[str, bytes
     found = _ENTRYPOINT_LINE.search(files.get(MANIFEST_FILE, b""))
     entrypoint = found[2].decode("utf-8", "replace") if found else ""
     stem, dot, ending = entrypoint.rpartition(".")
-    if found is None or not dot or stem != name or entrypoint not in files or is_template(files[entrypoint]):
+    if found is None or not dot or stem != name or entrypoint not in files:
         return None
-    renamed = f"<name>.{ending}"
-    manifest = (
-        files[MANIFEST_FILE][: found.start()] + b"entrypoint: " + renamed.encode() + files[MANIFEST_FILE][found.end() :]
-    )
+    if files[entrypoint].decode("utf-8", "replace") in _TEMPLATES.values():  # nobody has written anything yet
+        return None
+    renamed, text = f"<name>.{ending}", files[MANIFEST_FILE]
+    manifest = text[: found.start()] + b"entrypoint: " + renamed.encode() + text[found.end() :]
     changed = {path: data for path, data in files.items() if path != entrypoint}
     return _without_name({**changed, MANIFEST_FILE: manifest, renamed: files[entrypoint]})

@@ -20,7 +20,6 @@ import hashlib
 import json
 import os
 import secrets
-import signal
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum, auto
@@ -38,9 +37,11 @@ from golem_forge.sandbox.process.monitor import (
     TIMEOUT,
     ExitStatus,
 )
+from golem_forge.storage.content_store import display_name
 from golem_forge.usertools.diagnostics import Unusable
 from golem_forge.usertools.folder import ToolEntry
 from golem_forge.usertools.manifest import MANIFEST_FILE, Expectation, ToolManifest
+from golem_forge.usertools.run.output import shell_exit_code, signal_name
 
 if TYPE_CHECKING:
     from golem_forge.storage.home import ForgeHome
@@ -72,9 +73,7 @@ class CaseRun:
 
     @property
     def exit_code(self) -> int | None:
-        """As a shell has it: 128+n for signal n."""
-        ended = self.ending
-        return 128 + ended.signal if ended.signal is not None else ended.exit_code
+        return shell_exit_code(self.ending)
 
 
 def workspace_parts(name: str) -> tuple[str, ...]:
@@ -101,13 +100,17 @@ def find_problems(expect: Expectation, seen: CaseRun) -> tuple[str, ...]:
             if _encode(part) not in seen.stderr
         ),
         *(_json_problems(expect.json, seen.stdout) if expect.has_json else ()),
-        *(problem for name, text in expect.files.items() for problem in _file_problems(name, text, seen.open)),
+        *(
+            f"files: {quote_value(name)}{problem}"
+            for name, text in expect.files.items()
+            if (problem := _file_problem(name, text, seen.open))
+        ),
     )
 
 
 def _exit_problems(expect: Expectation, seen: CaseRun) -> Iterator[str]:
     if seen.exit_code != expect.exit_code:
-        by = f" ({_signal_name(seen.ending.signal)})" if seen.ending.signal is not None else ""
+        by = f" ({signal_name(seen.ending.signal)})" if seen.ending.signal is not None else ""
         got = "none" if seen.exit_code is None else seen.exit_code
         # The reason stands on standard error, unless somebody looked there already.
         why = "" if expect.stderr_contains else _stderr_tail(seen.stderr)
@@ -142,7 +145,8 @@ def _json_problems(expected: Any, data: bytes) -> Iterator[str]:
     else:
         if found is not None:
             where, one, other = found
-            yield f"json: {where and f'{shortened(on_one_line(where), SHOWN_CHARACTERS)}: '}expected {one}, got {other}"
+            place = f"{shortened(display_name(where), SHOWN_CHARACTERS)}: " if where else ""
+            yield f"json: {place}expected {one}, got {other}"
 
 
 def _reject_constant(word: str) -> Any:
@@ -176,28 +180,23 @@ def _first_mismatch(expected: Any, got: Any, where: str, depth: int) -> tuple[st
     return None if same_kind and expected == got else (where, compact(expected), compact(got))
 
 
-def _file_problems(name: str, expected: str, opener: OpenFile) -> Iterator[str]:
+def _file_problem(name: str, expected: str, opener: OpenFile) -> str:
     if not (parts := workspace_parts(name)):
-        yield f"files: {quote_value(name)} is no name of a file below the workspace"
-        return
+        return " is no name of a file below the workspace"
     try:
         descriptor = opener(parts)
     except FileNotFoundError:
-        yield f"files: {quote_value(name)} was not written"
-        return
+        return " was not written"
     except OSError as error:
-        yield f"files: {quote_value(name)} cannot be read ({error.strerror or 'refused'})"
-        return
+        return f" cannot be read ({error.strerror or 'refused'})"
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        yield f"files: {quote_value(name)} is not a regular file"
-        return
+        return " is not a regular file"
     with open(descriptor, "rb") as file:
         data = file.read(MOST_OUTPUT + 1)
     if len(data) > MOST_OUTPUT:
-        yield f"files: {quote_value(name)} has more than {MOST_OUTPUT >> 20} MiB"
-    elif data != _encode(expected):
-        yield f"files: {quote_value(name)}: {expected_got(expected, text_of(data))}"
+        return f" has more than {MOST_OUTPUT >> 20} MiB"
+    return "" if data == _encode(expected) else f": {expected_got(expected, text_of(data))}"
 
 
 def _stderr_tail(stderr: bytes) -> str:
@@ -208,13 +207,6 @@ def _stderr_tail(stderr: bytes) -> str:
 
 def _encode(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 SHOWN_CHARACTERS: Final = 240
@@ -257,14 +249,13 @@ def failed_tests_text(tool: str, results: Sequence[CaseResult]) -> str:
 
 def case_name(name: str, index: int) -> str:
     """`index` counts from 0, people from 1."""
-    return shortened(on_one_line(name), _LONGEST_NAME) if name.strip() else f"test {index + 1}"
+    return shortened(display_name(name), _LONGEST_NAME) if name.strip() else f"test {index + 1}"
 
 
 def quote_value(text: str) -> str:
     """A text as a JSON string on one line, its beginning if it is long."""
-    return _json_quoted(text[:SHOWN_CHARACTERS]) + (
-        f"… ({len(text)} characters)" if len(text) > SHOWN_CHARACTERS else ""
-    )
+    cut = f"… ({len(text)} characters)" if len(text) > SHOWN_CHARACTERS else ""
+    return _json_quoted(text[:SHOWN_CHARACTERS]) + cut
 
 
 def expected_got(expected: str, got: str) -> str:
@@ -272,16 +263,13 @@ def expected_got(expected: str, got: str) -> str:
     if len(expected) <= SHOWN_CHARACTERS and len(got) <= SHOWN_CHARACTERS:
         return f"expected {_json_quoted(expected)}, got {_json_quoted(got)}"
     at = first_difference(expected, got)
-    return (
-        f"expected {_quote_around(expected, at)}, got {_quote_around(got, at)} (first difference at "
-        f"character {at + 1}; "
-        f"{len(expected)} and {len(got)} characters)"
-    )
+    lengths = f"first difference at character {at + 1}; {len(expected)} and {len(got)} characters"
+    return f"expected {_quote_around(expected, at)}, got {_quote_around(got, at)} ({lengths})"
 
 
 def compact(value: Any) -> str:
     """A JSON value on one line, its beginning if it is long."""
-    return shortened(on_one_line(json.dumps(value, ensure_ascii=False, separators=(",", ":"))), SHOWN_CHARACTERS)
+    return shortened(display_name(json.dumps(value, ensure_ascii=False, separators=(",", ":"))), SHOWN_CHARACTERS)
 
 
 def text_of(data: bytes) -> str:
@@ -298,10 +286,6 @@ def first_difference(one: str, other: str) -> int:
         else:
             high = middle - 1
     return low
-
-
-def on_one_line(text: str) -> str:
-    return escape_control_chars(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def shortened(text: str, most: int) -> str:
@@ -410,40 +394,27 @@ def golden_manifest(data: bytes, manifest: ToolManifest, results: Sequence[CaseR
 
 def update_golden(home: ForgeHome, entry: ToolEntry, results: Sequence[CaseResult]) -> GoldenUpdate:
     """The same for the file in the tool's folder. Afterwards the folder is another version, which is trusted anew."""
-    tools = os.open(home.path / "tools", _FOLDER_FLAGS)
-    try:
-        with _open_folder(entry.name, tools) as folder:
-            data = _read_tested(folder, entry)
+    with contextlib.ExitStack() as opened:
+        tools = os.open(home.path / "tools", _FOLDER_FLAGS)
+        opened.callback(os.close, tools)
+        try:
+            folder = os.open(entry.name, _FOLDER_FLAGS, dir_fd=tools)
+            opened.callback(os.close, folder)
+            data = _read_manifest_file(folder)
+            known = next((fact.sha256 for fact in entry.files if fact.path == MANIFEST_FILE), "")
+            if hashlib.sha256(data).hexdigest() != known:
+                raise _changed_meanwhile()
             made = golden_manifest(data, entry.manifest, results)
             if made.data != data:
                 _replace_manifest(made.data, tools, folder, data)
             return made
-    except OSError as error:
-        raise ForgeError(f"tool.yaml of '{entry.name}' could not be updated: {error.strerror}") from None
-    finally:
-        os.close(tools)
-
-
-@contextlib.contextmanager
-def _open_folder(name: str, parent: int) -> Iterator[int]:
-    folder = os.open(name, _FOLDER_FLAGS, dir_fd=parent)
-    try:
-        yield folder
-    finally:
-        os.close(folder)
+        except OSError as error:
+            raise ForgeError(f"tool.yaml of '{entry.name}' could not be updated: {error.strerror}") from None
 
 
 def _read_manifest_file(folder: int) -> bytes:
     with open(os.open(MANIFEST_FILE, _READ_FLAGS, dir_fd=folder), "rb") as file:
         return file.read(_LARGEST_MANIFEST + 1)
-
-
-def _read_tested(folder: int, entry: ToolEntry) -> bytes:
-    data = _read_manifest_file(folder)
-    known = next((fact.sha256 for fact in entry.files if fact.path == MANIFEST_FILE), "")
-    if hashlib.sha256(data).hexdigest() != known:
-        raise _changed_meanwhile()
-    return data
 
 
 def _replace_manifest(data: bytes, tools: int, folder: int, old: bytes) -> None:

@@ -50,7 +50,7 @@ from golem_forge.usertools.manifest import ToolManifest
 TOOL_DIR = "/forge/tool"
 """Where a tool's snapshot stands in full walls."""
 BUILD_DIR = "/forge/build"
-"""Where what was built from it stands."""
+"""Where what was built from it stands there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,11 +161,10 @@ def try_folder(path: Path) -> FolderReading:
     except TreeError as error:
         problem = Unusable(_FAULT_CODES[error.fault], error.message)
         lasting = error.fault is not TreeFault.UNREADABLE and error.marks
-        lasts = validity_since(error.marks.values(), started) if lasting else Validity.NOT
-        return FolderReading(found=problem, marks=error.marks, validity=lasts)
-    return FolderReading(
-        found=_check_file_names(tree), marks=tree.marks, validity=validity_since(tree.marks.values(), started)
-    )
+        validity = validity_since(error.marks.values(), started) if lasting else Validity.NOT
+        return FolderReading(found=problem, marks=error.marks, validity=validity)
+    validity = validity_since(tree.marks.values(), started)
+    return FolderReading(found=_check_file_names(tree), marks=tree.marks, validity=validity)
 
 
 def validity_since(marks: Iterable[FileStamp], started: int) -> Validity:
@@ -175,43 +174,38 @@ def validity_since(marks: Iterable[FileStamp], started: int) -> Validity:
 def _check_file_names(tree: Tree) -> FolderFiles | Unusable:
     for name in (*sorted(tree.folders), *tree.files):
         if name != (shown := display_name(name)):
-            return Unusable(
-                DiagnosticCode.UNREADABLE, f"{shown}: the name has characters that cannot be shown; rename it"
-            )
+            why = f"{shown}: the name has characters that cannot be shown; rename it"
+            return Unusable(DiagnosticCode.UNREADABLE, why)
     return FolderFiles(tree.files, frozenset(tree.executable), frozenset(tree.folders))
 
 
-_ELF: Final = b"\x7fELF"
+ELF: Final = b"\x7fELF"
 _SCRIPT: Final = b"#!"
 _KIND_BY_SUFFIX: Final = {".py": ProgramKind.PYTHON, ".sh": ProgramKind.SHELL, ".go": ProgramKind.GO}
 
 
 def find_entrypoint(entrypoint: str, folder: FolderFiles) -> tuple[str, ProgramKind]:
     """The file behind the entrypoint (for `X` without such a file: `X.go`) and how it is run."""
+
+    def unusable(code: DiagnosticCode, what: str) -> Unusable:
+        return Unusable(code, f"tool.yaml: entrypoint: '{escape_control_chars(entrypoint)}' {what}")
+
     if entrypoint in ("", ".", "..") or "/" in entrypoint or "\0" in entrypoint:
-        raise _entrypoint_problem(
-            DiagnosticCode.ENTRYPOINT_INVALID, entrypoint, "must be the name of a file directly in the tool's folder"
-        )
+        raise unusable(DiagnosticCode.ENTRYPOINT_INVALID, "must be the name of a file directly in the tool's folder")
     if entrypoint in folder.folders or any(name.startswith(f"{entrypoint}/") for name in folder.files):
-        raise _entrypoint_problem(DiagnosticCode.ENTRYPOINT_INVALID, entrypoint, "is a directory; name a file")
+        raise unusable(DiagnosticCode.ENTRYPOINT_INVALID, "is a directory; name a file")
     if entrypoint not in folder.files:
         if (source := f"{entrypoint}.go") in folder.files:
             return source, ProgramKind.GO
-        raise _entrypoint_problem(DiagnosticCode.ENTRYPOINT_MISSING, entrypoint, "does not exist in the tool's folder")
+        raise unusable(DiagnosticCode.ENTRYPOINT_MISSING, "does not exist in the tool's folder")
     for ending, kind in _KIND_BY_SUFFIX.items():
         if entrypoint.endswith(ending):
             return entrypoint, kind
     if entrypoint not in folder.executable:
-        raise _entrypoint_problem(DiagnosticCode.NOT_EXECUTABLE, entrypoint, "has no exec bit; set it with chmod u+x")
-    if not folder.files[entrypoint].startswith((_ELF, _SCRIPT)):
-        raise _entrypoint_problem(
-            DiagnosticCode.NOT_EXECUTABLE, entrypoint, "is neither an ELF program nor a script that starts with '#!'"
-        )
+        raise unusable(DiagnosticCode.NOT_EXECUTABLE, "has no exec bit; set it with chmod u+x")
+    if not folder.files[entrypoint].startswith((ELF, _SCRIPT)):
+        raise unusable(DiagnosticCode.NOT_EXECUTABLE, "is neither an ELF program nor a script that starts with '#!'")
     return entrypoint, ProgramKind.EXECUTABLE
-
-
-def _entrypoint_problem(code: DiagnosticCode, entrypoint: str, what: str) -> Unusable:
-    return Unusable(code, f"tool.yaml: entrypoint: '{escape_control_chars(entrypoint)}' {what}")
 
 
 _DIRECTORY_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -277,8 +271,11 @@ _RENAME_EXCHANGE: Final = 2
 
 @contextlib.contextmanager
 def staging_folder(home: ForgeHome) -> Iterator[Path]:
-    """A folder of the person's own below FORGE_HOME, gone afterwards."""
-    _remove_stale(home.ensure())
+    """A folder of the person's own below FORGE_HOME, gone afterwards. Removes what a killed import left behind."""
+    for stale in home.ensure().glob(f"{_STAGING_PREFIX}*"):
+        with contextlib.suppress(OSError):
+            if time.time() - stale.lstat().st_mtime > _STALE_S:
+                shutil.rmtree(stale)
     folder = Path(tempfile.mkdtemp(prefix=_STAGING_PREFIX, dir=home.path))
     try:
         yield folder
@@ -286,35 +283,19 @@ def staging_folder(home: ForgeHome) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _remove_stale(place: Path) -> None:
-    """What an import that was killed left behind."""
-    import time
-
-    for folder in place.glob(f"{_STAGING_PREFIX}*"):
-        with contextlib.suppress(OSError):
-            if time.time() - folder.lstat().st_mtime > _STALE_S:
-                shutil.rmtree(folder)
-
-
 @contextlib.contextmanager
 def stage_tool(home: ForgeHome, name: str, files: FolderFiles) -> Iterator[Path]:
     """The complete folder, on disk and read back, ready to be renamed."""
     with staging_folder(home) as room:
         folder = room / name
-        with _open_directory(room) as parent:
+        parent = os.open(room, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
             write_folder(parent, name, files.files, files.executable)
+        finally:
+            os.close(parent)
         if read_folder(folder).digest != files.digest:
             raise SharingError("The files could not be written as they are; nothing was taken over.")
         yield folder
-
-
-@contextlib.contextmanager
-def _open_directory(room: Path) -> Iterator[int]:
-    handle = os.open(room, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        yield handle
-    finally:
-        os.close(handle)
 
 
 def install(home: ForgeHome, name: str, folder: Path) -> None:
@@ -348,14 +329,13 @@ def _swap(one: Path, other: Path) -> None:
     import ctypes
 
     libc = ctypes.CDLL(None, use_errno=True)
-    first, second = os.fsencode(one), os.fsencode(other)
-    if not hasattr(libc, "renameat2"):
-        _swap_in_steps(one, other)
-    elif libc.renameat2(_AT_FDCWD, first, _AT_FDCWD, second, _RENAME_EXCHANGE) != 0:
+    if hasattr(libc, "renameat2"):
+        if not libc.renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE):
+            return
         number = ctypes.get_errno()
         if number not in (errno.EINVAL, errno.ENOSYS):
             raise OSError(number, os.strerror(number))
-        _swap_in_steps(one, other)
+    _swap_in_steps(one, other)
 
 
 def _swap_in_steps(one: Path, other: Path) -> None:

@@ -17,9 +17,10 @@ from golem_forge.usertools.diagnostics import Unusable, name_problem
 from golem_forge.usertools.expectations import case_name
 from golem_forge.usertools.folder import FolderFiles, read_folder
 from golem_forge.usertools.store.history import VersionChange, VersionLogEntry, find_version, undo, version_log
+from golem_forge.usertools.store.history import short_digest as short_digest
 from golem_forge.usertools.store.statistics import ToolStats, ToolTotals, tool_statistics, total_statistics
 from golem_forge.usertools.trust import tool_status, tool_statuses
-from golem_forge.usertools.trust_card import permissions
+from golem_forge.usertools.trust_card import CardFiles, compare_permissions, permissions, version_manifest
 
 if TYPE_CHECKING:
     from golem_forge.usertools.folder import ToolEntry
@@ -29,12 +30,12 @@ if TYPE_CHECKING:
 
 def tool_details(workshop: Workshop, entry: ToolEntry) -> dict[str, Any]:
     """For `forge tools show`, in words and as JSON, and for the tools page."""
-    standing, manifest = tool_status(workshop, entry), entry.manifest
+    status, manifest = tool_status(workshop, entry), entry.manifest
     return {
         "folder": workshop.display_folder(entry.name),
         "version": manifest.version,
-        "state": standing.state.value,
-        "skipped": standing.why.to_json() if standing.why is not None else None,
+        "state": status.state.value,
+        "skipped": status.why.to_json() if status.why is not None else None,
         "digest": entry.digest,
         "entrypoint": manifest.entrypoint,
         "provenance": workshop.store.provenance(entry.name).to_json(),
@@ -48,13 +49,12 @@ def tool_details(workshop: Workshop, entry: ToolEntry) -> dict[str, Any]:
 def usage_overview(workshop: Workshop) -> tuple[ToolTotals, tuple[ToolStats, ...]]:
     """Of every tool that there is or that was ever used, by name."""
     entries = workshop.registry.entries
-    states = {name: str(standing.state) for name, standing in tool_statuses(workshop, entries.values()).items()}
+    states = {name: str(status.state) for name, status in tool_statuses(workshop, entries.values()).items()}
     used = {each.name for each in tool_statistics(workshop.store)}
     every = tool_statistics(workshop.store, used | set(entries)) if used or entries else ()
     return total_statistics(workshop.store, states), every
 
 
-_DIGEST_DIGITS: Final = 12
 _NO_FILES: Final = FolderFiles({}, frozenset())
 
 
@@ -127,15 +127,11 @@ def compare_versions(workshop: Workshop, name: str, digests: Sequence[str]) -> V
 
 
 def diff_versions(name: str, old: FolderFiles, new: FolderFiles) -> VersionDiff:
-    from golem_forge.usertools.trust_card import CardFiles
-
-    before, after = _read_manifest_of(name, old), _read_manifest_of(name, new)
+    before, after = version_manifest(name, old), version_manifest(name, new)
     entrypoint = after.entrypoint if after else before.entrypoint if before else ""
     shown = CardFiles(new, entrypoint, old)
-    changes = shown.changes()
-    return VersionDiff(
-        access=tuple(_permission_changes(before, after)), changes=changes, warnings=tuple(shown.warnings)
-    )
+    changes, access = shown.changes(), tuple(_permission_changes(before, after))
+    return VersionDiff(access=access, changes=changes, warnings=tuple(shown.warnings))
 
 
 def undo_version(workshop: Workshop, name: str, wanted: str = "") -> UndoResult:
@@ -149,10 +145,6 @@ def undo_version(workshop: Workshop, name: str, wanted: str = "") -> UndoResult:
     return UndoResult(before=before, change=change)
 
 
-def short_digest(digest: str) -> str:
-    return digest.removeprefix("sha256:")[:_DIGEST_DIGITS]
-
-
 def _version_files(workshop: Workshop, name: str, digest: str) -> FolderFiles:
     files = workshop.registry.version_files(digest)
     if files is None:
@@ -164,8 +156,6 @@ def _version_files(workshop: Workshop, name: str, digest: str) -> FolderFiles:
 
 
 def _permission_changes(before: ToolManifest | None, after: ToolManifest | None) -> list[str]:
-    from golem_forge.usertools.trust_card import compare_permissions, permissions
-
     if after is None:
         return []
     if before is None:
@@ -174,13 +164,3 @@ def _permission_changes(before: ToolManifest | None, after: ToolManifest | None)
     differing = [line for line in lines if line.partition(":")[0] in changed]
     same = before.version == after.version
     return [*([] if same else [f"version: {before.version} -> {after.version}"]), *differing]
-
-
-def _read_manifest_of(name: str, files: FolderFiles) -> ToolManifest | None:
-    from golem_forge.usertools.manifest import MANIFEST_FILE
-    from golem_forge.usertools.manifest.reader import read_manifest
-
-    try:
-        return read_manifest(files.files[MANIFEST_FILE], folder=name) if MANIFEST_FILE in files.files else None
-    except Unusable:
-        return None

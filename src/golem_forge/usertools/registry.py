@@ -48,28 +48,24 @@ TOOLS: Final = "tools"
 _CLOCK_TICK_S: Final = 0.022
 
 
-def _ignore(entry: ToolEntry) -> None:
-    pass
-
-
 class Registry:
-    def __init__(self, home: ForgeHome, *, seen: Callable[[ToolEntry], None] = _ignore) -> None:
+    def __init__(self, home: ForgeHome, *, seen: Callable[[ToolEntry], None] = lambda entry: None) -> None:
         """`seen` is told once of every (name, digest) that this object comes across."""
         self._home = home
         self._tools = os.fspath(home.path / TOOLS)
-        self._told = seen
+        self._on_entry = seen
         self._store = ContentStore(home)
         self._cache = RegistryCache(home)
         self._lock = threading.RLock()
         self._listing: FolderListing | None = None
-        self._looks: dict[str, FolderScan] = {}
+        self._scans: dict[str, FolderScan] = {}
         self._state = RegistryState(entries=MappingProxyType({}), diagnostics=())
-        self._row: MarkIndex | None = None
-        """Of all looks. None: the state or a row would not be what the looks say, or not all of these can be compared
+        self._index: MarkIndex | None = None
+        """Of all scans. None: the state or the index would differ from the scans, or some of these cannot be compared
         by their marks."""
         self._seen: set[tuple[str, str]] = set()
-        self._remembered: dict[tuple[str, str], ToolEntry] = {}
-        """Entries out of the cache, until their manifest was held against the YAML."""
+        self._unproven: dict[tuple[str, str], ToolEntry] = {}
+        """Entries out of the cache, until their manifest was compared with the YAML."""
 
     @property
     def entries(self) -> Mapping[str, ToolEntry]:
@@ -85,20 +81,22 @@ class Registry:
         with self._lock:
             listing = self._listing
             listed = listing is not None and listing.is_current
-            changed = self._row.changed() if self._row else None
+            changed = self._index.changed() if self._index else None
             if listed and changed is not None and not changed:
                 return None
             if listing is None or not listed:
-                listing = self._listed()
-            self._look_at(listing, changed)
-            found = build_state(self._looks, listing)
+                with contextlib.suppress(OSError):  # then it cannot be listed either, and that is diagnosed
+                    self._home.ensure(TOOLS)
+                listing = list_folders(self._tools)
+            self._scan_all(listing, changed)
+            found = build_state(self._scans, listing)
             changes = diff_states(self._state, found)
             if changes is not None:
                 self._state = found
-            lasting = all(look.validity is Validity.WHILE_MARKED for look in self._looks.values())
-            self._row = MarkIndex(self._looks) if lasting else None
+            lasting = all(scan.validity is Validity.WHILE_MARKED for scan in self._scans.values())
+            self._index = MarkIndex(self._scans) if lasting else None
             for entry in found.entries.values():
-                self._tell(entry)
+                self._report(entry)
             return changes
 
     def lookup(self, name: str) -> ToolEntry | Diagnostic | None:
@@ -109,17 +107,17 @@ class Registry:
             assert self._listing is not None
             if name in self._listing.over_limit:
                 return next((each for each in self.diagnostics if each.tool == name), None)
-            look = self._looks.get(name)
-            if look is None and name_problem(name):
+            scan = self._scans.get(name)
+            if scan is None and name_problem(name):
                 return None
-            if look is None or not look.is_current:
-                look = self._look_anew(name, self._listing)
-            outcome = look.result if look else None
+            if scan is None or not scan.is_current:
+                scan = self._scan_again(name, self._listing)
+            outcome = scan.result if scan else None
             if isinstance(outcome, ToolEntry):
                 for other in self._listing.same_ignoring_case.get(name.lower(), ()):
                     if other < name and isinstance(self.lookup(other), ToolEntry):
                         return name_conflict(name, other)
-                self._tell(outcome)
+                self._report(outcome)
             return outcome
 
     def snapshot(self, entry: ToolEntry) -> Snapshot:
@@ -128,8 +126,8 @@ class Registry:
         Raises Unusable if the snapshot is lost and the folder no longer has these files.
         """
         with self._lock:
-            snapshot = self._store.still_whole(entry.digest) or self._checked(entry.digest) or self._made_again(entry)
-            if self._remembered.get(_entry_key(entry)) is entry:
+            snapshot = self._store.still_whole(entry.digest) or self._checked(entry.digest) or self._stored_again(entry)
+            if self._unproven.get(_entry_key(entry)) is entry:
                 self._prove(entry, snapshot)
             return snapshot
 
@@ -148,56 +146,51 @@ class Registry:
         except StoreError:
             return None
 
-    def _listed(self) -> FolderListing:
-        with contextlib.suppress(OSError):  # then it cannot be listed either, and that is diagnosed
-            self._home.ensure(TOOLS)
-        return list_folders(self._tools)
-
-    def _look_at(self, listing: FolderListing, changed: frozenset[str] | None) -> None:
-        """`changed`: of the looks there are, those that no longer hold; None if that is not known."""
-        kept = self._cache.load() if self._listing is None else {}
-        stored = self._store.names() if kept else frozenset()
-        looks: dict[str, FolderScan] = {}
+    def _scan_all(self, listing: FolderListing, changed: frozenset[str] | None) -> None:
+        """`changed`: of the scans there are, those that no longer hold; None if that is not known."""
+        cached = self._cache.load() if self._listing is None else {}
+        stored = self._store.names() if cached else frozenset()
+        scans: dict[str, FolderScan] = {}
         fresh: list[str] = []
         for name in listing.names:
-            before = self._looks.get(name)
+            before = self._scans.get(name)
             if before is not None and (before.is_current if changed is None else name not in changed):
-                looks[name] = before
-            elif name in kept and (look := restore_scan(self._tools, name, kept[name], stored)):
-                looks[name] = look
-                if isinstance(look.result, ToolEntry):
-                    self._remembered[_entry_key(look.result)] = look.result
-            elif look := scan_folder(self._tools, name, self._store):
-                looks[name] = look
+                scans[name] = before
+            elif name in cached and (scan := restore_scan(self._tools, name, cached[name], stored)):
+                scans[name] = scan
+                if isinstance(scan.result, ToolEntry):
+                    self._unproven[_entry_key(scan.result)] = scan.result
+            elif scan := scan_folder(self._tools, name, self._store):
+                scans[name] = scan
                 fresh.append(name)
-        self._settle(looks, fresh)
-        self._looks, self._listing = looks, listing
-        self._cache.add(looks, fresh)
+        self._settle(scans, fresh)
+        self._scans, self._listing = scans, listing
+        self._cache.add(scans, fresh)
 
-    def _settle(self, looks: dict[str, FolderScan], fresh: list[str]) -> None:
+    def _settle(self, scans: dict[str, FolderScan], fresh: list[str]) -> None:
         """What changed this very moment is read once more when the clock's tick is over, so that the next refresh
         finds it at rest and opens nothing. What goes on changing is read at every refresh."""
-        moving = [name for name in fresh if looks[name].validity is Validity.MOMENT]
+        moving = [name for name in fresh if scans[name].validity is Validity.MOMENT]
         if moving:
             time.sleep(_CLOCK_TICK_S)
         for name in moving:
-            if look := scan_folder(self._tools, name, self._store):
-                looks[name] = look
+            if scan := scan_folder(self._tools, name, self._store):
+                scans[name] = scan
 
-    def _look_anew(self, name: str, listing: FolderListing) -> FolderScan | None:
-        self._row = None
-        look = scan_folder(self._tools, name, self._store)
-        if look is None:
-            self._looks.pop(name, None)
+    def _scan_again(self, name: str, listing: FolderListing) -> FolderScan | None:
+        self._index = None
+        scan = scan_folder(self._tools, name, self._store)
+        if scan is None:
+            self._scans.pop(name, None)
             return None
-        if name not in self._looks:
+        if name not in self._scans:
             self._listing = listing.with_name(name)
-        self._looks[name] = look
-        return look
+        self._scans[name] = scan
+        return scan
 
-    def _tell(self, entry: ToolEntry) -> None:
+    def _report(self, entry: ToolEntry) -> None:
         if (key := _entry_key(entry)) not in self._seen:
-            self._told(entry)
+            self._on_entry(entry)
             self._seen.add(key)
 
     def _checked(self, digest: str) -> Snapshot | None:
@@ -209,9 +202,9 @@ class Registry:
             return None
         return snapshot
 
-    def _made_again(self, entry: ToolEntry) -> Snapshot:
-        look = scan_folder(self._tools, entry.name, self._store)
-        again = look.result if look else None
+    def _stored_again(self, entry: ToolEntry) -> Snapshot:
+        scan = scan_folder(self._tools, entry.name, self._store)
+        again = scan.result if scan else None
         snapshot = self._store.known(entry.digest)
         if snapshot is None or not isinstance(again, ToolEntry) or again.digest != entry.digest:
             why = f"the stored version of '{entry.name}' is lost and its folder has changed since; try again"
@@ -225,11 +218,10 @@ class Registry:
         files, _ = self._store.read(snapshot)
         if _canonical_json(read_manifest(files[MANIFEST_FILE], folder=entry.name)) != _canonical_json(entry.manifest):
             self._cache.remove()
-            self._looks, self._row = {}, None
-            raise Unusable(
-                DiagnosticCode.CHANGED, f"what was remembered of '{entry.name}' is not what its files say; try again"
-            )
-        del self._remembered[_entry_key(entry)]
+            self._scans, self._index = {}, None
+            why = f"what was remembered of '{entry.name}' is not what its files say; try again"
+            raise Unusable(DiagnosticCode.CHANGED, why)
+        del self._unproven[_entry_key(entry)]
 
 
 def _entry_key(entry: ToolEntry) -> tuple[str, str]:
@@ -261,12 +253,12 @@ class RegistryChanges:
     """Folders whose diagnosis came, went or reads differently now."""
 
 
-def build_state(looks: Mapping[str, FolderScan], listing: FolderListing) -> RegistryState:
+def build_state(scans: Mapping[str, FolderScan], listing: FolderListing) -> RegistryState:
     entries: dict[str, ToolEntry] = {}
     diagnostics: list[Diagnostic] = []
     owners: dict[str, str] = {}
-    for name in sorted(looks):
-        outcome = looks[name].result
+    for name in sorted(scans):
+        outcome = scans[name].result
         if isinstance(outcome, ToolEntry):
             if (owner := owners.setdefault(name.lower(), name)) == name:
                 entries[name] = outcome
@@ -274,16 +266,16 @@ def build_state(looks: Mapping[str, FolderScan], listing: FolderListing) -> Regi
                 diagnostics.append(name_conflict(name, owner))
         elif outcome is not None:
             diagnostics.append(outcome)
-    diagnostics += _limit_diagnostics(listing.over_limit)
+    beyond = listing.over_limit
+    message = f"there are more than {MOST_TOOLS:,} folders; the last {len(beyond):,} by name are not loaded"
+    for name in beyond[:_MOST_LIMIT_DIAGNOSTICS]:
+        found = Diagnostic(tool=display_name(name), code=DiagnosticCode.TOO_MANY_TOOLS, message=message)
+        diagnostics.append(found)
     if listing.problem:
-        diagnostics.append(
-            Diagnostic(
-                tool="", code=DiagnosticCode.UNREADABLE, message=f"the tools folder: cannot be read ({listing.problem})"
-            )
-        )
-    return RegistryState(
-        entries=MappingProxyType(entries), diagnostics=tuple(sorted(diagnostics, key=lambda each: each.tool))
-    )
+        message = f"the tools folder: cannot be read ({listing.problem})"
+        diagnostics.append(Diagnostic(tool="", code=DiagnosticCode.UNREADABLE, message=message))
+    diagnostics.sort(key=lambda each: each.tool)
+    return RegistryState(entries=MappingProxyType(entries), diagnostics=tuple(diagnostics))
 
 
 def name_conflict(name: str, owner: str) -> Diagnostic:
@@ -294,26 +286,14 @@ def name_conflict(name: str, owner: str) -> Diagnostic:
 def diff_states(before: RegistryState, after: RegistryState) -> RegistryChanges | None:
     """None if there are none."""
     old, new = before.entries, after.entries
-    told, tells = _diagnostics_by_tool(before), _diagnostics_by_tool(after)
+    was, now = ({each.tool: each for each in state.diagnostics} for state in (before, after))
     changes = RegistryChanges(
         added=tuple(name for name in new if name not in old),
         changed=tuple(name for name in new if name in old and new[name] is not old[name] and new[name] != old[name]),
         removed=tuple(name for name in old if name not in new),
-        diagnosed=tuple(name for name in sorted(told.keys() | tells.keys()) if told.get(name) != tells.get(name)),
+        diagnosed=tuple(name for name in sorted(was.keys() | now.keys()) if was.get(name) != now.get(name)),
     )
     return None if changes == RegistryChanges() else changes
-
-
-def _limit_diagnostics(beyond: tuple[str, ...]) -> list[Diagnostic]:
-    message = f"there are more than {MOST_TOOLS:,} folders; the last {len(beyond):,} by name are not loaded"
-    return [
-        Diagnostic(tool=display_name(name), code=DiagnosticCode.TOO_MANY_TOOLS, message=message)
-        for name in beyond[:_MOST_LIMIT_DIAGNOSTICS]
-    ]
-
-
-def _diagnostics_by_tool(state: RegistryState) -> dict[str, Diagnostic]:
-    return {each.tool: each for each in state.diagnostics}
 
 
 MOST_TOOLS: Final = 20_000
@@ -349,7 +329,8 @@ def list_folders(tools: str) -> FolderListing:
     try:
         mark = file_stamp(os.stat(tools))
         with os.scandir(tools) as listing:
-            found = {each.name for each in listing if not each.name.startswith(".") and _may_be_folder(each)}
+            folders = (each for each in listing if each.is_dir(follow_symlinks=False) or each.is_symlink())
+            found = {each.name for each in folders if not each.name.startswith(".")}
     except OSError as error:
         return FolderListing(tools=tools, problem=os.strerror(error.errno or 0))
     return _make_listing(tools, found, None if unsettled((mark,), since=started) else mark)
@@ -360,27 +341,22 @@ def _make_listing(tools: str, found: set[str], mark: FileStamp | None) -> Folder
     spellings: dict[str, list[str]] = {}
     for name in names:
         spellings.setdefault(name.lower(), []).append(name)
+    several = {lower: tuple(alike) for lower, alike in spellings.items() if len(alike) > 1}
     return FolderListing(
         tools=tools,
         names=tuple(names[:MOST_TOOLS]),
         over_limit=tuple(names[MOST_TOOLS:]),
-        same_ignoring_case=MappingProxyType(
-            {lower: tuple(alike) for lower, alike in spellings.items() if len(alike) > 1}
-        ),
+        same_ignoring_case=MappingProxyType(several),
         mark=mark,
     )
 
 
-def _may_be_folder(entry: os.DirEntry[str]) -> bool:
-    return entry.is_dir(follow_symlinks=False) or entry.is_symlink()
-
-
 class MarkIndex:
-    def __init__(self, looks: Mapping[str, FolderScan]) -> None:
-        self._names = tuple(looks)
-        self._paths = [path for look in looks.values() for path in look.paths]
-        self._marks = [mark for look in looks.values() for mark in look.marks]
-        self._ends = list(accumulate(len(look.paths) for look in looks.values()))
+    def __init__(self, scans: Mapping[str, FolderScan]) -> None:
+        self._names = tuple(scans)
+        self._paths = [path for scan in scans.values() for path in scan.paths]
+        self._marks = [mark for scan in scans.values() for mark in scan.marks]
+        self._ends = list(accumulate(len(scan.paths) for scan in scans.values()))
         """For each name, where in the row the next one begins."""
 
     def changed(self) -> frozenset[str]:

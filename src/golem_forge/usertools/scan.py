@@ -19,7 +19,7 @@ import json
 import os
 import stat
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from operator import eq
 from pathlib import Path
 from typing import Any, Final
@@ -41,6 +41,7 @@ from golem_forge.usertools.folder import (
     validity_since,
 )
 from golem_forge.usertools.manifest import MANIFEST_FILE, manifest_from_json, manifest_to_json
+from golem_forge.usertools.scratch import read_private_file, replace_private_file
 
 ScanResult = ToolEntry | Diagnostic | None
 """None: no tool and no error (a folder without `tool.yaml`)."""
@@ -65,14 +66,10 @@ def scan_folder(tools: str, name: str, store: ContentStore) -> FolderScan | None
     try:
         status = os.lstat(folder)
         if stat.S_ISLNK(status.st_mode):
-            linked = Diagnostic(
-                tool=display_name(name), code=DiagnosticCode.SYMLINK, message="the folder is a symbolic link"
-            )
-            return (
-                _make_scan(folder, {"": file_stamp(status)}, linked, Validity.WHILE_MARKED)
-                if os.path.isdir(folder)
-                else None
-            )
+            if not os.path.isdir(folder):
+                return None
+            problem = _diagnostic(name, DiagnosticCode.SYMLINK, "the folder is a symbolic link")
+            return _make_scan(folder, {"": file_stamp(status)}, problem, Validity.WHILE_MARKED)
         if not stat.S_ISDIR(status.st_mode):
             return None
         os.lstat(f"{folder}/{MANIFEST_FILE}")
@@ -84,19 +81,23 @@ def scan_folder(tools: str, name: str, store: ContentStore) -> FolderScan | None
     except OSError:
         pass  # what cannot be looked at cannot be read either, and that says why
     reading = try_folder(Path(folder))
-    lasts = reading.validity
-    outcome: ScanResult
+    validity = reading.validity
+    result: ScanResult
     try:
         if isinstance(reading.found, Unusable):
             raise reading.found
-        outcome = _read_entry(Path(folder), name, reading.found, store)
-    except Unusable as problem:
-        outcome = problem.diagnostic_for(display_name(name))
+        result = _read_entry(Path(folder), name, reading.found, store)
+    except Unusable as error:
+        result = error.diagnostic_for(display_name(name))
     except Exception as error:  # one folder never hides another, whatever it makes a reader do; a full disk may empty
         why = (error.strerror if isinstance(error, OSError) else "") or error_name(error)
         what = f"its snapshot could not be kept or it could not be understood ({why})"
-        outcome, lasts = Diagnostic(tool=display_name(name), code=DiagnosticCode.UNREADABLE, message=what), Validity.NOT
-    return _make_scan(folder, reading.marks, outcome, lasts)
+        result, validity = _diagnostic(name, DiagnosticCode.UNREADABLE, what), Validity.NOT
+    return _make_scan(folder, reading.marks, result, validity)
+
+
+def _diagnostic(folder: str, code: DiagnosticCode, message: str) -> Diagnostic:
+    return Diagnostic(tool=display_name(folder), code=code, message=message)
 
 
 def unchanged(paths: Sequence[str], marks: Sequence[FileStamp]) -> bool:
@@ -122,9 +123,9 @@ def _read_entry(folder: Path, name: str, found: FolderFiles, store: ContentStore
     return ToolEntry(name=name, folder=folder, manifest=manifest, digest=found.digest, files=found.facts)
 
 
-def _make_scan(folder: str, marks: Mapping[str, FileStamp], outcome: ScanResult, lasts: Validity) -> FolderScan:
+def _make_scan(folder: str, marks: Mapping[str, FileStamp], result: ScanResult, validity: Validity) -> FolderScan:
     paths = tuple(f"{folder}/{name}" if name else folder for name in marks)
-    return FolderScan(result=outcome, paths=paths, marks=list(marks.values()), validity=lasts)
+    return FolderScan(result=result, paths=paths, marks=list(marks.values()), validity=validity)
 
 
 _CACHE_FORMAT: Final = 1
@@ -136,49 +137,44 @@ _SPARE_LINES: Final = 200
 class RegistryCache:
     def __init__(self, home: ForgeHome) -> None:
         self._home = home
+        self._path = home.path / "cache" / "registry"
         self._lines = 0
         """In the file; 0: there is none that could be added to."""
 
     def load(self) -> dict[str, str]:
-        """Name → what `recall` takes."""
-        lines = _read_cache(self._home.path / "cache" / "registry").splitlines()
+        """Name → what `restore_scan` takes."""
+        try:
+            lines = read_private_file(self._path, _LARGEST_CACHE).decode().splitlines()
+        except (OSError, ValueError):
+            return {}
         if not lines or lines[0] != _cache_header():
             return {}
         self._lines = len(lines)
         return {name: rest for name, _, rest in (line.partition("\t") for line in lines[1:]) if rest}
 
-    def add(self, looks: Mapping[str, FolderScan], fresh: Collection[str]) -> None:
-        """Keeps what was read anew; `looks` is all there is, for when the file is written as a whole."""
-        news = [line for name in fresh if (line := _cache_line(name, looks[name]))]
+    def add(self, scans: Mapping[str, FolderScan], fresh: Collection[str]) -> None:
+        """Keeps what was read anew; `scans` is all there is, for when the file is written as a whole."""
+        news = _cache_lines({name: scans[name] for name in fresh})
         if not news:
             return
         with contextlib.suppress(OSError):  # without it the next start is slower, and that is all
-            if not self._lines or self._lines + len(news) > 2 * len(looks) + _SPARE_LINES:
-                self._write_whole([line for name, look in looks.items() if (line := _cache_line(name, look))])
+            if not self._lines or self._lines + len(news) > 2 * len(scans) + _SPARE_LINES:
+                lines = [f"{_cache_header()}\n", *_cache_lines(scans)]
+                replace_private_file(self._home.ensure("cache"), "registry", "".join(lines).encode())
+                self._lines = len(lines)
             else:
-                _append_lines(self._home.path / "cache" / "registry", news)
+                handle = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
+                with open(handle, "ab", buffering=0) as file:
+                    file.write("".join(news).encode())
                 self._lines += len(news)
 
     def remove(self) -> None:
         self._lines = 0
-        (self._home.path / "cache" / "registry").unlink(missing_ok=True)
-
-    def _write_whole(self, lines: list[str]) -> None:
-        folder = self._home.ensure("cache")
-        made = folder / f".registry-{os.urandom(8).hex()}"
-        handle = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        try:
-            with open(handle, "w", encoding="utf-8", newline="\n") as file:
-                file.writelines((f"{_cache_header()}\n", *lines))
-            os.replace(made, folder / "registry")
-        except BaseException:
-            os.unlink(made)
-            raise
-        self._lines = len(lines) + 1
+        self._path.unlink(missing_ok=True)
 
 
 def restore_scan(tools: str, name: str, line: str, stored: Collection[str]) -> FolderScan | None:
-    """The look the line tells of, if the folder still has every mark; `stored`: names of snapshots that are there."""
+    """The scan that the line records, if the folder still has every mark. `stored`: names of snapshots."""
     try:
         kept: dict[str, Any] = json.loads(line)
         digest: str = kept["digest"]
@@ -199,15 +195,19 @@ def restore_scan(tools: str, name: str, line: str, stored: Collection[str]) -> F
     return FolderScan(result=entry, paths=paths, marks=marks, validity=Validity.WHILE_MARKED)
 
 
-def _cache_line(name: str, look: FolderScan) -> str:
+def _cache_lines(scans: Mapping[str, FolderScan]) -> list[str]:
+    return [line for name, scan in scans.items() if (line := _cache_line(name, scan))]
+
+
+def _cache_line(name: str, scan: FolderScan) -> str:
     """Empty for what is not worth or not safe to keep."""
-    entry = look.result
-    if not isinstance(entry, ToolEntry) or look.validity is not Validity.WHILE_MARKED:
+    entry = scan.result
+    if not isinstance(entry, ToolEntry) or scan.validity is not Validity.WHILE_MARKED:
         return ""
-    above = len(look.paths[0]) + 1
+    above = len(scan.paths[0]) + 1
     kept = {
         "digest": entry.digest,
-        "marks": [(path[above:], *mark) for path, mark in zip(look.paths, look.marks, strict=True)],
+        "marks": [(path[above:], *mark) for path, mark in zip(scan.paths, scan.marks, strict=True)],
         "files": [(fact.path, fact.executable, fact.size, fact.sha256) for fact in entry.files],
         "manifest": manifest_to_json(entry.manifest),
     }
@@ -224,28 +224,6 @@ def _cache_header() -> str:
     package = os.path.dirname(__file__)
     with os.scandir(package) as listing:
         rules = sorted(
-            (each.name, (own := each.stat()).st_size, own.st_mtime_ns) for each in listing if _is_source_file(each)
+            (each.name, (own := each.stat()).st_size, own.st_mtime_ns) for each in listing if each.name.endswith(".py")
         )
     return json.dumps([_CACHE_FORMAT, __version__, rules])
-
-
-def _is_source_file(file: os.DirEntry[str]) -> bool:
-    return file.name.endswith(".py")
-
-
-def _read_cache(path: Path) -> str:
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(handle, "rb") as file:
-            status = os.fstat(handle)
-            if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST_CACHE:
-                return ""
-            return file.read(_LARGEST_CACHE).decode("utf-8")
-    except (OSError, ValueError):
-        return ""
-
-
-def _append_lines(path: Path, lines: Iterable[str]) -> None:
-    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
-    with open(handle, "ab", buffering=0) as file:
-        file.write("".join(lines).encode())

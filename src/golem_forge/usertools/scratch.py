@@ -1,17 +1,21 @@
-"""Private directories for builds, tests and sockets, full walls around one of them, and a file lock for tasks.
+"""Private directories for builds, tests and sockets, walls around one of them, a file lock, and private files.
 
 `scratch_walls` takes a directory and gives Walls whose only zone it is, writable, at `/<zone>`. These walls cannot be
 switched off: code runs there that nobody has approved for more, so without full walls nothing starts.
 `private_directory` makes a directory below FORGE_HOME/cache and removes it afterwards, whatever was done to it;
 `program_directory` does so where a program may have left a great deal. `file_lock` excludes tasks and processes alike,
 waits without blocking the event loop, and is released when its holder is done, cancelled or gone.
+`read_private_file` and `replace_private_file` are for small files of ours below FORGE_HOME.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
+import stat
+import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -104,8 +108,6 @@ async def program_directory(home: ForgeHome, purpose: str) -> AsyncIterator[Path
 @contextlib.contextmanager
 def _make_directory(home: ForgeHome, purpose: str) -> Iterator[tuple[Path, Path]]:
     """What is to be removed, and the directory in it: walls lock that one for themselves."""
-    import tempfile
-
     parent = home.ensure("cache", purpose)
     remove_abandoned(parent, after_s=_ABANDONED_S)
     made = Path(tempfile.mkdtemp(dir=parent))
@@ -138,17 +140,14 @@ def remove_abandoned(parent: Path, *, after_s: float, prefix: str = "") -> None:
 
 
 def _is_unlocked(path: str) -> bool:
-    try:
+    with contextlib.suppress(OSError):
         handle = os.open(path, _DIRECTORY_FLAGS)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    finally:
-        os.close(handle)
-    return True
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        finally:
+            os.close(handle)
+    return False
 
 
 def remove_tree(directory: Path) -> None:
@@ -168,7 +167,6 @@ _POLL_S: Final = 0.02
 @contextlib.asynccontextmanager
 async def file_lock(file: Path) -> AsyncIterator[None]:
     import asyncio
-    import fcntl
 
     # A handle of its own each time: that is what makes two tasks of one process exclude each other, too.
     handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -182,3 +180,36 @@ async def file_lock(file: Path) -> AsyncIterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+NOT_OUR_JSON: Final = (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError)
+"""What reading a JSON file and taking it apart raises where it is not there or not what we wrote."""
+
+
+def read_private_file(path: Path, most: int) -> bytes:
+    """The whole of a regular file of at most `most` bytes; follows no link. Raises OSError for anything else."""
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > most:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        with open(handle, "rb", closefd=False) as file:
+            return file.read(most)
+    finally:
+        os.close(handle)
+
+
+def replace_private_file(folder: Path, name: str, data: bytes, *, durable: bool = False) -> None:
+    """All or nothing, mode 0600; `durable`: on the disk when it returns. Raises OSError."""
+    new = folder / f".{name}-{os.urandom(8).hex()}"
+    try:
+        handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        with open(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            if durable:
+                os.fsync(handle)
+        os.replace(new, folder / name)
+    except BaseException:
+        new.unlink(missing_ok=True)
+        raise

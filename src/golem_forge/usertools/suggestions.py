@@ -16,7 +16,6 @@ word; anything else is `…`. People see all of it, escaped.
 from __future__ import annotations
 
 import json
-import os
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -46,7 +45,9 @@ from golem_forge.usertools.call_sequences import (
     value_mark,
 )
 from golem_forge.usertools.diagnostics import is_reserved, name_problem
+from golem_forge.usertools.scratch import NOT_OUR_JSON, read_private_file, replace_private_file
 from golem_forge.usertools.store import ToolStore
+from golem_forge.usertools.store.statistics import median
 
 
 def find_suggestions(
@@ -61,18 +62,13 @@ def find_suggestions(
     """`native`: names of built-in tools, which stay what they are where a user tool replaces one."""
     since = iso_time((time.time() if now is None else now) - DAYS * DAY_S)
     own = {str(name) for (name,) in store.rows("SELECT name FROM tools")}
-    settled = {*made_sequences(store), *dismissed_keys(home)}
+    made = {str(key) for (key,) in store.rows("SELECT DISTINCT suggestion FROM creations WHERE suggestion <> ''")}
+    settled = made | dismissed_keys(home).keys()
     found = [each for each in find_repeated(sessions, own=own - set(native), since=since) if each.key not in settled]
     return tuple(
         make_suggestion(each, lambda seen: journal_arguments(home.path, seen), redact, {*own, *native})
         for each in found
     )
-
-
-def made_sequences(store: ToolStore) -> frozenset[str]:
-    """Keys of the sequences that became tools."""
-    rows = store.rows("SELECT DISTINCT suggestion FROM creations WHERE suggestion <> ''")
-    return frozenset(str(key) for (key,) in rows)
 
 
 def journal_arguments(home: Path, seen: Occurrence) -> Mapping[str, Mapping[str, Any]]:
@@ -207,7 +203,7 @@ def make_suggestion(
         occurrences=len(found.occurrences),
         sessions=found.sessions,
         last_seen=found.last,
-        sequence_ms=_median(sorted(sum(step.ms for step in seen.steps) for seen in found.occurrences)),
+        sequence_ms=median([sum(step.ms for step in seen.steps) for seen in found.occurrences]) or 0.0,
     )
 
 
@@ -236,11 +232,8 @@ def _known_value(args: Mapping[str, Any], argument: str, expected: str, redact: 
     if argument not in args or expected == HIDDEN_MARK:
         return _UNKNOWN_VALUE
     value = args[argument]
-    return (
-        value
-        if value_mark(value) == expected == value_mark(redact({argument: value}).get(argument))
-        else _UNKNOWN_VALUE
-    )
+    known = value_mark(value) == expected == value_mark(redact({argument: value}).get(argument))
+    return value if known else _UNKNOWN_VALUE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,12 +252,12 @@ class _ArgumentSlot:
 
     def parameter(self, name: str) -> SuggestedParameter:
         kind, items = self._type()
-        what = f"{self.argument} of {self.tool}" + (" as JSON" if self._structured else "")
+        what = f"{self.argument} of {self.tool}{' as JSON' if self._structured else ''}{self._example()}"
         return SuggestedParameter(
             name=name,
             type=kind,
             items=items,
-            description=_collapse_spaces(what + self._example()),
+            description=" ".join(escape_control_chars(what).split()),
             required=NULL_MARK not in self.marks,
         )
 
@@ -294,14 +287,6 @@ def _bounded_value(value: Any, seen: Occurrence, at: int) -> Any:
     if length <= LONGEST_VALUE:
         return value
     return f"[{length:,} characters, the same each time; call {seen.steps[at].call} of session {seen.session} has them]"
-
-
-def _median(ordered: list[float]) -> float:
-    return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
-
-
-def _collapse_spaces(text: str) -> str:
-    return " ".join(escape_control_chars(text).split())
 
 
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_-]+")
@@ -360,23 +345,20 @@ def lines_for_person(suggestion: Suggestion) -> list[str]:
     width = max(len(call.tool) for call in suggestion.sequence)
     calls = [f"  {call.tool:<{width}}  {_arguments_for_person(call)}".rstrip() for call in suggestion.sequence]
     parameters = [f"    {each.name} ({each.type}): {each.description}" for each in suggestion.parameters]
-    return [
-        _one_line(line)
-        for line in (
-            f"{suggestion.key}  {' → '.join(suggestion.tools)}",
-            f"  seen {suggestion.occurrences} times in {suggestion.sessions} sessions, last {suggestion.last_seen}; "
-            f"{suggestion.sequence_ms:,.0f} ms each",
-            *calls,
-            *(["  parameters:", *parameters] if parameters else ["  no parameters: every call was the same"]),
-        )
-    ]
+    lines = (
+        f"{suggestion.key}  {' → '.join(suggestion.tools)}",
+        f"  seen {suggestion.occurrences} times in {suggestion.sessions} sessions, last {suggestion.last_seen}; "
+        f"{suggestion.sequence_ms:,.0f} ms each",
+        *calls,
+        *(["  parameters:", *parameters] if parameters else ["  no parameters: every call was the same"]),
+    )
+    return [escape_control_chars(line).replace("\n", " ").replace("\t", " ") for line in lines]
 
 
 def _arguments_for_model(call: SuggestedCall) -> str:
     fixed = [f"{_name_for_model(name)}={_value_for_model(value)}" for name, value in call.arguments.items()]
-    return ", ".join(
-        [*fixed, *(f"{_name_for_model(name)}=<{parameter}>" for name, parameter in call.parameters.items())]
-    )
+    given = [f"{_name_for_model(name)}=<{parameter}>" for name, parameter in call.parameters.items()]
+    return ", ".join([*fixed, *given])
 
 
 def _value_for_model(value: Any) -> str:
@@ -399,10 +381,6 @@ def _value_for_person(value: Any) -> str:
     return text if len(text) <= _LONGEST_SHOWN_VALUE else f"{text[:_LONGEST_SHOWN_VALUE]}{_LEFT_OUT}"
 
 
-def _one_line(text: str) -> str:
-    return escape_control_chars(text).replace("\n", " ").replace("\t", " ")
-
-
 _STATE_FOLDER: Final = "state"
 _DISMISSED_FILE: Final = "suggestions.json"
 _LARGEST_FILE: Final = 1 << 20
@@ -410,14 +388,11 @@ _MOST_DISMISSED: Final = 1_000
 
 
 def dismissed_keys(home: ForgeHome) -> dict[str, str]:
+    """Key → when it was dismissed."""
     try:
-        fd = os.open(
-            home.path / _STATE_FOLDER / _DISMISSED_FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        )
-        with open(fd, "rb") as file:
-            told = json.loads(file.read(_LARGEST_FILE))
-        return {str(key): str(at) for key, at in told["dismissed"].items()}
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        known = json.loads(read_private_file(home.path / _STATE_FOLDER / _DISMISSED_FILE, _LARGEST_FILE))
+        return {str(key): str(at) for key, at in known["dismissed"].items()}
+    except NOT_OUR_JSON:
         return {}
 
 
@@ -437,16 +412,8 @@ def undismiss_sequence(home: ForgeHome, key: str) -> bool:
 
 def _save_dismissed(home: ForgeHome, known: dict[str, str]) -> None:
     try:
-        folder = home.ensure(_STATE_FOLDER)
-        new = folder / f".{_DISMISSED_FILE}-{os.getpid()}-{os.urandom(4).hex()}"
-        try:
-            fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-            with open(fd, "w") as file:
-                json.dump({"dismissed": known}, file, indent=2)
-            os.replace(new, folder / _DISMISSED_FILE)
-        except BaseException:
-            new.unlink(missing_ok=True)
-            raise
+        text = json.dumps({"dismissed": known}, indent=2)
+        replace_private_file(home.ensure(_STATE_FOLDER), _DISMISSED_FILE, text.encode())
     except OSError as error:
         raise ForgeError(
             f"The dismissal could not be kept in $FORGE_HOME/{_STATE_FOLDER}/{_DISMISSED_FILE}: {error.strerror}. "

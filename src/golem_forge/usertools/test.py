@@ -8,6 +8,7 @@ a cancel ends its whole process tree, and the time of one case and of all cases 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -20,6 +21,7 @@ from golem_forge.core.ids import new_id
 from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.sandbox.errors import SandboxError
 from golem_forge.sandbox.walls.model import Job, Level, Streams
+from golem_forge.storage.content_store import display_name
 from golem_forge.usertools.expectations import (
     MOST_OUTPUT,
     CaseResult,
@@ -28,14 +30,13 @@ from golem_forge.usertools.expectations import (
     case_name,
     ended_as_expected,
     find_problems,
-    on_one_line,
     quote_value,
     search_pattern,
     workspace_parts,
 )
 from golem_forge.usertools.folder import ProgramKind, ToolEntry, ToolProgram
-from golem_forge.usertools.manifest import TestCase, ToolManifest
-from golem_forge.usertools.run import RunInfo, tool_environment
+from golem_forge.usertools.manifest import TestCase, ToolManifest, input_schema
+from golem_forge.usertools.run import ProcessInput, RunInfo, process_input, tool_environment
 from golem_forge.usertools.scratch import program_directory, scratch_walls
 
 if TYPE_CHECKING:
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from golem_forge.sandbox.walls.model import ProbeReport
     from golem_forge.sandbox.walls.walls import WalledChild, Walls
     from golem_forge.storage.home import ForgeHome
-    from golem_forge.usertools.run import ProcessInput
 
 TEST_ZONE: Final = "workspace"
 MOST_CASES: Final = 200
@@ -55,7 +55,7 @@ _CREATE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _TestRun:
-    """What all cases of a run have in common."""
+    """What all cases have in common."""
 
     entry: ToolEntry
     program: ToolProgram
@@ -83,9 +83,9 @@ async def run_tests(
     session_id: str = "",
     whole_run_s: float = WHOLE_RUN_S,
 ) -> tuple[CaseResult, ...]:
-    ground = _TestRun(
+    run = _TestRun(
         entry=entry,
-        program=program_of(Level.FULL),  # a room has these walls or none
+        program=program_of(Level.FULL),  # a scratch directory has these walls or none
         home=home,
         settings=settings,
         report=report,
@@ -98,50 +98,48 @@ async def run_tests(
         name = case_name(case.name, index)
         if index >= MOST_CASES:
             results.append(_not_run(name, f"was not run: at most {MOST_CASES} cases are"))
-        elif time.monotonic() >= ground.until:
+        elif time.monotonic() >= run.until:
             results.append(_not_run(name, f"was not run: all cases together may take {whole_run_s:g} seconds"))
         else:
-            results.append(await _run_case(ground, name, case))
+            results.append(await _run_case(run, name, case))
     return tuple(results)
 
 
-async def _run_case(ground: _TestRun, name: str, case: TestCase) -> CaseResult:
-    async with program_directory(ground.home, "tests") as directory:
+async def _run_case(run: _TestRun, name: str, case: TestCase) -> CaseResult:
+    async with program_directory(run.home, "tests") as directory:
         try:
             _write_files(directory, case.files)
         except _InvalidCase as why:
             return _not_run(name, str(why))
         walls = scratch_walls(
-            directory,
-            zone=TEST_ZONE,
-            home=ground.home,
-            settings=ground.settings,
-            redactor=ground.redactor,
-            report=ground.report,
+            directory, zone=TEST_ZONE, home=run.home, settings=run.settings, redactor=run.redactor, report=run.report
         )
         with walls.sandbox:
             try:
-                passed = _arguments(ground.entry.manifest, case.arguments, walls)
-                env = _environment(ground, case) | passed.env
+                passed = _arguments(run.entry.manifest, case.arguments, walls)
+                env = _environment(run, case) | passed.env
             except _InvalidCase as why:
                 return _not_run(name, str(why))
-            seconds = min(case.timeout, max(ground.until - time.monotonic(), 0.1))
-            seen = await _run_program(ground, walls, case, passed, env, seconds)
+            seconds = min(case.timeout, max(run.until - time.monotonic(), 0.1))
+            seen = await _run_program(run, walls, case, passed, env, seconds)
             found = find_problems(case.expect, seen)
+    stdout = None
+    with contextlib.suppress(UnicodeDecodeError):
+        stdout = None if seen.ending.code else seen.stdout.decode()
     return CaseResult(
         name=name,
         ok=not found,
         duration_ms=round(seen.ending.seconds * 1000),
         problems=found,
-        stdout=_decode_stdout(seen.stdout) if not seen.ending.code else None,
+        stdout=stdout,
         as_expected=ended_as_expected(case.expect, seen),
     )
 
 
 async def _run_program(
-    ground: _TestRun, walls: Walls, case: TestCase, passed: ProcessInput, env: dict[str, str], seconds: float
+    run: _TestRun, walls: Walls, case: TestCase, passed: ProcessInput, env: dict[str, str], seconds: float
 ) -> CaseRun:
-    program = ground.program
+    program = run.program
     job = Job(
         argv=(*program.argv, *passed.argv),
         env=env,
@@ -151,14 +149,13 @@ async def _run_program(
         stdin=passed.stdin,
         shown=program.shown,
     )
-    if not ground.entry.manifest.calls:
-        return await _wait_for_end(await _start_program(walls, job, program, passed), walls, case, seconds)
-    from golem_forge.usertools.run.call_server import RefusingCallServer
+    async with contextlib.AsyncExitStack() as opened:
+        if run.entry.manifest.calls:
+            from golem_forge.usertools.run.call_server import RefusingCallServer
 
-    async with RefusingCallServer(ground.home) as call_server:
-        job = replace(
-            job, shown=(*job.shown, *call_server.shown), env={**job.env, **call_server.env}, path_first=call_server.path
-        )
+            server = await opened.enter_async_context(RefusingCallServer(run.home))
+            env = {**job.env, **server.env}
+            job = replace(job, shown=(*job.shown, *server.shown), env=env, path_first=server.path)
         return await _wait_for_end(await _start_program(walls, job, program, passed), walls, case, seconds)
 
 
@@ -166,17 +163,10 @@ async def _start_program(walls: Walls, job: Job, program: ToolProgram, passed: P
     """Python as a call starts it, so that what holds in a test holds in a call."""
     if program.kind is not ProgramKind.PYTHON:
         return await walls.start(job)
-    from golem_forge.usertools.run.interpreter import RunOrder, WaitingInterpreter, python_job
+    from golem_forge.usertools.run.interpreter import WaitingInterpreter, python_job
 
     interpreter = await WaitingInterpreter.start(walls, python_job(replace(job, stdin=None), program, Level.FULL))
-    try:
-        await interpreter.execute(
-            RunOrder(script=program.script, argv=passed.argv, stdin=passed.stdin, search=job.path_first)
-        )
-    except BaseException:
-        await interpreter.end()
-        raise
-    return interpreter.walled
+    return await interpreter.run(program.script, passed.argv, passed.stdin, job.path_first)
 
 
 async def _wait_for_end(walled: WalledChild, walls: Walls, case: TestCase, seconds: float) -> CaseRun:
@@ -201,33 +191,31 @@ async def _wait_for_end(walled: WalledChild, walls: Walls, case: TestCase, secon
     )
 
 
-def _environment(ground: _TestRun, case: TestCase) -> dict[str, str]:
+def _environment(run: _TestRun, case: TestCase) -> dict[str, str]:
     for name, value in case.env.items():
         if why := variable_problem(name):
-            raise _InvalidCase(f"env: {on_one_line(name)} {why}")
+            raise _InvalidCase(f"env: {display_name(name)} {why}")
         if "\0" in value:
             raise _InvalidCase(f"env: {name} contains NUL")
     place = RunInfo(
         workspace=f"/{TEST_ZONE}",
-        tool_dir=ground.program.tool_dir,
-        session_id=ground.session_id,
+        tool_dir=run.program.tool_dir,
+        session_id=run.session_id,
         call_id=new_id(),
         timeout=case.timeout,
     )
-    return tool_environment(ground.entry, place, case.env)
+    return tool_environment(run.entry, place, case.env)
 
 
 def _arguments(manifest: ToolManifest, given: Mapping[str, Any], walls: Walls) -> ProcessInput:
     """By the same rules as a call's, so that a test cannot pass what no caller could."""
     from golem_forge.tools.inputs import SchemaInput
-    from golem_forge.usertools.manifest import input_schema
-    from golem_forge.usertools.run import process_input
 
     try:
         values = SchemaInput(input_schema(manifest)).check(dict(given)).values
         return process_input(manifest, values, paths=_inner_paths(manifest, values, walls))
     except ForgeError as error:
-        raise _InvalidCase(f"arguments: {on_one_line(error.message)}") from None
+        raise _InvalidCase(f"arguments: {display_name(error.message)}") from None
 
 
 def _inner_paths(manifest: ToolManifest, values: Mapping[str, Any], walls: Walls) -> dict[str, str]:
@@ -241,7 +229,7 @@ def _inner_paths(manifest: ToolManifest, values: Mapping[str, Any], walls: Walls
             try:
                 inner[parameter.name] = walls.sandbox.locate(value).virtual
             except SandboxError as error:
-                raise _InvalidCase(f"arguments: {parameter.name}: {on_one_line(error.message)}") from None
+                raise _InvalidCase(f"arguments: {parameter.name}: {display_name(error.message)}") from None
     return inner
 
 
@@ -257,13 +245,6 @@ def _write_files(directory: Path, files: Mapping[str, str]) -> None:
                 file.write(text.encode("utf-8", "surrogatepass"))
         except OSError as error:
             raise _InvalidCase(f"files: {quote_value(name)} cannot be put in place ({error.strerror})") from None
-
-
-def _decode_stdout(data: bytes) -> str | None:
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return None
 
 
 def _not_run(name: str, why: str) -> CaseResult:

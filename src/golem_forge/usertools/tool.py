@@ -55,7 +55,6 @@ from golem_forge.usertools.workshop import Workshop
 if TYPE_CHECKING:
     from golem_forge.sandbox.walls.model import Level, ProbeReport
     from golem_forge.usertools.build import PreparedTool
-    from golem_forge.usertools.run.call_server import ToolCallServer
 
 DEFAULT_CATEGORY: Final = "Your tools"
 """The category of a tool that names none."""
@@ -147,42 +146,40 @@ class _UserTool:
         access = tool_access(manifest, ctx)
         report = await access.walls.report()
         check_walls(report, manifest)
-        standing = tool_status(workshop, entry)
-        self.trusted = standing.trusted
-        if standing.state is ToolState.RETIRED:
-            raise ForgeError(
-                unavailable_message(entry.name, standing.why), status=Status.TOOL_NOT_FOUND, code="TOOL_NOT_FOUND"
-            )
-        if standing.state is not ToolState.ACTIVE:
+        status = tool_status(workshop, entry)
+        self.trusted = status.trusted
+        if status.state is ToolState.RETIRED:
+            raise not_found(unavailable_message(entry.name, status.why))
+        if status.state is not ToolState.ACTIVE:
             check_promotable(workshop, entry)
-        if not standing.tested:
+        if not status.tested:
             check_testable(report, manifest)
         declared_values(manifest, workshop.environ, workshop.redactor)
         ready = await make_ready(workshop, entry)
-        touch = plan_access(entry, args, access, report.level)
+        planned = plan_access(entry, args, access, report.level)
         try:
-            values = process_input(manifest, args, paths=touch.paths)
-            call = _ApprovedCall(self, ready, access, touch, standing, report, ctx)
+            values = process_input(manifest, args, paths=planned.paths)
+            call = _ApprovedCall(self, ready, access, planned, status, report, ctx)
 
             async def run() -> ToolCompletion:
                 return await call.run(values)
 
             plan = Plan(
                 run=run,
-                effects=(*touch.effects, *(Effect(verb=Verb.NET, target=host) for host in ready.hosts)),
+                effects=(*planned.effects, *(Effect(verb=Verb.NET, target=host) for host in ready.hosts)),
                 targets=(f"digest {entry.digest}",),
                 # What it calls runs under its slot, so one that calls others must not pass as a reader.
                 read_only=is_read_only(manifest, access) and not ready.hosts and not manifest.calls,
-                recheck=touch.recheck,
-                close=touch.close,
+                recheck=planned.recheck,
+                close=planned.close,
             )
-            if not standing.trusted:
+            if not status.trusted:
                 card = make_trust_card(workshop, ready)
                 plan.unasked = f"custom tool '{entry.name}' is not trusted; run: forge tools activate {entry.name}"
                 self.diff = card.diff
                 plan.payload, plan.warnings = card.text, card.warnings
         except BaseException:
-            touch.close()
+            planned.close()
             raise
         return plan
 
@@ -195,19 +192,25 @@ class _ApprovedCall:
     ready: ReadyTool
     access: ToolAccess
     planned: PlannedAccess
-    standing: ToolStatus
+    status: ToolStatus
     report: ProbeReport
     ctx: ToolContext
 
     async def run(self, values: Any) -> ToolCompletion:
         workshop, entry = self.tool.workshop, self.tool.entry
         prepared = await fetch_and_build(workshop, self.ready)
-        if not self.standing.trusted and not workshop.trusts(entry):  # only the mode agreed: that ends with the session
+        if not self.status.trusted and not workshop.trusts(entry):  # only the mode agreed: that ends with the session
             workshop.trust_for_session(entry)
             self.tool.trusted = True
-        if not self.standing.tested:
+        if not self.status.tested:
             await run_required_tests(workshop, entry, prepared, report=self.report)
         workshop.registry.snapshot(entry)  # tests, a download and the gate took their time: it must still be whole
+        server = None
+        if calls := entry.manifest.calls:
+            from golem_forge.usertools.run.call_server import make_call_server
+
+            deadline = time.time() + self.tool.timeout
+            server = make_call_server(self.ctx, self.ctx.find, calls, deadline, level=self.report.level)
         run = ToolRun(
             entry=entry,
             program=self.tool.program(prepared, self.report.level),
@@ -216,19 +219,10 @@ class _ApprovedCall:
             timeout=self.tool.timeout,
             environ=workshop.environ,
             lifted=self.planned.lifted(self.ctx.path_rules()),
-            call_server=_call_server(self.tool, self.ctx, self.report.level),
+            call_server=server,
             background_runner=workshop.background_runner,
         )
         return await run_tool(run, self.ctx)
-
-
-def _call_server(tool: _UserTool, ctx: ToolContext, level: Level) -> ToolCallServer | None:
-    calls = tool.entry.manifest.calls
-    if not calls:
-        return None
-    from golem_forge.usertools.run.call_server import make_call_server
-
-    return make_call_server(ctx, ctx.find, calls, time.time() + tool.timeout, level=level)
 
 
 RUN_TOOL_NAME: Final = "run_custom_tool"
@@ -254,9 +248,7 @@ def create_run_custom_tool(find: FindTool, available: AvailableNames) -> Tool:
         found = find(name, seconds)
         if isinstance(found, Tool):
             return found, given
-        raise ForgeError(
-            unavailable_message(name, found, available()), status=Status.TOOL_NOT_FOUND, code="TOOL_NOT_FOUND"
-        )
+        raise not_found(unavailable_message(name, found, available()))
 
     return Tool(
         RUN_TOOL_NAME,
@@ -293,6 +285,10 @@ def _read_arguments(args: dict[str, Any]) -> tuple[str, dict[str, Any], float | 
     return name, given, float(seconds) if seconds > 0 else None
 
 
+def not_found(message: str) -> ForgeError:
+    return ForgeError(message, status=Status.TOOL_NOT_FOUND, code="TOOL_NOT_FOUND")
+
+
 def unavailable_message(name: str, found: Diagnostic | None, available: tuple[str, ...] = ()) -> str:
     """`available`: what could be named instead of one that is not there."""
     shown = name[:128]
@@ -300,10 +296,8 @@ def unavailable_message(name: str, found: Diagnostic | None, available: tuple[st
         return f"custom tool '{shown}' is not available: {found.code}: {found.message}"
     if available:
         return f"custom tool '{shown}' not found. Available tools: {', '.join(available)}"
-    return (
-        f"custom tool '{shown}' not found. No custom tools are currently available. "
-        "Use create_custom_tool to create one"
-    )
+    none = "No custom tools are currently available. Use create_custom_tool to create one"
+    return f"custom tool '{shown}' not found. {none}"
 
 
 def _not_executed(args: dict[str, Any]) -> str:

@@ -25,7 +25,7 @@ from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import slash_command
-from golem_forge.usertools.create import find_similar
+from golem_forge.usertools.create import find_identical, find_similar
 from golem_forge.usertools.diagnostics import Diagnostic, DiagnosticCode, Unusable
 from golem_forge.usertools.folder import ToolEntry
 from golem_forge.usertools.manifest import MANIFEST_FILE
@@ -64,10 +64,10 @@ def tool_status(workshop: Workshop, entry: ToolEntry) -> ToolStatus:
 
 
 def tool_statuses(workshop: Workshop, entries: Iterable[ToolEntry]) -> dict[str, ToolStatus]:
-    """By name; the book is asked once for all of them."""
+    """By name; one query for all of them."""
     by_name = {entry.name: entry for entry in entries}
-    glances = workshop.store.version_statuses({name: entry.digest for name, entry in by_name.items()})
-    return {name: _make_status(workshop, entry, glances[name]) for name, entry in by_name.items()}
+    known = workshop.store.version_statuses({name: entry.digest for name, entry in by_name.items()})
+    return {name: _make_status(workshop, entry, known[name]) for name, entry in by_name.items()}
 
 
 def inactive_tools(workshop: Workshop) -> tuple[Diagnostic, ...]:
@@ -77,46 +77,32 @@ def inactive_tools(workshop: Workshop) -> tuple[Diagnostic, ...]:
     return tuple(sorted(found, key=lambda each: each.tool))
 
 
-def _make_status(workshop: Workshop, entry: ToolEntry, glance: VersionStatus) -> ToolStatus:
-    trusted, known = workshop.is_trusted(entry, trusted=glance.trusted, shadow=glance.may_replace), glance.build_status
-    state = ToolState.TESTED if known.tested else ToolState.BUILT if known.built else ToolState.DRAFT
-    if glance.retired:
-        return ToolStatus(ToolState.RETIRED, trusted, known.tested, _retired_diagnostic(entry.name))
-    if trusted and known.tested:
+def _make_status(workshop: Workshop, entry: ToolEntry, version: VersionStatus) -> ToolStatus:
+    trusted = workshop.is_trusted(entry, trusted=version.trusted, shadow=version.may_replace)
+    built = version.build_status
+    state = ToolState.TESTED if built.tested else ToolState.BUILT if built.built else ToolState.DRAFT
+    if version.retired:
+        state = ToolState.RETIRED
+        why = DiagnosticCode.RETIRED, f"switched off; `forge tools restore {entry.name}` brings it back"
+    elif trusted and built.tested:
         return _ACTIVE
-    if known.failure is not None:
-        code, message = known.failure
-        return ToolStatus(state, trusted, known.tested, Diagnostic(tool=entry.name, code=code, message=message))
-    return ToolStatus(state, trusted, known.tested, _inactive_diagnostic(workshop, entry, glance))
+    else:
+        why = built.failure or _why_inactive(workshop, entry, version)
+    return ToolStatus(state, trusted, built.tested, Diagnostic(tool=entry.name, code=why[0], message=why[1]))
 
 
-def _retired_diagnostic(name: str) -> Diagnostic:
-    return Diagnostic(
-        tool=name, code=DiagnosticCode.RETIRED, message=f"switched off; `forge tools restore {name}` brings it back"
-    )
-
-
-def _inactive_diagnostic(workshop: Workshop, entry: ToolEntry, glance: VersionStatus) -> Diagnostic:
-    name, before = entry.name, glance.last_trusted
+def _why_inactive(workshop: Workshop, entry: ToolEntry, version: VersionStatus) -> tuple[DiagnosticCode, str]:
+    name, before = entry.name, version.last_trusted
+    how = f"`forge tools activate {name}`"
     # Trust that was given while no built-in tool had the name is no agreement to stand in for one.
-    if workshop.shadows(name) and not glance.last_may_replace:
-        return Diagnostic(
-            tool=name,
-            code=DiagnosticCode.SHADOW_PENDING,
-            message=f"replaces the built-in tool '{name}', which answers until that is approved; "
-            f"`forge tools activate {name}` asks",
-        )
-    # While it is not active, /name means the built-in tool.
-    how = (
-        f"`forge tools activate {name}`"
-        if workshop.shadows(name)
-        else f"run {slash_command(name)} or `forge tools activate {name}`"
-    )
+    if workshop.shadows(name) and not version.last_may_replace:
+        waiting = f"replaces the built-in tool '{name}', which answers until that is approved"
+        return DiagnosticCode.SHADOW_PENDING, f"{waiting}; {how} asks"
+    if not workshop.shadows(name):  # else /name means the built-in tool while this one is not active
+        how = f"run {slash_command(name)} or {how}"
     if before and before != entry.digest:
-        return Diagnostic(
-            tool=name, code=DiagnosticCode.CHANGED, message=f"changed since it was trusted; {how} to see the change"
-        )
-    return Diagnostic(tool=name, code=DiagnosticCode.UNTRUSTED, message=f"not active; {how}")
+        return DiagnosticCode.CHANGED, f"changed since it was trusted; {how} to see the change"
+    return DiagnosticCode.UNTRUSTED, f"not active; {how}"
 
 
 MOST_OUTPUT = 4096
@@ -175,9 +161,7 @@ async def make_ready(workshop: Workshop, entry: ToolEntry) -> ReadyTool:
                 return ReadyTool(entry=entry, snapshot=snapshot, prepared=None, hosts=needs.hosts)
             prepared = await workshop.builder.build(entry, snapshot, files)
             workshop.changes += 1
-        workshop.store.mark_built(
-            entry.name, entry.digest
-        )  # also of what an earlier build left: it may be new to the book
+        workshop.store.mark_built(entry.name, entry.digest)  # what an earlier build left may be new to the store
     except Unusable as cause:
         raise _record_failure(workshop, entry, cause) from None
     workshop.prepared.keep(entry.digest, prepared)
@@ -203,14 +187,12 @@ async def run_required_tests(
     from golem_forge.usertools.test import run_tests
 
     results = await run_tests(entry, prepared.program, home=workshop.home, settings=workshop.settings, report=report)
-    failed = [one for one in results if not one.ok]
-    if failed:
+    workshop.changes += 1
+    if not all(one.ok for one in results):
         error = TestsFailed(entry.name, results)
         workshop.store.mark_failed(entry.name, entry.digest, DiagnosticCode.TESTS_FAILED, error.message[:MOST_OUTPUT])
-        workshop.changes += 1
         raise error
     workshop.store.mark_tested(entry.name, entry.digest)
-    workshop.changes += 1
     return results
 
 
@@ -224,7 +206,7 @@ class TestsFailed(ForgeError):
         self.results = results
 
 
-def make_trust_card(workshop: Workshop, ready: ReadyTool, zones: Callable[[], str] = lambda: "") -> TrustCard:
+def make_trust_card(workshop: Workshop, ready: ReadyTool) -> TrustCard:
     entry, store = ready.entry, workshop.store
     before = store.last_trusted(entry.name)
     return trust_card(
@@ -241,18 +223,12 @@ def make_trust_card(workshop: Workshop, ready: ReadyTool, zones: Callable[[], st
 
 
 def similar_tools(workshop: Workshop, name: str, description: str) -> tuple[str, ...]:
-    others = {
-        **workshop.native,
-        **{each.name: each.manifest.description for each in workshop.registry.entries.values()},
-    }
-    others.pop(name, None)
-    return find_similar(name, description, others)
+    own = {each.name: each.manifest.description for each in workshop.registry.entries.values()}
+    return find_similar(name, description, {**workshop.native, **own})
 
 
 def identical_tool(workshop: Workshop, name: str, files: Mapping[str, bytes]) -> str:
     """Which tool has the same files, its name aside. Only folders whose other files are the same bytes are opened."""
-    from golem_forge.usertools.create import find_identical
-
     sources = sorted(sha256(data).hexdigest() for file, data in files.items() if file != MANIFEST_FILE)
     candidates = (
         each
@@ -273,21 +249,19 @@ ConsentCallback = Callable[[ReadyTool], bool]
 
 async def activate_tool(workshop: Workshop, entry: ToolEntry, agreed: ConsentCallback) -> tuple[CaseResult, ...] | None:
     """Its tests, as far as they had to run; None: not agreed, and nothing of it ran."""
-    name, standing = entry.name, tool_status(workshop, entry)
-    if standing.state is ToolState.RETIRED:
+    name, status = entry.name, tool_status(workshop, entry)
+    if status.state is ToolState.RETIRED:
         raise ForgeError(f"'{name}' is retired. `forge tools restore {name}` switches it on again.", code="RETIRED")
-    if standing.state is ToolState.ACTIVE:
+    if status.state is ToolState.ACTIVE:
         return ()
     check_promotable(workshop, entry)
     ready = await make_ready(workshop, entry)
     if not agreed(ready):
         return None
     prepared = await fetch_and_build(workshop, ready)
-    return (
-        ()
-        if standing.tested
-        else await run_required_tests(workshop, entry, prepared, report=await walls_report(workshop))
-    )
+    if status.tested:
+        return ()
+    return await run_required_tests(workshop, entry, prepared, report=await walls_report(workshop))
 
 
 async def walls_report(workshop: Workshop) -> ProbeReport:
@@ -299,7 +273,7 @@ async def walls_report(workshop: Workshop) -> ProbeReport:
 
 
 def retire_tool(workshop: Workshop, name: str) -> str:
-    """Raises BookError where it cannot be kept."""
+    """Raises ToolStoreError where it cannot be kept."""
     if workshop.store.is_retired(name):
         return f"tool '{name}' was retired already"
     workshop.store.retire(name)
@@ -307,7 +281,7 @@ def retire_tool(workshop: Workshop, name: str) -> str:
 
 
 def restore_tool(workshop: Workshop, name: str) -> str:
-    """As it was: one that was active is, without a question. Raises BookError where it cannot be kept."""
+    """As it was: one that was active is, without a question. Raises ToolStoreError where it cannot be kept."""
     if not workshop.store.restore(name):
         return f"tool '{name}' was not retired"
     found = workshop.registry.lookup(name)

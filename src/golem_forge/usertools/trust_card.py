@@ -22,9 +22,10 @@ from golem_forge.core.diff import file_diff
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import count_control_chars, escape_control_chars
 from golem_forge.sandbox.zones import AccessMode
+from golem_forge.storage.content_store import display_name
 from golem_forge.usertools.diagnostics import Unusable
-from golem_forge.usertools.folder import ToolEntry
-from golem_forge.usertools.manifest import DEFAULT_TIMEOUT_S, MANIFEST_FILE, EnvVariable, ToolManifest
+from golem_forge.usertools.folder import ELF, ToolEntry
+from golem_forge.usertools.manifest import DEFAULT_TIMEOUT_S, MANIFEST_FILE, ToolManifest
 
 if TYPE_CHECKING:
     from golem_forge.usertools.folder import FolderFiles
@@ -63,46 +64,39 @@ def trust_card(
     if old is not None and old.digest == files.digest:
         old = None
     shown = CardFiles(files, manifest.entrypoint, old)
-    before = _old_manifest(entry.name, old)
+    before = version_manifest(entry.name, old)
+    version = f"{before.version} -> " if before and before.version != manifest.version else ""
+    tests = len(manifest.tests)
     granted, changed = compare_permissions(
         permissions(before, build_hosts=build_hosts) if before else None, permissions(manifest, build_hosts=build_hosts)
     )
     head = [
         f"custom tool '{entry.name}'",
-        f"version: {_version_text(before, manifest)}",
+        f"version: {version}{manifest.version}",
         f"description: {manifest.description}",
         f"provenance: {provenance}",
         f"folder: {folder_shown}",
         f"digest: {entry.digest}",
         f"runs: {_program_line(manifest.entrypoint, files)}",
         *granted,
-        f"tests: {_test_count(len(manifest.tests))}",
-        *_notes(entry.name, similar, shadows, denied),
+        f"tests: {tests or 'no'} test{'' if tests == 1 else 's'}",
+        *([f"similar tools: {', '.join(similar)}"] if similar else ()),
+        *([f"replaces the built-in tool '{entry.name}'"] if shadows else ()),
+        *([f"denied {'once' if denied == 1 else f'{denied} times'} before"] if denied else ()),
     ]
-    diff = shown.changes() if old is not None else ""
-    body = _unchanged_lines(shown) if old is not None else ["files:", shown.full()]
+    if old is None:
+        diff, body = "", ["files:", shown.full()]
+    else:
+        diff, body = shown.changes(), ["changes since it was trusted: below"]
+        if same := shown.unchanged():
+            body.append(display_name(f"unchanged files: {', '.join(same)}"))
     warnings = list(shown.warnings)
     if shadows:
         warnings.insert(0, f"replaces the built-in tool '{entry.name}'")
     if changed:
         warnings.insert(0, f"what it may do changed since it was trusted: {', '.join(changed)}")
-    text = "\n".join((*(_one_line(line) for line in head), *body))
+    text = "\n".join((*map(display_name, head), *body))
     return TrustCard(text=text, diff=diff, warnings=tuple(warnings))
-
-
-def _notes(name: str, similar: Sequence[str], shadows: bool, denied: int) -> Iterator[str]:
-    if similar:
-        yield f"similar tools: {', '.join(similar)}"
-    if shadows:
-        yield f"replaces the built-in tool '{name}'"
-    if denied:
-        yield f"denied {'once' if denied == 1 else f'{denied} times'} before"
-
-
-def _unchanged_lines(shown: CardFiles) -> list[str]:
-    names = shown.unchanged()
-    same = [_one_line(f"unchanged files: {', '.join(names)}")] if names else []
-    return ["changes since it was trusted: below", *same]
 
 
 def _program_line(entrypoint: str, files: FolderFiles) -> str:
@@ -110,20 +104,9 @@ def _program_line(entrypoint: str, files: FolderFiles) -> str:
     return f"{entrypoint}, built from {entrypoint}.go" if built else entrypoint
 
 
-def _test_count(count: int) -> str:
-    if not count:
-        return "no tests"
-    return "1 test" if count == 1 else f"{count} tests"
-
-
-def _version_text(before: ToolManifest | None, now: ToolManifest) -> str:
-    changed = before is not None and before.version != now.version
-    return f"{before.version} -> {now.version}" if changed and before is not None else now.version
-
-
-def _old_manifest(name: str, old: FolderFiles | None) -> ToolManifest | None:
-    """What the old version may do; None if that can no longer be read."""
-    if old is None or (data := old.files.get(MANIFEST_FILE)) is None:
+def version_manifest(name: str, files: FolderFiles | None) -> ToolManifest | None:
+    """What a version may do; None if that cannot be read any more."""
+    if files is None or (data := files.files.get(MANIFEST_FILE)) is None:
         return None
     from golem_forge.usertools.manifest.reader import read_manifest
 
@@ -133,17 +116,12 @@ def _old_manifest(name: str, old: FolderFiles | None) -> ToolManifest | None:
         return None
 
 
-def _one_line(text: str) -> str:
-    return escape_control_chars(text).replace("\n", "\\n").replace("\t", "\\t")
-
-
 LONGEST_FILE: Final = 256 * 1024
 """In bytes; of a longer one the beginning and the end are shown."""
 _SHOWN_END: Final = 32 * 1024
 _MOST_TOGETHER: Final = 1 << 20
 _MOST_COMPARED: Final = 1 << 20
 _LONG_LINE: Final = re.compile(r"[^\n]{1001}")
-_ELF: Final = b"\x7fELF"
 _LINE_MARK: Final = "  | "
 _ENCODING: Final = re.compile(r"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
 _LINE_END: Final = re.compile(r"\r\n|\r|\n")
@@ -174,22 +152,24 @@ class CardFiles:
         return "\n".join(line for name in self._names for line in self._change(name, self._old))
 
     def unchanged(self) -> tuple[str, ...]:
-        return tuple(name for name in self._names if self._old and self._is_same(name, self._old))
-
-    def _is_same(self, name: str, old: FolderFiles) -> bool:
-        same_bit = (name in old.executable) == (name in self._new.executable)
-        return same_bit and old.files.get(name) == self._new.files.get(name)
+        old, new = self._old, self._new
+        assert old is not None
+        return tuple(
+            name
+            for name in self._names
+            if old.files.get(name) == new.files.get(name) and (name in old.executable) == (name in new.executable)
+        )
 
     def _file(self, name: str) -> Iterator[str]:
         data = self._new.files[name]
         marks = ", executable" if name in self._new.executable else ""
         text = _decode_text(data)
         if text is None:
-            yield f"{_show_name(name)}: {self._kind(name, data)} ({_content_identity(data)}{marks})"
+            yield f"{display_name(name)}: {self._kind(name, data)} ({_content_identity(data)}{marks})"
             self._warn_binary(name, data)
             return
         self._warn_text(name, text)
-        yield f"{_show_name(name)} ({_byte_count(len(data))}{marks}):"
+        yield f"{display_name(name)} ({_byte_count(len(data))}{marks}):"
         yield from (_LINE_MARK + line for line in _split_lines(self._bounded(name, text)))
 
     def _change(self, name: str, old: FolderFiles) -> Iterator[str]:
@@ -197,22 +177,22 @@ class CardFiles:
         if before is not None and after is not None:
             was, now = name in old.executable, name in self._new.executable
             if was != now:
-                yield f"{_show_name(name)}: executable bit {'added' if now else 'removed'}"
+                yield f"{display_name(name)}: executable bit {'added' if now else 'removed'}"
         elif after is not None and name in self._new.executable:
-            yield f"{_show_name(name)}: is executable"
+            yield f"{display_name(name)}: is executable"
         if before == after:
             return
         one, other = _decode_text(before), _decode_text(after)
         if after is not None and other is None:
-            yield f"{_show_name(name)}: {_replacement_text(self._kind(name, after), before, after)}"
+            yield f"{display_name(name)}: {_replacement_text(self._kind(name, after), before, after)}"
             self._warn_binary(name, after)
             return
         if other is not None:
             self._warn_text(name, other)
         if before is not None and one is None:
-            yield f"{_show_name(name)}: {_replacement_text('was binary', before, after)}"
+            yield f"{display_name(name)}: {_replacement_text('was binary', before, after)}"
         elif len(one or "") + len(other or "") > _MOST_COMPARED:
-            yield f"{_show_name(name)}: {_replacement_text('too long to be compared', before, after)}"
+            yield f"{display_name(name)}: {_replacement_text('too long to be compared', before, after)}"
             one = None
         if other is not None and one is None and len(other) > LONGEST_FILE:
             yield from (_LINE_MARK + line for line in _split_lines(self._bounded(name, other)))
@@ -220,7 +200,7 @@ class CardFiles:
             yield from _split_lines(self._bounded(name, "\n".join(file_diff(name, one, other))))
 
     def _kind(self, name: str, data: bytes) -> str:
-        if data.startswith(_ELF) and name == self._entrypoint:
+        if data.startswith(ELF) and name == self._entrypoint:
             return "prebuilt binary, source not shown"
         return "binary, not shown"
 
@@ -233,26 +213,26 @@ class CardFiles:
         end = min(_SHOWN_END, most // 2)
         self._room -= 2 * end
         left = len(text) - 2 * end
-        self.warnings.append(f"{_show_name(name)}: too long to be shown whole; {left:,} characters are left out")
+        self.warnings.append(f"{display_name(name)}: too long to be shown whole; {left:,} characters are left out")
         first, last = escape_control_chars(text[:end]), escape_control_chars(text[len(text) - end :])
-        return f"{first}…\n[{left:,} characters of {_show_name(name)} are left out]\n…{last}"
+        return f"{first}…\n[{left:,} characters of {display_name(name)} are left out]\n…{last}"
 
     def _warn_binary(self, name: str, data: bytes) -> None:
-        if name == self._entrypoint and not data.startswith(_ELF):
-            self.warnings.append(f"{_show_name(name)}: is the program that runs, and cannot be shown as text")
+        if name == self._entrypoint and not data.startswith(ELF):
+            self.warnings.append(f"{display_name(name)}: is the program that runs, and cannot be shown as text")
         if name.endswith(_COMPILED) or "__pycache__" in name.split("/"):
-            self.warnings.append(f"{_show_name(name)}: compiled code, which may run in place of the source beside it")
+            self.warnings.append(f"{display_name(name)}: compiled code, which may run in place of the source beside it")
 
     def _warn_text(self, name: str, text: str) -> None:
         text = text[:_MOST_TOGETHER]  # more of it is not shown, which is a warning of its own
         if hidden := count_control_chars(text.replace("\r\n", "\n")):
             what = "character is shown as an escape" if hidden == 1 else "characters are shown as escapes"
-            self.warnings.append(f"{_show_name(name)}: {hidden} control or invisible {what}")
+            self.warnings.append(f"{display_name(name)}: {hidden} control or invisible {what}")
         if _LONG_LINE.search(text):
-            self.warnings.append(f"{_show_name(name)}: has lines of over 1000 characters; read them to their end")
+            self.warnings.append(f"{display_name(name)}: has lines of over 1000 characters; read them to their end")
         if encoding := _declared_encoding(text):  # whatever it is called: Python runs any file it is given
             self.warnings.append(
-                f"{_show_name(name)}: declares the encoding '{escape_control_chars(encoding)}'; Python may read "
+                f"{display_name(name)}: declares the encoding '{escape_control_chars(encoding)}'; Python may read "
                 "other code than is shown"
             )
 
@@ -285,10 +265,6 @@ def _declared_encoding(text: str) -> str:
             name = found[1].lower().replace("_", "-")
             return "" if name in _USUAL_ENCODINGS or name.startswith("utf-8-") else found[1]
     return ""
-
-
-def _show_name(name: str) -> str:
-    return escape_control_chars(name).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def _content_identity(data: bytes) -> str:
@@ -334,7 +310,7 @@ def permissions(manifest: ToolManifest, *, build_hosts: Sequence[str] = ()) -> t
     return (
         Permission("zones", _zone_words(manifest.zones)),
         Permission("network", _network_words(manifest.network)),
-        Permission("environment", _join_or_none(_variable_words(one) for one in manifest.env)),
+        Permission("environment", _join_or_none(one.name + " (required)" * one.required for one in manifest.env)),
         Permission("calls", _join_or_none(manifest.calls)),
         Permission("build downloads", _join_or_none(build_hosts), always=bool(build_hosts)),
         Permission("timeout", f"{manifest.timeout:g} seconds", always=unusual),
@@ -371,10 +347,6 @@ def _network_words(network: bool | tuple[str, ...]) -> str:
     if isinstance(network, bool):
         return WHOLE_NETWORK if network else NO_PERMISSION
     return _join_or_none(network)
-
-
-def _variable_words(one: EnvVariable) -> str:
-    return f"{one.name} (required)" if one.required else one.name
 
 
 def _join_or_none(words: Iterable[str]) -> str:

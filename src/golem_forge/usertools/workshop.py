@@ -9,7 +9,6 @@ the proposed parameters, or at least a word of what the calls do.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
@@ -21,6 +20,7 @@ from golem_forge.storage.content_store import ContentStore
 from golem_forge.storage.home import ForgeHome
 from golem_forge.tools.context import HostRule, no_host_rule
 from golem_forge.usertools.build import Builder
+from golem_forge.usertools.create import NewTool, content_words
 from golem_forge.usertools.folder import ToolEntry
 from golem_forge.usertools.registry import Registry
 from golem_forge.usertools.run import BackgroundRunner, register_secrets
@@ -32,12 +32,9 @@ if TYPE_CHECKING:
     from golem_forge.sandbox.walls.model import ProbeReport
     from golem_forge.sandbox.walls.walls import Walls
     from golem_forge.usertools.build import PreparedTool
-    from golem_forge.usertools.create import NewTool
     from golem_forge.usertools.suggestions import Suggestion
 
-_WORD: Final = re.compile(r"[^\W_]+")
 _STOP_WORDS: Final = frozenset({"file", "files", "tool", "path", "name", "command", "content", "text", "the", "and"})
-_SHORTEST_WORD: Final = 3
 
 
 class PendingSuggestions:
@@ -51,26 +48,19 @@ class PendingSuggestions:
         """Key and median time of the sequence that this new tool comes from; ("", 0.0): of none. Each is taken once,
         the newest that fits best."""
         declared = {str(each.get("name", "")).lower() for each in order.parameters if isinstance(each, dict)}
-        words = _content_words(f"{order.name} {order.description} {order.usage} {' '.join(declared)}")
-        best = max(reversed(self._open), key=lambda each: _match_score(each, order.name, declared, words), default=None)
-        if best is None or not any(_match_score(best, order.name, declared, words)):
+        text = f"{order.name} {order.description} {order.usage} {' '.join(declared)}"
+        words = content_words(text, _STOP_WORDS)
+
+        def score(suggestion: Suggestion) -> tuple[bool, bool, int]:
+            needed = {each.name.lower() for each in suggestion.parameters}
+            shared = words & content_words(" ".join(suggestion.tools), _STOP_WORDS)
+            return order.name == suggestion.name, bool(needed) and needed <= declared, len(shared)
+
+        best = max(reversed(self._open), key=score, default=None)
+        if best is None or not any(score(best)):
             return "", 0.0
         self._open.remove(best)
         return best.key, best.sequence_ms
-
-
-def _match_score(suggestion: Suggestion, name: str, declared: set[str], words: set[str]) -> tuple[bool, bool, int]:
-    needed = {each.name.lower() for each in suggestion.parameters}
-    return (
-        name == suggestion.name,
-        bool(needed) and needed <= declared,
-        len(words & _content_words(" ".join(suggestion.tools))),
-    )
-
-
-def _content_words(text: str) -> set[str]:
-    found = {word for word in _WORD.findall(text.lower()) if len(word) >= _SHORTEST_WORD}
-    return found - _STOP_WORDS
 
 
 T = TypeVar("T")
@@ -81,19 +71,19 @@ class LruCache(Generic[T]):
     """The last few things by name; the one that was not used for longest makes room."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, T] = {}
+        self._values: dict[str, T] = {}
 
     def get(self, name: str) -> T | None:
-        found = self._kept.pop(name, None)
+        found = self._values.pop(name, None)
         if found is not None:
-            self._kept[name] = found
+            self._values[name] = found
         return found
 
     def keep(self, name: str, what: T) -> None:
-        self._kept.pop(name, None)
-        self._kept[name] = what
-        if len(self._kept) > _LRU_SIZE:
-            del self._kept[next(iter(self._kept))]
+        self._values.pop(name, None)
+        self._values[name] = what
+        if len(self._values) > _LRU_SIZE:
+            del self._values[next(iter(self._values))]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -120,10 +110,10 @@ class Workshop:
     suggestions: PendingSuggestions = field(default_factory=PendingSuggestions)
     """What this session was told could be a tool."""
     changes: int = 0
-    """Counts what this session did to the book, so that whoever shows tools looks again."""
+    """Counts what this session changed in the store, so that whoever shows tools reads it again."""
 
     def version(self) -> object:
-        """Another value whenever what the book says may be other than before, also by another process."""
+        """Another value whenever the store may have changed, also by another process."""
         return self.changes, self.store.stamp()
 
     def trusts(self, entry: ToolEntry) -> bool:
@@ -131,7 +121,7 @@ class Workshop:
         return self.is_trusted(entry, trusted=given is not None, shadow=given is not None and given.shadow)
 
     def is_trusted(self, entry: ToolEntry, *, trusted: bool, shadow: bool) -> bool:
-        """Whether exactly this content may run here, by what the book says of it."""
+        """Whether exactly this content may run here, by what the store says of it."""
         if (entry.name, entry.digest) in self.session_trust:
             return True
         return trusted and (shadow or not self.shadows(entry.name))
@@ -159,7 +149,7 @@ class Workshop:
         return self.home.shown(self.home.path / "tools" / name)
 
     async def aclose(self) -> None:
-        """The session has ended. Whoever still asks opens the book again."""
+        """The session has ended. Whoever still asks opens the store again."""
         self.store.close()
 
 
@@ -178,21 +168,21 @@ def open_workshop(
 ) -> Workshop:
     """`zones`: host directories that agents write to; no compiler is taken from there. `host_rule`: for builds that
     fetch dependencies."""
-    book, store = ToolStore(home), ContentStore(home)
+    store, contents = ToolStore(home), ContentStore(home)
 
-    def building_room(directory: Path) -> Walls:
+    def build_walls(directory: Path) -> Walls:
         return scratch_walls(directory, zone="build", home=home, settings=settings, redactor=redactor, report=report())
 
-    def seen(entry: ToolEntry) -> None:
+    def record(entry: ToolEntry) -> None:
         register_secrets(entry.manifest, environ, redactor)
-        if book.record_version(entry.name, entry.digest):
-            prune_versions(book, entry.name, store.remove)
+        if store.record_version(entry.name, entry.digest):
+            prune_versions(store, entry.name, contents.remove)
 
     return Workshop(
         home=home,
-        registry=Registry(home, seen=seen),
-        store=book,
-        builder=Builder(home, walls=building_room, environ=environ, kept_out=zones, host_rule=host_rule),
+        registry=Registry(home, seen=record),
+        store=store,
+        builder=Builder(home, walls=build_walls, environ=environ, kept_out=zones, host_rule=host_rule),
         native=native,
         session_id=session_id,
         redactor=redactor,

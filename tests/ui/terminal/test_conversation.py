@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import termios
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -168,12 +169,22 @@ def test_ctrl_d_on_an_empty_line_exits_0_and_on_a_full_one_does_not(play: Play) 
     assert terminal.wait_end() == 0
 
 
+def _modes_of_a_new_terminal() -> list[Any]:
+    ours, theirs = os.openpty()
+    try:
+        return termios.tcgetattr(ours)
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
 @pytest.mark.parametrize("how", ["crash", "SIGTERM", "child"])
 def test_u26_the_modes_are_restored_after_a_crash_a_signal_and_a_killed_child(play: Play, how: str) -> None:
     played = play(prompt=False)
     terminal = played.terminal
-    before = terminal.modes
+    before = _modes_of_a_new_terminal()  # this one's may be set already, however soon they are read
     terminal.wait_for("you>")
+    assert terminal.modes != before
     if how == "SIGTERM":
         os.kill(terminal.pid, signal.SIGTERM)
         assert terminal.wait_end() == 128 + signal.SIGTERM

@@ -32,7 +32,7 @@ async def test_commands_are_told_from_text_as_the_runtime_tells_them(windows: Wi
     window = await windows.with_modules()
     named, told = await window.run(
         """async (lines) => {
-          const { COMMANDS, isCommand } = await import("/chat/commands.js");
+          const { COMMANDS, isCommand } = await import("/chat/completion.js");
           return [COMMANDS.map(([name]) => name), lines.map(isCommand)];
         }""",
         LINES,
@@ -81,7 +81,7 @@ async def test_a_notification_says_nothing_and_goes_away(windows: Windows) -> No
             constructor(...words) { said.push(JSON.stringify(words)); window.latest = this; }
             close() { said.push("closed"); }
           };
-          const { notifyNoMore, notifyWaiting } = await import("/notify.js");
+          const { notifyNoMore, notifyWaiting } = await import("/notifications.js");
           const go = () => said.push("went");
           let hidden = false;
           Object.defineProperty(document, "hidden", { get: () => hidden });
@@ -136,7 +136,7 @@ async def test_what_was_done_while_the_server_was_away(windows: Windows) -> None
     window = await windows.with_modules()
     told = await window.run(
         """async () => {
-          const { Outbox } = await import("/outbox.js");
+          const { Outbox } = await import("/socket.js");
           const questions = new Map(["open", "gone", "mine"].map((id) => [id, { state: "open" }]));
           const store = { questions, prompt: { requestId: "p1" } };
           const sent = [];

@@ -28,7 +28,7 @@ _ROWS = _WIDER.split("\n")
 _SHORTENED = "\n".join([*_ROWS[:90], "# … 500 lines between, display cut …", *_ROWS[-90:]])
 _LONG_LINE = unified_diff("/ws/c", b"a\n", b"x" * 3000 + b"-evil()" + b"y" * 493 + b"\nz\n")
 _PARSE = """async (texts) => {
-  const { parseDiff } = await import("/cards/diff_parse.js");
+  const { parseDiff } = await import("/cards/diff.js");
   return texts.map((text) => parseDiff(text));
 }"""
 _DRAW = """async ({text, most}) => {

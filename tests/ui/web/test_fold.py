@@ -242,7 +242,7 @@ async def test_levels_show_what_the_terminal_shows(windows: Windows) -> None:
         windows,
         story.frames,
         """
-        const { LEVELS, isShown } = await import("/chat/levels.js");
+        const { LEVELS, isShown } = await import("/fold/items.js");
         return LEVELS.map((level) => {
           const kinds = {};
           for (const item of items()) if (isShown(item, level)) {

@@ -343,8 +343,8 @@ async def test_moments_and_bars_in_words(windows: Windows) -> None:
     window = await opened(windows, {})
     said = await window.run(
         """async (name) => {
-          const { ago, elapsed, span } = await import("/pages/moments.js");
-          const { callsChart } = await import("/pages/chart.js");
+          const { ago, elapsed, span } = await import("/format.js");
+          const { callsChart } = await import("/pages/statistics.js");
           const now = new Date("2026-01-02T00:00:00Z");
           const chart = callsChart("Calls", [{ name, calls: 4, good: 3 }, { name: "b", calls: 8, good: 0 }]);
           document.querySelector("main").replaceChildren(chart);

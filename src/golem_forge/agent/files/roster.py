@@ -32,7 +32,7 @@ from golem_forge.agent.files.program_files import (
     worker_places,
 )
 from golem_forge.agent.files.toolset_blocks import approval_of, native_names, worker_blocks
-from golem_forge.agent.files.worker import Worker, WorkerZone
+from golem_forge.agent.files.worker import Worker
 from golem_forge.agent.files.worker_file import WorkerProblems, missing_sandbox, parse_worker
 from golem_forge.agent.trust import module_files
 from golem_forge.agent.worker_zones import BUILT_IN_WORKER, DEFAULT_WORKER, sandbox_for
@@ -89,7 +89,25 @@ def load_roster(
     search.check_exposed()
     if search.problems:
         raise ConfigError(*dict.fromkeys(search.problems))
-    return _roster(program, search, trusted_with)
+    read = {name: front_matter_bytes(data) for name, data in search.data.items()}
+    trusted = program.trusted and (trusted_with is None or not read or trusted_with(program.root, read))
+    unused: list[str] = []
+    found = search.found
+    if not trusted:
+        found = {real: restrict_untrusted(worker, unused) if real else worker for real, worker in found.items()}
+    blocks = [worker_blocks(worker) for worker in found.values()]
+    return Roster(
+        root=next(iter(found.values())),
+        workers=tuple(found.values()),
+        warnings=tuple(warning for worker in found.values() if (warning := missing_sandbox(worker))),
+        files={name: hashlib.sha256(data).hexdigest() for name, data in search.data.items()},
+        trusted=trusted,
+        unused=tuple(unused),
+        needs_code=any(each.custom or each.external for each in blocks),
+        _delegates={
+            name: tuple(found[real].name for real in reals if real in found) for name, reals in search.allowed.items()
+        },
+    )
 
 
 def _start(program: Program, search: _Search, entry: str | Path | Worker | None) -> Worker | Path:
@@ -218,28 +236,6 @@ class _Search:
         return name if isinstance(name, str) else ""
 
 
-def _roster(program: Program, search: _Search, trusted_with: TrustedWith | None) -> Roster:
-    read = {name: front_matter_bytes(data) for name, data in search.data.items()}
-    trusted = program.trusted and (trusted_with is None or not read or trusted_with(program.root, read))
-    unused: list[str] = []
-    found = search.found
-    if not trusted:
-        found = {real: restrict_untrusted(worker, unused) if real else worker for real, worker in found.items()}
-    blocks = [worker_blocks(worker) for worker in found.values()]
-    return Roster(
-        root=next(iter(found.values())),
-        workers=tuple(found.values()),
-        warnings=tuple(warning for worker in found.values() if (warning := missing_sandbox(worker))),
-        files={name: hashlib.sha256(data).hexdigest() for name, data in search.data.items()},
-        trusted=trusted,
-        unused=tuple(unused),
-        needs_code=any(each.custom or each.external for each in blocks),
-        _delegates={
-            name: tuple(found[real].name for real in reals if real in found) for name, reals in search.allowed.items()
-        },
-    )
-
-
 _NOT_VERDICTS: Final = frozenset({"pattern", "module", "package", "import", "entry_point"})
 """Keys whose text is no verdict, whatever it says; below `approval.tools` they are names of tools."""
 
@@ -248,25 +244,14 @@ def restrict_untrusted(worker: Worker, unused: list[str]) -> Worker:
     blocks = _restricted(worker.toolsets, ("toolsets",), worker, unused)
     if worker.sandbox is None:
         return replace(worker, toolsets=blocks)
-    zones = tuple(
-        replace(
-            zone,
-            write=_at_least_ask(zone, "write", zone.write, index, worker, unused),
-            delete=_at_least_ask(zone, "delete", zone.delete, index, worker, unused),
-        )
-        for index, zone in enumerate(worker.sandbox.zones)
-    )
-    return replace(worker, toolsets=blocks, sandbox=replace(worker.sandbox, zones=zones))
-
-
-def _at_least_ask(
-    zone: WorkerZone, verb: str, said: Verdict | None, index: int, worker: Worker, unused: list[str]
-) -> Verdict | None:
-    if said is not Verdict.PRE_APPROVED:
-        return said
-    where = worker.at(f"sandbox.zones[{index}].approval.{verb}")
-    unused.append(f"{where}: sandbox.zones.{zone.name}.approval.{verb}: preApproved counts as ask")
-    return Verdict.ASK
+    zones = []
+    for index, zone in enumerate(worker.sandbox.zones):
+        verbs = [verb for verb in ("write", "delete") if getattr(zone, verb) is Verdict.PRE_APPROVED]
+        for verb in verbs:
+            where = worker.at(f"sandbox.zones[{index}].approval.{verb}")
+            unused.append(f"{where}: sandbox.zones.{zone.name}.approval.{verb}: preApproved counts as ask")
+        zones.append(replace(zone, **dict.fromkeys(verbs, Verdict.ASK)))
+    return replace(worker, toolsets=blocks, sandbox=replace(worker.sandbox, zones=tuple(zones)))
 
 
 def _restricted(value: Any, path: YamlPath, worker: Worker, unused: list[str]) -> Any:
@@ -289,7 +274,7 @@ def _restricted(value: Any, path: YamlPath, worker: Worker, unused: list[str]) -
 
 def preflight_problems(program: Program, roster: Roster, home: ForgeHome) -> list[str]:
     """Of the worker that starts; what is wrong with another one ends only the calls that need it."""
-    found = [*_module_problems(program, roster.root)]
+    found = list(_module_problems(program, roster.root))
     try:
         sandbox_for(program, roster.root, home, []).close()
     except ConfigError as error:

@@ -8,8 +8,8 @@ toolset is validated by the pydantic model of its keys.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
 
 from golem_forge.agent.files.block_schema import (
     EVERY_SERVER,
@@ -24,13 +24,12 @@ from golem_forge.agent.files.block_schema import (
     workers_block,
 )
 from golem_forge.agent.files.worker import Worker
-from golem_forge.config.approval_modes import Setting
+from golem_forge.agent.tool_inventory import TOOLSETS
 from golem_forge.config.program import Program
 from golem_forge.config.schema import ConfigProblems, dotted_path
 from golem_forge.config.yaml_file import YamlFile, YamlPath
-from golem_forge.core.decisions import Verdict, strictest
+from golem_forge.core.decisions import strictest
 from golem_forge.core.errors import ConfigError
-from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import closest_match, escape_control_chars
 from golem_forge.policy.base import ApprovalBlock, check_block
 from golem_forge.tools.factory import Toolset, ToolsetContext
@@ -41,14 +40,13 @@ if TYPE_CHECKING:
 
 ALWAYS_THERE: Final = "read_output"
 """The native tool that is in every catalog, whatever the blocks say."""
+_Block = TypeVar("_Block")
 CODE_BLOCKS: Final = ("custom", "external", "workers", "user_tools", "mcp")
 """Blocks whose tools are not native."""
 
 
 def worker_blocks(worker: Worker) -> WorkerBlocks:
     """The blocks of a worker, checked; its file's lines are in every origin. Raises ConfigError."""
-    from golem_forge.agent.tool_inventory import TOOLSETS
-
     problems = ConfigProblems(_file_of(worker))
     blocks = read_blocks(dict(worker.toolsets), ("toolsets",), problems, TOOLSETS)
     problems.raise_if_any()
@@ -73,8 +71,7 @@ def read_blocks(value: Any, path: YamlPath, problems: ConfigProblems, toolsets: 
             continue
         read = _read_native(name, block, (*path, name), problems, toolsets)
         if read is not None:
-            native[name] = read.keys
-            approval[name] = read.approval
+            native[name], approval[name] = read
     speaking = (*custom, *(each for each in (external, workers, users) if each is not None))
     approval |= {each.key: each.approval for each in speaking}
     return WorkerBlocks(
@@ -110,23 +107,22 @@ def blocks_from_python(
             problems.add(("toolsets", name), "needs a worker file; give its tools as `tools`")
     read = read_blocks(given, ("toolsets",), problems, toolsets)
     problems.raise_if_any()
-    exposed = {key: [tool.name for tool in tools] for key, tools in native_tools(read, toolsets).items()}
-    return read, _by_tool(read, exposed)
+    return read, _by_tool(read, native_names(read, toolsets))
 
 
 def user_tools_from_python(block: Any) -> UserToolsBlock:
     """A `user_tools` block that came from no file. Raises ConfigError."""
-    problems = _PythonProblems()
-    read = user_tools_block(block, ("toolsets", "user_tools"), problems)
-    problems.raise_if_any()
-    assert read is not None  # else there was a problem
-    return read
+    return _from_python(block, "user_tools", user_tools_block)
 
 
 def mcp_from_python(block: Any) -> McpBlock:
     """An `mcp` block that came from no file. Raises ConfigError."""
+    return _from_python(block, "mcp", mcp_block)
+
+
+def _from_python(block: Any, key: str, reader: Callable[[Any, YamlPath, ConfigProblems], _Block | None]) -> _Block:
     problems = _PythonProblems()
-    read = mcp_block(block, ("toolsets", "mcp"), problems)
+    read = reader(block, ("toolsets", key), problems)
     problems.raise_if_any()
     assert read is not None  # else there was a problem
     return read
@@ -154,11 +150,9 @@ def native_tools(blocks: WorkerBlocks, toolsets: Mapping[str, Toolset]) -> dict[
     return {name: _built(toolsets[name], keys, unheard) for name, keys in blocks.native.items()}
 
 
-def native_names(blocks: WorkerBlocks) -> dict[str, list[str]]:
+def native_names(blocks: WorkerBlocks, toolsets: Mapping[str, Toolset] = TOOLSETS) -> dict[str, list[str]]:
     """Native toolset name → names of its tools, as `approval_of` takes them."""
-    from golem_forge.agent.tool_inventory import TOOLSETS
-
-    return {key: [tool.name for tool in tools] for key, tools in native_tools(blocks, TOOLSETS).items()}
+    return {key: [tool.name for tool in tools] for key, tools in native_tools(blocks, toolsets).items()}
 
 
 def approval_of(worker: Worker, exposed: Mapping[str, Iterable[str]]) -> dict[str, ApprovalBlock]:
@@ -216,23 +210,15 @@ def _stricter_block(one: ApprovalBlock, other: ApprovalBlock) -> ApprovalBlock:
     """Two native blocks that share a tool: the stricter word counts."""
     tools = dict(one.tools)
     for name, said in other.tools.items():
-        tools[name] = _stricter(tools[name], said) if name in tools else said
+        if name not in tools or strictest((tools[name].value, said.value)) is not tools[name].value:
+            tools[name] = said
     return ApprovalBlock(tools=tools)
-
-
-def _stricter(one: Setting[Verdict], other: Setting[Verdict]) -> Setting[Verdict]:
-    return one if strictest((one.value, other.value)) is one.value else other
-
-
-@dataclass(frozen=True, slots=True)
-class _NativeBlock:
-    keys: Mapping[str, Any]
-    approval: ApprovalBlock
 
 
 def _read_native(
     name: str, block: Any, path: YamlPath, problems: ConfigProblems, toolsets: Mapping[str, Toolset]
-) -> _NativeBlock | None:
+) -> tuple[Mapping[str, Any], ApprovalBlock] | None:
+    """The keys of the block and its approval; None where it cannot be used."""
     toolset = toolsets.get(name)
     if toolset is None:
         known = (*toolsets, *CODE_BLOCKS)
@@ -252,7 +238,7 @@ def _read_native(
     tools = _built(toolset, keys, problems, path)
     if len(problems.found) == before:
         _check_native_approval(approval, tools, (*path, "approval"), problems)
-    return _NativeBlock(keys, approval) if len(problems.found) == before else None
+    return (keys, approval) if len(problems.found) == before else None
 
 
 def _check_native_approval(
@@ -347,8 +333,6 @@ def _keys_at(model: type[BaseModel], path: Iterable[int | str]) -> list[str]:
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:
     """The one model that an annotation like `list[Rule] | None` is about."""
-    from typing import get_args
-
     from pydantic import BaseModel
 
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):

@@ -14,7 +14,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from golem_forge.agent.files.program_files import INSTRUCTIONS, YAML_SUFFIXES, parsed_worker
+from golem_forge.agent.files.toolset_blocks import read_blocks
 from golem_forge.agent.files.worker import AttachmentPolicy, BatchSettings, Worker, WorkerSandbox, WorkerZone
+from golem_forge.agent.model.selection import check_compatible, split_model
+from golem_forge.agent.tool_inventory import TOOLSETS
 from golem_forge.config import schema
 from golem_forge.config.mcp_blocks import FOREIGN_SERVERS_KEY, MCP_KEYS
 from golem_forge.config.program import PROGRAM_FILE
@@ -187,8 +190,6 @@ def _as_yaml(value: Any) -> Any:
 
 
 def _check_model(worker: Worker) -> None:
-    from golem_forge.agent.model.selection import check_compatible, split_model
-
     if worker.model:
         split_model(worker.model, where=worker.at("model"))
         check_compatible(worker, worker.model)
@@ -249,9 +250,6 @@ def _globs(value: Any, path: YamlPath, problems: schema.ConfigProblems) -> Any:
 
 def _toolsets(value: Any, path: YamlPath, problems: schema.ConfigProblems) -> Any:
     """The blocks as they are written, `name:` with nothing as an empty one; `toolset_blocks` reads them again."""
-    from golem_forge.agent.files.toolset_blocks import read_blocks
-    from golem_forge.agent.tool_inventory import TOOLSETS
-
     read_blocks({} if value is None else value, path, problems, TOOLSETS)
     if not isinstance(value, dict):
         return {}

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any, Final, cast
 
 import httpx2
@@ -41,10 +41,10 @@ from golem_forge.agent.model.interface import (
     TextDelta,
     ThinkingDelta,
     TokenUsage,
-    ToolOffer,
     UsageSoFar,
     requested_calls,
 )
+from golem_forge.agent.model.selection import INSTALL
 from golem_forge.core.decisions import Status
 from golem_forge.core.lazy_dataclass import replace
 
@@ -61,85 +61,53 @@ _NO_KEY: Final = "no-key"
 def open_provider(provider: str, name: str, *, base_url: str, key: str) -> PydanticAIModel:
     http = httpx2.AsyncClient(timeout=httpx2.Timeout(_SILENCE_SECONDS, connect=_CONNECT_SECONDS))
     try:
-        return PydanticAIModel(provider, name, _OPENERS[provider](name, base_url, key, http), http=http, key=key)
+        return PydanticAIModel(provider, name, _their_model(provider, name, base_url, key, http), http=http, key=key)
     except ImportError as error:
-        from golem_forge.agent.model.selection import INSTALL
-
         text = f"the library of provider {provider!r} is not installed ({error.name or 'see its cause'}): {INSTALL}"
         raise ModelError(text, code="MODEL_LIBRARY_MISSING") from error
 
 
-def _anthropic(name: str, base_url: str, key: str, http: httpx2.AsyncClient) -> TheirModel:
-    from anthropic import AsyncAnthropic
-    from pydantic_ai.models.anthropic import AnthropicModel
-    from pydantic_ai.providers.anthropic import AnthropicProvider
+def _their_model(provider: str, name: str, base_url: str, key: str, http: httpx2.AsyncClient) -> TheirModel:
+    if provider == "anthropic":
+        from anthropic import AsyncAnthropic
+        from pydantic_ai.models.anthropic import AnthropicModel
+        from pydantic_ai.providers.anthropic import AnthropicProvider
 
-    client = AsyncAnthropic(api_key=key, base_url=base_url, http_client=http, max_retries=0)
-    return AnthropicModel(name, provider=AnthropicProvider(anthropic_client=client), profile=_PROFILE)
+        anthropic = AsyncAnthropic(api_key=key, base_url=base_url, http_client=http, max_retries=0)
+        return AnthropicModel(name, provider=AnthropicProvider(anthropic_client=anthropic), profile=_PROFILE)
+    if provider == "google":
+        from pydantic_ai.models.google import GoogleModel
+        from pydantic_ai.providers.google import GoogleProvider
 
-
-def _openai_client(base_url: str, key: str, http: httpx2.AsyncClient, *, official: bool) -> Any:
+        google = GoogleProvider(api_key=key, base_url=base_url, http_client=http)
+        return GoogleModel(name, provider=google, profile=_PROFILE)
     from openai import AsyncOpenAI
 
-    client = AsyncOpenAI(api_key=key or _NO_KEY, base_url=base_url, http_client=http, max_retries=0)
-    if not official:
-        # The SDK reads these from the environment; they are meant for OpenAI, not for whoever speaks its format.
-        client.organization = client.project = None
-        client._custom_headers = {}
-    return client
+    client: Any = AsyncOpenAI(api_key=key or _NO_KEY, base_url=base_url, http_client=http, max_retries=0)
+    if provider == "openai":  # the Responses API: newer models of OpenAI reason between tool calls there only
+        from pydantic_ai.models.openai import OpenAIResponsesModel
+        from pydantic_ai.providers.openai import OpenAIProvider
 
+        return OpenAIResponsesModel(name, provider=OpenAIProvider(openai_client=client), profile=_PROFILE)
+    # The SDK reads these from the environment; they are meant for OpenAI, not for whoever speaks its format.
+    client.organization = client.project = None
+    client._custom_headers = {}
+    if provider == "openrouter":
+        from pydantic_ai.models.openrouter import OpenRouterModel
+        from pydantic_ai.providers.openrouter import OpenRouterProvider
 
-def _openai(name: str, base_url: str, key: str, http: httpx2.AsyncClient) -> TheirModel:
-    """The Responses API: newer models of OpenAI reason between tool calls there only."""
-    from pydantic_ai.models.openai import OpenAIResponsesModel
-    from pydantic_ai.providers.openai import OpenAIProvider
+        return OpenRouterModel(name, provider=OpenRouterProvider(openai_client=client), profile=_PROFILE)
+    if provider == "ollama":
+        from pydantic_ai.models.ollama import OllamaModel
+        from pydantic_ai.providers.ollama import OllamaProvider
 
-    client = _openai_client(base_url, key, http, official=True)
-    return OpenAIResponsesModel(name, provider=OpenAIProvider(openai_client=client), profile=_PROFILE)
-
-
-def _openrouter(name: str, base_url: str, key: str, http: httpx2.AsyncClient) -> TheirModel:
-    from pydantic_ai.models.openrouter import OpenRouterModel
-    from pydantic_ai.providers.openrouter import OpenRouterProvider
-
-    client = _openai_client(base_url, key, http, official=False)
-    return OpenRouterModel(name, provider=OpenRouterProvider(openai_client=client), profile=_PROFILE)
-
-
-def _ollama(name: str, base_url: str, key: str, http: httpx2.AsyncClient) -> TheirModel:
-    from pydantic_ai.models.ollama import OllamaModel
-    from pydantic_ai.providers.ollama import OllamaProvider
-
-    client = _openai_client(base_url, key, http, official=False)
-    return OllamaModel(name, provider=OllamaProvider(openai_client=client), profile=_PROFILE)
-
-
-def _openai_compatible(name: str, base_url: str, key: str, http: httpx2.AsyncClient) -> TheirModel:
-    """Chat Completions: the format that everybody else who says OpenAI-compatible means."""
+        return OllamaModel(name, provider=OllamaProvider(openai_client=client), profile=_PROFILE)
+    # Chat Completions: the format that everybody else who says OpenAI-compatible means.
     from pydantic_ai.models.openai import OpenAIChatModel
     from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
-    client = _openai_client(base_url, key, http, official=False)
-    provider = OpenAICompatibleProvider("openai-compatible", openai_client=client)
-    return OpenAIChatModel(name, provider=provider, profile=_PROFILE)
-
-
-def _google(name: str, base_url: str, key: str, http: httpx2.AsyncClient) -> TheirModel:
-    from pydantic_ai.models.google import GoogleModel
-    from pydantic_ai.providers.google import GoogleProvider
-
-    provider = GoogleProvider(api_key=key, base_url=base_url, http_client=http)
-    return GoogleModel(name, provider=provider, profile=_PROFILE)
-
-
-_OPENERS: Final[dict[str, Callable[[str, str, str, httpx2.AsyncClient], TheirModel]]] = {
-    "anthropic": _anthropic,
-    "openai": _openai,
-    "google": _google,
-    "openrouter": _openrouter,
-    "ollama": _ollama,
-    "openai-compatible": _openai_compatible,
-}
+    compatible = OpenAICompatibleProvider("openai-compatible", openai_client=client)
+    return OpenAIChatModel(name, provider=compatible, profile=_PROFILE)
 
 
 _DEFAULT_OUTPUT: Final = 16_384
@@ -241,16 +209,14 @@ _OUTCOMES: Final = {
 
 def request_parameters(request: Request) -> ModelRequestParameters:
     system = [theirs.InstructionPart(content=request.system)] if request.system else []
-    return ModelRequestParameters(
-        function_tools=[_definition(offer) for offer in request.tools], instruction_parts=system
-    )
-
-
-def _definition(offer: ToolOffer) -> ToolDefinition:
     # Not strict: strict mode rewrites schemas, and what the model was shown must be what the one path validates.
-    return ToolDefinition(
-        name=offer.name, description=offer.description, parameters_json_schema=dict(offer.schema), strict=False
-    )
+    tools = [
+        ToolDefinition(
+            name=each.name, description=each.description, parameters_json_schema=dict(each.schema), strict=False
+        )
+        for each in request.tools
+    ]
+    return ModelRequestParameters(function_tools=tools, instruction_parts=system)
 
 
 def translate_messages(request: Request, provider: str) -> list[theirs.ModelMessage]:

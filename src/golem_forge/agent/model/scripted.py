@@ -24,7 +24,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from golem_forge.agent.budget import estimate_request, estimate_tokens
 from golem_forge.agent.files.program_files import read_inside
@@ -107,8 +107,16 @@ class ScriptedModel:
 
     async def stream(self, request: Request) -> AsyncIterator[ModelEvent]:
         turn = self._next_turn(request)
-        self._check_expected(turn, request)
-        usage = turn.usage or TokenUsage(input=estimate_request(request), output=_output_of(turn))
+        last = _text_of(request.messages[-1]) if request.messages else ""
+        for wanted in turn.expect:
+            if wanted not in last:
+                seen = last if len(last) <= _SHOWN else f"{last[:_SHOWN]}…"
+                where = turn.where or self.name
+                raise ModelError(f"{where}: expected {wanted!r} in the last message, which is {seen!r}", code="SCRIPT")
+        usage = turn.usage or TokenUsage(
+            input=estimate_request(request),
+            output=estimate_tokens(turn.say) + estimate_tokens(turn.think) + sum(20 for _ in turn.calls),
+        )
         yield UsageSoFar(usage=TokenUsage(input=usage.input, cached=usage.cached))
         for piece in _pieces(turn.think, turn.chunks):
             await asyncio.sleep(turn.pause)
@@ -126,14 +134,6 @@ class ScriptedModel:
             model=self.name,
         )
         yield Completed(message=message, usage=usage, finish=turn.finish)
-
-    def _check_expected(self, turn: Turn, request: Request) -> None:
-        last = _text_of(request.messages[-1]) if request.messages else ""
-        for wanted in turn.expect:
-            if wanted not in last:
-                seen = last if len(last) <= _SHOWN else f"{last[:_SHOWN]}…"
-                where = turn.where or self.name
-                raise ModelError(f"{where}: expected {wanted!r} in the last message, which is {seen!r}", code="SCRIPT")
 
     def _failure(self, fail: TurnFailure) -> ModelError:
         if not fail.status:
@@ -218,10 +218,6 @@ def _pieces(text: str, chunks: int) -> Iterator[str]:
         yield text[start : start + size]
 
 
-def _output_of(turn: Turn) -> int:
-    return estimate_tokens(turn.say) + estimate_tokens(turn.think) + sum(20 for _ in turn.calls)
-
-
 def _text_of(message: Message) -> str:
     if isinstance(message, ResultsMessage):
         return "\n".join([*(result.text for result in message.results), message.note])
@@ -229,11 +225,7 @@ def _text_of(message: Message) -> str:
     return message.text
 
 
-class _Check(Protocol):
-    def __call__(self, value: Any, path: YamlPath, problems: ConfigProblems) -> Any: ...
-
-
-def _whole(least: int) -> _Check:
+def _whole(least: int) -> schema.Check:
     def check(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
         usable = isinstance(value, int) and not isinstance(value, bool) and value >= least
         return value if usable else refuse(problems, path, value, f"a whole number, at least {least}")

@@ -17,8 +17,17 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
-from golem_forge.agent.messages import AssistantMessage, CallResult, Message, ResultsMessage, UserMessage
-from golem_forge.agent.model.interface import Completed, Finish, Model, ModelEvent, Request, TextDelta, ToolOffer
+from golem_forge.agent.messages import AssistantMessage, Message, ResultsMessage, UserMessage
+from golem_forge.agent.model.interface import (
+    RESPONSE_CUT,
+    Completed,
+    Finish,
+    Model,
+    ModelEvent,
+    Request,
+    TextDelta,
+    ToolOffer,
+)
 from golem_forge.agent.model.xml_reader import SERVER_SEPARATOR, XmlReader
 from golem_forge.agent.model.xml_scanner import BLANKS, ELEMENT_NAME
 from golem_forge.core.json import NotJson, as_json, compact_json
@@ -28,7 +37,6 @@ from golem_forge.tools.validation import SchemaCheck, ToolDefinitionError
 
 _WRITTEN_KEY: Final = "xml"
 _INNER_KEY: Final = "inner"
-RESPONSE_CUT_PROBLEM: Final = "response was cut at the token limit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,16 +69,16 @@ class XmlModel:
     async def stream(self, request: Request) -> AsyncIterator[ModelEvent]:
         schemas = {offer.name: offer.schema for offer in request.tools}
         reader = XmlReader(schemas, request.schema_of)
-        heard: list[str] = []
+        received: list[str] = []
         events = self.inner.stream(as_plain_text(request))
         try:
             async for event in events:
                 if isinstance(event, TextDelta):
-                    heard.append(event.text)
+                    received.append(event.text)
                     if shown := reader.feed(event.text):
                         yield TextDelta(shown)
                 elif isinstance(event, Completed):
-                    if "".join(heard) != event.message.text:  # the whole is what counts, whatever was streamed of it
+                    if "".join(received) != event.message.text:  # the whole is what counts, whatever was streamed of it
                         reader = XmlReader(schemas, request.schema_of)
                         reader.feed(event.message.text)
                     read = reader.finish()
@@ -79,12 +87,15 @@ class XmlModel:
                     raw = {_WRITTEN_KEY: read.written, _INNER_KEY: event.message.raw}
                     calls = (*read.calls, *event.message.calls)
                     if event.finish is Finish.LENGTH:  # why the last one is not closed
-                        calls = tuple(replace(call, problem=RESPONSE_CUT_PROBLEM) for call in calls)
+                        calls = tuple(replace(call, problem=RESPONSE_CUT) for call in calls)
                     yield replace(event, message=replace(event.message, text=read.text, calls=calls, raw=raw))
                 else:
                     yield event
         finally:
-            await _close_stream(events)
+            # A cancelled stream closes its connection at once, not when it is collected.
+            aclose = getattr(events, "aclose", None)
+            if aclose is not None:
+                await aclose()
 
 
 def as_plain_text(request: Request) -> Request:
@@ -110,13 +121,6 @@ def _message_as_text(message: Message, schemas: Mapping[str, Mapping[str, Any]])
         return message
     calls = (write_call(call.name, call.args, schemas.get(call.name, {})) for call in message.calls)
     return replace(message, text="\n".join((message.text, *calls) if message.text else calls), calls=(), raw=None)
-
-
-async def _close_stream(events: AsyncIterator[ModelEvent]) -> None:
-    """A cancelled stream closes its connection at once, not when it is collected."""
-    aclose = getattr(events, "aclose", None)
-    if aclose is not None:
-        await aclose()
 
 
 _UNSHOWN: Final = ("$schema", "$id", "title")
@@ -222,19 +226,16 @@ def _element_text(text: str) -> str:
 
 
 def results_text(message: ResultsMessage) -> str:
-    parts = [_result_element(result) for result in message.results]
+    parts = [
+        f'<tool_result id="{escape_xml(result.id)}" '
+        f'status="{result.status.value}">{escape_xml(result.text)}</tool_result>'
+        for result in message.results
+    ]
     return "\n".join((*parts, message.note) if message.note else parts)
 
 
 def escape_xml(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
-
-
-def _result_element(result: CallResult) -> str:
-    return (
-        f'<tool_result id="{escape_xml(result.id)}" '
-        f'status="{result.status.value}">{escape_xml(result.text)}</tool_result>'
-    )
 
 
 _MAX_LEVELS: Final = 6

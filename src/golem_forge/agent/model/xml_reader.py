@@ -126,16 +126,15 @@ class XmlReader:
             )
         args: dict[str, Any] = {}
         try:
-            args = read_arguments(parts.get("arguments"), self._schema(name))
+            args = read_arguments(
+                parts.get("arguments"), self._schemas[name] if name in self._schemas else self._elsewhere(name)
+            )
         except ArgumentMismatch as mismatch:
             problem = shorten_problem(f"{name}: {mismatch}")
             args = _untyped_arguments(parts["arguments"])
         return RequestedCall(
             id=new_id(), name=name, args=args, problem=problem, server="" if server == LOCAL_SERVER else server
         )
-
-    def _schema(self, name: str) -> Mapping[str, Any]:
-        return self._schemas[name] if name in self._schemas else self._elsewhere(name)
 
 
 def _untyped_arguments(arguments: Element) -> dict[str, Any]:
@@ -226,17 +225,14 @@ class _TypedReader:
         if only is None:
             raise ArgumentMismatch(path, f"given {len(group)} times")
         if only.children:
-            return self._nested(only, schema, kinds, path)
+            if "object" in kinds:
+                return self.members(only, self._read(schema), path)
+            if "array" in kinds:
+                return self._array([only], schema, path)
+            expected = " or ".join(sorted(kinds))
+            raise ArgumentMismatch(path, f"expected {expected}, got elements; write text that holds < in CDATA")
         text = only.text()
         return text if "string" in kinds and not self._choices(schema) else self._scalar(text, schema, kinds, path)
-
-    def _nested(self, element: Element, schema: Any, kinds: frozenset[str], path: ValuePath) -> Any:
-        if "object" in kinds:
-            return self.members(element, self._read(schema), path)
-        if "array" in kinds:
-            return self._array([element], schema, path)
-        expected = " or ".join(sorted(kinds))
-        raise ArgumentMismatch(path, f"expected {expected}, got elements; write text that holds < in CDATA")
 
     def _array(self, group: Sequence[Element], schema: Any, path: ValuePath) -> list[Any]:
         """Repeated elements, a wrapper that holds them, or the array as JSON."""

@@ -196,7 +196,10 @@ class ModuleHost:
                     if size > _MAX_ASIDE_BYTES:
                         raise ValueError("too long for an aside")
                     if ours:
-                        self._report(said["progress"], ctx)
+                        done, total, message = said["progress"]
+                        ctx.report_progress(
+                            float(done), None if total is None else float(total), self._walls.redact(str(message))
+                        )
                     await asyncio.sleep(0)  # lines that wait already never would: a flood must not shut others out
                 elif "call" in said:
                     if order["op"] != "call":
@@ -210,7 +213,8 @@ class ModuleHost:
                 else:
                     self._cpu = float(said.get("cpu", 0.0))
                     if "error" in said:
-                        raise self._failure(said["error"])
+                        error = said["error"]
+                        raise error_from_wire({**error, "message": self._walls.redact(str(error.get("message", "")))})
                     return said
         except (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError):
             await self.end()
@@ -263,13 +267,6 @@ class ModuleHost:
         return ToolFailed(
             f"the process of this module ended ({how})" + (f":\n{text}" if text else ""), code="MODULE_HOST_ENDED"
         )
-
-    def _report(self, said: Any, ctx: ToolContext) -> None:
-        done, total, message = said
-        ctx.report_progress(float(done), None if total is None else float(total), self._walls.redact(str(message)))
-
-    def _failure(self, said: Mapping[str, Any]) -> ToolFailed | Exception:
-        return error_from_wire({**said, "message": self._walls.redact(str(said.get("message", "")))})
 
     def _cleaned(self, value: Any) -> Any:
         """Values of a tool name zones by their addresses, like the output of every other child."""
@@ -340,13 +337,10 @@ class HostPool:
                 if self._retired:
                     await host.end()
                 elif host.alive:
-                    self._rest(host)
-            self._free()
-
-    def _rest(self, host: ModuleHost) -> None:
-        self._idle.append(host)
-        served = host.served
-        asyncio.get_running_loop().call_later(self._idle_s, self._let_go, host, served)
+                    self._idle.append(host)
+                    asyncio.get_running_loop().call_later(self._idle_s, self._let_go, host, host.served)
+            self._taken -= 1
+            self._wake()
 
     def _let_go(self, host: ModuleHost, served: int) -> None:
         """Unless it served somebody meanwhile."""
@@ -403,10 +397,6 @@ class HostPool:
     def _must_be_in_force(self) -> None:
         if self._retired:
             raise ToolFailed("the code of this tool was changed or withdrawn; look which tools there are now")
-
-    def _free(self) -> None:
-        self._taken -= 1
-        self._wake()
 
     def _wake(self) -> None:
         while self._turns:

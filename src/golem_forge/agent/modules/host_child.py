@@ -18,9 +18,9 @@ def main() -> None:
     os.close(nothing)
     sys.path[:0] = sys.argv[1:]
     sys.argv[1:] = []
-    from golem_forge.agent.modules.host_loop import serve
+    from golem_forge.agent.modules.host_loop import HostLoop
 
-    serve(wire)
+    HostLoop(wire).run()
 
 
 if __name__ == "__main__":

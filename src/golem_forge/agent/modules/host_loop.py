@@ -47,10 +47,6 @@ if TYPE_CHECKING:
     from asyncio import Runner
 
 
-def serve(wire: int) -> None:
-    HostLoop(wire).run()
-
-
 class HostLoop:
     def __init__(self, wire: int) -> None:
         self._wire = wire

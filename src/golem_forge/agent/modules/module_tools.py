@@ -27,7 +27,7 @@ from golem_forge.tools.tool import Tool
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleChanges:
-    """What changed since the last look."""
+    """What changed since the last refresh."""
 
     tools: tuple[Tool, ...] = ()
     """The tools of `added` and `changed`."""
@@ -47,7 +47,7 @@ class _LoadedBlock:
     pool: HostPool | None = None
     waits_for_trust: bool = False
     unread: list[str] = field(default_factory=list)
-    """Why it could not be read at the last look; said once."""
+    """Why it could not be read at the last refresh; said once."""
 
 
 class ModuleTools:
@@ -95,7 +95,7 @@ class ModuleTools:
         return {block.source.block.key: list(block.tools) for block in self._blocks if block.pool is not None}
 
     async def refresh(self, taken: Collection[str] = ()) -> ModuleChanges | None:
-        """None: nothing is other than at the last look. `taken`: names of all tools there are, these included."""
+        """None: nothing changed since the last refresh. `taken`: names of all tools there are, these included."""
         found = [seen for block in self._blocks if (seen := await self._check_block(block, taken)) is not None]
         if not found:
             return None

@@ -107,7 +107,7 @@ class ModuleSource:
         return f"Failed to load custom tools from {self.shown}: {why}"
 
     def changed(self) -> bool:
-        """By a look at every place where a file was, or could appear, that the module imports."""
+        """Checks every place where a file that the module imports was, or could appear."""
         if not self._stamps:
             return True
         now = {path: file_stamp(path) for path in self._stamps}
@@ -126,8 +126,9 @@ class ModuleSource:
         except ConfigError as error:
             self._files, self._stamps = {}, {path: file_stamp(path) for path in (*self._stamps, self._file())}
             raise SourceError(self.failed("; ".join(error.problems))) from None
-        looked = {*scan.looked, *(Path(os.path.realpath(path)) for path in scan.looked)}  # a link, and what it leads to
-        self._files, self._stamps = scan.files, {path: file_stamp(path) for path in looked}
+        # A link, and what it leads to.
+        visited = {*scan.visited, *(Path(os.path.realpath(path)) for path in scan.visited)}
+        self._files, self._stamps = scan.files, {path: file_stamp(path) for path in visited}
         return scan.files
 
     def digest(self) -> str:

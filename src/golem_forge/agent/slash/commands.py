@@ -11,6 +11,7 @@ import inspect
 import json
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from golem_forge.agent.in_force import (
@@ -24,6 +25,7 @@ from golem_forge.agent.in_force import (
     revoke_in_session,
     rules_in_force,
 )
+from golem_forge.agent.recorded_sessions import listed_sessions, session_row, session_state, session_table
 from golem_forge.agent.slash.invocation import (
     Invocation,
     RecordedDecision,
@@ -40,7 +42,7 @@ from golem_forge.core.calls import Caller, ToolCall
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.text import closest_match, escape_control_chars, slash_command
 from golem_forge.mcp.client.model import ServerAccess, ServerStatus
-from golem_forge.policy.rules.usage import RuleUsage, rule_usage
+from golem_forge.policy.rules.usage import rule_usage
 from golem_forge.tools.forms import derive_fields
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.tools.tool import SourceKind, Tool
@@ -60,12 +62,12 @@ async def tools_command(call: Invocation) -> str:
     groups: dict[str, list[Tool]] = {}
     for tool in ordered_manual_tools(catalog):
         groups.setdefault(_heading(tool), []).append(tool)
-    own_last = sorted(groups, key=lambda heading: heading == _OTHER) if groups else []
-    first = [heading for heading in own_last if not _is_builtin_group(groups[heading])]
+    headings = sorted(groups, key=lambda heading: heading == _OTHER)
+    headings.sort(key=lambda heading: groups[heading][0].source in _SOURCE_HEADINGS)
     parts = [
         f"{heading}\n"
         + columns(((slash_command(tool.name), short_description(tool)) for tool in groups[heading]), indent="  ")
-        for heading in [*first, *(heading for heading in own_last if heading not in first)]
+        for heading in headings
     ]
     if kept_out := catalog.quarantined():
         parts.append("Not offered\n" + columns(((each.name, each.reason) for each in kept_out), indent="  "))
@@ -87,10 +89,6 @@ def _heading(tool: Tool) -> str:
     # Threat: a category that would put a stranger's tool among Forge's own.
     taken = any(tool.category.casefold().startswith(word.casefold()) for word in _SOURCE_HEADINGS.values())
     return _OTHER if taken or not tool.category else tool.category
-
-
-def _is_builtin_group(tools: list[Tool]) -> bool:
-    return tools[0].source in _SOURCE_HEADINGS
 
 
 def short_description(tool: Tool) -> str:
@@ -136,21 +134,18 @@ async def web_command(call: Invocation) -> str:
 async def status_command(call: Invocation) -> str:
     host = call.host
     waiting = host.controller.pending
+    limit = f" of {host.context_limit:,}" if host.context_limit else ""
     rows = [
         ("worker", host.worker.name),
         ("session", host.session_id),
         ("model", host.model_name or _NO_MODEL),
-        ("context", _format_context(host.context_used, host.context_limit)),
+        ("context", f"{host.context_used:,}{limit} tokens"),
         ("usage", format_usage(host.meter.sums())),
         ("approval", f"{host.controller.mode.value}, {waiting} waiting for an answer"),
     ]
     if servers := format_server_states(host):
         rows.append(("servers", servers))
     return columns(rows)
-
-
-def _format_context(used: int, limit: int) -> str:
-    return f"{used:,} of {limit:,} tokens" if limit else f"{used:,} tokens"
 
 
 def format_usage(sums: dict[str, Any]) -> str:
@@ -161,9 +156,6 @@ def format_usage(sums: dict[str, Any]) -> str:
 
 async def sessions_command(call: Invocation) -> str:
     """Off the loop: the index may have journals to read."""
-    from golem_forge.agent.recorded_sessions import listed_sessions, session_row, session_state, session_table
-    from golem_forge.tools.threads import run_in_thread
-
     home, root, here = call.host.home.path, call.host.program.root, call.host.session_id
 
     def rows() -> list[tuple[str, ...]]:
@@ -188,7 +180,12 @@ async def config_command(call: Invocation) -> str:
 async def rules_command(call: Invocation) -> str:
     if not call.args:
         home = call.host.home.path
-        return _format_rules(call.host, await run_in_thread(lambda: rule_usage(home)))
+        used = await run_in_thread(lambda: rule_usage(home))
+        rows = [*_approval_rows(call.host), *map(_rule_row, rules_in_force(call.host.rules, used))]
+        if not rows:
+            return "Nothing is remembered and there is no rule."
+        text = columns([("ID", "VERDICT", "WHAT", "KEPT IN", "LAST USED", ""), *rows])
+        return "\n".join([text, *call.host.rules.notices, "/rules revoke ID takes back what was remembered."])
     verb, *ids = call.args
     if verb.lower() != "revoke" or not ids:
         raise CommandError("/rules lists what is allowed; /rules revoke ID takes one back")
@@ -204,14 +201,6 @@ def revocable_ids(host: SlashHost) -> list[str]:
         *(each.id for each in approvals_in_force(host)),
         *(each.id for each in rules_in_force(host.rules, {}) if each.revocable),
     ]
-
-
-def _format_rules(host: SlashHost, used: Mapping[str, RuleUsage]) -> str:
-    rows = [*_approval_rows(host), *map(_rule_row, rules_in_force(host.rules, used))]
-    if not rows:
-        return "Nothing is remembered and there is no rule."
-    text = columns([("ID", "VERDICT", "WHAT", "KEPT IN", "LAST USED", ""), *rows])
-    return "\n".join([text, *host.rules.notices, "/rules revoke ID takes back what was remembered."])
 
 
 def _approval_rows(host: SlashHost) -> Iterator[tuple[str, ...]]:
@@ -412,14 +401,9 @@ def _format_servers(host: SlashHost) -> str:
 
 def _server_row(status: ServerStatus) -> tuple[str, ...]:
     tools = "" if status.tools is None else f"{status.tools} tool{'' if status.tools == 1 else 's'}"
-    again = f"again at {_clock(status.retry_at)}" if status.retry_at is not None else ""
+    retry = datetime.fromtimestamp(status.retry_at).astimezone() if status.retry_at is not None else None
+    again = f"again at {retry:%H:%M:%S}" if retry else ""
     return status.server, status.state.value, tools, status.protocol, ", ".join(filter(None, (status.error, again)))
-
-
-def _clock(at: float) -> str:
-    from datetime import datetime
-
-    return datetime.fromtimestamp(at).astimezone().strftime("%H:%M:%S")
 
 
 async def _reconnect(host: SlashHost, name: str) -> str:
@@ -453,10 +437,7 @@ async def help_command(call: Invocation) -> str:
         return text
     if (prompt := find_prompt(call.host, name)) is not None:
         return _help_text(f"/{prompt.name}", prompt.description or f"a prompt of {prompt.server}", prompt.fields)
-    return _tool_help(find_tool(call.host.path.catalog, name))
-
-
-def _tool_help(tool: Tool) -> str:
+    tool = find_tool(call.host.path.catalog, name)
     return _help_text(slash_command(tool.name), tool.description.strip(), derive_fields(tool.input_schema))
 
 

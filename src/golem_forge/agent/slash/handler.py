@@ -75,7 +75,7 @@ class SlashCommands:
     async def run(self, text: str) -> None:
         """One typed line, to its end."""
         try:
-            said = await self._done(text)
+            said = await self._execute(text)
         except (CommandError, ConfigError) as error:
             self._say("error", str(error))
         except ForgeError as error:
@@ -106,7 +106,7 @@ class SlashCommands:
         if self._tasks:
             await asyncio.wait(set(self._tasks))
 
-    async def _done(self, text: str) -> str:
+    async def _execute(self, text: str) -> str:
         parsed = parse_command(text)
         if parsed is None:
             raise CommandError("That is no command: a command is / and a name; /help lists them")
@@ -127,8 +127,8 @@ class SlashCommands:
     async def _invoke(self, event: Event) -> None:
         """A form was sent, or a UI's button pressed. What is wrong with it, its result says."""
         wire = event.wire
-        wished = wire.get("requestId")
-        if is_id(wished) and not self._is_first(wished):
+        request_id = wire.get("requestId")
+        if is_id(request_id) and not self._is_first(request_id):
             return
         try:
             await self._host.refresh()
@@ -136,8 +136,8 @@ class SlashCommands:
             self._say("error", error.message)
             return
         call = ToolCall(str(wire["toolName"]), wire["args"], Caller.HUMAN)
-        if is_id(wished):
-            call.id = wished  # whoever sent the form knows its call by it
+        if is_id(request_id):
+            call.id = request_id  # whoever sent the form knows its call by it
         await self._host.path.call(call)
 
     def _is_first(self, request_id: str) -> bool:

@@ -13,6 +13,7 @@ to run, `run_prompt` ForgeError with the server's state.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, Protocol
 
 from golem_forge.agent.files.worker import Worker
@@ -33,7 +34,7 @@ from golem_forge.policy.controller import ApprovalController
 from golem_forge.policy.rules.book import RuleBook
 from golem_forge.storage.home import ForgeHome
 from golem_forge.tools.catalog import Catalog, ToolNotFound
-from golem_forge.tools.cli_args import BindingError, BoundOptions, OptionToken, bind_partial
+from golem_forge.tools.cli_args import BindingError, OptionToken, bind_partial
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.forms import derive_fields, errors_by_field, form_arguments, prefill_fields, restore_secrets
 from golem_forge.tools.tool import SourceKind, Tool, may_call
@@ -119,13 +120,14 @@ _MAX_FORMS: Final = 20
 async def run_tool(host: SlashHost, name: str, tokens: Sequence[OptionToken]) -> Outcome | None:
     """None: the person closed the form."""
     tool = find_tool(host.path.catalog, name)
-    try:
-        bound = bind_partial(tool.input_schema, tokens)
-    except BindingError as error:
-        raise CommandError(str(error)) from None
-    args: dict[str, Any] | None = bound.args
-    if bound.interactive or bound.missing:
-        args = await _ask_arguments(host, tool, bound)
+    form = {
+        "source": "command",
+        "title": tool.label or tool.name,
+        "message": "".join(tool.description.strip().splitlines()[:1])[:200],
+        "fields": derive_fields(tool.input_schema),
+    }
+    check = partial(_argument_problems, tool)
+    args = await _arguments(host, tool.input_schema, tokens, form, check, "valid values; nothing was run")
     if args is None:
         return None
     outcome = await host.path.call(ToolCall(tool.name, args, Caller.HUMAN))
@@ -155,35 +157,48 @@ def only_for_models(catalog: Catalog, typed: str) -> str:
     return f"'{tool.name}' is a tool for models only{remedy}"
 
 
-async def _ask_arguments(host: SlashHost, tool: Tool, bound: BoundOptions) -> dict[str, Any] | None:
-    """The form, again and again until what it gives is valid."""
-    lacking = f"Missing required: {', '.join(bound.missing)}" if bound.missing else ""
-    if not host.ui.attached:
-        raise CommandError(lacking or "No form can be shown here: give the values as options instead of -i")
-    plain = derive_fields(tool.input_schema)
+async def _arguments(
+    host: SlashHost,
+    schema: dict[str, Any],
+    tokens: Sequence[OptionToken],
+    form: Mapping[str, Any],
+    check: Callable[[dict[str, Any]], Mapping[str, str]],
+    lacks: str,
+) -> dict[str, Any] | None:
+    """What was typed, by the schema. Where something is missing or `-i` was given, the form is shown until `check`
+    finds no problem, by field, in what it gives; None: the person closed it."""
+    try:
+        bound = bind_partial(schema, tokens)
+    except BindingError as error:
+        raise CommandError(str(error)) from None
     given: dict[str, Any] = dict(bound.args)
+    if not bound.interactive and not bound.missing:
+        return given
+    missing = f"Missing required: {', '.join(bound.missing)}" if bound.missing else ""
+    if not host.ui.attached:
+        raise CommandError(missing or "No form can be shown here: give the values as options instead of -i")
     errors: Mapping[str, str] = {}
     for _ in range(_MAX_FORMS):
-        fields = _with_errors(prefill_fields(plain, given), errors)
-        answer = await host.ui.request_form(
-            {
-                "source": "command",
-                "title": tool.label or tool.name,
-                "message": "; ".join(words for name, words in errors.items() if not name) or _first_line(tool),
-                "fields": fields,
-                "workerPath": [{"id": host.id, "name": host.worker.name, "depth": 0, "task": ""}],
-            },
-            worker_id=host.id,
-        )
+        fields = [
+            {**field, "error": errors[field["name"]]} if field["name"] in errors else field
+            for field in prefill_fields(form["fields"], given)
+        ]
+        shown = {
+            **form,
+            "message": "; ".join(text for name, text in errors.items() if not name) or form["message"],
+            "fields": fields,
+            "workerPath": [{"id": host.id, "name": host.worker.name, "depth": 0, "task": ""}],
+        }
+        answer = await host.ui.request_form(shown, worker_id=host.id)
         if answer["action"] != "accept":
             if answer.get("by") == NOBODY:
-                raise CommandError(lacking or f"The form was closed. {answer.get('reason', '')}".strip())
+                raise CommandError(missing or f"The form was closed. {answer.get('reason', '')}".strip())
             return None
-        given = form_arguments(fields, restore_secrets(plain, answer.get("values") or {}, given))
-        errors = _argument_problems(tool, given)
+        given = form_arguments(fields, restore_secrets(form["fields"], answer.get("values") or {}, given))
+        errors = check(given)
         if not errors:
             return given
-    raise CommandError(f"The form was sent {_MAX_FORMS} times without valid values; nothing was run")
+    raise CommandError(f"The form was sent {_MAX_FORMS} times without {lacks}")
 
 
 def _argument_problems(tool: Tool, args: dict[str, Any]) -> dict[str, str]:
@@ -197,15 +212,6 @@ def _argument_problems(tool: Tool, args: dict[str, Any]) -> dict[str, str]:
     except Exception as error:  # a validator of the tool's own; the path will say what to make of it
         return {"": f"could not be checked ({error_name(error)})"}
     return {}
-
-
-def _with_errors(fields: list[dict[str, Any]], errors: Mapping[str, str]) -> list[dict[str, Any]]:
-    return [{**field, "error": errors[field["name"]]} if field["name"] in errors else field for field in fields]
-
-
-def _first_line(tool: Tool) -> str:
-    lines = tool.description.strip().splitlines()
-    return lines[0][:200] if lines else ""
 
 
 PREFILL: Final = "prefill"
@@ -227,26 +233,25 @@ def find_prompt(host: SlashHost, typed: str) -> PromptCommand | None:
 
 async def run_prompt(host: SlashHost, command: PromptCommand, tokens: Sequence[OptionToken]) -> str:
     """What is said to the person; empty: the text is in their line."""
-    try:
-        bound = bind_partial(dict(command.schema), tokens)
-    except BindingError as error:
-        raise CommandError(str(error)) from None
-    args: Mapping[str, Any] | None = bound.args
-    if bound.interactive or bound.missing:
-        args = await _ask_prompt_arguments(host, command, bound)
+    form = {
+        "source": command.server,
+        "title": command.name,
+        "message": command.description,
+        "fields": command.fields,
+    }
+
+    def check(given: dict[str, Any]) -> dict[str, str]:
+        complete = all(name in given for name in command.schema.get("required", ()))
+        return {} if complete else {"": ""}  # the form itself says what is required
+
+    lacks = "what is required; nothing was asked for"
+    args = await _arguments(host, dict(command.schema), tokens, form, check, lacks)
     if args is None:
         return "Nothing was asked for."
-    pool = host.path.parts.get(ServerAccess).pool
-    assert pool is not None  # the command is one of its servers'
-    texts = {name: str(value) for name, value in args.items() if value is not None}
-    result = await pool.get_prompt(command.server, command.prompt, texts, _prompt_context(host))
-    host.bus.emit("status", {"type": "info", "message": prompt_text(command, result), "code": PREFILL}, host.id)
-    return ""
-
-
-def _prompt_context(host: SlashHost) -> ToolContext:
     path = host.path
-    return ToolContext(
+    pool = path.parts.get(ServerAccess).pool
+    assert pool is not None  # the command is one of its servers'
+    ctx = ToolContext(
         session_id=host.session_id,
         worker=path.worker,
         caller=Caller.HUMAN,
@@ -255,32 +260,10 @@ def _prompt_context(host: SlashHost) -> ToolContext:
         redactor=path.redactor,
         home=host.home.path,
     )
-
-
-async def _ask_prompt_arguments(host: SlashHost, command: PromptCommand, bound: BoundOptions) -> dict[str, Any] | None:
-    """None: the person closed the form."""
-    lacking = f"Missing required: {', '.join(bound.missing)}" if bound.missing else ""
-    if not host.ui.attached:
-        raise CommandError(lacking or "No form can be shown here: give the values as options instead of -i")
-    given: dict[str, Any] = dict(bound.args)
-    for _ in range(_MAX_FORMS):
-        fields = prefill_fields(command.fields, given)
-        form = {
-            "source": command.server,
-            "title": command.name,
-            "message": command.description,
-            "fields": fields,
-            "workerPath": [{"id": host.id, "name": host.worker.name, "depth": 0, "task": ""}],
-        }
-        answer = await host.ui.request_form(form, worker_id=host.id)
-        if answer["action"] != "accept":
-            if answer.get("by") == NOBODY:
-                raise CommandError(lacking or f"The form was closed. {answer.get('reason', '')}".strip())
-            return None
-        given = form_arguments(fields, answer.get("values") or {})
-        if all(name in given for name in command.schema.get("required", ())):
-            return given
-    raise CommandError(f"The form was sent {_MAX_FORMS} times without what is required; nothing was asked for")
+    texts = {name: str(value) for name, value in args.items() if value is not None}
+    result = await pool.get_prompt(command.server, command.prompt, texts, ctx)
+    host.bus.emit("status", {"type": "info", "message": prompt_text(command, result), "code": PREFILL}, host.id)
+    return ""
 
 
 _MAX_DECISIONS: Final = 200

@@ -109,11 +109,11 @@ class SessionActions:
     def _invoke(self, event: Event) -> None:
         wire, known = event.wire, self._session.state.call_ids
         call = ToolCall(str(wire["toolName"]), wire["args"], Caller.HUMAN)
-        if is_id(wished := wire.get("requestId")):
-            if wished in known:  # sent twice, run once
+        if is_id(request_id := wire.get("requestId")):
+            if request_id in known:  # sent twice, run once
                 return
-            known.add(wished)
-            call.id = wished
+            known.add(request_id)
+            call.id = request_id
         task = asyncio.get_running_loop().create_task(self._run(call))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -22,6 +22,15 @@ from golem_forge.tools.tool import Tool, may_call
 BUILT_IN_NAMES: Final = SLASH_COMMANDS
 TOOL_RUNNERS: Final = frozenset({"tool", "t"})
 _NEGATIVE: Final = re.compile(r"-(?:[0-9]|\.[0-9])")
+_WORD_PART: Final = re.compile(
+    r"""'(?P<single>[^']*)'|"(?P<double>(?:[^"\\]|\\["\\]?)*+)"|\\(?P<escaped>.)|(?P<bare>[^\s'"\\]+)""", re.DOTALL
+)
+_ESCAPED: Final = re.compile(r"""\\(["\\])""")
+_UNFINISHED: Final = {
+    "'": "Unclosed single quote at position {}",
+    '"': "Unclosed double quote at position {}",
+    "\\": "Trailing backslash at end of input",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,14 +79,13 @@ def classify_command(parsed: ParsedCommand, tools: Iterable[Tool | str]) -> Clas
     """Built-ins win; `/tool NAME` and `/t NAME` reach a tool whatever it is called. `tools`: what a person may run."""
     known = callable_names(tools)
     typed = parsed.name.lower()
+    wanted = parsed.name
     if typed in TOOL_RUNNERS and parsed.tokens:
         wanted = parsed.tokens[0].text
-        found = find_name(wanted, known)
-        return Classified(type="tool" if found else "unknown", name=found or wanted, parsed=parsed)
-    if typed in BUILT_IN_NAMES:
+    elif typed in BUILT_IN_NAMES:
         return Classified(type="builtin", name=typed, parsed=parsed)
-    found = find_name(parsed.name, known)
-    return Classified(type="tool" if found else "unknown", name=found or parsed.name, parsed=parsed)
+    found = find_name(wanted, known)
+    return Classified(type="tool" if found else "unknown", name=found or wanted, parsed=parsed)
 
 
 def callable_names(tools: Iterable[Tool | str]) -> list[str]:
@@ -148,55 +156,22 @@ class CommandError(ValueError):
 
 
 def tokenize(line: str, start: int = 0) -> list[OptionToken]:
-    """The words from `start` on; positions count from the beginning of the line."""
+    """The words from `start` on; positions count from the beginning of the line. Quoted and bare parts that touch are
+    one word."""
     tokens: list[OptionToken] = []
     at = start
     while at < len(line):
         if line[at].isspace():
             at += 1
             continue
-        text, end = _word(line, at)
-        tokens.append(OptionToken(text, at))
-        at = end
+        begin, parts = at, []
+        while at < len(line) and not line[at].isspace():
+            part = _WORD_PART.match(line, at)
+            if part is None:
+                raise CommandError(_UNFINISHED[line[at]].format(at))
+            quoted = part["double"]
+            literal = part["single"] or part["escaped"] or part["bare"] or ""
+            parts.append(literal if quoted is None else _ESCAPED.sub(r"\1", quoted))
+            at = part.end()
+        tokens.append(OptionToken("".join(parts), begin))
     return tokens
-
-
-def _word(line: str, at: int) -> tuple[str, int]:
-    """One word and the place behind it; quoted and bare parts that touch are one word."""
-    parts: list[str] = []
-    while at < len(line) and not line[at].isspace():
-        character = line[at]
-        if character == "'":
-            text, at = _single(line, at)
-        elif character == '"':
-            text, at = _double(line, at)
-        elif character == "\\":
-            if at + 1 == len(line):
-                raise CommandError("Trailing backslash at end of input")
-            text, at = line[at + 1], at + 2
-        else:
-            text, at = character, at + 1
-        parts.append(text)
-    return "".join(parts), at
-
-
-def _single(line: str, at: int) -> tuple[str, int]:
-    end = line.find("'", at + 1)
-    if end < 0:
-        raise CommandError(f"Unclosed single quote at position {at}")
-    return line[at + 1 : end], end + 1
-
-
-def _double(line: str, at: int) -> tuple[str, int]:
-    parts: list[str] = []
-    place = at + 1
-    while place < len(line):
-        character = line[place]
-        if character == '"':
-            return "".join(parts), place + 1
-        if character == "\\" and line[place + 1 : place + 2] in ('"', "\\"):
-            place += 1
-            character = line[place]
-        parts.append(character)
-        place += 1
-    raise CommandError(f"Unclosed double quote at position {at}")

@@ -13,9 +13,19 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from golem_forge.cli.format import one_line, parser, print_error
-from golem_forge.cli.mcp.test import unseen_file
+from golem_forge.agent.mcp_status import read_inventory
+from golem_forge.agent.worker_zones import is_home_without_program
+from golem_forge.cli.args import parser
+from golem_forge.cli.format import one_line, print_error
+from golem_forge.cli.mcp.approve import DENIED, Consent, ask_to_start
+from golem_forge.cli.mcp.test import NotConnected, connect, print_connected, print_not_connected, unseen_file
+from golem_forge.config.mcp_edit import add_server, remove_server
+from golem_forge.config.mcp_json import MCP_JSON
+from golem_forge.config.mcp_spec import ServerTrust
+from golem_forge.config.program import PROGRAM_FILE
+from golem_forge.core.errors import ConfigError
 from golem_forge.core.text import display_path
+from golem_forge.events.redaction import NO_CREDENTIAL, classify_name
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -58,7 +68,6 @@ Exit: 0 done, 1 it was written but does not answer, 2 usage or configuration, 3 
 
 
 def run_add(words: list[str]) -> int:
-
     cut = words.index("--") if "--" in words else len(words)
     reader = parser("mcp add", ADD_HELP)
     reader.add_argument("name", metavar="NAME")
@@ -73,8 +82,6 @@ def run_add(words: list[str]) -> int:
     except AddUsageError as error:
         print_error("mcp add", f"{error}; `forge mcp add --help` says more.")
         return 2
-    from golem_forge.agent.mcp_status import read_inventory
-
     place = read_inventory(asked.program)
     if refusal := _refusal(place, asked.name, block, user=asked.user):
         print_error("mcp add", refusal)
@@ -86,8 +93,6 @@ def run_add(words: list[str]) -> int:
 
 def _refusal(place: ServerInventory, name: str, block: Mapping[str, Any], *, user: bool) -> str:
     """Why nothing is written; empty if it may be."""
-    from golem_forge.agent.worker_zones import is_home_without_program
-
     if there := place.program.mcp.servers.get(name):
         return f"a server '{name}' is there already ({there.origin}); take another name, or remove it first."
     if user:
@@ -107,11 +112,6 @@ def _write_block(
     place: ServerInventory, name: str, block: Mapping[str, Any], *, user: bool, directory: str
 ) -> tuple[ServerInventory, ServerSpec]:
     """Raises ConfigError, and leaves no trace then."""
-    from golem_forge.agent.mcp_status import read_inventory
-    from golem_forge.config.mcp_edit import add_server, remove_server
-    from golem_forge.config.program import PROGRAM_FILE
-    from golem_forge.core.errors import ConfigError
-
     if user:
         place.home.ensure()
     file = place.home.config if user else place.program.root / PROGRAM_FILE
@@ -132,22 +132,17 @@ def _write_block(
 
 
 def _print_notes(place: ServerInventory, spec: ServerSpec, block: Mapping[str, Any]) -> None:
-    from golem_forge.config.mcp_spec import ServerTrust
-    from golem_forge.events.redaction import NO_CREDENTIAL, classify_name
-
     for key in ("env", "headers"):
         for name, value in block.get(key, {}).items():
             if classify_name(name) != NO_CREDENTIAL and "${" not in value:
-                _print_note(
-                    f"the value of {name} is in the file as you typed it; ${{NAME}} takes it from the environment."
-                )
+                instead = "${NAME} takes it from the environment."
+                _print_note(f"the value of {name} is in the file as you typed it; {instead}")
     if block.get("trust") == "trusted" and spec.trust is ServerTrust.UNTRUSTED:
         _print_note("`trust: trusted` counts once the program itself is trusted: read it, then run `forge trust`.")
     if found := unseen_file(place, spec):
         word, zone = found
-        _print_note(
-            f"'{one_line(word)}' is in zone '{zone}', which this server does not see; --zone {zone} gives it to it."
-        )
+        unseen = f"'{one_line(word)}' is in zone '{zone}', which this server does not see"
+        _print_note(f"{unseen}; --zone {zone} gives it to it.")
 
 
 def _print_note(text: str) -> None:
@@ -155,9 +150,6 @@ def _print_note(text: str) -> None:
 
 
 def _start_server(place: ServerInventory, spec: ServerSpec, directory: str, *, yes: bool) -> int:
-    from golem_forge.cli.mcp.approve import DENIED, Consent, ask_to_start
-    from golem_forge.cli.mcp.test import NotConnected, connect, print_connected, print_not_connected
-
     if spec.problem:
         print_error("mcp add", f"'{spec.name}' cannot be used as it is written: {spec.problem}")
         return 1
@@ -169,9 +161,8 @@ def _start_server(place: ServerInventory, spec: ServerSpec, directory: str, *, y
         found = connect(directory, spec.name)
     except NotConnected as refused:
         print_not_connected("mcp add", refused)
-        print_error(
-            "mcp add", f"it stays in {spec.origin}: `forge mcp test {spec.name}` tries again, `remove` takes it out."
-        )
+        again = f"`forge mcp test {spec.name}` tries again, `remove` takes it out."
+        print_error("mcp add", f"it stays in {spec.origin}: {again}")
         return 1
     print_connected(place, spec, found)
     _print_who_sees_it(place, spec)
@@ -182,7 +173,6 @@ def _print_who_sees_it(place: ServerInventory, spec: ServerSpec) -> None:
     """A worker sees the servers that its block names; one without the block would never find this one."""
     from golem_forge.agent.files.roster import load_roster
     from golem_forge.agent.files.toolset_blocks import worker_blocks
-    from golem_forge.core.errors import ConfigError
 
     try:
         worker = load_roster(place.program).root
@@ -308,12 +298,6 @@ def run_remove(words: list[str]) -> int:
     reader.add_argument("--user", action="store_true")
     reader.add_argument("-p", "--program", default=".")
     asked = reader.parse_args(words)
-    from golem_forge.agent.mcp_status import read_inventory
-    from golem_forge.config.mcp_edit import remove_server
-    from golem_forge.config.mcp_json import MCP_JSON
-    from golem_forge.config.program import PROGRAM_FILE
-    from golem_forge.core.errors import ConfigError
-
     place = read_inventory(asked.program)
     spec = place.spec(asked.name)
     file = place.home.config if asked.user else place.program.root / PROGRAM_FILE

@@ -10,12 +10,16 @@ card was drawn do not answer it.
 
 from __future__ import annotations
 
+import shlex
 import sys
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from golem_forge.cli.format import one_line, parser, print_error
+from golem_forge.agent.mcp_status import offered_names, read_inventory
+from golem_forge.cli.args import parser
+from golem_forge.cli.format import did_you_mean, one_line, print_error
 from golem_forge.core.text import escape_control_chars
+from golem_forge.mcp.client.approval_text import server_card, server_diff
 from golem_forge.mcp.client.model import HeldTool, RemoteTool, ServerToolList
 from golem_forge.mcp.client.tool_list import all_entries, awaiting_approval, definition_to_approve, is_awaiting_approval
 from golem_forge.ui.line_terminal import ask_yes, can_ask
@@ -45,8 +49,6 @@ def run_approve(words: list[str]) -> int:
     reader.add_argument("--yes", action="store_true")
     reader.add_argument("-p", "--program", default=".")
     asked = reader.parse_args(words)
-    from golem_forge.agent.mcp_status import read_inventory
-
     place = read_inventory(asked.program)
     spec = place.spec(asked.name)
     if spec.problem:
@@ -94,7 +96,10 @@ def _one_tool(place: ServerInventory, spec: ServerSpec, wanted: str, directory: 
             return 1
     found = _find(place, listing, wanted)
     if found is None:
-        return _print_no_tool(spec, listing, wanted)
+        hint = did_you_mean(wanted, [one.name for one in all_entries(listing)])
+        lists = f"`forge mcp show {spec.name}` lists them."
+        print_error("mcp approve", f"{spec.name} has no tool '{wanted}'{hint}. {lists}")
+        return 4
     if isinstance(found, HeldTool) and found.tool is None:
         print_error("mcp approve", f"'{found.name}' cannot be approved: {found.reason.value}: {found.message}")
         return 1
@@ -108,7 +113,7 @@ def _one_tool(place: ServerInventory, spec: ServerSpec, wanted: str, directory: 
 
 
 def _ask_tool(place: ServerInventory, spec: ServerSpec, one: HeldTool | RemoteTool, *, yes: bool) -> Consent:
-    """Shows the change, or the whole of a new definition, and asks. A yes is in the book afterwards."""
+    """Shows the change, or the whole of a new definition, and asks. Records a yes."""
     name = one_line(one.name)
     tool, text = definition_to_approve(one)
     print_card(f"\nThe tool '{name}' of {spec.name} {'changed' if isinstance(one, HeldTool) else 'is new'}:\n{text}")
@@ -121,26 +126,13 @@ def _ask_tool(place: ServerInventory, spec: ServerSpec, one: HeldTool | RemoteTo
 
 def _find(place: ServerInventory, listing: ServerToolList, wanted: str) -> HeldTool | RemoteTool | None:
     """By its own name, else by the one that callers use."""
-    from golem_forge.agent.mcp_status import offered_names
-
     names = offered_names([each.listing for each in place.all() if each.spec.name != listing.server] + [listing])
     own = (one for one in all_entries(listing) if wanted in (one.name, one.identity[1]))
     others = (one for one in all_entries(listing) if names[one.identity] == wanted)
     return next(own, None) or next(others, None)
 
 
-def _print_no_tool(spec: ServerSpec, listing: ServerToolList, wanted: str) -> int:
-    from golem_forge.core.text import closest_match
-
-    close = closest_match(wanted, [one.name for one in all_entries(listing)])
-    hint = f" (did you mean '{close}'?)" if close else ""
-    print_error("mcp approve", f"{spec.name} has no tool '{wanted}'{hint}. `forge mcp show {spec.name}` lists them.")
-    return 4
-
-
 def _print_not_approved(answer: Consent, text: str, words: list[str]) -> int:
-    import shlex
-
     if answer is Consent.NOBODY:
         again = shlex.join(["forge", "mcp", "approve", *words, "--yes"])
         text = f"nobody can be asked here. Read the text above, then run `{again}`."
@@ -175,9 +167,7 @@ def print_card(text: str) -> None:
 
 
 def ask_to_start(place: ServerInventory, spec: ServerSpec, *, yes: bool) -> Consent:
-    """Shows the card and asks; a yes is in the book afterwards. Raises BookError where it cannot be kept."""
-    from golem_forge.mcp.client.approval_text import server_card, server_diff
-
+    """Shows the card and asks; records a yes. Raises ServerTrustError where it cannot be recorded."""
     if place.book.approved(spec):
         return Consent.YES
     print_card(server_card(spec))

@@ -21,7 +21,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
-from golem_forge.cli.format import columns, parser, print_error
+from golem_forge.cli.args import parser
+from golem_forge.cli.format import columns, did_you_mean, print_error
+from golem_forge.config.mcp_spec import NAME_RULE, is_server_name
+from golem_forge.config.program import program_root
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import display_path
 from golem_forge.sandbox.host import find_program
@@ -50,9 +53,6 @@ def run_install(words: list[str]) -> int:
     reader.add_argument("--worker", metavar="FILE")
     reader.add_argument("-p", "--program", default=".")
     asked = reader.parse_args(words)
-    from golem_forge.config.mcp_spec import NAME_RULE, is_server_name
-    from golem_forge.config.program import program_root
-
     if not is_server_name(asked.name):
         reader.error(f"--name '{asked.name}' cannot name a server ({NAME_RULE})")
     if not os.path.isdir(asked.program):
@@ -65,21 +65,21 @@ def run_install(words: list[str]) -> int:
         print(columns([("CLIENT", "PRODUCT", "FILE"), *rows]))
         return 0
     if asked.client not in PRODUCTS:
-        return _unknown_product(asked.client, list(PRODUCTS))
+        hint = did_you_mean(asked.client, PRODUCTS)
+        print_error("mcp install", f"no product '{asked.client}' is known{hint}. `forge mcp install` lists them.")
+        return 4
     start = _serve_command(root, asked.worker)
     product = PRODUCTS[asked.client]
     return (_write_entry if asked.write else _print_entry)(product, product.file(root), asked.name, start)
 
 
 def _print_entry(product: Product, file: Path, name: str, start: ServeCommand) -> int:
-
     print(f"{product.title} reads this from {display_path(file)}; --write merges it in:", file=sys.stderr)
     sys.stdout.write(snippet(product.format, product.key, name, product.entry(start)))
     return 0
 
 
 def _write_entry(product: Product, file: Path, name: str, start: ServeCommand) -> int:
-
     entry = product.entry(start)
     try:
         changed = merge(file, product.format, product.key, name, entry)
@@ -94,28 +94,14 @@ def _write_entry(product: Product, file: Path, name: str, start: ServeCommand) -
 
 
 def _serve_command(root: Path, worker: str | None) -> ServeCommand:
-
     args = ["mcp", "serve", "-p", str(root)]
     if worker is not None:
         args += ["--worker", os.path.abspath(worker) if os.path.isfile(worker) else worker]
     named = os.environ.get("FORGE_HOME", "")
     env = {"FORGE_HOME": os.path.abspath(os.path.expanduser(named))} if named else {}
-    return ServeCommand(command=_forge_path(), args=args, env=env)
-
-
-def _forge_path() -> str:
-    """This very command; the name alone where it cannot be found."""
     beside = Path(sys.executable).with_name("forge")
-    return str(beside) if os.access(beside, os.X_OK) else find_program("forge") or "forge"
-
-
-def _unknown_product(client: str, known: list[str]) -> int:
-    from golem_forge.core.text import closest_match
-
-    close = closest_match(client, known)
-    hint = f" (did you mean '{close}'?)" if close else ""
-    print_error("mcp install", f"no product '{client}' is known{hint}. `forge mcp install` lists them.")
-    return 4
+    forge = str(beside) if os.access(beside, os.X_OK) else find_program("forge") or "forge"
+    return ServeCommand(command=forge, args=args, env=env)
 
 
 class Format(StrEnum):
@@ -154,17 +140,9 @@ def _typed_entry(start: ServeCommand) -> dict[str, Any]:
     return {"type": "stdio", **_plain_entry(start)}
 
 
-def _zed_entry(start: ServeCommand) -> dict[str, Any]:
-    return {"source": "custom", "enabled": True, **_plain_entry(start)}
-
-
 def _opencode_entry(start: ServeCommand) -> dict[str, Any]:
     env = {"environment": dict(start.env)} if start.env else {}
     return {"type": "local", "command": [start.command, *start.args], "enabled": True, **env}
-
-
-def _copilot_entry(start: ServeCommand) -> dict[str, Any]:
-    return {"type": "local", **_plain_entry(start), "tools": ["*"]}
 
 
 def _in_home(*parts: str) -> Callable[[Path], Path]:
@@ -220,7 +198,7 @@ PRODUCTS: Final[Mapping[str, Product]] = {
     "copilot-cli": Product(
         title="GitHub Copilot CLI",
         file=_in_variable("COPILOT_HOME", ".copilot", "mcp-config.json"),
-        entry=_copilot_entry,
+        entry=lambda start: {"type": "local", **_plain_entry(start), "tools": ["*"]},
     ),
     "cursor": Product(title="Cursor", file=_in_home(".cursor", "mcp.json"), entry=_plain_entry),
     "gemini-cli": Product(title="Gemini CLI", file=_in_home(".gemini", "settings.json"), entry=_plain_entry),
@@ -247,7 +225,7 @@ PRODUCTS: Final[Mapping[str, Product]] = {
             else _in_settings("Zed", "zed", "settings.json")(root)
         ),
         key="context_servers",
-        entry=_zed_entry,
+        entry=lambda start: {"source": "custom", "enabled": True, **_plain_entry(start)},
     ),
 }
 
@@ -330,7 +308,8 @@ def _with_json(text: str, key: str, name: str, entry: Mapping[str, Any]) -> str:
     if _has_entry(servers, name, entry):
         return text
     servers[name] = dict(entry)
-    return json.dumps(whole, indent=_indent(text), ensure_ascii=False) + "\n"
+    indent = re.search(r"\n([ \t]+)\S", text)  # as the file has it: only the entry differs then
+    return json.dumps(whole, indent=indent[1] if indent else 2, ensure_ascii=False) + "\n"
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -338,12 +317,6 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(table) != len(pairs):
         raise ValueError("a key is there twice")
     return table
-
-
-def _indent(text: str) -> int | str:
-    """As the file has it: a difference in somebody's repository should be the entry alone."""
-    found = re.search(r"\n([ \t]+)\S", text)
-    return found[1] if found else 2
 
 
 def _has_entry(servers: Mapping[str, Any], name: str, entry: Mapping[str, Any]) -> bool:
@@ -394,6 +367,5 @@ def _toml(value: Any) -> str:
         return "{ " + ", ".join(f"{_toml_key(word)} = {_toml(each)}" for word, each in value.items()) + " }"
     if isinstance(value, list):
         return "[" + ", ".join(map(_toml, value)) + "]"
-    return json.dumps(value, ensure_ascii=False).replace(
-        "\x7f", "\\u007f"
-    )  # a JSON string is one of TOML, but for this
+    # A JSON string is one of TOML, but for this character.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -11,8 +11,12 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from golem_forge.cli.format import columns, one_line, parser, print_error, print_json, shortened
+from golem_forge.agent.mcp_status import offered_names, prompt_names, read_inventory, server_details, server_summary
+from golem_forge.cli.args import parser
+from golem_forge.cli.format import columns, one_line, print_error, print_json, shortened
 from golem_forge.core.text import escape_control_chars
+from golem_forge.events.serialization import iso_time
+from golem_forge.mcp.client.approval_text import server_card
 from golem_forge.mcp.client.tool_source import is_offered
 
 if TYPE_CHECKING:
@@ -41,23 +45,15 @@ def run_list(words: list[str]) -> int:
     reader.add_argument("--json", action="store_true")
     reader.add_argument("-p", "--program", default=".")
     asked = reader.parse_args(words)
-    from golem_forge.agent.mcp_status import read_inventory, server_summary
-
     place = read_inventory(asked.program)
     found = place.all()
     problem, warnings = place.book.problem, place.program.mcp.warnings
     if asked.json:
-        print_json(
-            {
-                "servers": [server_summary(each) for each in found],
-                "warnings": list(warnings),
-                "problem": problem or None,
-            }
-        )
+        servers = [server_summary(each) for each in found]
+        print_json({"servers": servers, "warnings": list(warnings), "problem": problem or None})
         return 0
     if found:
-        rows = [(each.spec.name, each.state.value, *_numbers(each), each.spec.origin, _note(each)) for each in found]
-        print(columns([("NAME", "STATE", "TOOLS", "HELD", "FROM", "NOTE"), *rows]))
+        print(columns([("NAME", "STATE", "TOOLS", "HELD", "FROM", "NOTE"), *map(_server_row, found)]))
     else:
         print_error("mcp", "no MCP server is configured here. `forge mcp add --help` says how to add one.")
     for warning in warnings:
@@ -67,16 +63,14 @@ def run_list(words: list[str]) -> int:
     return 0
 
 
-def _numbers(known: KnownServer) -> tuple[str, str]:
-    if known.listing is None or known.offered is None:
-        return "-", "-"
-    return str(known.offered), str(len(known.listing.held))
-
-
-def _note(known: KnownServer) -> str:
-    if not known.error and known.listing is not None and known.listing.held:
-        return f"tools are held back; run: forge mcp show {known.spec.name}"
-    return shortened(known.error, _ERROR_WIDTH)
+def _server_row(known: KnownServer) -> tuple[str, ...]:
+    name, listing, offered, held = known.spec.name, known.listing, "-", "-"
+    if listing is not None and known.offered is not None:
+        offered, held = str(known.offered), str(len(listing.held))
+    note = shortened(known.error, _ERROR_WIDTH)
+    if not known.error and listing is not None and listing.held:
+        note = f"tools are held back; run: forge mcp show {name}"
+    return name, known.state.value, offered, held, known.spec.origin, note
 
 
 SHOW_HELP: Final = """usage: forge mcp show NAME [--json] [-p DIR]
@@ -101,8 +95,6 @@ def run_show(words: list[str]) -> int:
     reader.add_argument("--json", action="store_true")
     reader.add_argument("-p", "--program", default=".")
     asked = reader.parse_args(words)
-    from golem_forge.agent.mcp_status import offered_names, read_inventory, server_details
-
     place = read_inventory(asked.program)
     known = place.known(asked.name)
     names = offered_names(each.listing for each in place.all())
@@ -116,9 +108,6 @@ def run_show(words: list[str]) -> int:
 
 
 def _print_server(known: KnownServer, names: Mapping[Identity, str]) -> None:
-    from golem_forge.events.serialization import iso_time
-    from golem_forge.mcp.client.approval_text import server_card
-
     spec, manifest = known.spec, known.manifest
     print(escape_control_chars(server_card(spec)))
     print(f"trust: {spec.trust.value}")
@@ -146,38 +135,24 @@ def introduction(manifest: ServerManifest) -> str:
     return one_line(shortened(", ".join(part for part in (own, f"protocol {manifest.protocol}") if part), 200))
 
 
-def tool_rows(
-    spec: ServerSpec, listing: ServerToolList, names: Mapping[Identity, str]
-) -> list[tuple[str, str, str, str]]:
+def tool_row(spec: ServerSpec, tool: RemoteTool, name: str) -> tuple[str, str, str, str]:
     """NAME, RAW, PIN, DESCRIPTION"""
-    return [
-        (
-            names[tool.identity],
-            tool.name,
-            pin_label(spec, tool),
-            shortened(_first_line(tool.description), _DESCRIPTION_WIDTH),
-        )
-        for tool in listing.tools
-    ]
-
-
-def pin_label(spec: ServerSpec, tool: RemoteTool) -> str:
-    """`pinned`, `new`, or that the config keeps it away."""
-    return tool.familiarity.value if is_offered(spec, tool.name) else NOT_OFFERED
+    pin = tool.familiarity.value if is_offered(spec, tool.name) else NOT_OFFERED
+    return name, tool.name, pin, shortened(_first_line(tool.description), _DESCRIPTION_WIDTH)
 
 
 def print_offer(
     spec: ServerSpec, manifest: ServerManifest, listing: ServerToolList, names: Mapping[Identity, str]
 ) -> None:
     print_tools(spec, listing, names)
-    for label, words in (("prompts", _prompts(manifest)), ("resources", "yes" if manifest.has_resources else "none")):
-        print(f"{label}: {words}")
+    print(f"prompts: {_prompts(manifest)}")
+    print(f"resources: {'yes' if manifest.has_resources else 'none'}")
     for text in listing.diagnostics:
         print(one_line(f"note: {text}"))
 
 
 def print_tools(spec: ServerSpec, listing: ServerToolList, names: Mapping[Identity, str]) -> None:
-    rows = tool_rows(spec, listing, names)
+    rows = [tool_row(spec, tool, names[tool.identity]) for tool in listing.tools]
     print(f"tools: {len(rows) or 'none'}")
     if rows:
         print(columns([("NAME", "RAW", "PIN", "DESCRIPTION"), *rows], indent="  "))
@@ -190,8 +165,6 @@ def print_tools(spec: ServerSpec, listing: ServerToolList, names: Mapping[Identi
 
 
 def _prompts(manifest: ServerManifest) -> str:
-    from golem_forge.agent.mcp_status import prompt_names
-
     names = prompt_names(manifest)
     if not names:
         return "none"

@@ -9,10 +9,16 @@ import asyncio
 import os
 from typing import TYPE_CHECKING, Final
 
-from golem_forge.cli.format import parser, print_error
+from golem_forge.agent.mcp_status import read_inventory
+from golem_forge.cli.args import parser
+from golem_forge.cli.format import print_error
+from golem_forge.cli.mcp.approve import DENIED, Consent, ask_to_start
+from golem_forge.config.mcp_expand import expand_text
+from golem_forge.config.mcp_spec import AuthKind
+from golem_forge.core.text import escape_control_chars
+from golem_forge.mcp.client.oauth import login, logout
 
 if TYPE_CHECKING:
-    from golem_forge.agent.mcp_status import ServerInventory
     from golem_forge.config.mcp_spec import ServerSpec
 
 LOGIN_HELP: Final = """usage: forge mcp login NAME [--yes] [-p DIR]
@@ -40,21 +46,20 @@ def run_login(words: list[str]) -> int:
     reader.add_argument("--yes", action="store_true")
     reader.add_argument("-p", "--program", default=".")
     asked = reader.parse_args(words)
-    from golem_forge.agent.mcp_status import read_inventory
-    from golem_forge.cli.mcp.approve import DENIED, Consent, ask_to_start
-    from golem_forge.config.mcp_spec import AuthKind
-
     place = read_inventory(asked.program)
     spec = place.spec(asked.name)
     if spec.auth.kind is not AuthKind.OAUTH:
-        print_error("mcp login", f"'{spec.name}' has no login: {_why_none(spec)}")
+        why = "it is started as a program; only servers with a url have one"
+        if spec.is_http:
+            why = f"write `auth: oauth` for mcp.servers.{spec.name} in {spec.origin.partition(':')[0]}"
+        print_error("mcp login", f"'{spec.name}' has no login: {why}")
         return 2
     answer = ask_to_start(place, spec, yes=asked.yes)
     if answer is not Consent.YES:
         nobody = f"nobody can be asked here. Read the text above, then run `forge mcp login {spec.name} --yes`."
         print_error("mcp login", nobody if answer is Consent.NOBODY else f"{spec.name} is not approved.")
         return DENIED
-    asyncio.run(_log_in(place, spec))
+    asyncio.run(login(spec, place.home, show_url=_print_url, url=_address(spec)))
     print(f"logged in at {spec.name}; `forge mcp test {spec.name}` shows what it offers.")
     return 0
 
@@ -64,9 +69,6 @@ def run_logout(words: list[str]) -> int:
     reader.add_argument("name", metavar="NAME")
     reader.add_argument("-p", "--program", default=".")
     asked = reader.parse_args(words)
-    from golem_forge.agent.mcp_status import read_inventory
-    from golem_forge.mcp.client.oauth import logout
-
     place = read_inventory(asked.program)
     spec = place.spec(asked.name)
     if not spec.is_http or not asyncio.run(logout(spec, place.home, url=_address(spec))):
@@ -76,28 +78,14 @@ def run_logout(words: list[str]) -> int:
     return 0
 
 
-async def _log_in(place: ServerInventory, spec: ServerSpec) -> None:
-    """Raises ForgeError."""
-    from golem_forge.core.text import escape_control_chars
-    from golem_forge.mcp.client.oauth import login
-
-    def show(url: str) -> None:
-        print(f"open this page in a browser on this machine:\n\n  {escape_control_chars(url)}\n", flush=True)
-
-    await login(spec, place.home, show_url=show, url=_address(spec))
+def _print_url(url: str) -> None:
+    print(f"open this page in a browser on this machine:\n\n  {escape_control_chars(url)}\n", flush=True)
 
 
 def _address(spec: ServerSpec) -> str:
     """With its variables put in. Raises ForgeError for one that is not set."""
-    from golem_forge.config.mcp_expand import expand_text
 
     def no_zone(name: str) -> str:
         raise KeyError(name)
 
     return expand_text(spec.url, os.environ, zone=no_zone)
-
-
-def _why_none(spec: ServerSpec) -> str:
-    if not spec.is_http:
-        return "it is started as a program; only servers with a url have one"
-    return f"write `auth: oauth` for mcp.servers.{spec.name} in {spec.origin.partition(':')[0]}"

@@ -12,14 +12,19 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from golem_forge.cli.format import columns, parser, print_error, print_json
+from golem_forge.cli.args import parser
+from golem_forge.cli.format import columns, print_error, print_json
+from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.core.calls import LEFTOVERS
+from golem_forge.core.errors import ForgeError
 from golem_forge.core.text import escape_control_chars
+from golem_forge.mcp import need_sdk
+from golem_forge.mcp.server.tokens import TokenStore
+from golem_forge.storage.home import forge_home
 
 if TYPE_CHECKING:
     from golem_forge.events.envelope import Event
     from golem_forge.mcp.server.http import HttpOptions
-    from golem_forge.mcp.server.tokens import TokenStore
 
 SERVE_HELP: Final = """usage: forge mcp serve [--worker FILE] [--http [HOST:PORT]] [--allow-host NAME]…
                        [--allow-origin ORIGIN]… [--approval MODE] [-p DIR]
@@ -42,8 +47,6 @@ _DENIED: Final = 3
 
 
 def run_serve(words: list[str]) -> int:
-    from golem_forge.config.approval_modes import ApprovalMode
-
     reader = parser("mcp serve", SERVE_HELP)
     reader.add_argument("--worker", metavar="FILE")
     reader.add_argument("--http", metavar="HOST:PORT", nargs="?", const="")
@@ -52,13 +55,9 @@ def run_serve(words: list[str]) -> int:
     reader.add_argument("--approval", choices=[mode.value for mode in ApprovalMode])
     reader.add_argument("-p", "--program", default=".")
     asked = reader.parse_args(words)
-    from golem_forge.mcp import need_sdk
-
     need_sdk()
     options = None
     if asked.http is not None:
-        from golem_forge.core.errors import ForgeError
-
         try:
             options = _http_options(asked.http, asked.allow_host, asked.allow_origin)
         except ForgeError as refused:
@@ -74,8 +73,8 @@ def run_serve(words: list[str]) -> int:
 
 
 def _exit_now() -> NoReturn:
-    """Everything was ended in order and is on disk. Taking the interpreter apart as well would take longer than all of
-    that, and whoever waits for the end was promised a second."""
+    """Skips the interpreter's own shutdown, which takes longer than all else: clients were promised an end within a
+    second. Everything is closed and on disk by now."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
             stream.flush()
@@ -107,11 +106,10 @@ async def _serve(program: str, worker: str | None, approval: str | None, options
 
                 return await serve_stdio(host)
             from golem_forge.mcp.server.http import serve_http
-            from golem_forge.mcp.server.tokens import TokenStore
-            from golem_forge.storage.home import forge_home
 
             tokens = TokenStore(forge_home())
-            _warn_without_tokens(tokens)
+            if not tokens.tokens():
+                print_error("mcp serve", "there is no token yet, so nobody is let in: forge mcp token create NAME")
             return await serve_http(host, options, tokens)
     except NotTrusted as refused:
         print_error("mcp serve", str(refused))
@@ -123,12 +121,6 @@ def _print_leftovers(event: Event) -> None:
     if event.wire.get("code") == LEFTOVERS:
         with suppress(OSError):
             print(f"forge: {escape_control_chars(str(event.wire.get('message', '')))}", file=sys.stderr, flush=True)
-
-
-def _warn_without_tokens(tokens: TokenStore) -> None:
-    """Raises ForgeError where the tokens cannot be read: nobody would be let in."""
-    if not tokens.tokens():
-        print_error("mcp serve", "there is no token yet, so nobody is let in: forge mcp token create NAME")
 
 
 TOKEN_HELP: Final = """usage: forge mcp token create NAME
@@ -143,12 +135,10 @@ servers that run.
 
 Exit: 0 done, 1 it failed (a name that is taken), 2 usage, 4 no such token."""
 
-_ACTIONS: Final = ("create", "list", "revoke")
-
 
 def run_token(words: list[str]) -> int:
     reader = parser("mcp token", TOKEN_HELP)
-    reader.add_argument("action", choices=_ACTIONS)
+    reader.add_argument("action", choices=("create", "list", "revoke"))
     reader.add_argument("name", metavar="NAME", nargs="?")
     reader.add_argument("--json", action="store_true")
     asked = reader.parse_args(words)
@@ -156,27 +146,18 @@ def run_token(words: list[str]) -> int:
         reader.error("list takes no NAME" if asked.name else f"{asked.action} needs a NAME")
     if asked.json and asked.action != "list":
         reader.error("--json is for list")
-    from golem_forge.mcp.server.tokens import TokenStore
-    from golem_forge.storage.home import forge_home
-
     store = TokenStore(forge_home())
     if asked.action == "create":
-        return _create(store, asked.name)
+        secret, whose = store.create(asked.name), f"The token of '{asked.name}', shown this once."
+        print(f"{whose} Clients send it as `Authorization: Bearer …`:", file=sys.stderr)
+        print(secret)
+        return 0
     if asked.action == "revoke":
         return _revoke(store, asked.name)
     return _list(store, as_json=asked.json)
 
 
-def _create(store: TokenStore, name: str) -> int:
-    secret = store.create(name)
-    print(f"The token of '{name}', shown this once. Clients send it as `Authorization: Bearer …`:", file=sys.stderr)
-    print(secret)
-    return 0
-
-
 def _revoke(store: TokenStore, name: str) -> int:
-    from golem_forge.core.errors import ForgeError
-
     there = any(token.name == name for token in store.tokens())
     try:
         store.revoke(name)

@@ -16,10 +16,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from golem_forge.cli.format import one_line, parser, print_error, print_json
+from golem_forge.agent.mcp_status import offered_names, read_inventory
+from golem_forge.cli.args import parser
+from golem_forge.cli.format import one_line, print_error, print_json
+from golem_forge.cli.mcp.approve import DENIED
+from golem_forge.cli.mcp.list import introduction, print_offer
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.mcp.client.model import ServerState
+from golem_forge.mcp.client.tool_source import is_offered
 
 if TYPE_CHECKING:
     from golem_forge.agent.mcp_status import ServerInventory
@@ -63,9 +68,6 @@ def run_reconnect(words: list[str]) -> int:
 
 
 def _connect(verb: str, directory: str, name: str, *, as_json: bool) -> int:
-    from golem_forge.agent.mcp_status import read_inventory
-    from golem_forge.cli.mcp.approve import DENIED
-
     place = read_inventory(directory)
     spec = place.spec(name)
     try:
@@ -75,7 +77,11 @@ def _connect(verb: str, directory: str, name: str, *, as_json: bool) -> int:
             print_json({"server": name, "ok": False, "error": refused.text, "stderr": list(refused.stderr)})
         else:
             print_not_connected(f"mcp {verb}", refused)
-            _print_unseen_file(place, spec)
+            if place.book.approved(spec) and (unseen := unseen_file(place, spec)):
+                word, zone = unseen  # the likeliest reason of a program that finds its own file missing
+                note = f"note: '{one_line(word)}' is in zone '{zone}', which this server does not see; "
+                note += f"`zones: {{{zone}: ro}}` under mcp.servers.{name} of forge.yaml gives it to it."
+                print(note, file=sys.stderr)
         usable = spec.enabled and not spec.problem
         return DENIED if usable and not place.book.approved(spec) else 1
     if as_json:
@@ -87,9 +93,6 @@ def _connect(verb: str, directory: str, name: str, *, as_json: bool) -> int:
 
 def print_connected(place: ServerInventory, spec: ServerSpec, found: ProbeResult) -> None:
     """How long it took and what it offers."""
-    from golem_forge.agent.mcp_status import offered_names
-    from golem_forge.cli.mcp.list import introduction, print_offer
-
     others = [each.listing for each in place.all() if each.spec.name != spec.name]
     print(f"{spec.name}: answers after {found.milliseconds} ms ({introduction(found.manifest)})")
     print_offer(spec, found.manifest, found.listing, offered_names([*others, found.listing]))
@@ -103,20 +106,7 @@ def print_not_connected(verb: str, refused: NotConnected) -> None:
             print(f"  {one_line(line)}", file=sys.stderr)
 
 
-def _print_unseen_file(place: ServerInventory, spec: ServerSpec) -> None:
-    """The likeliest reason of a program that finds its own file missing."""
-    if place.book.approved(spec) and (found := unseen_file(place, spec)):
-        word, zone = found
-        print(
-            f"note: '{one_line(word)}' is in zone '{zone}', which this server does not see; "
-            f"`zones: {{{zone}: ro}}` under mcp.servers.{spec.name} of forge.yaml gives it to it.",
-            file=sys.stderr,
-        )
-
-
 def _facts(spec: ServerSpec, found: ProbeResult) -> dict[str, Any]:
-    from golem_forge.mcp.client.tool_source import is_offered
-
     return {
         "server": spec.name,
         "ok": True,
@@ -172,12 +162,12 @@ async def _connect_async(directory: Path | str, name: str) -> ProbeResult:
     tree = open_session_state(directory, SessionOptions(journal=False))
     try:
         pool = session_servers(tree).pool
-        patience = _AttemptLimit()
-        tree.bus.on("mcpStatus", patience.heard)
+        attempts = _AttemptLimit()
+        tree.bus.on("mcpStatus", attempts.on_status)
         await asyncio.to_thread(__import__, "golem_forge.mcp.sdk")  # most of a second, and not the server's
         start = time.monotonic()
         try:
-            await patience.until(pool.wait_connected(name))
+            await attempts.wait(pool.wait_connected(name))
         except ForgeError as error:
             raise NotConnected(tree.redactor.text(error.message), pool.status(name).stderr) from None
         except _GaveUp:
@@ -197,20 +187,20 @@ class _GaveUp(Exception):
 
 
 class _AttemptLimit:
-    """A session tries five times, with pauses; whoever waits at a shell wants to know what is wrong. The second attempt
-    is made all the same: it is the one that speaks the older protocol only."""
+    """Gives up after two attempts, where a session makes five: at a shell people want to know what is wrong. The second
+    attempt is needed because it speaks the older protocol only."""
 
     def __init__(self) -> None:
         self._failures = 0
         self._out = asyncio.Event()
 
-    def heard(self, event: Any) -> None:
+    def on_status(self, event: Any) -> None:
         if getattr(event.data, "state", "") == ServerState.BACKOFF:
             self._failures += 1
             if self._failures >= _ATTEMPTS:
                 self._out.set()
 
-    async def until(self, settled: Coroutine[Any, Any, None]) -> None:
+    async def wait(self, settled: Coroutine[Any, Any, None]) -> None:
         """Raises what `settled` raises, and _GaveUp."""
         done, waiting = asyncio.ensure_future(settled), asyncio.ensure_future(self._out.wait())
         try:

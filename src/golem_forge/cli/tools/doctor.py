@@ -10,9 +10,13 @@ import asyncio
 import sys
 from typing import TYPE_CHECKING, Final
 
-from golem_forge.cli.format import parser, print_error, print_json
+from golem_forge.cli.args import parser
+from golem_forge.cli.format import print_error, print_json
 from golem_forge.cli.tools.workshop import open_workshop
+from golem_forge.core.errors import ForgeError
 from golem_forge.core.text import escape_control_chars
+from golem_forge.usertools.registry import watch_registry
+from golem_forge.usertools.trust import BuildFailed, inactive_tools, make_ready
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,48 +43,33 @@ def run_doctor(words: list[str]) -> int:
     reader.add_argument("--json", action="store_true")
     reader.add_argument("--watch", action="store_true")
     asked = reader.parse_args(words)
-    from golem_forge.usertools.trust import inactive_tools
-
     workshop = open_workshop()
     say = _print_found_json if asked.json else _print_found
-    if asked.watch:
-        asyncio.run(_watch(workshop, say))
-    else:
-        asyncio.run(_build_unbuilt(workshop))
-        say(workshop, inactive_tools(workshop))
+    asyncio.run(_watch(workshop, say) if asked.watch else _examine(workshop, say))
     return 0
 
 
 async def _watch(workshop: Workshop, say: Say) -> None:
-    from golem_forge.usertools.registry import watch_registry
-
-    await _build_unbuilt(workshop)
-    _print_and_flush(workshop, say)
+    await _examine(workshop, say)
     async for _ in watch_registry(workshop.registry):
-        await _build_unbuilt(workshop)
-        _print_and_flush(workshop, say)
+        await _examine(workshop, say)
 
 
-def _print_and_flush(workshop: Workshop, say: Say) -> None:
-    """Whoever reads it through a pipe waits for it as well."""
-    from golem_forge.usertools.trust import inactive_tools
-
+async def _examine(workshop: Workshop, say: Say) -> None:
+    await _build_unbuilt(workshop)
     say(workshop, inactive_tools(workshop))
-    sys.stdout.flush()
+    sys.stdout.flush()  # whoever reads it through a pipe waits for it as well
 
 
 async def _build_unbuilt(workshop: Workshop) -> None:
-    """Whatever can be told without running anything is in the book afterwards."""
-    from golem_forge.core.errors import ForgeError
-    from golem_forge.usertools.trust import BuildFailed, make_ready
-
+    """Records what can be found out without running any of their code."""
     for entry in workshop.registry.entries.values():
         if workshop.store.build_status(entry.name, entry.digest).built or workshop.store.is_retired(entry.name):
             continue
         try:
             await make_ready(workshop, entry)
         except BuildFailed:
-            continue  # it is in the book, with the reason
+            continue  # it is recorded, with the reason
         except ForgeError as error:
             print_error(f"tools {_VERB}", f"tools were not built or checked: {error.message}")
             return

@@ -12,7 +12,9 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from golem_forge.cli.format import parser, print_error
+from golem_forge.agent.tool_inventory import build_catalog
+from golem_forge.cli.args import parser
+from golem_forge.cli.format import print_error
 from golem_forge.cli.tools.workshop import (
     DENIED,
     NO_SUCH_TOOL,
@@ -23,8 +25,14 @@ from golem_forge.cli.tools.workshop import (
     open_workshop,
     run_with_consent,
 )
+from golem_forge.core.errors import ForgeError
 from golem_forge.core.text import escape_control_chars
+from golem_forge.tools.validation import InputInvalid
 from golem_forge.ui.line_terminal import ask_yes, can_ask
+from golem_forge.usertools.create import CREATE_TOOL_NAME, check_creation, create_tool_folder, creation_notes
+from golem_forge.usertools.store.history import remove_tool
+from golem_forge.usertools.store.records import MANUAL_AUTHOR
+from golem_forge.usertools.trust import activate_tool, fetch_and_build, make_ready, restore_tool, retire_tool
 
 if TYPE_CHECKING:
     from golem_forge.usertools.folder import ToolEntry
@@ -66,34 +74,20 @@ def run_new(words: list[str]) -> int:
         if source is None:
             return 2
         args["source"] = source
-    return _create(args)
-
-
-def _create(args: dict[str, Any]) -> int:
-    from golem_forge.agent.tool_inventory import build_catalog
-    from golem_forge.tools.validation import InputInvalid
-    from golem_forge.usertools.create import CREATE_TOOL_NAME, check_creation, create_tool_folder, creation_notes
-    from golem_forge.usertools.store.records import MANUAL_AUTHOR
-
-    workshop, name = open_workshop(), args["name"]
+    workshop, name = open_workshop(), asked.name
     try:
         creation = check_creation(workshop, build_catalog(), args, MANUAL_AUTHOR)
-        source = create_tool_folder(creation)
+        made = create_tool_folder(creation)
     except InputInvalid as refused:
         text = refused.message.removeprefix(f"{CREATE_TOOL_NAME}: ")
         print_error(f"tools {_NEW}", text.replace("/user_tools", workshop.display_folder("")))
         return 2
-    print(
-        escape_control_chars(
-            f"Created custom tool '{name}' (draft) in {workshop.display_folder(name)}: tool.yaml, {source}."
-        )
-    )
-    print(
-        "Edit the source, declare parameters and at least one test in tool.yaml, then run "
-        f"`forge tools activate {name}`."
-    )
-    if said := creation_notes(creation).strip():
-        print(escape_control_chars(said))
+    folder = workshop.display_folder(name)
+    print(escape_control_chars(f"Created custom tool '{name}' (draft) in {folder}: tool.yaml, {made}."))
+    edit = "Edit the source, declare parameters and at least one test in tool.yaml"
+    print(f"{edit}, then run `forge tools activate {name}`.")
+    if notes := creation_notes(creation).strip():
+        print(escape_control_chars(notes))
     return 0
 
 
@@ -102,7 +96,7 @@ def _language_of(source: str) -> str:
 
 
 def _read_source(path: str) -> str | None:
-    """None: it was said why it cannot be."""
+    """None: standard error says why it cannot be used."""
     try:
         if path == "-":
             data = sys.stdin.buffer.read(_LARGEST_SOURCE + 1)
@@ -138,8 +132,6 @@ def run_build(words: list[str]) -> int:
 
 
 async def _build(workshop: Workshop, entry: ToolEntry, answer: ConsentFlag) -> int:
-    from golem_forge.usertools.trust import fetch_and_build, make_ready
-
     ready = await make_ready(workshop, entry)
     if ready.prepared is None:
         if not ask_fetch(workshop, _BUILD, ready, answer):
@@ -165,8 +157,6 @@ def run_activate(words: list[str]) -> int:
 
 
 async def _activate(workshop: Workshop, entry: ToolEntry, answer: ConsentFlag) -> int:
-    from golem_forge.usertools.trust import activate_tool
-
     results = await activate_tool(workshop, entry, lambda ready: ask_trust(workshop, _ACTIVATE, ready, answer))
     if results is None:
         return DENIED
@@ -189,14 +179,10 @@ Exit: 0 done, 1 it could not be kept, 2 usage, 4 no such tool."""
 
 
 def run_retire(words: list[str]) -> int:
-    from golem_forge.usertools.trust import retire_tool
-
     return _switch_each("retire", RETIRE_HELP, words, retire_tool)
 
 
 def run_restore(words: list[str]) -> int:
-    from golem_forge.usertools.trust import restore_tool
-
     return _switch_each("restore", RESTORE_HELP, words, restore_tool)
 
 
@@ -205,17 +191,14 @@ def _switch_each(verb: str, text: str, words: list[str], change: Callable[[Works
     reader.add_argument("names", metavar="NAME", nargs="+")
     names = list(dict.fromkeys(reader.parse_args(words).names))
     workshop = open_workshop()
-    missing = [name for name in names if not _exists(workshop, verb, name)]
+    # A folder that is no usable tool counts too: whoever repairs it later may not want it offered.
+    missing = [name for name in names if workshop.registry.lookup(name) is None]
+    missing = [name for name in missing if find_entry(workshop, verb, name) is None]
     if missing:
         return NO_SUCH_TOOL
     for name in names:
         print(change(workshop, name))
     return 0
-
-
-def _exists(workshop: Workshop, verb: str, name: str) -> bool:
-    """Also a folder that is no usable tool: whoever repairs it later may not want it offered."""
-    return workshop.registry.lookup(name) is not None or find_entry(workshop, verb, name) is not None
 
 
 REMOVE_HELP: Final = """usage: forge tools remove NAME… [--yes]
@@ -248,9 +231,8 @@ def run_remove(words: list[str]) -> int:
 def _ask_remove(workshop: Workshop, name: str) -> bool:
     folder = workshop.display_folder(name)
     if not can_ask():
-        print_error(
-            f"tools {_REMOVE}", f"nobody can be asked here; `forge tools remove {name} --yes` removes {folder}."
-        )
+        again = f"`forge tools remove {name} --yes` removes {folder}."
+        print_error(f"tools {_REMOVE}", f"nobody can be asked here; {again}")
         return False
     if ask_yes(escape_control_chars(f"Remove {folder}? `forge tools undo {name}` brings it back. [y/N] ")):
         return True
@@ -259,21 +241,13 @@ def _ask_remove(workshop: Workshop, name: str) -> bool:
 
 
 def _remove(workshop: Workshop, name: str) -> int:
-    from golem_forge.core.errors import ForgeError
-    from golem_forge.usertools.store.history import remove_tool
-
     try:
         done = remove_tool(home=workshop.home, store=workshop.store, name=name)
     except ForgeError as error:
         print_error(f"tools {_REMOVE}", error.message)
         return 1
+    then = f"`forge tools undo {name}` brings it back"
     if done.set_aside is not None:
-        print(
-            escape_control_chars(
-                f"tool '{name}' is removed; its files, which could not be a version: "
-                f"{workshop.home.shown(done.set_aside)}"
-            )
-        )
-    else:
-        print(f"tool '{name}' is removed; `forge tools undo {name}` brings it back")
+        then = f"its files, which could not be a version: {workshop.home.shown(done.set_aside)}"
+    print(escape_control_chars(f"tool '{name}' is removed; {then}"))
     return 0

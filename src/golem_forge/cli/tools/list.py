@@ -17,9 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from golem_forge.agent import tool_inventory
-from golem_forge.cli.format import columns, parser, print_error, print_json, shortened
+from golem_forge.agent.tool_inventory import has_tool_folders, open_listing_workshop
+from golem_forge.cli.args import parser
+from golem_forge.cli.format import columns, print_error, print_json, shortened
 from golem_forge.config.program import PROGRAM_FILE, program_root
 from golem_forge.config.run_block import MAIN_WORKER
+from golem_forge.core.errors import ConfigError
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.storage.home import ForgeHome, forge_home
 from golem_forge.tools.catalog import Catalog
@@ -55,10 +58,6 @@ Nothing is run and no session is opened.
 Exit: 0 done, 2 usage or configuration, 4 no such tool."""
 
 OF_THE_WORKER: Final = "the worker of this program has a choice of its own: `forge run --dry-run` shows it."
-_SOURCES: Final = ("native", "custom", "mcp")
-_MODES: Final = ("llm", "manual", "both")
-_CUSTOM: Final = "custom"
-_MCP: Final = "mcp"
 _DESCRIPTION_WIDTH: Final = 100
 _REASON_WIDTH: Final = 300
 
@@ -66,14 +65,14 @@ _REASON_WIDTH: Final = 300
 def run_list(words: list[str]) -> int:
     reader = parser("tools list", LIST_HELP)
     reader.add_argument("--json", action="store_true")
-    reader.add_argument("--source", choices=_SOURCES)
-    reader.add_argument("--mode", choices=_MODES)
+    reader.add_argument("--source", choices=("native", "custom", "mcp"))
+    reader.add_argument("--mode", choices=("llm", "manual", "both"))
     asked = reader.parse_args(words)
 
     seen = take_inventory()
     print_unread(seen)
     tools = seen.catalog.list(source=asked.source, mode=asked.mode)
-    skipped = seen.skipped if asked.source in (None, _CUSTOM) else ()
+    skipped = seen.skipped if asked.source in (None, "custom") else ()
     quarantined = [each for each in not_offered(seen) if asked.source in (None, str(each.source))]
     if asked.json:
         print_json(
@@ -91,11 +90,12 @@ def run_list(words: list[str]) -> int:
         print(_tool_table(tools))
     elif not skipped and not quarantined:
         print_error("tools", "no tool fits. `forge tools list` without options lists all of them.")
-    if seen.program_tools and asked.source in (None, _CUSTOM):
+    if seen.program_tools and asked.source in (None, "custom"):
         print("\nof this program's worker (`forge tools show NAME` says more):")
         print(columns(seen.program_tools, indent="  "))
     if quarantined:
-        print("\nnot offered:" if any(each.source == _MCP for each in quarantined) else "\nnot offered until repaired:")
+        of_server = any(each.source == "mcp" for each in quarantined)
+        print("\nnot offered:" if of_server else "\nnot offered until repaired:")
         print(columns(((each.name, str(each.source), each.reason) for each in quarantined), indent="  "))
     if skipped:
         print("\nskipped:" if tools or quarantined else "skipped:")
@@ -163,8 +163,8 @@ def _positive(text: str) -> int:
 
 def _tool_table(tools: Iterable[Tool]) -> str:
     head = ("NAME", "SOURCE", "MODE", "DESCRIPTION")
-    rows = ((tool.name, tool.source.value, tool.mode.value, _first_line(tool.description)) for tool in tools)
-    return columns([head, *((*row[:3], shortened(row[3], _DESCRIPTION_WIDTH)) for row in rows)])
+    described = ((tool, shortened(_first_line(tool.description), _DESCRIPTION_WIDTH)) for tool in tools)
+    return columns([head, *((tool.name, tool.source.value, tool.mode.value, text) for tool, text in described)])
 
 
 def _first_line(text: str) -> str:
@@ -220,7 +220,6 @@ def take_inventory(directory: Path | str = ".") -> ToolInventory:
         return ToolInventory(catalog=catalog, workshop=_add_own_tools(catalog, home), directory=directory)
     from golem_forge.agent.explain import open_dry_evaluator
     from golem_forge.agent.session_plan import SessionRequest, has_entry, plan_embedded
-    from golem_forge.core.errors import ConfigError
 
     try:
         plan = plan_embedded(directory, SessionRequest(home=home, answers=True))
@@ -282,8 +281,6 @@ def _program_tools(directory: Path | str, home: ForgeHome) -> Iterator[ProgramTo
 
 def _add_own_tools(catalog: Catalog, home: ForgeHome) -> Workshop | None:
     """As the built-in worker sees them. None: there are no tool folders."""
-    from golem_forge.agent.tool_inventory import has_tool_folders
-
     if not has_tool_folders(home):
         from golem_forge.usertools.create import listed_create_custom_tool
         from golem_forge.usertools.tool import create_run_custom_tool
@@ -291,7 +288,6 @@ def _add_own_tools(catalog: Catalog, home: ForgeHome) -> Workshop | None:
         catalog.add(listed_create_custom_tool())
         catalog.add(create_run_custom_tool(lambda name, seconds: None, tuple))
         return None
-    from golem_forge.agent.tool_inventory import open_listing_workshop
     from golem_forge.usertools.catalog_sync import ToolSelection, UserTools
 
     workshop = open_listing_workshop(home)

@@ -7,10 +7,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from golem_forge.cli.format import columns, one_line, parser, print_error, print_json
+from golem_forge.cli.args import parser
+from golem_forge.cli.format import columns, did_you_mean, one_line, print_error, print_json
+from golem_forge.cli.journal import local_time
 from golem_forge.cli.tools.workshop import NO_SUCH_TOOL, load_workshop, print_refusal, print_usage_error, status_line
 from golem_forge.core.errors import ForgeError
-from golem_forge.core.text import closest_match
+from golem_forge.usertools.overview import (
+    compare_versions,
+    diff_versions,
+    is_known_tool,
+    list_versions,
+    short_digest,
+    tool_folder,
+    undo_version,
+)
 
 if TYPE_CHECKING:
     from golem_forge.usertools.folder import FolderFiles
@@ -48,8 +58,6 @@ def run_diff(words: list[str]) -> int:
     asked = reader.parse_args(words)
     if len(asked.digests) > 2:
         return print_usage_error("diff", "two versions can be compared, not more")
-    from golem_forge.usertools.overview import is_known_tool
-
     workshop = load_workshop()
     if not is_known_tool(workshop, asked.name):
         return _print_unknown_tool(workshop, "diff", asked.name)
@@ -64,8 +72,6 @@ def run_log(words: list[str]) -> int:
     reader.add_argument("name")
     reader.add_argument("--json", action="store_true")
     asked = reader.parse_args(words)
-    from golem_forge.usertools.overview import is_known_tool, list_versions, tool_folder
-
     workshop = load_workshop()
     if not is_known_tool(workshop, asked.name):
         return _print_unknown_tool(workshop, "log", asked.name)
@@ -90,8 +96,6 @@ def run_undo(words: list[str]) -> int:
     asked = reader.parse_args(words)
     if asked.digest == "":
         return print_usage_error("undo", "the digest is empty")
-    from golem_forge.usertools.overview import is_known_tool, short_digest, undo_version
-
     workshop = load_workshop()
     if not is_known_tool(workshop, asked.name):
         return _print_unknown_tool(workshop, "undo", asked.name)
@@ -113,12 +117,10 @@ def run_undo(words: list[str]) -> int:
 
 
 def _diff(workshop: Workshop, name: str, digests: list[str]) -> int:
-    from golem_forge.usertools.overview import compare_versions, short_digest
-
     found = compare_versions(workshop, name, digests)
-    after = (
-        f"version {short_digest(found.after)}" if found.after else f"the folder now ({short_digest(found.new.digest)})"
-    )
+    after = f"the folder now ({short_digest(found.new.digest)})"
+    if found.after:
+        after = f"version {short_digest(found.after)}"
     before = f"version {short_digest(found.before)}" if found.before else "nothing, no version was ever trusted"
     if found.before and not digests:
         before = f"{before}, trusted last,"
@@ -131,9 +133,6 @@ def _diff(workshop: Workshop, name: str, digests: list[str]) -> int:
 
 
 def _version_row(row: VersionLogEntry) -> tuple[str, str, str, str]:
-    from golem_forge.cli.journal import local_time
-    from golem_forge.usertools.overview import short_digest
-
     states = ["trusted" if row.trusted else "untrusted", *(["now"] if row.current else [])]
     if row.restored:
         states.append("came back once" if row.restored == 1 else f"came back {row.restored} times")
@@ -141,16 +140,13 @@ def _version_row(row: VersionLogEntry) -> tuple[str, str, str, str]:
 
 
 def _print_unknown_tool(workshop: Workshop, verb: str, name: str) -> int:
-    close = closest_match(name, workshop.registry.entries)
-    hint = f" (did you mean '{close}'?)" if close else ""
+    hint = did_you_mean(name, workshop.registry.entries)
     print_error(f"tools {verb}", f"no tool '{name}' of yours, now or earlier{hint}. `forge tools list` shows them.")
     return NO_SUCH_TOOL
 
 
 def print_difference(verb: str, name: str, old: FolderFiles, new: FolderFiles) -> None:
     """What is printed cannot steer the terminal: it was made safe where the difference was worked out."""
-    from golem_forge.usertools.overview import diff_versions
-
     found = diff_versions(name, old, new)
     for line in found.access:
         print(one_line(line))

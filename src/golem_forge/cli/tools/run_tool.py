@@ -6,14 +6,20 @@ walls. The name means the person's own tool here, whatever else has it, and exac
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
+from golem_forge.cli.call import CallUsageError, ask_person, call_in_session, parse
 from golem_forge.cli.format import print_error
 from golem_forge.cli.tools.workshop import BY_FLAG, DENIED, NO_SUCH_TOOL, ConsentFlag, find_entry
+from golem_forge.config.approval_modes import ApprovalMode
+from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import escape_control_chars
 from golem_forge.ui.line_terminal import can_ask
+from golem_forge.usertools.tool import built_program, debug_program, user_tool
+from golem_forge.usertools.trust import check_promotable, make_ready, make_trust_card
 
 if TYPE_CHECKING:
     from golem_forge.agent.session import Session
@@ -48,10 +54,6 @@ class _RunArgs:
 
 
 def run_run(words: list[str]) -> int:
-    import asyncio
-
-    from golem_forge.cli.call import CallUsageError
-
     try:
         asked = _parse_args(words)
         if asked.call.help or not asked.call.name:
@@ -65,8 +67,6 @@ def run_run(words: list[str]) -> int:
 
 def _parse_args(words: list[str]) -> _RunArgs:
     """Flags of its own may stand anywhere before `--`; the rest is as `forge call` reads it."""
-    from golem_forge.cli.call import parse
-
     end = words.index("--") if "--" in words else len(words)
     before, after = words[:end], words[end:]
     rest = [word for word in before if word not in ("--debug", "--yes")]
@@ -75,7 +75,6 @@ def _parse_args(words: list[str]) -> _RunArgs:
 
 async def _run(asked: _RunArgs) -> int:
     from golem_forge.agent.session import open_session
-    from golem_forge.cli.call import call_in_session
 
     command = asked.call
     asker = _approval_callback(asked)
@@ -87,14 +86,14 @@ async def _run(asked: _RunArgs) -> int:
             return NO_SUCH_TOOL
         if (code := await _check_trust(session, workshop, entry, asked)) != 0:
             return code
-        _add_to_catalog(session, workshop, entry, asked)
+        session.refresh()  # what it says of the folder now must not take the place of what is put in next
+        program = debug_program if asked.debug else built_program
+        session.catalog.add(user_tool(workshop, entry, program=program), replace=True)
         return await call_in_session(session, command)
 
 
 def _approval_callback(asked: _RunArgs) -> Any:
     """`--yes` answers for the call the person typed; what that calls in turn is asked for by itself."""
-    from golem_forge.cli.call import ask_person
-
     name = asked.call.name
     somebody = can_ask()
 
@@ -111,10 +110,6 @@ def _approval_callback(asked: _RunArgs) -> Any:
 
 async def _check_trust(session: Session, workshop: Workshop, entry: ToolEntry, asked: _RunArgs) -> int:
     """0, or the exit code; it was said why. At a terminal the call's own card shows the tool and asks."""
-    from golem_forge.config.approval_modes import ApprovalMode
-    from golem_forge.core.errors import ForgeError
-    from golem_forge.usertools.trust import check_promotable, make_ready, make_trust_card
-
     name = entry.name
     if workshop.store.is_retired(name):
         print_error(f"tools {_VERB}", f"'{name}' is retired. `forge tools restore {name}` switches it on again.")
@@ -127,22 +122,11 @@ async def _check_trust(session: Session, workshop: Workshop, entry: ToolEntry, a
         ready = await make_ready(workshop, entry)
         print(escape_control_chars(make_trust_card(workshop, ready).full_text), file=sys.stderr)
         if nobody:
-            print_error(
-                f"tools {_VERB}",
-                f"'{name}' is not trusted and nobody is asked here. Read the text above, then run "
-                f"`forge tools activate {name} --yes`, or this again with --yes.",
-            )
+            then = f"Read the text above, then run `forge tools activate {name} --yes`, or this again with --yes."
+            print_error(f"tools {_VERB}", f"'{name}' is not trusted and nobody is asked here. {then}")
             return DENIED
         workshop.trust(entry, who=BY_FLAG)
     except ForgeError as error:
         print_error(f"tools {_VERB}", error.message)
         return 1
     return 0
-
-
-def _add_to_catalog(session: Session, workshop: Workshop, entry: ToolEntry, asked: _RunArgs) -> None:
-    from golem_forge.usertools.tool import built_program, debug_program, user_tool
-
-    session.refresh()  # what it says of the folder now must not take the place of what is put in next
-    tool = user_tool(workshop, entry, program=debug_program if asked.debug else built_program)
-    session.catalog.add(tool, replace=True)

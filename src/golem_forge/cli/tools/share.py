@@ -13,16 +13,18 @@ anything is replaced.
 from __future__ import annotations
 
 import os
-from dataclasses import asdict
-from functools import partial
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from golem_forge.cli.format import columns, one_line, parser, print_error, print_json, shortened
+from golem_forge.cli.args import parser
+from golem_forge.cli.format import columns, one_line, print_error, print_json, shortened
+from golem_forge.cli.tools.log import print_difference
 from golem_forge.cli.tools.workshop import (
     DENIED,
     FAILED,
     NO_SUCH_TOOL,
+    find_entry,
     load_workshop,
     print_refusal,
     print_usage_error,
@@ -30,7 +32,18 @@ from golem_forge.cli.tools.workshop import (
 )
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.text import display_path
+from golem_forge.events.serialization import iso_now
+from golem_forge.storage.content_store import ContentStore
+from golem_forge.storage.home import forge_home
 from golem_forge.ui.line_terminal import ask_yes, can_ask
+from golem_forge.usertools import share
+from golem_forge.usertools.diagnostics import is_reserved, name_problem
+from golem_forge.usertools.share import check_commit, parse_source, read_lock, verify_tools
+from golem_forge.usertools.share.export import export_skill, export_tool
+from golem_forge.usertools.share.importer import apply_update, import_tool, lock_record, prepare_update
+from golem_forge.usertools.share.reader import browse_collection
+from golem_forge.usertools.store.records import Author, AuthorKind
+from golem_forge.usertools.trust import identical_tool, similar_tools
 
 if TYPE_CHECKING:
     from golem_forge.usertools.folder import FolderFiles
@@ -64,9 +77,6 @@ def run_export(words: list[str]) -> int:
     out = Path(asked.output).expanduser()
     if asked.skill and out.name.lower().endswith(_ARCHIVES) and not out.is_dir():
         return print_usage_error("export", "a skill is a folder; give -o DIR")
-
-    from golem_forge.cli.tools.workshop import find_entry
-    from golem_forge.usertools.share.export import export_skill, export_tool
 
     workshop = load_workshop()
     entry = find_entry(workshop, "export", asked.name)
@@ -111,9 +121,12 @@ def run_import(words: list[str]) -> int:
     if problem := _usage_problem(asked.source, asked.name, asked.rename, asked.entrypoint):
         return print_usage_error("import", problem)
 
-    from golem_forge.usertools.share.importer import import_tool
-
     workshop = load_workshop()
+
+    def refuse_twin(name: str, manifest: ToolManifest, files: FolderFiles) -> None:
+        if same := identical_tool(workshop, name, files.files):
+            raise ForgeError(f"identical to custom tool '{same}'; nothing was imported", code="IDENTICAL")
+
     try:
         imported = import_tool(
             asked.source,
@@ -121,20 +134,20 @@ def run_import(words: list[str]) -> int:
             rename=asked.rename or "",
             entrypoint=asked.entrypoint or "",
             pick=asked.name or "",
-            check=partial(_refuse_twin, workshop),
+            check=refuse_twin,
             environ=os.environ,
         )
     except (ForgeError, OSError) as error:
         return print_refusal("import", error)
-    _record_import(workshop, imported)
+    author = Author(AuthorKind.IMPORT, source=imported.source)
+    workshop.store.record_creation(imported.name, author)
+    workshop.store.record_version(imported.name, imported.digest, author)
+    workshop.registry.refresh()
     _print_imported(workshop, imported)
     return 0
 
 
 def _usage_problem(source: str, name: str | None, rename: str | None, entrypoint: str | None) -> str:
-    from golem_forge.usertools.diagnostics import is_reserved, name_problem
-    from golem_forge.usertools.share import parse_source
-
     try:
         parse_source(source)
     except ForgeError as error:
@@ -150,25 +163,7 @@ def _usage_problem(source: str, name: str | None, rename: str | None, entrypoint
     return ""
 
 
-def _refuse_twin(workshop: Workshop, name: str, manifest: ToolManifest, files: FolderFiles) -> None:
-    from golem_forge.usertools.trust import identical_tool
-
-    if same := identical_tool(workshop, name, files.files):
-        raise ForgeError(f"identical to custom tool '{same}'; nothing was imported", code="IDENTICAL")
-
-
-def _record_import(workshop: Workshop, imported: ImportedTool) -> None:
-    from golem_forge.usertools.store.records import Author, AuthorKind
-
-    author = Author(AuthorKind.IMPORT, source=imported.source)
-    workshop.store.record_creation(imported.name, author)
-    workshop.store.record_version(imported.name, imported.digest, author)
-    workshop.registry.refresh()
-
-
 def _print_imported(workshop: Workshop, imported: ImportedTool) -> None:
-    from golem_forge.usertools.trust import similar_tools
-
     name = imported.name
     entry = workshop.registry.entries.get(name)
     description = entry.manifest.description if entry else ""
@@ -181,11 +176,8 @@ def _print_imported(workshop: Workshop, imported: ImportedTool) -> None:
     for warning in imported.warnings:
         print_error("tools import", f"warning: {warning}")
     if workshop.shadows(name):
-        print_error(
-            "tools import",
-            f"note: activated, it replaces the built-in tool '{name}'; that is asked for, and until then the built-in "
-            "one answers.",
-        )
+        until = "that is asked for, and until then the built-in one answers."
+        print_error("tools import", f"note: activated, it replaces the built-in tool '{name}'; {until}")
     print("Nothing of it was executed. " + status_line(workshop, name))
 
 
@@ -208,10 +200,6 @@ def run_browse(words: list[str]) -> int:
     reader.add_argument("query", nargs="*", metavar="QUERY")
     reader.add_argument("--json", action="store_true")
     asked = reader.parse_args(words)
-
-    from golem_forge.storage.home import forge_home
-    from golem_forge.usertools.share import parse_source
-    from golem_forge.usertools.share.reader import browse_collection
 
     try:
         parse_source(asked.source)
@@ -253,9 +241,6 @@ def run_update(words: list[str]) -> int:
     reader.add_argument("--yes", action="store_true")
     asked = reader.parse_args(words)
 
-    from golem_forge.usertools.share import check_commit, read_lock
-    from golem_forge.usertools.share.importer import prepare_update
-
     commit = ""
     if asked.commit is not None:
         try:
@@ -276,8 +261,6 @@ def run_update(words: list[str]) -> int:
 
 
 def _print_not_updatable(workshop: Workshop, name: str, record: LockRecord | None) -> int:
-    from golem_forge.cli.tools.workshop import find_entry
-
     if record is not None:
         print_error("tools update", f"the folder of '{name}' is gone; `forge tools undo {name}` brings it back.")
     elif workshop.registry.lookup(name) is not None:
@@ -290,39 +273,34 @@ def _print_not_updatable(workshop: Workshop, name: str, record: LockRecord | Non
 
 def _print_up_to_date(workshop: Workshop, update: ToolUpdate, record: LockRecord) -> int:
     """The same files at another commit: only the record moves."""
-    from dataclasses import replace
-
-    from golem_forge.usertools import share
-    from golem_forge.usertools.share.importer import lock_record
-
     new = lock_record(update.imported, record.time)
     if new != record:
-        from golem_forge.events.serialization import iso_now
-
         share.add_record(workshop.home, replace(new, time=iso_now()))
     print(f"tool '{record.name}' is up to date{_commit_note(update)}; no file changed.")
     return 0
 
 
 def _update(workshop: Workshop, update: ToolUpdate, record: LockRecord, *, yes: bool) -> int:
-    from golem_forge.cli.tools.log import print_difference
-    from golem_forge.usertools.share.importer import apply_update
-
     name = record.name
     print(f"tool '{name}' from {display_path(update.imported.source)}")
     print_difference("update", name, update.old, update.new)
     if update.old.digest != record.digest:
-        print_error(
-            "tools update", f"'{name}' was edited since it was imported; that is replaced, and stays a version."
-        )
+        edited = f"'{name}' was edited since it was imported; that is replaced, and stays a version."
+        print_error("tools update", edited)
     if not yes and not _ask_replace(update):
         return DENIED
-    apply_update(update, home=workshop.home, seen=partial(_store_old_version, workshop))
-    _record_update(workshop, update)
-    print(
-        f"Updated tool '{name}' to {one_line(update.imported.version)}{_commit_note(update)}; nothing of "
-        "it was executed."
-    )
+
+    def store_old_version(name: str, old: FolderFiles) -> None:
+        """What is replaced is a version first, also where it was edited until it was no tool any more."""
+        ContentStore(workshop.home).put(old.files, executable=old.executable)
+        workshop.store.record_version(name, old.digest)
+
+    apply_update(update, home=workshop.home, seen=store_old_version)
+    imported = update.imported
+    workshop.store.record_version(imported.name, imported.digest, Author(AuthorKind.IMPORT, source=imported.source))
+    workshop.registry.refresh()
+    version = f"{one_line(imported.version)}{_commit_note(update)}"
+    print(f"Updated tool '{name}' to {version}; nothing of it was executed.")
     print(status_line(workshop, name))
     return 0
 
@@ -331,32 +309,13 @@ def _ask_replace(update: ToolUpdate) -> bool:
     name, commit = update.imported.name, update.imported.commit
     if not can_ask():
         exactly = f"{name} @{commit}" if commit else name  # the default branch may have moved on by then
-        print_error(
-            "tools update",
-            "nobody can be asked here; nothing was changed. Read the difference above, then run "
-            f"`forge tools update {exactly} --yes`.",
-        )
+        then = f"Read the difference above, then run `forge tools update {exactly} --yes`."
+        print_error("tools update", f"nobody can be asked here; nothing was changed. {then}")
         return False
     if ask_yes(f"Replace the files of '{name}' by these? [y/N] "):
         return True
     print("Nothing was changed.")
     return False
-
-
-def _store_old_version(workshop: Workshop, name: str, old: FolderFiles) -> None:
-    """What is replaced is a version first, also where it was edited until it was no tool any more."""
-    from golem_forge.storage.content_store import ContentStore
-
-    ContentStore(workshop.home).put(old.files, executable=old.executable)
-    workshop.store.record_version(name, old.digest)
-
-
-def _record_update(workshop: Workshop, update: ToolUpdate) -> None:
-    from golem_forge.usertools.store.records import Author, AuthorKind
-
-    imported = update.imported
-    workshop.store.record_version(imported.name, imported.digest, Author(AuthorKind.IMPORT, source=imported.source))
-    workshop.registry.refresh()
 
 
 def _commit_note(update: ToolUpdate) -> str:
@@ -375,9 +334,6 @@ def run_verify(words: list[str]) -> int:
     reader.add_argument("--json", action="store_true")
     asked = reader.parse_args(words)
 
-    from golem_forge.storage.home import forge_home
-    from golem_forge.usertools.share import read_lock, verify_tools
-
     home = forge_home()
     try:
         names = list(read_lock(home))
@@ -389,11 +345,8 @@ def run_verify(words: list[str]) -> int:
     elif drifted:
         for each in drifted:
             print(one_line(each.text))
-        print_error(
-            "tools verify",
-            "`forge tools diff NAME DIGEST` shows what changed, "
-            "`forge tools update NAME` takes the source's files again.",
-        )
+        again = "`forge tools update NAME` takes the source's files again."
+        print_error("tools verify", f"`forge tools diff NAME DIGEST` shows what changed, {again}")
     elif names:
         count = "1 imported tool is" if len(names) == 1 else f"{len(names)} imported tools are"
         print(f"{count} as tools.lock says.")

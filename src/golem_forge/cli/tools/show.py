@@ -5,6 +5,8 @@ Of a person's own tool also its folder, state, permissions, tests and ratings.
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -12,17 +14,25 @@ from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.agent.trust import trust_store
 from golem_forge.agent.worker_zones import approval_blocks
-from golem_forge.cli.format import columns, one_line, parser, print_error, print_json
-from golem_forge.cli.tools.list import OF_THE_WORKER, not_offered, print_unread, tool_facts
+from golem_forge.cli.args import parser
+from golem_forge.cli.format import columns, did_you_mean, one_line, print_error, print_json
+from golem_forge.cli.tools.list import (
+    OF_THE_WORKER,
+    find_in_session,
+    not_offered,
+    print_unread,
+    take_inventory,
+    tool_facts,
+)
 from golem_forge.config.program import load_program
 from golem_forge.core.text import escape_control_chars
 from golem_forge.policy.base import ApprovalBlock, ApprovalBlocks, who_decides
 from golem_forge.storage.home import forge_home
-from golem_forge.tools.tool import Tool
+from golem_forge.tools.catalog import DefinitionFormat, tool_definition
+from golem_forge.tools.tool import SourceKind, Tool
 
 if TYPE_CHECKING:
     from golem_forge.cli.tools.list import ToolInventory
-    from golem_forge.tools.catalog import Catalog
     from golem_forge.usertools.folder import ToolEntry
 
 HELP: Final = """usage: forge tools show NAME [--json] [--shape mcp|anthropic|openai]
@@ -55,10 +65,6 @@ def run_show(words: list[str]) -> int:
 
 def show(name: str, directory: str = ".", tell: PrintTool | None = None) -> int:
     """Of the worker that `forge call` there is made as; else of all there are. Gives the exit code."""
-    import asyncio
-
-    from golem_forge.cli.tools.list import find_in_session, take_inventory
-
     tell = tell or _print_tool
     here = asyncio.run(find_in_session(name, directory))
     if here is not None and here.tool is not None:
@@ -68,7 +74,10 @@ def show(name: str, directory: str = ".", tell: PrintTool | None = None) -> int:
     found = seen.catalog.aliases().get(name, name) if name not in seen.catalog else name
     own, tool = _own_entry(seen, name), seen.catalog.get(found)
     if tool is None and own is not None:
-        tool = _as_tool(seen, own)
+        from golem_forge.usertools.tool import user_tool
+
+        assert seen.workshop is not None
+        tool = user_tool(seen.workshop, own)
     if tool is None:
         print_unread(seen)
         return _not_found(seen, name, here.why_not if here is not None else "")
@@ -83,40 +92,33 @@ def _own_entry(seen: ToolInventory, name: str) -> ToolEntry | None:
     return seen.workshop.registry.entries.get(name) if seen.workshop is not None else None
 
 
-def _as_tool(seen: ToolInventory, entry: ToolEntry) -> Tool:
-    from golem_forge.usertools.tool import user_tool
+def _details(seen: ToolInventory, entry: ToolEntry) -> dict[str, Any]:
+    from golem_forge.usertools.overview import tool_details
 
     assert seen.workshop is not None
-    return user_tool(seen.workshop, entry)
+    return tool_details(seen.workshop, entry)
 
 
 def _print_json(seen: ToolInventory, tool: Tool, own: ToolEntry | None, shape: str) -> None:
-    from golem_forge.tools.catalog import DefinitionFormat, tool_definition
-    from golem_forge.tools.tool import SourceKind
-
-    told = tool_facts(seen.catalog, tool) | {
+    facts = tool_facts(seen.catalog, tool) | {
         "approval": approval_note(tool, seen.approval, seen.directory),
         "definition": tool_definition(tool, DefinitionFormat(shape)),
     }
     if own is not None:
-        from golem_forge.usertools.overview import tool_details
-
-        assert seen.workshop is not None
-        about = tool_details(seen.workshop, own)
-        told |= about if tool.source is SourceKind.CUSTOM else {"waiting": about}
-    print_json(told)
+        about = _details(seen, own)
+        facts |= about if tool.source is SourceKind.CUSTOM else {"waiting": about}
+    print_json(facts)
 
 
 def _print_tool(seen: ToolInventory, tool: Tool, own: ToolEntry | None) -> None:
-
-    print(f"{tool.name}  ({', '.join(_traits(seen.catalog, tool))})\n")
+    traits = [tool.source.value, _CALLERS[tool.mode.value]]
+    if aliases := tool_facts(seen.catalog, tool)["aliases"]:
+        traits.append(f"also called {', '.join(aliases)}")
+    print(f"{tool.name}  ({', '.join(traits)})\n")
     print("\n".join(f"  {line}".rstrip() for line in escape_control_chars(tool.description).splitlines()))
     print(f"\napproval: {escape_control_chars(approval_note(tool, seen.approval, seen.directory))}")
     if own is not None:
-        from golem_forge.usertools.overview import tool_details
-
-        assert seen.workshop is not None
-        _print_about(tool_details(seen.workshop, own))
+        _print_about(_details(seen, own))
     rows = parameter_rows(tool.input_schema)
     print("\nparameters:" if rows else "\nparameters: none")
     if rows:
@@ -143,8 +145,6 @@ def _print_about(about: dict[str, Any]) -> None:
 
 def _not_found(seen: ToolInventory, name: str, why: str) -> int:
     """`why`: what the program's session knows of a name that means nothing now."""
-    from golem_forge.core.text import closest_match
-
     fault = next((each for each in seen.skipped if each.tool == name), None)
     if fault is not None:
         folder = seen.workshop.display_folder(name) if seen.workshop is not None else name
@@ -154,19 +154,12 @@ def _not_found(seen: ToolInventory, name: str, why: str) -> int:
     if reason is not None:
         print_error("tools", f"'{name}' is not offered until it is repaired: {reason}")
         return 4
-    close = closest_match(name, [*seen.catalog.names(), *(each.name for each in seen.program_tools)])
-    hint = f" (did you mean '{close}'?)" if close else ""
+    hint = did_you_mean(name, [*seen.catalog.names(), *(each.name for each in seen.program_tools)])
     more = f" But {OF_THE_WORKER}" if seen.has_entry else ""
     print_error("tools", f"no tool '{name}'{hint}. `forge tools list` shows them.{more}")
     if why:
         print_error("tools", why)
     return 4
-
-
-def _traits(catalog: Catalog, tool: Tool) -> list[str]:
-    aliases = tool_facts(catalog, tool)["aliases"]
-    traits = [tool.source.value, _CALLERS[tool.mode.value]]
-    return traits + ([f"also called {', '.join(aliases)}"] if aliases else [])
 
 
 def parameter_rows(schema: dict[str, Any]) -> list[tuple[str, str, str, str]]:
@@ -176,8 +169,6 @@ def parameter_rows(schema: dict[str, Any]) -> list[tuple[str, str, str, str]]:
         field = field if isinstance(field, dict) else {}
         need = "required" if name in required else "optional"
         if field.get("default") is not None:
-            import json
-
             need = f"default {json.dumps(field['default'], ensure_ascii=False)}"
         rows.append((name, _type_name(field, schema), need, one_line(str(field.get("description", "")))))
     return rows

@@ -6,11 +6,32 @@ No tool retires by itself. A suggestion is a sequence of calls that agents made 
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Final
 
-from golem_forge.cli.format import columns, parser, print_error, print_json
+from golem_forge.cli.args import parser
+from golem_forge.cli.format import columns, did_you_mean, print_error, print_json
+from golem_forge.cli.journal import local_time
 from golem_forge.cli.tools.workshop import FAILED, NO_SUCH_TOOL, load_workshop, print_refusal, print_usage_error
+from golem_forge.core.errors import ForgeError
+from golem_forge.usertools.call_sequences import recent_sessions
+from golem_forge.usertools.overview import usage_overview
+from golem_forge.usertools.store.statistics import (
+    BLOCKS,
+    PLAIN_BLOCKS,
+    bar_chart,
+    parse_age,
+    tool_statistics,
+    unused_tools,
+)
+from golem_forge.usertools.suggestions import (
+    dismiss_sequence,
+    dismissed_keys,
+    find_suggestions,
+    lines_for_person,
+    undismiss_sequence,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,7 +55,6 @@ _COLUMNS: Final = ("NAME", "CALLS", "SUCCESS", "MEDIAN", "TOTAL", "LAST USED", "
 _WIDEST: Final = 100
 _MOST_BARS: Final = 10
 _DIGEST: Final = len("sha256:") + 12
-_NEVER: Final = "never"
 
 
 def run_stats(words: list[str]) -> int:
@@ -53,9 +73,6 @@ def run_stats(words: list[str]) -> int:
 
 
 def _print_unused(age: str, *, as_json: bool) -> int:
-    from golem_forge.core.errors import ForgeError
-    from golem_forge.usertools.store.statistics import parse_age, unused_tools
-
     try:
         seconds = parse_age(age)
     except ForgeError as error:
@@ -73,29 +90,24 @@ def _print_unused(age: str, *, as_json: bool) -> int:
 
 
 def _print_all(workshop: Workshop, *, as_json: bool) -> int:
-    from golem_forge.usertools.overview import usage_overview
-
     sums, every = usage_overview(workshop)
     if as_json:
         print_json({"totals": sums.to_json(), "tools": [each.to_json() for each in every]})
         return 0
     print(columns(_totals(sums)))
     if every:
-        print("\n" + _table(every))
+        rows = ((each.name, *_usage(each.usage), _rated(each)) for each in every)
+        print("\n" + columns([_COLUMNS, *rows]))
         if bars := _chart(every):
             print("\ncalls\n" + "\n".join(bars))
     return 0
 
 
 def _print_some(workshop: Workshop, names: list[str], *, as_json: bool) -> int:
-    from golem_forge.core.text import closest_match
-    from golem_forge.usertools.store.statistics import tool_statistics
-
     known = {*workshop.registry.entries, *(each.name for each in tool_statistics(workshop.store))}
     for name in names:
         if name not in known and workshop.registry.lookup(name) is None:
-            close = closest_match(name, known)
-            hint = f" (did you mean '{close}'?)" if close else ""
+            hint = did_you_mean(name, known)
             print_error("tools stats", f"no tool '{name}' of yours{hint}, and none was ever called.")
             return NO_SUCH_TOOL
     found = tool_statistics(workshop.store, names)
@@ -114,25 +126,20 @@ def _totals(sums: ToolTotals) -> list[tuple[str, str]]:
         for word, count in (("built", made.built), ("tested", made.tested), ("activated", made.activated))
         if made.made
     )
+    reuse = "no active tool yet"
+    if sums.reuse is not None:
+        reuse = f"{_share(sums.reuse)} of active tools, in at least 2 sessions"
     rows = [
-        ("tools", _counted(sums.tools, sums.by_state)),
+        ("tools", f"{sums.tools} ({states})" if (states := _counts(sums.by_state)) else str(sums.tools)),
         ("made by", _counts(sums.by_author) or "nobody yet"),
         ("creations", f"{made.made}" + (f", of which {of}" if of else "")),
-        ("reuse", _reuse(sums.reuse)),
+        ("reuse", reuse),
     ]
     if sums.saved_ms is not None:
         rows.append(("time saved", f"{_time(sums.saved_ms)} (an estimate)"))
     if refresh.p50_ms is not None and refresh.p95_ms is not None:
         rows.append(("refresh", f"p50 {refresh.p50_ms:.2f} ms, p95 {refresh.p95_ms:.2f} ms of {refresh.count}"))
     return rows
-
-
-def _reuse(share: float | None) -> str:
-    return "no active tool yet" if share is None else f"{_share(share)} of active tools, in at least 2 sessions"
-
-
-def _table(every: tuple[ToolStats, ...]) -> str:
-    return columns([_COLUMNS, *((each.name, *_usage(each.usage), _rated(each)) for each in every)])
 
 
 def _usage(usage: ToolUsage) -> tuple[str, ...]:
@@ -167,8 +174,6 @@ def _tool_text(workshop: Workshop, tool: ToolStats) -> str:
 
 
 def _chart(every: tuple[ToolStats, ...]) -> list[str]:
-    from golem_forge.usertools.store.statistics import BLOCKS, PLAIN_BLOCKS, bar_chart
-
     rows = [(each.name, float(each.usage.calls)) for each in every if each.usage.calls]
     busiest = sorted(rows, key=lambda row: -row[1])[:_MOST_BARS]
     try:
@@ -176,21 +181,11 @@ def _chart(every: tuple[ToolStats, ...]) -> list[str]:
         marks = BLOCKS
     except (UnicodeEncodeError, LookupError):
         marks = PLAIN_BLOCKS
-    return bar_chart(busiest, _width(), marks=marks)
-
-
-def _width() -> int:
-    import os
-
     try:
-        return min(os.get_terminal_size(sys.stdout.fileno()).columns, _WIDEST)
+        width = min(os.get_terminal_size(sys.stdout.fileno()).columns, _WIDEST)
     except (OSError, ValueError):
-        return 80
-
-
-def _counted(count: int, parts: Mapping[str, int]) -> str:
-    inner = _counts(parts)
-    return f"{count} ({inner})" if inner else str(count)
+        width = 80
+    return bar_chart(busiest, width, marks=marks)
 
 
 def _counts(parts: Mapping[str, int]) -> str:
@@ -215,11 +210,7 @@ def _time(ms: float) -> str:
 
 
 def _last_used(ts: str) -> str:
-    if not ts:
-        return _NEVER
-    from golem_forge.cli.journal import local_time
-
-    return local_time(ts)
+    return local_time(ts) if ts else "never"
 
 
 NO_SUCH_SUGGESTION: Final = 4
@@ -256,19 +247,20 @@ def run_suggest(words: list[str]) -> int:
     if asked.json:
         print_json({"suggestions": [each.to_json() for each in found]})
     elif found:
-        print("\n\n".join(_suggestion_text(each) for each in found))
+        texts = []
+        for each in found:
+            do = f"  `forge tools new {each.name}` begins one; `forge tools suggest --dismiss {each.key}` forgets it"
+            texts.append("\n".join([*lines_for_person(each), do]))
+        print("\n\n".join(texts))
     else:
-        print_error(
-            "tools suggest", "nothing to suggest: no sequence of calls came up often enough in the last 30 days."
-        )
+        why = "no sequence of calls came up often enough in the last 30 days."
+        print_error("tools suggest", f"nothing to suggest: {why}")
     return 0
 
 
 def suggestions(workshop: Workshop) -> tuple[Suggestion, ...]:
     """What is known to be secret now is left out too, though no journal should hold it."""
     from golem_forge.agent.session_state import known_secrets
-    from golem_forge.usertools.call_sequences import recent_sessions
-    from golem_forge.usertools.suggestions import find_suggestions
 
     redactor = known_secrets(workshop.home)
     return find_suggestions(
@@ -276,18 +268,7 @@ def suggestions(workshop: Workshop) -> tuple[Suggestion, ...]:
     )
 
 
-def _suggestion_text(suggestion: Suggestion) -> str:
-    from golem_forge.usertools.suggestions import lines_for_person
-
-    key, name = suggestion.key, suggestion.name
-    do = f"  `forge tools new {name}` begins one; `forge tools suggest --dismiss {key}` forgets it"
-    return "\n".join([*lines_for_person(suggestion), do])
-
-
 def _dismiss(workshop: Workshop, key: str, found: tuple[Suggestion, ...]) -> int:
-    from golem_forge.core.errors import ForgeError
-    from golem_forge.usertools.suggestions import dismiss_sequence, dismissed_keys
-
     if key not in {each.key for each in found}:
         if key in dismissed_keys(workshop.home):
             print(f"{key} was dismissed already")
@@ -303,9 +284,6 @@ def _dismiss(workshop: Workshop, key: str, found: tuple[Suggestion, ...]) -> int
 
 
 def _restore(workshop: Workshop, key: str) -> int:
-    from golem_forge.core.errors import ForgeError
-    from golem_forge.usertools.suggestions import undismiss_sequence
-
     try:
         if not undismiss_sequence(workshop.home, key):
             return _print_no_suggestion(key, "dismissed ")

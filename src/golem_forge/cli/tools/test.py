@@ -5,15 +5,26 @@ Tests run the tool's code, so content that nobody agreed to is shown first and a
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
-from golem_forge.cli.format import parser, print_error, print_json
+from golem_forge.cli.args import parser
+from golem_forge.cli.format import print_error, print_json
 from golem_forge.cli.tools.workshop import DENIED, NO_SUCH_TOOL, ConsentFlag, ask_trust, find_entries, open_workshop
+from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import escape_control_chars
+from golem_forge.usertools.expectations import failed_tests_text, update_golden
+from golem_forge.usertools.trust import (
+    TestsFailed,
+    check_promotable,
+    fetch_and_build,
+    make_ready,
+    run_required_tests,
+    walls_report,
+)
 
 if TYPE_CHECKING:
-    from golem_forge.usertools.build import PreparedTool
     from golem_forge.usertools.expectations import CaseResult
     from golem_forge.usertools.folder import ToolEntry
     from golem_forge.usertools.workshop import Workshop
@@ -33,8 +44,6 @@ _VERB: Final = "test"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolTestResult:
-    """What became of one tool."""
-
     name: str
     digest: str
     code: int
@@ -69,25 +78,19 @@ def run_test(words: list[str]) -> int:
         print_error(f"tools {_VERB}", "--yes answers for the tools that are named; name them.")
         return 2
     workshop = open_workshop()
-    entries = find_entries(workshop, _VERB, asked.names) if asked.names else _all_of(workshop)
+    active = [each for each in workshop.registry.entries.values() if not workshop.store.is_retired(each.name)]
+    entries = find_entries(workshop, _VERB, asked.names) if asked.names else tuple(active)
     if entries is None:
         return NO_SUCH_TOOL
-    import asyncio
-
-    told = asyncio.run(
-        _TestRun(workshop, ConsentFlag.of(asked.yes), update=asked.update, quiet=asked.json).all(entries)
-    )
-    passed = sum(one.ok for each in told for one in each.results)
-    failed = sum(not one.ok for each in told for one in each.results)
+    run = _TestRun(workshop, ConsentFlag.of(asked.yes), update=asked.update, quiet=asked.json)
+    tested = asyncio.run(run.all(entries))
+    passed = sum(one.ok for each in tested for one in each.results)
+    failed = sum(not one.ok for each in tested for one in each.results)
     if asked.json:
-        print_json({"tools": [each.to_json() for each in told], "passed": passed, "failed": failed})
+        print_json({"tools": [each.to_json() for each in tested], "passed": passed, "failed": failed})
     else:
-        print(f"{passed} passed, {failed} failed; {len(told)} {'tool' if len(told) == 1 else 'tools'}")
-    return max((each.code for each in told), default=0)
-
-
-def _all_of(workshop: Workshop) -> tuple[ToolEntry, ...]:
-    return tuple(entry for entry in workshop.registry.entries.values() if not workshop.store.is_retired(entry.name))
+        print(f"{passed} passed, {failed} failed; {len(tested)} {'tool' if len(tested) == 1 else 'tools'}")
+    return max((each.code for each in tested), default=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,21 +102,17 @@ class _TestRun:
     """Nothing but the JSON at the end goes to standard output."""
 
     async def all(self, entries: tuple[ToolEntry, ...]) -> list[ToolTestResult]:
-        from golem_forge.core.errors import ForgeError
-
-        told = []
+        every = []
         for entry in entries:
             try:
                 tested = await self._one(entry)
             except ForgeError as error:
                 tested = ToolTestResult(name=entry.name, digest=entry.digest, code=1, error=error.message)
-            self._say(tested)
-            told.append(tested)
-        return told
+            self._print(tested)
+            every.append(tested)
+        return every
 
     async def _one(self, entry: ToolEntry) -> ToolTestResult:
-        from golem_forge.usertools.trust import check_promotable, fetch_and_build, make_ready
-
         workshop, name, digest = self.workshop, entry.name, entry.digest
         check_promotable(workshop, entry)
         if not entry.manifest.tests:
@@ -122,25 +121,16 @@ class _TestRun:
         if not ask_trust(workshop, _VERB, ready, self.answer):
             return ToolTestResult(name=name, digest=digest, code=DENIED, error="not trusted, so its tests did not run")
         prepared = await fetch_and_build(workshop, ready)
-        if self.update:
-            return await self._updated(entry, prepared)
-        results = await self._proven(entry, prepared)
-        return ToolTestResult(
-            name=name, digest=digest, code=0 if all(one.ok for one in results) else 1, results=results
-        )
-
-    async def _proven(self, entry: ToolEntry, prepared: PreparedTool) -> tuple[CaseResult, ...]:
-        from golem_forge.usertools.trust import TestsFailed, run_required_tests, walls_report
-
         try:
-            return await run_required_tests(self.workshop, entry, prepared, report=await walls_report(self.workshop))
+            results = await run_required_tests(workshop, entry, prepared, report=await walls_report(workshop))
         except TestsFailed as failed:
-            return failed.results
+            results = failed.results
+        if self.update:
+            return self._updated(entry, results)
+        code = 0 if all(one.ok for one in results) else 1
+        return ToolTestResult(name=name, digest=digest, code=code, results=results)
 
-    async def _updated(self, entry: ToolEntry, prepared: PreparedTool) -> ToolTestResult:
-        from golem_forge.usertools.expectations import update_golden
-
-        results = await self._proven(entry, prepared)
+    def _updated(self, entry: ToolEntry, results: tuple[CaseResult, ...]) -> ToolTestResult:
         made = update_golden(self.workshop.home, entry, results)
         remarks = list(made.refused)
         if made.updated:
@@ -155,13 +145,11 @@ class _TestRun:
             remarks=tuple(remarks),
         )
 
-    def _say(self, tested: ToolTestResult) -> None:
+    def _print(self, tested: ToolTestResult) -> None:
         if tested.error and tested.code != DENIED:  # who did not agree knows it already
             print_error(f"tools {_VERB}", tested.error)
         if self.quiet:
             return
-        from golem_forge.usertools.expectations import failed_tests_text
-
         if any(not one.ok and one.name not in tested.updated for one in tested.results):
             print(escape_control_chars(failed_tests_text(tested.name, tested.results)))
         elif tested.results:

@@ -12,23 +12,30 @@ card was drawn do not answer it.
 
 from __future__ import annotations
 
-import contextlib
+import asyncio
+import signal
 import sys
-from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from golem_forge.cli.format import describe_os_error, parser, print_error
+from golem_forge.agent import tool_inventory
+from golem_forge.agent.tool_inventory import open_listing_workshop
+from golem_forge.cli.args import parser
+from golem_forge.cli.format import describe_os_error, did_you_mean, print_error
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError
-from golem_forge.core.text import closest_match, escape_control_chars
+from golem_forge.core.text import escape_control_chars
+from golem_forge.storage.home import forge_home
 from golem_forge.ui.line_terminal import ask_yes, can_ask
+from golem_forge.usertools import trust
+from golem_forge.usertools.diagnostics import TOOL_NAME, Unusable
+from golem_forge.usertools.folder import ToolEntry
+from golem_forge.usertools.trust import make_trust_card
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-    from golem_forge.usertools.folder import ToolEntry
     from golem_forge.usertools.trust import ReadyTool
     from golem_forge.usertools.workshop import Workshop
 
@@ -37,16 +44,11 @@ NO_SUCH_TOOL: Final = 4
 
 def open_workshop(directory: Path | str = ".") -> Workshop:
     """The person's tools; walls as the program around this directory (or the person's config) sets them."""
-    from golem_forge.agent import tool_inventory
-    from golem_forge.storage.home import forge_home
-
     return tool_inventory.open_program_workshop(forge_home(), directory)
 
 
 async def for_each(verb: str, entries: Iterable[ToolEntry], do: Callable[[ToolEntry], Awaitable[int]]) -> int:
-    """One after another, whatever becomes of the others; gives the worst exit code."""
-    from golem_forge.core.errors import ForgeError
-
+    """One after another; a failure does not stop the rest. Returns the worst exit code."""
     worst = 0
     for entry in entries:
         try:
@@ -59,10 +61,7 @@ async def for_each(verb: str, entries: Iterable[ToolEntry], do: Callable[[ToolEn
 
 
 def find_entry(workshop: Workshop, verb: str, name: str) -> ToolEntry | None:
-    """The tool of this name; None: it was said on standard error why there is none."""
-    from golem_forge.usertools.diagnostics import TOOL_NAME
-    from golem_forge.usertools.folder import ToolEntry
-
+    """None: standard error says why there is none."""
     found = workshop.registry.lookup(name)
     if isinstance(found, ToolEntry):
         return found
@@ -72,14 +71,13 @@ def find_entry(workshop: Workshop, verb: str, name: str) -> ToolEntry | None:
     if TOOL_NAME.fullmatch(name) and (workshop.home.path / "tools" / name).is_dir():
         print_error(f"tools {verb}", f"{workshop.display_folder(name)} has no tool.yaml, so it is no tool.")
         return None
-    close = closest_match(name, workshop.registry.entries)
-    hint = f" (did you mean '{close}'?)" if close else ""
+    hint = did_you_mean(name, workshop.registry.entries)
     print_error(f"tools {verb}", f"no tool '{name}' of yours{hint}. `forge tools list --source custom` shows them.")
     return None
 
 
 def find_entries(workshop: Workshop, verb: str, names: Sequence[str]) -> tuple[ToolEntry, ...] | None:
-    """All of them, each once; None: one is missing, and that was said. Nothing is done by halves for a misspelling."""
+    """Each once. None: at least one is missing, and standard error says so."""
     found = [find_entry(workshop, verb, name) for name in dict.fromkeys(names)]
     there = tuple(entry for entry in found if entry is not None)
     return there if len(there) == len(found) else None
@@ -93,9 +91,6 @@ _BY_STATUS: Final = {Status.TOOL_NOT_FOUND: NO_SUCH_TOOL, Status.INPUT_INVALID: 
 
 def load_workshop() -> Workshop:
     """The person's tools as they are now; what the program around here says does not matter to these verbs."""
-    from golem_forge.agent.tool_inventory import open_listing_workshop
-    from golem_forge.storage.home import forge_home
-
     workshop = open_listing_workshop(forge_home())
     workshop.registry.refresh()
     return workshop
@@ -105,8 +100,6 @@ def print_refusal(verb: str, error: ForgeError | OSError) -> int:
     if isinstance(error, OSError):
         print_error(f"tools {verb}", describe_os_error(error))
         return FAILED
-    from golem_forge.usertools.diagnostics import Unusable
-
     diagnosis = f"{error.diagnostic_code}: " if isinstance(error, Unusable) else ""
     print_error(f"tools {verb}", f"{diagnosis}{error.message}")
     return _BY_STATUS.get(error.status, FAILED)
@@ -119,8 +112,6 @@ def print_usage_error(verb: str, text: str) -> int:
 
 def status_line(workshop: Workshop, name: str) -> str:
     """Whether the tool as it is now is offered, and what to do if it is not."""
-    from golem_forge.usertools import trust
-
     return escape_control_chars(trust.status_line(workshop, name))
 
 
@@ -129,8 +120,6 @@ BY_PERSON: Final = "person"
 
 
 class ConsentFlag(StrEnum):
-    """What the command line says to cards."""
-
     ASK = "ask"
     YES = "yes"
 
@@ -144,8 +133,6 @@ def ask_trust(workshop: Workshop, verb: str, ready: ReadyTool, answer: ConsentFl
     entry = ready.entry
     if workshop.trusts(entry):
         return not ready.hosts or ask_fetch(workshop, verb, ready, answer)
-    from golem_forge.usertools.trust import make_trust_card
-
     print(escape_control_chars(make_trust_card(workshop, ready).full_text), file=sys.stderr)
     if answer is ConsentFlag.ASK:
         if not can_ask():
@@ -175,25 +162,16 @@ def ask_fetch(workshop: Workshop, verb: str, ready: ReadyTool, answer: ConsentFl
 
 
 def _print_nobody_to_ask(verb: str, name: str) -> None:
-    print_error(
-        f"tools {verb}", f"nobody can be asked here. Read the text above, then run `forge tools {verb} {name} --yes`."
-    )
+    again = f"`forge tools {verb} {name} --yes`"
+    print_error(f"tools {verb}", f"nobody can be asked here. Read the text above, then run {again}.")
 
 
 def _ask_yes(question: str) -> bool:
-    with _interruptible():
-        return ask_yes(escape_control_chars(question))
-
-
-@contextlib.contextmanager
-def _interruptible() -> Iterator[None]:
     """Threat: a running loop only notes Ctrl-C for its next step, so the question would stand, and a later `y` would
     count. Here it ends the command."""
-    import signal
-
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        yield
+        return ask_yes(escape_control_chars(question))
     finally:
         signal.signal(signal.SIGINT, before)
 
@@ -210,7 +188,5 @@ def run_with_consent(
     entries = find_entries(workshop, verb, asked.names)
     if entries is None:
         return NO_SUCH_TOOL
-    import asyncio
-
     answer = ConsentFlag.of(asked.yes)
     return asyncio.run(for_each(verb, entries, lambda entry: act(workshop, entry, answer)))

@@ -171,14 +171,16 @@ class _ForeignTool:
 
     def _made(self, execute: Callable[..., Awaitable[Any]], **more: Any) -> Tool:
         described = self._theirs.tool_def
-        annotations = (described.metadata or {}).get("annotations")
+        hints = (described.metadata or {}).get("annotations")
+        # Of what a server behind the toolset says of itself, only what makes us more careful.
+        destructive = isinstance(hints, Mapping) and hints.get("destructiveHint") is True
         return Tool(
             described.name,
             described.description or f"Tool from a pydantic-ai toolset: {described.name}",
             input_schema=described.parameters_json_schema,
             execute=execute,
             takes_mapping=True,
-            annotations=_stricter_annotations(annotations),
+            annotations={"destructiveHint": True} if destructive else {},
             timeout=described.timeout,
             code_digest=digest(described.parameters_json_schema),
             **more,
@@ -218,16 +220,9 @@ class _ForeignTool:
         except (exceptions.ModelRetry, exceptions.ToolFailed) as error:
             raise ToolFailed(getattr(error, "message", None) or str(error)) from None
         except exceptions.CallDeferred:
-            raise ToolFailed(
-                f"{name} gets its result from elsewhere, later; Forge does not wait for such calls"
-            ) from None
+            why = "gets its result from elsewhere, later; Forge does not wait for such calls"
+            raise ToolFailed(f"{name} {why}") from None
         return _result(value)
-
-
-def _stricter_annotations(annotations: Any) -> dict[str, Any]:
-    """Of what a server behind the toolset says of itself, only what makes us more careful."""
-    hints = annotations if isinstance(annotations, Mapping) else {}
-    return {"destructiveHint": True} if hints.get("destructiveHint") is True else {}
 
 
 def _result(value: Any) -> Any:
@@ -240,9 +235,8 @@ def _result(value: Any) -> Any:
     rest = [part for part in parts if not isinstance(part, BinaryContent)]
     text = rest[0] if len(rest) == 1 and isinstance(rest[0], str) else to_result(rest).text if rest else ""
     blocks = [{"type": "text", "text": text}] if text else []
-    return ToolResult(
-        {"kind": "text", "content": text}, text=text, content=(*blocks, *(_block(part) for part in media))
-    )
+    content = (*blocks, *map(_block, media))
+    return ToolResult({"kind": "text", "content": text}, text=text, content=content)
 
 
 def _block(part: BinaryContent) -> dict[str, Any]:

@@ -36,7 +36,7 @@ class ActiveCall:
     paused: Callable[[], AbstractContextManager[None]] = nullcontext
     """Stops the call's clocks while a person is asked; may be entered several times at once."""
     over: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set by `flying` when the call has ended: what is still being asked on its behalf is withdrawn."""
+    """Set when the call has ended: what is still being asked on its behalf is withdrawn."""
     form_count: int = 0
     """How many forms were asked for so far."""
     sampling_count: int = 0
@@ -48,7 +48,7 @@ _current_call: ContextVar[ActiveCall | None] = ContextVar("mcp_flight", default=
 
 
 class call_in_progress:
-    """`with flying(flight): …`, around the call, in the task that makes it."""
+    """`with call_in_progress(call): …`, around the call, in the task that makes it."""
 
     __slots__ = ("_flight", "_token")
 
@@ -67,16 +67,15 @@ class call_in_progress:
 def call_for_question(flights: Sequence[ActiveCall]) -> ActiveCall | None:
     """The call on whose behalf a question is asked: the one whose task it arrives in, else the latest of that server.
 
-    `flights`: those of the server, in the order they began. Raises Refused where it could be about the call of either
-    of two who share nothing but this server.
+    `flights`: those of the server, in the order they began. Raises RequestRefused where it could be about the call of
+    either of two who share nothing but this server.
     """
     current = _current_call.get()
     if current is not None and any(each is current for each in flights):
         return current
     if len({id(each.context.get(answering_client)) for each in flights}) > 1:
-        raise RequestRefused(
-            INVALID_REQUEST, "calls of several clients are under way; nobody can tell whose this is about"
-        )
+        why = "calls of several clients are under way; nobody can tell whose this is about"
+        raise RequestRefused(INVALID_REQUEST, why)
     return flights[-1] if flights else None
 
 
@@ -208,10 +207,8 @@ class CallTimers:
     def _arm(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._loop.call_at(self._next(), self._check)
-
-    def _next(self) -> float:
-        return min(self._idle_from + self._idle, self._total_from + self._total)
+        due = min(self._idle_from + self._idle, self._total_from + self._total)
+        self._timer = self._loop.call_at(due, self._check)
 
     def _check(self) -> None:
         """Progress only notes the time; the timer looks whether it came too early."""

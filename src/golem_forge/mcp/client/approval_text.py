@@ -114,7 +114,9 @@ def _access_rows(described: Mapping[str, Any]) -> Iterator[_Row]:
         yield _Row("zone", f"/{name} ({'rw: written' if mode == 'rw' else 'read-only'})")
     if not zones:
         yield _Row("zones", _NONE)
-    yield from _network(described.get("network"))
+    network = described.get("network")
+    hosts = _list(network) or [_WHOLE_NETWORK if network is True else _NONE]
+    yield from (_Row("network", str(host)) for host in hosts)
 
 
 def _programs_in_zones(described: Mapping[str, Any]) -> Iterator[str]:
@@ -142,13 +144,6 @@ def _values(label: str, values: Any) -> Iterator[_Row]:
             yield _Row(label, f"{name} = ({hidden})", str(kept.get("sha256")))
     if not named:
         yield _Row(f"{label}s", _NONE)
-
-
-def _network(network: Any) -> Iterator[_Row]:
-    hosts = _list(network)
-    yield from (_Row("network", str(host)) for host in hosts)
-    if not hosts:
-        yield _Row("network", _WHOLE_NETWORK if network is True else _NONE)
 
 
 def _changes(old: list[_Row], new: list[_Row]) -> Iterator[str]:
@@ -201,11 +196,8 @@ NOT_KEPT: Final = "(the pinned definition was too large to be kept; this is the 
 
 
 def definition_of(tool: RemoteTool) -> dict[str, Any]:
-    definition: dict[str, Any] = {
-        "name": tool.name,
-        "description": tool.description,
-        "inputSchema": tool.input_schema,
-    }
+    definition: dict[str, Any] = {"name": tool.name, "description": tool.description}
+    definition["inputSchema"] = tool.input_schema
     if tool.title:
         definition["title"] = tool.title
     if tool.output_schema is not None:
@@ -242,9 +234,8 @@ def _unified(old: list[str], new: list[str]) -> Iterator[str]:
     old_end, new_end = len(old) - tail, len(new) - tail
     if (old_end - head) * (new_end - head) <= _MOST_COMPARISONS:
         start, more = max(0, head - _CONTEXT), min(tail, _CONTEXT)
-        near = unified_diff(
-            old[start : old_end + more], new[start : new_end + more], "pinned", "now", n=_CONTEXT, lineterm=""
-        )
+        before, after = old[start : old_end + more], new[start : new_end + more]
+        near = unified_diff(before, after, "pinned", "now", n=_CONTEXT, lineterm="")
         yield from (_shift_hunk(line, start) for line in near)
         return
     yield "--- pinned"

@@ -141,9 +141,8 @@ def _mismatch(owner: ManagedServer, tool: RemoteTool, raw: dict[str, Any]) -> st
     if not problems:
         return ""
     path, words = problems[0]
-    return owner.rewriter.text(
-        f"{_returned_by(tool)} an invalid value at {json_path(path)}: {words[:1].lower()}{words[1:]}"
-    )
+    problem = f"{json_path(path)}: {words[:1].lower()}{words[1:]}"
+    return owner.rewriter.text(f"{_returned_by(tool)} an invalid value at {problem}")
 
 
 def _returned_by(tool: RemoteTool) -> str:
@@ -300,9 +299,8 @@ async def answer_input_requests(
             raise ResponseLost(error.cause) from None
         if result.get("resultType") != "input_required":
             return result
-    raise ForgeError(
-        f"{link.server} asked for input more than {MAX_INPUT_ROUNDS} times during one call", code="TOO_MANY_ROUNDS"
-    )
+    text = f"{link.server} asked for input more than {MAX_INPUT_ROUNDS} times during one call"
+    raise ForgeError(text, code="TOO_MANY_ROUNDS")
 
 
 async def _answers(link: ServerLink, asked: sdk.InputRequiredResult) -> dict[str, Any]:
@@ -335,7 +333,7 @@ _MOST_URIS: Final = 20_000
 class Rewriter:
     def __init__(self) -> None:
         self.clean_text: CleanText | None = None
-        """`Walls.cleaned` of the connection there is; None: nothing is to be rewritten."""
+        """`OpenTransport.clean_text` of the present connection; None: nothing is to be rewritten."""
         self.zone_paths: Mapping[str, str] = {}
         """Address of a zone → where it stands inside, if that is elsewhere."""
         self._uris: dict[str, str] = {}

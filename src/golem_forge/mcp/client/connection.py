@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping
 from contextvars import Context
 from typing import TYPE_CHECKING, Any, Final
 
+from golem_forge._version import __version__
 from golem_forge.config.mcp_spec import ServerSpec
 from golem_forge.core.errors import ForgeError, error_name
 from golem_forge.core.lazy_dataclass import dataclass
@@ -102,7 +103,7 @@ class Connection:
         self._task = self._loop.create_task(self._live(), name=f"mcp {self._spec.name}", context=Context())
 
     async def connected(self) -> ConnectResult:
-        """Raises Failed. Cancelling this wait cancels nothing else."""
+        """Raises ConnectFailed. Cancelling this wait cancels nothing else."""
         return await asyncio.shield(self._connected)
 
     def end(self) -> None:
@@ -131,7 +132,9 @@ class Connection:
                 self._scope.deadline = sdk.anyio.current_time() + self._spec.connect_timeout
                 await self._within(sdk)
             if not self._wanted_end.is_set():
-                self.cause = self._late() if self._scope.cancelled_caught else self._why(None)
+                late = f"no answer within {self._spec.connect_timeout:g} seconds"
+                timed_out = ForgeError(late, code="CONNECT_TIMEOUT")
+                self.cause = timed_out if self._scope.cancelled_caught else self._why(None)
         except asyncio.CancelledError:
             self._wanted_end.set()  # the whole program ends
             raise
@@ -145,9 +148,6 @@ class Connection:
                 self._connected.set_exception(ConnectFailed(why, probing=self._probing))
             self.gone.set()
             self._ended(self)
-
-    def _late(self) -> ForgeError:
-        return ForgeError(f"no answer within {self._spec.connect_timeout:g} seconds", code="CONNECT_TIMEOUT")
 
     def _why(self, error: BaseException | None) -> ForgeError:
         """The transport saw it from nearest; of the rest, whatever says most."""
@@ -174,10 +174,10 @@ class Connection:
                 elicitation_callback=self._requests.elicitation,
                 sampling_callback=self._requests.sampling,
                 list_roots_callback=self._requests.roots,
-                client_info=_client_info(sdk),
+                client_info=sdk.Implementation(name="golem-forge", version=__version__),
             ) as session:
                 await self._negotiated(sdk, session)
-                link = self._link_to(session, wire)
+                link = self.link = ServerLink(self._spec.name, session, wire)
                 manifest = await fetch_manifest(link, self._spec)
                 self._scope.deadline = float("inf")
                 if not self._connected.done():
@@ -204,10 +204,6 @@ class Connection:
         await sdk.negotiate_auto(session)
         self._probing = False
 
-    def _link_to(self, session: sdk.ClientSession, wire: WatchedDispatcher) -> ServerLink:
-        self.link = ServerLink(self._spec.name, session, wire)
-        return self.link
-
     async def _until_the_end(self, link: ServerLink) -> None:
         ends = [self._loop.create_task(event.wait()) for event in (self._wanted_end, link.wire.closed)]
         heard = self._loop.create_task(subscribe(link, self._changed)) if link.is_modern else None
@@ -230,12 +226,6 @@ class Connection:
 
     async def _note(self, error: Exception) -> None:
         _log.debug("%s sent what is no message: %s", self._spec.name, type(error).__name__)
-
-
-def _client_info(sdk: Any) -> Any:
-    from golem_forge._version import __version__
-
-    return sdk.Implementation(name="golem-forge", version=__version__)
 
 
 def _retrieve_exception(future: asyncio.Future[Any]) -> None:
@@ -278,10 +268,8 @@ def _describe_error(error: BaseException) -> str:
         case sdk.ValidationError():
             first = error.errors(include_url=False, include_context=False, include_input=False)[0]
             where = ".".join(str(part) for part in first["loc"])
-            return (
-                f"the server's answer is not MCP: {escape_control_chars(where[:200])}: "
-                f"{escape_control_chars(first['msg'][:200])}"
-            )
+            problem = f"{escape_control_chars(where[:200])}: {escape_control_chars(first['msg'][:200])}"
+            return f"the server's answer is not MCP: {problem}"
         case RuntimeError():
             return f"the server's answer is not MCP: {escape_control_chars(str(error)[:300])}"
         case _:

@@ -20,7 +20,6 @@ import json
 import logging
 from collections.abc import AsyncIterator, Mapping
 from contextvars import ContextVar
-from types import TracebackType
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -30,6 +29,7 @@ from golem_forge.core.text import escape_control_chars
 from golem_forge.mcp import sdk
 from golem_forge.mcp.client.transport import (
     BadAddress,
+    ClosingStream,
     ConnectionLost,
     Delivery,
     SessionUnknown,
@@ -42,7 +42,7 @@ from golem_forge.mcp.client.transport import (
 
 class HttpTransport:
     def __init__(self, spec: ServerSpec, expanded: ExpandedServer, *, auth: sdk.httpx2.Auth | None = None) -> None:
-        """For one connection: make another for the next."""
+        """For one connection. Raises BadAddress."""
         if why := url_problem(expanded.url):
             raise BadAddress(f"url: {why}", code="URL")
         self._spec = spec
@@ -57,8 +57,6 @@ class HttpTransport:
         return self._endpoint.failure if self._endpoint else None
 
     async def __aenter__(self) -> sdk.TransportStreams:
-        from golem_forge.mcp import sdk
-
         async with contextlib.AsyncExitStack() as stack:
             self._endpoint = await stack.enter_async_context(ServerHttpClient(self._spec, self._expanded, self._auth))
             read, write = await stack.enter_async_context(
@@ -69,12 +67,10 @@ class HttpTransport:
             self._stack = stack.pop_all()
         return read, RequestWriteStream(write)
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: Any) -> None:
         if self._endpoint is not None:
             self._endpoint.is_closing = True
-        await self._stack.__aexit__(kind, error, trace)
+        await self._stack.__aexit__(*error)
 
 
 def http_transport(spec: ServerSpec, expanded: ExpandedServer, *, auth: sdk.httpx2.Auth | None = None) -> HttpTransport:
@@ -91,9 +87,6 @@ _PATIENCE_S: Final = 60.0
 _MOST_WORDS: Final = 200
 _MOST_REDIRECTS: Final = 3
 """Threat: each one within the origin is the same call, sent again."""
-_SESSION: Final = "mcp-session-id"
-_UNAUTHORISED: Final = (401, 403)
-_UNKNOWN: Final = (404, 410)
 _MESSAGE: Final = {"json", "headers"}
 _ABOUT_THE_BODY: Final = ("content-encoding", "content-length", "transfer-encoding")
 
@@ -114,7 +107,7 @@ logging.getLogger("httpx2").addFilter(_HideOwnRequests())
 logging.getLogger("mcp.client.streamable_http").setLevel(logging.CRITICAL + 1)
 
 
-class RequestWriteStream:
+class RequestWriteStream(ClosingStream):
     """The SDK's write stream; it notes whose request each message is, for the task that will send it."""
 
     def __init__(self, inner: Any) -> None:
@@ -129,14 +122,6 @@ class RequestWriteStream:
 
     async def aclose(self) -> None:
         await self._inner.aclose()
-
-    async def __aenter__(self) -> RequestWriteStream:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
 
 class ServerHttpClient(sdk.httpx2.AsyncClient):
@@ -214,9 +199,9 @@ class ServerHttpClient(sdk.httpx2.AsyncClient):
             delivery.refused += 1  # answered with another address, whether that is followed or not
             await response.aclose()
             return _without_body(response)
-        if status in _UNAUTHORISED:
+        if status in (401, 403):
             failure = needs_login(self._server)
-        elif status in _UNKNOWN and _SESSION in request.headers:
+        elif status in (404, 410) and "mcp-session-id" in request.headers:
             failure = SessionUnknown(f"{self._server} does not know this session any more", code="SESSION_UNKNOWN")
             delivery.refused += 1
         if failure is not None:

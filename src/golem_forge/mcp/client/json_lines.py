@@ -17,10 +17,9 @@ import logging
 import os
 from collections import deque
 from collections.abc import Callable
-from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
-from golem_forge.mcp.client.transport import Delivery, LineTooLong, NotSent, current_delivery
+from golem_forge.mcp.client.transport import ClosingStream, Delivery, LineTooLong, NotSent, current_delivery
 
 if TYPE_CHECKING:
     from golem_forge.mcp import sdk
@@ -62,7 +61,7 @@ class LineSplitter:
         return b"".join(begun)
 
 
-class LineReader:
+class LineReader(ClosingStream):
     """The SDK's ReadStream over one descriptor, which stays the caller's to close."""
 
     def __init__(
@@ -131,14 +130,6 @@ class LineReader:
         """Nobody listens any more. What still comes is read and dropped: a server that cannot get rid of its last words
         does not end."""
         self.discard()
-
-    async def __aenter__(self) -> LineReader:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
     def discard(self) -> None:
         """The same, without waiting."""
@@ -246,7 +237,7 @@ class _Line:
         self.waiter: asyncio.Future[None] | None = None
 
 
-class LineWriter:
+class LineWriter(ClosingStream):
     def __init__(self, descriptor: int, *, server: str, before: Callable[[], None]) -> None:
         """The descriptor does not block, and stays the caller's to close. `before`: called before each request."""
         from golem_forge.mcp import sdk
@@ -289,14 +280,6 @@ class LineWriter:
 
     async def aclose(self) -> None:
         self.stop()
-
-    async def __aenter__(self) -> LineWriter:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
     def stop(self) -> None:
         """Nothing more is written; whoever waits learns it. The descriptor may be closed afterwards."""

@@ -19,7 +19,6 @@ import itertools
 import logging
 from collections.abc import Callable, Mapping
 from contextvars import Context
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from golem_forge.core.text import escape_control_chars
@@ -70,7 +69,7 @@ class ServerLink:
         self.version = session.protocol_version or ""
         self.is_modern = self.version in sdk.MODERN_PROTOCOL_VERSIONS
         """2026-07-28 and later: no session, no ping, questions inside results."""
-        self._stamp, self._error = sdk.stamp, sdk.MCPError  # every request needs them: here they are imported once
+        self._stamp, self._error, self._closed = sdk.stamp, sdk.MCPError, sdk.CONNECTION_CLOSED
         self._ids = itertools.count(_FIRST_ID)
         self._progress: dict[int, Progress] = {}
 
@@ -112,7 +111,10 @@ class ServerLink:
                 failure = delivery.failure
                 if isinstance(failure, NeedsLogin):
                     raise failure from None
-                if failure is not None or self._is_end(error):
+                # The dispatcher's own word for the end. A server that says exactly that of itself is believed: it
+                # costs a new connection, and nothing is repeated.
+                ended = error.message == "Connection closed" or not self.is_alive
+                if failure is not None or (error.code == self._closed and ended):
                     raise (Unprocessed(failure) if delivery.unprocessed else ResponseLost(failure)) from None
                 raise ErrorResponse(error.code, escape_control_chars(error.message[:MOST_WORDS])) from None
             except TransportError as failure:
@@ -121,13 +123,6 @@ class ServerLink:
                 raise (Unprocessed(failure) if delivery.unprocessed else ResponseLost(failure)) from None
             finally:
                 self._progress.pop(ident, None)
-
-    def _is_end(self, error: sdk.MCPError) -> bool:
-        """The dispatcher's own word for the end. A server that says exactly that of itself is believed: it costs a
-        new connection, and nothing is repeated."""
-        from golem_forge.mcp import sdk
-
-        return error.code == sdk.CONNECTION_CLOSED and (error.message == "Connection closed" or not self.is_alive)
 
     def note_progress(self, params: Mapping[str, Any]) -> None:
         """A `notifications/progress`; for no call of ours it is dropped."""
@@ -222,10 +217,8 @@ class _WrappedStream:
         await self._inner.__aenter__()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._inner.__aexit__(kind, error, trace)
+    async def __aexit__(self, *error: Any) -> None:
+        await self._inner.__aexit__(*error)
 
 
 class PacedWriter(_WrappedStream):

@@ -25,11 +25,12 @@ from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.events.redaction import Redactor
 from golem_forge.mcp import need_sdk
 from golem_forge.mcp.client.active_calls import ActiveCall, CallSlots
+from golem_forge.mcp.client.approval_text import server_card, server_diff
 from golem_forge.mcp.client.call import Rewriter
 from golem_forge.mcp.client.connection import FAILED_PAUSE_S, Backoff, ConnectFailed, Connection, ConnectResult
 from golem_forge.mcp.client.hooks import Hooks
 from golem_forge.mcp.client.link import ServerLink, Unprocessed
-from golem_forge.mcp.client.manifest import RefetchDebounce, fetch_manifest
+from golem_forge.mcp.client.manifest import Freshness, RefetchDebounce, fetch_manifest
 from golem_forge.mcp.client.model import ServerManifest, ServerState, ServerStatus
 from golem_forge.mcp.client.server_requests import ServerRequests
 from golem_forge.mcp.client.tool_list import ServerOffer
@@ -121,8 +122,6 @@ class ManagedServer:
 
     def _is_known(self) -> bool:
         """Whether a manifest tells so well what it offers that nothing has to be started for that."""
-        from golem_forge.mcp.client.manifest import Freshness
-
         found = self._around.cache.load(self.spec, time.time())
         if found is None:
             return False
@@ -207,11 +206,8 @@ class ManagedServer:
             assert connection.link is not None
             return connection.link
         self._must_be_usable()
-        if (
-            self._failed_at is not None
-            and self._loop.time() < self._failed_at + FAILED_PAUSE_S
-            and self._driver is None
-        ):
+        paused = self._failed_at is not None and self._loop.time() < self._failed_at + FAILED_PAUSE_S
+        if paused and self._driver is None:
             raise self.status.failure()
         return await self._connected_by(self._connect_soon())
 
@@ -275,7 +271,9 @@ class ManagedServer:
                 # servers of the old era exist that fall silent or die at a question they do not know
                 legacy = failed.during_probe and not legacy
             except ForgeError as error:  # the config asks for what it cannot have
-                return self._disappoint_or_give_up(error)
+                if isinstance(error, NeedsLogin):
+                    return self._disappoint(self.status.mark_needs_login())
+                return self._give_up(error)
             stderr = connection.stderr[-STDERR_LINES:] if connection is not None else ()
             if isinstance(cause, NeedsLogin):
                 return self._disappoint(self.status.mark_needs_login())
@@ -308,12 +306,6 @@ class ManagedServer:
         self.status.set(ServerState.READY)
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(connected.link)
-
-    def _disappoint_or_give_up(self, error: ForgeError) -> None:
-        if isinstance(error, NeedsLogin):
-            self._disappoint(self.status.mark_needs_login())
-        else:
-            self._give_up(error)
 
     def _give_up(self, cause: ForgeError, stderr: tuple[str, ...] = ()) -> None:
         self._failed_at = self._loop.time()
@@ -524,8 +516,6 @@ class ApprovalPrompt:
             self._task.cancel()
 
     async def _ask(self, spec: ServerSpec) -> None:
-        from golem_forge.mcp.client.approval_text import server_card, server_diff
-
         before = self._book.approved_before(spec)
         diff = server_diff(before, spec) if before is not None else ""
         if await self._hooks.approve_server(spec, server_card(spec), diff):

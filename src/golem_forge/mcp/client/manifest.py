@@ -86,8 +86,10 @@ async def fetch_manifest(link: ServerLink, spec: ServerSpec) -> ServerManifest:
     """What the server offers now. What it does not declare is not asked for."""
     tools = await all_pages(link, "tools/list", "tools") if link.offers("tools") else ListPages()
     prompts = await _prompts(link)
-    session = link.session
-    info = session.server_info
+    session, info = link.session, {}
+    if session.server_info is not None:
+        keys = {"name", "version", "title"}
+        info = session.server_info.model_dump(mode="json", by_alias=True, exclude_none=True, include=keys)
     entries, unfit = _without_invalid_headers(link, tools.entries)
     return ServerManifest(
         server=spec.name,
@@ -96,18 +98,13 @@ async def fetch_manifest(link: ServerLink, spec: ServerSpec) -> ServerManifest:
         fetched_at=time.time(),
         ttl_ms=tools.ttl_ms,
         protocol=link.version,
-        info=info.model_dump(mode="json", by_alias=True, exclude_none=True, include=_SERVER_INFO_KEYS)
-        if info is not None
-        else {},
+        info=info,
         instructions=(session.instructions or "")[:MOST_INSTRUCTIONS],
         tools=entries,
         prompts=prompts.entries,
         has_resources=link.offers("resources"),
         diagnostics=(*tools.diagnostics, *unfit, *prompts.diagnostics),
     )
-
-
-_SERVER_INFO_KEYS: Final = {"name", "version", "title"}
 
 
 async def _prompts(link: ServerLink) -> ListPages:
@@ -126,22 +123,17 @@ def _without_invalid_headers(link: ServerLink, entries: Sequence[Any]) -> tuple[
         return tuple(entries), []
     from golem_forge.mcp import sdk
 
-    kept, unfit = [], []
+    usable, unfit = [], []
     for entry in entries:
         schema = entry.get("inputSchema") if isinstance(entry, dict) else None
-        why = sdk.find_invalid_x_mcp_header(schema) if isinstance(schema, dict) and _asks_headers(schema) else None
+        asks = isinstance(schema, dict) and "x-mcp-header" in _as_text(schema)
+        why = sdk.find_invalid_x_mcp_header(schema) if asks else None
         if why is None:
-            kept.append(entry)
+            usable.append(entry)
         else:
-            name = escape_control_chars(str(entry.get("name"))[:100])
-            unfit.append(
-                f"tool {name!r} of {link.server} was left out: invalid x-mcp-header ({escape_control_chars(why[:200])})"
-            )
-    return tuple(kept), unfit
-
-
-def _asks_headers(schema: dict[str, Any]) -> bool:
-    return "x-mcp-header" in _as_text(schema)
+            name, shown = escape_control_chars(str(entry.get("name"))[:100]), escape_control_chars(why[:200])
+            unfit.append(f"tool {name!r} of {link.server} was left out: invalid x-mcp-header ({shown})")
+    return tuple(usable), unfit
 
 
 def _as_text(data: Any) -> str:
@@ -244,8 +236,12 @@ class ManifestCache:
         """`now`: `time.time()`"""
         path = self._path(spec.scope, spec.name, spec.digest)
         self._remove_others(spec.scope, spec.name, path)
-        manifest = _read(path)
-        if manifest is None or not _is_of(manifest, spec):
+        try:
+            manifest = _manifest(json.loads(read_bounded(path, MAX_CACHED_BYTES)[0]))
+        except (OSError, ValueError, TypeError, RecursionError):
+            return None
+        wanted = (spec.scope, spec.name, spec.digest)
+        if manifest is None or (manifest.scope, manifest.server, manifest.config_digest) != wanted:
             return None
         age = now - manifest.fetched_at
         if not 0 <= age <= USABLE_SECONDS:
@@ -257,8 +253,9 @@ class ManifestCache:
 
     def store(self, manifest: ServerManifest) -> None:
         path = self._path(manifest.scope, manifest.server, manifest.config_digest)
+        data = {field.name: getattr(manifest, field.name) for field in fields(ServerManifest)}
         try:
-            content = json.dumps({"version": _VERSION, **_as_json(manifest)}, separators=(",", ":")).encode()
+            content = json.dumps({"version": _VERSION, **data}, separators=(",", ":")).encode()
         except (ValueError, TypeError, RecursionError):
             return
         with contextlib.suppress(OSError):
@@ -296,21 +293,6 @@ def _stem(scope: str, server: str) -> str:
     """The hash alone would do; the name is for whoever looks into the folder."""
     shown = "".join(letter if letter.isascii() and letter.isalnum() else "_" for letter in server[:32])
     return f"{shown}-{sha256_hex(f'{scope}{chr(0)}{server}')[:16]}"
-
-
-def _is_of(manifest: ServerManifest, spec: ServerSpec) -> bool:
-    return (manifest.scope, manifest.server, manifest.config_digest) == (spec.scope, spec.name, spec.digest)
-
-
-def _as_json(manifest: ServerManifest) -> dict[str, Any]:
-    return {field.name: getattr(manifest, field.name) for field in fields(ServerManifest)}
-
-
-def _read(path: Path) -> ServerManifest | None:
-    try:
-        return _manifest(json.loads(read_bounded(path, MAX_CACHED_BYTES)[0]))
-    except (OSError, ValueError, TypeError, RecursionError):
-        return None
 
 
 def _manifest(data: Any) -> ServerManifest | None:

@@ -148,9 +148,8 @@ class Pool:
 
     async def replace(self, specs: Mapping[str, ServerSpec]) -> None:
         """An edited config: what changed or went is ended, what is new or other begins. The rest is not touched."""
-        kept = {
-            name: owner for name, owner in self._owners.items() if name in specs and owner.apply_config(specs[name])
-        }
+        owners = self._owners.items()
+        kept = {name: owner for name, owner in owners if name in specs and owner.apply_config(specs[name])}
         gone = [owner for name, owner in self._owners.items() if name not in kept]
         fresh = {name: ManagedServer(spec, self._around) for name, spec in specs.items() if name not in kept}
         self._owners = dict(sorted((kept | fresh).items()))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from golem_forge.core.lazy_dataclass import dataclass, field
+from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.core.text import count_control_chars
 from golem_forge.mcp.client.model import ServerState, tool_names
 from golem_forge.mcp.client.untrusted_text import display_text
@@ -56,7 +56,7 @@ def prompt_commands(pool: Pool, servers: Iterable[str]) -> dict[str, PromptComma
             command = _command(server, entry)
             if command is not None:
                 found.setdefault((server, command.prompt), command)
-    return {name: _with_name(found[identity], name) for identity, name in tool_names(found).items()}
+    return {name: replace(found[identity], name=name) for identity, name in tool_names(found).items()}
 
 
 def prompt_text(command: PromptCommand, result: Mapping[str, Any]) -> str:
@@ -91,16 +91,9 @@ def _command(server: str, entry: Any) -> PromptCommand | None:
     return PromptCommand(name="", server=server, prompt=name, description=_described(entry), schema=schema)
 
 
-def _with_name(command: PromptCommand, name: str) -> PromptCommand:
-    from dataclasses import replace
-
-    return replace(command, name=name)
-
-
 def _usable(name: str) -> bool:
-    return (
-        0 < len(name.encode("utf-8", "replace")) <= _LONGEST_NAME and not count_control_chars(name) and "\n" not in name
-    )
+    fits = 0 < len(name.encode("utf-8", "replace")) <= _LONGEST_NAME
+    return fits and not count_control_chars(name) and "\n" not in name
 
 
 def _described(entry: Mapping[str, Any]) -> str:

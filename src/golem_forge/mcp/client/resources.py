@@ -12,7 +12,9 @@ says that it stays true for ever: number, size and time of cached answers are bo
 from __future__ import annotations
 
 import time
+from base64 import b64decode, encodebytes
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -105,9 +107,8 @@ def _list_arguments() -> type[BaseModel]:
             return self
 
     server = Field(default="", description="The server to ask; left out: every server there is.")
-    cursor = Field(
-        default="", max_length=_LONGEST_CURSOR, description="`nextCursor` of the page before, with `server`."
-    )
+    about = "`nextCursor` of the page before, with `server`."
+    cursor = Field(default="", max_length=_LONGEST_CURSOR, description=about)
     return create_model("list_mcp_resources", __base__=Checked, server=(str, server), cursor=(str, cursor))
 
 
@@ -122,15 +123,14 @@ def _read_arguments() -> type[BaseModel]:
 
 
 def _plan_list(tool: str, args: dict[str, Any], ctx: ToolContext) -> Plan:
-    place = ctx.parts.get(ServerAccess)
-    server = args.get("server", "")
-    if server:
-        pool = _pool_with(place, server, ctx)
+    access = ctx.parts.get(ServerAccess)
+    if server := args.get("server", ""):
+        pool = _pool_with(access, server, ctx)
         page = partial(_one_list, tool, pool, server, args.get("cursor", ""), ctx)
         return Plan(run=page, effects=(_effect(pool, server),), read_only=True)
-    names = [name for name in place.servers_of(ctx.worker) if place.pool and _can_be_asked(place.pool, name)]
-    effects = tuple(_effect(place.pool, name) for name in names if place.pool)
-    return Plan(run=partial(_all_lists, tool, place.pool, names, ctx), effects=effects, read_only=True)
+    names = [name for name in access.servers_of(ctx.worker) if access.pool and _can_be_asked(access.pool, name)]
+    effects = tuple(_effect(access.pool, name) for name in names if access.pool)
+    return Plan(run=partial(_all_lists, tool, access.pool, names, ctx), effects=effects, read_only=True)
 
 
 def _plan_read(args: dict[str, Any], ctx: ToolContext) -> Plan:
@@ -139,10 +139,10 @@ def _plan_read(args: dict[str, Any], ctx: ToolContext) -> Plan:
     return Plan(run=partial(_read_resource, pool, server, uri, ctx), effects=(_effect(pool, server),), read_only=True)
 
 
-def _pool_with(place: ServerAccess, server: str, ctx: ToolContext) -> Pool:
-    if place.pool is None or server not in place.servers_of(ctx.worker):
+def _pool_with(access: ServerAccess, server: str, ctx: ToolContext) -> Pool:
+    if access.pool is None or server not in access.servers_of(ctx.worker):
         raise ToolFailed(f"MCP server not found: {escape_control_chars(server[:100])}", code="NO_SERVER")
-    return place.pool
+    return access.pool
 
 
 def _can_be_asked(pool: Pool, name: str) -> bool:
@@ -202,9 +202,8 @@ async def _every_page(tool: str, pool: Pool, server: str, ctx: ToolContext) -> t
         return entries, error.message
     except Exception as error:  # one server's trouble is never another's
         return entries, f"could not be asked ({error_name(error)})"
-    return entries[
-        :_MOST_ENTRIES
-    ], f"only the first {len(entries[:_MOST_ENTRIES])}; name this server to page through all"
+    first = entries[:_MOST_ENTRIES]
+    return first, f"only the first {len(first)}; name this server to page through all"
 
 
 async def _page(tool: str, pool: Pool, server: str, cursor: str, ctx: ToolContext) -> dict[str, Any]:
@@ -253,24 +252,15 @@ def _plain_part(part: dict[str, Any], ctx: ToolContext) -> dict[str, Any]:
         return {name: part[name] for name in ("uri", "mimeType", "text") if isinstance(part.get(name), str)}
     kind = part.get("mimeType")
     shown = escape_control_chars(kind[:_LONGEST_TYPE]) if isinstance(kind, str) and kind else _UNKNOWN_TYPE
-    data = _decoded(part.get("blob"))
+    blob, data = part.get("blob"), None
+    with suppress(ValueError):
+        data = b64decode(blob, validate=True) if isinstance(blob, str) else None
     if data is None:
         return {"mimeType": shown, "error": "neither text nor valid base64"}
     return {"mimeType": shown, "bytes": len(data), "handle": _store_blob(data, ctx)}
 
 
-def _decoded(blob: Any) -> bytes | None:
-    from base64 import b64decode
-
-    try:
-        return b64decode(blob, validate=True) if isinstance(blob, str) else None
-    except ValueError:
-        return None
-
-
 def _store_blob(data: bytes, ctx: ToolContext) -> str:
-    from base64 import encodebytes
-
     if ctx.outputs is None:
         raise ToolFailed("The resource is binary, and there is no place to keep it.", code="NO_OUTPUTS")
     if ctx.redactor is not None:

@@ -21,7 +21,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from golem_forge.config.mcp_spec import ServerSpec, url_problem
 from golem_forge.core.decisions import Verdict
@@ -38,7 +38,7 @@ from golem_forge.mcp.client.active_calls import (
 from golem_forge.mcp.client.hooks import ElicitationForm, FormAnswer, Hooks, SamplingAnswer, SamplingRequest
 from golem_forge.mcp.client.untrusted_text import display_text
 from golem_forge.tools.forms import derive_fields, errors_by_field, form_arguments, prefill_fields, restore_secrets
-from golem_forge.tools.validation import ToolDefinitionError
+from golem_forge.tools.validation import SchemaCheck, ToolDefinitionError
 
 if TYPE_CHECKING:
     from golem_forge.mcp import sdk
@@ -60,9 +60,8 @@ class ServerRequests:
         self, context: sdk.ClientRequestContext, params: sdk.ElicitRequestParams
     ) -> sdk.ElicitResult | sdk.ErrorData:
         key = context.request_id if isinstance(context.request_id, str) else ""  # a number names nothing
-        return await self._answered(
-            "elicitation", lambda flight: answer_elicitation(self._spec, self._hooks, flight, params, key)
-        )
+        answer = partial(answer_elicitation, self._spec, self._hooks, params=params, key=key)
+        return await self._answered("elicitation", answer)
 
     async def _sampling(
         self, context: sdk.ClientRequestContext, params: sdk.CreateMessageRequestParams
@@ -126,8 +125,6 @@ async def _ask_page(spec: ServerSpec, hooks: Hooks, flight: ActiveCall, params: 
 
 async def _ask_form(spec: ServerSpec, hooks: Hooks, flight: ActiveCall, params: Any, key: str) -> sdk.ElicitResult:
     """Asked again, with what is wrong at each field, until the values are what the schema allows."""
-    from golem_forge.tools.validation import SchemaCheck
-
     schema: Mapping[str, Any] = params.requested_schema
     try:
         check = SchemaCheck(dict(schema))
@@ -138,7 +135,8 @@ async def _ask_form(spec: ServerSpec, hooks: Hooks, flight: ActiveCall, params: 
     given: _Values = {}
     errors: Mapping[str, str] = {}
     for _ in range(_ATTEMPTS):
-        fields = tuple(_with_errors(prefill_fields(plain, given), errors))
+        filled = prefill_fields(plain, given)
+        fields = tuple({**each, "error": errors[each["name"]]} if each["name"] in errors else each for each in filled)
         text = "\n".join(part for part in (message, errors.get("", "")) if part)
         form = ElicitationForm(server=spec.name, message=text, fields=fields, schema=schema, key=key)
         answer = await ask_during_call(flight, _ask_hook(hooks, form, flight))
@@ -159,16 +157,9 @@ async def _ask_hook(hooks: Hooks, form: ElicitationForm, flight: ActiveCall) -> 
 def _with_defaults(schema: Mapping[str, Any], given: _Values) -> _Values:
     """A field that was left empty has the value the server proposed for it."""
     properties: Mapping[str, Any] = schema.get("properties") or {}
-    proposed = {name: part["default"] for name, part in properties.items() if _has_default(part)}
+    parts = {name: part for name, part in properties.items() if isinstance(part, Mapping)}
+    proposed = {name: part["default"] for name, part in parts.items() if part.get("default") is not None}
     return {**proposed, **given}
-
-
-def _has_default(part: Any) -> bool:
-    return isinstance(part, Mapping) and part.get("default") is not None
-
-
-def _with_errors(fields: list[dict[str, Any]], errors: Mapping[str, str]) -> list[dict[str, Any]]:
-    return [{**field, "error": errors[field["name"]]} if field["name"] in errors else field for field in fields]
 
 
 def _elicit_result(action: str, values: _Values | None = None) -> sdk.ElicitResult:
@@ -206,9 +197,8 @@ def _display_field(field: dict[str, Any]) -> dict[str, Any]:
         "description": display_text(field["description"], _DESCRIPTION_BYTES),
     }
     if "options" in field:
-        shown_field["options"] = [
-            {**each, "label": display_text(each["label"], _LABEL_BYTES)} for each in field["options"]
-        ]
+        options = field["options"]
+        shown_field["options"] = [{**each, "label": display_text(each["label"], _LABEL_BYTES)} for each in options]
     return shown_field
 
 
@@ -252,9 +242,8 @@ class CheckedUrl(NamedTuple):
 
 def checked_url(url: str) -> CheckedUrl:
     if len(url) > _MAX_URL_LENGTH or url_problem(url):
-        raise RequestRefused(
-            INVALID_PARAMS, "url: must be https, or http to loopback, in plain characters and without a user"
-        )
+        why = "must be https, or http to loopback, in plain characters and without a user"
+        raise RequestRefused(INVALID_PARAMS, f"url: {why}")
     return CheckedUrl(url, urlsplit(url).netloc.lower())
 
 
@@ -331,15 +320,11 @@ async def _sample_hook(hooks: Hooks, request: SamplingRequest, flight: ActiveCal
 async def list_roots(spec: ServerSpec, hooks: Hooks) -> sdk.ListRootsResult:
     from golem_forge.mcp import sdk
 
-    places = {} if spec.is_http or not spec.zones else await _zone_uris(spec, hooks)
-    return sdk.ListRootsResult(
-        roots=[sdk.Root.model_validate({"uri": uri, "name": zone}) for zone, uri in places.items()]
-    )
-
-
-async def _zone_uris(spec: ServerSpec, hooks: Hooks) -> dict[str, str]:
-    from urllib.parse import quote
-
-    walls = hooks.walls_for(spec)
-    level = await walls.level()
-    return {zone: f"file://{quote(walls.mount_point(zone, level))}" for zone in spec.zones}
+    roots = []
+    if spec.zones and not spec.is_http:
+        walls = hooks.walls_for(spec)
+        level = await walls.level()
+        for zone in spec.zones:
+            uri = f"file://{quote(walls.mount_point(zone, level))}"
+            roots.append(sdk.Root.model_validate({"uri": uri, "name": zone}))
+    return sdk.ListRootsResult(roots=roots)

@@ -14,7 +14,6 @@ import hashlib
 import os
 import shutil
 import signal
-from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
 from golem_forge.config.mcp_expand import ExpandedServer
@@ -44,9 +43,7 @@ STDIN_GRACE_S: Final = 0.3
 STDERR_LINES: Final = 20
 _NO_CPU_LIMIT_S: Final = 1 << 31
 """Seconds of CPU time: 68 years."""
-_HOME_PARTS: Final = ("golem-forge", "mcp")
 _WIDEST: Final = 2000
-_NOT_FOUND: Final = (126, 127)
 
 
 class StdioTransport:
@@ -95,9 +92,7 @@ class StdioTransport:
         self._writer = LineWriter(pipes.stdin, server=self._spec.name, before=walled.exchange)
         return self._reader, self._writer
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         from golem_forge.mcp import sdk
 
         self.start_shutdown()
@@ -130,10 +125,8 @@ class StdioTransport:
         """Its last lines on standard error: redacted, zones by their addresses, and harmless on a terminal."""
         tail = self._child.tail if self._child else None
         lines = tail.lines(STDERR_LINES) if tail else ()
-        return tuple(escape_control_chars(self._cleaned(line)[:_WIDEST]) for line in lines)
-
-    def _cleaned(self, line: str) -> str:
-        return self._walls.redact(self._redactor.text(line) if self._redactor else line)
+        clean = [self._redactor.text(line) if self._redactor else line for line in lines]
+        return tuple(escape_control_chars(self._walls.redact(line)[:_WIDEST]) for line in clean)
 
     def why_ended(self) -> str:
         """In words; empty while it runs, and where we ended it ourselves without a reason of its own."""
@@ -146,7 +139,7 @@ class StdioTransport:
             return f"the server was ended: {REASONS.get(ending.code, ending.code)}"
         if ending.signal is not None:
             return f"the server was ended by signal {ending.signal} ({signal.strsignal(ending.signal) or 'unknown'})"
-        if ending.exit_code in _NOT_FOUND:
+        if ending.exit_code in (126, 127):
             return f"the server's command could not be run (exit code {ending.exit_code})"
         return f"the server ended with exit code {ending.exit_code}"
 
@@ -169,7 +162,10 @@ class StdioTransport:
             if why := variable_problem(name):
                 raise CannotStart(f"env: {escape_control_chars(name)} {why}", code="ENV_REFUSED")
         network, env = self._spec.network, self._expanded.env
-        found = self._certificates() if level is Level.FULL else Certificates()
+        try:  # certificates that `env` or `pass_env` name lie outside of what walls show
+            found = show_certificates(env, self._forge_home) if level is Level.FULL else Certificates()
+        except ForgeError as error:
+            raise CannotStart(f"env: {error.message}", code="CERTIFICATES") from None
         if found.env:
             env = {name: value for name, value in env.items() if name not in CERTIFICATE_VARIABLES} | found.env
         return Job(
@@ -183,13 +179,6 @@ class StdioTransport:
             home=self._home(),
         )
 
-    def _certificates(self) -> Certificates:
-        """Those that `env` or `pass_env` name lie outside of what walls show."""
-        try:
-            return show_certificates(self._expanded.env, self._forge_home)
-        except ForgeError as error:
-            raise CannotStart(f"env: {error.message}", code="CERTIFICATES") from None
-
     def _grant(self, target: str) -> HostGrant:
         """`host` or `host:port`, as the config reader made it: IPv6 in brackets."""
         host, colon, port = target.rpartition(":")
@@ -199,14 +188,11 @@ class StdioTransport:
         return HostGrant(host, int(port), self._host_rule(host, int(port)).private)
 
     def _home(self) -> str:
-        made = self._walls.kept_home(*_HOME_PARTS, server_home_name(self._spec))
+        made = self._walls.kept_home("golem-forge", "mcp", server_home_name(self._spec))
         forge = os.path.realpath(self._forge_home.path)
         if f"{made}/".startswith(f"{forge}/"):
-            raise WallsFailed(
-                "Walls could not be built: your cache directory lies in Forge's own. The command was not run. "
-                "Set XDG_CACHE_HOME to another directory.",
-                code="WALLS_UNAVAILABLE",
-            )
+            text = "Walls could not be built: your cache directory lies in Forge's own. The command was not run."
+            raise WallsFailed(f"{text} Set XDG_CACHE_HOME to another directory.", code="WALLS_UNAVAILABLE")
         return made
 
     def _output_over(self, error: TransportError | None) -> None:

@@ -151,9 +151,8 @@ def _schema(entry: dict[str, Any], key: str) -> dict[str, Any]:
     if problem := _schema_problem(schema, written):
         raise _InvalidEntry(HoldReason.SCHEMA_INVALID, f"its {key}: {problem}")
     if key == "inputSchema" and (kind := _root_type(schema)) != "object":
-        raise _InvalidEntry(
-            HoldReason.SCHEMA_INVALID, f"its {key} must have type object at its root, not {str(kind)[:50]!r}"
-        )
+        wrong = f"its {key} must have type object at its root, not {str(kind)[:50]!r}"
+        raise _InvalidEntry(HoldReason.SCHEMA_INVALID, wrong)
     return schema
 
 
@@ -247,14 +246,11 @@ def apply_pins(listing: ServerToolList, book: ServerTrustStore, scope: str) -> S
     for tool in listing.tools:
         pin = pins.get(tool.name)
         if pin is None or pin.digest == tool.digest:
-            tools.append(replace(tool, familiarity=_familiarity(pin)))
+            familiarity = Familiarity.NEW if pin is None else Familiarity(pin.state.value)
+            tools.append(replace(tool, familiarity=familiarity))
         else:
             drifted.append(_drifted_tool(tool, pin))
     return replace(listing, tools=tuple(tools), held=(*listing.held, *drifted), diagnostics=diagnostics)
-
-
-def _familiarity(pin: Pin | None) -> Familiarity:
-    return Familiarity.NEW if pin is None else Familiarity(pin.state.value)
 
 
 def _drifted_tool(tool: RemoteTool, pin: Pin) -> HeldTool:
@@ -311,7 +307,6 @@ class ServerOffer:
 
     def update(self, manifest: ServerManifest) -> bool:
         """Whether it says anything new."""
-
         before, self.manifest = self.manifest, manifest
         if before is not None and _content(before) == _content(manifest):
             return False
@@ -347,9 +342,9 @@ class ServerOffer:
         now = self._present.get(tool.name, tool.digest)  # one that is gone is the server's to refuse
         if now == tool.digest:
             return
-        why = (
-            f"{now}: {tool.server} defines it otherwise than it was pinned" if now == HoldReason.DRIFT else "it changed"
-        )
+        why = "it changed"
+        if now == HoldReason.DRIFT:
+            why = f"{now}: {tool.server} defines it otherwise than it was pinned"
         raise ForgeError(
             f"'{tool.name}' of {tool.server} did not run: {why}; run: forge mcp show {tool.server}",
             status=Status.TOOL_NOT_FOUND,

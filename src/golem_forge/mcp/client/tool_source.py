@@ -116,11 +116,9 @@ class _ProxiedTool:
         if self._effects is None:
             limit = trusted_limit(self.spec, self.tool) or walled_limit(self.spec, await _has_walls(self.spec, ctx))
             reads = is_read_only(self.spec, self.tool)
-            self._effects = (server_effect(self.spec, reads=reads, marks=self._marks(), at_most=limit),)
+            marks = (Mark.DESTRUCTIVE,) if is_destructive(self.tool) else ()
+            self._effects = (server_effect(self.spec, reads=reads, marks=marks, at_most=limit),)
         return Plan(run=run, effects=self._effects)
-
-    def _marks(self) -> tuple[Mark, ...]:
-        return (Mark.DESTRUCTIVE,) if is_destructive(self.tool) else ()
 
 
 def server_effect(
@@ -261,8 +259,7 @@ class ServerTools:
         for server, listing in listings.items():
             if self.sees(server):
                 self._sort(self._pool.specs[server], listing, names, there, kept_out)
-        news = self._put_in_force(there, kept_out)
-        return news if news else None
+        return self._update_catalog(there, kept_out) or None
 
     @staticmethod
     def _sort(
@@ -280,7 +277,7 @@ class ServerTools:
             if name not in there and is_offered(spec, held.identity[1]):  # a second entry of a name leaves the first
                 kept_out[name] = why_held(held)
 
-    def _put_in_force(self, there: dict[str, _CatalogEntry], kept_out: dict[str, str]) -> ServerToolChanges:
+    def _update_catalog(self, there: dict[str, _CatalogEntry], kept_out: dict[str, str]) -> ServerToolChanges:
         catalog, before = self._catalog, self._placed
         removed = [name for name in before if name not in there]
         for name in removed:
@@ -291,7 +288,8 @@ class ServerTools:
         if fresh:  # before they can be called: what the config says of them counts from their first call on
             self._on_placed({name: (placed.spec, placed.tool) for name, placed in fresh.items()})
         for name, placed in fresh.items():
-            catalog.add(self._tool(name, placed), replace=True)
+            accept = partial(self._accept, name, placed)
+            catalog.add(proxied_tool(self._pool, placed.spec, placed.tool, name, accept), replace=True)
         self._spell(there)
         for name, reason in kept_out.items():
             catalog.quarantine(name, SourceKind.MCP, reason)
@@ -313,9 +311,6 @@ class ServerTools:
             if self._spelt.get(raw) != name:
                 self._catalog.add_alias(raw, name)
         self._spelt = spellings
-
-    def _tool(self, name: str, placed: _CatalogEntry) -> Tool:
-        return proxied_tool(self._pool, placed.spec, placed.tool, name, partial(self._accept, name, placed))
 
     def _accept(self, name: str, placed: _CatalogEntry) -> None:
         """The person's yes is for a call they saw: it runs, also where the book cannot keep what they agreed to."""

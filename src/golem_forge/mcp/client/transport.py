@@ -16,32 +16,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar, Token
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
+from golem_forge.config.mcp_expand import expand_spec
 from golem_forge.config.mcp_spec import AuthKind, ServerSpec
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.events.redaction import Redactor
 from golem_forge.mcp.client.hooks import Hooks
+from golem_forge.mcp.client.oauth import provider
 from golem_forge.storage.home import ForgeHome
 
 if TYPE_CHECKING:
     from golem_forge.mcp import sdk
 
 
-def _no_stderr() -> tuple[str, ...]:
-    return ()
-
-
-def _no_failure() -> None:
-    return None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenTransport:
     transport: sdk.Transport
-    stderr: Callable[[], tuple[str, ...]] = _no_stderr
-    failure: Callable[[], TransportError | None] = _no_failure
+    stderr: Callable[[], tuple[str, ...]] = tuple
+    failure: Callable[[], TransportError | None] = lambda: None
     """What went wrong on the way, as the transport itself saw it."""
     clean_text: Callable[[str], str] | None = None
     """How its words are rewritten before anybody reads them; None: not at all."""
@@ -85,8 +79,6 @@ class TransportOpener:
 
         expanded, auth = self._expanded(spec, _no_zone), None
         if spec.auth.kind is AuthKind.OAUTH:
-            from golem_forge.mcp.client.oauth import provider
-
             auth = provider(spec, self.home, url=expanded.url, redactor=self.redactor)
         transport = http_transport(spec, expanded, auth=auth)
         # It knows what it was sent in headers: said back in a description, that would be part of every model request.
@@ -95,8 +87,6 @@ class TransportOpener:
         )
 
     def _expanded(self, spec: ServerSpec, zone: Callable[[str], str]) -> Any:
-        from golem_forge.config.mcp_expand import expand_spec
-
         expanded = expand_spec(spec, self.environ, zone)
         for value in expanded.secrets:
             if value not in self.redactor.secrets:  # every connection brings the same ones
@@ -106,6 +96,19 @@ class TransportOpener:
 
 def _no_zone(name: str) -> str:
     raise KeyError(name)
+
+
+class ClosingStream:
+    """One of the SDK's streams: leaving it closes it."""
+
+    async def aclose(self) -> None:
+        raise NotImplementedError
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
 
 
 @dataclass(slots=True)
@@ -132,7 +135,7 @@ def current_delivery() -> Delivery:
 
 
 class track_delivery:
-    """`with tracked() as delivery: await session.call_tool(…)`; read it after a failure."""
+    """`with track_delivery() as delivery: await session.call_tool(…)`; read it after a failure."""
 
     __slots__ = ("_token",)
 

@@ -18,7 +18,7 @@ import json
 import os
 import stat
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -66,9 +66,8 @@ class ServerTrustStore:
         return None if approval is None else approval.described
 
     def approve_server(self, spec: ServerSpec, who: str) -> None:
-        given = ServerApproval(
-            digest=spec.digest, described=approved_description(spec.described), at=iso_now(), who=who
-        )
+        described = approved_description(spec.described)
+        given = ServerApproval(digest=spec.digest, described=described, at=iso_now(), who=who)
         self._change(spec.scope, spec.name, lambda record: replace(record, approval=given))
 
     def forget(self, scope: str, server: str) -> None:
@@ -95,11 +94,8 @@ class ServerTrustStore:
 
     def pin(self, scope: str, tool: RemoteTool) -> None:
         """A person agreed to this definition: it is the one from now on."""
-        self._change(
-            scope,
-            tool.server,
-            lambda record: record.with_pins({tool.name: _new_pin(tool, PinState.PINNED)}, {*record.pins, tool.name}),
-        )
+        pin = {tool.name: _new_pin(tool, PinState.PINNED)}
+        self._change(scope, tool.server, lambda record: record.with_pins(pin, {*record.pins, tool.name}))
 
     def accept_new(self, scope: str, tool: RemoteTool) -> None:
         """A new tool had its first yes. One whose definition is no longer the one that was agreed to stays new."""
@@ -183,7 +179,7 @@ class ServerApproval:
     digest: str
     """Of the unexpanded config."""
     described: Mapping[str, Any]
-    """As `server_card.agreed` gives it."""
+    """As `approved_description` gives it."""
     at: str
     who: str
 
@@ -273,17 +269,12 @@ def _typed(value: Any, kind: type[_T]) -> _T:
 def _drop_large_definitions(pins: Mapping[str, Pin]) -> dict[str, Pin]:
     """The definitions that fit, the shortest first: no one of them can push all others out."""
     room, dropped = MAX_DEFINITIONS_BYTES, set[str]()
-    for size, name in sorted(_sizes(pins.items())):
+    sizes = ((len(json.dumps(pin.definition)), name) for name, pin in pins.items() if pin.definition is not None)
+    for size, name in sorted(sizes):
         room -= size
         if room < 0:
             dropped.add(name)
     return {name: replace(pin, definition=None) if name in dropped else pin for name, pin in pins.items()}
-
-
-def _sizes(pins: Iterable[tuple[str, Pin]]) -> Iterable[tuple[int, str]]:
-    for name, pin in pins:
-        if pin.definition is not None:
-            yield len(json.dumps(pin.definition)), name
 
 
 MAX_FILE_BYTES: Final = 64 << 20
@@ -303,7 +294,7 @@ class ServerTrustError(ForgeError):
 
 
 def read_records(path: Path) -> tuple[ServerRecords, FileStamp | None]:
-    """(what it holds, the stamp of what was read); nothing and None if there is no file. Raises Broken."""
+    """(what it holds, the stamp of what was read); nothing and None if there is no file. Raises TrustFileBroken."""
     try:
         content, status = read_bounded(path, MAX_FILE_BYTES)
         return from_json(json.loads(content)), stamp_from_stat(status)
@@ -320,9 +311,8 @@ def read_records(path: Path) -> tuple[ServerRecords, FileStamp | None]:
 def write_records(path: Path, records: ServerRecords) -> None:
     content = json.dumps(to_json(records), separators=(",", ":")).encode()
     if len(content) > MAX_FILE_BYTES:
-        raise ServerTrustError(
-            "the book of MCP approvals is full; run `forge mcp list` and remove servers that are not used"
-        )
+        remedy = "run `forge mcp list` and remove servers that are not used"
+        raise ServerTrustError(f"the book of MCP approvals is full; {remedy}")
     replace_atomically(path, content)
 
 

@@ -50,9 +50,9 @@ class _SchemaPosition(Enum):
             return _SchemaPosition.SCHEMA
         if key in _NAMED_SCHEMAS:
             return _SchemaPosition.NAMED_SCHEMAS
-        return (
-            _SchemaPosition.PROSE if key in _PROSE else _SchemaPosition.DATA if key in _DATA else _SchemaPosition.SCHEMA
-        )
+        if key in _PROSE:
+            return _SchemaPosition.PROSE
+        return _SchemaPosition.DATA if key in _DATA else _SchemaPosition.SCHEMA
 
     @property
     def hidden(self) -> re.Pattern[str]:
@@ -86,9 +86,8 @@ def _search(root: Any, place: _SchemaPosition) -> str:
                     return f"{_describe_match(found)} in a key at {_display_path(path)}"
             stack += [(item, place.below(key), f"{path}.{key}"[-_MAX_PATH:]) for key, item in reversed(value.items())]
         elif isinstance(value, list):
-            stack += [
-                (item, place, f"{path}[{index}]"[-_MAX_PATH:]) for index, item in reversed(list(enumerate(value)))
-            ]
+            items = reversed(list(enumerate(value)))
+            stack += [(item, place, f"{path}[{index}]"[-_MAX_PATH:]) for index, item in items]
     return ""
 
 

@@ -27,10 +27,19 @@ from golem_forge.core.results import ToolResult, block_text, to_mcp
 from golem_forge.core.text import escape_control_chars
 from golem_forge.mcp.server.clients import Client, ClientRegistry, InvalidStateToken, SuspendedCall
 from golem_forge.mcp.server.host import ANSWER_SECONDS, ClientQuestion, ElicitationReply, ElicitationSupport, ServedCall
+from golem_forge.mcp.server.sdk import (
+    MODERN_PROTOCOL_VERSIONS,
+    MCPError,
+    TypeAdapter,
+    ValidationError,
+    anyio,
+    progress_token,
+    types,
+)
 from golem_forge.mcp.server.tool_list import ExportedToolList
 
 if TYPE_CHECKING:
-    from golem_forge.mcp.server.sdk import Context, types
+    from golem_forge.mcp.server.sdk import Context
 
 _LONGEST_NAME: Final = 200
 
@@ -52,15 +61,13 @@ class CallHandler:
         self, ctx: Context, params: types.InputResponseRequestParams, name: str, args: dict[str, Any]
     ) -> Outcome | types.InputRequiredResult:
         """Runs the call, or goes on with the one that was parked for exactly this request of this client."""
-        from golem_forge.mcp.server.sdk import MODERN_PROTOCOL_VERSIONS, anyio
-
         client = self._clients.client_of(ctx)
         returns = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
-        bound_to = _call_key(ctx.method, name, args)
+        bound_to = json.dumps([ctx.method, name, args], sort_keys=True, ensure_ascii=True)
         call = self._resumed(client, params, bound_to) if returns else None
         if call is None:
             if client.full:
-                raise _too_many_calls()
+                raise MCPError(types.INTERNAL_ERROR, "too many calls under way; wait for some of them to end")
             call = client.begin(name, args, elicitation_support(ctx))
         try:
             async with progress_sent(ctx, call):
@@ -92,20 +99,8 @@ class CallHandler:
         return parked.call
 
 
-def _call_key(method: str, name: str, args: dict[str, Any]) -> str:
-    return json.dumps([method, name, args], sort_keys=True, ensure_ascii=True)
-
-
 def _invalid(message: str) -> Exception:
-    from golem_forge.mcp.server.sdk import MCPError, types
-
     return MCPError(types.INVALID_PARAMS, message)
-
-
-def _too_many_calls() -> Exception:
-    from golem_forge.mcp.server.sdk import MCPError, types
-
-    return MCPError(types.INTERNAL_ERROR, "too many calls under way; wait for some of them to end")
 
 
 _ACTIONS: Final = frozenset({"accept", "decline", "cancel"})
@@ -113,8 +108,6 @@ _ACTIONS: Final = frozenset({"accept", "decline", "cancel"})
 
 def elicitation_support(ctx: Context) -> ElicitationSupport:
     """What the client declared. `elicitation: {}` without a mode means forms, as it did before there were modes."""
-    from golem_forge.mcp.server.sdk import MODERN_PROTOCOL_VERSIONS
-
     declared = ctx.session.client_capabilities
     elicitation = declared.elicitation if declared is not None else None
     reachable = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS or ctx.session.can_send_request
@@ -126,8 +119,6 @@ def elicitation_support(ctx: Context) -> ElicitationSupport:
 
 async def ask_while_open(ctx: Context, question: ClientQuestion) -> None:
     """Puts the question while the request is open, and answers it. Ends early if the question is withdrawn."""
-    from golem_forge.mcp.server.sdk import MCPError, ValidationError, anyio
-
     async with anyio.create_task_group() as together:
 
         async def put() -> None:
@@ -148,23 +139,17 @@ async def _elicit(ctx: Context, question: ClientQuestion) -> types.ElicitResult:
 
 
 def input_required(question: ClientQuestion, state: str) -> types.InputRequiredResult:
-    from golem_forge.mcp.server.sdk import types
-
     params: types.ElicitRequestFormParams | types.ElicitRequestURLParams
     if question.url:
         params = types.ElicitRequestURLParams(message=question.message, url=question.url, elicitation_id=new_id())
     else:
         params = types.ElicitRequestFormParams(message=question.message, requested_schema=dict(question.schema))
-    return types.InputRequiredResult(
-        input_requests={question.key: types.ElicitRequest(params=params)},
-        request_state=state,
-    )
+    request = types.ElicitRequest(params=params)
+    return types.InputRequiredResult(input_requests={question.key: request}, request_state=state)
 
 
 def reply_from(responses: Mapping[str, Any] | None, key: str) -> ElicitationReply | None:
     """What a returning client answered; None: nothing that could be an answer."""
-    from golem_forge.mcp.server.sdk import types
-
     given = (responses or {}).get(key)
     return _as_reply(given) if isinstance(given, types.ElicitResult) else None
 
@@ -180,8 +165,6 @@ _LAST_WORD_SECONDS: Final = 0.2
 
 @asynccontextmanager
 async def progress_sent(ctx: Context, call: ServedCall) -> AsyncIterator[None]:
-    from golem_forge.mcp.server.sdk import progress_token
-
     if progress_token(ctx) is None:
         yield
         return
@@ -208,11 +191,9 @@ _SINCE: Final = {"audio": "2025-03-26", "resource_link": "2025-06-18"}
 
 
 def call_result(outcome: Outcome, version: str) -> dict[str, Any]:
-    from golem_forge.mcp.server.sdk import MODERN_PROTOCOL_VERSIONS as MODERN
-
     written = _success(outcome) if outcome.ok else _failure(outcome)
     written["content"] = [_supported_block(block, version) for block in _as_list(written.get("content"))]
-    if version in MODERN:
+    if version in MODERN_PROTOCOL_VERSIONS:
         written["resultType"] = "complete"
     elif not isinstance(written.get("structuredContent"), dict):
         written.pop("structuredContent", None)  # objects only, in the handshake era; its text is there
@@ -222,11 +203,8 @@ def call_result(outcome: Outcome, version: str) -> dict[str, Any]:
 
 
 def outcome_facts(outcome: Outcome) -> dict[str, Any]:
-    return {
-        "status": outcome.status.value,
-        "callId": outcome.call.id,
-        "durationMs": round(outcome.duration_ms, 3),
-    }
+    duration = round(outcome.duration_ms, 3)
+    return {"status": outcome.status.value, "callId": outcome.call.id, "durationMs": duration}
 
 
 def _success(outcome: Outcome) -> dict[str, Any]:
@@ -272,8 +250,6 @@ def _supported_block(block: Any, version: str) -> dict[str, Any]:
 
 
 def _is_valid_block(block: dict[str, Any]) -> bool:
-    from golem_forge.mcp.server.sdk import TypeAdapter, ValidationError, types
-
     global _blocks
     _blocks = _blocks or TypeAdapter(types.ContentBlock)
     try:

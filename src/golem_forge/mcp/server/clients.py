@@ -20,7 +20,7 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
 from golem_forge.core.ids import new_id
 from golem_forge.mcp.server.host import (
@@ -31,6 +31,7 @@ from golem_forge.mcp.server.host import (
     ServedCall,
     ServingHost,
 )
+from golem_forge.mcp.server.sdk import MODERN_PROTOCOL_VERSIONS, AuthenticatedUser, connection_of
 
 if TYPE_CHECKING:
     from golem_forge.mcp.server.sdk import Context
@@ -47,8 +48,6 @@ class ClientRegistry:
         """Those of the handshake era → the token they came with."""
 
     def client_of(self, ctx: Context) -> Client:
-        from golem_forge.mcp.server.sdk import MODERN_PROTOCOL_VERSIONS, connection_of
-
         token, name = _credential(ctx)
         if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
             if token not in self._by_token:
@@ -84,8 +83,6 @@ class ClientRegistry:
 
 def _credential(ctx: Context) -> tuple[str, str]:
     """(id of the token, its name), as the door noted them; both empty over a pipe."""
-    from golem_forge.mcp.server.sdk import AuthenticatedUser
-
     scope = getattr(ctx.request, "scope", None)
     user = scope.get("user") if scope is not None else None
     if not isinstance(user, AuthenticatedUser):
@@ -97,14 +94,11 @@ MOST_CALLS: Final = 128
 MOST_OUTPUTS: Final = 1000
 
 
-class SuspendedCall:
+class SuspendedCall(NamedTuple):
     """A call that waits for the next request of its client, and the question that request must answer."""
 
-    __slots__ = ("call", "question")
-
-    def __init__(self, call: ServedCall, question: ClientQuestion) -> None:
-        self.call = call
-        self.question = question
+    call: ServedCall
+    question: ClientQuestion
 
 
 class Client:
@@ -166,7 +160,7 @@ _KEY: Final = secrets.token_bytes(32)
 
 
 class InvalidStateToken(ValueError):
-    """Nobody here gave this out."""
+    """The state token was not signed by this server."""
 
 
 class StateTokens(Generic[T]):
@@ -190,8 +184,8 @@ class StateTokens(Generic[T]):
         return f"{nonce}.{_mac(nonce)}"
 
     def redeem(self, text: str, bound_to: str) -> T | None:
-        """What was kept, once; None for a seal of another call or client, a late or a used one, and then nothing is
-        used up. Raises NotSealed."""
+        """What was kept, once. None for a token of another call or client, a late or a used one; that uses nothing up.
+        Raises InvalidStateToken."""
         self._forget_late()
         nonce, _, mac = text.partition(".")
         if not hmac.compare_digest(_bytes(mac), _bytes(_mac(nonce))):

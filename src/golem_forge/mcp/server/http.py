@@ -23,12 +23,15 @@ from typing import TYPE_CHECKING, Final
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.signals import stop_on_termination
+from golem_forge.mcp.server import sdk
 from golem_forge.mcp.server.host import ServingHost
+from golem_forge.mcp.server.sdk import AccessToken, AuthenticatedUser, CORSMiddleware, PlainTextResponse, anyio
+from golem_forge.mcp.server.service import Service
 from golem_forge.mcp.server.tokens import ClientToken, TokenStore
 from golem_forge.net.listen import AllowedHosts, bind_socket, is_loopback, url_host
 
 if TYPE_CHECKING:
-    from golem_forge.mcp.server.sdk import ASGIApp, AuthenticatedUser, Message, Receive, Scope, Send, anyio
+    from golem_forge.mcp.server.sdk import ASGIApp, Message, Receive, Scope, Send
 
 MOST_SESSIONS: Final = 64
 IDLE_SECONDS: Final = 1800.0
@@ -82,8 +85,6 @@ async def serve_http(
             async with _app(host, options, tokens, listener.getsockname()[1]) as app:
                 await _serve(app, listener, options, started)
     finally:
-        from golem_forge.mcp.server.sdk import anyio
-
         with anyio.CancelScope(shield=True):
             await host.aclose()
     return 0
@@ -99,9 +100,6 @@ def check_bind(options: HttpOptions) -> None:
 
 @contextlib.asynccontextmanager
 async def _app(host: ServingHost, options: HttpOptions, tokens: TokenStore, port: int) -> AsyncIterator[ASGIApp]:
-    from golem_forge.mcp.server import sdk
-    from golem_forge.mcp.server.service import Service
-
     service = Service(host)
     sessions = sdk.StreamableHTTPSessionManager(
         service.server,
@@ -144,8 +142,6 @@ def _valid(tokens: TokenStore) -> frozenset[ClientToken]:
 async def _serve(
     app: ASGIApp, listener: socket.socket, options: HttpOptions, started: Callable[[HttpListener], None]
 ) -> None:
-    from golem_forge.mcp.server import sdk
-
     server = sdk.QuietMcpServer(
         sdk.uvicorn.Config(
             app,
@@ -180,8 +176,6 @@ _SESSION: Final = b"mcp-session-id"
 
 class TokenGuard:
     def __init__(self, app: ASGIApp, *, hosts: AllowedHosts, origins: frozenset[str], tokens: TokenStore) -> None:
-        from golem_forge.mcp.server.sdk import CORSMiddleware
-
         self._app = app
         self._inside: ASGIApp = self._with_token
         if origins:  # a browser asks first, without its token, whether it may send one
@@ -224,8 +218,6 @@ class TokenGuard:
 
     async def end_token(self, token: ClientToken) -> None:
         """The token was revoked: its requests are ended, its sessions closed as if it had asked for that itself."""
-        from golem_forge.mcp.server.sdk import anyio
-
         for scope in list(self._open.pop(token, ())):
             scope.cancel()
         for session in self._sessions.pop(token, ()):
@@ -253,8 +245,6 @@ class TokenGuard:
 
     @contextlib.contextmanager
     def _noted(self, token: ClientToken) -> Iterator[None]:
-        from golem_forge.mcp.server.sdk import anyio
-
         with anyio.CancelScope() as scope:
             self._open.setdefault(token, set()).add(scope)
             try:
@@ -284,8 +274,6 @@ class TokenGuard:
 
 def _user(token: ClientToken) -> AuthenticatedUser:
     """The SDK holds a session against who opened it. The secret itself is kept nowhere."""
-    from golem_forge.mcp.server.sdk import AccessToken, AuthenticatedUser
-
     return AuthenticatedUser(AccessToken(token="", client_id=token.id, scopes=[], subject=token.name))
 
 
@@ -309,8 +297,6 @@ async def _discard_message(message: Message) -> None:
 
 
 def _refuse(status: int, text: str, headers: dict[str, str] | None = None) -> ASGIApp:
-    from golem_forge.mcp.server.sdk import PlainTextResponse
-
     return PlainTextResponse(text + "\n", status, headers)
 
 

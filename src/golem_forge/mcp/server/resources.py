@@ -18,10 +18,11 @@ from golem_forge.core.text import escape_control_chars
 from golem_forge.mcp.server.calls import OUTPUT_URI, CallHandler, outcome_facts
 from golem_forge.mcp.server.clients import ClientRegistry
 from golem_forge.mcp.server.host import ClientHandle
+from golem_forge.mcp.server.sdk import MODERN_PROTOCOL_VERSIONS, MCPError, types
 from golem_forge.mcp.server.tool_list import ExportedToolList
 
 if TYPE_CHECKING:
-    from golem_forge.mcp.server.sdk import Context, types
+    from golem_forge.mcp.server.sdk import Context
 
 ZONE_URI: Final = "forge://zone/"
 MCP_URI: Final = "forge://mcp/"
@@ -41,8 +42,6 @@ class ResourceHandler:
     async def list_resources(
         self, ctx: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
-        from golem_forge.mcp.server.sdk import types
-
         kept = self._clients.client_of(ctx).outputs()
         return types.ListResourcesResult(
             resources=[
@@ -54,8 +53,6 @@ class ResourceHandler:
     async def list_templates(
         self, ctx: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListResourceTemplatesResult:
-        from golem_forge.mcp.server.sdk import types
-
         known = [(OUTPUT_URI + "{handle}", "output", "An output of this connection that was too long to be sent whole")]
         if "read_file" in self._listing:
             known.insert(0, (ZONE_URI + "{zone}/{+path}", "zone file", "A text file in a zone"))
@@ -141,8 +138,6 @@ class ResourceHandler:
 
 def _value(ctx: Context, outcome: Outcome, uri: str) -> dict[str, Any]:
     """What was read, or the error that says why it was not."""
-    from golem_forge.mcp.server.sdk import MCPError, types
-
     if outcome.ok and outcome.result is not None:
         return outcome.result.value
     if outcome.status is Status.TOOL_NOT_FOUND:
@@ -177,25 +172,17 @@ def _stored_output(guest: ClientHandle, handle: str) -> Any:
 
 
 def _contents(parts: list[dict[str, Any]]) -> types.ReadResourceResult:
-    from golem_forge.mcp.server.sdk import types
-
     return types.ReadResourceResult.model_validate({"contents": parts}, by_name=False)
 
 
 def _missing_code(ctx: Context) -> int:
-    from golem_forge.mcp.server.sdk import MODERN_PROTOCOL_VERSIONS, types
-
     return types.INVALID_PARAMS if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS else _NOT_FOUND
 
 
 def _not_found(ctx: Context, uri: str) -> Exception:
-    from golem_forge.mcp.server.sdk import MCPError
-
     shown = escape_control_chars(uri[:200])
     return MCPError(_missing_code(ctx), f"Resource not found: {shown}", {"uri": shown})
 
 
 def _internal_error(message: str) -> Exception:
-    from golem_forge.mcp.server.sdk import MCPError, types
-
     return MCPError(types.INTERNAL_ERROR, message)

@@ -16,10 +16,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge._version import __version__
 from golem_forge.core.errors import error_name
+from golem_forge.mcp.server import sdk
 from golem_forge.mcp.server.calls import CallHandler
 from golem_forge.mcp.server.clients import ClientRegistry
 from golem_forge.mcp.server.host import ServingHost
 from golem_forge.mcp.server.resources import ResourceHandler
+from golem_forge.mcp.server.sdk import (
+    MCPError,
+    ToolsListChanged,
+    ValidationError,
+    anyio,
+    connection_of,
+    raw_params,
+    types,
+)
 from golem_forge.mcp.server.tool_list import ExportedToolList
 
 if TYPE_CHECKING:
@@ -30,7 +40,6 @@ if TYPE_CHECKING:
         ForgeServer,
         HandlerResult,
         InMemorySubscriptionBus,
-        types,
     )
 
 NAME: Final = "golem-forge"
@@ -40,8 +49,6 @@ _log = logging.getLogger(__name__)
 
 class Service:
     def __init__(self, host: ServingHost) -> None:
-        from golem_forge.mcp.server import sdk
-
         self.clients = ClientRegistry(host)
         self._gathered = host.gathered
         self._listing = ExportedToolList(host.offered, host.redactor)
@@ -80,15 +87,11 @@ class Service:
             await self.clients.aclose()
 
     async def _list_tools(self, ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
-        from golem_forge.mcp.server.sdk import types
-
         entries = self._listing.entries()
         return types.ListToolsResult.model_validate({"tools": entries}, by_name=False)
 
     async def _list_from_memory(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         """A list that was already checked and written for this version is not checked and written again."""
-        from golem_forge.mcp.server.sdk import connection_of, raw_params
-
         if ctx.method != "tools/list":
             return await call_next(ctx)
         await self._gathered()
@@ -105,8 +108,6 @@ class Service:
 
 async def _without_details(ctx: Context, call_next: CallNext) -> HandlerResult:
     """Threat: the text of an unforeseen error may hold a host path or worse, and the SDK would send it."""
-    from golem_forge.mcp.server.sdk import MCPError, ValidationError, types
-
     try:
         return await call_next(ctx)
     except (MCPError, ValidationError):
@@ -128,8 +129,6 @@ class Announcer:
 
     async def initialized(self, ctx: Context, params: types.NotificationParams) -> None:
         """A client of the handshake era is there to be told."""
-        from golem_forge.mcp.server.sdk import connection_of
-
         connection = connection_of(ctx)
         self._connections.add(connection)
         connection.exit_stack.callback(self._connections.discard, connection)
@@ -148,14 +147,10 @@ class Announcer:
                 await self.announce()
 
     async def announce(self) -> None:
-        from golem_forge.mcp.server.sdk import ToolsListChanged
-
         await self._bus.publish(ToolsListChanged())
         await asyncio.gather(*(_notify(connection) for connection in list(self._connections)))
 
 
 async def _notify(connection: Connection) -> None:
-    from golem_forge.mcp.server.sdk import anyio
-
     with anyio.move_on_after(_SEND_SECONDS):
         await connection.send_tool_list_changed()

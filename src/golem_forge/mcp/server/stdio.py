@@ -20,10 +20,12 @@ from typing import TYPE_CHECKING, Final
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.signals import stop_on_termination
 from golem_forge.mcp.server.host import ServingHost
+from golem_forge.mcp.server.sdk import SessionMessage, anyio, types
+from golem_forge.mcp.server.service import Service
 from golem_forge.tools.threads import run_in_thread
 
 if TYPE_CHECKING:
-    from golem_forge.mcp.server.sdk import MemoryObjectReceiveStream, MemoryObjectSendStream, SessionMessage
+    from golem_forge.mcp.server.sdk import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 MOST_LINE_BYTES: Final = 4 << 20
 _CHUNK: Final = 1 << 16
@@ -41,9 +43,6 @@ class StdioDescriptors:
 
 async def serve_stdio(host: ServingHost, pipes: StdioDescriptors | None = None) -> int:
     """Until stdin ends or a signal comes. `pipes`: instead of this process's own stdin and stdout."""
-    from golem_forge.mcp.server.sdk import anyio
-    from golem_forge.mcp.server.service import Service
-
     service = Service(host)
     told_to_end = anyio.CancelScope()
     with (
@@ -83,8 +82,6 @@ async def _messages(
 ) -> AsyncIterator[
     tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]]
 ]:
-    from golem_forge.mcp.server.sdk import SessionMessage, anyio
-
     to_us, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     write, from_us = anyio.create_memory_object_stream[SessionMessage](0)
     reading = asyncio.get_running_loop().create_task(_read_lines(pipes.read, to_us, write.clone()))
@@ -104,8 +101,6 @@ async def _read_lines(
     to_us: MemoryObjectSendStream[SessionMessage | Exception],
     to_client: MemoryObjectSendStream[SessionMessage],
 ) -> None:
-    from golem_forge.mcp.server.sdk import SessionMessage, anyio, types
-
     async def refuse(why: str) -> None:
         error = types.ErrorData(code=types.PARSE_ERROR, message=why)
         await to_client.send(SessionMessage(types.JSONRPCError(jsonrpc="2.0", id=None, error=error)))

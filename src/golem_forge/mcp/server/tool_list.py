@@ -76,26 +76,18 @@ _NATIVE_CLOSED: Final = frozenset({"Files", "Search", "Memory", "Plan", "Output"
 def derived_annotations(tool: Tool) -> dict[str, Any]:
     return {
         "readOnlyHint": tool.read_only,
-        "destructiveHint": not tool.read_only and _may_destroy(tool),
-        "openWorldHint": _is_open_world(tool),
+        "destructiveHint": not tool.read_only
+        and _applies(tool, "destructiveHint", _DESTROYING, harmless=tool.name in _NATIVE_WRITERS),
+        "openWorldHint": _applies(tool, "openWorldHint", _OPEN_WORLD, harmless=tool.category in _NATIVE_CLOSED),
     }
 
 
-def _may_destroy(tool: Tool) -> bool:
+def _applies(tool: Tool, hint: str, verbs: frozenset[Verb], *, harmless: bool) -> bool:
+    """`harmless`: known of a built-in tool of that name or category."""
     if tool.remote is not None or tool.redirect is not None:
         return True
-    if tool.source is SourceKind.NATIVE and tool.name in _NATIVE_WRITERS:
+    if tool.source is SourceKind.NATIVE and harmless:
         return False
     if tool.effects is not None:
-        return any(effect.verb in _DESTROYING for effect in tool.effects)
-    return tool.annotations.get("destructiveHint") is not False
-
-
-def _is_open_world(tool: Tool) -> bool:
-    if tool.remote is not None or tool.redirect is not None:
-        return True
-    if tool.source is SourceKind.NATIVE and tool.category in _NATIVE_CLOSED:
-        return False
-    if tool.effects is not None:
-        return any(effect.verb in _OPEN_WORLD for effect in tool.effects)
-    return tool.annotations.get("openWorldHint") is not False
+        return any(effect.verb in verbs for effect in tool.effects)
+    return tool.annotations.get(hint) is not False

@@ -83,9 +83,8 @@ class RuleBook:
         values = ValueCache(home)
         self._user = FileSource(home.rules, home.shown(home.rules), RuleOrigin.USER, values)
         self._remembered = FileSource(home.remembered, home.shown(home.remembered), RuleOrigin.REMEMBERED, values)
-        self._project = (
-            ProjectSource(project_root, project_trusted, project_trusted_with, values) if project_root else None
-        )
+        trust = (project_trusted, project_trusted_with)
+        self._project = ProjectSource(project_root, *trust, values) if project_root else None
         self._session: dict[str, Rule] = {}
         self._clock = clock
         self._hits: Counter[Rule] = Counter()
@@ -149,12 +148,12 @@ class RuleBook:
     ) -> RuleOutcome:
         """For strict mode: every rule may forbid, only the session's own may allow."""
         rules = self._for_call(facts)
-        kept = tuple(
+        used = (
             rule
             for rule in rules.builtin + rules.rules + extra
             if rule.verdict is not Verdict.PRE_APPROVED or rule.origin is RuleOrigin.SESSION
         )
-        return evaluate_rules(kept, facts, bases)
+        return evaluate_rules(used, facts, bases)
 
     def count(self, outcome: RuleOutcome) -> None:
         """Once per call that was decided with this outcome."""
@@ -178,21 +177,17 @@ class RuleBook:
         return removed
 
     def list(self) -> tuple[RuleLine, ...]:
-        """Every rule there is, also those that do not act, with the reason."""
         return tuple(self.lines())
 
     def lines(self) -> Iterator[RuleLine]:
-        """The same, one by one."""
+        """Every rule there is, also those that do not act, with the reason."""
         self._recheck()
-        off = self.builtin_off
         for rule in builtin_rules():
-            yield self._line(rule, "builtin_off" if rule.id in off else "")
-        for source in (self._user, self._remembered):
+            yield self._line(rule, "builtin_off" if rule.id in self.builtin_off else "")
+        for source in self._sources():
             yield from map(self._line, source.content.rules)
-        if self._project:
-            yield from map(self._line, self._project.content.rules)
-            for rule in self._project.ignored_rules():
-                yield self._line(rule, "the project is not trusted")
+        for rule in self._project.ignored_rules() if self._project else ():
+            yield self._line(rule, "the project is not trusted")
         yield from map(self._line, self._session.values())
 
     def _line(self, rule: Rule, inactive: str = "") -> RuleLine:
@@ -227,9 +222,6 @@ class RuleBook:
             self._set = self._collected()
 
     def _collected(self) -> RuleSet:
-        off = self.builtin_off
-        read = tuple(rule for source in self._sources() for rule in source.content.rules)
-        return RuleSet(
-            rules=(*read, *self._session.values()),
-            builtin=tuple(rule for rule in builtin_rules() if rule.id not in off),
-        )
+        from_files = (rule for source in self._sources() for rule in source.content.rules)
+        builtin = tuple(rule for rule in builtin_rules() if rule.id not in self.builtin_off)
+        return RuleSet((*from_files, *self._session.values()), builtin)

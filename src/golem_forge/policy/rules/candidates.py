@@ -48,7 +48,7 @@ class Choice:
     label: str
     keeps: RememberKind
     rules: tuple[Rule, ...] = ()
-    """Without scope; `kept` gives them as they would be stored."""
+    """Without scope; `rules_for` gives them as they would be stored."""
     lifetimes: tuple[str, ...] = _SESSION
     worker: str = ""
     project: str = ""
@@ -58,17 +58,16 @@ class Choice:
 
     def rules_for(self, lifetime: str) -> tuple[Rule, ...]:
         """The rules to store: this worker's for the session, this project's and worker's for always."""
-        if lifetime == "session":
-            if self.keeps is RememberKind.FINGERPRINT:
-                return ()
-            return _for_worker(self.rules, self.worker)
-        scope = {"worker": escape_glob(self.worker), "project": self.project}
-        return tuple(make_rule({**rule.to_yaml(), "scope": scope}, RuleOrigin.REMEMBERED) for rule in self.rules)
+        if lifetime != "session":
+            return _scoped(self.rules, RuleOrigin.REMEMBERED, self.worker, project=self.project)
+        if self.keeps is RememberKind.FINGERPRINT:
+            return ()
+        return _scoped(self.rules, RuleOrigin.SESSION, self.worker)
 
 
-def _for_worker(rules: tuple[Rule, ...], worker: str) -> tuple[Rule, ...]:
-    scope = {"worker": escape_glob(worker)}
-    return tuple(make_rule({**rule.to_yaml(), "scope": scope}, RuleOrigin.SESSION) for rule in rules)
+def _scoped(rules: tuple[Rule, ...], origin: RuleOrigin, worker: str, **scope: str) -> tuple[Rule, ...]:
+    scope = {"worker": escape_glob(worker), **scope}
+    return tuple(make_rule({**rule.to_yaml(), "scope": scope}, origin) for rule in rules)
 
 
 WouldLift = Callable[[tuple[Rule, ...]], bool]
@@ -93,12 +92,8 @@ def choices(
     saving = bool(facts.project and remembered_file)
     offered = [*_exact_command(facts, bases, would_lift, remembered_file if saving else "")]
     for id_, label, written, session_only in _candidates(facts, bases):
-        try:
-            rules = tuple(make_rule(each, RuleOrigin.SESSION) for each in written)
-        except ConfigError:  # e.g. a file name that cannot be written as a rule
-            continue
-        rules = _needed_rules(rules, facts.worker, would_lift)
-        if facts.command is not None and len(rules) > _MAX_SEGMENT_RULES:
+        rules = _needed_rules(written, facts, would_lift)
+        if not rules:
             continue
         always = saving and not session_only
         choice = Choice(
@@ -135,16 +130,10 @@ def _exact_command(
         return
     rules: tuple[Rule, ...] = ()
     if file and _is_self_contained(facts, command.parsed):
-        written = [
-            {**_allow_rule(RuleKind.COMMAND, list(words)), "exact": True} for words in _commands_to_allow(facts, bases)
-        ]
-        try:
-            rules = _needed_rules(
-                tuple(make_rule(each, RuleOrigin.SESSION) for each in written), facts.worker, would_lift
-            )
-        except ConfigError:  # e.g. a shell alone, which runs whatever it is given
-            rules = ()
-        if len(rules) > _MAX_SEGMENT_RULES or not (rules and would_lift(_for_worker(rules, facts.worker))):
+        commands = _commands_to_allow(facts, bases)
+        written = tuple(_allow_rule(RuleKind.COMMAND, list(words), exact=True) for words in commands)
+        rules = _needed_rules(written, facts, would_lift)
+        if rules and not would_lift(_scoped(rules, RuleOrigin.SESSION, facts.worker)):
             rules = ()
     yield Choice(
         id="exact",
@@ -179,16 +168,21 @@ def _commands_to_allow(facts: CallFacts, bases: tuple[EffectVerdict, ...]) -> li
     return list(dict.fromkeys(unmatched))
 
 
-def _needed_rules(rules: tuple[Rule, ...], worker: str, would_lift: WouldLift) -> tuple[Rule, ...]:
-    """Leaves out what the call does not need, because rules that exist already cover that part of it.
+def _needed_rules(written: tuple[dict[str, Any], ...], facts: CallFacts, would_lift: WouldLift) -> tuple[Rule, ...]:
+    """Leaves out what the call does not need, because existing rules cover that part of it. None if one cannot be
+    written, or a command would need too many.
 
-    Each rule is tried by judging the whole call again, so only a handful are: a patch may touch 200 files.
+    Each rule is tried by evaluating the whole call again, so only a handful are: a patch may touch 200 files.
     """
+    try:
+        rules = tuple(make_rule(each, RuleOrigin.SESSION) for each in written)
+    except ConfigError:  # e.g. an unusual file name, or a shell alone, which runs whatever it is given
+        return ()
     for rule in rules if 1 < len(rules) <= _MAX_TRIED else ():
         rest = tuple(other for other in rules if other is not rule)
-        if rest and would_lift(_for_worker(rest, worker)):
+        if rest and would_lift(_scoped(rest, RuleOrigin.SESSION, facts.worker)):
             rules = rest
-    return rules
+    return () if facts.command is not None and len(rules) > _MAX_SEGMENT_RULES else rules
 
 
 _Candidate = tuple[str, str, tuple[dict[str, Any], ...], bool]
@@ -202,7 +196,7 @@ def _candidates(facts: CallFacts, bases: tuple[EffectVerdict, ...]) -> Iterator[
         mcp = {"server": escape_glob(facts.mcp.server), "tool": escape_glob(facts.mcp.tool)}
         yield "tool", f"{facts.mcp.tool} of {facts.mcp.server}", (_allow_rule(RuleKind.MCP, mcp),), False
     elif facts.native and facts.effects:
-        uncovered = [said.effect for said in bases if said.base is not Verdict.PRE_APPROVED]
+        uncovered = [each.effect for each in bases if each.base is not Verdict.PRE_APPROVED]
         if uncovered and all(effect.verb in PATH_VERBS and effect.target.startswith("/") for effect in uncovered):
             yield from _path_candidates(uncovered)
         elif uncovered and all(effect.verb is Verb.NET for effect in uncovered):
@@ -219,29 +213,25 @@ def _tool_candidate(facts: CallFacts) -> _Candidate:
 
 def _command_candidates(facts: CallFacts, bases: tuple[EffectVerdict, ...]) -> Iterator[_Candidate]:
     commands = _commands_to_allow(facts, bases)
-    if not commands:
-        return
     if len(commands) > 1:
         prefixes = [prefix for words in commands for prefix in prefix_choices(words)[:1]]
         if len(prefixes) == len(commands):
-            rules = tuple(_allow_rule(RuleKind.COMMAND, list(prefix)) for prefix in prefixes)
-            label = " and ".join(f"{_quoted_words(prefix)} …" for prefix in prefixes)
-            yield "prefix", label, rules, not all(map(is_saved_prefix, prefixes))
+            yield _prefix_candidate("prefix", prefixes)
         return
-    suggested = _suggested_prefix(facts.args.get("prefix_rule"), commands[0])
-    prefixes_of_one = [*prefix_choices(commands[0]), *([suggested] if suggested else [])]
-    for prefix in sorted(dict.fromkeys(map(tuple, prefixes_of_one)), key=len, reverse=True):
-        rules = (_allow_rule(RuleKind.COMMAND, list(prefix)),)
-        yield f"prefix{len(prefix)}", f"{_quoted_words(prefix)} …", rules, not is_saved_prefix(prefix)
+    for words in commands:
+        prefixes = prefix_choices(words)
+        # What the model proposed, if it is a prefix of what it wants to run and does not allow nearly anything.
+        suggestion = facts.args.get("prefix_rule")
+        if isinstance(suggestion, list) and suggestion and tuple(suggestion) == words[: len(suggestion)]:
+            prefixes += [tuple(suggestion)] if is_offered_prefix(tuple(suggestion)) else []
+        for prefix in sorted(dict.fromkeys(prefixes), key=len, reverse=True):
+            yield _prefix_candidate(f"prefix{len(prefix)}", [prefix])
 
 
-def _suggested_prefix(suggestion: Any, words: tuple[str, ...]) -> tuple[str, ...] | None:
-    """What the model proposed, if it is a prefix of what it wants to run and not one that allows nearly anything."""
-    if not isinstance(suggestion, list) or not suggestion:
-        return None
-    prefix = tuple(suggestion)
-    usable = prefix == words[: len(prefix)] and is_offered_prefix(prefix)
-    return prefix if usable else None
+def _prefix_candidate(id_: str, prefixes: list[tuple[str, ...]]) -> _Candidate:
+    label = " and ".join(f"{' '.join(map(quote, prefix))} …" for prefix in prefixes)
+    rules = tuple(_allow_rule(RuleKind.COMMAND, list(prefix)) for prefix in prefixes)
+    return id_, label, rules, not all(map(is_saved_prefix, prefixes))
 
 
 def _path_candidates(effects: list[Effect]) -> Iterator[_Candidate]:
@@ -252,7 +242,7 @@ def _path_candidates(effects: list[Effect]) -> Iterator[_Candidate]:
             verbs.append(effect.verb.value)
     if len(access) > _MAX_FILE_RULES:
         return
-    files = tuple({**_allow_rule(RuleKind.PATH, escape_glob(path)), "access": verbs} for path, verbs in access.items())
+    files = tuple(_allow_rule(RuleKind.PATH, escape_glob(path), access=verbs) for path, verbs in access.items())
     if len(access) > 1:
         yield "files", "its files: " + ", ".join(access), files, False
         return
@@ -265,14 +255,10 @@ def _path_candidates(effects: list[Effect]) -> Iterator[_Candidate]:
     stem, dot, extension = name.rpartition(".")
     if stem and dot and extension:
         glob = f"{escape_glob(directory)}/*.{escape_glob(extension)}"
-        yield (
-            "extension",
-            f"{what} {directory}/*.{extension}",
-            ({**_allow_rule(RuleKind.PATH, glob), "access": verbs},),
-            False,
-        )
-    glob = f"{escape_glob(directory)}/**"
-    yield "directory", f"{what} {directory}/**", ({**_allow_rule(RuleKind.PATH, glob), "access": verbs},), False
+        rule = _allow_rule(RuleKind.PATH, glob, access=verbs)
+        yield "extension", f"{what} {directory}/*.{extension}", (rule,), False
+    rule = _allow_rule(RuleKind.PATH, f"{escape_glob(directory)}/**", access=verbs)
+    yield "directory", f"{what} {directory}/**", (rule,), False
 
 
 def _host_candidates(effects: list[Effect]) -> Iterator[_Candidate]:
@@ -280,23 +266,19 @@ def _host_candidates(effects: list[Effect]) -> Iterator[_Candidate]:
     known = list(dict.fromkeys(place for place in places if place is not None))
     if not known or None in places:
         return
-    rules = tuple({**_allow_rule(RuleKind.HOST, host), "ports": [port]} for host, port in known)
+    rules = tuple(_allow_rule(RuleKind.HOST, host, ports=[port]) for host, port in known)
     yield "host", " and ".join(host for host, _ in known), rules, False
     host, port = known[0]
     labels = host.split(".")
     if len(known) == 1 and len(labels) >= 3 and ":" not in host and not labels[-1].isdigit():
         parent = "*." + ".".join(labels[1:])
-        yield "domain", parent, ({**_allow_rule(RuleKind.HOST, parent), "ports": [port]},), True
+        yield "domain", parent, (_allow_rule(RuleKind.HOST, parent, ports=[port]),), True
 
 
-def _allow_rule(kind: RuleKind, pattern: Any) -> dict[str, Any]:
-    return {kind.value: pattern, "verdict": Verdict.PRE_APPROVED.value}
+def _allow_rule(kind: RuleKind, pattern: Any, **keys: Any) -> dict[str, Any]:
+    return {kind.value: pattern, "verdict": Verdict.PRE_APPROVED.value, **keys}
 
 
 def escape_glob(text: str) -> str:
     """The glob that matches exactly this text."""
     return "".join(f"[{char}]" if char in "*?[" else char for char in text)
-
-
-def _quoted_words(words: tuple[str, ...]) -> str:
-    return " ".join(quote(word) for word in words)

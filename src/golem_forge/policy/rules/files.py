@@ -16,8 +16,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
 from pathlib import Path
 from sys import intern
@@ -28,7 +27,7 @@ from golem_forge.config.program import PROJECT_RULES
 from golem_forge.config.yaml_file import YamlFile, parse_yaml, read_bytes
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ConfigError, ForgeError
-from golem_forge.policy.rules.load import make_rule, parse_rules
+from golem_forge.policy.rules.load import checked_rules, make_rule, parse_rules
 from golem_forge.policy.rules.model import Rule, RuleFile, RuleOrigin
 from golem_forge.storage.file_stamp import FileStamp, target_stamp
 from golem_forge.storage.home import ForgeHome
@@ -65,7 +64,7 @@ class FileSource:
         self._name = name
         self._origin = origin
         self._values = values
-        self._seen: FileStamp | None = None
+        self._stamp: FileStamp | None = None
         self._sure = False
         self._error: ConfigError | None = None
         self.content = _EMPTY
@@ -79,7 +78,7 @@ class FileSource:
 
     def refresh(self) -> bool:
         now = target_stamp(self._path)
-        changed = not self._sure or now != self._seen
+        changed = not self._sure or now != self._stamp
         if changed:
             before = self.content
             self._read(now)
@@ -88,24 +87,21 @@ class FileSource:
             raise RulesUnusable(self._error)
         return changed
 
-    def _read(self, seen: FileStamp | None) -> None:
+    def _read(self, stamp: FileStamp | None) -> None:
         """The stamp is taken before reading: a file that changes meanwhile is read once more, never too seldom."""
-        self._seen, self._sure = seen, seen is None or seen.settled
+        self._stamp, self._sure = stamp, stamp is None or stamp.settled
         self._error = None
         try:
-            missing = seen is None and not os.path.lexists(self._path)
-            self.content = _EMPTY if missing else _parse_values(self._read_values(), self._origin)
-            if missing:
-                self.data = b""
+            if stamp is None and not os.path.lexists(self._path):
+                self.content, self.data = _EMPTY, b""
+                return
+            data = read_bytes(self._path, self._name)
+            if self._origin is RuleOrigin.PROJECT:
+                self.data = data
+            self.content = checked_rules(self._values.read(data, self._name), self._origin)
         except ConfigError as error:
             self._error = error
             self._sure = False  # a file whose permissions are repaired keeps its times
-
-    def _read_values(self) -> YamlFile:
-        data = read_bytes(self._path, self._name)
-        if self._origin is RuleOrigin.PROJECT:
-            self.data = data
-        return self._values.read(data, self._name)
 
 
 class ProjectSource:
@@ -133,18 +129,18 @@ class ProjectSource:
         return self._file.content if self._in_use else _EMPTY
 
     def load(self) -> None:
-        self._in_use = False
-        if self._may_be_used():
-            self._file.load()
-            self._in_use = self._still_trusted()
+        self._use_if_trusted(self._file.load)
 
     def refresh(self) -> bool:
         before = self.content
+        self._use_if_trusted(self._file.refresh)
+        return self.content != before
+
+    def _use_if_trusted(self, read: Callable[[], object]) -> None:
         self._in_use = False
         if self._may_be_used():
-            self._file.refresh()
+            read()
             self._in_use = self._still_trusted()
-        return self.content != before
 
     def ignored_rules(self) -> tuple[Rule, ...]:
         """What the file would say if it counted, for listings; nothing if it cannot be read."""
@@ -152,7 +148,7 @@ class ProjectSource:
             return ()
         try:
             values = self._values.read(read_bytes(self._path, PROJECT_RULES), PROJECT_RULES)
-            return _parse_values(values, RuleOrigin.PROJECT).rules
+            return checked_rules(values, RuleOrigin.PROJECT).rules
         except ConfigError:
             return ()
 
@@ -169,14 +165,14 @@ class ProjectSource:
         return True
 
     def _still_trusted(self) -> bool:
-        """Asked again after reading, about the very bytes that were parsed: others may stand there already."""
+        """Checked again after reading, about the very bytes that were parsed: the file may have changed since."""
+        data = self._file.data
         if not self._may_be_used():
             return False
-        if self._trusted_with is None or self._trusted_bytes == self._file.data:
-            return True
-        if not self._trusted_with({PROJECT_RULES: self._file.data}):
-            return False
-        self._trusted_bytes = self._file.data
+        if self._trusted_with is not None and self._trusted_bytes != data:
+            if not self._trusted_with({PROJECT_RULES: data}):
+                return False
+            self._trusted_bytes = data
         return True
 
 
@@ -200,24 +196,24 @@ class ValueCache:
             return parse_yaml(data, name)
         digest = sha256(f"{__version__}\n".encode())
         digest.update(data)
-        kept = self._home.path / "cache" / f"rules-{digest.hexdigest()}"
-        if (found := _read_cached(kept, name)) is not None:
+        path = self._home.path / "cache" / f"rules-{digest.hexdigest()}"
+        if (found := _read_cached(path, name)) is not None:
             return found
         file = parse_yaml(data, name)
         with contextlib.suppress(OSError, ValueError):  # without it the next start is slower, and that is all
-            self._store(kept, file)
-        return _read_cached(kept, name) or file  # what comes back takes half the memory
+            self._store(path, file)
+        return _read_cached(path, name) or file  # what comes back takes half the memory
 
-    def _store(self, kept: Path, file: YamlFile) -> None:
+    def _store(self, path: Path, file: YamlFile) -> None:
         folder = self._home.ensure("cache")
         items = file.value.get(_RULES)
         rules = items if isinstance(items, list) else []
         lines: dict[int, list[list[str | int]]] = {}
         """Number of the rule (-1: of none) → places in it with the line of each, where it is not the one around it."""
-        for path, line in file.lines.items():
-            if not path or file.line(path[:-1]) != line:
-                number = path[1] if path[:1] == (_RULES,) and path[1:2] and rules else -1
-                lines.setdefault(int(number), []).append([*(path if number == -1 else path[2:]), line])
+        for place, line in file.lines.items():
+            if not place or file.line(place[:-1]) != line:
+                number = place[1] if place[:1] == (_RULES,) and place[1:2] and rules else -1
+                lines.setdefault(int(number), []).append([*(place if number == -1 else place[2:]), line])
         made = folder / f".rules-{os.urandom(8).hex()}"
         handle = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
@@ -225,19 +221,19 @@ class ValueCache:
                 head = {"value": {**file.value, _RULES: []} if rules else file.value, "lines": lines.get(-1, [])}
                 out.write(f"{json.dumps({**head, 'count': len(rules)})}\n")
                 out.writelines(f"{json.dumps([rule, lines.get(at, [])])}\n" for at, rule in enumerate(rules))
-            os.replace(made, kept)
+            os.replace(made, path)
         except BaseException:
             os.unlink(made)
             raise
-        others = sorted(folder.glob("rules-*"), key=lambda path: path.lstat().st_mtime_ns)
-        for old in others[:-_KEPT_FILES]:
+        stored = sorted(folder.glob("rules-*"), key=lambda each: each.lstat().st_mtime_ns)
+        for old in stored[:-_KEPT_FILES]:
             old.unlink(missing_ok=True)
 
 
-def _read_cached(kept: Path, name: str) -> YamlFile | None:
+def _read_cached(path: Path, name: str) -> YamlFile | None:
     """None for a file that is not there, or is not what `ValueCache` wrote."""
     try:
-        handle = os.open(kept, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
     with open(handle, encoding="ascii", newline="\n") as file:
@@ -270,12 +266,6 @@ def _interned(value: Any) -> Any:
     return intern(value) if isinstance(value, str) and len(value) <= _MAX_INTERNED else value
 
 
-def _parse_values(file: YamlFile, origin: RuleOrigin) -> RuleFile:
-    from golem_forge.policy.rules.load import checked_rules  # most people start without any rules file
-
-    return checked_rules(file, origin)
-
-
 _HEADER: Final = """\
 # "Always" answers, kept by Forge. See them with `forge rules list`, take one back with `forge rules revoke ID`.
 version: 1
@@ -287,11 +277,7 @@ def remember(home: ForgeHome, rules: Iterable[Rule]) -> tuple[Rule, ...]:
     """Adds rules that are not there yet; gives them as kept. Raises ConfigError for a rule that may not be saved."""
     name = home.shown(home.remembered)
     kept = tuple(make_rule(rule.to_yaml(), RuleOrigin.REMEMBERED, file=name) for rule in rules)
-
-    def added(present: tuple[Rule, ...]) -> tuple[Rule, ...]:
-        return tuple({rule.id: rule for rule in (*kept, *present)}.values())
-
-    _update_remembered(home, added)
+    _update_remembered(home, lambda present: tuple({rule.id: rule for rule in (*kept, *present)}.values()))
     return kept
 
 
@@ -307,21 +293,21 @@ def revoke_all(home: ForgeHome) -> int:
 
 
 def _update_remembered(home: ForgeHome, change: Callable[[tuple[Rule, ...]], tuple[Rule, ...]]) -> tuple[Rule, ...]:
-    """Gives the rules as they were before."""
+    """Gives the rules as they were before. The lock is a file of its own, because each change replaces the file."""
     home.ensure()
-    with _locked(home):
-        present = _read_remembered(home)
+    name = home.shown(home.remembered)
+    lock = os.open(home.path / "remembered.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        present: tuple[Rule, ...] = ()
+        if os.path.lexists(home.remembered):
+            present = parse_rules(read_bytes(home.remembered, name), name, RuleOrigin.REMEMBERED).rules
         changed = change(present)
         if [rule.id for rule in changed] != [rule.id for rule in present]:
             _write_remembered(home, changed)
         return present
-
-
-def _read_remembered(home: ForgeHome) -> tuple[Rule, ...]:
-    if not os.path.lexists(home.remembered):
-        return ()
-    name = home.shown(home.remembered)
-    return parse_rules(read_bytes(home.remembered, name), name, RuleOrigin.REMEMBERED).rules
+    finally:
+        os.close(lock)
 
 
 def _write_remembered(home: ForgeHome, rules: tuple[Rule, ...]) -> None:
@@ -345,14 +331,3 @@ def _as_yaml(rule: Rule) -> str:
     return _NOT_IN_YAML.sub(
         lambda match: f"\\u{ord(match.group()):04x}", json.dumps(rule.to_yaml(), ensure_ascii=False)
     )
-
-
-@contextmanager
-def _locked(home: ForgeHome) -> Iterator[None]:
-    """The lock is a file of its own: the file it guards is replaced by each change."""
-    handle = os.open(home.path / "remembered.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)

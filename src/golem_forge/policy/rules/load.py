@@ -10,7 +10,9 @@ list of words, tools as an object of arguments, MCP tools as `server/tool`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import product
+from math import prod
 from typing import Any, Final
 
 from golem_forge.config.schema import ConfigProblems, refuse, unknown_key_message
@@ -64,10 +66,10 @@ def checked_rules(file: YamlFile, origin: RuleOrigin) -> RuleFile:
     if file.value.get("version", 1) != 1 or file.value.get("version") is True:
         problems.add(("version",), "this Forge reads version 1")
     written = file.value.get("rules")
-    written = [] if written is None else written
-    if not isinstance(written, list):
+    if written is not None and not isinstance(written, list):
         refuse(problems, ("rules",), written, "a list of rules")
-        written = []
+        written = None
+    written = written or []
     if len(written) > _MAX_RULES:
         problems.add(("rules",), f"more than {_MAX_RULES} rules")
         written = []
@@ -180,29 +182,28 @@ def _kind_of(written: dict[str, Any], named: _RuleProblems) -> RuleKind | None:
 
 
 def _check_keys(written: dict[str, Any], kind: RuleKind | None, named: _RuleProblems) -> None:
-    own = OWN_KEYS[kind] if kind else tuple(_ALL_KEYS)
     for key in written:
-        if key in _KINDS or key in _COMMON_KEYS or key in own:
-            continue
-        if key in _ALL_KEYS:
-            assert kind is not None
-            named.add(key, f"{key!r} has no effect in a {kind.value} rule")
-        else:
+        if key not in _ALL_KEYS:
             named.add(key, unknown_key_message(key, _ALL_KEYS))
+        elif kind is not None and key not in (*_KINDS, *_COMMON_KEYS, *OWN_KEYS[kind]):
+            named.add(key, f"{key!r} has no effect in a {kind.value} rule")
 
 
 def _verdict_of(written: dict[str, Any], named: _RuleProblems) -> Verdict | None:
-    said = written.get("verdict")
+    given = written.get("verdict")
     values = [verdict.value for verdict in Verdict]
-    if isinstance(said, str) and said in values:
-        return Verdict(said)
-    close = closest_match(said, values) if isinstance(said, str) else None
+    if isinstance(given, str) and given in values:
+        return Verdict(given)
     if "verdict" not in written:
         named.add("", f"'verdict' is missing; it is one of {', '.join(values)}")
     else:
-        hint = f"; did you mean {close!r}?" if close else ""
-        named.add("verdict", f"expected one of {', '.join(values)}, got {said!r}{hint}")
+        named.add("verdict", f"expected one of {', '.join(values)}, got {given!r}{_did_you_mean(given, values)}")
     return None
+
+
+def _did_you_mean(given: Any, known: Iterable[str]) -> str:
+    close = closest_match(given, known) if isinstance(given, str) else None
+    return f"; did you mean {close!r}?" if close else ""
 
 
 def _accept_of(written: dict[str, Any], kind: RuleKind, verdict: Verdict, named: _RuleProblems) -> frozenset[str]:
@@ -221,13 +222,12 @@ def _accept_of(written: dict[str, Any], kind: RuleKind, verdict: Verdict, named:
         if word in DANGER_IDS or word in PATH_FLOORS:
             named.add("accept", f"{word!r} has no effect in a {kind.value} rule")
         else:
-            close = closest_match(word, {*DANGER_IDS, *PATH_FLOORS})
-            named.add("accept", f"unknown id {word!r}" + (f"; did you mean {close!r}?" if close else ""))
+            named.add("accept", f"unknown id {word!r}{_did_you_mean(word, {*DANGER_IDS, *PATH_FLOORS})}")
     return frozenset(ids)
 
 
 def _check_meaning(rule: Rule, named: _RuleProblems, warnings: list[str]) -> bool:
-    """What is well written but may not be said, or not by this file. False: the rule is left out, with a warning."""
+    """Refuses what is well formed but not allowed, or not in this file. False: the rule is left out, with a warning."""
     allows = rule.verdict is Verdict.PRE_APPROVED
     if rule.verdict is Verdict.BLOCKED and not rule.reason:
         named.add("verdict", "a blocked rule needs a 'reason'; it is what the caller reads")
@@ -246,11 +246,11 @@ def _check_meaning(rule: Rule, named: _RuleProblems, warnings: list[str]) -> boo
     if rule.kind is RuleKind.COMMAND and allows and _is_too_wide(rule):
         how = "it runs whatever is piped into it; add words" if rule.exact else _AS_PREFIX
         problem = f"{rule.describe()}: {how}"
-        said = f"{rule.file}:{rule.line}: rule {rule.id}: {problem}"
+        warning = f"{rule.file}:{rule.line}: rule {rule.id}: {problem}"
         if rule.origin is RuleOrigin.USER:
-            warnings.append(said)
+            warnings.append(warning)
         elif rule.origin is RuleOrigin.REMEMBERED and named.path and not rule.exact:  # an older Forge offered it
-            warnings.append(f"{said}; it no longer counts")
+            warnings.append(f"{warning}; it no longer counts")
             return False
         else:
             named.add("command", problem)
@@ -258,15 +258,9 @@ def _check_meaning(rule: Rule, named: _RuleProblems, warnings: list[str]) -> boo
 
 
 def _is_too_wide(rule: Rule) -> bool:
-    from itertools import islice, product
-
-    count = 1
-    for token in rule.command:
-        count *= len(token)
-    if count > _MAX_ALTERNATIVES:
+    if prod(map(len, rule.command)) > _MAX_ALTERNATIVES:
         return True
-    too_wide = runs_what_it_is_given if rule.exact else is_banned_prefix
-    return any(too_wide(words) for words in islice(product(*rule.command), _MAX_ALTERNATIVES))
+    return any(map(runs_what_it_is_given if rule.exact else is_banned_prefix, product(*rule.command)))
 
 
 class _InvalidExample(Exception):
@@ -296,7 +290,11 @@ def _example_matches(rule: Rule, example: Any) -> bool:
             raise _InvalidExample("expected an object of arguments")
         return arguments_match(rule.args, example)
     if rule.kind is RuleKind.COMMAND:
-        return _command_matches(rule, _command_text(example))
+        if isinstance(example, list) and example and all(isinstance(word, str) for word in example):
+            example = " ".join(map(quote, example))
+        if not isinstance(example, str):
+            raise _InvalidExample("expected a command's text or its list of words")
+        return _command_matches(rule, example)
     if not isinstance(example, str):
         raise _InvalidExample("expected a text")
     if rule.kind is RuleKind.PATH:
@@ -306,15 +304,13 @@ def _example_matches(rule: Rule, example: Any) -> bool:
         if not slash:
             raise _InvalidExample("expected server/tool")
         return mcp_matches(rule, McpName(server=server, tool=tool, pinned=True))
-    return _host_matches(rule, example)
-
-
-def _command_text(example: Any) -> str:
-    if isinstance(example, str):
-        return example
-    if isinstance(example, list) and example and all(isinstance(word, str) for word in example):
-        return " ".join(quote(word) for word in example)
-    raise _InvalidExample("expected a command's text or its list of words")
+    place = host_and_port(example)
+    if place is not None:  # with a port (`host:8443`) the rule's ports count too
+        return place[1] in rule.ports and host_matches(rule.host, place[0])
+    try:
+        return host_matches(rule.host, normal_host(example))
+    except ValueError as error:
+        raise _InvalidExample(str(error)) from None
 
 
 def _command_matches(rule: Rule, text: str) -> bool:
@@ -328,14 +324,3 @@ def _command_matches(rule: Rule, text: str) -> bool:
     return all(
         segment_matches(rule, segment, world, where) for segment, where in zip(parsed.segments, places, strict=True)
     )
-
-
-def _host_matches(rule: Rule, example: str) -> bool:
-    """With a port (`host:8443`) the rule's ports count too."""
-    place = host_and_port(example)
-    if place is not None:
-        return place[1] in rule.ports and host_matches(rule.host, place[0])
-    try:
-        return host_matches(rule.host, normal_host(example))
-    except ValueError as error:
-        raise _InvalidExample(str(error)) from None

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -73,16 +73,11 @@ def in_scope(rule: Rule, facts: CallFacts) -> bool:
     return scope.until_time is None or time.time() < scope.until_time
 
 
-def hits_of(rule: Rule, view: CallView) -> list[Hit]:
-    """Everything of the call that this rule matches; nothing outside its scope."""
-    hits = _hits_anywhere(rule, view)
-    return hits if hits and in_scope(rule, view.facts) else []
-
-
 def _hits_anywhere(rule: Rule, view: CallView) -> list[Hit]:
+    """Everything of the call that this rule matches, whatever its scope."""
     facts = view.facts
     if rule.kind is _COMMAND:
-        return list(_command_hits(rule, view))
+        return _command_hits(rule, view)
     if rule.kind is _TOOL:
         matches = rule.tool == facts.tool and arguments_match(rule.args, facts.args)
         return [Hit(rule=rule, subject=facts.tool)] if matches else []
@@ -90,7 +85,7 @@ def _hits_anywhere(rule: Rule, view: CallView) -> list[Hit]:
         name = facts.mcp
         matches = name is not None and mcp_matches(rule, name)
         return [Hit(rule=rule, subject=f"{name.server}/{name.tool}")] if name and matches else []
-    test = path_matches if rule.kind is _PATH else net_matches
+    test = _path_matches if rule.kind is _PATH else _net_matches
     return [
         Hit(rule=rule, effect=effect, subject=effect.target, index=index)
         for index, effect in enumerate(facts.effects or ())
@@ -98,7 +93,7 @@ def _hits_anywhere(rule: Rule, view: CallView) -> list[Hit]:
     ]
 
 
-def path_matches(rule: Rule, effect: Effect) -> bool:
+def _path_matches(rule: Rule, effect: Effect) -> bool:
     """Rules are written for the program's zones. A worker whose zone begins deeper cannot rename its way around one."""
     if effect.verb not in rule.access:
         return False
@@ -109,7 +104,7 @@ def path_matches(rule: Rule, effect: Effect) -> bool:
     return rule.verdict is not Verdict.PRE_APPROVED and path_matches_glob(rule.path, effect.target)
 
 
-def net_matches(rule: Rule, effect: Effect) -> bool:
+def _net_matches(rule: Rule, effect: Effect) -> bool:
     if effect.verb is not Verb.NET:
         return False
     place = host_and_port(effect.target)
@@ -127,34 +122,28 @@ def mcp_matches(rule: Rule, name: McpName) -> bool:
 
 def segment_matches(rule: Rule, segment: Segment, world: CommandWorld, places: Places) -> bool:
     """The narrow side: this one parsed segment is what the rule allows."""
-    if rule.exact:
-        return matches_exact(rule.command, segment, world, places)
-    return matches_prefix(rule.command, segment, world, places)
+    return (matches_exact if rule.exact else matches_prefix)(rule.command, segment, world, places)
 
 
 def text_matches(rule: Rule, found: CommandScan) -> bool:
     """The wide side: any command found anywhere in the text is what the rule speaks of."""
-    if rule.exact:
-        return matches_lenient_exact(rule.command, found)
-    return matches_lenient(rule.command, found)
+    return (matches_lenient_exact if rule.exact else matches_lenient)(rule.command, found)
 
 
-def _command_hits(rule: Rule, view: CallView) -> Iterator[Hit]:
-    if rule.danger:
-        for index, effect in view.execs:
-            if rule.danger in effect.dangers:
-                yield Hit(rule=rule, effect=effect, subject=effect.target, index=index)
-        return
+def _command_hits(rule: Rule, view: CallView) -> list[Hit]:
     command = view.facts.command
-    if command is None:
-        return
-    if rule.verdict is not Verdict.PRE_APPROVED:
-        if view.found is not None and text_matches(rule, view.found):
-            yield Hit(rule=rule, subject=command.text)
-        return
-    for index, effect, segment, places in view.segments:
-        if segment_matches(rule, segment, command.world, places):
-            yield Hit(rule=rule, effect=effect, subject=effect.target, index=index)
+    matched: list[tuple[int, Effect]] = []
+    if rule.danger:
+        matched = [(index, effect) for index, effect in view.execs if rule.danger in effect.dangers]
+    elif command is not None and rule.verdict is Verdict.PRE_APPROVED:
+        matched = [
+            (index, effect)
+            for index, effect, segment, places in view.segments
+            if segment_matches(rule, segment, command.world, places)
+        ]
+    elif command is not None and view.found is not None and text_matches(rule, view.found):
+        return [Hit(rule=rule, subject=command.text)]
+    return [Hit(rule=rule, effect=effect, subject=effect.target, index=index) for index, effect in matched]
 
 
 def arguments_match(tests: tuple[ArgTest, ...], args: dict[str, Any]) -> bool:
@@ -167,7 +156,9 @@ def _argument_matches(test: ArgTest, args: dict[str, Any]) -> bool:
         return value is None
     if test.name not in args:
         return False
-    if test.one_of is not None and not any(same_value(value, wanted) for wanted in test.one_of):
+    # Equal as JSON: `1` is `1.0`, but `true` is not `1`.
+    same = (isinstance(value, bool) == isinstance(each, bool) and value == each for each in test.one_of or ())
+    if test.one_of is not None and not any(same):
         return False
     if test.glob is not None and not (isinstance(value, str) and path_matches_glob(test.glob, value)):
         return False
@@ -176,11 +167,6 @@ def _argument_matches(test: ArgTest, args: dict[str, Any]) -> bool:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return False
     return (test.minimum is None or value >= test.minimum) and (test.maximum is None or value <= test.maximum)
-
-
-def same_value(one: Any, other: Any) -> bool:
-    """Equal as JSON: `1` is `1.0`, but `true` is not `1`."""
-    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
 
 
 @lru_cache(maxsize=64)
@@ -209,26 +195,22 @@ NO_RULES: Final = RuleOutcome()
 
 def evaluate_rules(rules: Iterable[Rule], facts: CallFacts, bases: tuple[EffectVerdict, ...]) -> RuleOutcome:
     view = CallView(facts)
-    hits = tuple(hit for rule in rules for hit in hits_of(rule, view))
+    matching = ((rule, _hits_anywhere(rule, view)) for rule in rules)
+    hits = tuple(hit for rule, found in matching if found and in_scope(rule, facts) for hit in found)
     if not hits:
         return NO_RULES
-    verdict = strictest(hit.rule.verdict for hit in hits)
     allowing = [hit for hit in hits if hit.rule.verdict is Verdict.PRE_APPROVED]
+    matched: list[Rule] = []  # the strictest first
+    for rule in dict.fromkeys(hit.rule for hit in hits):
+        place = next((i for i, other in enumerate(matched) if is_stricter(rule.verdict, other.verdict)), len(matched))
+        matched.insert(place, rule)
     return RuleOutcome(
-        verdict=verdict,
-        matched=_strictest_first(hits),
+        verdict=strictest(hit.rule.verdict for hit in hits),
+        matched=tuple(matched),
         covers=_covers(allowing, view, bases),
         accepted=_accepted(allowing, facts.effects or ()),
         hits=hits,
     )
-
-
-def _strictest_first(hits: tuple[Hit, ...]) -> tuple[Rule, ...]:
-    ordered: list[Rule] = []
-    for rule in dict.fromkeys(hit.rule for hit in hits):
-        place = next((i for i, other in enumerate(ordered) if is_stricter(rule.verdict, other.verdict)), len(ordered))
-        ordered.insert(place, rule)
-    return tuple(ordered)
 
 
 def _covers(allowing: list[Hit], view: CallView, bases: tuple[EffectVerdict, ...]) -> bool:
@@ -240,7 +222,7 @@ def _covers(allowing: list[Hit], view: CallView, bases: tuple[EffectVerdict, ...
     if facts.command is not None and not view.segments:  # opaque, or effects that do not belong to its segments
         return False
     covered = {hit.index for hit in allowing}
-    return all(index in covered or said.base is Verdict.PRE_APPROVED for index, said in enumerate(bases))
+    return all(index in covered or each.base is Verdict.PRE_APPROVED for index, each in enumerate(bases))
 
 
 def _accepted(allowing: list[Hit], effects: tuple[Effect, ...]) -> frozenset[str]:

@@ -32,49 +32,58 @@ _ZONE_PATH: Final = re.compile(r"/[a-z][a-z0-9_-]{0,31}(/.*)?", re.DOTALL)
 _SCALARS: Final = (str, int, float, bool)
 
 
+class _Invalid(Exception):
+    """(key of the rule, problem): the first one found ends the reading of the rule's own keys."""
+
+
 def own_parts(kind: RuleKind, written: dict[str, Any], report: ReportProblem) -> dict[str, Any] | None:
-    return _READERS[kind](written, report)
+    try:
+        return _READERS[kind](written)
+    except _Invalid as error:
+        for key, problem in error.args:
+            report(key, problem)
+        return None
 
 
-def _command_parts(written: dict[str, Any], report: ReportProblem) -> dict[str, Any] | None:
+def _require(holds: bool, key: str, problem: str) -> None:
+    if not holds:
+        raise _Invalid((key, problem))
+
+
+def _command_parts(written: dict[str, Any]) -> dict[str, Any]:
     tokens = written["command"]
     exact = written.get("exact", False)
-    if not isinstance(exact, bool):
-        report("exact", "expected true or false")
-        return None
-    if not isinstance(tokens, list) or not tokens:
-        report("command", "expected a list of words, like [git, status]")
-        return None
+    _require(isinstance(exact, bool), "exact", "expected true or false")
+    _require(isinstance(tokens, list) and bool(tokens), "command", "expected a list of words, like [git, status]")
     pattern = tuple(tuple(token) if isinstance(token, list) else (token,) for token in tokens)
-    for token in pattern:
-        if not token or not all(isinstance(word, str) for word in token):
-            report("command", "each word is a text, or a list of texts as alternatives; quote numbers")
-            return None
-    if not all(pattern[0]):
-        report("command", "the program's name is empty")
-        return None
+    texts = all(token and all(isinstance(word, str) for word in token) for token in pattern)
+    _require(texts, "command", "each word is a text, or a list of texts as alternatives; quote numbers")
+    _require(all(pattern[0]), "command", "the program's name is empty")
     return {"command": pattern, "exact": exact}
 
 
-def _tool_parts(written: dict[str, Any], report: ReportProblem) -> dict[str, Any] | None:
+def _tool_parts(written: dict[str, Any]) -> dict[str, Any]:
     name, args = written["tool"], written.get("args", {})
-    if not isinstance(name, str) or not name:
-        report("tool", "expected the name of a tool")
-        return None
-    if not isinstance(args, dict):
-        report("args", "expected a mapping of argument names, like {repo: {one_of: [a/b]}}")
-        return None
-    tests = [_arg_test(name, wanted, report) for name, wanted in args.items()]
-    checked = tuple(test for test in tests if test is not None)
-    return {"tool": name, "args": checked} if len(checked) == len(tests) else None
+    _require(isinstance(name, str) and bool(name), "tool", "expected the name of a tool")
+    problem = "expected a mapping of argument names, like {repo: {one_of: [a/b]}}"
+    _require(isinstance(args, dict), "args", problem)
+    tests: list[ArgTest] = []
+    problems: list[tuple[str, str]] = []
+    for argument, wanted in args.items():
+        try:
+            tests.append(_arg_test(argument, wanted))
+        except _Invalid as error:
+            problems += error.args
+    if problems:
+        raise _Invalid(*problems)
+    return {"tool": name, "args": tuple(tests)}
 
 
-def _arg_test(name: str, wanted: Any, report: ReportProblem) -> ArgTest | None:
+def _arg_test(name: str, wanted: Any) -> ArgTest:
     if wanted is None or isinstance(wanted, _SCALARS):
         return ArgTest(name=name, one_of=(wanted,))
-    if not isinstance(wanted, dict) or not wanted:
-        report("args", f"{name}: expected a plain value or a test ({', '.join(_ARG_TESTS)})")
-        return None
+    is_test = isinstance(wanted, dict) and bool(wanted)
+    _require(is_test, "args", f"{name}: expected a plain value or a test ({', '.join(_ARG_TESTS)})")
     choices, glob, absent = wanted.get("one_of"), wanted.get("glob"), wanted.get("absent")
     low, high = wanted.get("min"), wanted.get("max")
     problem = ""
@@ -91,9 +100,7 @@ def _arg_test(name: str, wanted: Any, report: ReportProblem) -> ArgTest | None:
         problem = "min and max are numbers"
     if "absent" in wanted and (absent is not True or len(wanted) > 1):
         problem = "absent is `true`, alone"
-    if problem:
-        report("args", f"{name}: {problem}")
-        return None
+    _require(not problem, "args", f"{name}: {problem}")
     return ArgTest(
         name=name,
         one_of=None if choices is None else tuple(choices),
@@ -108,69 +115,47 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _path_parts(written: dict[str, Any], report: ReportProblem) -> dict[str, Any] | None:
+def _path_parts(written: dict[str, Any]) -> dict[str, Any]:
     glob = written["path"]
-    if not isinstance(glob, str) or not _ZONE_PATH.fullmatch(glob):
-        report("path", f"a path starts with its zone, like /workspace/docs/**; got {glob!r}")
-        return None
-    if any(part in ("", ".", "..") for part in glob[1:].split("/")):
-        report("path", f"{glob!r} has an empty, `.` or `..` part; for all below a directory write /zone/dir/**")
-        return None
-    access = written.get("access", [verb.value for verb in PATH_VERBS])
-    known = {verb.value: verb for verb in PATH_VERBS}
-    if not isinstance(access, list) or not access:
-        report("access", "expected a list of read, write, delete")
-        return None
+    in_zone = isinstance(glob, str) and _ZONE_PATH.fullmatch(glob) is not None
+    _require(in_zone, "path", f"a path starts with its zone, like /workspace/docs/**; got {glob!r}")
+    named = not any(part in ("", ".", "..") for part in glob[1:].split("/"))
+    problem = f"{glob!r} has an empty, `.` or `..` part; for all below a directory write /zone/dir/**"
+    _require(named, "path", problem)
+    known = [verb.value for verb in PATH_VERBS]
+    access = written.get("access", known)
+    _require(isinstance(access, list) and bool(access), "access", "expected a list of read, write, delete")
     for word in access:
-        if not isinstance(word, str) or word not in known:
-            close = closest_match(word, known) if isinstance(word, str) else None
-            report("access", f"unknown access {word!r}" + (f"; did you mean {close!r}?" if close else ""))
-            return None
+        close = closest_match(word, known) if isinstance(word, str) else None
+        hint = f"; did you mean {close!r}?" if close else ""
+        _require(word in known, "access", f"unknown access {word!r}{hint}")
     return {"path": glob, "access": tuple(verb for verb in PATH_VERBS if verb.value in access)}
 
 
-def _mcp_parts(written: dict[str, Any], report: ReportProblem) -> dict[str, Any] | None:
-    block = written["mcp"]
-    if not isinstance(block, dict):
-        report("mcp", "expected {server: name, tool: [names]}")
-        return None
+def _mcp_parts(written: dict[str, Any]) -> dict[str, Any]:
+    block, known = written["mcp"], ("server", "tool")
+    _require(isinstance(block, dict), "mcp", "expected {server: name, tool: [names]}")
     for key in block:
-        if key not in ("server", "tool"):
-            report("mcp", unknown_key_message(key, ("server", "tool")))
-            return None
-    names = {key: _names(block.get(key)) for key in ("server", "tool")}
+        if key not in known:
+            raise _Invalid(("mcp", unknown_key_message(key, known)))
+    names = {key: value if isinstance(value := block.get(key), list) else [value] for key in known}
     for key, found in names.items():
-        if found is None:
-            report("mcp", f"{key!r} is a name or a list of names; `*` stands for any")
-            return None
-    return {"servers": names["server"], "mcp_tools": names["tool"]}
+        valid = bool(found) and all(isinstance(name, str) and name for name in found)
+        _require(valid, "mcp", f"{key!r} is a name or a list of names; `*` stands for any")
+    return {"servers": tuple(names["server"]), "mcp_tools": tuple(names["tool"])}
 
 
-def _names(value: Any) -> tuple[str, ...] | None:
-    names = value if isinstance(value, list) else [value]
-    return tuple(names) if names and all(isinstance(name, str) and name for name in names) else None
-
-
-def _host_parts(written: dict[str, Any], report: ReportProblem) -> dict[str, Any] | None:
+def _host_parts(written: dict[str, Any]) -> dict[str, Any]:
     host, ports, private = written["host"], written.get("ports", list(HTTPS)), written.get("private", False)
-    if not isinstance(host, str):
-        report("host", "expected a host name, like api.example.com")
-        return None
-    if not isinstance(ports, list) or not ports or not all(_is_port(port) for port in ports):
-        report("ports", "expected a list of ports from 1 to 65535")
-        return None
-    if not isinstance(private, bool):
-        report("private", "expected true or false")
-        return None
+    _require(isinstance(host, str), "host", "expected a host name, like api.example.com")
+    valid_ports = isinstance(ports, list) and bool(ports) and all(_is_port(port) for port in ports)
+    _require(valid_ports, "ports", "expected a list of ports from 1 to 65535")
+    _require(isinstance(private, bool), "private", "expected true or false")
     try:
-        return {
-            "host": host_pattern(host),
-            "ports": frozenset(ports) if "ports" in written else HTTPS,
-            "private": private,
-        }
+        pattern = host_pattern(host)
     except ValueError as error:
-        report("host", f"{host!r}: {error}")
-        return None
+        raise _Invalid(("host", f"{host!r}: {error}")) from None
+    return {"host": pattern, "ports": frozenset(ports) if "ports" in written else HTTPS, "private": private}
 
 
 def _is_port(value: Any) -> bool:
@@ -180,41 +165,33 @@ def _is_port(value: Any) -> bool:
 def read_scope(written: Any, report: ReportProblem) -> RuleScope:
     """An unusable scope is reported and comes back empty; the rule is refused with it."""
     known = ("worker", "project", "until")
+    problem = ""
+    project, until, until_time = "", "", None
     if not isinstance(written, dict):
-        report("scope", "expected {worker: glob, project: directory, until: time}")
-        return RuleScope()
+        problem, written = "expected {worker: glob, project: directory, until: time}", {}
     for key, value in written.items():
         if key not in known:
-            report("scope", unknown_key_message(key, known))
-            return RuleScope()
-        if not isinstance(value, str) or not value:
-            report("scope", f"{key}: expected a text")
-            return RuleScope()
-    project, until = written.get("project", ""), written.get("until", "")
-    if project:
-        project = os.path.expanduser(project)
+            problem = problem or unknown_key_message(key, known)
+        elif not isinstance(value, str) or not value:
+            problem = problem or f"{key}: expected a text"
+    if not problem and "project" in written:
+        project = os.path.expanduser(written["project"])
         if not os.path.isabs(project):
-            report("scope", "project: write the directory in full, or from ~/")
-            return RuleScope()
+            problem = "project: write the directory in full, or from ~/"
         project = os.path.realpath(project)
-    return RuleScope(
-        worker=written.get("worker", ""),
-        project=project,
-        until=until,
-        until_time=_timestamp(until, report) if until else None,
-    )
+    if not problem and "until" in written:
+        until = written["until"]
+        try:  # without an offset the time is the person's own
+            until_time = datetime.fromisoformat(until).astimezone().timestamp()
+        except (ValueError, OverflowError, OSError):
+            problem = f"until: {until!r} is not an ISO time, like 2030-01-31T18:00:00+01:00"
+    if problem:
+        report("scope", problem)
+        return RuleScope()
+    return RuleScope(worker=written.get("worker", ""), project=project, until=until, until_time=until_time)
 
 
-def _timestamp(text: str, report: ReportProblem) -> float | None:
-    """Without an offset the time is the person's own."""
-    try:
-        return datetime.fromisoformat(text).astimezone().timestamp()
-    except (ValueError, OverflowError, OSError):
-        report("scope", f"until: {text!r} is not an ISO time, like 2030-01-31T18:00:00+01:00")
-        return None
-
-
-_READERS: Final[dict[RuleKind, Callable[[dict[str, Any], ReportProblem], dict[str, Any] | None]]] = {
+_READERS: Final[dict[RuleKind, Callable[[dict[str, Any]], dict[str, Any]]]] = {
     RuleKind.COMMAND: _command_parts,
     RuleKind.TOOL: _tool_parts,
     RuleKind.PATH: _path_parts,

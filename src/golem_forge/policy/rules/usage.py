@@ -27,16 +27,8 @@ class RuleUsage:
     """ISO time, UTC."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _JournalUsage:
-    """What one journal said when it was this long and this old."""
-
-    size: int
-    changed_ns: int
-    used: Mapping[str, RuleUsage]
-
-
-_cache: dict[Path, _JournalUsage] = {}
+_cache: dict[Path, tuple[tuple[int, int], Mapping[str, RuleUsage]]] = {}
+"""Journal → (size, time of change in ns), and the usage it showed then."""
 
 
 def rule_usage(home: Path) -> dict[str, RuleUsage]:
@@ -44,25 +36,22 @@ def rule_usage(home: Path) -> dict[str, RuleUsage]:
     used: dict[str, RuleUsage] = {}
     for path in list_journals(home):
         with contextlib.suppress(FileNotFoundError):  # its session was removed meanwhile
-            _add(used, _used_in(path))
+            for rule, more in _used_in(path).items():
+                usage = used.setdefault(rule, RuleUsage())
+                usage.hits += more.hits
+                usage.last = max(usage.last, more.last)
     return used
 
 
-def _add(used: dict[str, RuleUsage], more: Mapping[str, RuleUsage]) -> None:
-    for rule, one in more.items():
-        usage = used.setdefault(rule, RuleUsage())
-        usage.hits += one.hits
-        usage.last = max(usage.last, one.last)
-
-
 def _used_in(path: Path) -> Mapping[str, RuleUsage]:
-    about = path.stat()  # before it is read: what is added meanwhile makes another size, and is read next time
-    told = _cache.get(path)
-    if told is not None and (told.size, told.changed_ns) == (about.st_size, about.st_mtime_ns):
-        return told.used
+    status = path.stat()  # before it is read: what is added meanwhile changes the size, and is read next time
+    stamp = (status.st_size, status.st_mtime_ns)
+    cached = _cache.get(path)
+    if cached is not None and cached[0] == stamp:
+        return cached[1]
     used = _read(path)
-    if told is not None or len(_cache) < _MAX_CACHED:
-        _cache[path] = _JournalUsage(size=about.st_size, changed_ns=about.st_mtime_ns, used=used)
+    if cached is not None or len(_cache) < _MAX_CACHED:
+        _cache[path] = stamp, used
     return used
 
 

@@ -16,6 +16,7 @@ from itertools import takewhile
 
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.policy.shell.arguments import (
+    Option,
     all_options,
     file_words,
     has_long,
@@ -30,7 +31,7 @@ from golem_forge.policy.shell.arguments import (
     short_letters,
     spellings,
 )
-from golem_forge.policy.shell.lenient import CommandScan, FoundCommand, find_commands
+from golem_forge.policy.shell.lenient import FoundCommand, find_commands
 from golem_forge.policy.shell.statements import Span
 from golem_forge.policy.shell.wrappers import SHELLS, reads_script_from_input
 
@@ -62,13 +63,6 @@ class DangerContext:
         return join_paths(join_paths(path, self.inside), self.here)
 
 
-def describe_command(command: FoundCommand) -> str:
-    assigned = [f"{name}={value}" for name, value in command.assignments]
-    redirected = [f"{redirect.operator}{redirect.target}" for redirect in command.redirects]
-    text = " ".join([*assigned, *command.words[:40], *redirected])
-    return text if len(text) <= _MAX_DETAIL else text[: _MAX_DETAIL - 1] + "…"
-
-
 _WRITES = names("> >> >| >! >>| >>! >& &> &>> <>")
 _DELETERS = names("rm unlink shred rmdir")
 _LAST_IS_WRITTEN = names("cp mv install ln rsync")
@@ -79,24 +73,16 @@ _FIND_FIRST = names("-H -L -P -D --")
 _DELETES = re.compile(r"(?:^|[\s/;&|('\"\\])(?:rm|unlink|shred)(?:\s|$)")
 
 # The options that name a file to be written: short letters, long names.
+_OUTPUT = ("o", names("--output"))
+_ONLY_O = ("o", names(""))
+_TARGET = ("tS", names("--target-directory"))
 _OUTPUTS = {
-    "sort": ("o", names("--output")),
+    **dict.fromkeys(("sort", "gpg", "gpg2", "iconv", "patch", "ld", "pv"), _OUTPUT),
+    **dict.fromkeys(("tree", "gcc", "cc", "zstd"), _ONLY_O),
+    **dict.fromkeys(("cp", "mv", "ln"), _TARGET),
     "curl": ("oDc", names("--output --dump-header --cookie-jar --trace --trace-ascii --stderr --etag-save")),
     "wget": ("Ooa", names("--output-document --output-file --append-output")),
-    "gpg": ("o", names("--output")),
-    "gpg2": ("o", names("--output")),
-    "iconv": ("o", names("--output")),
-    "patch": ("o", names("--output")),
-    "tree": ("o", frozenset[str]()),
-    "gcc": ("o", frozenset[str]()),
-    "cc": ("o", frozenset[str]()),
-    "ld": ("o", names("--output")),
-    "pv": ("o", names("--output")),
     "aria2c": ("ol", names("--out --log")),
-    "zstd": ("o", frozenset[str]()),
-    "cp": ("tS", names("--target-directory")),
-    "mv": ("tS", names("--target-directory")),
-    "ln": ("tS", names("--target-directory")),
     "install": ("tSgmo", names("--target-directory")),
 }
 _TAR_VALUED = "bCfFgHIKLNTVX"
@@ -114,9 +100,8 @@ _OTHERS_WRITE = re.compile(r"[0-7]*[2367]|(.*,)?[ug]*[ao][ugoa]*[+=][rxXst]*w.*"
 
 
 def rm_force(command: FoundCommand, context: DangerContext) -> bool:
-    if command.program != "rm":
-        return False
-    return "f" in short_letters(command.arguments) or has_long(command.arguments, "--force")
+    forced = "f" in short_letters(command.arguments) or has_long(command.arguments, "--force")
+    return command.program == "rm" and forced
 
 
 def delete_many(command: FoundCommand, context: DangerContext) -> bool:
@@ -164,11 +149,12 @@ def wipe_device(command: FoundCommand, context: DangerContext) -> bool:
         return True
     redirected = {redirect.target for redirect in command.redirects}
     # A redirection to `/dev/tcp/HOST/PORT` is bash's own way to a network connection: no such device exists, nothing is
-    # overwritten. `upload` names it, so that it still asks with risk critical in every mode, as `nc` does.
+    # overwritten. `upload` names it, so that it still asks with risk critical in every mode, as `nc` does. Another
+    # spelling is only a path.
     return any(
         is_raw_device(context.resolve(path))
         for path in written_paths(command)
-        if not (path in redirected and is_network_redirection(path))
+        if not (path in redirected and _NET_REDIRECTION.fullmatch(path))
     )
 
 
@@ -177,9 +163,12 @@ def written_paths(command: FoundCommand) -> Iterator[str]:
     yield from (redirect.target for redirect in command.redirects if redirect.operator in _WRITES)
     operands = plain_operands(command.arguments)
     program = command.program
+    in_place = has_long(command.arguments, "--in-place") or any(
+        word.startswith("-") and not word.startswith("--") and "i" in word for word in command.arguments
+    )
     if program in ("dd", "dcfldd", "dc3dd"):
         yield from (word[3:] for word in command.arguments if word.startswith("of="))
-    elif program in _ALL_WRITTEN or (program == "sed" and _edits_in_place(command.arguments)):
+    elif program in _ALL_WRITTEN or (program == "sed" and in_place):
         yield from operands
     elif program in _LAST_IS_WRITTEN:
         yield from operands[-1:]
@@ -209,16 +198,6 @@ def _written_archives(arguments: tuple[str, ...]) -> Iterator[str]:
     yield from (option.value for option in options if option.value and option.flag in ("-f", "--fi", "--fil", "--file"))
 
 
-def _edits_in_place(arguments: tuple[str, ...]) -> bool:
-    return has_long(arguments, "--in-place") or any(
-        word.startswith("-") and not word.startswith("--") and "i" in word for word in arguments
-    )
-
-
-def writes_startup_file(command: FoundCommand, context: DangerContext) -> bool:
-    return any(_STARTUP.search(posixpath.normpath(context.resolve(path))) for path in written_paths(command) if path)
-
-
 def secret_read(command: FoundCommand, context: DangerContext) -> bool:
     sources = [redirect.target for redirect in command.redirects if redirect.operator in ("<", "<>")]
     for word in (*file_words(command.program, command.arguments), *sources):
@@ -229,22 +208,22 @@ def secret_read(command: FoundCommand, context: DangerContext) -> bool:
     return False
 
 
-_GIT_VALUED = names("--git-dir --work-tree --namespace --super-prefix --config-env --exec-path --attr-source")
+# `--exec-path` takes a value only after `=`.
+_GIT_VALUED = names("--git-dir --work-tree --namespace --super-prefix --config-env --attr-source")
 _WHOLE_TREE = names(". ./ :/ * :(top)")
 
 
-def git_parts(command: FoundCommand) -> tuple[str, tuple[str, ...]]:
-    """The subcommand and its arguments; empty if this is not git or has none."""
+def _git_parts(command: FoundCommand) -> tuple[list[Option], str, tuple[str, ...]]:
+    """The options before the subcommand, the subcommand and its arguments; empty if this is not git or has none."""
     if command.program != "git":
-        return "", ()
-    # `--exec-path` takes a value only after `=`.
-    _, index = leading_options(command.arguments, "Cc", _GIT_VALUED - {"--exec-path"})
+        return [], "", ()
+    options, index = leading_options(command.arguments, "Cc", _GIT_VALUED)
     rest = command.arguments[index:]
-    return (rest[0], rest[1:]) if rest else ("", ())
+    return options, "".join(rest[:1]), rest[1:]
 
 
 def git_rewrite(command: FoundCommand, context: DangerContext) -> bool:
-    subcommand, arguments = git_parts(command)
+    _, subcommand, arguments = _git_parts(command)
     letters = short_letters(arguments)
     operands = plain_operands(arguments)
     forced = "f" in letters or has_long(arguments, "--force")
@@ -271,14 +250,11 @@ def git_rewrite(command: FoundCommand, context: DangerContext) -> bool:
     return False
 
 
-def git_hijack(command: FoundCommand, context: DangerContext) -> bool:
+def _git_hijack(command: FoundCommand) -> bool:
     """Options by which a repository or an argument chooses a program to run."""
-    if command.program != "git":
-        return False
-    options, _ = leading_options(command.arguments, "Cc", _GIT_VALUED - {"--exec-path"})
+    options, subcommand, arguments = _git_parts(command)
     if any(option.flag in ("-c", "--config-env", "--exec-path") for option in options):
         return True
-    subcommand, arguments = git_parts(command)
     if has_long(arguments, "--upload-pack", 3) or has_long(arguments, "--receive-pack", 5):
         return True
     if subcommand == "clone" and (short_letters(arguments) & {"c", "u"} or has_long(arguments, "--config", 4)):
@@ -323,11 +299,6 @@ def is_source(command: FoundCommand) -> bool:
     return any(
         redirect.operator in ("<", "<>") and _NET_DEVICE.match(redirect.target) for redirect in command.redirects
     )
-
-
-def is_network_redirection(target: str) -> bool:
-    """`/dev/tcp/HOST/PORT`, which bash opens as a connection where it redirects. Another spelling is only a path."""
-    return _NET_REDIRECTION.fullmatch(target) is not None
 
 
 def is_interpreter(program: str) -> bool:
@@ -420,10 +391,6 @@ _UNGUARDED_BY_AGENT = {
 _FORGE = re.compile(r"forge|golem[-_]forge")
 
 
-def privilege(command: FoundCommand, context: DangerContext) -> bool:
-    return command.program in _PRIVILEGED
-
-
 def power(command: FoundCommand, context: DangerContext) -> bool:
     operands = plain_operands(command.arguments)
     if command.program in _POWER:
@@ -440,7 +407,8 @@ def persistence(command: FoundCommand, context: DangerContext) -> bool:
         return True
     if command.program in ("systemctl", "launchctl"):
         return bool(_ENABLING & set(plain_operands(command.arguments)))
-    return writes_startup_file(command, context)
+    paths = (posixpath.normpath(context.resolve(path)) for path in written_paths(command) if path)
+    return any(map(_STARTUP.search, paths))
 
 
 def env_hijack(command: FoundCommand, context: DangerContext) -> bool:
@@ -452,7 +420,7 @@ def env_hijack(command: FoundCommand, context: DangerContext) -> bool:
     if command.program in ("ssh", "scp", "sftp"):
         words = [word.lower().removeprefix("-o").strip() for word in command.arguments]
         return any(word.startswith(_SSH_COMMANDS) for word in words)
-    return git_hijack(command, context)
+    return _git_hijack(command)
 
 
 def self_invoke(command: FoundCommand, context: DangerContext) -> bool:
@@ -473,17 +441,13 @@ Check = Callable[[FoundCommand, DangerContext], bool]
 _FORKS = re.compile(r"\bfork\b.*\b(while|until|loop|for)\b|\b(while|until|loop|for)\b.*\bfork\b", re.DOTALL)
 
 
-def _fork_loop(command: FoundCommand, context: DangerContext) -> bool:
-    return is_interpreter(command.program) and any(_FORKS.search(word) for word in command.arguments)
-
-
 _CHECKS: dict[str, Check] = {
     "rm_force": rm_force,
     "delete_many": delete_many,
     "git_rewrite": git_rewrite,
     "pipe_to_shell": pipe_to_shell,
     "perm_recursive": perm_recursive,
-    "privilege": privilege,
+    "privilege": lambda command, context: command.program in _PRIVILEGED,
     "power": power,
     "persistence": persistence,
     "secret_read": secret_read,
@@ -492,7 +456,9 @@ _CHECKS: dict[str, Check] = {
     "self_invoke": self_invoke,
     "wipe_root": wipe_root,
     "wipe_device": wipe_device,
-    "fork_bomb": _fork_loop,
+    "fork_bomb": lambda command, context: (
+        is_interpreter(command.program) and any(_FORKS.search(word) for word in command.arguments)
+    ),
 }
 
 BUILTIN_IDS = ("wipe_root", "wipe_device", "fork_bomb")
@@ -500,12 +466,9 @@ DANGER_IDS = (*(name for name in _CHECKS if name not in BUILTIN_IDS), "depth")
 
 
 def find_dangers(text: str, *, is_secret: Callable[[str], bool]) -> tuple[Danger, ...]:
-    """`is_secret` tells by its name whether a path, as written, is a secret one."""
-    return dangers_of(find_commands(text), is_secret=is_secret)
-
-
-def dangers_of(found: CommandScan, *, is_secret: Callable[[str], bool]) -> tuple[Danger, ...]:
-    """What the reading line by line finds counts too, except for the builtin rules where the whole is certain."""
+    """`is_secret` tells by its name whether a path, as written, is a secret one. What the reading line by line finds
+    counts too, except for the builtin rules where the whole is certain."""
+    found = find_commands(text)
     hits = dict.fromkeys(_hits(found.commands, is_secret))
     for danger in _hits(found.lines, is_secret):
         if danger.id in DANGER_IDS or not found.certain:
@@ -521,9 +484,13 @@ def _hits(commands: tuple[FoundCommand, ...], is_secret: Callable[[str], bool]) 
     context = DangerContext(is_secret, [i for i, command in enumerate(commands) if is_source(command)])
     for command in commands:
         context.inside = command.directory
-        for name, check in _CHECKS.items():
-            if check(command, context):
-                yield Danger(name, describe_command(command))
+        found = [name for name, check in _CHECKS.items() if check(command, context)]
+        if found:
+            assigned = (f"{name}={value}" for name, value in command.assignments)
+            redirected = (f"{redirect.operator}{redirect.target}" for redirect in command.redirects)
+            text = " ".join([*assigned, *command.words[:40], *redirected])
+            detail = text if len(text) <= _MAX_DETAIL else text[: _MAX_DETAIL - 1] + "…"
+            yield from (Danger(name, detail) for name in found)
         if command.program in ("cd", "pushd", "chdir"):
             target = next(iter(plain_operands(command.arguments)), "~")
             context.here = context.resolve(target)[-4096:]

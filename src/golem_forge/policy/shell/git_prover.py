@@ -65,13 +65,20 @@ class GitReading:
     @property
     def shows_content(self) -> bool:
         row = self.row
-        shows = row is not None and row.shows is not GitShows.NAMES
-        return shows and row is not None and (not row.showing or bool(self.flags & row.showing))
+        if row is None or row.shows is GitShows.NAMES:
+            return False
+        return not row.showing or bool(self.flags & row.showing)
 
     @property
     def leaves_out(self) -> bool:
         """Whether it is told to leave secret names out."""
         return self.shows_content and self.row is not None and self.row.shows in (GitShows.WALK, GitShows.TREES)
+
+    @property
+    def inner_paths(self) -> list[str]:
+        """Paths that are part of a word: `HEAD:path`, and `path` of `-L 1,5:path`, from the working directory."""
+        found = [path for word in self.names if (path := path_in_commit(word)) is not None]
+        return [*found, *(f"./{text.rpartition(':')[2]}" for text in self.ranges if self.leaves_out)]
 
 
 def read_git(arguments: tuple[str, ...]) -> GitReading:
@@ -90,14 +97,12 @@ def read_git(arguments: tuple[str, ...]) -> GitReading:
     if not length:
         named = " ".join(("git", *arguments[index : index + 1]))
         return GitReading(f"'{named}' is not known to only read", directories=tuple(directories))
-    row = GIT_TABLE[arguments[index : index + length]]
-    subcommand = " ".join(("git", *arguments[index : index + length]))
-    rest = arguments[index + length :]
-    reader = _ArgumentReader(row, subcommand)
+    subcommand, rest = arguments[index : index + length], arguments[index + length :]
+    reader = _ArgumentReader(GIT_TABLE[subcommand], " ".join(("git", *subcommand)))
     reader.read(rest)
     return GitReading(
         reader.why,
-        row,
+        reader.row,
         reader.option,
         tuple(directories),
         tuple(reader.names),
@@ -239,17 +244,10 @@ class _ArgumentReader:
             self.flags.add(word[:2])
             if word[:2] == "-L":
                 self.ranges.append(word[2:])
-        elif not (self._is_number(word) or (row.clusters and self._cluster(word, words))):
-            self._refuse(word)
-
-    def _is_number(self, word: str) -> bool:
-        """`-5`, `-U3`, `-M90%`"""
-        row = self.row
-        counts = row.counted and _COUNT.fullmatch(word)
-        numbered = word[:2] in row.numbered and _NUMBERED.fullmatch(word)
-        if numbered:
+        elif word[:2] in row.numbered and _NUMBERED.fullmatch(word):  # `-U3`, `-M90%`
             self.flags.add(word[:2])
-        return bool(counts or numbered)
+        elif not ((row.counted and _COUNT.fullmatch(word)) or (row.clusters and self._cluster(word, words))):
+            self._refuse(word)
 
     def _value_of(self, flag: str, word: str, words: Iterator[str]) -> bool:
         """Takes the next word for the value of the flag; it must not look like an option."""

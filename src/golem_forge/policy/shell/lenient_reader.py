@@ -103,7 +103,8 @@ class LenientReader:
             elif self.joins_lines():
                 self.position += 2
             elif char == "#":
-                self.skip_comment()
+                newline = text.find("\n", self.position)
+                self.position = newline if newline >= 0 else len(text)
             elif char in ";&|" and not self.redirect_here():
                 piped = self.read_operator(scope)
                 continue
@@ -126,20 +127,13 @@ class LenientReader:
                 self.position += 1
                 break
             else:
-                self.add_words(self.read_word(scope), scope)
+                written = self.read_word(scope)
+                self.report.too_deep = self.report.too_deep or has_too_many_braces(written)
+                for word in finish_word(written):
+                    scope.add_word(word)
             piped = piped and char in " \t\n\r#"
         scope.end()
         self.report.fork_bomb = self.report.fork_bomb or scope.fork_bomb
-
-    def add_words(self, written: ShellWord, scope: StatementBuilder) -> None:
-        if has_too_many_braces(written):
-            self.report.too_deep = True
-        for word in finish_word(written):
-            scope.add_word(word)
-
-    def skip_comment(self) -> None:
-        newline = self.text.find("\n", self.position)
-        self.position = newline if newline >= 0 else len(self.text)
 
     def read_operator(self, scope: StatementBuilder) -> bool:
         """Whether it was a pipe."""
@@ -170,7 +164,9 @@ class LenientReader:
             self.position += 2 if self.joins_lines() else 1
         redirects = scope.draft.redirects
         if operator in ("<<", "<<-"):
-            self.await_heredoc(operator, redirects)
+            heredoc = Heredoc.announced(operator, redirects, self.text, self.position)
+            self.position += len(heredoc.written)
+            self.heredocs.append(heredoc)
             return
         written = self.read_word(scope)
         target = written.text.replace(SPLIT, "")
@@ -178,11 +174,6 @@ class LenientReader:
         if operator != "<<<":  # `> /{dev,tmp}/x`: some shells write to each
             expanded = (word.text for word in finish_word(written))
             redirects.extend(Redirect(operator, text) for text in expanded if text != target)
-
-    def await_heredoc(self, operator: str, redirects: list[Redirect]) -> None:
-        heredoc = Heredoc.announced(operator, redirects, self.text, self.position)
-        self.position += len(heredoc.written)
-        self.heredocs.append(heredoc)
 
     def joins_lines(self) -> bool:
         return self.text.startswith("\\\n", self.position)
@@ -217,12 +208,9 @@ class LenientReader:
             elif char == "'":
                 self.read_single(pieces)
             elif char == '"':
-                self.position += 1
                 self.read_double(pieces)
-            elif char == "`":
-                self.read_backtick(pieces, BARE)
-            elif char == "$":
-                self.read_dollar(pieces, BARE)
+            elif char in "`$":
+                self.read_expansion(pieces, BARE)
             elif char in "<>" and text.startswith("(", self.position + 1):
                 self.read_process(pieces, scope)
             elif char in _WORD_END:
@@ -247,6 +235,8 @@ class LenientReader:
         return end
 
     def read_double(self, pieces: WordBuilder) -> None:
+        """At the opening `"`."""
+        self.position += 1
         text, start = self.text, self.position
         while self.position < len(text):
             char = text[self.position]
@@ -262,11 +252,13 @@ class LenientReader:
                 if following != "\n":
                     pieces.add(following if following in '$`"\\' else "\\" + following, QUOTED)
                 self.position += 2
-            elif char == "`":
-                self.read_backtick(pieces, QUOTED)
             else:
-                self.read_dollar(pieces, QUOTED)
+                self.read_expansion(pieces, QUOTED)
         self.loose.append(start)
+
+    def read_expansion(self, pieces: WordBuilder, kind: str) -> None:
+        """At a backtick or `$`."""
+        (self.read_backtick if self.text[self.position] == "`" else self.read_dollar)(pieces, kind)
 
     def read_backtick(self, pieces: WordBuilder, kind: str) -> None:
         start = self.position + 1
@@ -288,7 +280,7 @@ class LenientReader:
             self.find_close("'", end)
             self.note_lines(start)
         elif following == '"' and kind == BARE:
-            self.position += 2
+            self.position += 1
             self.read_double(pieces)
         elif following == "(":
             self.read_parenthesis(pieces, kind)
@@ -306,14 +298,10 @@ class LenientReader:
 
     def read_parenthesis(self, pieces: WordBuilder, kind: str) -> None:
         """At `$(`: a command substitution, or arithmetic if it can be nothing else."""
-        start = self.position
-        self.position = start + 2
-        if self.text.startswith("$((", start):
-            self.position = start
-            if self.skip_arithmetic(3, "))"):
-                pieces.add("$(())", QUOTED)
-                return
-            self.position = start + 2
+        if self.text.startswith("$((", self.position) and self.skip_arithmetic(3, "))"):
+            pieces.add("$(())", QUOTED)
+            return
+        self.position += 2
         self.substitute(pieces, kind, lambda: self.nested(")"))
 
     def add_variable(self, pieces: WordBuilder, name: str, written: str, kind: str) -> None:
@@ -344,12 +332,9 @@ class LenientReader:
             elif char == "'" and kind == BARE:
                 self.read_single(aside)
             elif char == '"':
-                self.position += 1
                 self.read_double(aside)
-            elif char == "`":
-                self.read_backtick(aside, QUOTED)
-            elif char == "$":
-                self.read_dollar(aside, QUOTED)
+            elif char in "`$":
+                self.read_expansion(aside, QUOTED)
             else:
                 self.position += 1
         self.loose.append(start)
@@ -382,10 +367,8 @@ class LenientReader:
             char = self.text[self.position]
             if char == "\\":
                 self.position += 2
-            elif char == "`":
-                self.read_backtick(aside, QUOTED)
-            elif char == "$":
-                self.read_dollar(aside, QUOTED)
+            elif char in "`$":
+                self.read_expansion(aside, QUOTED)
             else:
                 self.position += 1
 

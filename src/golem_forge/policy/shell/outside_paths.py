@@ -31,6 +31,7 @@ _STEERS_CD = re.compile(r"\b(cdpath|oldpwd|pwd|home|dirstack)\b", re.IGNORECASE)
 
 _MAX_CLIMBS = 40  # each `..` after a name costs a look at the disk
 _MAX_INNER = 200
+_NO_NAME = ("", ".", "..")
 
 _GLUED = re.compile(r"-[A-Za-z]+[@=]?(?=/|\.\.(?:/|$))")
 _ADDRESS = re.compile(r"file://(?:localhost)?(?=/)|@(?=/|\.)")
@@ -45,7 +46,7 @@ def resolve_operand(path: str, world: CommandWorld, cwd: str) -> Operand:
     given = path
     for _ in range(_MAX_CLIMBS):
         parts = path.split("/")
-        climb = next((i for i, part in enumerate(parts) if part == ".." and _is_name(parts, i - 1)), None)
+        climb = next((i for i, part in enumerate(parts) if part == ".." and i and parts[i - 1] not in _NO_NAME), None)
         if climb is None:
             return world.operand(path, cwd)
         before = world.operand("/".join(parts[:climb]), cwd)
@@ -54,10 +55,6 @@ def resolve_operand(path: str, world: CommandWorld, cwd: str) -> Operand:
         parent = before.virtual.rstrip("/").rpartition("/")[0]
         path = "/".join([parent, *parts[climb + 1 :]]) or "/"
     return Operand("bad", given)
-
-
-def _is_name(parts: list[str], index: int) -> bool:
-    return index >= 0 and parts[index] not in ("", ".", "..")
 
 
 def place_of(path: str, world: CommandWorld, cwd: str) -> str:
@@ -82,7 +79,7 @@ def evaluated_moves(segment: Segment) -> list[tuple[str, ...]]:
     expanded first may lead anywhere."""
     if segment.words[0] not in _SAME_SHELL:
         return []
-    found = _inner_commands(segment.words)
+    found = _nested_commands((Segment(segment.words),))
     moves = [moves_of(each.words) for each in found if set(each.via) <= _SAME_SHELL]
     if any("$" in word or "`" in word for word in segment.words):
         moves.append(("cd", ANYWHERE))
@@ -94,7 +91,7 @@ def steers_cd(segment: Segment) -> bool:
     name = posixpath.basename(segment.words[0])
     if name not in _SETTERS and name not in _SAME_SHELL:
         return False
-    for each in (FoundCommand(name, segment.words), *_inner_commands(segment.words)):
+    for each in (FoundCommand(name, segment.words), *_nested_commands((Segment(segment.words),))):
         if each.program in _SETTERS and any(_STEERS_CD.search(word) for word in each.arguments):
             return True
         if any(_STEERS_CD.search(variable) for variable, _ in each.assignments):
@@ -188,24 +185,20 @@ def _without_text(name: str, arguments: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(word for i, word in enumerate(arguments) if i not in taken)
 
 
-def _inner_commands(words: tuple[str, ...]) -> list[FoundCommand]:
-    return _nested_commands(Parsed((Segment(words),)), "")
-
-
 def _inner_of_pipeline(parsed: Parsed, index: int) -> list[FoundCommand]:
     """The commands hidden in a segment; what is printed into it by the ones before it is known to the detector."""
     words = parsed.segments[index].words
     name = posixpath.basename(words[0])
-    hides = any(True for _ in hidden_commands(name, words[1:])) or reads_script_from_input(name, words[1:])
-    if not hides:
+    if not any(True for _ in hidden_commands(name, words[1:])) and not reads_script_from_input(name, words[1:]):
         return []
     start = index
     while start and parsed.segments[start].joined_by == "|":
         start -= 1
-    return _nested_commands(Parsed(parsed.segments[start : index + 1]), name)
+    return _nested_commands(parsed.segments[start : index + 1], name)
 
 
-def _nested_commands(parsed: Parsed, via: str) -> list[FoundCommand]:
-    found = find_commands(render(parsed))
+def _nested_commands(segments: tuple[Segment, ...], via: str = "") -> list[FoundCommand]:
+    """The commands in the arguments of others, or only of the program `via`."""
+    found = find_commands(render(Parsed(segments)))
     inner = [each for each in (*found.commands, *found.lines) if each.via and via in ("", each.via[0])]
     return inner[:_MAX_INNER]

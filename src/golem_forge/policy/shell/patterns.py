@@ -13,7 +13,7 @@ import re
 from golem_forge.policy.shell.arguments import names
 from golem_forge.policy.shell.git_prover import read_git
 from golem_forge.policy.shell.lenient import CommandScan, FoundCommand, program_name
-from golem_forge.policy.shell.prover import same_program
+from golem_forge.policy.shell.prover import is_system_shell, same_program
 from golem_forge.policy.shell.strict import CommandWorld, Segment
 from golem_forge.policy.shell.wrappers import SHELLS, hidden_commands, is_wrapper
 
@@ -25,7 +25,7 @@ def matches_strict(pattern: Pattern, segment: Segment, world: CommandWorld, plac
     """Are the segment's leading words the pattern? `places` are its working directories (`segment_places`)."""
     if not pattern or len(segment.words) < len(pattern):
         return False
-    if not all(_is_system_shell(shell, world) for shell in segment.shells):
+    if not all(is_system_shell(shell, world) for shell in segment.shells):
         return False
     if not any(_is_program(name, segment.words[0], world, places) for name in _choices(pattern[0])):
         return False
@@ -56,12 +56,11 @@ def matches_lenient(pattern: Pattern, found: CommandScan) -> bool:
 
 def matches_lenient_exact(pattern: Pattern, found: CommandScan) -> bool:
     """Is any command in the text the pattern, word for word, its program by basename?"""
+    candidates = (each for each in found.blockable if pattern and len(each.words) == len(pattern))
     return any(
-        len(command.words) == len(pattern)
-        and bool(pattern)
-        and _names_program(pattern[0], command)
+        _names_program(pattern[0], command)
         and all(word in _choices(token) for token, word in zip(pattern[1:], command.words[1:], strict=True))
-        for command in found.blockable
+        for command in candidates
     )
 
 
@@ -69,19 +68,10 @@ def _choices(token: Token) -> tuple[str, ...]:
     return (token,) if isinstance(token, str) else token
 
 
-def _is_system_shell(shell: str, world: CommandWorld) -> bool:
-    program = world.program(shell)
-    return program is not None and program.system and not program.zone
-
-
 def _is_program(name: str, word: str, world: CommandWorld, places: tuple[str, ...]) -> bool:
-    if "/" in name:
-        return _is_same_file(name, word, world, places)
-    return word == name or same_program(word, name, world)
-
-
-def _is_same_file(name: str, word: str, world: CommandWorld, places: tuple[str, ...]) -> bool:
-    """Does `word`, a path, lead from every possible directory to the file that the rule names?"""
+    """Is `word` the program, or does it lead, as a path, from every possible directory to the file the rule names?"""
+    if "/" not in name:
+        return word == name or same_program(word, name, world)
     if not name.startswith("/") or "/" not in word or not places:
         return False
     for place in places:
@@ -89,16 +79,9 @@ def _is_same_file(name: str, word: str, world: CommandWorld, places: tuple[str, 
         if wanted.kind == "inside" and given.kind == "inside":
             if wanted.virtual != given.virtual:
                 return False
-        elif not (word.startswith("/") and _is_same_outside(name, word, world)):
+        elif not same_program(word, name, world):
             return False
     return True
-
-
-def _is_same_outside(name: str, word: str, world: CommandWorld) -> bool:
-    if posixpath.basename(name) != posixpath.basename(word):
-        return False  # one file may be many programs, told apart by name
-    wanted, given = world.program(name), world.program(word)
-    return wanted is not None and given is not None and not given.zone and wanted.path == given.path
 
 
 def _begins_with(pattern: Pattern, command: FoundCommand) -> bool:
@@ -181,30 +164,19 @@ _PYTHON = re.compile(r"(python|pypy)[0-9.]*")
 # Subcommands that run whatever is named after them: a script of the project, a program, or a program somewhere else.
 _SCRIPTS: dict[str, frozenset[str]] = {
     "npm": names("run run-script"),
-    "yarn": names("run"),
-    "pnpm": names("run"),
-    "bun": names("run"),
+    **dict.fromkeys(("yarn", "pnpm", "bun"), names("run")),
     "deno": names("run task"),
     "go": names("run tool"),
 }
 _STARTERS: dict[str, frozenset[str]] = {
     "npm": names("exec x"),
-    "yarn": names("exec dlx"),
-    "pnpm": names("exec dlx"),
+    **dict.fromkeys(("yarn", "pnpm"), names("exec dlx")),
     "bun": names("x"),
-    "uv": names("run"),
-    "poetry": names("run"),
-    "hatch": names("run"),
-    "pdm": names("run"),
-    "pipx": names("run"),
+    **dict.fromkeys(("uv", "poetry", "hatch", "pdm", "pipx", "conda", "mamba"), names("run")),
     "bundle": names("exec"),
-    "conda": names("run"),
-    "mamba": names("run"),
 }
 _ELSEWHERE: dict[str, frozenset[str]] = {
-    "docker": names("run exec"),
-    "podman": names("run exec"),
-    "nerdctl": names("run exec"),
+    **dict.fromkeys(("docker", "podman", "nerdctl"), names("run exec")),
     "kubectl": names("run exec debug"),
     "git": names(
         "difftool mergetool bisect rebase filter-branch config submodule send-email instaweb gui citool help hook"
@@ -217,7 +189,7 @@ _STARTS_NEXT = names("npx uvx bunx pnpx")
 _RUNNERS = {
     program: _SCRIPTS.get(program, frozenset()) | _STARTERS.get(program, frozenset())
     for program in (*_SCRIPTS, *_STARTERS)
-} | {"docker": names("run exec"), "podman": names("run exec"), "kubectl": names("run exec"), "uv": names("run tool")}
+} | {**dict.fromkeys(("docker", "podman", "kubectl"), names("run exec")), "uv": names("run tool")}
 _LOADING = re.compile(r"[-+][A-Za-z]*[WXIrodOC]|--(rcfile|init-file|require|import|loader)")
 _INFORMING = names("--version --help -V -h")
 
@@ -244,8 +216,7 @@ _SAVED_SUBCOMMANDS: dict[str, frozenset[str]] = {
     "docker": names("ps images logs inspect version info compose:ps compose:logs compose:images compose:ls"),
     "podman": names("ps images logs inspect version info compose:ps compose:logs"),
     "gh": names("pr:view pr:list pr:diff pr:status pr:checks issue:view issue:list run:view run:list"),
-    "pip": names("list show freeze check"),
-    "pip3": names("list show freeze check"),
+    **dict.fromkeys(("pip", "pip3"), names("list show freeze check")),
     "uv": names("pip:list pip:show tree"),
 }
 _SAVED_SCRIPTS = names("npm yarn pnpm")

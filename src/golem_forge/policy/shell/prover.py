@@ -19,7 +19,7 @@ from collections.abc import Iterable
 
 from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.policy.shell.arguments import file_words, names, secret_by_shape, spellings
-from golem_forge.policy.shell.git_prover import GitReading, path_in_commit, read_git, secret_leak_reason, started_git
+from golem_forge.policy.shell.git_prover import GitReading, read_git, secret_leak_reason, started_git
 from golem_forge.policy.shell.outside_paths import (
     ANYWHERE,
     evaluated_moves,
@@ -229,14 +229,20 @@ def _prove_segment(segment: Segment, world: CommandWorld, places: tuple[str, ...
         _shell_reason(segment, world)
         or _program_reason(segment.words[0], name, world)
         or why
-        or next((reason for op in operands if (reason := _operand_reason(op))), "")
+        or _first(map(_operand_reason, operands))
         or _secret_reason(file_words(name, arguments), world, places)
     )
-    if not paths and (row.lists_cwd or (row.operands == "pattern" and _is_recursive(arguments))):
+    recursive = row.operands == "pattern" and any(
+        word[:1] == "-" and word[:2] != "--" and set(word) & {"r", "R"} for word in arguments
+    )
+    if not paths and (row.lists_cwd or recursive):
         operands.extend(here for place in places if (here := world.operand(".", place)).kind != "bad")
-    if not why and (name in _DEEP or (row.operands == "pattern" and _is_recursive(arguments))):
-        hidden = name != "rg" or _looks_at_hidden_files(arguments)
-        why = next((reason for op in operands if (reason := _depth_reason(op, world, hidden=hidden))), "")
+    if not why and (name in _DEEP or recursive):
+        # `rg` looks at hidden files with `--hidden` and with `-uu`; any word that could be one of them counts
+        hidden = name != "rg" or any(
+            word.startswith("--h") or (word[:1] == "-" and word[1:2] != "-" and "u" in word) for word in arguments
+        )
+        why = _first(_depth_reason(operand, world, hidden=hidden) for operand in operands)
     return SegmentProof(why, tuple(operands))
 
 
@@ -251,7 +257,7 @@ def _prove_git(segment: Segment, reading: GitReading, world: CommandWorld, place
         return SegmentProof(reading.why, tuple(entered))
     named = [_resolve(name, world, place) for name in reading.names for place in places]
     paths = [_resolve(path, world, place) for path in reading.paths for place in places]
-    inner = [_in_commit(path, world, place) for path in _inner_paths(reading) for place in places]
+    inner = [_in_commit(path, world, place) for path in reading.inner_paths for place in places]
     # A revision is judged as the path that it could be, but it is no file that is read.
     operands = [*entered, *(op for op in named if op.kind != "inside" or op.exists), *paths, *inner]
 
@@ -262,7 +268,7 @@ def _prove_git(segment: Segment, reading: GitReading, world: CommandWorld, place
         _shell_reason(segment, world)
         or _program_reason(segment.words[0], "git", world)
         or reading.why
-        or next((reason for op in operands if (reason := _operand_reason(op))), "")
+        or _first(map(_operand_reason, operands))
         or _secret_reason(segment.words[1:], world, places)
         or secret_leak_reason(reading, is_path)
     )
@@ -274,18 +280,10 @@ def _prove_git(segment: Segment, reading: GitReading, world: CommandWorld, place
         why = "a rule holds back files, and git may show what is in them"
     if not why and reading.row.content:
         roots = {f"/{place.split('/')[1]}" for place in places}
-        zones = [world.operand(root, "/") for root in sorted(roots)]
-        why = next((reason for op in zones if (reason := _depth_reason(op, world, hidden=True))), "")
+        zones = (world.operand(root, "/") for root in sorted(roots))
+        why = _first(_depth_reason(zone, world, hidden=True) for zone in zones)
     started = started_git(segment.words, reading, is_path)
     return SegmentProof(why, tuple(dict.fromkeys(operands)), needs_closed_zones=True, started=started)
-
-
-def _inner_paths(reading: GitReading) -> list[str]:
-    """Paths that are part of a word: `HEAD:path`, and `path` of `-L 1,5:path`, from the working directory."""
-    found = [path for word in reading.names if (path := path_in_commit(word)) is not None]
-    if reading.leaves_out:
-        found.extend(f"./{text.rpartition(':')[2]}" for text in reading.ranges)
-    return found
 
 
 def _in_commit(path: str, world: CommandWorld, place: str) -> Operand:
@@ -295,12 +293,14 @@ def _in_commit(path: str, world: CommandWorld, place: str) -> Operand:
     return _resolve(path or ".", world, world.work_tree(place) or place)
 
 
+def is_system_shell(shell: str, world: CommandWorld) -> bool:
+    program = world.program(shell)
+    return program is not None and program.system and not program.zone
+
+
 def _shell_reason(segment: Segment, world: CommandWorld) -> str:
-    for shell in segment.shells:
-        program = world.program(shell)
-        if program is None or not program.system or program.zone:
-            return f"the shell '{shell}' is not the system's"
-    return ""
+    strange = (shell for shell in segment.shells if not is_system_shell(shell, world))
+    return next((f"the shell '{shell}' is not the system's" for shell in strange), "")
 
 
 def _program_reason(word: str, name: str, world: CommandWorld) -> str:
@@ -317,9 +317,9 @@ def _program_reason(word: str, name: str, world: CommandWorld) -> str:
 
 
 def same_program(word: str, name: str, world: CommandWorld) -> bool:
-    """Is the absolute path `word`, outside every zone, what the walls' PATH gives for `name`?"""
-    if not word.startswith("/") or posixpath.basename(word) != name:
-        return False
+    """Is the absolute path `word`, outside every zone, the program `name` (a path, or what the walls' PATH gives)?"""
+    if not word.startswith("/") or posixpath.basename(word) != posixpath.basename(name):
+        return False  # one file may be many programs, told apart by name
     given, found = world.program(word), world.program(name)
     return given is not None and found is not None and not given.zone and given.path == found.path
 
@@ -416,8 +416,8 @@ def _printf_reason(arguments: tuple[str, ...]) -> str:
     return ""
 
 
-def _is_recursive(arguments: tuple[str, ...]) -> bool:
-    return any(word[:1] == "-" and word[:2] != "--" and set(word) & {"r", "R"} for word in arguments)
+def _first(reasons: Iterable[str]) -> str:
+    return next(filter(None, reasons), "")
 
 
 def _operand_reason(operand: Operand) -> str:
@@ -428,11 +428,6 @@ def _operand_reason(operand: Operand) -> str:
     if operand.secret:
         return f"'{operand.virtual}' is a secret path"
     return ""
-
-
-def _looks_at_hidden_files(arguments: tuple[str, ...]) -> bool:
-    """`rg` does with `--hidden` and with `-uu`; any word that could be one of them counts."""
-    return any(word.startswith("--h") or (word[:1] == "-" and word[1:2] != "-" and "u" in word) for word in arguments)
 
 
 def _depth_reason(operand: Operand, world: CommandWorld, *, hidden: bool) -> str:

@@ -57,18 +57,9 @@ def _row(
             (valued if short[index + 1 : index + 2] == ":" else switches).add("-" + letter)
     for flag in long.split():
         (valued if flag.endswith(":") else switches).add(flag.rstrip(":"))
-    return ReadOnlyRow(
-        operands,
-        frozenset(switches),
-        frozenset(valued),
-        at_most,
-        counted,
-        names(pattern_flags),
-        lists_cwd,
-    )
+    flags = (frozenset(switches), frozenset(valued))
+    return ReadOnlyRow(operands, *flags, at_most, counted, names(pattern_flags), lists_cwd)
 
-
-_SUM = _row("paths", "btz")
 
 READ_ONLY_TABLE: dict[str, ReadOnlyRow] = {
     "ls": _row(
@@ -82,8 +73,7 @@ READ_ONLY_TABLE: dict[str, ReadOnlyRow] = {
     "rev": _row("paths"),
     "nl": _row("paths", "b:n:s:v:w:"),
     "paste": _row("paths", "d:sz"),
-    "head": _row("paths", "n:c:qv", "--lines: --bytes:", counted=True),
-    "tail": _row("paths", "n:c:qv", "--lines: --bytes:", counted=True),
+    **dict.fromkeys(("head", "tail"), _row("paths", "n:c:qv", "--lines: --bytes:", counted=True)),
     "wc": _row("paths", "cLlmw"),
     "cut": _row("paths", "b:c:d:f:sz", "--complement"),
     "tr": _row("text", "Ccdst"),
@@ -112,11 +102,7 @@ READ_ONLY_TABLE: dict[str, ReadOnlyRow] = {
     "dirname": _row("paths", "z"),
     "realpath": _row("paths", "emqsz"),
     "readlink": _row("paths", "efmnqz"),
-    "md5sum": _SUM,
-    "sha1sum": _SUM,
-    "sha256sum": _SUM,
-    "sha512sum": _SUM,
-    "cksum": _SUM,
+    **dict.fromkeys(("md5sum", "sha1sum", "sha256sum", "sha512sum", "cksum"), _row("paths", "btz")),
     "cmp": _row("paths", "bls"),
     "comm": _row("paths", "123"),
     "diff": _row("paths", "abBcdiNqrstuwyU:"),
@@ -124,14 +110,11 @@ READ_ONLY_TABLE: dict[str, ReadOnlyRow] = {
     "printf": _row("printf"),
     "date": _row("date", "u", at_most=1),
     "pwd": _row("text", "LP"),
-    "true": _row("text"),
-    "false": _row("text"),
-    "whoami": _row("text"),
+    **dict.fromkeys(("true", "false", "whoami", "expr"), _row("text")),
     "id": _row("text", "Ggnru"),
     "uname": _row("text", "amnrsv"),
     "which": _row("text", "a"),
     "seq": _row("text", "f:s:w"),
-    "expr": _row("text"),
 }
 
 HARMLESS_SCRIPTS = names("which")
@@ -387,8 +370,7 @@ GIT_TABLE: dict[tuple[str, ...], GitRow] = {
     ),
     ("remote",): GitRow(switches=names("-v --verbose"), operands=GitOperands.NONE),
     ("worktree", "list"): GitRow(switches=names("-v --verbose --porcelain -z"), operands=GitOperands.NONE),
-    ("version",): GitRow(operands=GitOperands.NONE),
-    ("--version",): GitRow(operands=GitOperands.NONE),
+    **dict.fromkeys((("version",), ("--version",)), GitRow(operands=GitOperands.NONE)),
 }
 """By the words that name the subcommand."""
 

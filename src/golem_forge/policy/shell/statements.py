@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import Counter
+from collections.abc import Container
 from itertools import pairwise
 
 from golem_forge.core.lazy_dataclass import dataclass, field
@@ -142,7 +143,7 @@ class StatementBuilder:
             frame = self.frames.pop()
             self.kinds[frame.kind] -= 1
             if frame.function and self.nesting < _MAX_FRAMES:
-                self.check_fork_bomb(frame)
+                self.check_self_starts(frame.start, {(frame.function,)})
             if frame.kind == kind:
                 break
         self.last_group = (frame.start, len(self.raws))
@@ -187,16 +188,8 @@ class StatementBuilder:
         if draft.words or draft.assignments or draft.redirects:
             top, index = self.frames[-1], len(self.raws)
             group = NOTHING if draft.words else self.last_group
-            self.raws.append(
-                RawCommand(
-                    tuple(draft.words),
-                    tuple(draft.assignments),
-                    draft.redirects,
-                    (draft.start, index),
-                    top.fed,
-                    group,
-                )
-            )
+            written = (tuple(draft.words), tuple(draft.assignments), draft.redirects)
+            self.raws.append(RawCommand(*written, (draft.start, index), top.fed, group))
             start = top.fed[0] if top.fed != NOTHING else draft.start
             for first, last in draft.sinks:
                 for raw in self.raws[first:last]:
@@ -210,19 +203,14 @@ class StatementBuilder:
         self.end_statement()
         while len(self.frames) > 1:
             self.close(self.frames[-1].kind)
-        own = [i for i in range(self.frames[0].start, len(self.raws)) if self.raws[i].words[:1] in _OWN_SCRIPT]
-        if len(own) > 1:
-            self.check_self_starts(own)
+        self.check_self_starts(self.frames[0].start, _OWN_SCRIPT, at_least=2)
 
-    def check_fork_bomb(self, frame: _Frame) -> None:
-        own = (frame.function,)
-        self.check_self_starts([i for i in range(frame.start, len(self.raws)) if self.raws[i].words[:1] == own])
-
-    def check_self_starts(self, calls: list[int]) -> None:
-        """Something that starts itself in the background, or twice in one pipeline."""
-        for index in calls:
-            start, end = self.raws[index].fed
-            feeding = bisect_left(calls, min(end, index)) - bisect_left(calls, start)
+    def check_self_starts(self, start: int, own: Container[tuple[str, ...]], *, at_least: int = 1) -> None:
+        """From `start` on: something that starts itself in the background, or twice in one pipeline."""
+        calls = [index for index in range(start, len(self.raws)) if self.raws[index].words[:1] in own]
+        for index in calls if len(calls) >= at_least else ():
+            first, end = self.raws[index].fed
+            feeding = bisect_left(calls, min(end, index)) - bisect_left(calls, first)
             if self.raws[index].background or feeding > 0:
                 self.fork_bomb = True
                 return
@@ -238,17 +226,7 @@ _ESCAPE = re.compile(
     r"|0?(?P<octal>[0-7]{1,3})|c(?P<control>.)|(?P<letter>.))",
     re.DOTALL,
 )
-_LETTERS = {
-    "n": "\n",
-    "t": "\t",
-    "r": "\r",
-    "a": "\a",
-    "b": "\b",
-    "e": "\x1b",
-    "E": "\x1b",
-    "f": "\f",
-    "v": "\v",
-}
+_LETTERS = dict(zip("ntrabeEfv", "\n\t\r\a\b\x1b\x1b\f\v", strict=True))
 _BRACE = re.compile(r"[{},]")
 _CONVERSION = re.compile(r"%(?:%|[-+ #0-9.*']*[a-zA-Z])")
 
@@ -376,19 +354,19 @@ def _printf_texts(arguments: tuple[str, ...]) -> tuple[str, ...]:
         return ()
     form, values = decode_escapes(arguments[0]), list(arguments[1:])
     printed: list[str] = []
+
+    def converted(match: re.Match[str]) -> str:
+        if match[0] == "%%":
+            return "%"
+        return values.pop(0) if values else ""
+
     for _ in range(100):
         before = len(values)
-        printed.append(_CONVERSION.sub(lambda match: _converted(match, values), form))
+        printed.append(_CONVERSION.sub(converted, form))
         if not values or len(values) == before:
             break
     text = "".join(printed)
     return tuple(dict.fromkeys((text, decode_escapes(text))))
-
-
-def _converted(match: re.Match[str], values: list[str]) -> str:
-    if match[0] == "%%":
-        return "%"
-    return values.pop(0) if values else ""
 
 
 @dataclass(slots=True)

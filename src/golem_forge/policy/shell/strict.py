@@ -77,21 +77,23 @@ class Opaque:
 
 
 class _UnreadableError(Exception):
-    def __init__(self, reason: str, position: int) -> None:
-        super().__init__(reason)
-        self.opaque = Opaque(reason, position)
+    """(reason, position)"""
 
 
 def parse_strict(text: str) -> Parsed | Opaque:
+    if control := _CONTROL.search(text):
+        return Opaque("a newline" if control[0] == "\n" else "a control character", control.start())
+    if len(text.encode()) > MAX_BYTES:
+        return Opaque(f"longer than {MAX_BYTES} bytes", MAX_BYTES)
     try:
-        _check_text(text)
         segments = _Scanner(text).segments()
     except _UnreadableError as unreadable:
-        return unreadable.opaque
+        return Opaque(*unreadable.args)
     # Only a text that is nothing but the wrapped shell is unwrapped: beside other segments its `cd`
     # would seem to move them too.
-    if len(segments) == 1 and _is_wrapped(segments[0].words):
-        shell, flag, script = segments[0].words
+    words = segments[0].words
+    if len(segments) == 1 and len(words) == 3 and words[0] in SHELLS and words[1] in ("-c", "-lc"):
+        shell, flag, script = words
         inner = parse_strict(script)
         if isinstance(inner, Opaque):
             return Opaque(f"in {shell} {flag}: {inner.reason}", inner.position)
@@ -122,19 +124,6 @@ def quote(word: str) -> str:
     if _PLAIN.fullmatch(word):
         return word
     return "'" + word.replace("'", "'\"'\"'") + "'"
-
-
-def _is_wrapped(words: tuple[str, ...]) -> bool:
-    return len(words) == 3 and words[0] in SHELLS and words[1] in ("-c", "-lc")
-
-
-def _check_text(text: str) -> None:
-    control = _CONTROL.search(text)
-    if control:
-        reason = "a newline" if control[0] == "\n" else "a control character"
-        raise _UnreadableError(reason, control.start())
-    if len(text.encode()) > MAX_BYTES:
-        raise _UnreadableError(f"longer than {MAX_BYTES} bytes", MAX_BYTES)
 
 
 class _Scanner:
@@ -193,7 +182,9 @@ class _Scanner:
                 parts.append(self.read_quoted(char))
                 quoted = True
             elif char in UNREADABLE and not self.is_revision(char, start):
-                raise _UnreadableError(self.unreadable(char), self.position)
+                connects = char in "<>" and _NETWORK_REDIRECTION.match(text, self.position)
+                reason = "a network connection by the shell" if connects else UNREADABLE[char]
+                raise _UnreadableError(reason, self.position)
             else:
                 parts.append(char)
                 self.position += 1
@@ -211,21 +202,14 @@ class _Scanner:
         is_git = bool(self.words) and posixpath.basename(self.words[0]) == "git"
         return is_git and char in "~^" and self.position > start and (before.isalnum() or before in "_@~^")
 
-    def unreadable(self, char: str) -> str:
-        if char in "<>" and _NETWORK_REDIRECTION.match(self.text, self.position):
-            return "a network connection by the shell"
-        return UNREADABLE[char]
-
     def read_quoted(self, mark: str) -> str:
         start = self.position
         end = self.text.find(mark, start + 1)
         if end < 0:
             raise _UnreadableError("an unclosed quote", start)
         content = self.text[start + 1 : end]
-        if mark == '"':
-            for offset, char in enumerate(content):
-                if char in "$`\\":
-                    raise _UnreadableError(UNREADABLE[char], start + 1 + offset)
+        if mark == '"' and (special := re.search(r"[$`\\]", content)):
+            raise _UnreadableError(UNREADABLE[special[0]], start + 1 + special.start())
         self.position = end + 1
         return content
 

@@ -22,6 +22,7 @@ class WrapperGrammar:
 
 
 GRAMMARS: dict[str, WrapperGrammar] = {
+    **dict.fromkeys(names("nohup setsid builtin unbuffer dbus-launch cross-env eatmydata firejail"), WrapperGrammar()),
     "sudo": WrapperGrammar(
         "CDghpRrTtUu",
         names(
@@ -33,13 +34,10 @@ GRAMMARS: dict[str, WrapperGrammar] = {
     "pkexec": WrapperGrammar("", names("--user")),
     "nice": WrapperGrammar("n", names("--adjustment")),
     "ionice": WrapperGrammar("cnpPu", names("--class --classdata --pid --pgid --uid")),
-    "nohup": WrapperGrammar(),
-    "setsid": WrapperGrammar(),
     "stdbuf": WrapperGrammar("ioe", names("--input --output --error")),
     "timeout": WrapperGrammar("ks", names("--kill-after --signal"), before=1),
     "time": WrapperGrammar("fo", names("--format --output")),
     "watch": WrapperGrammar("nq", names("--interval --equexit"), joined=True),
-    "builtin": WrapperGrammar(),
     "exec": WrapperGrammar("a"),
     "eval": WrapperGrammar(joined=True),
     "flock": WrapperGrammar(
@@ -65,7 +63,6 @@ GRAMMARS: dict[str, WrapperGrammar] = {
     "strace": WrapperGrammar("aeEIoOpPsSuUXb", names("--trace --output --attach --user --env --signal")),
     "ltrace": WrapperGrammar("aAeFlnopsuwxX", names("--output --library")),
     "systemd-run": WrapperGrammar("pEuMHG", names("--unit --property --description --slice --setenv --uid --gid")),
-    "unbuffer": WrapperGrammar(),
     "dbus-run-session": WrapperGrammar("", names("--config-file --dbus-daemon")),
     "systemd-inhibit": WrapperGrammar("", names("--what --who --why --mode")),
     "fakeroot": WrapperGrammar("lsib"),
@@ -80,22 +77,16 @@ GRAMMARS: dict[str, WrapperGrammar] = {
     "runcon": WrapperGrammar("rtul", names("--role --type --user --range"), before=1),
     "faketime": WrapperGrammar("pf", before=1),
     "ssh-agent": WrapperGrammar("aEOPt"),
-    "dbus-launch": WrapperGrammar(),
-    "cross-env": WrapperGrammar(),
     "cross-env-shell": WrapperGrammar(joined=True),
     "env-cmd": WrapperGrammar("efr", names("--environments --file --rc-file")),
     "dotenv": WrapperGrammar("efvc", names("--env --file")),
     "caffeinate": WrapperGrammar("tw"),
-    "eatmydata": WrapperGrammar(),
     "torsocks": WrapperGrammar("uaPp"),
-    "proxychains": WrapperGrammar("f"),
-    "proxychains4": WrapperGrammar("f"),
-    "firejail": WrapperGrammar(),
+    **dict.fromkeys(("proxychains", "proxychains4"), WrapperGrammar("f")),
     "proot": WrapperGrammar("rbqwkv", names("--rootfs --bind --qemu --pwd --cwd"), directory=names("-w --pwd --cwd")),
     "systemd-nspawn": WrapperGrammar("DMuibE", names("--directory --machine --user --image --bind --setenv")),
     "chpst": WrapperGrammar("uUbemdofcrtnl"),
-    "sg": WrapperGrammar("", before=1, script_short="c"),
-    "newgrp": WrapperGrammar("", before=1, script_short="c"),
+    **dict.fromkeys(("sg", "newgrp"), WrapperGrammar("", before=1, script_short="c")),
     "xterm": WrapperGrammar("", names("-T -title -geometry -fn -fa -fs -bg -fg")),
 }
 
@@ -125,4 +116,5 @@ PLAIN_LONG = names(
 )
 SU = WrapperGrammar("gGsTw", names("--group --supp-group --shell --whitelist-environment --user"))
 
-_GIT_RUNS = {"foreach": "submodule", "run": "bisect"}
+GIT_RUNS = {"foreach": "submodule", "run": "bisect"}
+"""Word that starts a command → subcommand of git it belongs to."""

@@ -8,7 +8,8 @@ grammar of their own (`env -S`, `xargs`, `find -exec`, `git rebase -x`, `ssh`) h
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import pairwise
 
 from golem_forge.core.lazy_dataclass import dataclass, replace
@@ -17,6 +18,7 @@ from golem_forge.policy.shell.strict import quote
 from golem_forge.policy.shell.wrapper_table import (
     CHROOT,
     ENV,
+    GIT_RUNS,
     GRAMMARS,
     LOADER,
     LOADER_NAME,
@@ -29,13 +31,15 @@ from golem_forge.policy.shell.wrapper_table import (
     WrapperGrammar,
 )
 
+Words = tuple[str, ...]
+
 SHELLS = names(
     "sh bash dash zsh ksh ksh93 ksh2020 rksh pdksh mksh lksh oksh loksh ash rbash rzsh yash posh fish csh tcsh bsd-csh"
     " nu xonsh elvish rc es oil osh ysh ion murex"
 )
 
 
-def shell_commands(arguments: tuple[str, ...]) -> Iterator[HiddenCommand]:
+def shell_commands(arguments: Words) -> Iterator[HiddenCommand]:
     letters, rest = shell_parts(arguments)
     if "c" not in letters or not rest:
         return
@@ -44,7 +48,7 @@ def shell_commands(arguments: tuple[str, ...]) -> Iterator[HiddenCommand]:
         yield HiddenCommand(script=_with_positionals(rest[0], rest[1:]))
 
 
-def shell_parts(arguments: tuple[str, ...]) -> tuple[set[str], tuple[str, ...]]:
+def shell_parts(arguments: Words) -> tuple[set[str], tuple[str, ...]]:
     """The letters of a shell's options, and what follows its options."""
     letters: set[str] = set()
     index = 0
@@ -79,7 +83,7 @@ _MAX_STARTS = 8
 _FD_RUNS = names("-x -X --exec --exec-batch")
 
 
-def _env(arguments: tuple[str, ...]) -> Iterator[HiddenCommand]:
+def _env(arguments: Words) -> Iterator[HiddenCommand]:
     split = _split_string(arguments)
     if split is not None:
         # `env` puts the words of the text in place of the option and starts over.
@@ -94,7 +98,7 @@ def _env(arguments: tuple[str, ...]) -> Iterator[HiddenCommand]:
         yield HiddenCommand(words=tried, assignments=assignments, directory=directory)
 
 
-def _split_string(arguments: tuple[str, ...]) -> tuple[str, tuple[str, ...]] | None:
+def _split_string(arguments: Words) -> tuple[str, tuple[str, ...]] | None:
     """The text of `env -S` and the words after it."""
     index = 0
     while index < len(arguments) and arguments[index].startswith("-") and arguments[index] != "--":
@@ -114,22 +118,19 @@ def _split_string(arguments: tuple[str, ...]) -> tuple[str, tuple[str, ...]] | N
     return None
 
 
-def _su(arguments: tuple[str, ...]) -> Iterator[HiddenCommand]:
-    long_valued = SU.long | names("--command --session-command")
-    options, _ = all_options(arguments, SU.short + "cu", long_valued)
-    asked = False
+def _su(arguments: Words) -> Iterator[HiddenCommand]:
+    scripts = ("--command", "--session-command")
+    valued = (SU.short + "cu", SU.long | {*scripts})
+    options, _ = all_options(arguments, *valued)
     for option in options:
-        if option.value and (
-            option.flag == "-c" or is_long(option.flag, "--command") or is_long(option.flag, "--session-command")
-        ):
+        if option.value and (option.flag == "-c" or any(is_long(option.flag, name) for name in scripts)):
             yield HiddenCommand(script=option.value)
-        asked = asked or option.flag == "-u" or is_long(option.flag, "--user")
-    rest = arguments[leading_options(arguments, SU.short + "cu", long_valued)[1] :]
-    if asked and rest:
+    rest = arguments[leading_options(arguments, *valued)[1] :]
+    if rest and any(option.flag == "-u" or is_long(option.flag, "--user") for option in options):
         yield HiddenCommand(words=rest)
 
 
-def _xargs(arguments: tuple[str, ...]) -> Iterator[HiddenCommand]:
+def _xargs(arguments: Words) -> Iterator[HiddenCommand]:
     options, index = leading_options(arguments, XARGS.short, XARGS.long)
     placeholder = ""
     for option in options:
@@ -141,7 +142,7 @@ def _xargs(arguments: tuple[str, ...]) -> Iterator[HiddenCommand]:
         yield HiddenCommand(words=tried, operands=True, placeholder=placeholder)
 
 
-def _parallel(arguments: tuple[str, ...]) -> Iterator[HiddenCommand]:
+def _parallel(arguments: Words) -> Iterator[HiddenCommand]:
     options, index = leading_options(arguments, PARALLEL.short, PARALLEL.long)
     rest, directory = arguments[index:], directory_of(PARALLEL, options)
     cut = next((i for i, word in enumerate(rest) if word.startswith(":::")), len(rest))
@@ -156,15 +157,7 @@ def _parallel(arguments: tuple[str, ...]) -> Iterator[HiddenCommand]:
         yield HiddenCommand(words=split + values, operands=True, directory=directory)
 
 
-def _find(arguments: tuple[str, ...]) -> Iterator[HiddenCommand]:
-    yield from _runs(arguments, _FIND_RUNS)
-
-
-def _fd(arguments: tuple[str, ...]) -> Iterator[HiddenCommand]:
-    yield from _runs(arguments, _FD_RUNS)
-
-
-def _runs(arguments: tuple[str, ...], flags: frozenset[str]) -> Iterator[HiddenCommand]:
+def _find(arguments: Words, flags: frozenset[str] = _FIND_RUNS) -> Iterator[HiddenCommand]:
     index = 0
     while index < len(arguments):
         if arguments[index] in flags:
@@ -176,39 +169,36 @@ def _runs(arguments: tuple[str, ...], flags: frozenset[str]) -> Iterator[HiddenC
         index += 1
 
 
-def _applet(arguments: tuple[str, ...]) -> Iterator[HiddenCommand]:
+def _applet(arguments: Words) -> Iterator[HiddenCommand]:
     if arguments:
         yield HiddenCommand(words=arguments)
 
 
-def _git(arguments: tuple[str, ...]) -> Iterator[HiddenCommand]:
+def _git(arguments: Words) -> Iterator[HiddenCommand]:
     """`-c alias.x='!command'` defines a command and runs it in one go; some subcommands run one for every step."""
     for word in arguments:
         if "=!" in word:
             yield HiddenCommand(script=word.partition("=!")[2])
     for index, word in enumerate(arguments):
-        rest = arguments[index + 1 :]
-        if (word == "foreach" and "submodule" in arguments[:index]) or (
-            word == "run" and "bisect" in arguments[:index]
-        ):
+        before, rest = arguments[:index], arguments[index + 1 :]
+        if GIT_RUNS.get(word) in before:
             after = rest[leading_options(rest, "", frozenset())[1] :]
             if after:
                 yield HiddenCommand(script=after[0]) if len(after) == 1 else HiddenCommand(words=after)
-        elif word.startswith("-x") and "rebase" in arguments[:index]:
+        elif word.startswith("-x") and "rebase" in before:
             yield HiddenCommand(script=word[2:] or "".join(rest[:1]))
-        elif is_long(word, "--exec", 2) and "rebase" in arguments[:index]:
+        elif is_long(word, "--exec", 2) and "rebase" in before:
             yield HiddenCommand(script=word.partition("=")[2] or "".join(rest[:1]))
 
 
-def _setarch(arguments: tuple[str, ...]) -> Iterator[HiddenCommand]:
+def _setarch(arguments: Words) -> Iterator[HiddenCommand]:
     """`setarch [arch] [options] command`: the first word may be either."""
     for hidden in regular_commands(WrapperGrammar(), arguments):
         yield hidden
-        rest = hidden.words[1:]
-        yield from regular_commands(WrapperGrammar(), rest)
+        yield from regular_commands(WrapperGrammar(), hidden.words[1:])
 
 
-def _start_stop_daemon(arguments: tuple[str, ...]) -> Iterator[HiddenCommand]:
+def _start_stop_daemon(arguments: Words) -> Iterator[HiddenCommand]:
     """The program is an option's value; its arguments follow `--`."""
     after = arguments[arguments.index("--") + 1 :] if "--" in arguments else ()
     for word, following in pairwise((*arguments, "")):
@@ -217,43 +207,21 @@ def _start_stop_daemon(arguments: tuple[str, ...]) -> Iterator[HiddenCommand]:
             yield HiddenCommand(words=(glued or following, *after))
 
 
-def _ssh(arguments: tuple[str, ...]) -> Iterator[HiddenCommand]:
-    command = ssh_command(arguments)
-    if command:
-        yield HiddenCommand(script=" ".join(command))
-
-
-def ssh_command(arguments: tuple[str, ...]) -> tuple[str, ...]:
+def ssh_command(arguments: Words) -> tuple[str, ...]:
     """What follows the host; options may stand on both sides of it."""
     index = leading_options(arguments, SSH_VALUED, frozenset())[1] + 1
     return arguments[index + leading_options(arguments[index:], SSH_VALUED, frozenset())[1] :]
 
 
-def _chroot(arguments: tuple[str, ...]) -> Iterator[HiddenCommand]:
+def _chroot(arguments: Words) -> Iterator[HiddenCommand]:
     for hidden in regular_commands(CHROOT, arguments):
         yield replace(hidden, directory="/")
 
 
-def _scripts(arguments: tuple[str, ...]) -> Iterator[HiddenCommand]:
-    """`hyperfine 'a' 'b'`, `concurrently 'a' 'b'`: every operand is text for a shell, and some options' values too."""
-    for word in arguments:
-        text = word.partition("=")[2] if word.startswith("-") else word
-        if text:
-            yield HiddenCommand(script=text)
-
-
-def _filter(arguments: tuple[str, ...]) -> Iterator[HiddenCommand]:
-    """`split --filter=command`"""
-    for word, following in pairwise((*arguments, "")):
-        if is_long(word, "--filter", 2):
-            yield HiddenCommand(script=word.partition("=")[2] or following)
-
-
 _EXECS = names("exec run x shell develop netns with")
-_GIVES_SCRIPT = names("--run --command -c")
 
 
-def _subcommand_runs(arguments: tuple[str, ...]) -> Iterator[HiddenCommand]:
+def _subcommand_runs(arguments: Words) -> Iterator[HiddenCommand]:
     """`direnv exec . cmd`, `mise exec -- cmd`, `nix develop -c cmd`, `ip netns exec n cmd`: what is run comes somewhere
     after a subcommand, so every word there may be it."""
     start = next((i for i, word in enumerate(arguments) if word in _EXECS), len(arguments)) + 1
@@ -263,13 +231,13 @@ def _subcommand_runs(arguments: tuple[str, ...]) -> Iterator[HiddenCommand]:
             yield HiddenCommand(words=rest[index:])
 
 
-def _nix_shell(arguments: tuple[str, ...]) -> Iterator[HiddenCommand]:
-    for word, following in pairwise((*arguments, "")):
-        if word in _GIVES_SCRIPT and following:
-            yield HiddenCommand(script=following)
+def _command(arguments: Words) -> Iterator[HiddenCommand]:
+    options, index = leading_options(arguments, "", frozenset())
+    if not any(option.flag in ("-v", "-V") for option in options) and arguments[index:]:
+        yield HiddenCommand(words=arguments[index:])
 
 
-PROGRAMS: dict[str, Callable[[tuple[str, ...]], Iterator[HiddenCommand]]] = {
+_SPECIAL: dict[str, Callable[[Words], Iterator[HiddenCommand]]] = {
     "busybox": _applet,
     "toybox": _applet,
     "env": _env,
@@ -278,82 +246,64 @@ PROGRAMS: dict[str, Callable[[tuple[str, ...]], Iterator[HiddenCommand]]] = {
     "xargs": _xargs,
     "parallel": _parallel,
     "find": _find,
-    "fd": _fd,
-    "fdfind": _fd,
+    **dict.fromkeys(("fd", "fdfind"), partial(_find, flags=_FD_RUNS)),
     "git": _git,
     "start-stop-daemon": _start_stop_daemon,
     **dict.fromkeys(SETARCH, _setarch),
-    "ssh": _ssh,
     "chroot": _chroot,
-    **dict.fromkeys(("hyperfine", "concurrently"), _scripts),
-    "split": _filter,
     **dict.fromkeys(
         ("direnv", "mise", "rtx", "asdf", "pyenv", "rbenv", "nodenv", "opam", "nix", "ip"), _subcommand_runs
     ),
-    "nix-shell": _nix_shell,
+    "command": _command,
 }
 
-
+_NIX_SCRIPT = names("--run --command -c")
 _LIVE_INDEX = re.compile(r"\[.*(?:\$\((?!\))|`)", re.DOTALL)
 
 
-def _command(arguments: tuple[str, ...]) -> Iterator[HiddenCommand]:
-    options, index = leading_options(arguments, "", frozenset())
-    if not any(option.flag in ("-v", "-V") for option in options) and arguments[index:]:
-        yield HiddenCommand(words=arguments[index:])
+def _operand_scripts(arguments: Words) -> list[str]:
+    """`hyperfine 'a' 'b'`, `concurrently 'a' 'b'`: every operand is text for a shell, and some options' values too."""
+    texts = (word.partition("=")[2] if word.startswith("-") else word for word in arguments)
+    return [text for text in texts if text]
 
 
-def _trap(arguments: tuple[str, ...]) -> Iterator[HiddenCommand]:
-    rest = arguments[leading_options(arguments, "", frozenset())[1] :]
-    if rest:
-        yield HiddenCommand(script=rest[0])
+def _filters(arguments: Words) -> list[str]:
+    """`split --filter=command`"""
+    following = pairwise((*arguments, ""))
+    return [word.partition("=")[2] or after for word, after in following if is_long(word, "--filter", 2)]
 
 
-def _alias(arguments: tuple[str, ...]) -> Iterator[HiddenCommand]:
-    for word in arguments:
-        if "=" in word:
-            yield HiddenCommand(script=word.partition("=")[2])
-
-
-def _evaluates(arguments: tuple[str, ...]) -> Iterator[HiddenCommand]:
+def _evaluated(arguments: Iterable[str]) -> list[str]:
     """Builtins that expand the index of `a[$(…)]` although it was quoted."""
-    for word in arguments:
-        if _LIVE_INDEX.search(word):
-            yield HiddenCommand(script=word)
+    return [word for word in arguments if _LIVE_INDEX.search(word)]
 
 
-def _let(arguments: tuple[str, ...]) -> Iterator[HiddenCommand]:
-    for word in arguments:
-        if "$(" in word or "`" in word:
-            yield HiddenCommand(script=word)
-
-
-def _printf(arguments: tuple[str, ...]) -> Iterator[HiddenCommand]:
+def _printf_variables(arguments: Words) -> list[str]:
     options, _ = leading_options(arguments, "v", frozenset())
-    yield from _evaluates(tuple(option.value for option in options if option.flag == "-v" and option.value))
+    return _evaluated(option.value for option in options if option.flag == "-v" and option.value)
 
 
-def _calls_back(arguments: tuple[str, ...]) -> Iterator[HiddenCommand]:
+def _callbacks(arguments: Words) -> list[str]:
     """`mapfile -C command`, `compgen -C command`."""
     options, _ = all_options(arguments, "CcdnOsuAFGPSWXo", frozenset())
-    for option in options:
-        if option.flag in ("-C", "-W") and option.value:
-            yield HiddenCommand(script=option.value)
+    return [option.value for option in options if option.flag in ("-C", "-W") and option.value]
 
 
-BUILTINS: dict[str, Callable[[tuple[str, ...]], Iterator[HiddenCommand]]] = {
-    "command": _command,
-    "trap": _trap,
-    "alias": _alias,
-    "let": _let,
-    "printf": _printf,
-    **dict.fromkeys(("test", "[", "[[", "read", "unset", "declare", "typeset", "local", "export"), _evaluates),
-    **dict.fromkeys(("mapfile", "readarray", "compgen", "complete"), _calls_back),
+_SCRIPTS: dict[str, Callable[[Words], Iterable[str]]] = {
+    "ssh": lambda words: filter(None, [" ".join(ssh_command(words))]),
+    **dict.fromkeys(("hyperfine", "concurrently"), _operand_scripts),
+    "split": _filters,
+    "nix-shell": lambda words: [text for word, text in pairwise(words) if text and word in _NIX_SCRIPT],
+    "trap": lambda words: words[leading_options(words, "", frozenset())[1] :][:1],
+    "alias": lambda words: [word.partition("=")[2] for word in words if "=" in word],
+    "let": lambda words: [word for word in words if "$(" in word or "`" in word],
+    "printf": _printf_variables,
+    **dict.fromkeys(("test", "[", "[[", "read", "unset", "declare", "typeset", "local", "export"), _evaluated),
+    **dict.fromkeys(("mapfile", "readarray", "compgen", "complete"), _callbacks),
 }
-
+"""Programs whose hidden commands are all texts for a shell: how to find these."""
 
 _INPUT = re.compile(r"-|/dev/stdin|/dev/fd/\d+|/proc/(self|\d+)/fd/\d+")
-_SPECIAL = {**PROGRAMS, **BUILTINS}
 
 WRAPPERS = (
     SHELLS
@@ -370,11 +320,12 @@ def is_wrapper(program: str) -> bool:
     return program in WRAPPERS or LOADER_NAME.fullmatch(program) is not None
 
 
-def hidden_commands(program: str, arguments: tuple[str, ...]) -> Iterator[HiddenCommand]:
+def hidden_commands(program: str, arguments: Words) -> Iterator[HiddenCommand]:
     """What `program` would run because of its arguments."""
-    special = _SPECIAL.get(program)
-    if special is not None:
-        yield from special(arguments)
+    if program in _SPECIAL:
+        yield from _SPECIAL[program](arguments)
+    elif program in _SCRIPTS:
+        yield from (HiddenCommand(script=text) for text in _SCRIPTS[program](arguments))
     elif program in SHELLS:
         yield from shell_commands(arguments)
     elif program in GRAMMARS:
@@ -383,7 +334,7 @@ def hidden_commands(program: str, arguments: tuple[str, ...]) -> Iterator[Hidden
         yield from regular_commands(LOADER, arguments)
 
 
-def reads_script_from_input(program: str, arguments: tuple[str, ...]) -> bool:
+def reads_script_from_input(program: str, arguments: Words) -> bool:
     """Does this shell (or `source`) take its commands from standard input?"""
     if program in (".", "source"):
         return bool(arguments) and _INPUT.fullmatch(arguments[0]) is not None
@@ -401,21 +352,21 @@ _ASSIGNMENT = re.compile(r"([^=/]*)=(.*)", re.DOTALL)
 _MAX_TRIES = 16  # words after an unknown option that may be the command
 
 
-def regular_commands(grammar: WrapperGrammar, arguments: tuple[str, ...]) -> Iterator[HiddenCommand]:
+def regular_commands(grammar: WrapperGrammar, arguments: Words) -> Iterator[HiddenCommand]:
     valued = grammar.short + grammar.script_short
-    long_valued = grammar.long | ({grammar.script_long} if grammar.script_long else set())
-    options, assignments, index = options_and_assignments(arguments, valued, frozenset(long_valued))
+    long_valued = grammar.long | names(grammar.script_long)
+    options, assignments, index = options_and_assignments(arguments, valued, long_valued)
     if grammar.joined:  # `eval 'x=1; rm …'`: an assignment is part of the text
-        options, index = leading_options(arguments, valued, frozenset(long_valued))
+        options, index = leading_options(arguments, valued, long_valued)
     rest = arguments[index + grammar.before :]
     directory = directory_of(grammar, options)
     if grammar.script_short:
-        more, _ = leading_options(rest, valued, frozenset(long_valued))
+        more, _ = leading_options(rest, valued, long_valued)
         for option in (*options, *more):
             is_script = option.flag == "-" + grammar.script_short or is_long(option.flag, grammar.script_long)
             if is_script and option.value:
                 yield HiddenCommand(script=option.value)
-    for tried in possible_commands(rest, options, frozenset(long_valued)):
+    for tried in possible_commands(rest, options, long_valued):
         if grammar.joined:
             yield HiddenCommand(script=" ".join(tried))
         else:
@@ -447,7 +398,7 @@ def directory_of(grammar: WrapperGrammar, options: list[Option]) -> str:
 
 
 def options_and_assignments(
-    arguments: tuple[str, ...],
+    arguments: Words,
     short_valued: str,
     long_valued: frozenset[str],
     assignment: re.Pattern[str] = _ASSIGNMENT,

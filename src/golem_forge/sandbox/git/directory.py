@@ -24,10 +24,10 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from golem_forge.core.calls import Leftover, Severity
-from golem_forge.sandbox.handles import CONTENT, DIRECTORY, Opener
+from golem_forge.sandbox.handles import CONTENT, DIRECTORY, LISTING, Opener, Parts
 from golem_forge.sandbox.host import find_program
+from golem_forge.sandbox.process.cleanup import remove_tree
 
-PathParts = tuple[str, ...]
 Stamp = tuple[int, int, int, int]
 """Inode, size, time of writing, time of change: other ones mean another content."""
 
@@ -39,7 +39,6 @@ _LARGEST_FILE: Final = 1 << 20
 _DEEPEST: Final = 24
 _MOST: Final = 100_000
 _WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_LIST: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OURS: Final = re.compile(r"\.forge-[0-9a-f]{16}\.tmp")
 _STALE_NS: Final = 10_000_000_000
 _OBJECT: Final = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
@@ -60,7 +59,7 @@ class TooManyFiles(Exception):
 
 
 class GitDir:
-    def __init__(self, root: int, opener: Opener, base: PathParts) -> None:
+    def __init__(self, root: int, opener: Opener, base: Parts) -> None:
         """`root` stays the caller's to close; `base`: the git directory below it."""
         self._root = root
         self._opener = opener
@@ -108,30 +107,17 @@ class GitDir:
         still: Callable[[], bool] | None = None,
     ) -> None:
         """`written`: the time of writing, where a copy must keep it: git compares the index's with those of files.
-        `still`: asked while the lock is held; False: it is no longer what was judged. Raises Busy then, and while
-        somebody else has the lock; OSError where the system refuses."""
+        `still`: asked while the lock is held; False: it is no longer what was judged. Raises GitLocked then, and
+        while somebody else has the lock; OSError where the system refuses."""
         self._make_parents(path)
-        with self._parent(path) as (parent, name):
-            # Written beside it first: whoever is killed while the lock is held leaves it to block the person's git.
-            fresh = f".forge-{os.urandom(8).hex()}.tmp"
-            file = os.open(fresh, _WRITE, mode, dir_fd=parent)
+        with self._parent(path) as (parent, name), _lock(parent, name, content, mode, written) as lock:
+            if still is not None and not still():
+                raise GitLocked(path)
             try:
-                with os.fdopen(file, "wb") as opened:
-                    opened.write(content)
-                    opened.flush()
-                    if written is not None:
-                        os.utime(file, ns=(written, written))
-                with _lock(parent, name, fresh) as lock:
-                    if still is not None and not still():
-                        raise GitLocked(path)
-                    try:
-                        os.rename(lock, name, src_dir_fd=parent, dst_dir_fd=parent)
-                    except IsADirectoryError:  # empty ones that are left of other refs give way, as with git
-                        _remove_empty(name, parent)
-                        os.rename(lock, name, src_dir_fd=parent, dst_dir_fd=parent)
-            finally:
-                with contextlib.suppress(OSError):
-                    os.unlink(fresh, dir_fd=parent)
+                os.rename(lock, name, src_dir_fd=parent, dst_dir_fd=parent)
+            except IsADirectoryError:  # empty ones that are left of other refs give way, as with git
+                _remove_empty(name, parent)
+                os.rename(lock, name, src_dir_fd=parent, dst_dir_fd=parent)
 
     def remove(self, path: str, *, still: Callable[[], bool] | None = None) -> None:
         """A file or a link, and the directories that are empty without it (not `refs` and its first level). `still`:
@@ -140,7 +126,10 @@ class GitDir:
             if still is None:
                 os.unlink(name, dir_fd=parent)
             else:
-                self._remove_locked(parent, name, still)
+                with _lock(parent, name):
+                    if not still():
+                        raise GitLocked(name)
+                    os.unlink(name, dir_fd=parent)
         above = path.split("/")[:-1]
         while above and above != ["logs"] and not (above[0] == "refs" and len(above) <= 2):
             try:
@@ -150,27 +139,16 @@ class GitDir:
                 return
             above.pop()
 
-    def _remove_locked(self, parent: int, name: str, still: Callable[[], bool]) -> None:
-        fresh = f".forge-{os.urandom(8).hex()}.tmp"
-        os.close(os.open(fresh, _WRITE, 0o644, dir_fd=parent))
-        try:
-            with _lock(parent, name, fresh):
-                if not still():
-                    raise GitLocked(name)
-                os.unlink(name, dir_fd=parent)
-        finally:
-            with contextlib.suppress(OSError):
-                os.unlink(fresh, dir_fd=parent)
-
     def remove_stale(self) -> None:
         """Locks and files of a Forge that was killed while it wrote here. Each lock of ours is a second name of a file
         of ours beside it; nobody else's is."""
         for folder, _ in list(self.folders("")):
             names = self.names(folder)
-            ours = {found.st_ino: name for name, found in names.items() if _OURS.fullmatch(name) and _is_old(found)}
-            for name, found in names.items() if ours else ():
+            before = time.time_ns() - _STALE_NS
+            ours = {one.st_ino for name, one in names.items() if _OURS.fullmatch(name) and one.st_ctime_ns < before}
+            for name, found in names.items():
                 if found.st_ino in ours:
-                    self.remove(f"{folder}/{name}" if folder else name)
+                    self.remove(_joined(folder, name))
 
     def make_folder(self, path: str) -> None:
         self._make_parents(f"{path}/")
@@ -185,7 +163,7 @@ class GitDir:
             here = waiting.pop()
             for name, found in self.names(here).items():
                 if stat.S_ISDIR(found.st_mode):
-                    below = f"{here}/{name}" if here else name
+                    below = _joined(here, name)
                     if stat.S_IMODE(found.st_mode) & 0o700 != 0o700:
                         with contextlib.suppress(OSError), self._parent(below) as (parent, last):
                             os.chmod(last, 0o700, dir_fd=parent)
@@ -193,14 +171,15 @@ class GitDir:
                         waiting.append(below)
 
     def clear(self, path: str) -> None:
-        """Whatever stands there, with all below it."""
         with contextlib.suppress(OSError), self._parent(path) as (parent, name):
-            _clear(name, parent)
+            try:
+                os.unlink(name, dir_fd=parent)
+            except OSError:
+                remove_tree(name, dir_fd=parent)
 
     def names(self, path: str = "") -> dict[str, os.stat_result]:
-        """What a directory has in it; empty if there is none."""
         try:
-            directory = self._opener(self._root, self._parts(path), _LIST)
+            directory = self._opener(self._root, self._parts(path), LISTING)
         except OSError:
             return {}
         found: dict[str, os.stat_result] = {}
@@ -218,7 +197,7 @@ class GitDir:
         return found
 
     def files(self, path: str) -> Iterator[tuple[str, os.stat_result]]:
-        """Everything below a directory that is no directory, by its path; links too. Raises TooMany."""
+        """Everything below a directory that is no directory, by its path; links too. Raises TooManyFiles."""
         left = _MOST
         waiting = [path]
         while waiting:
@@ -227,7 +206,7 @@ class GitDir:
                 left -= 1
                 if left < 0:  # a cut list would look as if the others had been deleted
                     raise TooManyFiles
-                below = f"{here}/{name}" if here else name
+                below = _joined(here, name)
                 if not stat.S_ISDIR(found.st_mode):
                     yield below, found
                 elif below.count("/") < _DEEPEST:
@@ -242,7 +221,7 @@ class GitDir:
             yield here, info
             if here.count("/") < _DEEPEST:
                 waiting += [
-                    (f"{here}/{name}" if here else name, one)
+                    (_joined(here, name), one)
                     for name, one in self.names(here).items()
                     if stat.S_ISDIR(one.st_mode) and name != "objects"
                 ]
@@ -265,11 +244,10 @@ class GitDir:
         return {**self._packed_refs(), **{path: value for path, (_, value) in loose.items() if value}}
 
     def ref(self, name: str) -> str | None:
-        """One of them, as it is now."""
         return self._loose(name) or self._packed_refs().get(name)
 
     def set_ref(self, name: str, value: str, *, old: str | None) -> None:
-        """Raises Busy, also where it is no longer `old`; OSError."""
+        """Raises GitLocked, also where it is no longer `old`; OSError."""
         self.replace(name, f"{value}\n".encode(), still=lambda: self.ref(name) == old)
 
     def delete_ref(self, name: str, *, old: str | None) -> None:
@@ -278,11 +256,8 @@ class GitDir:
             stamp = self.stamp(PACKED_REFS)
             kept, skipping = [], False
             for line in (self.read(PACKED_REFS) or b"").splitlines(keepends=True):
-                if line.startswith(b"^"):  # the object that the tag on the line before points at
-                    if not skipping:
-                        kept.append(line)
-                    continue
-                skipping = line.rstrip(b"\n").endswith(b" " + os.fsencode(name))
+                if not line.startswith(b"^"):  # the object that the tag on the line before points at
+                    skipping = line.rstrip(b"\n").endswith(b" " + os.fsencode(name))
                 if not skipping:
                     kept.append(line)
             loose = self._loose(name)
@@ -307,7 +282,7 @@ class GitDir:
 
     # --- the way there
 
-    def _parts(self, path: str) -> PathParts:
+    def _parts(self, path: str) -> Parts:
         return (*self._base, *path.split("/")) if path else self._base
 
     @contextlib.contextmanager
@@ -326,8 +301,8 @@ class GitDir:
                 os.mkdir(name, 0o755, dir_fd=parent)
 
 
-def _is_old(found: os.stat_result) -> bool:
-    return time.time_ns() - found.st_ctime_ns > _STALE_NS
+def _joined(folder: str, name: str) -> str:
+    return f"{folder}/{name}" if folder else name
 
 
 def size_limit(path: str) -> int:
@@ -339,18 +314,29 @@ def size_limit(path: str) -> int:
 
 
 @contextlib.contextmanager
-def _lock(parent: int, name: str, fresh: str) -> Iterator[str]:
-    """Git's own lock of a file, which is `fresh` under another name. Raises Busy."""
-    lock = f"{name}.lock"
+def _lock(parent: int, name: str, content: bytes = b"", mode: int = 0o644, written: int | None = None) -> Iterator[str]:
+    """Git's own lock of a file, with its new content. Raises GitLocked. Written beside it first: whoever is killed
+    while the lock is held leaves it to block the person's git, and a second name tells that the lock is ours."""
+    lock, fresh = f"{name}.lock", f".forge-{os.urandom(8).hex()}.tmp"
+    file = os.open(fresh, _WRITE, mode, dir_fd=parent)
     try:
-        os.link(fresh, lock, src_dir_fd=parent, dst_dir_fd=parent, follow_symlinks=False)
-    except FileExistsError:
-        raise GitLocked(name) from None
-    try:
-        yield lock
+        with os.fdopen(file, "wb") as opened:
+            opened.write(content)
+            opened.flush()
+            if written is not None:
+                os.utime(file, ns=(written, written))
+        try:
+            os.link(fresh, lock, src_dir_fd=parent, dst_dir_fd=parent, follow_symlinks=False)
+        except FileExistsError:
+            raise GitLocked(name) from None
+        try:
+            yield lock
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(lock, dir_fd=parent)
     finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(lock, dir_fd=parent)
+        with contextlib.suppress(OSError):
+            os.unlink(fresh, dir_fd=parent)
 
 
 def is_ref_name(name: str) -> bool:
@@ -368,50 +354,10 @@ def stamp_of(found: os.stat_result) -> Stamp:
 
 def _remove_empty(name: str, parent: int) -> None:
     """A directory that holds nothing but empty directories. Raises OSError where there is more."""
-    directory = os.open(name, _LIST, dir_fd=parent)
+    directory = os.open(name, LISTING, dir_fd=parent)
     try:
         for below in os.listdir(directory):
             _remove_empty(below, directory)
-    finally:
-        os.close(directory)
-    os.rmdir(name, dir_fd=parent)
-
-
-def _clear(name: str, parent: int) -> None:
-    """Whatever stands there, however deep: directories are brought up to be removed."""
-    try:
-        os.unlink(name, dir_fd=parent)
-        return
-    except FileNotFoundError:
-        return
-    except OSError:
-        pass
-    with contextlib.suppress(OSError):
-        os.chmod(name, 0o700, dir_fd=parent)
-    directory = os.open(name, _LIST, dir_fd=parent)
-    try:
-        while below := os.listdir(directory):
-            for each in below:
-                try:
-                    os.unlink(each, dir_fd=directory)
-                except OSError:
-                    _flatten(each, directory)
-    finally:
-        os.close(directory)
-    os.rmdir(name, dir_fd=parent)
-
-
-def _flatten(name: str, parent: int) -> None:
-    """Remove a directory of which only what is in it directly must be empty: what is deeper moves one level up."""
-    with contextlib.suppress(OSError):
-        os.chmod(name, 0o700, dir_fd=parent)
-    directory = os.open(name, _LIST, dir_fd=parent)
-    try:
-        for each in os.listdir(directory):
-            try:
-                os.unlink(each, dir_fd=directory)
-            except OSError:
-                os.rename(each, f"{os.urandom(8).hex()}", src_dir_fd=directory, dst_dir_fd=parent)
     finally:
         os.close(directory)
     os.rmdir(name, dir_fd=parent)
@@ -470,10 +416,12 @@ class ObjectCheck:
         if forged:
             yield self._told(Severity.CRITICAL, "had another content than its name says, and was removed", forged)
         packs = sorted(set(packs))
-        if packs and (bad := self._bad_packs(packs)) is not None:
-            severity = Severity.CRITICAL if bad else Severity.NOTE
-            text = "is damaged or forged: run `git fsck`" if bad else "is new and was not checked: `git fsck` does"
-            yield self._told(severity, text, packs)
+        files = (os.path.join(self._host, path) for path in packs)
+        sound = git_succeeds(self._host, "verify-pack", *files) if 0 < len(packs) <= _MOST_NAMED else None
+        if sound is False:
+            yield self._told(Severity.CRITICAL, "is damaged or forged: run `git fsck`", packs)
+        elif packs and sound is None:
+            yield self._told(Severity.NOTE, "is new and was not checked: `git fsck` does", packs)
         if unread:
             text = f"{unread:,} new objects in {self._shown}/{_STORE} were not checked: `git fsck` does."
             yield Leftover(kind="git_objects", severity=Severity.NOTE, text=text)
@@ -498,18 +446,11 @@ class ObjectCheck:
         made = hashlib.sha256(plain) if len(name) == 64 else hashlib.sha1(plain, usedforsecurity=False)
         return made.hexdigest() == name
 
-    def _bad_packs(self, packs: list[str]) -> bool | None:
-        """None: git has looked at each object in them, and each is what its name says. False: nobody could."""
-        if len(packs) > _MOST_NAMED:
-            return False
-        sound = git_succeeds(self._host, "verify-pack", *(os.path.join(self._host, path) for path in packs))
-        return {True: None, False: True, None: False}[sound]
-
     def _told(self, severity: Severity, what: str, paths: list[str]) -> Leftover:
-        named = ", ".join(f"{self._shown}/{path}" for path in paths[:_MOST_NAMED])
-        more = f" and {len(paths) - _MOST_NAMED} more" if len(paths) > _MOST_NAMED else ""
         shown = tuple(f"{self._shown}/{path}" for path in paths[:20])
-        return Leftover(kind="git_objects", severity=severity, text=f"{named}{more} {what}.", paths=shown)
+        more = f" and {len(paths) - _MOST_NAMED} more" if len(paths) > _MOST_NAMED else ""
+        text = f"{', '.join(shown[:_MOST_NAMED])}{more} {what}."
+        return Leftover(kind="git_objects", severity=severity, text=text, paths=shown)
 
 
 _GIT_ENVIRONMENT: Final = {

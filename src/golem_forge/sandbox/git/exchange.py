@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from golem_forge.core.calls import Leftover, Severity
 from golem_forge.core.lazy_dataclass import dataclass, field
-from golem_forge.core.text import escape_control_chars
+from golem_forge.sandbox.errors import one_line
 from golem_forge.sandbox.git import rules
 from golem_forge.sandbox.git.directory import (
     PACKED_REFS,
@@ -109,7 +109,7 @@ class GitExchange:
         """Something was left for later, because a command is at work."""
 
     def run(self, standing: Collection[str], when: SyncPhase) -> None:
-        """`standing`: what mounts stand on in the shadow. Raises OSError, TooMany."""
+        """`standing`: what mounts stand on in the shadow. Raises OSError, TooManyFiles."""
         self._when = when
         begun = [folder for folder in rules.SEQUENCER_FOLDERS if self._shadow.look(folder) is not None]
         if when is SyncPhase.RUNNING and any(self._real.look(folder) is None for folder in begun):
@@ -315,7 +315,10 @@ class GitExchange:
         if our is None and self._is_on(name):
             why = f"the command deleted {_shown_ref(name)}, the branch that you are on; it was put back."
         if our != old and their == old and not why:
-            _set_ref(self._real, name, our, their)
+            if our is None:
+                self._real.delete_ref(name, old=their)
+            else:
+                self._real.set_ref(name, our, old=their)
             self.moved[name] = (their, our)
             return our
         if our != old and their == old:
@@ -364,13 +367,7 @@ class GitExchange:
             self._tell("git_link", Severity.CRITICAL, text, path)
         free = free_names(self._zone, self._prefix)
         for name, info in self._shadow.names().items():
-            ordinary = (
-                name in EXCHANGED_NAMES
-                or name in SHARED_FOLDERS
-                or WRITABLE_FILE.fullmatch(name)
-                or TRANSIENT_NAME.fullmatch(name)
-            )
-            if ordinary or name in standing or name in free:
+            if is_ordinary_name(name) or name in standing or name in free:
                 continue
             obeyed = name.casefold() in _OBEYED
             severity = Severity.CRITICAL if obeyed else Severity.NOTE
@@ -387,7 +384,7 @@ class GitExchange:
 
     def _tell(self, kind: str, severity: Severity, text: str, path: str) -> None:
         self.leftovers.append(
-            Leftover(kind=kind, severity=severity, text=_one_line(text), paths=(_one_line(self._shown(path)),))
+            Leftover(kind=kind, severity=severity, text=one_line(text), paths=(one_line(self._shown(path)),))
         )
 
     def _tell_once(self, key: str, value: Any, kind: str, severity: Severity, text: str) -> None:
@@ -413,15 +410,21 @@ def moved_refs(zone: Zone, prefix: str, moved: dict[str, tuple[str | None, str |
     more = f" and {len(words) - _MOST_NAMED} more" if len(words) > _MOST_NAMED else ""
     note = f"; commits of the old one are no longer in {', '.join(lost[:_MOST_NAMED])}" if lost else ""
     shown = zone.virtual((GIT_FILE, prefix.rstrip("/")) if prefix else ())
-    text = _one_line(f"Git refs of {shown} moved: {', '.join(words[:_MOST_NAMED])}{more}{note}.")
+    text = one_line(f"Git refs of {shown} moved: {', '.join(words[:_MOST_NAMED])}{more}{note}.")
     severity = Severity.WARNING if lost else Severity.NOTE
-    return Leftover(kind="git_refs", severity=severity, text=text, paths=(_one_line(f"{shown}/refs"),))
+    return Leftover(kind="git_refs", severity=severity, text=text, paths=(one_line(f"{shown}/refs"),))
 
 
 def free_names(zone: Zone, prefix: str) -> frozenset[str]:
     """What the program's author leaves writable in a git directory: `unprotect: [.git/config]`."""
     names = (normal_name(name).removeprefix(f"{GIT_FILE}/") for name in zone.unprotect)
     return frozenset(name.rpartition("/")[2] for name in names if bool(prefix) == name.startswith("modules/"))
+
+
+def is_ordinary_name(name: str) -> bool:
+    """What a git directory holds that is exchanged or shared, or there for a moment."""
+    known = name in EXCHANGED_NAMES or name in SHARED_FOLDERS
+    return known or bool(WRITABLE_FILE.fullmatch(name) or TRANSIENT_NAME.fullmatch(name))
 
 
 def _is_of_a_worktree(path: str) -> bool:
@@ -442,13 +445,6 @@ def _write_side(
     found = side.look(path)
     mode = stat.S_IMODE(found.st_mode) & 0o666 if found is not None else 0
     side.replace(path, content, mode=mode or 0o644, written=stamp[2] if stamp else None, still=still)
-
-
-def _set_ref(side: GitDir, name: str, value: str | None, old: str | None) -> None:
-    if value is None:
-        side.delete_ref(name, old=old)
-    else:
-        side.set_ref(name, value, old=old)
 
 
 def _ref_objection(name: str, value: str | None) -> str:
@@ -475,7 +471,3 @@ def _shown_ref(name: str) -> str:
 
 def _short(value: str | None) -> str:
     return value[:7] if value and is_object_id(value) else (value or "nothing")
-
-
-def _one_line(text: str) -> str:
-    return escape_control_chars(text).replace("\n", "\\x0a").replace("\t", "\\x09")

@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import re
 import string
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from golem_forge.sandbox.protected import GIT_FILE
@@ -168,90 +168,76 @@ def _one_of(*values: str) -> _Check:
 _is_off: Final = _one_of("false", "no", "off", "0", "")
 
 
-def _checked_keys(check: _Check, section: str, keys: str) -> Iterator[tuple[str, _Check]]:
-    return ((f"{section}.{key}", check) for key in keys.split())
+def _checked_keys(table: Mapping[_Check, Mapping[str, str]]) -> dict[str, _Check]:
+    """`section.key` → its check, of keys divided by spaces."""
+    checked = ((check, section, keys) for check, sections in table.items() for section, keys in sections.items())
+    return {f"{section}.{key}": check for check, section, keys in checked for key in keys.split()}
 
 
-_PLAIN: Final[dict[str, _Check]] = dict(
-    [
-        *_checked_keys(
-            _is_plain_words,
-            "core",
-            "repositoryformatversion filemode bare logallrefupdates ignorecase precomposeunicode symlinks autocrlf eol"
-            " safecrlf quotepath abbrev sharedrepository compression loosecompression sparsecheckout"
+_PLAIN: Final = _checked_keys(
+    {
+        _is_plain_words: {
+            "core": "repositoryformatversion filemode bare logallrefupdates ignorecase precomposeunicode symlinks"
+            " autocrlf eol safecrlf quotepath abbrev sharedrepository compression loosecompression sparsecheckout"
             " sparsecheckoutcone trustctime checkstat preloadindex untrackedcache splitindex commitgraph"
             " multipackindex bigfilethreshold deltabasecachelimit packedgitlimit packedgitwindowsize fscache"
             " longpaths hidedotfiles warnambiguousrefs whitespace createobject fsync fsyncmethod fsyncobjectfiles",
-        ),
-        *_checked_keys(_is_off, "core", "fsmonitor"),
-        *_checked_keys(_one_of("/dev/null"), "core", "hookspath attributesfile excludesfile"),
-        *_checked_keys(_is_off, "commit", "gpgsign"),
-        *_checked_keys(_is_off, "tag", "gpgsign"),
-        *_checked_keys(_one_of(""), "credential", "helper"),
-        *_checked_keys(
-            _is_plain_words,
-            "extensions",
-            "objectformat compatobjectformat noop noop-v1 preciousobjects relativeworktrees",
-        ),
-        *_checked_keys(_one_of("files", "reftable"), "extensions", "refstorage"),
-        *_checked_keys(is_plain_address, "extensions", "partialclone"),
-        *_checked_keys(_is_text, "user", "name email"),
-        *_checked_keys(_is_text, "author", "name email"),
-        *_checked_keys(_is_text, "committer", "name email"),
-        *_checked_keys(_is_plain_words, "user", "useconfigonly"),
-        *_checked_keys(_is_plain_words, "init", "defaultbranch defaultobjectformat defaultrefformat"),
-        *_checked_keys(_is_plain_words, "pull", "rebase ff"),
-        *_checked_keys(_is_plain_words, "push", "default autosetupremote followtags recursesubmodules"),
-        *_checked_keys(
-            _is_plain_words, "fetch", "prune prunetags recursesubmodules parallel writecommitgraph fsckobjects"
-        ),
-        *_checked_keys(_is_plain_words, "merge", "ff conflictstyle renames stat log"),
-        *_checked_keys(_is_plain_words, "rebase", "autosquash autostash updaterefs stat"),
-        *_checked_keys(_is_plain_words, "rerere", "enabled autoupdate"),
-        *_checked_keys(
-            _is_plain_words, "gc", "auto autodetach autopacklimit pruneexpire reflogexpire reflogexpireunreachable"
-        ),
-        *_checked_keys(_is_plain_words, "maintenance", "auto strategy autodetach"),
-        *_checked_keys(_is_plain_words, "pack", "threads window depth writereverseindex usesparse"),
-        *_checked_keys(_is_plain_words, "index", "version threads sparse skiphash"),
-        *_checked_keys(_is_plain_words, "feature", "manyfiles experimental"),
-        *_checked_keys(_is_plain_words, "status", "showuntrackedfiles relativepaths short branch submodulesummary"),
-        *_checked_keys(
-            _is_plain_words,
-            "diff",
-            "renames renamelimit algorithm context mnemonicprefix noprefix colormoved submodule",
-        ),
-        *_checked_keys(_is_plain_words, "log", "date decorate abbrevcommit follow"),
-        *_checked_keys(_is_plain_words, "color", "ui diff status branch"),
-        *_checked_keys(_is_plain_words, "commit", "verbose status"),
-        *_checked_keys(_is_plain_words, "i18n", "commitencoding logoutputencoding"),
-        *_checked_keys(_is_plain_words, "branch", "autosetupmerge autosetuprebase"),
-        *_checked_keys(_is_plain_words, "receive", "denycurrentbranch denynonfastforwards denydeletes fsckobjects"),
-        *_checked_keys(_is_plain_words, "transfer", "fsckobjects"),
-        *_checked_keys(_is_plain_words, "checkout", "workers thresholdforparallelism guess"),
-        *_checked_keys(is_plain_address, "checkout", "defaultremote"),
-        *_checked_keys(is_plain_address, "remote", "pushdefault"),
-        *_checked_keys(
-            _is_plain_words, "submodule", "recurse fetchjobs alternatelocation alternateerrorstrategy propagatebranches"
-        ),
-        *_checked_keys(_is_text, "submodule", "active"),
-        *_checked_keys(_is_plain_words, "lfs", "repositoryformatversion"),
-    ]
+            "extensions": "objectformat compatobjectformat noop noop-v1 preciousobjects relativeworktrees",
+            "user": "useconfigonly",
+            "init": "defaultbranch defaultobjectformat defaultrefformat",
+            "pull": "rebase ff",
+            "push": "default autosetupremote followtags recursesubmodules",
+            "fetch": "prune prunetags recursesubmodules parallel writecommitgraph fsckobjects",
+            "merge": "ff conflictstyle renames stat log",
+            "rebase": "autosquash autostash updaterefs stat",
+            "rerere": "enabled autoupdate",
+            "gc": "auto autodetach autopacklimit pruneexpire reflogexpire reflogexpireunreachable",
+            "maintenance": "auto strategy autodetach",
+            "pack": "threads window depth writereverseindex usesparse",
+            "index": "version threads sparse skiphash",
+            "feature": "manyfiles experimental",
+            "status": "showuntrackedfiles relativepaths short branch submodulesummary",
+            "diff": "renames renamelimit algorithm context mnemonicprefix noprefix colormoved submodule",
+            "log": "date decorate abbrevcommit follow",
+            "color": "ui diff status branch",
+            "commit": "verbose status",
+            "i18n": "commitencoding logoutputencoding",
+            "branch": "autosetupmerge autosetuprebase",
+            "receive": "denycurrentbranch denynonfastforwards denydeletes fsckobjects",
+            "transfer": "fsckobjects",
+            "checkout": "workers thresholdforparallelism guess",
+            "submodule": "recurse fetchjobs alternatelocation alternateerrorstrategy propagatebranches",
+            "lfs": "repositoryformatversion",
+        },
+        _is_off: {"core": "fsmonitor", "commit": "gpgsign", "tag": "gpgsign"},
+        _one_of("/dev/null"): {"core": "hookspath attributesfile excludesfile"},
+        _one_of(""): {"credential": "helper"},
+        _one_of("files", "reftable"): {"extensions": "refstorage"},
+        is_plain_address: {"extensions": "partialclone", "checkout": "defaultremote", "remote": "pushdefault"},
+        _is_text: {
+            "user": "name email",
+            "author": "name email",
+            "committer": "name email",
+            "submodule": "active",
+        },
+    }
 )
-_OF_EACH: Final[dict[str, _Check]] = dict(
-    [
-        *_checked_keys(is_plain_address, "remote", "url pushurl"),
-        *_checked_keys(_is_text, "remote", "fetch push"),
-        *_checked_keys(_is_plain_words, "remote", "promisor partialclonefilter prune prunetags mirror gh-resolved"),
-        *_checked_keys(_one_of("--no-tags", "--tags", ""), "remote", "tagopt"),
-        *_checked_keys(is_plain_address, "branch", "remote pushremote"),
-        *_checked_keys(_is_text, "branch", "merge description vscode-merge-base gh-merge-base"),
-        *_checked_keys(_is_plain_words, "branch", "rebase"),
-        *_checked_keys(is_plain_address, "submodule", "url"),
-        *_checked_keys(_is_text, "submodule", "path branch"),
-        *_checked_keys(_is_plain_words, "submodule", "active ignore fetchrecursesubmodules shallow"),
-        *_checked_keys(_one_of("checkout", "rebase", "merge", "none"), "submodule", "update"),
-    ]
+_OF_EACH: Final = _checked_keys(
+    {
+        is_plain_address: {"remote": "url pushurl", "branch": "remote pushremote", "submodule": "url"},
+        _is_text: {
+            "remote": "fetch push",
+            "branch": "merge description vscode-merge-base gh-merge-base",
+            "submodule": "path branch",
+        },
+        _is_plain_words: {
+            "remote": "promisor partialclonefilter prune prunetags mirror gh-resolved",
+            "branch": "rebase",
+            "submodule": "active ignore fetchrecursesubmodules shallow",
+        },
+        _one_of("--no-tags", "--tags", ""): {"remote": "tagopt"},
+        _one_of("checkout", "rebase", "merge", "none"): {"submodule": "update"},
+    }
 )
 """`<section>.<name>.<key>`."""
 WORKTREE: Final = "core.worktree"
@@ -276,7 +262,8 @@ _GIT_LINK: Final = "gitdir: "
 
 def is_repository_root(directory: str) -> bool:
     """Git stops here on its way up: at a `.git`, or in a directory that is a repository itself."""
-    return os.path.lexists(os.path.join(directory, GIT_FILE)) or _is_git_directory(directory)
+    bare = all(os.path.lexists(os.path.join(directory, name)) for name in ("HEAD", "objects", "refs"))
+    return bare or os.path.lexists(os.path.join(directory, GIT_FILE))
 
 
 def keeps_its_work_tree(directory: str, host_path: Callable[[str], str]) -> bool:
@@ -304,10 +291,6 @@ def keeps_its_work_tree(directory: str, host_path: Callable[[str], str]) -> bool
         and os.path.realpath(os.path.join(git, setting.value)) == os.path.realpath(directory)
         for setting in settings
     )
-
-
-def _is_git_directory(directory: str) -> bool:
-    return all(os.path.lexists(os.path.join(directory, name)) for name in ("HEAD", "objects", "refs"))
 
 
 def _resolve_directory(start: str, path: str, host_path: Callable[[str], str]) -> str:

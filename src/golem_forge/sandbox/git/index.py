@@ -27,11 +27,10 @@ from typing import Final, NamedTuple
 from golem_forge.core.calls import Leftover, Severity
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.text import escape_control_chars
-from golem_forge.sandbox.git.directory import GitDir, PathParts, Stamp
+from golem_forge.sandbox.git.directory import GitDir, Stamp
 from golem_forge.sandbox.git.formats import read_config
-from golem_forge.sandbox.handles import CONTENT, ENTRY, Handle
+from golem_forge.sandbox.handles import CONTENT, ENTRY, Handle, Parts
 from golem_forge.sandbox.protected import GIT_FILE
-from golem_forge.sandbox.walls.listing import Parts
 from golem_forge.sandbox.zones import Zone
 
 LARGEST_INDEX: Final = 256 * 1024 * 1024
@@ -76,26 +75,28 @@ class IndexEntry(NamedTuple):
     extended: int
 
     @property
+    def fields(self) -> tuple[int, ...]:
+        return _STAT.unpack(self.stat)
+
+    @property
     def mode(self) -> int:
-        return int(_STAT.unpack(self.stat)[6])
+        return self.fields[6]
 
     @property
     def size(self) -> int:
-        return int(_STAT.unpack(self.stat)[9])
+        return self.fields[9]
 
     @property
     def mtime(self) -> tuple[int, int]:
-        fields = _STAT.unpack(self.stat)
-        return fields[2], fields[3]
+        return self.fields[2], self.fields[3]
 
     @property
     def ctime(self) -> tuple[int, int]:
-        fields = _STAT.unpack(self.stat)
-        return fields[0], fields[1]
+        return self.fields[0], self.fields[1]
 
     @property
     def inode(self) -> int:
-        return int(_STAT.unpack(self.stat)[5])
+        return self.fields[5]
 
     @property
     def stage(self) -> int:
@@ -115,8 +116,7 @@ class IndexEntry(NamedTuple):
 
     @property
     def overlooked(self) -> bool:
-        """Git was told not to look at the file."""
-        return bool(self.flags & _ASSUME_VALID or self.extended & _SKIP_WORKTREE)
+        return self.assume_valid or self.skip_worktree
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +299,12 @@ def compare_indexes(
         if entry.mode in (GITLINK, _DIRECTORY) or entry.flags & _STAGE:
             continue
         if entry.overlooked:
-            _check_overlooked(entry, old, worktree, hidden)
+            newly = old is None or not old.overlooked
+            matches = worktree.holds(entry, whatever_its_times=True)
+            if newly:
+                (hidden.covered if matches is False else hidden.overlooked).append(entry.path)
+            elif matches is False and entry.path in worktree.touched:
+                hidden.changed.append(entry.path)
         elif not entry.intent_to_add and not (after.mtime and after.mtime <= entry.mtime[0]):
             match worktree.holds(entry):
                 case False:
@@ -308,17 +313,6 @@ def compare_indexes(
                     hidden.unread.append(entry.path)
     told = [*_index_leftovers(hidden, zone, root), *_extension_leftovers(before, after, zone, root)]
     return IndexComparison(tuple(told), frozenset((*hidden.forged, *hidden.unread, *worktree.converted)))
-
-
-def _check_overlooked(entry: IndexEntry, old: IndexEntry | None, worktree: _WorkTree, hidden: _HiddenEntries) -> None:
-    newly = old is None or not old.overlooked
-    matches = worktree.holds(entry, whatever_its_times=True)
-    if newly and matches is False:
-        hidden.covered.append(entry.path)
-    elif newly:
-        hidden.overlooked.append(entry.path)
-    elif matches is False and entry.path in worktree.touched:
-        hidden.changed.append(entry.path)
 
 
 class _WorkTree:
@@ -398,17 +392,11 @@ class _WorkTree:
     def _is_converted(self, parts: Parts) -> bool:
         """Whether a filter, `ident` or an encoding stands between the file and its object. Patterns are taken
         generously. An attribute file that the command itself changed says nothing."""
-        path = "/".join(parts)
-        for depth in range(len(parts)):
-            here = parts[:depth]
-            relative = "/".join(parts[depth:])
-            for pattern, attributes in self._attributes_of(here):
-                name = relative if "/" in pattern else parts[-1]
-                if self._convert(attributes) and fnmatchcase(name, pattern.lstrip("/").replace("**/", "*")):
-                    return True
-        for text in self._conversions.attributes:
-            for pattern, attributes in _attribute_lines(text):
-                name = path if "/" in pattern else parts[-1]
+        files = [(depth, self._attributes_of(parts[:depth])) for depth in range(len(parts))]
+        files += [(0, list(_attribute_lines(text))) for text in self._conversions.attributes]
+        for depth, lines in files:
+            for pattern, attributes in lines:
+                name = "/".join(parts[depth:]) if "/" in pattern else parts[-1]
                 if self._convert(attributes) and fnmatchcase(name, pattern.lstrip("/").replace("**/", "*")):
                     return True
         return False
@@ -444,32 +432,17 @@ def _attribute_lines(text: str) -> Iterator[tuple[str, Parts]]:
 
 
 def _index_leftovers(hidden: _HiddenEntries, zone: Zone, root: Parts) -> Iterator[Leftover]:
+    unchanged = "Git's index says that these files are unchanged, and they are not, so `git status` did not show it: "
+    covered = "Git was told not to look at these files (skip-worktree or assume-unchanged), and they are changed: "
+    unseen = "These files changed, and `git status` does not show it, because git was told not to look at them before: "
+    overlooked = "Git was told not to look at these files any more (skip-worktree or assume-unchanged): "
+    unread = "Too many entries of git's index changed to compare each with its file; git will read these again: "
     for paths, severity, text in (
-        (
-            hidden.forged,
-            Severity.CRITICAL,
-            "Git's index says that these files are unchanged, and they are not, so `git status` did not show it: ",
-        ),
-        (
-            hidden.covered,
-            Severity.CRITICAL,
-            "Git was told not to look at these files (skip-worktree or assume-unchanged), and they are changed: ",
-        ),
-        (
-            hidden.changed,
-            Severity.WARNING,
-            "These files changed, and `git status` does not show it, because git was told not to look at them before: ",
-        ),
-        (
-            hidden.overlooked,
-            Severity.WARNING,
-            "Git was told not to look at these files any more (skip-worktree or assume-unchanged): ",
-        ),
-        (
-            hidden.unread,
-            Severity.NOTE,
-            "Too many entries of git's index changed to compare each with its file; git will read these again: ",
-        ),
+        (hidden.forged, Severity.CRITICAL, unchanged),
+        (hidden.covered, Severity.CRITICAL, covered),
+        (hidden.changed, Severity.WARNING, unseen),
+        (hidden.overlooked, Severity.WARNING, overlooked),
+        (hidden.unread, Severity.NOTE, unread),
     ):
         if paths:
             shown = [zone.virtual((*root, *_parts(path))) for path in paths[:_MOST_PATHS]]
@@ -505,12 +478,12 @@ class TrackedFiles:
         self._zone = zone
         self._real = GitDir(zone.root.fd, zone.opener, (GIT_FILE,))
         self._known: tuple[Stamp | None, IndexFile | None] = (None, None)
-        self._changed: Collection[PathParts] = ()
+        self._changed: Collection[Parts] = ()
         self._compared = False
-        self._gitlinks: set[PathParts] = set()
+        self._gitlinks: set[Parts] = set()
         self.leftovers: list[Leftover] = []
 
-    def begin(self, changed: Collection[PathParts]) -> None:
+    def begin(self, changed: Collection[Parts]) -> None:
         """`changed`: what a command made or changed in the zone, for all that follows until `finish`."""
         self._changed, self._compared = changed, False
 
@@ -547,12 +520,12 @@ class TrackedFiles:
             self._compare(index, index)
         self._changed = ()
 
-    def new_gitlinks(self) -> tuple[PathParts, ...]:
+    def new_gitlinks(self) -> tuple[Parts, ...]:
         """Directories that commands added to the index as repositories of their own, since somebody last asked."""
         found, self._gitlinks = tuple(self._gitlinks), set()
         return found
 
-    def includes(self) -> Callable[[PathParts], bool]:
+    def includes(self) -> Callable[[Parts], bool]:
         """Whether git tracks a path of the zone."""
         index = self._index()
         paths = {entry.path for entry in index.entries} if index is not None else set()

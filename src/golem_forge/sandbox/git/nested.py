@@ -10,6 +10,7 @@ directory, and what stands at the name afterwards is moved too.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import secrets
@@ -26,17 +27,9 @@ from golem_forge.core.calls import Leftover, Severity
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.text import escape_control_chars
 from golem_forge.sandbox.git import rules
-from golem_forge.sandbox.git.rules import (
-    ReadBudget,
-    git_objections,
-    jujutsu_objections,
-    mercurial_objections,
-    pointer_target,
-    read_text,
-)
-from golem_forge.sandbox.handles import DIRECTORY, ENTRY, Handle
+from golem_forge.sandbox.git.rules import ReadBudget
+from golem_forge.sandbox.handles import DIRECTORY, ENTRY, Handle, Parts
 from golem_forge.sandbox.protected import GIT_FILE, normal_name
-from golem_forge.sandbox.walls.listing import Parts
 from golem_forge.sandbox.zones import Zone
 
 NESTED_REPOSITORY: Final = "nested_repository"
@@ -219,34 +212,29 @@ class _Vetting:
             return ["a link"]
         if kind is _RepositoryKind.POINTER:
             return self._pointer_objections(parts)
-        if kind is _RepositoryKind.MERCURIAL:
-            found += mercurial_objections(self._zone, parts, self._budget)
-        elif kind is _RepositoryKind.JUJUTSU:
-            found += jujutsu_objections(self._zone, parts, self._budget)
-        else:
-            found += git_objections(self._zone, parts, self._budget)
+        others = {
+            _RepositoryKind.MERCURIAL: rules.mercurial_objections,
+            _RepositoryKind.JUJUTSU: rules.jujutsu_objections,
+        }
+        found += others.get(kind, rules.git_objections)(self._zone, parts, self._budget)
         return list(dict.fromkeys(found))
 
     def _pointer_objections(self, parts: Parts) -> list[str]:
-        target = pointer_target(self._zone, parts)
+        target = rules.pointer_target(self._zone, parts)
         if target is None:
             return ["a file that leads git out of the zone"]
         folded = [part.casefold() for part in target]
         of_another = any(name == GIT_FILE and after in ("worktrees", "modules") for name, after in pairwise(folded))
-        if of_another:  # judged by itself if it was touched; the root's own, GitShadow decides
-            if self._holds_head(target):
-                return []
-            return [f"a file that leads git to '{'/'.join(target)}', where no repository is"]
-        if not is_bare_repository(self._zone, target):
-            return [f"a file that leads git to '{'/'.join(target)}', where no repository is"]
-        found = git_objections(self._zone, target, self._budget)
-        return [f"{what} in '{'/'.join(target)}'" for what in found]
-
-    def _holds_head(self, parts: Parts) -> bool:
         try:
-            return _exists(self._zone.open(parts, DIRECTORY), _HEAD)
+            there = _exists(self._zone.open(target, DIRECTORY), _HEAD)
         except OSError:
-            return False
+            there = False
+        if not there or not (of_another or is_bare_repository(self._zone, target)):
+            return [f"a file that leads git to '{'/'.join(target)}', where no repository is"]
+        if of_another:  # judged by itself if it was touched; the root's own, GitShadow decides
+            return []
+        found = rules.git_objections(self._zone, target, self._budget)
+        return [f"{what} in '{'/'.join(target)}'" for what in found]
 
     def _links(self, parts: Parts, entries: set[Parts]) -> Iterator[Parts]:
         for entry in sorted(entries):
@@ -261,7 +249,7 @@ class _Vetting:
         """Files that a rebase, cherry-pick or `am` obeys when it goes on."""
         for entry in sorted(touched.entries):
             if not {*entry[:-1]}.isdisjoint(rules.SEQUENCER_FOLDERS):
-                text = read_text(self._zone, (*parts, *entry))
+                text = rules.read_text(self._zone, (*parts, *entry))
                 content = text.encode("utf-8", "surrogateescape") if text is not None else None
                 if content is not None and (why := rules.sequencer_objection(entry[-1], content)):
                     yield f"a stopped rebase or cherry-pick ({why})"
@@ -274,8 +262,10 @@ class _Vetting:
         try:
             aside = move_aside(self._zone, entry)
             back = [(aside, entry)]
-            if kind is _RepositoryKind.DIRECTORY and (inner := self._head_aside(aside)):
-                back.append(((*entry, inner), (*entry, _HEAD)))
+            if kind is _RepositoryKind.DIRECTORY:
+                # Without it, git does not take the directory for a repository under its new name either.
+                with contextlib.suppress(OSError):
+                    back.append(((*entry, move_aside(self._zone, (*aside, _HEAD))[-1]), (*entry, _HEAD)))
         except OSError as error:
             why = os.strerror(error.errno or 0)
             text += f". It could not be set aside ({why}): run no git there, and do not enter it with a shell prompt."
@@ -283,13 +273,6 @@ class _Vetting:
         commands = " && ".join(f"mv {_shell_word(source)} {_shell_word(target)}" for source, target in back)
         text += f". It was set aside: read it, then `{commands}` in /{self._zone.name} puts it back."
         return _critical(text, (self._zone.virtual(entry), self._zone.virtual(aside)))
-
-    def _head_aside(self, parts: Parts) -> str:
-        """Without it, git does not take the directory for a repository under its new name either."""
-        try:
-            return move_aside(self._zone, (*parts, _HEAD))[-1]
-        except OSError:
-            return ""
 
 
 def move_aside(zone: Zone, parts: Parts) -> Parts:
@@ -314,7 +297,8 @@ def _renamed(directory: Handle, name: str, judged: os.stat_result | None) -> str
         except FileExistsError:
             continue
         except PermissionError:
-            _open_to_owner(directory)
+            mode = stat.S_IMODE(os.fstat(directory.fd).st_mode)
+            os.chmod(f"/proc/self/fd/{directory.fd}", mode | stat.S_IRWXU)
             _rename(directory.fd, name, free)
         except FileNotFoundError:
             if judged is None:  # gone by itself
@@ -322,11 +306,6 @@ def _renamed(directory: Handle, name: str, judged: os.stat_result | None) -> str
             raise
         return free
     raise OSError(errno.EEXIST, os.strerror(errno.EEXIST))
-
-
-def _open_to_owner(directory: Handle) -> None:
-    mode = stat.S_IMODE(os.fstat(directory.fd).st_mode)
-    os.chmod(f"/proc/self/fd/{directory.fd}", mode | stat.S_IRWXU)
 
 
 def _rename(directory: int, name: str, other: str) -> None:
@@ -356,10 +335,8 @@ def _renameat2() -> tuple[Any, Callable[[], int]]:
 def _exists(directory: Handle, name: str) -> bool:
     try:
         os.stat(name, dir_fd=directory.fd, follow_symlinks=False)
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return True
+    except OSError as error:
+        return not isinstance(error, FileNotFoundError)
     return True
 
 

@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from golem_forge.sandbox.git.formats import ConfigSyntaxError, GitSetting, read_config, unlisted_keys
-from golem_forge.sandbox.handles import Identity, identity_of
+from golem_forge.sandbox.handles import Identity, Parts, identity_of
+from golem_forge.sandbox.host import is_below
 from golem_forge.sandbox.protected import GIT_FILE
-from golem_forge.sandbox.walls.listing import Parts
 from golem_forge.sandbox.zones import Zone
 
 _LARGEST_FILE: Final = 256 * 1024
@@ -32,9 +32,7 @@ _LARGEST_FILE: Final = 256 * 1024
 def shared_repository(zone: Zone) -> str | None:
     """The real directory of the repository that the zone's root is a linked worktree of, if it says so itself."""
     pointer = os.path.join(zone.host, ".git")
-    if not _is_plain_file(pointer):
-        return None
-    said = _read_text(pointer).strip()
+    said = _read_text(pointer).strip() if os.path.isfile(pointer) and not os.path.islink(pointer) else ""
     if not said.startswith("gitdir:"):
         return None
     own = os.path.realpath(os.path.join(zone.host, said.removeprefix("gitdir:").strip()))
@@ -48,7 +46,7 @@ def shared_repository(zone: Zone) -> str | None:
     shared = _read_text(os.path.join(own, "commondir")).strip()
     if os.path.realpath(os.path.join(own, shared or ".")) != common:
         return None
-    return None if _contains(common, zone.host) or _contains(zone.host, common) else common
+    return None if is_below(zone.host, common) or is_below(common, zone.host) else common
 
 
 def is_bare(parts: Sequence[str], names: Container[str]) -> bool:
@@ -69,33 +67,26 @@ def repository_above(zone: Zone) -> bool:
 def git_identity(home: str, config_home: str) -> str:
     """The text of a `.gitconfig` with the person's name and e-mail; empty if they gave neither."""
     said: dict[str, str] = {}
-    for file in (os.path.join(config_home, "git", "config"), os.path.join(home, ".gitconfig")):
-        said |= _user_settings(_read_text(file))
-    lines = [f"\t{key} = {_quoted(said[key])}" for key in ("name", "email") if said.get(key)]
+    for settings in _global_settings(home, config_home):
+        said |= settings
+    lines = [f"\t{key} = {_quoted(said[f'user.{key}'])}" for key in ("name", "email") if said.get(f"user.{key}")]
     return "\n".join(("[user]", *lines, "")) if lines else ""
 
 
 def global_ignores(home: str, config_home: str) -> bytes:
     """The content of the person's `core.excludesFile`, or of the file that git reads without that setting."""
     place = os.path.join(config_home, "git", "ignore")
-    for file in (os.path.join(config_home, "git", "config"), os.path.join(home, ".gitconfig")):
-        named = _settings(_read_text(file)).get("core.excludesfile")
-        if named:
+    for settings in _global_settings(home, config_home):
+        if named := settings.get("core.excludesfile"):
             place = os.path.join(home, named.removeprefix("~/"))
     return _read_text(place).encode("utf-8", "replace")
 
 
-def _user_settings(text: str) -> dict[str, str]:
-    names = {f"user.{key}": key for key in ("name", "email")}
-    return {names[name]: value for name, value in _settings(text).items() if name in names}
-
-
-def _settings(text: str) -> dict[str, str]:
-    """The last value of each key."""
-    try:
-        return {one.name: one.value for one in read_config(text) if one.value is not None}
-    except ConfigSyntaxError:  # git refuses the whole file too
-        return {}
+def _global_settings(home: str, config_home: str) -> Iterator[dict[str, str]]:
+    """The last value of each key, in each of the person's own files."""
+    for file in (os.path.join(config_home, "git", "config"), os.path.join(home, ".gitconfig")):
+        with contextlib.suppress(ConfigSyntaxError):  # git refuses the whole file too
+            yield {one.name: one.value for one in read_config(_read_text(file)) if one.value is not None}
 
 
 def _quoted(value: str) -> str:
@@ -105,24 +96,19 @@ def _quoted(value: str) -> str:
 
 
 def _read_text(path: str) -> str:
-    """The content of a small regular file; empty for anything else."""
+    return _read_file(path, _LARGEST_FILE).decode("utf-8", "replace").replace("\0", "")
+
+
+def _read_file(path: str, limit: int) -> bytes:
+    """The beginning of a regular file; empty for anything else."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return ""
-    with os.fdopen(fd, "rb") as file:
-        try:
-            return file.read(_LARGEST_FILE).decode("utf-8", "replace").replace("\0", "")
-        except OSError:
-            return ""
-
-
-def _is_plain_file(path: str) -> bool:
-    return os.path.isfile(path) and not os.path.islink(path)
-
-
-def _contains(directory: str, other: str) -> bool:
-    return other == directory or other.startswith(directory + "/")
+    except (OSError, ValueError):
+        return b""
+    with os.fdopen(fd, "rb") as file, contextlib.suppress(OSError):
+        if stat.S_ISREG(os.fstat(fd).st_mode):
+            return file.read(limit)
+    return b""
 
 
 _LARGEST_CONFIG: Final = 1024 * 1024
@@ -229,10 +215,10 @@ class GitPaths:
 
     def _found(self) -> Iterator[NamedPath]:
         repositories = list(self._repositories())
-        own = [(path, repository) for repository in repositories for path in _configs(repository)]
-        everywhere = [(path, repository) for repository in repositories for path in self._personal()]
-        for path, repository in (*own, *everywhere):
-            yield from self._named_by(path, repository, depth=0, seen=set())
+        for configs in (_configs, self._personal):
+            for repository in repositories:
+                for path in configs(repository):
+                    yield from self._named_by(path, repository, depth=0, seen=set())
         for repository in repositories:
             yield from self._hooks(os.path.join(repository.common, "hooks"))
 
@@ -258,7 +244,7 @@ class GitPaths:
         common = self._text(os.path.join(git_dir, "commondir")).strip()
         return _Repository(worktree, git_dir, os.path.normpath(os.path.join(git_dir, common)))
 
-    def _personal(self) -> Iterator[str]:
+    def _personal(self, _: _Repository) -> Iterator[str]:
         if not self._environ.get("GIT_CONFIG_NOSYSTEM"):
             yield self._environ.get("GIT_CONFIG_SYSTEM") or _SYSTEM_CONFIG
         if chosen := self._environ.get("GIT_CONFIG_GLOBAL"):
@@ -279,9 +265,11 @@ class GitPaths:
         except ConfigSyntaxError:  # git stops at such a file
             return
         for setting in settings:
-            name = _setting_pattern(setting)
             if not setting.value:
                 continue
+            name = f"{setting.section}.{setting.key}"
+            if setting.subsection is not None:
+                name = f"{setting.section}.*.{setting.key}"
             if name in _INCLUDES:
                 target = self._path(setting.value, os.path.dirname(file))
                 yield from self._in_zone(target, directory=False)
@@ -347,14 +335,7 @@ class GitPaths:
 
     def _text(self, path: str) -> str:
         self._stamps[path] = _stamp(path)
-        try:
-            fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        except (OSError, ValueError):
-            return ""
-        with os.fdopen(fd, "rb") as file, contextlib.suppress(OSError):
-            if stat.S_ISREG(os.fstat(fd).st_mode):
-                return file.read(_LARGEST_CONFIG).decode("utf-8", "surrogateescape")
-        return ""
+        return _read_file(path, _LARGEST_CONFIG).decode("utf-8", "surrogateescape")
 
     def _exists(self, path: str) -> bool:
         self._entries[path] = found = _identity(path)
@@ -365,11 +346,6 @@ def _configs(repository: _Repository) -> Iterator[str]:
     if repository.common:
         yield os.path.join(repository.common, "config")
         yield from sorted({os.path.join(one, "config.worktree") for one in (repository.common, repository.git_dir)})
-
-
-def _setting_pattern(setting: GitSetting) -> str:
-    """The name with `*` for the subsection."""
-    return f"{setting.section}.{setting.key}" if setting.subsection is None else f"{setting.section}.*.{setting.key}"
 
 
 def _command_words(command: str) -> Iterator[tuple[str, bool]]:

@@ -17,27 +17,17 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
-from golem_forge.sandbox.git.formats import (
-    WORKTREE,
-    WORKTREE_CONFIG,
-    ConfigSyntaxError,
-    GitSetting,
-    is_plain_address,
-    read_config,
-    unlisted_keys,
-)
-from golem_forge.sandbox.handles import CONTENT, DIRECTORY, ENTRY, Handle
+from golem_forge.sandbox.git import formats
+from golem_forge.sandbox.git.formats import GitSetting
+from golem_forge.sandbox.handles import CONTENT, DIRECTORY, ENTRY, LISTING, Handle, Parts
 from golem_forge.sandbox.protected import GIT_FILE, normal_name
-from golem_forge.sandbox.walls.listing import Parts
 from golem_forge.sandbox.zones import Zone
 
 _LARGEST_FILE: Final = 256 * 1024
-_LIST_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _SAMPLE: Final = ".sample"
 _OBJECTS: Final = "objects"
 _SECTION: Final = re.compile(r"\[([^\[]+)\]\s*")
 _ITEM: Final = re.compile(r"([^=\s][^=]*?)\s*=\s*(.*)")
-_FREE_OF_GIT: Final = {"config": ".git/config", "hooks": ".git/hooks", "commondir": ".git/commondir"}
 
 
 class ReadBudget:
@@ -102,29 +92,42 @@ def passes_no_link(zone: Zone, parts: Parts) -> bool:
     return True
 
 
-def git_objections(zone: Zone, parts: Parts, budget: ReadBudget) -> list[str]:
+def _all_found(judge: Callable[[Zone, Parts, ReadBudget], Iterator[str]]) -> Callable[..., list[str]]:
+    """What a judge finds, up to where reading stops."""
+
+    def judged(zone: Zone, parts: Parts, budget: ReadBudget) -> list[str]:
+        found: list[str] = []
+        try:
+            found.extend(judge(zone, parts, budget))
+        except _Objection as objection:
+            found.append(str(objection))
+        except OSError as error:
+            found.append(f"something that cannot be read ({os.strerror(error.errno or 0)})")
+        return found
+
+    return judged
+
+
+@_all_found
+def git_objections(zone: Zone, parts: Parts, budget: ReadBudget) -> Iterator[str]:
     """Of a git directory, whatever its name. Empty: git starts nothing for it."""
     free = {normal_name(name) for name in zone.unprotect}
     if GIT_FILE in free:
-        return []
-    found: list[str] = []
-    try:
-        directory = zone.open(parts, DIRECTORY)
-        found += (f"a link at '{path}'" for path in _find_links(directory, budget))
-        if _FREE_OF_GIT["config"] not in free:
-            for name in ("config", "config.worktree", *_worktree_configs(directory, budget)):
-                found += _config_objections(zone, parts, directory, name, budget)
-        if _FREE_OF_GIT["hooks"] not in free:
-            found += (f"hook '{name}'" for name in _hooks(directory, budget))
-        for name in ("remotes", "branches"):
-            found += (f"'{name}/{entry.name}'" for entry in _listed(directory, name, budget))
-        if _FREE_OF_GIT["commondir"] not in free:
-            found += _location_files(zone, parts, directory, budget)
-    except _Objection as objection:
-        found.append(str(objection))
-    except OSError as error:
-        found.append(_unreadable(error))
-    return found
+        return
+    directory = zone.open(parts, DIRECTORY)
+    yield from (f"a link at '{path}'" for path in _find_links(directory, budget))
+    if ".git/config" not in free:
+        worktrees = (f"worktrees/{one.name}/config.worktree" for one in _listed(directory, "worktrees", budget))
+        for name in ("config", "config.worktree", *worktrees):
+            yield from _config_objections(zone, parts, directory, name, budget)
+    if ".git/hooks" not in free:
+        for entry in _listed(directory, "hooks", budget):
+            if not entry.name.endswith(_SAMPLE) or not entry.is_file:
+                yield f"hook '{entry.name}'"
+    for name in ("remotes", "branches"):
+        yield from (f"'{name}/{entry.name}'" for entry in _listed(directory, name, budget))
+    if ".git/commondir" not in free:
+        yield from _location_files(zone, parts, directory, budget)
 
 
 def read_text(zone: Zone, parts: Parts) -> str | None:
@@ -141,52 +144,40 @@ def pointer_target(zone: Zone, parts: Parts) -> Parts | None:
     return leads_to(zone, parts[:-1], said[len("gitdir: ") :]) if said.startswith("gitdir: ") else None
 
 
-def mercurial_objections(zone: Zone, parts: Parts, budget: ReadBudget) -> list[str]:
+@_all_found
+def mercurial_objections(zone: Zone, parts: Parts, budget: ReadBudget) -> Iterator[str]:
     """Of an `.hg`: hg runs hooks, aliases and extensions of its `hgrc`."""
-    found: list[str] = []
-    try:
-        directory = zone.open(parts, DIRECTORY)
-        for entry in _listed(directory, ".", budget):
-            if entry.is_link:
-                found.append(f"a link at '{entry.name}'")
-            elif entry.name.casefold() == "sharedpath":
-                found.append("'sharedpath'")
-        for name in ("hgrc", "hgrc-not-shared"):
-            if text := _read_file(directory, name, budget):
-                found += _hgrc_objections(text)
-    except _Objection as objection:
-        found.append(str(objection))
-    except OSError as error:
-        found.append(_unreadable(error))
-    return found
+    directory = zone.open(parts, DIRECTORY)
+    for entry in _listed(directory, ".", budget):
+        if entry.is_link:
+            yield f"a link at '{entry.name}'"
+        elif entry.name.casefold() == "sharedpath":
+            yield "'sharedpath'"
+    for name in ("hgrc", "hgrc-not-shared"):
+        if text := _read_file(directory, name, budget):
+            yield from _hgrc_objections(text)
 
 
-def jujutsu_objections(zone: Zone, parts: Parts, budget: ReadBudget) -> list[str]:
+@_all_found
+def jujutsu_objections(zone: Zone, parts: Parts, budget: ReadBudget) -> Iterator[str]:
     """Of a `.jj`: jj runs the editors, tools, signers and fsmonitors that its settings name."""
-    found: list[str] = []
-    try:
-        directory = zone.open(parts, DIRECTORY)
-        found += (f"a link at '{entry.name}'" for entry in _listed(directory, ".", budget) if entry.is_link)
-        found += _toml_objections(_read_file(directory, "workspace-config.toml", budget))
-        if stat.S_ISDIR(_entry_mode(directory, "repo")):
-            inner = zone.open((*parts, "repo"), DIRECTORY)
-            found += (f"a link at 'repo/{entry.name}'" for entry in _listed(inner, ".", budget) if entry.is_link)
-            for name in ("config.toml", "workspace-config.toml"):
-                found += _toml_objections(_read_file(inner, name, budget))
-            store = (*parts, "repo", "store")
-            if stat.S_ISDIR(_entry_mode(inner, "store")):
-                target = _read_file(zone.open(store, DIRECTORY), "git_target", budget)
-                if target is not None and leads_to(zone, store, target.strip()) is None:
-                    found.append("'repo/store/git_target'")
-        elif (other := _read_file(directory, "repo", budget)) is not None and leads_to(
-            zone, parts, other.strip()
-        ) is None:
-            found.append("'repo', which leads out of the zone")
-    except _Objection as objection:
-        found.append(str(objection))
-    except OSError as error:
-        found.append(_unreadable(error))
-    return found
+    directory = zone.open(parts, DIRECTORY)
+    yield from (f"a link at '{entry.name}'" for entry in _listed(directory, ".", budget) if entry.is_link)
+    yield from _toml_objections(_read_file(directory, "workspace-config.toml", budget))
+    if stat.S_ISDIR(_entry_mode(directory, "repo")):
+        inner = zone.open((*parts, "repo"), DIRECTORY)
+        yield from (f"a link at 'repo/{entry.name}'" for entry in _listed(inner, ".", budget) if entry.is_link)
+        for name in ("config.toml", "workspace-config.toml"):
+            yield from _toml_objections(_read_file(inner, name, budget))
+        store = (*parts, "repo", "store")
+        if stat.S_ISDIR(_entry_mode(inner, "store")):
+            target = _read_file(zone.open(store, DIRECTORY), "git_target", budget)
+            if target is not None and leads_to(zone, store, target.strip()) is None:
+                yield "'repo/store/git_target'"
+    else:
+        other = _read_file(directory, "repo", budget)
+        if other is not None and leads_to(zone, parts, other.strip()) is None:
+            yield "'repo', which leads out of the zone"
 
 
 def _config_objections(zone: Zone, parts: Parts, directory: Handle, name: str, budget: ReadBudget) -> list[str]:
@@ -196,26 +187,15 @@ def _config_objections(zone: Zone, parts: Parts, directory: Handle, name: str, b
     base = (*parts, *name.split("/")[:-1])
 
     def accepted(setting: GitSetting) -> bool:
-        if setting.name == WORKTREE:  # submodules have it
+        if setting.name == formats.WORKTREE:  # submodules have it
             place = leads_to(zone, base, setting.value or "")
             return place is not None and passes_no_link(zone, place)
-        return setting.name == WORKTREE_CONFIG  # those files are looked at whether it is on or not
+        return setting.name == formats.WORKTREE_CONFIG  # those files are looked at whether it is on or not
 
     try:
-        return unlisted_keys(read_config(text), accepted=accepted)
-    except ConfigSyntaxError:
+        return formats.unlisted_keys(formats.read_config(text), accepted=accepted)
+    except formats.ConfigSyntaxError:
         return [f"'{name}', which is not understood"]
-
-
-def _worktree_configs(directory: Handle, budget: ReadBudget) -> Iterator[str]:
-    for entry in _listed(directory, "worktrees", budget):
-        yield f"worktrees/{entry.name}/config.worktree"
-
-
-def _hooks(directory: Handle, budget: ReadBudget) -> Iterator[str]:
-    for entry in _listed(directory, "hooks", budget):
-        if not entry.name.endswith(_SAMPLE) or not entry.is_file:
-            yield entry.name
 
 
 def _location_files(zone: Zone, parts: Parts, directory: Handle, budget: ReadBudget) -> Iterator[str]:
@@ -256,7 +236,7 @@ def _hgrc_objections(text: str) -> Iterator[str]:
         item = _ITEM.fullmatch(line)
         if item is None:
             yield f"line {number} of hgrc"
-        elif section == "paths" and is_plain_address(item[2]) and not re.search(r"[|;`$]", item[2]):
+        elif section == "paths" and formats.is_plain_address(item[2]) and not re.search(r"[|;`$]", item[2]):
             continue
         elif (section, item[1].casefold()) not in (("ui", "username"), ("phases", "publish")):
             yield f"{section}.{item[1]}"
@@ -278,7 +258,7 @@ def _toml_objections(text: str | None) -> Iterator[str]:
 def _listed(directory: Handle, path: str, budget: ReadBudget) -> list[_Entry]:
     """What is in a directory below a handle; nothing if there is none, and of a link, which is told as such."""
     try:
-        here = Handle(_open_below(directory, path, _LIST_FLAGS))
+        here = Handle(_open_below(directory, path, LISTING))
         found = []
         with os.scandir(here.fd) as entries:
             for entry in entries:
@@ -328,10 +308,6 @@ def _entry_mode(directory: Handle, path: str) -> int:
         return 0
 
 
-def _unreadable(error: OSError) -> str:
-    return f"something that cannot be read ({os.strerror(error.errno or 0)})"
-
-
 SEQUENCER_FOLDERS: Final = ("rebase-merge", "rebase-apply", "sequencer")
 
 _Check = Callable[[bytes], bool]
@@ -349,7 +325,7 @@ _OPTIONS: Final = frozenset(
     for name in (
         *("no-commit", "edit", "allow-empty", "allow-empty-message", "drop-redundant-commits", "signoff"),
         *("keep-redundant-commits", "record-origin", "allow-ff", "mainline", "allow-rerere-auto", "gpg-sign"),
-        *("default-msg-cleanup", "no-edit"),
+        *("default-msg-cleanup", "no-edit", "strategy", "strategy-option"),
     )
 )
 
@@ -364,18 +340,13 @@ def _matches(pattern: re.Pattern[bytes]) -> _Check:
 
 def _are_plain_options(content: bytes) -> bool:
     try:
-        settings = read_config(content.decode("utf-8", "surrogateescape"))
+        settings = formats.read_config(content.decode("utf-8", "surrogateescape"))
     except ValueError:
         return False
     for one in settings:
         value = (one.value or "").encode("utf-8", "surrogateescape")
-        if one.name == "options.strategy":
-            good = value in _STRATEGIES
-        elif one.name == "options.strategy-option":
-            good = _WORDS.fullmatch(value) is not None
-        else:
-            good = one.name in _OPTIONS and _WORDS.fullmatch(value) is not None
-        if not good:
+        good = value in _STRATEGIES if one.name == "options.strategy" else _WORDS.fullmatch(value) is not None
+        if not good or one.name not in _OPTIONS:
             return False
     return True
 

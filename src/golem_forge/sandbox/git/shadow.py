@@ -16,7 +16,7 @@ import json
 import os
 import stat
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -25,21 +25,12 @@ from golem_forge.core.calls import Leftover, Severity
 from golem_forge.core.errors import error_name
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.sandbox.errors import SandboxError, walls_unavailable
-from golem_forge.sandbox.git.directory import GitDir, GitLocked, ObjectCheck, PathParts, Stamp, TooManyFiles, stamp_of
-from golem_forge.sandbox.git.exchange import (
-    EXCHANGED_NAMES,
-    SHARED_FOLDERS,
-    TRANSIENT_NAME,
-    WRITABLE_FILE,
-    WRITABLE_FOLDERS,
-    GitExchange,
-    SyncPhase,
-    SyncState,
-    free_names,
-    moved_refs,
-)
+from golem_forge.sandbox.git import exchange
+from golem_forge.sandbox.git.directory import GitDir, GitLocked, ObjectCheck, Stamp, TooManyFiles, stamp_of
+from golem_forge.sandbox.git.exchange import GitExchange, SyncPhase, SyncState
 from golem_forge.sandbox.git.index import TrackedFiles, config_value
-from golem_forge.sandbox.handles import DIRECTORY, best_opener
+from golem_forge.sandbox.handles import DIRECTORY, Handle, Parts, best_opener
+from golem_forge.sandbox.process.cleanup import remove_tree
 from golem_forge.sandbox.protected import GIT_FILE
 from golem_forge.sandbox.walls.cache import kept_home
 from golem_forge.sandbox.zones import Zone
@@ -123,7 +114,7 @@ class GitShadow:
         return self._mounts[1]
 
     def begin(self) -> None:
-        """Before a command starts, which `sync(When.ENDED)` ends. Raises WALLS_UNAVAILABLE."""
+        """Before a command starts, which `sync(SyncPhase.ENDED)` ends. Raises WALLS_UNAVAILABLE."""
         self.prepare()
         self._commands += 1
 
@@ -165,13 +156,9 @@ class GitShadow:
         self.close()
         with self._locked():
             aside = os.path.join(self._folder, "aside")
-            parent = os.open(self._folder, DIRECTORY)
-            try:
-                GitDir(parent, best_opener(), ()).clear("aside")
-            except OSError:
+            remove_tree(aside)
+            if os.path.lexists(aside):
                 aside = f"{aside}-{os.urandom(4).hex()}"
-            finally:
-                os.close(parent)
             os.rename(self.tree, aside)
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(os.path.join(self._folder, "state.json"))
@@ -182,7 +169,7 @@ class GitShadow:
         )
         self._pending.append(Leftover(kind="git_files", severity=Severity.CRITICAL, text=text))
 
-    def sync(self, when: SyncPhase, changed: Collection[PathParts] = (), *, begins: bool = False) -> None:
+    def sync(self, when: SyncPhase, changed: Collection[Parts] = (), *, begins: bool = False) -> None:
         """Carry over what either side changed since the last time; `leftovers` tells of it. `changed`: what a command
         made or changed in the zone; `begins`: none runs now, and one is about to. Raises whatever a hostile shadow
         leads to."""
@@ -207,19 +194,16 @@ class GitShadow:
         """Lock files that commands left which were killed. Call it while no command runs."""
         if self._tree_fd >= 0:
             shadow = self._pair("")[1]
-            for folder, _ in [
-                ("", None),
-                *((path, info) for top in EXCHANGED_NAMES for path, info in shadow.folders(top)),
-            ]:
-                for name in [name for name in shadow.names(folder) if name.endswith((".lock", ".tmp"))]:
-                    shadow.clear(f"{folder}/{name}" if folder else name)
+            for folder in ("", *[path for top in exchange.EXCHANGED_NAMES for path, _ in shadow.folders(top)]):
+                for name in shadow.names(folder):
+                    if name.endswith((".lock", ".tmp")):
+                        shadow.clear(f"{folder}/{name}" if folder else name)
 
     def leftovers(self) -> tuple[Leftover, ...]:
         """What there is to tell since the last time somebody asked."""
         for prefix, moved in self._moved.items():
-            moved = {name: (old, new) for name, (old, new) in moved.items() if old != new}
-            if moved:
-                self._pending.append(moved_refs(self._zone, prefix, moved))
+            if moved := {name: (old, new) for name, (old, new) in moved.items() if old != new}:
+                self._pending.append(exchange.moved_refs(self._zone, prefix, moved))
         told, self._pending, self._moved = tuple(self._pending), [], {}
         return told
 
@@ -277,8 +261,8 @@ class GitShadow:
 
     def _mounts_of(self, prefix: str) -> Iterator[GitMount]:
         there = self._real(prefix).names()
-        free = free_names(self._zone, prefix)
-        for name in SHARED_FOLDERS:
+        free = exchange.free_names(self._zone, prefix)
+        for name in exchange.SHARED_FOLDERS:
             if name in there and stat.S_ISDIR(there[name].st_mode):
                 yield GitMount(f"{prefix}{name}", directory=True, writable=True)
         for name, directory in (("config", False), ("hooks", True), ("info", True)):
@@ -290,13 +274,7 @@ class GitShadow:
                 yield GitMount(f"{prefix}{name}", directory=directory, missing=True)
         others = 0
         for name, found in sorted(there.items()):
-            known = (
-                name in EXCHANGED_NAMES
-                or name in SHARED_FOLDERS
-                or name in ("config", "hooks", "info")
-                or WRITABLE_FILE.fullmatch(name)
-            )
-            if known or name in free or TRANSIENT_NAME.fullmatch(name):
+            if exchange.is_ordinary_name(name) or name in ("config", "hooks", "info") or name in free:
                 continue
             if (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)) and others < _MOST_OTHERS:
                 others += 1
@@ -325,17 +303,15 @@ class GitShadow:
         return sorted(found)
 
     def _pair(self, prefix: str) -> tuple[GitDir, GitDir]:
-        """The person's git directory and its shadow."""
         if prefix not in self._dirs:
-            parts = tuple(prefix.rstrip("/").split("/")) if prefix else ()
-            shadow = GitDir(self._tree_fd, best_opener(), parts)
-            self._dirs[prefix] = (self._real(prefix), shadow)
+            parts = tuple(part for part in prefix.split("/") if part)
+            self._dirs[prefix] = (self._real(prefix), GitDir(self._tree_fd, best_opener(), parts))
         return self._dirs[prefix]
 
     def _real(self, prefix: str) -> GitDir:
         if prefix in self._dirs:
             return self._dirs[prefix][0]
-        parts: PathParts = (GIT_FILE, *(prefix.rstrip("/").split("/") if prefix else ()))
+        parts = (GIT_FILE, *(part for part in prefix.split("/") if part))
         return GitDir(self._zone.root.fd, self._zone.opener, parts)
 
     # --- when there is something to do
@@ -357,7 +333,7 @@ class GitShadow:
         for side, place in ((real, os.path.join(self._zone.host, GIT_FILE)), (shadow, self.tree)):
             top = side.look("")
             times[place] = top.st_ctime_ns if top else 0
-            for folder in ("refs", "logs", "worktrees", "modules", *WRITABLE_FOLDERS[1:]):
+            for folder in ("refs", "logs", "worktrees", "modules", *exchange.WRITABLE_FOLDERS[1:]):
                 times |= {f"{place}/{path}": info.st_ctime_ns for path, info in side.folders(folder)}
         return None if any(now - each < _UNSETTLED_NS for each in times.values()) else times
 
@@ -430,29 +406,21 @@ class GitShadow:
 
 def _remove_abandoned(folder: str) -> None:
     """Shadows of zones that are gone; a few at a time, when a new one is made."""
-    parent = os.open(folder, DIRECTORY)
-    try:
-        every = GitDir(parent, best_opener(), ())
-        for name in islice(every.names(), _MOST_LOOKED_AT):
-            with contextlib.suppress(ValueError, KeyError, TypeError, IndexError):
-                if not os.path.isdir(json.loads(every.read(f"{name}/state.json") or b"{}")["zone"][0]):
-                    every.clear(name)
-    finally:
-        os.close(parent)
+    parent = Handle(os.open(folder, DIRECTORY))
+    every = GitDir(parent.fd, best_opener(), ())
+    for name in islice(every.names(), _MOST_LOOKED_AT):
+        with contextlib.suppress(ValueError, KeyError, TypeError, IndexError):
+            if not os.path.isdir(json.loads(every.read(f"{name}/state.json") or b"{}")["zone"][0]):
+                every.clear(name)
 
 
 def why_no_shadow(zone: Zone) -> str:
     """Why commands get a read-only `.git` here; empty: they get a shadow. Only for a `.git` that is a directory."""
     real = GitDir(zone.root.fd, zone.opener, (GIT_FILE,))
     names = real.names()
-    kinds: dict[str, Callable[[int], bool]] = {
-        "HEAD": stat.S_ISREG,
-        "config": stat.S_ISREG,
-        "objects": stat.S_ISDIR,
-        "refs": stat.S_ISDIR,
-    }
-    for name, is_kind in kinds.items():
-        if name in names and not is_kind(names[name].st_mode):
+    kinds = {"HEAD": stat.S_IFREG, "config": stat.S_IFREG, "objects": stat.S_IFDIR, "refs": stat.S_IFDIR}
+    for name, kind in kinds.items():
+        if name in names and stat.S_IFMT(names[name].st_mode) != kind:
             return f"its {name} is a link"
     if "reftable" in names or config_value(real, "extensions.refstorage") not in ("", "files"):
         return "it keeps its refs in another format than files"
@@ -467,9 +435,7 @@ def has_repository(zone: Zone) -> bool:
 def _make_mount_point(shadow: GitDir, mount: GitMount) -> None:
     """The empty file or directory that a mount needs below it."""
     found = shadow.look(mount.path)
-    is_directory = found is not None and stat.S_ISDIR(found.st_mode)
-    is_file = found is not None and stat.S_ISREG(found.st_mode)
-    if is_directory if mount.directory else is_file:
+    if found is not None and stat.S_IFMT(found.st_mode) == (stat.S_IFDIR if mount.directory else stat.S_IFREG):
         return
     shadow.clear(mount.path)
     if mount.directory:

@@ -294,7 +294,13 @@ def read_request(head: bytes) -> ProxyRequest:
     if found is None:
         raise BadRequest("This is an HTTP proxy.")
     method, target, minor = found.groups()
-    headers = _headers([line for line in lines[1:] if line])
+    headers: list[tuple[str, str]] = []
+    for line in lines[1:]:
+        header = _HEADER.fullmatch(line)
+        if header is not None:
+            headers.append((header[1], header[2]))
+        elif line:
+            raise BadRequest("A header line is malformed.")
     if method == "CONNECT":
         host, port = _authority(target, None)
         return ProxyRequest(host=host, port=port, forward=None)
@@ -309,16 +315,6 @@ def read_request(head: bytes) -> ProxyRequest:
     shown = f"[{host}]" if ":" in host else host
     first = [f"{method} {path} HTTP/1.{minor}", f"Host: {shown}{'' if port == 80 else f':{port}'}", "Connection: close"]
     return ProxyRequest(host=host, port=port, forward="\r\n".join([*first, *kept, "", ""]).encode("latin-1"))
-
-
-def _headers(lines: list[str]) -> list[tuple[str, str]]:
-    headers = []
-    for line in lines:
-        found = _HEADER.fullmatch(line)
-        if found is None:
-            raise BadRequest("A header line is malformed.")
-        headers.append((found[1], found[2]))
-    return headers
 
 
 def _authority(text: str, default: int | None) -> tuple[str, int]:
@@ -378,22 +374,17 @@ def open_listener_blocking(pid: int, port: int = PROXY_PORT) -> socket.socket:
             )
         try:
             ours.settimeout(_PATIENCE)
-            listener = _receive_socket(ours)
+            descriptors = socket.recv_fds(ours, 1, 1)[1]
+            listener = socket.socket(fileno=descriptors[0]) if descriptors else None
             words = child.communicate(timeout=_PATIENCE)[1]
         except (TimeoutError, subprocess.TimeoutExpired):
             child.kill()
             child.communicate()
             raise _unavailable("it took too long") from None
-    if listener is None:
+    if listener is None:  # it ended without sending one
         lines = words.decode("utf-8", "replace").strip().splitlines()
         raise _unavailable(lines[-1][:200] if lines else "no reason given")
     return listener
-
-
-def _receive_socket(ours: socket.socket) -> socket.socket | None:
-    """None: the other side ended without sending one."""
-    _, descriptors, _, _ = socket.recv_fds(ours, 1, 1)
-    return socket.socket(fileno=descriptors[0]) if descriptors else None
 
 
 def _unavailable(why: str) -> SandboxError:

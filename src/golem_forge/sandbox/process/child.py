@@ -15,9 +15,11 @@ import os
 import signal
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from golem_forge.sandbox.errors import SandboxError, walls_unavailable
+from golem_forge.sandbox.process import monitor
 from golem_forge.sandbox.process.launch import (
     CONTROL,
     GO,
@@ -31,22 +33,14 @@ from golem_forge.sandbox.process.launch import (
     Terminal,
     spawn,
 )
-from golem_forge.sandbox.process.monitor import (
-    ENDED,
-    OUTPUT_LIMIT,
-    TIMEOUT,
-    WALLS_CHANGED,
-    ExitStatus,
-    ResourceMonitor,
-    exit_status_of,
-)
+from golem_forge.sandbox.process.monitor import ExitStatus, ResourceMonitor
 from golem_forge.sandbox.process.output import Capture, OutputBudget, OutputReader, TailBuffer, TextFilter
 from golem_forge.sandbox.process.tree import ProcessTree, kill_unfinished
 from golem_forge.sandbox.walls.model import Streams
 
 GRACE_S: Final = 0.3
 GIVE_UP_S: Final = 1.5
-"""After KILL. Only a process stuck inside the kernel lasts so long; its tree's Ending is not kept back for it."""
+"""After KILL. Only a process stuck inside the kernel lasts so long; its tree's ExitStatus is not kept back for it."""
 
 
 class Child:
@@ -76,7 +70,7 @@ class Child:
         self._watcher: ResourceMonitor | None = None
         self._began = time.monotonic()
         self._terminal = None if keyboard is None else Terminal(keyboard)
-        budget = OutputBudget(launch.limits.output, lambda: self.request_end(OUTPUT_LIMIT))
+        budget = OutputBudget(launch.limits.output, lambda: self.request_end(monitor.OUTPUT_LIMIT))
         streams = (each for each in (output, errors) if each is not None)
         self.tail = TailBuffer() if output is None else None
         """Of standard error, where standard output goes to the caller as it is."""
@@ -112,14 +106,13 @@ class Child:
             reader.catch_up()
 
     def begin(self) -> None:
-        """The command starts now; time and limits count from here."""
         self._began = time.monotonic()
         if self.ending is not None:
             return
         limits = self._launch.limits
-        self._watcher = ResourceMonitor(self.pid, limits, self.holder.sessions, self._hurts, self._launch.mount_check)
+        self._watcher = ResourceMonitor(self.pid, limits, self.holder.sessions, self.kill, self._launch.mount_check)
         if limits.timeout_s is not None:
-            self._timers.append(self._loop.call_later(max(limits.timeout_s, 0), self.request_end, TIMEOUT))
+            self._timers.append(self._loop.call_later(max(limits.timeout_s, 0), self.request_end, monitor.TIMEOUT))
 
     async def wait(self, seconds: float | None = None) -> ExitStatus | None:
         """None: it still runs after `seconds`."""
@@ -127,9 +120,9 @@ class Child:
             await asyncio.wait([self.ended], timeout=seconds)
         return self.ending
 
-    async def end(self, code: str = ENDED) -> ExitStatus:
-        """The first reason given is the Ending's."""
-        self.request_end(code or ENDED)
+    async def end(self, code: str = monitor.ENDED) -> ExitStatus:
+        """The first code given is the one in the ExitStatus."""
+        self.request_end(code or monitor.ENDED)
         return await self.gone()
 
     async def gone(self) -> ExitStatus:
@@ -162,7 +155,7 @@ class Child:
         if self._terminal is not None and self.ending is None:
             self._terminal.resize(rows, columns)
 
-    def kill(self, code: str = ENDED) -> None:
+    def kill(self, code: str = monitor.ENDED) -> None:
         """Like `end`, without TERM, without the time after it, and without waiting."""
         if not self._ending_began:
             self._ending_began = True
@@ -180,9 +173,6 @@ class Child:
             self.holder.signal(signal.SIGTERM, group)
         self._timers.append(self._loop.call_later(GRACE_S, self._kill))
 
-    def _hurts(self, code: str) -> None:
-        self.kill(code)
-
     def _kill(self) -> None:
         if self.ending is None:
             self.holder.kill()
@@ -191,9 +181,7 @@ class Child:
     def _gone(self) -> None:
         self._finish()
         self._launch.mount_check = None
-        if self._launch.on_exit is not None:
-            afterwards, self._launch.on_exit = self._launch.on_exit, None
-            afterwards()
+        _afterwards(self._launch)
 
     def _finish(self) -> None:
         if self.ending is not None:
@@ -203,13 +191,13 @@ class Child:
         if self._watcher is not None:
             self._watcher.stop()
         if not self._code and self._launch.mount_check is not None and not self._launch.mount_check():
-            self._code = WALLS_CHANGED  # between two looks, or before the first one
+            self._code = monitor.WALLS_CHANGED  # between two looks, or before the first one
         self._ending_began = True  # a limit reached by the last of the output decides nothing any more
         for reader in self._readers:
             reader.finish()
         if self._terminal is not None:
             self._terminal.close()
-        self.ending = exit_status_of(
+        self.ending = monitor.exit_status_of(
             self.holder.status,
             code=self._code,
             seconds=time.monotonic() - self._began,
@@ -235,7 +223,7 @@ async def start_process(
     """Returns when the command is about to run. Raises the launch's refusal, or what `before_go` raised."""
     pipes = ChildPipes()
     try:
-        child = _spawn_child(launch, pipes, lambda: pipes.open(launch, streams, stdin, stdout), filter)
+        child = _spawn_child(launch, pipes, partial(pipes.open, launch, streams, stdin, stdout), filter)
     except BaseException as error:
         pipes.close()
         _afterwards(launch)

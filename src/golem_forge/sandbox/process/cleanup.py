@@ -1,8 +1,9 @@
-"""remove_tree: removes a directory with everything in it, however deep, whatever permissions its owner took away.
+"""remove_tree, empty_directory: remove what lies in a directory, however deep, whatever permissions its owner took
+away.
 
-Takes a host path; what cannot be removed stays, and nothing is raised. The launcher loads this file too, in a bare
-interpreter: it imports only `os`. Threat: a tree so deep that no recursion, no descriptor per level and no path
-reaches its end; so every directory is first moved up to the top. Call it when no process works in there any more.
+What cannot be removed stays, and nothing is raised for it. The launcher loads this file too, in a bare interpreter:
+it imports only `os`. Threats: a tree so deep that no recursion, no descriptor per level and no path reaches its end,
+so every directory is first moved up to the top; an entry that is exchanged for a link meanwhile, so none is followed.
 """
 
 from __future__ import annotations
@@ -10,23 +11,29 @@ from __future__ import annotations
 import os
 
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_TRIES = 3
 
 
-def remove_tree(path: str | bytes) -> None:
-    try:
-        top = os.open(path, _OPEN)
-    except OSError:
-        return
-    try:
-        _empty(top)
-        os.rmdir(path)
-    except OSError:
-        return
-    finally:
-        os.close(top)
+def remove_tree(path: str | bytes, *, dir_fd: int | None = None) -> None:
+    """A directory with everything in it; a link or a file stays."""
+    for _ in range(_TRIES):  # somebody may put something into it meanwhile
+        try:
+            _make_accessible(path, dir_fd)
+            top = os.open(path, _OPEN, dir_fd=dir_fd)
+        except OSError:
+            return
+        try:
+            empty_directory(top)
+            os.rmdir(path, dir_fd=dir_fd)
+            return
+        except OSError:
+            continue
+        finally:
+            os.close(top)
 
 
-def _empty(top: int) -> None:
+def empty_directory(top: int) -> None:
+    """All that is in an open directory. Raises OSError where it cannot be listed."""
     taken = set(os.listdir(top))
     waiting = _directories(top)
     number = 0
@@ -62,10 +69,21 @@ def _directories(inside: int) -> list[str]:
     for name, directory in listed:
         try:
             if directory:
-                os.chmod(name, 0o700, dir_fd=inside)
+                _make_accessible(name, inside)
                 found.append(name)
             else:
                 os.unlink(name, dir_fd=inside)
         except OSError:
             continue
     return found
+
+
+def _make_accessible(name: str | bytes, parent: int | None) -> None:
+    """Its owner may list and change a directory again. Raises OSError where there is none."""
+    handle = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    try:
+        os.chmod(f"/proc/self/fd/{handle}", 0o700)
+    except OSError:  # another user's, or no /proc
+        return
+    finally:
+        os.close(handle)

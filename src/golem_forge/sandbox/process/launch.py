@@ -58,7 +58,7 @@ class Launch:
     limits: ResourceLimits = field(default_factory=ResourceLimits)
     descriptors: dict[int, int] = field(default_factory=dict)
     """Number in the child → our descriptor, closed once it is started. Not READY, INFO, GO, CONTROL nor 0–2, which
-    `processes.start` makes itself."""
+    `start_process` makes itself."""
     before_go: Callable[[int], Awaitable[None]] | None = None
     """Called with the pid of the tree's root when the inner stage is ready; only then the command may start. Set: the
     inner stage waits on GO."""
@@ -88,20 +88,23 @@ class ChildPipes:
             self.ours[STDOUT], self.theirs[STDIN] = open_pty_pair()
             self.ours[STDIN] = os.dup(self.ours[STDOUT])
             self.theirs[STDOUT] = self.theirs[STDERR] = self.theirs[STDIN]
-        elif stdout is not None:
-            self.theirs[STDIN] = _standard_input(stdin)
-            self.theirs[STDOUT] = os.dup(stdout)
-            self._from_child(STDERR)
         else:
             self.theirs[STDIN] = _standard_input(stdin)
-            self._from_child(STDOUT)
-            if streams is Streams.APART:
+            if stdout is not None:
+                self.theirs[STDOUT] = os.dup(stdout)
+            else:
+                self._from_child(STDOUT)
+            if stdout is not None or streams is Streams.APART:
                 self._from_child(STDERR)
             else:
                 self.theirs[STDERR] = self.theirs[STDOUT]
         self._from_child(READY)
         if launch.root is TreeRoot.NAMESPACE:
-            self._noted_by_child(INFO)
+            # A file in memory, which can be written also when nobody reads any more. Threat: Forge is killed while
+            # bwrap starts. On a broken pipe bwrap would end before it lets its inner process go on, and that one would
+            # wait for ever.
+            self.ours[INFO] = os.memfd_create("noted", os.MFD_CLOEXEC)
+            self.theirs[INFO] = os.dup(self.ours[INFO])
         else:
             self._to_child(CONTROL)
         if launch.before_go is not None:
@@ -126,31 +129,20 @@ class ChildPipes:
         self.ours[number], self.theirs[number] = os.pipe()
         os.set_blocking(self.ours[number], False)
 
-    def _noted_by_child(self, number: int) -> None:
-        """A file in memory, for what the child must be able to write also when nobody reads any more.
-
-        Threat: Forge is killed while bwrap starts. On a broken pipe bwrap would end before it lets its inner process go
-        on, and that one would wait for ever.
-        """
-        self.ours[number] = os.memfd_create("noted", os.MFD_CLOEXEC)
-        self.theirs[number] = os.dup(self.ours[number])
-
     def _to_child(self, number: int) -> None:
         self.theirs[number], self.ours[number] = os.pipe()
 
 
 def _standard_input(given: bytes | int | None) -> int:
-    """Content, a descriptor of ours that the child shall read from, or nothing."""
+    """Nothing, a descriptor of ours that the child shall read from, or content: in a file in memory, which the child
+    reads at its own pace."""
     if isinstance(given, int):
         return os.dup(given)
-    return _memory_file(given) if given else os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-
-
-def _memory_file(content: bytes) -> int:
-    """A file in memory: the child reads at its own pace, and nobody has to feed it."""
+    if not given:
+        return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     descriptor = os.memfd_create("stdin", os.MFD_CLOEXEC)
     try:
-        view = memoryview(content)
+        view = memoryview(given)
         while view:
             view = view[os.write(descriptor, view) :]
         os.lseek(descriptor, 0, os.SEEK_SET)

@@ -43,27 +43,12 @@ REASONS: Final = {
 }
 """Why limits or walls ended it, in words."""
 
-_USUAL = frozenset(
-    {
-        signal.SIGHUP,
-        signal.SIGINT,
-        signal.SIGQUIT,
-        signal.SIGILL,
-        signal.SIGTRAP,
-        signal.SIGABRT,
-        signal.SIGBUS,
-        signal.SIGFPE,
-        signal.SIGKILL,
-        signal.SIGUSR1,
-        signal.SIGSEGV,
-        signal.SIGUSR2,
-        signal.SIGPIPE,
-        signal.SIGALRM,
-        signal.SIGTERM,
-        signal.SIGXCPU,
-        signal.SIGXFSZ,
-        signal.SIGSYS,
-    }
+_USUAL: Final = frozenset(
+    getattr(signal, f"SIG{name}")
+    for name in (
+        *("HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE", "ALRM"),
+        *("TERM", "XCPU", "XFSZ", "SYS"),
+    )
 )
 
 
@@ -216,7 +201,10 @@ class ResourceMonitor:
         elif self._may_be_over(members, close) and self._really_over(members):
             self._reached(MEMORY_LIMIT)
         elif close:
-            self._keep_awake()
+            launcher = process_stat(self._root)
+            if launcher is not None and launcher.state == "T":  # stopped by what it watches, it could not end it
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(self._root, signal.SIGCONT)
             facts = [found for found in map(process_stat, members) if found]
             self._sessions.update(found.session for found in facts)
             self.cpu_spent = self.cpu_spent or any(found.cpu_s >= self._limits.cpu_s for found in facts)
@@ -233,13 +221,6 @@ class ResourceMonitor:
         ended = time.monotonic()
         self._no_guard_before = ended + (ended - began) * _SHARE_OF_GUARD
         return held
-
-    def _keep_awake(self) -> None:
-        """A launcher that was stopped by what it watches over could not end it if Forge died."""
-        found = process_stat(self._root)
-        if found is not None and found.state == "T":
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(self._root, signal.SIGCONT)
 
     def _may_be_over(self, members: list[int], close: bool) -> bool:
         """The quicker sum first, which counts pages of program files too; a close look does without it."""

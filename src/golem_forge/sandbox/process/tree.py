@@ -25,6 +25,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from golem_forge.sandbox.handles import Handle
 from golem_forge.sandbox.host import isolated
 from golem_forge.sandbox.process import monitor
 from golem_forge.sandbox.process.launch import TreeRoot, spawn
@@ -205,11 +206,8 @@ class ProcessTree:
         """Somebody ended the launcher before its work was done: those it held hang elsewhere by now. Who made a session
         that was not seen yet is found by the marker; only who also gave up its environment is not."""
         for _ in range(_ROUNDS):
-            left = {
-                *monitor.in_sessions(self.sessions),
-                *(monitor.with_environment(self._marker) if self._marker else ()),
-            }
-            left.discard(os.getpid())
+            marked = monitor.with_environment(self._marker) if self._marker else ()
+            left = {*monitor.in_sessions(self.sessions), *marked} - {os.getpid()}
             if not self._kill_groups([each for pid in left for each in (*monitor.descendants(pid), pid)]):
                 break
 
@@ -327,21 +325,18 @@ watchdog: Final = Watchdog()
 def _start_program() -> socket.socket:
     """Raises OSError. Ends by itself when the socket given back is closed, or this process ends."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    given: list[int] = []
     try:
         ours.setblocking(False)
-        given.append(os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC))
-        given.append(os.pidfd_open(os.getpid()))
-        nothing, forge = given
+        nothing = Handle(os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC))
+        forge = Handle(os.pidfd_open(os.getpid()))
         argv = ("/bin/sh", "-c", _ALONE, "sh", *isolated(_PROGRAM))
-        pid = spawn(argv, {}, {0: nothing, 1: nothing, 2: nothing, SOCKET: theirs.fileno(), FORGE: forge})
+        given = {**dict.fromkeys((0, 1, 2), nothing.fd), SOCKET: theirs.fileno(), FORGE: forge.fd}
+        pid = spawn(argv, {}, given)
     except BaseException:
         ours.close()
         raise
     finally:
         theirs.close()
-        for descriptor in given:
-            os.close(descriptor)
     _reap_shell(pid)
     return ours
 
@@ -365,8 +360,8 @@ def _send_handle(wire: socket.socket, handle: int) -> bool:
     """Whether there is somebody to tell."""
     try:
         wire.sendmsg([b"+"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [handle]))], socket.MSG_NOSIGNAL)
-    except (BrokenPipeError, ConnectionError):
+    except ConnectionError:
         return False
     except OSError:  # it is there, and has more to read than it can take
-        return True
+        pass
     return True

@@ -29,18 +29,9 @@ from golem_forge.config.sandbox_block import ResourceLimits
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.sandbox.errors import SandboxError, walls_unavailable
 from golem_forge.sandbox.handles import ENTRY
-from golem_forge.sandbox.host import own_paths
+from golem_forge.sandbox.host import is_below, own_paths
 from golem_forge.sandbox.process.launch import ARGUMENTS, FILTER, GO, INFO, READY, Launch, TreeRoot
-from golem_forge.sandbox.walls.layout import (
-    EmptyFile,
-    ExpectedPath,
-    HostMount,
-    MaskedFile,
-    Mount,
-    RawArguments,
-    TextMount,
-    ZoneMount,
-)
+from golem_forge.sandbox.walls import layout
 from golem_forge.sandbox.walls.seccomp import Network, filter_program
 
 FIX: Final = "Run 'forge doctor' to see which walls this machine gives."
@@ -70,7 +61,7 @@ class LayoutChanged(Exception):
 
 def launch(
     backend: Backend,
-    mounts: Iterable[Mount],
+    mounts: Iterable[layout.Mount],
     *,
     argv: tuple[str, ...],
     env: Mapping[str, str],
@@ -116,34 +107,40 @@ class _LaunchDescriptors:
         self._next = _FIRST_FREE
         self._empty_files = 0
 
-    def words(self, mounts: Iterable[Mount], *, terminal: bool) -> list[str]:
+    def words(self, mounts: Iterable[layout.Mount], *, terminal: bool) -> list[str]:
         """The whole command line of bubblewrap, up to the command."""
         words = [*_SEPARATION, *(() if terminal else ("--new-session",))]
         for mount in mounts:
             words += self.arguments(mount)
         return words
 
-    def arguments(self, mount: Mount) -> tuple[str, ...]:
+    def arguments(self, mount: layout.Mount) -> tuple[str, ...]:
         match mount:
-            case RawArguments(words):
+            case layout.RawArguments(words):
                 return words
-            case TextMount(place, content):
+            case layout.TextMount(place, content):
                 return "--perms", "0644", "--file", self._number(_filled_pipe(content.encode())), place
-            case ExpectedPath():
+            case layout.ExpectedPath():
                 os.close(_open_mount(mount))
                 return ()
-            case MaskedFile(place):
+            case layout.MaskedFile(place):
                 self._empty_files += 1
                 if self._empty_files > _MOST_EMPTY_FILES:
                     return "--ro-bind", os.devnull, place
                 number = self._number(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
                 return "--perms", "0000", "--ro-bind-data", number, place
-            case EmptyFile(place):
+            case layout.EmptyFile(place):
                 number = self._number(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
                 return "--perms", "0444", "--ro-bind-data", number, place
-            case HostMount():
-                return self._brought(mount)
-        return self._bound(mount)
+            case layout.HostMount(host):
+                descriptor = _open_directory(host)
+            case _:
+                descriptor, host = _open_mount(mount), mount.zone.real(mount.parts)
+        option = "--bind" if mount.writable else "--ro-bind"
+        if self._backend.by_handle:
+            return f"{option}-fd", self._number(descriptor), mount.place
+        os.close(descriptor)
+        return option, host, mount.place
 
     def give(self, number: int, data: bytes) -> None:
         self.descriptors[number] = _filled_pipe(data)
@@ -153,22 +150,6 @@ class _LaunchDescriptors:
             os.close(descriptor)
         self.descriptors.clear()
 
-    def _bound(self, mount: ZoneMount) -> tuple[str, ...]:
-        option = "--bind" if mount.writable else "--ro-bind"
-        descriptor = _open_mount(mount)
-        if self._backend.by_handle:
-            return f"{option}-fd", self._number(descriptor), mount.place
-        os.close(descriptor)
-        return option, mount.zone.real(mount.parts), mount.place
-
-    def _brought(self, mount: HostMount) -> tuple[str, ...]:
-        option = "--bind" if mount.writable else "--ro-bind"
-        descriptor = _open_directory(mount.host)
-        if self._backend.by_handle:
-            return f"{option}-fd", self._number(descriptor), mount.place
-        os.close(descriptor)
-        return option, mount.host, mount.place
-
     def _number(self, descriptor: int) -> str:
         number = self._next
         self._next += 1
@@ -176,7 +157,7 @@ class _LaunchDescriptors:
         return str(number)
 
 
-def _open_mount(mount: ZoneMount | ExpectedPath) -> int:
+def _open_mount(mount: layout.ZoneMount | layout.ExpectedPath) -> int:
     """What stands at a path of a zone, by its handle; no link on the way nor at the end."""
     try:
         descriptor = mount.zone.opener(mount.zone.root.fd, mount.parts, ENTRY)
@@ -254,13 +235,14 @@ def _refusal(text: str, shown: Callable[[str], str], addresses: tuple[str, ...])
     lines = [line.removeprefix("bwrap: ") for line in text.splitlines() if line.strip()]
     said = lines[-1] if lines else "bubblewrap said nothing"
     said = shown(said.replace("/oldroot/", "/").replace("/newroot/", "/"))
-    said = _PATH.sub(lambda match: _without_host(match.group(), addresses), said)
+
+    def without_host(match: re.Match[str]) -> str:
+        path = match.group()
+        known = _SHOWABLE.match(path) or any(is_below(path, address) for address in addresses)
+        return path if known else "<outside>"
+
+    said = _PATH.sub(without_host, said)
     return walls_unavailable(f"bubblewrap stopped with '{said[:300].rstrip('.')}'", FIX)
-
-
-def _without_host(path: str, addresses: tuple[str, ...]) -> str:
-    known = _SHOWABLE.match(path) or any(f"{path}/".startswith(f"{address}/") for address in addresses)
-    return path if known else "<outside>"
 
 
 SYSTEM_DIRECTORIES: Final = ("/usr/bin", "/usr/local/bin", "/bin")

@@ -21,12 +21,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from golem_forge.core.ids import new_id
 from golem_forge.sandbox.errors import SandboxError, walls_unavailable
+from golem_forge.sandbox.handles import CONTENT, LISTING, Handle
+from golem_forge.sandbox.host import is_below
+from golem_forge.sandbox.process.cleanup import empty_directory, remove_tree
 from golem_forge.sandbox.walls.model import Job
 from golem_forge.sandbox.zones import Zone
 
-_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _GITCONFIG: Final = ".gitconfig"
 _LONGEST: Final = 1 << 16
 
@@ -42,7 +43,7 @@ def kept_home(base: Path, *names: str) -> str:
     try:
         base.mkdir(mode=0o700, parents=True, exist_ok=True)
         real = os.path.realpath(base)
-        handle = os.open(real, _DIRECTORY)
+        handle = os.open(real, LISTING)
     except OSError:
         raise _unavailable("the cache directory could not be made") from None
     try:
@@ -59,7 +60,7 @@ def write_gitconfig(home: str, gitconfig: str) -> None:
         return
     content = gitconfig.encode()
     try:
-        handle = os.open(home, _DIRECTORY)
+        handle = os.open(home, LISTING)
         try:
             if _read_file(handle, _GITCONFIG) != content:
                 _replace_file(handle, _GITCONFIG, content)
@@ -74,7 +75,7 @@ def _open_below(parent: int, name: str) -> int:
     try:
         with contextlib.suppress(FileExistsError):
             os.mkdir(name, 0o700, dir_fd=parent)
-        handle = os.open(name, _DIRECTORY, dir_fd=parent)
+        handle = os.open(name, LISTING, dir_fd=parent)
     except OSError:
         raise _unavailable("something that is not a directory stands in its place") from None
     found = os.fstat(handle)
@@ -90,15 +91,10 @@ def _open_below(parent: int, name: str) -> int:
 
 def _read_file(directory: int, name: str) -> bytes | None:
     try:
-        file = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+        file = Handle(os.open(name, CONTENT, dir_fd=directory))
+        return os.read(file.fd, _LONGEST) if stat.S_ISREG(os.fstat(file.fd).st_mode) else None
     except OSError:
         return None
-    try:
-        return os.read(file, _LONGEST) if stat.S_ISREG(os.fstat(file).st_mode) else None
-    except OSError:
-        return None
-    finally:
-        os.close(file)
 
 
 def _replace_file(directory: int, name: str, content: bytes) -> None:
@@ -131,7 +127,6 @@ _LARGEST: Final = 512 << 20
 _MOST_FILES: Final = 200_000
 _MOST_KEPT: Final = 32
 """Trees of that many sets of zones; those not used for longest go."""
-_LIST: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _BLOCK: Final = 512
 
 
@@ -147,7 +142,8 @@ class BytecodeCache:
     def directory(self, job: Job, writable: Iterable[Zone]) -> str:
         """Made if it is missing. Empty: this job has none. `writable`: the zones that the job may write."""
         writes = {zone.name for zone in writable}
-        if not _is_ordinary(job) or not all(zone.at_host_path for zone in self._zones):
+        more = job.own_program or job.reads_only or job.hosts or job.shares_network or job.lifted or job.shown
+        if more or job.home or not all(zone.at_host_path for zone in self._zones):
             return ""  # a zone away from its own path asks that no path of the host be seen
         named = "\0".join((*(f"{zone.host}\1{zone.name in writes}" for zone in self._zones), "", *sorted(job.env)))
         key = hashlib.sha256(named.encode("utf-8", "surrogateescape")).hexdigest()[:32]
@@ -159,7 +155,7 @@ class BytecodeCache:
     def _made(self, key: str) -> str:
         cache = os.path.realpath(self._cache)
         apart = (os.path.realpath(self._forge_home), *(zone.host for zone in self._zones))
-        if any(f"{cache}/".startswith(f"{one.rstrip('/')}/") for one in apart):
+        if any(is_below(cache, one) for one in apart):
             return ""
         try:
             path = kept_home(self._cache, *_CACHE_PLACE, key, _TREE)
@@ -168,11 +164,6 @@ class BytecodeCache:
         with contextlib.suppress(OSError):
             _prune_daily(os.path.dirname(path))
         return path
-
-
-def _is_ordinary(job: Job) -> bool:
-    more = job.hosts or job.shares_network or job.lifted or job.shown or job.home
-    return not (job.own_program or job.reads_only or more)
 
 
 def _prune_daily(own: str) -> None:
@@ -186,13 +177,12 @@ def _prune_daily(own: str) -> None:
     os.utime(stamp, follow_symlinks=False)
     tree = os.path.join(own, _TREE)
     if _is_too_large(tree):
-        _empty(tree)
+        handle = Handle(os.open(tree, LISTING))
+        empty_directory(handle.fd)
     above = os.path.dirname(own)
     used = sorted(os.listdir(above), key=lambda name: _last_used(os.path.join(above, name)), reverse=True)
     for name in used[_MOST_KEPT:]:
-        with contextlib.suppress(OSError):
-            _empty(os.path.join(above, name))
-            os.rmdir(os.path.join(above, name))
+        remove_tree(os.path.join(above, name))
 
 
 def _last_used(own: str) -> float:
@@ -218,41 +208,3 @@ def _is_too_large(tree: str) -> bool:
         except OSError:  # deeper than a path is long, or closed to its owner: no cache that Python made
             return True
     return False
-
-
-def _empty(tree: str) -> None:
-    """Whatever a child left in it. Directories are brought to the top before they are emptied: so it takes no stack
-    and no path, however deep they lie."""
-    top = os.open(tree, _LIST)
-    try:
-        while directories := [name for name in os.listdir(top) if not _unlinked(name, top)]:
-            for name in directories:
-                _make_accessible(name, top)
-                below = os.open(name, _LIST, dir_fd=top)
-                try:
-                    for inner in os.listdir(below):
-                        if not _unlinked(inner, below):
-                            _make_accessible(inner, below)
-                            os.rename(inner, new_id(), src_dir_fd=below, dst_dir_fd=top)
-                finally:
-                    os.close(below)
-                os.rmdir(name, dir_fd=top)
-    finally:
-        os.close(top)
-
-
-def _unlinked(name: str, directory: int) -> bool:
-    """False: it is a directory."""
-    if stat.S_ISDIR(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode):
-        return False
-    os.unlink(name, dir_fd=directory)
-    return True
-
-
-def _make_accessible(name: str, parent: int) -> None:
-    """Its owner may list and change it again; by handle, so that no link in its place is followed."""
-    handle = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
-    try:
-        os.chmod(f"/proc/self/fd/{handle}", 0o700)
-    finally:
-        os.close(handle)

@@ -25,11 +25,12 @@ from functools import cache
 from typing import Any, Final
 
 from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.sandbox.handles import Parts
+from golem_forge.sandbox.host import is_below
 from golem_forge.sandbox.protected import GIT_FILE
 from golem_forge.sandbox.walls.listing import (
     DirectoryListing,
     EntryKind,
-    Parts,
     ScanFinding,
     Stamp,
     is_dead_socket,
@@ -276,7 +277,7 @@ def reports_all_changes(path: str) -> bool:
             own, _, further = line.partition(" - ")
             place = _ESCAPED.sub(lambda found: chr(int(found[1], 8)), own.split(" ")[4])
             # Later lines are mounted on top of earlier ones.
-            if len(place) >= longest and f"{path}/".startswith(f"{place.rstrip('/')}/"):
+            if len(place) >= longest and is_below(path, place):
                 kind, longest = further.split(" ")[0], len(place)
     return kind in _LOCAL
 

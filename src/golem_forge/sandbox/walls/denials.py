@@ -18,12 +18,13 @@ import signal
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from itertools import islice
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from golem_forge.core.effects import Mark, Verb
 from golem_forge.core.text import escape_control_chars, process_link
+from golem_forge.sandbox.errors import one_line
 from golem_forge.sandbox.protected import GIT_FILE, INSTALL_OUTSIDE, PROTECTED_NAMES, marks
-from golem_forge.sandbox.walls.model import Refusal, RefusalReason
+from golem_forge.sandbox.walls.model import Refusal, RefusalReason, WallPlan
 from golem_forge.sandbox.zones import is_zone_name
 
 MOST_DENIALS: Final = 20
@@ -45,26 +46,8 @@ _DENIAL_KINDS: Final = {
 }
 
 
-class RefusalLookup(Protocol):
-    """What is asked of a wall plan; `walls.plan.WallPlan` is one."""
-
-    @property
-    def cwd(self) -> str:
-        """The working directory as the child sees it."""
-        ...
-
-    @property
-    def mounted(self) -> bool:
-        """Whether a read-only zone refuses with the error of a read-only file system, and with no other."""
-        ...
-
-    def refusal(self, path: str, access: Verb) -> Refusal | None:
-        """Why an absolute, folded path (host or virtual spelling) cannot be read or changed; None: it can."""
-        ...
-
-
 def find_denials(
-    plan: RefusalLookup,
+    plan: WallPlan,
     text: str,
     *,
     exit_code: int | None = None,
@@ -119,7 +102,7 @@ def _hosts(refused: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
         }
 
 
-def _paths(plan: RefusalLookup, text: str, exit_code: int | None) -> Iterator[dict[str, Any]]:
+def _paths(plan: WallPlan, text: str, exit_code: int | None) -> Iterator[dict[str, Any]]:
     asked: dict[tuple[str, ErrorKind, Verb | None, bool], Refusal | None] = {}
     for line in error_lines(text, exit_code):
         for names in line.names:
@@ -133,44 +116,37 @@ def _paths(plan: RefusalLookup, text: str, exit_code: int | None) -> Iterator[di
                 if (refusal := asked[key]) is not None:
                     refused.append(refusal)
             if refused:  # `cannot copy '/usr/x' to '.git/x'`: what a zone holds is meant sooner than what lies outside
-                yield _path_denial(min(refused, key=lambda each: each.why is RefusalReason.OUTSIDE))
+                meant = min(refused, key=lambda each: each.why is RefusalReason.OUTSIDE)
+                yield {
+                    "kind": _DENIAL_KINDS.get(meant.why, "path"),
+                    "target": _shown(meant.target),
+                    "access": meant.access.value,
+                    "why": _REASON_TEXTS[meant.why],
+                    "widen": widen_path(meant),
+                }
                 break
             if names.certain and paths:
                 break  # the error is about this path, which is not refused: no other word of the line is meant
 
 
-def _refusal(plan: RefusalLookup, path: str, line: ErrorLine, *, certain: bool) -> Refusal | None:
+def _refusal(plan: WallPlan, path: str, line: ErrorLine, *, certain: bool) -> Refusal | None:
     """What the walls refuse at this path that fits the error. An access is named on evidence only: the words of the
     line, an error that refuses changes only, or the plan, where it refuses nothing else."""
-    if line.error is ErrorKind.CHANGES:
-        return _if_certain(plan.refusal(path, line.access or Verb.WRITE), certain)
     reading = plan.refusal(path, Verb.READ)
-    if plan.mounted and reading is None:
+    if line.error is ErrorKind.CHANGES:
+        found = plan.refusal(path, line.access or Verb.WRITE)
+    elif plan.mounted and reading is None:
         return None  # a read-only mount answers otherwise: here the file's own mode refused
-    if line.access is not None:
-        return _if_certain(plan.refusal(path, line.access), certain)
-    if reading is not None:
-        return _if_certain(reading, certain)
-    changing = plan.refusal(path, Verb.WRITE)
-    # What lies outside and can be read, such as a program, is refused to whoever writes; nothing says that this did.
-    return None if changing is None or changing.why is RefusalReason.OUTSIDE else _if_certain(changing, certain)
-
-
-def _if_certain(refusal: Refusal | None, certain: bool) -> Refusal | None:
-    """In a read-only zone every word is the name of a path that is refused, so that there only a sure one counts."""
-    if refusal is None or certain:
-        return refusal
-    return None if refusal.why is RefusalReason.ZONE else refusal
-
-
-def _path_denial(refusal: Refusal) -> dict[str, Any]:
-    return {
-        "kind": _DENIAL_KINDS.get(refusal.why, "path"),
-        "target": _shown(refusal.target),
-        "access": refusal.access.value,
-        "why": _REASON_TEXTS[refusal.why],
-        "widen": widen_path(refusal),
-    }
+    elif line.access is not None:
+        found = plan.refusal(path, line.access)
+    elif reading is not None:
+        found = reading
+    else:
+        # What lies outside and can be read, such as a program, is refused to who writes; nothing says that this did.
+        found = plan.refusal(path, Verb.WRITE)
+        found = None if found is not None and found.why is RefusalReason.OUTSIDE else found
+    # In a read-only zone every word is the name of a path that is refused, so that there only a sure one counts.
+    return None if found is not None and found.why is RefusalReason.ZONE and not certain else found
 
 
 def _absolute(name: str, cwd: str) -> str | None:
@@ -184,7 +160,7 @@ def _absolute(name: str, cwd: str) -> str | None:
 
 
 def _shown(target: str) -> str:
-    text = escape_control_chars(target).replace("\n", "\\x0a").replace("\t", "\\x09")
+    text = one_line(target)
     return text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + "…"
 
 

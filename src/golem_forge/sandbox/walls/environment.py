@@ -29,6 +29,7 @@ from golem_forge.config.yaml_file import YamlFile, YamlPath
 from golem_forge.core.errors import ForgeError, ToolFailed
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.events.redaction import IS_CREDENTIAL, Redactor, classify_name
+from golem_forge.sandbox.host import is_below
 from golem_forge.sandbox.walls.bubblewrap import ripgrep_path
 from golem_forge.sandbox.walls.layout import BYTECODE, SHIPPED
 from golem_forge.sandbox.walls.model import HostDirectory, Level
@@ -192,7 +193,7 @@ def resolve_env(block: EnvBlock, environ: Mapping[str, str], redactor: Redactor 
 
 
 def redact_values(block: EnvBlock, environ: Mapping[str, str], redactor: Redactor) -> None:
-    """Hides what the block declares before anything is started; what cannot be had now `resolve` tells at the start."""
+    """Hides what the block declares before anything is started; what cannot be had now, `resolve_env` reports."""
     named = {name: environ[name] for name in block.passed if name in environ}
     named |= {name: value for name, value in block.fixed.items() if len(value) >= _WRITTEN_OUT}
     values = {name: value for name, value in named.items() if classify_name(name) == IS_CREDENTIAL}
@@ -349,13 +350,12 @@ def _other_spellings(host: str, table: list[tuple[str, str]]) -> Iterator[str]:
     """Other spellings of a host directory that a child can come across."""
     if mount_table_escape(host) != host:
         yield mount_table_escape(host)
-    around = [(point, root) for point, root in table if host == point or host.startswith(point.rstrip("/") + "/")]
+    around = [(point, root) for point, root in table if is_below(host, point)]
     if not around:
         return
     longest = max(len(point) for point, _ in around)
     point, root = [mount for mount in around if len(mount[0]) == longest][-1]  # the last one covers the others
-    relative = root.rstrip("/") + "/" + host.removeprefix(point).lstrip("/")
-    relative = relative.rstrip("/")
+    relative = f"{root.rstrip('/')}/{host.removeprefix(point).lstrip('/')}".rstrip("/")
     if len([part for part in relative.split("/") if part]) >= _FEWEST_COMPONENTS:
         yield relative
         if mount_table_escape(relative) != relative:

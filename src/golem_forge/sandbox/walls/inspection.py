@@ -37,14 +37,14 @@ from golem_forge.core.text import escape_control_chars
 from golem_forge.sandbox.git.exchange import SyncPhase
 from golem_forge.sandbox.git.nested import vet_repositories
 from golem_forge.sandbox.git.shadow import GitShadow
-from golem_forge.sandbox.handles import ENTRY, Handle, identity_of
+from golem_forge.sandbox.handles import ENTRY, Handle, Identity, Parts, identity_of
 from golem_forge.sandbox.process.monitor import process_stat
 from golem_forge.sandbox.protected import GIT_FILE
 from golem_forge.sandbox.walls.changes import ScanMark
 from golem_forge.sandbox.walls.layout import MaskedFile, Mount
 from golem_forge.sandbox.walls.leftovers import hidden_code, obeyed_leftovers, remove_bytecode
-from golem_forge.sandbox.walls.listing import EntryKind, Parts, ScanFinding
-from golem_forge.sandbox.walls.model import Job, PathRule
+from golem_forge.sandbox.walls.listing import EntryKind, ScanFinding
+from golem_forge.sandbox.walls.model import Job
 from golem_forge.sandbox.walls.planner import PlannedWalls, Planner
 from golem_forge.sandbox.walls.restrictions import ZoneRestrictions, is_below, may_move, restrictions
 from golem_forge.sandbox.walls.scan import ZoneScan
@@ -94,11 +94,8 @@ class Inspection:
         since = _note_start(self._planner.forge_home, zone.host)
         self._watched.append(_WatchedZone(zone, self._planner.scans[zone.name], shadow, unseen_since=since))
         if since:
-            text = (
-                f"An earlier Forge was ended while a command ran in {zone.virtual(())}: what changed since then is told"
-                " now."
-            )
-            self.leftovers += (Leftover(kind="unchecked", severity=Severity.WARNING, text=text),)
+            text = f"An earlier Forge was ended while a command ran in {zone.virtual(())}"
+            self._tell("unchecked", Severity.WARNING, f"{text}: what changed since then is told now.")
 
     def begin_again(self) -> None:
         """Something changed on disk while the walls were built."""
@@ -160,7 +157,7 @@ class Inspection:
             self._sync(one, SyncPhase.ENDED, changed)
             if one.behind:
                 text = "What the command did with git could not be carried over; the next command tries again."
-                self.leftovers += (Leftover(kind="git_files", severity=Severity.WARNING, text=text),)
+                self._tell("git_files", Severity.WARNING, text)
             if one.shadow is not None:
                 with self._telling(one):
                     self.leftovers += one.shadow.leftovers()
@@ -175,7 +172,10 @@ class Inspection:
             yield
         except Exception as error:
             text = f"What the command left in {one.zone.virtual(())} could not be checked ({error_name(error)})."
-            self.leftovers += (Leftover(kind="unchecked", severity=Severity.CRITICAL, text=text),)
+            self._tell("unchecked", Severity.CRITICAL, text)
+
+    def _tell(self, kind: str, severity: Severity, text: str, paths: tuple[str, ...] = ()) -> None:
+        self.leftovers += (Leftover(kind=kind, severity=severity, text=text, paths=paths),)
 
     def _changes(self, one: _WatchedZone) -> frozenset[Parts]:
         """What changed in a zone; what is not known of it is told."""
@@ -186,10 +186,10 @@ class Inspection:
         if found.unlisted:
             paths = tuple(sorted(escape_control_chars(zone.virtual(parts)) for parts in found.unlisted)[:_MOST_NAMED])
             text = f"Closed while the command ran, so nobody can see what is in it: {', '.join(paths)}."
-            self.leftovers += (Leftover(kind="unchecked", severity=Severity.CRITICAL, text=text, paths=paths),)
+            self._tell("unchecked", Severity.CRITICAL, text, paths)
         if not found.complete:
             text = f"{zone.virtual(())} has too many or too deep directories: what changed in some is not known."
-            self.leftovers += (Leftover(kind="unchecked", severity=Severity.WARNING, text=text),)
+            self._tell("unchecked", Severity.WARNING, text)
         return found.paths
 
     def _vetted(self, one: _WatchedZone, changed: frozenset[Parts]) -> Iterator[Leftover]:
@@ -201,7 +201,7 @@ class Inspection:
     def _hidden(self, one: _WatchedZone, changed: frozenset[Parts]) -> Iterator[Leftover]:
         zone = one.zone
         if changed:
-            tracked = one.shadow.tracked.includes() if one.shadow is not None else _nothing_tracked
+            tracked = one.shadow.tracked.includes() if one.shadow is not None else lambda parts: False
             yield from obeyed_leftovers(zone, changed)
             yield from hidden_code(zone, changed, tracked, person_ignores=self._planner.global_ignores())
         yield from secrets_made(zone, one.before, one.scan.findings)
@@ -218,10 +218,6 @@ class Inspection:
 
 def _changed_paths(one: _WatchedZone) -> frozenset[Parts]:
     return one.scan.changed_since(one.mark).paths if one.mark is not None else frozenset()
-
-
-def _nothing_tracked(parts: Parts) -> bool:
-    return False
 
 
 # --- notes of running commands
@@ -289,7 +285,6 @@ _NUMBER_AND_DEVICE: Final = struct.Struct("II")
 
 GuardedPath = tuple[Handle | None, str]
 """A directory and a path from there; or None and an absolute one."""
-Identity = tuple[int, int]
 
 
 def guarded_paths(
@@ -314,23 +309,15 @@ def guarded_paths(
 
 
 class NewPathCheck:
-    """What appears in one zone while a child lives that was planned with `held`, when the scan had found `known`."""
+    """What appears in one zone while a child lives that was planned so."""
 
-    def __init__(
-        self,
-        zone: Zone,
-        scan: ZoneScan,
-        held: ZoneRestrictions,
-        known: tuple[ScanFinding, ...],
-        job: Job,
-        rules: Callable[[], tuple[PathRule, ...]],
-    ) -> None:
+    def __init__(self, zone: Zone, planner: Planner, planned: PlannedWalls, job: Job) -> None:
         self._zone = zone
-        self._scan = scan
-        self._held = held
+        self._scan = planner.scans[zone.name]
+        self._held = planned.held[zone.name]
         self._job = job
-        self._rules = rules
-        self._seen = known
+        self._rules = planner.rules
+        self._seen = planned.known.get(zone.name, ())
         self._left_alone: set[Parts] = set()
 
     def all_harmless(self) -> bool:
@@ -385,17 +372,7 @@ class MountChecks:
             self._last = planned, guarded_paths(planner.zones, planned.held, planned.mounts, masked)
         for zone in planner.zones:
             planner.scans[zone.name].placeholders = frozenset(planned.held[zone.name].placeholders)
-        newcomers = [
-            NewPathCheck(
-                zone,
-                planner.scans[zone.name],
-                planned.held[zone.name],
-                planned.known.get(zone.name, ()),
-                job,
-                planner.rules,
-            )
-            for zone in planner.zones
-        ]
+        newcomers = [NewPathCheck(zone, planner, planned, job) for zone in planner.zones]
         return MountCheck(self._last[1], newcomers)
 
 

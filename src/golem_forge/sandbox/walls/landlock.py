@@ -26,7 +26,7 @@ from golem_forge.config.sandbox_block import ResourceLimits
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.sandbox.errors import SandboxError, walls_unavailable
-from golem_forge.sandbox.host import base_python
+from golem_forge.sandbox.host import SYSTEM, base_python, is_below
 from golem_forge.sandbox.process import launcher
 from golem_forge.sandbox.process.cleanup import remove_tree
 from golem_forge.sandbox.process.launch import ARGUMENTS, Launch, TreeRoot
@@ -245,7 +245,6 @@ WRITING: Final = (
 """Everything but devices and sockets."""
 ONLY_FILES: Final = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
 
-SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
 _ETC: Final = (
     *("alternatives", "ca-certificates", "group", "hosts", "ld.so.cache", "localtime", "mime.types", "nsswitch.conf"),
     *("os-release", "passwd", "protocols", "services", "ssl"),
@@ -292,9 +291,9 @@ def access_rules(
 
 
 def _reading(path: str, masked: Sequence[str]) -> Iterator[AccessRule]:
-    if any(_is_at_or_below(path, each) for each in masked):
+    if any(is_below(path, each) for each in masked):
         return
-    below = [each for each in masked if _is_at_or_below(each, path)]
+    below = [each for each in masked if is_below(each, path)]
     if not below:
         yield path, READING
         return
@@ -306,7 +305,3 @@ def _reading(path: str, masked: Sequence[str]) -> Iterator[AccessRule]:
         return
     for each in names:
         yield from _reading(each, below)
-
-
-def _is_at_or_below(path: str, place: str) -> bool:
-    return path == place or path.startswith(place.rstrip("/") + "/")

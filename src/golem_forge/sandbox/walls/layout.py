@@ -21,11 +21,11 @@ from typing import Final
 
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.sandbox.git.shadow import ShadowPlan
+from golem_forge.sandbox.handles import Parts
+from golem_forge.sandbox.host import SYSTEM, is_below
 from golem_forge.sandbox.protected import GIT_FILE
-from golem_forge.sandbox.walls.listing import Parts
 from golem_forge.sandbox.walls.model import Restriction
 from golem_forge.sandbox.walls.restrictions import ZoneRestrictions
-from golem_forge.sandbox.walls.toolchains import is_below
 from golem_forge.sandbox.zones import Zone
 
 HOME: Final = "/home/forge"
@@ -41,7 +41,6 @@ PRIVATE: Final = (TEMPORARY, HOME, _SHARED_MEMORY)
 _ANOTHER_HOME: Final = "/opt/forge/home"
 PRIVATE_BYTES: Final = 512 << 20
 _SHARED_MEMORY_BYTES: Final = 256 << 20
-SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
 _ETC: Final = (
     *("alternatives", "ld.so.cache", "ssl", "ca-certificates", "localtime", "os-release", "mime.types", "services"),
     *("protocols", "pki/tls/certs", "pki/tls/cert.pem", "pki/ca-trust/extracted"),
@@ -52,12 +51,11 @@ _NSSWITCH: Final = "passwd: files\ngroup: files\nhosts: files\nservices: files\n
 _LONGEST_NAMES: Final = 32 * 1024
 """Of a file that goes through a pipe."""
 _NEVER_BELOW: Final = ("/proc", "/dev", "/sys")
+_MASKED: Final = "0000"
 
 
 @dataclass(frozen=True, slots=True)
 class RawArguments:
-    """Arguments as they are."""
-
     words: tuple[str, ...]
 
 
@@ -152,7 +150,7 @@ def naming_mounts() -> Iterator[Mount]:
 def kept_home_mount_point(others: Iterable[str]) -> str:
     """Where a home that is kept stands. Threat: bubblewrap makes places for mounts below it on the host, through links
     that somebody left there; so nothing else may stand in it, which it does where the person is called forge."""
-    return _ANOTHER_HOME if any(_is_at_or_below(path, HOME) for path in others) else HOME
+    return _ANOTHER_HOME if any(is_below(path, HOME) for path in others) else HOME
 
 
 def smallest_mounts() -> tuple[Mount, ...]:
@@ -171,7 +169,7 @@ def shown_directories(directories: Iterable[str], masked: Iterable[str]) -> Iter
     for path in sorted(masked):
         if os.path.islink(path) or not os.path.exists(path):
             continue
-        yield from _mask_directory(path) if os.path.isdir(path) else (MaskedFile(path),)
+        yield from _empty_directory(path, _MASKED) if os.path.isdir(path) else (MaskedFile(path),)
 
 
 def zone_mount_point(zone: Zone, names: Iterable[str]) -> str:
@@ -183,10 +181,10 @@ def zone_mount_point(zone: Zone, names: Iterable[str]) -> str:
     host = zone.host
     blocked = (
         not zone.at_host_path
-        or any(_is_at_or_below(taken, host) for taken in _TAKEN)
-        or any(_is_at_or_below(host, never) for never in _NEVER_BELOW)
-        or any(_is_at_or_below(host, f"/{name}") for name in names if name != zone.name)
-        or (host != address and _is_at_or_below(host, address))
+        or any(is_below(taken, host) for taken in _TAKEN)
+        or any(is_below(host, never) for never in _NEVER_BELOW)
+        or any(is_below(host, f"/{name}") for name in names if name != zone.name)
+        or (host != address and is_below(host, address))
     )
     return address if blocked else host
 
@@ -230,8 +228,8 @@ def alias_mounts(zone: Zone, base: str, occupied: Iterable[str]) -> Iterator[Mou
         return
     taken = (*occupied, *(path for path in _TAKEN if path not in PRIVATE))
     for alias in zone.aliases:
-        around = alias in PRIVATE or any(_is_at_or_below(path, alias) for path in PRIVATE)
-        if not around and not any(_is_at_or_below(alias, one) or _is_at_or_below(one, alias) for one in taken):
+        around = alias in PRIVATE or any(is_below(path, alias) for path in PRIVATE)
+        if not around and not any(is_below(alias, one) or is_below(one, alias) for one in taken):
             yield RawArguments(("--symlink", base, alias))
 
 
@@ -251,16 +249,12 @@ def _restriction_mounts(zone: Zone, place: str, one: Restriction, held: ZoneRest
         yield ExpectedPath(zone, one.parts, directory=True)
         inside = [parts for parts in held.lifted if parts[: len(one.parts)] == one.parts]
         if not inside:
-            yield from _mask_directory(place)
+            yield from _empty_directory(place, _MASKED)
             return
         yield RawArguments(("--perms", "0555", "--tmpfs", place))
         for parts in inside:
             yield ZoneMount(zone, parts, os.path.join(place, *parts[len(one.parts) :]), directory=False)
         yield RawArguments(("--remount-ro", place))
-
-
-def _mask_directory(place: str) -> Iterator[Mount]:
-    yield from _empty_directory(place, "0000")
 
 
 def _empty_directory(place: str, mode: str) -> Iterator[Mount]:
@@ -298,7 +292,7 @@ def _etc_mounts() -> Iterator[Mount]:
             yield RawArguments(("--ro-bind", real, path))
     private = os.path.realpath("/etc/ssl/private")
     if os.path.isdir(private) and private.startswith("/etc/ssl/"):  # keys, which root could read
-        yield from _mask_directory(private)
+        yield from _empty_directory(private, _MASKED)
 
 
 def _accounts(own: str, root: str, number: int) -> str:
@@ -306,10 +300,6 @@ def _accounts(own: str, root: str, number: int) -> str:
     nobody = "nobody:x:65534:" if own.count(":") == 3 else "nobody:x:65534:65534:nobody:/:/bin/false"
     lines: Sequence[str] = (own, *(() if number == 0 else (root,)), *(() if number == 65534 else (nobody,)))
     return "\n".join((*lines, ""))
-
-
-def _is_at_or_below(path: str, directory: str) -> bool:
-    return path == directory or path.startswith(directory.rstrip("/") + "/")
 
 
 _NODES: Final = tuple(f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom", "tty"))
@@ -343,6 +333,7 @@ IS_PRIVATE: Final = "private, gone afterwards"
 IS_HIDDEN: Final = "hidden: there, empty and unreadable"
 _IS_OWN_FILE: Final = "system, read-only; a small file of the walls' own"
 IS_PARENT: Final = "a directory with nothing but what is shown below it, read-only"
+_KINDS: Final = {"own": _IS_OWN_FILE, "masked": IS_HIDDEN, "system": "system, read-only", "private": IS_PRIVATE}
 _MOST_LINKS: Final = 8
 _ARGUMENTS: Final = {"--ro-bind": 2, "--ro-bind-try": 2, "--bind": 2, "--symlink": 2}
 """How many words follow; one where it is not said."""
@@ -375,19 +366,16 @@ def _describe_at(path: str, mounts: Sequence[Mount], toolchains: tuple[str, ...]
             said = (IS_HIDDEN if path == place else IS_ABSENT) if said == IS_PRIVATE else said
             continue
         link = ""
-        if kind == "shown":
-            said = _describe_mount(place, toolchains) if os.path.lexists(source + rest) else IS_ABSENT
+        if kind != "shown":
+            said = _KINDS[kind]
+        elif not os.path.lexists(source + rest):
+            said = IS_ABSENT
+        elif place in toolchains:
+            said = "toolchain, read-only"
         else:
-            said = {"own": _IS_OWN_FILE, "masked": IS_HIDDEN, "system": "system, read-only", "private": IS_PRIVATE}[
-                kind
-            ]
+            system = any(is_below(place, one) for one in (*SYSTEM, "/etc", SHIPPED))
+            said = "system, read-only" if system else "read-only"
     return said, link
-
-
-def _describe_mount(place: str, toolchains: tuple[str, ...]) -> str:
-    if place in toolchains:
-        return "toolchain, read-only"
-    return "system, read-only" if any(is_below(place, one) for one in (*SYSTEM, "/etc", SHIPPED)) else "read-only"
 
 
 def _operations(mounts: Sequence[Mount]) -> Iterator[tuple[str, str, str]]:

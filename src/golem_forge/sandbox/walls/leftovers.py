@@ -20,17 +20,18 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 
 from golem_forge.core.calls import Leftover, Severity
 from golem_forge.core.effects import Mark
-from golem_forge.core.text import escape_control_chars
 from golem_forge.sandbox import protected
+from golem_forge.sandbox.errors import one_line
 from golem_forge.sandbox.git.formats import LARGEST_IGNORE_FILE, GitIgnore
-from golem_forge.sandbox.handles import CONTENT, DIRECTORY, Handle
+from golem_forge.sandbox.handles import CONTENT, DIRECTORY, LISTING, Handle, Parts
+from golem_forge.sandbox.host import is_below
 from golem_forge.sandbox.protected import in_dependencies, own_code_in
 from golem_forge.sandbox.target import shadows_another
-from golem_forge.sandbox.walls.listing import DEPTH, Parts
+from golem_forge.sandbox.walls.listing import DEPTH
 from golem_forge.sandbox.zones import Zone
 
 _MOST_PATHS: Final = 20
@@ -96,12 +97,17 @@ def obeyed_leftovers(zone: Zone, changed: Iterable[Parts]) -> Iterator[Leftover]
     """`changed`: paths of the zone that a command made or changed; what is gone again is left out."""
     above = tuple(part for part in zone.host.split("/") if part)
     links = own_code_in(zone.host).links
-    look = BoundedPaths(changed)
-    filled = _parent_directories(look.paths)
+    bounded = BoundedPaths(changed)
+    filled: set[Parts] = set()
+    """Directories of which something that they hold is among the paths."""
+    for parent in {parts[:-1] for parts in bounded.paths}:
+        while parent and parent not in filled:
+            filled.add(parent)
+            parent = parent[:-1]
     own: list[Parts] = []
     obeyed: dict[Parts, str] = {}
     instructions: dict[Parts, str] = {}
-    for parts in look:
+    for parts in bounded:
         if not parts or protected.GIT_FILE in parts:  # a branch may be called `x.pth`
             continue
         if parts in links:
@@ -118,17 +124,18 @@ def obeyed_leftovers(zone: Zone, changed: Iterable[Parts]) -> Iterator[Leftover]
                 obeyed[parts] = name
         elif protected.is_instructions(parts) and _exists(zone, parts, filled):
             instructions[parts] = parts[-1].casefold()
-    if own:
-        text = "Exchanged, and your next `forge` starts through it; look where it leads before you run Forge again"
-        yield _obeyed_leftover(zone, "own_code", Severity.CRITICAL, text, dict.fromkeys(own, ""))
-    if obeyed:
-        text = "Made or changed, and other programs obey it without being told to"
-        yield _obeyed_leftover(zone, "obeyed_name", Severity.WARNING, text, obeyed)
-    if instructions:
-        text = "Made or changed, and other agents read it as instructions"
-        yield _obeyed_leftover(zone, "obeyed_name", Severity.WARNING, text, instructions)
+    exchanged = "Exchanged, and your next `forge` starts through it; look where it leads before you run Forge again"
+    followed = "Made or changed, and other programs obey it without being told to"
+    told = "Made or changed, and other agents read it as instructions"
+    for kind, severity, text, found in (
+        ("own_code", Severity.CRITICAL, exchanged, dict.fromkeys(own, "")),
+        ("obeyed_name", Severity.WARNING, followed, obeyed),
+        ("obeyed_name", Severity.WARNING, told, instructions),
+    ):
+        if found:
+            yield _obeyed_leftover(zone, kind, severity, text, found)
     text = "paths changed while the command ran; their names were not compared with those that other programs obey"
-    yield from look.unseen_leftovers("obeyed_name", text)
+    yield from bounded.unseen_leftovers("obeyed_name", text)
 
 
 def _rank(directory: Parts, known: dict[Parts, int]) -> int:
@@ -152,16 +159,6 @@ def _obeyed_by(zone: Zone, parts: Parts, above: Parts) -> str | None:
     return parts[-1] if not name and shadows_another(zone, parts) else name
 
 
-def _parent_directories(changed: Iterable[Parts]) -> set[Parts]:
-    """Directories that something of what they hold is named of."""
-    filled: set[Parts] = set()
-    for above in {parts[:-1] for parts in changed}:
-        while above and above not in filled:
-            filled.add(above)
-            above = above[:-1]
-    return filled
-
-
 def _exists(zone: Zone, parts: Parts, filled: set[Parts]) -> bool:
     """A directory counts only where nothing of what is in it is named: it may have been moved there whole."""
     try:
@@ -181,9 +178,7 @@ def _obeyed_leftover(zone: Zone, kind: str, severity: Severity, text: str, found
         turns[parts] = (not name, seen[name])
         seen[name] += 1
     ordered = sorted(found, key=lambda parts: (*turns[parts], parts))
-    paths = [
-        escape_control_chars(zone.virtual(parts)).replace("\n", "\\x0a").replace("\t", "\\x09") for parts in ordered
-    ]
+    paths = [_shown(zone, parts) for parts in ordered]
     most = max(_MOST_NAMED, min(_MOST_LISTED, len(seen)))
     more = f" and {len(paths) - most} more" if len(paths) > most else ""
     text = f"{text}: {', '.join(paths[:most])}{more}"
@@ -256,16 +251,19 @@ def hidden_code(
     """`changed`: paths of the zone made or changed while a command ran. `tracked`: whether git's index has a path.
     `person_ignores`: the content of the person's own `core.excludesFile`. In a zone that lies in no work tree git shows
     nothing, so only names that are no ordinary work are told there."""
-    look = BoundedPaths(changed, _runs_by_name)
+    bounded = BoundedPaths(changed, _runs_by_name)
     found: dict[_CodeClass, list[Parts]] = {one: [] for one in _CodeClass}
     tree = _work_tree(zone)
-    view = _GitView(zone, tree, tracked, person_ignores, look.out_of_time) if tree is not None else None
-    for parts, info in _existing_files(zone, look):
+    view = _GitView(zone, tree, tracked, person_ignores, bounded.out_of_time) if tree is not None else None
+    for parts, info in _existing_files(zone, bounded):
         one = _class_by_name(zone, parts, info) if view is None else _class_in_git(view, parts, info)
         if one is not None:
             found[one].append(parts)
     told = _hidden_code_leftovers(zone, found, "where git does not show it" if view is not None else "")
-    return (*told, *look.unseen_leftovers(HIDDEN_CODE, "paths changed while the command ran; they were not looked at"))
+    return (
+        *told,
+        *bounded.unseen_leftovers(HIDDEN_CODE, "paths changed while the command ran; they were not looked at"),
+    )
 
 
 def remove_bytecode(zone: Zone, changed: Iterable[Parts]) -> tuple[Leftover, ...]:
@@ -274,15 +272,15 @@ def remove_bytecode(zone: Zone, changed: Iterable[Parts]) -> tuple[Leftover, ...
     link goes too, and of one that came whole everything."""
     caches = [parts for parts in changed if _CACHE in parts]
     installed = {above: in_dependencies((*above, "")) for above in {parts[:-1] for parts in caches}}
-    look = BoundedPaths(parts for parts in caches if not installed[parts[:-1]])
+    bounded = BoundedPaths(parts for parts in caches if not installed[parts[:-1]])
     removed: list[Parts] = []
-    for parts in look:
+    for parts in bounded:
         if parts[-1] == _CACHE:
-            removed += _emptied(zone, parts, look)
+            removed += _emptied(zone, parts, bounded)
         elif parts[-2] == _CACHE and parts[-1].endswith(".pyc") and _unlinked(zone, parts):
             removed.append(parts)
     told = [
-        *look.unseen_leftovers(
+        *bounded.unseen_leftovers(
             HIDDEN_CODE, f"files of bytecode may be in {_CACHE}; delete these directories before you run Python"
         )
     ]
@@ -385,23 +383,17 @@ def _is_entry(parts: Parts) -> bool:
 
 def _leaves(zone: Zone, parts: Parts) -> bool:
     real = os.path.realpath(zone.real(parts))
-    return zone.host != "/" and real != zone.host and not real.startswith(f"{zone.host}/")
+    return not is_below(real, zone.host)
 
 
-class _WorkTree(NamedTuple):
-    root: str
-    """A host path."""
-    to_zone: Parts
-    """From there to the zone's root; nothing, where that is the root itself."""
-
-
-def _work_tree(zone: Zone) -> _WorkTree | None:
+def _work_tree(zone: Zone) -> tuple[str, Parts] | None:
+    """Its root, a host path, and from there to the zone's root: nothing, where that is the root itself."""
     names = tuple(part for part in zone.host.split("/") if part)
     for depth in range(len(names), -1, -1):
         root = "/" + "/".join(names[:depth])
         git = os.path.join(root, _GIT)
         if os.path.lexists(os.path.join(git, "HEAD")) or os.path.isfile(git):
-            return _WorkTree(root, names[depth:])
+            return root, names[depth:]
     return None
 
 
@@ -411,32 +403,31 @@ class _GitView:
     def __init__(
         self,
         zone: Zone,
-        tree: _WorkTree,
+        tree: tuple[str, Parts],
         tracked: Callable[[Parts], bool],
         person_ignores: bytes,
         is_over: Callable[[], bool],
     ) -> None:
         self.zone = zone
-        self._above = tree.to_zone
+        root, self._above = tree
         self._tracked = tracked
         self._is_over = is_over
+        excluded = _excluded(root)
         rules: GitIgnore | None = GitIgnore(person_ignores, 0)
-        excluded = _excluded(tree.root)
         rules = GitIgnore(excluded, 0, rules) if excluded is not None else rules
-        for depth in range(len(self._above)):
-            if depth and rules is not None and self._left_out(rules, self._above[:depth], is_directory=True):
+        for depth in range(len(self._above) + 1):
+            here = self._above[:depth]
+            if rules is None or (here and self._left_out(rules, here, is_directory=True)):
                 rules = None
-            own = _host_content(os.path.join(tree.root, *self._above[:depth], _IGNORE_FILE))
-            rules = GitIgnore(own, depth, rules) if own is not None and rules is not None else rules
-        if self._above and rules is not None and self._left_out(rules, self._above, is_directory=True):
-            rules = None
-        own = _zone_content(zone, (_IGNORE_FILE,))
-        rules = GitIgnore(own, len(self._above), rules) if own is not None and rules is not None else rules
+                break
+            in_zone = depth == len(self._above)
+            host = os.path.join(root, *here, _IGNORE_FILE)
+            own = _zone_content(zone, (_IGNORE_FILE,)) if in_zone else _host_content(host)
+            rules = GitIgnore(own, depth, rules) if own is not None else rules
         self._known: dict[Parts, GitIgnore | None] = {(): rules}
         """Of each directory of the zone the lines that hold for its entries; None: git shows nothing in it."""
 
     def hides(self, parts: Parts) -> bool:
-        """Of a file or a link."""
         if self._tracked(parts):
             return False
         rules = self._rules(parts[:-1])
@@ -467,8 +458,6 @@ class _GitView:
 
 
 def _zone_content(zone: Zone, parts: Parts) -> bytes | None:
-    """None: there is none. One that cannot be read, or is longer than anybody's, hides everything: we would rather tell
-    too much."""
     return _read(lambda: zone.open(parts, CONTENT))
 
 
@@ -478,15 +467,14 @@ def _host_content(path: str, flags: int = CONTENT) -> bytes | None:
 
 
 def _read(opened: Callable[[], Handle]) -> bytes | None:
+    """None: there is none. One that cannot be read, or is longer than anybody's, hides everything: we would rather tell
+    too much."""
     try:
         handle = opened()
+        data = os.read(handle.fd, LARGEST_IGNORE_FILE + 1) if stat.S_ISREG(os.fstat(handle.fd).st_mode) else b""
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError):
-        return b"*"
-    try:
-        data = os.read(handle.fd, LARGEST_IGNORE_FILE + 1) if stat.S_ISREG(os.fstat(handle.fd).st_mode) else b""
-    except OSError:
         return b"*"
     return data if len(data) <= LARGEST_IGNORE_FILE else b"*"
 
@@ -517,17 +505,17 @@ def _is_repository(zone: Zone, parts: Parts) -> bool:
 # ---- bytecode
 
 
-def _emptied(zone: Zone, cache: Parts, look: BoundedPaths) -> list[Parts]:
+def _emptied(zone: Zone, cache: Parts, bounded: BoundedPaths) -> list[Parts]:
     """What was bytecode in a directory, or the link that stood in its place."""
     try:
-        handle = zone.open(cache, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        handle = zone.open(cache, LISTING)
         names = [name for name in os.listdir(handle.fd) if name.endswith(".pyc")]
     except OSError:
         return [cache] if _unlinked(zone, cache) else []
     removed = []
     for done, name in enumerate(names):
-        if look.out_of_time():
-            look.unseen += len(names) - done
+        if bounded.out_of_time():
+            bounded.unseen += len(names) - done
             break
         if _unlinked(zone, (*cache, name)):
             removed.append((*cache, name))
@@ -535,7 +523,6 @@ def _emptied(zone: Zone, cache: Parts, look: BoundedPaths) -> list[Parts]:
 
 
 def _unlinked(zone: Zone, parts: Parts) -> bool:
-    """A file or a link itself; never what a link leads to."""
     with contextlib.suppress(OSError):
         handle = zone.open(parts[:-1], DIRECTORY)
         mode = os.stat(parts[-1], dir_fd=handle.fd, follow_symlinks=False).st_mode
@@ -603,7 +590,7 @@ def _dependency_group(parts: Parts) -> Parts:
 
 
 def _shown(zone: Zone, parts: Parts) -> str:
-    return escape_control_chars(zone.virtual(parts)).replace("\n", "\\x0a").replace("\t", "\\x09")
+    return one_line(zone.virtual(parts))
 
 
 def _amount(paths: list[Parts]) -> str:

@@ -21,6 +21,7 @@ from typing import Final
 
 from golem_forge.core.effects import Mark
 from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.sandbox.handles import CONTENT, ENTRY, LISTING, Handle, Parts
 from golem_forge.sandbox.protected import GIT_FILE, PROTECTED_NAMES, in_dependencies, is_plain, marks
 
 DEPTH: Final = 4
@@ -51,8 +52,6 @@ _OF_TESTS: Final = frozenset(
 )
 """What nobody runs of a dependency: here two secrets are enough."""
 
-_OPEN: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_OPEN_FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _LONGEST: Final = 1 << 20
 """The bundle of certificates that Python programs bring has 300 KiB."""
 _KEY_FILES: Final = (".pem", ".key")
@@ -66,7 +65,6 @@ _PUBLIC: Final = frozenset(
 )
 _OF_GIT: Final = re.compile(rb"(?:[0-9a-f]{40}|[0-9a-f]{64}|ref: refs/[!-~]+)\n|(?:[0-9a-f]{40}|[0-9a-f]{64}) [^\0]*")
 
-Parts = tuple[str, ...]
 Stamp = tuple[int, int, int]
 """Time of change, which no child can set; number and device."""
 
@@ -136,7 +134,7 @@ class DirectoryLister:
         now = time.time_ns()
         listing = DirectoryListing(path, parts, near, (0, 0, 0))
         try:
-            fd = os.open(path, _OPEN)
+            fd = os.open(path, LISTING)
         except PermissionError:
             listing.stamp = stamp_at(path)
         except OSError:
@@ -180,9 +178,10 @@ class DirectoryLister:
         elif by_place or not is_plain("/".join(plain)):
             entries = {**others, **dict.fromkeys(plain, EntryKind.FILE)}
         cleared: list[tuple[str, Stamp]] = []
-        counting = entries if by_place else {name: kind for name, kind in entries.items() if _counts(name, kind)}
-        if counting:
-            listing.findings = tuple(self._judged(listing, counting, fd, now, cleared))
+        if not by_place:
+            entries = {name: kind for name, kind in entries.items() if kind is EntryKind.SOCKET or not is_plain(name)}
+        if entries:
+            listing.findings = tuple(self._judged(listing, entries, fd, now, cleared))
             listing.cleared = tuple(cleared)
 
     def _counts_by_place(self, parts: Parts) -> bool:
@@ -233,22 +232,17 @@ class DirectoryLister:
         if kind is EntryKind.LINK:  # what it leads to is judged by its own name
             return stamp_at(name, fd)
         try:
-            file = os.open(name, _OPEN_FILE, dir_fd=fd)
-        except OSError:
-            return None
-        try:
-            info = os.fstat(file)
+            file = Handle(os.open(name, CONTENT, dir_fd=fd))
+            info = os.fstat(file.fd)
             stamp = stamp_of(info)
             known = self._public.get(stamp)
             if known is None:
-                known = stat.S_ISREG(info.st_mode) and _is_public(file, info.st_size, in_git=in_git)
+                known = stat.S_ISREG(info.st_mode) and _is_public(file.fd, info.st_size, in_git=in_git)
                 if abs(now - stamp[0]) > _SETTLED_NS:
                     self._public[stamp] = known
             return stamp if known else None
         except OSError:
             return None
-        finally:
-            os.close(file)
 
     def _is_key_file(self, parts: Parts, name: str) -> bool:
         """Whether nothing but the ending makes it a secret."""
@@ -302,10 +296,6 @@ def _near_below(parts: Parts, entries: dict[str, EntryKind], path: str) -> Itera
             yield name
 
 
-def _counts(name: str, kind: EntryKind) -> bool:
-    return kind is EntryKind.SOCKET or not is_plain(name)
-
-
 def _kind(entry: os.DirEntry[str]) -> EntryKind:
     if entry.is_symlink():
         return EntryKind.LINK
@@ -323,21 +313,13 @@ def is_dead_socket(path: str, directory: int | None = None) -> bool:
     datagram socket asks, of which even the one who has it bound learns nothing. Threat: a program makes the file a
     moment before it has it bound, so what is new leads somewhere."""
     try:
-        fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
-    except OSError:
-        return False
-    try:
-        info = os.fstat(fd)
-        if not stat.S_ISSOCK(info.st_mode) or abs(time.time_ns() - info.st_ctime_ns) < _BOUND_NS:
-            return False
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as asking:
-            asking.connect(f"/proc/self/fd/{fd}")
-    except ConnectionRefusedError:
-        return True
-    except OSError:
-        return False
-    finally:
-        os.close(fd)
+        entry = Handle(os.open(path, ENTRY, dir_fd=directory))
+        info = os.fstat(entry.fd)
+        if stat.S_ISSOCK(info.st_mode) and abs(time.time_ns() - info.st_ctime_ns) >= _BOUND_NS:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as asking:
+                asking.connect(f"/proc/self/fd/{entry.fd}")
+    except OSError as error:
+        return isinstance(error, ConnectionRefusedError)
     return False
 
 

@@ -17,11 +17,10 @@ from golem_forge.config.sandbox_block import ResourceLimits
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Verb
 from golem_forge.core.lazy_dataclass import dataclass, field
+from golem_forge.sandbox.host import is_below
 
 
 class Streams(StrEnum):
-    """How output comes back."""
-
     MERGED = "merged"
     """One stream in order of arrival, standard input empty."""
     APART = "apart"
@@ -170,7 +169,6 @@ class ProbeReport:
         return None if self.level is Level.FULL else next((each for each in self.tried if each.cause), None)
 
     def to_wire(self) -> dict[str, Any]:
-        """The data of a `wallsReport` event."""
         optional = {"cause": self.cause, "fix": self.fix}
         return {
             "level": "read-only" if self.level is Level.LANDLOCK else self.level.value,
@@ -202,8 +200,6 @@ GUARANTEES = {
 
 
 class RefusalReason(StrEnum):
-    """The reason of a restriction."""
-
     PROTECTED = "protected"
     SECRET = "secret"
     SEALED = "sealed"
@@ -292,32 +288,27 @@ class WallPlan:
             parts = zone.inside(path)
             if parts is not None:
                 return _refusal_in(zone, parts, access)
-        around = [one for one in (*self.private, "/dev", *self.readable) if _is_below(path, (one,))]
+        around = [one for one in (*self.private, "/dev", *self.readable) if is_below(path, one)]
         innermost = max(around, key=len, default="")  # which is what stands there
         if around and (access is Verb.READ or innermost in (*self.private, "/dev")):
             return None
         directory = path.rpartition("/")[0]
-        beside = (
-            zone.name for zone in self.zones if _is_below(zone.base, (directory,)) or _is_below(zone.host, (directory,))
-        )
+        beside = (zone.name for zone in self.zones if is_below(zone.base, directory) or is_below(zone.host, directory))
         return Refusal(target=path, access=access, why=RefusalReason.OUTSIDE, zone=next(beside, ""))
 
 
 def _refusal_in(zone: PlannedZone, parts: tuple[str, ...], access: Verb) -> Refusal | None:
     changes = access is not Verb.READ
     for one in zone.restrictions:
-        if parts[: len(one.parts)] != one.parts:
-            continue
-        if not changes and (not one.masked or parts in zone.lifted):
-            continue
-        return Refusal(
-            target=zone.virtual(parts),
-            access=access,
-            why=one.why,
-            zone=zone.name,
-            restricted=zone.virtual(one.parts),
-            ruled=zone.virtual((*zone.subpath, *one.parts)),
-        )
+        if parts[: len(one.parts)] == one.parts and (changes or (one.masked and parts not in zone.lifted)):
+            return Refusal(
+                target=zone.virtual(parts),
+                access=access,
+                why=one.why,
+                zone=zone.name,
+                restricted=zone.virtual(one.parts),
+                ruled=zone.virtual((*zone.subpath, *one.parts)),
+            )
     if changes and not zone.writable:
         return Refusal(
             target=zone.virtual(parts),
@@ -328,10 +319,6 @@ def _refusal_in(zone: PlannedZone, parts: tuple[str, ...], access: Verb) -> Refu
             meant_writable=zone.meant_writable,
         )
     return None
-
-
-def _is_below(path: str, directories: Sequence[str]) -> bool:
-    return any(path == one or path.startswith(one.rstrip("/") + "/") for one in directories)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

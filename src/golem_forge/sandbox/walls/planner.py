@@ -18,38 +18,21 @@ from golem_forge.config.sandbox_block import WallSettings
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Mark, Verb
 from golem_forge.core.lazy_dataclass import dataclass, field
-from golem_forge.core.text import escape_control_chars
-from golem_forge.sandbox import protected
-from golem_forge.sandbox.errors import SandboxError, not_a_directory, not_found, walls_unavailable, zone_access_denied
-from golem_forge.sandbox.git.repository import (
-    GitPaths,
-    NamedPath,
-    git_identity,
-    global_ignores,
-    is_bare,
-    repository_above,
-    shared_repository,
-)
+from golem_forge.sandbox import errors, protected
+from golem_forge.sandbox.git import repository
+from golem_forge.sandbox.git.repository import GitPaths, NamedPath
 from golem_forge.sandbox.git.shadow import GitShadow, ShadowPlan, has_repository, why_no_shadow
-from golem_forge.sandbox.handles import CONTENT, identity_of
+from golem_forge.sandbox.handles import CONTENT, Parts, identity_of
+from golem_forge.sandbox.host import SYSTEM, is_below
 from golem_forge.sandbox.protected import GIT_FILE, normal_name, own_code_notice
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.target import FileKind
-from golem_forge.sandbox.walls import layout
+from golem_forge.sandbox.walls import layout, model
 from golem_forge.sandbox.walls.bubblewrap import ripgrep_path
 from golem_forge.sandbox.walls.cache import cache_directory
 from golem_forge.sandbox.walls.layout import IS_ABSENT, IS_HIDDEN, IS_PARENT, Mount, RawArguments, describe_outside
-from golem_forge.sandbox.walls.listing import EntryKind, Parts, ScanFinding
-from golem_forge.sandbox.walls.model import (
-    Job,
-    PathRule,
-    PlannedZone,
-    Refusal,
-    RefusalReason,
-    Restriction,
-    StartDirectory,
-    WallPlan,
-)
+from golem_forge.sandbox.walls.listing import EntryKind, ScanFinding
+from golem_forge.sandbox.walls.model import Job, PathRule
 from golem_forge.sandbox.walls.restrictions import ReadOnlyGit, ZoneRestrictions, named_paths, restrictions
 from golem_forge.sandbox.walls.scan import MOST_DEPTH, ZoneScan, shared_scan
 from golem_forge.sandbox.walls.toolchains import VisibleToolchains, find_toolchains, without_toolchains
@@ -60,8 +43,6 @@ _MOST_CACHED: Final = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkingDirectory:
-    """A job's working directory."""
-
     inner: str
     """Inside full walls."""
     host: str
@@ -70,7 +51,7 @@ class WorkingDirectory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedWalls:
-    plan: WallPlan
+    plan: model.WallPlan
     mounts: tuple[Mount, ...]
     """Everything but the root's last word, which names the working directory."""
     held: Mapping[str, ZoneRestrictions]
@@ -119,30 +100,30 @@ class Planner:
 
     @property
     def scans(self) -> Mapping[str, ZoneScan]:
-        """By the zone's name."""
         return self._scans
 
     @property
     def toolchains(self) -> VisibleToolchains:
         """Looked for once."""
         if self._toolchains is None:
-            self._toolchains = self._wider.toolchains if self._wider else self._found_toolchains()
+            find = find_toolchains if self._settings.toolchains else without_toolchains
+            self._toolchains = (
+                self._wider.toolchains
+                if self._wider
+                else find(
+                    self.environ,
+                    self.home,
+                    forge_home=self.forge_home,
+                    extra_read=self._settings.read,
+                    zones=[zone.host for zone in self.zones],
+                    shipped=layout.SHIPPED if ripgrep_path() else "",
+                )
+            )
             self._declared = {path: shared_scan(path) for path in self._toolchains.declared}
         return self._toolchains
 
-    def _found_toolchains(self) -> VisibleToolchains:
-        find = find_toolchains if self._settings.toolchains else without_toolchains
-        return find(
-            self.environ,
-            self.home,
-            forge_home=self.forge_home,
-            extra_read=self._settings.read,
-            zones=[zone.host for zone in self.zones],
-            shipped=layout.SHIPPED if ripgrep_path() else "",
-        )
-
     def gitconfig(self) -> str:
-        return git_identity(str(self.home), self._config_home())
+        return repository.git_identity(str(self.home), self._config_home())
 
     def _config_home(self) -> str:
         named = self.environ.get("XDG_CONFIG_HOME", "")
@@ -150,7 +131,7 @@ class Planner:
 
     def global_ignores(self) -> bytes:
         """The person's own rules of what git does not show, in all their repositories."""
-        return global_ignores(str(self.home), self._config_home())
+        return repository.global_ignores(str(self.home), self._config_home())
 
     def mount_point(self, zone: Zone) -> str:
         return layout.zone_mount_point(zone, self._names)
@@ -161,18 +142,18 @@ class Planner:
 
     def working_directory(self, job: Job) -> WorkingDirectory:
         if not job.cwd and self._sandbox.default_zone is None:
-            if job.nowhere is StartDirectory.TEMPORARY:
+            if job.nowhere is model.StartDirectory.TEMPORARY:
                 return WorkingDirectory(inner=layout.TEMPORARY, host="")
             return WorkingDirectory(inner=self.home_of(job) if job.home else layout.EMPTY, host="")
         with self._sandbox.target(job.cwd or f"/{self._sandbox.default_zone}", Verb.READ) as target:
             if target.kind is None:
-                raise target.obstacle or not_found(target.virtual)
+                raise target.obstacle or errors.not_found(target.virtual)
             if target.kind is not FileKind.DIRECTORY:
-                raise not_a_directory(target.virtual)
+                raise errors.not_a_directory(target.virtual)
             if target.zone is None:
                 return WorkingDirectory(inner="/", host="/")
             if target.zone.name == USER_TOOLS:
-                raise zone_access_denied(target.virtual, self._sandbox.describe_zones())
+                raise errors.zone_access_denied(target.virtual, self._sandbox.describe_zones())
             return WorkingDirectory(inner=os.path.join(self.mount_point(target.zone), *target.parts), host=target.real)
 
     def check(self, zone: Zone, *, writable: bool) -> None:
@@ -180,15 +161,15 @@ class Planner:
         try:
             now = os.stat(zone.host)
         except OSError:
-            raise walls_unavailable(
+            raise errors.walls_unavailable(
                 f"the directory of zone '/{zone.name}' is gone", "Put it back, or start Forge again."
             ) from None
         if identity_of(now) != zone.root.identity():
-            raise walls_unavailable(
+            raise errors.walls_unavailable(
                 f"another directory was put in the place of zone '/{zone.name}'", "Start Forge again to use it."
             )
         if writable and os.geteuid() == 0 and now.st_uid != 0:
-            raise walls_unavailable(
+            raise errors.walls_unavailable(
                 f"zone '/{zone.name}' belongs to another user, and root inside walls cannot write there",
                 f"To use it, run as that user (uid {now.st_uid}).",
             )
@@ -198,7 +179,8 @@ class Planner:
         if job.own_program:
             return self._planned_for_our_own()
         rules = self.rules()
-        for scan in (*self._scans.values(), *self._declared_scans()):
+        declared = self._declared.values() if self.toolchains.declared else ()
+        for scan in (*self._scans.values(), *declared):
             scan.refresh()
         key = (
             tuple(scan.version for scan in (*self._scans.values(), *self._declared.values())),
@@ -229,7 +211,7 @@ class Planner:
             return None
         try:
             shadow.open()
-        except (SandboxError, OSError):
+        except (errors.SandboxError, OSError):
             closed = ReadOnlyGit("there is no cache directory in which a private copy could be kept")
             self._shadows[zone.name] = (self._shadows[zone.name][0], closed)
             return None
@@ -271,7 +253,7 @@ class Planner:
     def start_up_notices(self) -> Iterator[str]:
         yield from own_code_notice({zone.virtual(()): zone.host for zone in self.zones if zone.mode is AccessMode.RW})
         for zone in self.zones:
-            if repository_above(zone):
+            if repository.repository_above(zone):
                 yield (
                     f"/{zone.name} lies inside a git repository whose root is above it: git finds no repository there. "
                     "Make the repository's root the zone to use git."
@@ -297,7 +279,7 @@ class Planner:
                 if one.protected and (one.parts, one.kind, one.made) not in before and one.parts not in there
             ]
             found += sorted(_bare_repositories(zone, scan) - planned.bare)
-        return tuple(escape_control_chars(path).replace("\n", "\\x0a").replace("\t", "\\x09") for path in found)
+        return tuple(map(errors.one_line, found))
 
     def complete(self, zone: Zone, parts: Parts, *, hidden: bool) -> bool:
         """Whether everything below a directory is known by name, so that nothing secret in it is shown. Without
@@ -347,15 +329,17 @@ class Planner:
             bare=frozenset().union(*(_bare_repositories(zone, self._scans[zone.name]) for zone in self.zones)),
         )
 
-    def _plan(self, held: Mapping[str, ZoneRestrictions], further: list[str], home: str = layout.HOME) -> WallPlan:
-        return WallPlan(
+    def _plan(
+        self, held: Mapping[str, ZoneRestrictions], further: list[str], home: str = layout.HOME
+    ) -> model.WallPlan:
+        return model.WallPlan(
             zones=tuple(
-                PlannedZone(
+                model.PlannedZone(
                     name=zone.name,
                     host=zone.host,
                     base=self.mount_point(zone),
                     writable=held[zone.name].writable,
-                    restrictions=(*held[zone.name].found, *_closed_in_git(held[zone.name].git)),
+                    restrictions=(*held[zone.name].found, *_read_only_in_git(held[zone.name].git)),
                     lifted=held[zone.name].lifted,
                     subpath=zone.subpath,
                     meant_writable=zone.mode is AccessMode.RW,
@@ -363,7 +347,7 @@ class Planner:
                 for zone in self.zones
             ),
             private=tuple(dict.fromkeys((*layout.PRIVATE, layout.BYTECODE, home))),
-            readable=(*layout.SYSTEM, "/etc", "/proc", layout.SHIPPED, *self.toolchains.directories, *further),
+            readable=(*SYSTEM, "/etc", "/proc", layout.SHIPPED, *self.toolchains.directories, *further),
         )
 
     def _planned_for_our_own(self) -> PlannedWalls:
@@ -377,7 +361,6 @@ class Planner:
         return self._for_our_own
 
     def home_of(self, job: Job) -> str:
-        """Where a job's HOME stands inside."""
         if not job.home:
             return layout.HOME
         zones = (path for zone in self.zones for path in (self.mount_point(zone), *zone.aliases))
@@ -405,37 +388,31 @@ class Planner:
         ]
         yield from layout.shown_directories(self.toolchains.directories, (*self.toolchains.masked, *secrets))
 
-    def _declared_scans(self) -> tuple[ZoneScan, ...]:
-        return tuple(self._declared.values()) if self.toolchains.declared else ()
-
     def _repository(self, zone: Zone) -> str | None:
-        path = shared_repository(zone)
-        if path is None or any(path == one.host or path.startswith(one.host + "/") for one in self.zones):
+        path = repository.shared_repository(zone)
+        if path is None or any(is_below(path, one.host) for one in self.zones):
             return None
         forge = os.path.realpath(self.forge_home)
-        nested = f"{path}/".startswith(f"{forge}/") or f"{forge}/".startswith(f"{path}/")
-        return None if nested else path
+        return None if is_below(path, forge) or is_below(forge, path) else path
 
 
-def _closed_in_git(git: ShadowPlan | None) -> Iterator[Restriction]:
-    """What of a private `.git` cannot be changed: for whoever judges what a command was refused."""
+def _read_only_in_git(git: ShadowPlan | None) -> Iterator[model.Restriction]:
     for mount in git.mounts if git is not None else ():
         if not mount.writable:
             parts = (GIT_FILE, *mount.path.split("/"))
-            yield Restriction(parts=parts, why=RefusalReason.PROTECTED, directory=mount.directory)
+            yield model.Restriction(parts=parts, why=model.RefusalReason.PROTECTED, directory=mount.directory)
 
 
 def _bare_repositories(zone: Zone, scan: ZoneScan) -> frozenset[str]:
     found = scan.repositories()
-    return frozenset(zone.virtual((*parts, "HEAD")) for parts, entries in found if is_bare(parts, entries))
+    return frozenset(zone.virtual((*parts, "HEAD")) for parts, entries in found if repository.is_bare(parts, entries))
 
 
 _MOST_SEARCHED: Final = 50_000
 """More take longer to look at than a person to answer."""
-_Parts = tuple[str, ...]
 
 
-def nothing_secret_below(zone: Zone, parts: _Parts, known: Collection[_Parts], hidden: bool) -> bool:
+def nothing_secret_below(zone: Zone, parts: Parts, known: Collection[Parts], hidden: bool) -> bool:
     """False: a secret name that walls do not know (`known` ones they mask), or not everything could be looked at."""
     left = _MOST_SEARCHED
     waiting = [parts]
@@ -470,8 +447,8 @@ class PathExplanation:
     virtual: str
     inner: str
     """As a child names it."""
-    read: Refusal | None
-    write: Refusal | None
+    read: model.Refusal | None
+    write: model.Refusal | None
     stands: str = ""
     """Outside of every zone: what a child finds there."""
 
@@ -480,7 +457,7 @@ def explain(path: str, sandbox: Sandbox, planner: Planner) -> PathExplanation:
     """Raises SandboxError for what is neither an address nor a host path."""
     try:
         place = sandbox.locate(path)
-    except SandboxError:
+    except errors.SandboxError:
         if not path.startswith("/"):
             raise
         return _explain_outside(os.path.normpath("/" + path.lstrip("/")), planner)
@@ -499,13 +476,12 @@ def explain(path: str, sandbox: Sandbox, planner: Planner) -> PathExplanation:
 
 def _explain_outside(path: str, planner: Planner) -> PathExplanation:
     planned = planner.planned(Job(argv=()))
-    read = planned.plan.refusal(path, Verb.READ)
-    write = planned.plan.refusal(path, Verb.WRITE)
+    read, write = (planned.plan.refusal(path, verb) for verb in (Verb.READ, Verb.WRITE))
     if any(zone.inside(path) is not None for zone in planned.plan.zones):
         return PathExplanation(virtual="", inner=path, read=read, write=write)
     stands = describe_outside(path, planned.mounts, planner.toolchains.directories)
     if stands in (IS_ABSENT, IS_HIDDEN):
-        read = Refusal(target=path, access=Verb.READ, why=RefusalReason.OUTSIDE)
+        read = model.Refusal(target=path, access=Verb.READ, why=model.RefusalReason.OUTSIDE)
     elif read is not None and stands == IS_PARENT:
         read = None
     return PathExplanation(virtual="", inner=path, read=read, write=write, stands=stands)

@@ -71,7 +71,7 @@ def explain_failure(said: str) -> ProbeFailure:
         for name, closed in KERNEL_SWITCHES.items():
             if kernel_setting(name) == closed:
                 return _switched_off(name)
-    if named and _filtered():
+    if named and _own_status("Seccomp") == ["2"]:
         return ProbeFailure(
             "a system call filter around Forge refuses new namespaces, as containers have",
             "Start the container with a profile that allows them, such as `--security-opt seccomp=unconfined`.",
@@ -97,22 +97,18 @@ def kernel_setting(name: str) -> str:
 
 def environment_facts() -> list[str]:
     """What a result depends on besides kernel and backend: another value may mean another level."""
-    status = dict(line.partition(":")[::2] for line in _read_text("/proc/self/status").splitlines())
-    own = [status.get(name, "").strip() for name in ("CapEff", "NoNewPrivs", "Seccomp", "Seccomp_filters")]
-    return [
-        *(kernel_setting(name) for name in KERNEL_SWITCHES),
-        *own,
-        _read_text("/proc/self/attr/current").strip("\0\n"),
-    ]
+    own = _own_status("CapEff", "NoNewPrivs", "Seccomp", "Seccomp_filters")
+    label = _read_text("/proc/self/attr/current").strip("\0\n")
+    return [*(kernel_setting(name) for name in KERNEL_SWITCHES), *own, label]
 
 
 def _is_root() -> bool:
     return os.geteuid() == 0
 
 
-def _filtered() -> bool:
+def _own_status(*names: str) -> list[str]:
     status = dict(line.partition(":")[::2] for line in _read_text("/proc/self/status").splitlines())
-    return status.get("Seccomp", "").strip() == "2"
+    return [status.get(name, "").strip() for name in names]
 
 
 def _read_text(path: str) -> str:
@@ -194,8 +190,8 @@ async def _landlock(deadline: float) -> LevelResult:
 
 async def _try(level: Level, bwrap: str | None, deadline: float) -> LevelResult:
     try:
-        with ProbeFixture(level) as ground:
-            return await _run_attempts(ground, bwrap, deadline)
+        with ProbeFixture(level) as fixture:
+            return await _run_attempts(fixture, bwrap, deadline)
     except TimeoutError:
         return _untried(level, tuple(GUARANTEES))
     except (OSError, ValueError, KeyError) as error:
@@ -203,8 +199,8 @@ async def _try(level: Level, bwrap: str | None, deadline: float) -> LevelResult:
         return _not_reached(level, ProbeFailure(f"{_NOT_MADE} ({what})", "Run 'forge doctor'."))
 
 
-async def _run_attempts(ground: ProbeFixture, bwrap: str | None, deadline: float) -> LevelResult:
-    host = await _start_host(ground, bwrap)
+async def _run_attempts(fixture: ProbeFixture, bwrap: str | None, deadline: float) -> LevelResult:
+    host = await _start_host(fixture, bwrap)
     try:
         async with asyncio.timeout(max(deadline - time.monotonic(), 0)):
             assert host.stdout is not None
@@ -213,24 +209,23 @@ async def _run_attempts(ground: ProbeFixture, bwrap: str | None, deadline: float
             raise ChildProcessError
         answer = json.loads(line)
         if "said" not in answer:
-            why = explain_failure(answer["refused"])
-            return _not_reached(ground.level, why)
+            return _not_reached(fixture.level, explain_failure(answer["refused"]))
         if answer["said"] is None:
             raise TimeoutError
         found: dict[str, dict[str, str]] = json.loads(answer["said"].partition("\n")[0])
-        lived = ground.has_live_process()
+        lived = fixture.has_live_process()
     finally:
         with contextlib.suppress(ProcessLookupError):
             host.kill()
         await host.wait()
-    found["G11"] = found.get("G11", {}) | {"outlive Forge": await _outlived(ground) if lived else _LATE}
+    found["G11"] = found.get("G11", {}) | {"outlive Forge": await _outlived(fixture) if lived else _LATE}
     ways = {True: "EPERM", False: "done", None: _LATE}
     found["G12"] |= {f"whole tree {index}": ways[held] for index, held in enumerate(answer["limits"])}
-    return _evaluate(ground, found)
+    return _evaluate(fixture, found)
 
 
-def _evaluate(ground: ProbeFixture, found: Mapping[str, Mapping[str, str]]) -> LevelResult:
-    broken = set(ground.broken_guarantees())
+def _evaluate(fixture: ProbeFixture, found: Mapping[str, Mapping[str, str]]) -> LevelResult:
+    broken = set(fixture.broken_guarantees())
     held = tuple(name for name in GUARANTEES if name not in broken and _all_refused(name, found.get(name, {})))
     late = {name for name, attempts in found.items() if _LATE in attempts.values()} - broken
     untried = tuple(name for name in GUARANTEES if name in late and _all_refused(name, found[name], but=_LATE))
@@ -238,10 +233,10 @@ def _evaluate(ground: ProbeFixture, found: Mapping[str, Mapping[str, str]]) -> L
     if lacking := [name for name in missing if name in NEEDED]:
         words = ", ".join(f"{name} ({GUARANTEES[name]})" for name in lacking)
         cause, fix = f"tried, and this did not hold: {words}", explain_failure("").fix
-        return LevelResult(level=ground.level, held=held, missing=missing, untried=untried, cause=cause, fix=fix)
+        return LevelResult(level=fixture.level, held=held, missing=missing, untried=untried, cause=cause, fix=fix)
     if untried:
-        return _untried(ground.level, untried, held, missing)
-    return LevelResult(level=ground.level, held=held, missing=missing)
+        return _untried(fixture.level, untried, held, missing)
+    return LevelResult(level=fixture.level, held=held, missing=missing)
 
 
 def _all_refused(name: str, attempts: Mapping[str, str], but: str = "") -> bool:
@@ -250,28 +245,28 @@ def _all_refused(name: str, attempts: Mapping[str, str], but: str = "") -> bool:
     return bool(attempts) and ways <= _REFUSALS.get(name, _REFUSED)
 
 
-async def _outlived(ground: ProbeFixture) -> str:
+async def _outlived(fixture: ProbeFixture) -> str:
     """How it ended that what is inside lives on when Forge is killed. Gone after all, but late, is a slow machine."""
     begun = time.monotonic()
-    while ground.has_live_process():
+    while fixture.has_live_process():
         if time.monotonic() > begun + _LIVES_ON_AFTER_S:
             return "done"
         await asyncio.sleep(0.01)
     return "EPERM" if time.monotonic() <= begun + _GONE_WITHIN_S else _LATE
 
 
-async def _start_host(ground: ProbeFixture, bwrap: str | None) -> asyncio.subprocess.Process:
+async def _start_host(fixture: ProbeFixture, bwrap: str | None) -> asyncio.subprocess.Process:
     python, read = probe_interpreter()
     given: dict[str, Any] = {
-        "level": ground.level,
-        "root": str(ground.root),
+        "level": fixture.level,
+        "root": str(fixture.root),
         "bwrap": bwrap or "",
-        "terminal": ground.terminal[1],
+        "terminal": fixture.terminal[1],
         "python": python,
         "read": read,
-        "asked": ground.child_arguments(),
+        "asked": fixture.child_arguments(),
     }
-    inherited = os.dup(ground.terminal[1])
+    inherited = os.dup(fixture.terminal[1])
     """Inheritable all the way: what of it arrives inside is a descriptor of Forge's."""
     try:
         return await asyncio.create_subprocess_exec(
@@ -279,9 +274,9 @@ async def _start_host(ground: ProbeFixture, bwrap: str | None) -> asyncio.subpro
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
-            env={"PATH": os.defpath, "FORGE_PROBE": ground.canary, "HOME": str(ground.root)},
+            env={"PATH": os.defpath, "FORGE_PROBE": fixture.canary, "HOME": str(fixture.root)},
             cwd="/",
-            pass_fds=(ground.terminal[1], inherited),
+            pass_fds=(fixture.terminal[1], inherited),
             start_new_session=True,
             limit=1 << 20,
         )
@@ -297,10 +292,9 @@ def _not_reached(level: Level, why: ProbeFailure) -> LevelResult:
 def _untried(
     level: Level, untried: tuple[str, ...], held: tuple[str, ...] = (), missing: tuple[str, ...] = ()
 ) -> LevelResult:
-    cause = TOO_SLOW.cause
+    cause, fix = TOO_SLOW
     if untried != tuple(GUARANTEES):
         cause += ": " + ", ".join(f"{name} ({GUARANTEES[name]})" for name in untried)
-    fix = TOO_SLOW.fix
     return LevelResult(level=level, held=held, missing=missing, untried=untried, cause=cause, fix=fix)
 
 
@@ -416,7 +410,6 @@ class ProbeFixture:
             os.unlink(f"/usr/{self.abstract}")  # only where walls did not hold
 
     def child_arguments(self) -> dict[str, Any]:
-        """For the child; what stands in for Forge adds its own `parent` and `session`."""
         numbers = PROCESSORS[os.uname().machine].numbers
         return {
             "zone": str(self.zone),
@@ -466,19 +459,14 @@ class ProbeFixture:
         self.forge_home.mkdir()
         for path in (self.outside / "file", self.zone / ".env", self.zone / "deep" / "er" / "id_rsa"):
             path.write_text(self.canary)
-        for path in (self.closed / "file", self.closed / "lock", self.zone / ".git" / "config", self.zone / "plain"):
+        git = self.zone / ".git"
+        for path in (self.closed / "file", self.closed / "lock", git / "config", self.zone / "plain"):
             path.write_text("plain\n")
         (self.zone / "to_secret").symlink_to(".env")
         for name in ("objects", "refs"):
-            (self.zone / ".git" / name).mkdir()
-        (self.zone / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
-        watched = (
-            self.outside / "file",
-            self.closed / "file",
-            self.zone / ".git" / "config",
-            self.zone / ".git" / "hooks",
-            self.zone / ".git" / "HEAD",
-        )
+            (git / name).mkdir()
+        (git / "HEAD").write_text("ref: refs/heads/main\n")
+        watched = (self.outside / "file", self.closed / "file", git / "config", git / "hooks", git / "HEAD")
         self._before = {path: _file_state(path) for path in watched}
 
     def _more_names(self) -> bool:

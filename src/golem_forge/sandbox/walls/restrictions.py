@@ -22,10 +22,11 @@ from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.sandbox.errors import SandboxError, walls_unavailable
 from golem_forge.sandbox.git.repository import NamedPath
 from golem_forge.sandbox.git.shadow import ShadowPlan
+from golem_forge.sandbox.handles import Parts
 from golem_forge.sandbox.paths import resolve_links
 from golem_forge.sandbox.protected import GIT_FILE, in_dependencies, marks, own_code_in
 from golem_forge.sandbox.target import FileKind, kind_of
-from golem_forge.sandbox.walls.listing import EntryKind, Parts, ScanFinding
+from golem_forge.sandbox.walls.listing import EntryKind, ScanFinding
 from golem_forge.sandbox.walls.model import PathRule, RefusalReason, Restriction, is_masked, is_read_only
 from golem_forge.sandbox.walls.scan import ZoneScan
 from golem_forge.sandbox.walls.zone_lease import missing_directories, self_contained
@@ -200,24 +201,24 @@ class _RuleMatcher:
         return any(rule.matches(name) for rule in blocking for name in names)
 
 
+def _restriction(parts: Parts, kind: FileKind, why: RefusalReason, *, masked: bool = False) -> Restriction:
+    return Restriction(parts=parts, why=why, masked=masked, directory=kind is FileKind.DIRECTORY)
+
+
 def _masked(judge: _RuleMatcher, scan: ZoneScan) -> Iterator[Restriction]:
     for finding in scan.findings:
         if finding.secret and judge.masks(finding.parts, secret=True):
             for parts, kind in judge.places(finding.parts, finding.kind):
                 if finding.kind is EntryKind.LINK:
                     scan.link_targets.add(parts)
-                yield Restriction(
-                    parts=parts, why=RefusalReason.SECRET, masked=True, directory=kind is FileKind.DIRECTORY
-                )
+                yield _restriction(parts, kind, RefusalReason.SECRET, masked=True)
     for led_to in scan.link_targets:
         for parts, kind in judge.existing(led_to):
             if judge.masks(parts, secret=True):
-                yield Restriction(
-                    parts=parts, why=RefusalReason.SECRET, masked=True, directory=kind is FileKind.DIRECTORY
-                )
+                yield _restriction(parts, kind, RefusalReason.SECRET, masked=True)
     for parts, kind in _rule_paths(judge, scan, {Verb.READ}):
         if judge.masks(parts):
-            yield Restriction(parts=parts, why=RefusalReason.RULE, masked=True, directory=kind is FileKind.DIRECTORY)
+            yield _restriction(parts, kind, RefusalReason.RULE, masked=True)
 
 
 def _never_shown(scan: ZoneScan, *, writable: bool) -> Iterator[Restriction]:
@@ -233,21 +234,21 @@ def _never_shown(scan: ZoneScan, *, writable: bool) -> Iterator[Restriction]:
 def _read_only(judge: _RuleMatcher, scan: ZoneScan) -> Iterator[Restriction]:
     for parts, kind in _rule_paths(judge, scan, {Verb.WRITE, Verb.DELETE}):
         if judge.read_only(parts):
-            yield Restriction(parts=parts, why=RefusalReason.RULE, directory=kind is FileKind.DIRECTORY)
+            yield _restriction(parts, kind, RefusalReason.RULE)
     for finding in scan.findings:
         if finding.protected:
             for parts, kind in _protected_places(judge, finding):
-                yield Restriction(parts=parts, why=RefusalReason.PROTECTED, directory=kind is FileKind.DIRECTORY)
+                yield _restriction(parts, kind, RefusalReason.PROTECTED)
     for own in own_code_in(judge.zone.host).closed:
         for parts, kind in judge.existing(own):
-            yield Restriction(parts=parts, why=RefusalReason.OWN_CODE, directory=kind is FileKind.DIRECTORY)
+            yield _restriction(parts, kind, RefusalReason.OWN_CODE)
 
 
 def _named_by_git(judge: _RuleMatcher, named: Iterable[NamedPath]) -> Iterator[Restriction]:
     """Hooks directories, included settings, programs: git runs or obeys what stands there."""
     for one in named:
         for parts, kind in judge.existing(one.parts) if one.parts else ():
-            yield Restriction(parts=parts, why=RefusalReason.PROTECTED, directory=kind is FileKind.DIRECTORY)
+            yield _restriction(parts, kind, RefusalReason.PROTECTED)
 
 
 def _first_missing(zone: Zone, named: NamedPath) -> Iterator[tuple[Parts, bool]]:
@@ -337,7 +338,9 @@ def within_budget(zone: str, closed: Mapping[Parts, Restriction], masked: Collec
         nested = [parts for parts in (*single, *hidden) if len(parts) > 1]
         if not nested:
             break
-        top = _top_directory(max(nested, key=lambda parts: (len(parts), parts)))
+        deepest = max(nested, key=lambda parts: (len(parts), parts))
+        # Where a repository has many submodules, only what is theirs.
+        top = deepest[: 2 if deepest[0].casefold() == GIT_FILE and len(deepest) > 2 else 1]
         whole[top] = Restriction(parts=top, why=RefusalReason.PROTECTED, directory=True)
         single = {parts: one for parts, one in single.items() if parts[: len(top)] != top}
         hidden = {parts for parts in hidden if parts[: len(top)] != top}
@@ -386,11 +389,6 @@ def may_move(parts: Parts) -> bool:
 def is_below(parts: Parts, others: Collection[Parts]) -> bool:
     """Whether a directory above is among the others; the path itself does not count."""
     return any(parts[:length] in others for length in range(1, len(parts)))
-
-
-def _top_directory(parts: Parts) -> Parts:
-    """The directory just below the zone's root; where a repository has many submodules, only what is theirs."""
-    return parts[: 2 if parts[0].casefold() == GIT_FILE and len(parts) > 2 else 1]
 
 
 def _ancestors(paths: Iterable[Parts]) -> set[Parts]:

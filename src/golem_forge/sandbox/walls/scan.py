@@ -21,6 +21,7 @@ from threading import Lock, RLock
 from typing import Final, TypeVar
 from weakref import WeakValueDictionary
 
+from golem_forge.sandbox.handles import LISTING, Handle, Parts
 from golem_forge.sandbox.protected import GIT_FILE
 from golem_forge.sandbox.walls import changes
 from golem_forge.sandbox.walls.changes import (
@@ -43,7 +44,6 @@ from golem_forge.sandbox.walls.listing import (
     DirectoryLister,
     DirectoryListing,
     EntryKind,
-    Parts,
     ScanFinding,
     Stamp,
     stamp_at,
@@ -267,11 +267,9 @@ class ZoneScan:
         return frozenset(one.parts for one in found if mark.position >= 0 or one.stamp[0] >= earliest)
 
     def is_own_fifo(self, parts: Parts) -> bool:
-        """Whether it came with a command in walls."""
         return parts in self._sockets.own_fifos
 
     def names(self) -> Iterator[tuple[Parts, EntryKind]]:
-        """Every name in near directories."""
         for here, entries in self.listings():
             for name, kind in entries.items():
                 yield (*here, name), kind
@@ -494,13 +492,10 @@ class ZoneScan:
         self._log.misses_some()
         for listing in self._unsure:
             try:
-                fd = os.open(listing.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+                directory = Handle(os.open(listing.path, LISTING))
             except OSError:
                 continue
-            try:
-                listing.watch = self._watch(fd, os.fstat(fd).st_dev, listing.path)
-            finally:
-                os.close(fd)
+            listing.watch = self._watch(directory.fd, os.fstat(directory.fd).st_dev, listing.path)
             if listing.watch >= 0:
                 self._watched[listing.watch] = listing.parts
 

@@ -87,15 +87,7 @@ _ONE_PROCESS: Final = {"setpriority": 0, "ioprio_set": 1}
 """First argument with which the other names one process, and not a group or a user: process 1 is in both."""
 _SHARE_A_CORE: Final = 62
 """PR_SCHED_CORE: the one `prctl` that acts on another process. Kernels without it answer EINVAL."""
-_MODES: Final = {
-    "chmod": 1,
-    "fchmod": 1,
-    "fchmodat": 2,
-    "fchmodat2": 2,
-    "mknod": 1,
-    "mknodat": 2,
-    "creat": 1,
-}
+_MODES: Final = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2, "mknod": 1, "mknodat": 2, "creat": 1}
 """Which argument is the mode a file gets."""
 _MODES_OF_NEW: Final = {"openat": (2, 3), "open": (1, 2)}
 """Flags, and the mode that counts if they say that a file may be made."""
@@ -156,10 +148,6 @@ def _if_equal(value: int, then: Iterable[_Step]) -> list[_Step]:
     """`then` must end in a verdict: what follows is for other values."""
     steps = list(then)
     return [_Step(0x15, 0, len(steps), value), *steps]
-
-
-def _if_at_least(value: int, then: _Step) -> list[_Step]:
-    return [_Step(0x35, 0, 1, value), then]
 
 
 def _if_any_bit(mask: int, then: _Step, *more: _Step) -> list[_Step]:
@@ -247,7 +235,7 @@ def assemble(processor: Processor, rules: dict[str, list[_Step]]) -> bytes:
     """The program: foreign conventions first, then one comparison for each call named."""
     steps = [_load(4), _Step(0x15, 1, 0, processor.audit), _KILL, _load(0)]
     if processor.foreign_bit:
-        steps += _if_at_least(processor.foreign_bit, _error(errno.ENOSYS))
+        steps += [_Step(0x35, 0, 1, processor.foreign_bit), _error(errno.ENOSYS)]  # that number, or a larger one
     for name, body in rules.items():
         if (number := processor.numbers.get(name)) is not None:
             steps += _if_equal(number, body)
@@ -275,33 +263,14 @@ class Processor(NamedTuple):
     """Calls at or above this number belong to a second convention under the same name (x32); 0: there is none."""
 
 
-_SHARED: Final = {
-    "pidfd_send_signal": 424,
-    "io_uring_setup": 425,
-    "io_uring_enter": 426,
-    "io_uring_register": 427,
-    "open_tree": 428,
-    "move_mount": 429,
-    "fsopen": 430,
-    "fsconfig": 431,
-    "fsmount": 432,
-    "fspick": 433,
-    "pidfd_open": 434,
-    "clone3": 435,
-    "openat2": 437,
-    "pidfd_getfd": 438,
-    "process_madvise": 440,
-    "mount_setattr": 442,
-    "quotactl_fd": 443,
-    "process_mrelease": 448,
-    "fchmodat2": 452,
-    "setxattrat": 463,
-    "removexattrat": 466,
-    "open_tree_attr": 467,
-    "file_setattr": 469,
-}
-
 # fmt: off
+_SHARED: Final = {
+    "pidfd_send_signal": 424, "io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427,
+    "open_tree": 428, "move_mount": 429, "fsopen": 430, "fsconfig": 431, "fsmount": 432, "fspick": 433,
+    "pidfd_open": 434, "clone3": 435, "openat2": 437, "pidfd_getfd": 438, "process_madvise": 440,
+    "mount_setattr": 442, "quotactl_fd": 443, "process_mrelease": 448, "fchmodat2": 452, "setxattrat": 463,
+    "removexattrat": 466, "open_tree_attr": 467, "file_setattr": 469,
+}
 _X86_64: Final = {
     "open": 2, "creat": 85, "mknod": 133, "inotify_add_watch": 254, "openat": 257, "mknodat": 259, "prctl": 157,
     "ioctl": 16, "shmget": 29, "shmat": 30, "shmctl": 31, "socket": 41, "connect": 42, "accept": 43, "bind": 49,

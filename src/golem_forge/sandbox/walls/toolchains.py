@@ -21,10 +21,11 @@ from pathlib import Path
 from typing import Final
 
 from golem_forge.core.lazy_dataclass import dataclass, field
+from golem_forge.sandbox.handles import identity_of
+from golem_forge.sandbox.host import SYSTEM, is_below
 from golem_forge.sandbox.protected import is_secret_name
+from golem_forge.sandbox.zones import identities_above
 
-SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
-"""Shown in every walls, whole."""
 _SYSTEM_STARTS: Final = tuple(f"{directory}/" for directory in SYSTEM)
 ALWAYS: Final = ("/usr/local/bin", "/usr/bin", "/bin")
 _FLEETING: Final = ("/run", "/var/run", "/proc", "/dev")
@@ -88,8 +89,8 @@ def without_toolchains(
     """`sandbox.toolchains: off`: only the system's directories on PATH, and what `sandbox.read` names."""
     search = _Search(environ, home, forge_home, zones)
     search.show_declared(extra_read)
-    path = [entry for entry in _entries(environ.get("PATH", "")) if in_system(entry) and in_system(_real(entry))]
-    return search.result([entry for entry in path if os.path.isdir(entry)], shipped)
+    entries = [entry for entry in _entries(environ.get("PATH", "")) if in_system(entry) and os.path.isdir(entry)]
+    return search.result([entry for entry in entries if in_system(os.path.realpath(entry))], shipped)
 
 
 def in_system(path: str) -> bool:
@@ -97,8 +98,6 @@ def in_system(path: str) -> bool:
 
 
 class _Search:
-    """One look at the machine."""
-
     def __init__(self, environ: Mapping[str, str], home: Path, forge_home: Path, zones: Sequence[str]) -> None:
         self._environ = environ
         self._home = os.path.abspath(home)
@@ -126,8 +125,8 @@ class _Search:
 
     def roots(self, manager: VersionManager, foreign: Sequence[str]) -> Iterator[str]:
         """The manager's roots that exist, the one that counts first."""
-        named = (self._environ.get(name, "") for name in manager.variables)
-        places = (self._place(place) for place in manager.places)
+        named = (self._environ.get(name, "") for name in manager.variables.split())
+        places = (self._place(place) for place in manager.places.split())
         seen: set[str] = set()
         for root in (*named, *places, *_around(manager, foreign)):
             folded = os.path.normpath(root) if root.startswith("/") else ""
@@ -148,11 +147,11 @@ class _Search:
         if self._in_zone(entry):
             return entry
         if in_system(entry):
-            real = _real(entry)
+            real = os.path.realpath(entry)
             shown = os.path.isdir(entry) and (in_system(real) or self._show(real))
             return entry if shown else ""
-        fleeting = any(is_below(entry, place) for place in _FLEETING) and _real(entry) != entry
-        entry = _real(entry) if fleeting else entry
+        fleeting = any(is_below(entry, place) for place in _FLEETING) and os.path.realpath(entry) != entry
+        entry = os.path.realpath(entry) if fleeting else entry
         if _is_environment(entry):
             self._show(os.path.dirname(entry))
         return entry if self._show(entry) else ""
@@ -161,9 +160,9 @@ class _Search:
         for manager, root in roots:
             if not self._visible(root if "" in manager.show else os.path.join(root, manager.show[0])):
                 continue
-            for name, below, needs in manager.sets:
-                if name not in self._variables and os.path.exists(os.path.join(root, needs)):
-                    self._variables[name] = os.path.normpath(os.path.join(root, below))
+            name, needs = manager.variables.split()[0], manager.sets_if
+            if needs is not None and name not in self._variables and os.path.exists(os.path.join(root, needs)):
+                self._variables[name] = root
         for name in CARRIED:
             value = self._environ.get(name, "")
             if value.startswith("/") and self._visible(os.path.normpath(value)):
@@ -188,7 +187,7 @@ class _Search:
     def _masked(self, directories: Sequence[str]) -> tuple[str, ...]:
         """Each secret by its real path, under every spelling it can be reached by."""
         secrets = (*self._credentials, *(path for one in directories for path in _secrets_in(one)))
-        reals = dict.fromkeys(_real(path) for path in secrets if os.path.exists(path))
+        reals = dict.fromkeys(os.path.realpath(path) for path in secrets if os.path.exists(path))
         reached = dict.fromkeys(
             spelled + path[len(real) :]
             for path in reals
@@ -212,7 +211,7 @@ class _Search:
             return False
         if not stat.S_ISDIR(status.st_mode):
             return False
-        real = _real(directory)
+        real = os.path.realpath(directory)
         if self._in_zone(real):
             return True
         if why := self._forbidden.why(directory, real, status):
@@ -243,10 +242,8 @@ class _Search:
 
 def _around(manager: VersionManager, foreign: Sequence[str]) -> Iterator[str]:
     """Roots that a PATH entry lies in."""
-    if manager.inside is None:
-        return
-    for entry in foreign:
-        match = manager.inside.fullmatch(entry)
+    for entry in foreign if manager.inside else ():
+        match = re.fullmatch(f"(/.+?)/{manager.inside}", entry)
         if match and os.path.exists(f"{match[1]}/{manager.proof}"):
             yield match[1]
 
@@ -270,17 +267,13 @@ def _entries(path: str) -> Iterator[str]:
             yield folded
 
 
-def _real(path: str) -> str:
-    return os.path.realpath(path)
-
-
 def _links_in(directory: str) -> Iterator[str]:
     try:
         with os.scandir(directory) as found:
             links = [entry.path for entry in found if entry.is_symlink()][:_MOST_LINKS]
     except OSError:
         return
-    yield from (real for link in links if not is_below(real := _real(link), _real(directory)))
+    yield from (real for link in links if not is_below(real := os.path.realpath(link), os.path.realpath(directory)))
 
 
 def _secrets_in(directory: str) -> Iterator[str]:
@@ -302,153 +295,80 @@ def _outermost(directories: Iterable[str]) -> tuple[str, ...]:
     return tuple(kept)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class VersionManager:
     name: str
-    variables: tuple[str, ...] = ()
-    """Name the root, in this order."""
-    places: tuple[str, ...] = ()
+    variables: str = ""
+    """Name the root, in this order, divided by spaces."""
+    places: str = ""
     """Usual roots. `~` is the person's home, `@` their data directory (XDG), `$NAME` another variable's first entry."""
-    inside: re.Pattern[str] | None = None
-    """A PATH directory of this form belongs to the root in its first group …"""
+    inside: str = ""
+    """A PATH directory that ends so (a pattern) belongs to the root before it …"""
     proof: str = ""
     """… if this exists below that root."""
     show: tuple[str, ...] = ("",)
     """What of the root is shown; empty text: all of it."""
-    sets: tuple[tuple[str, str, str], ...] = ()
-    """(variable, directory below the root, what must exist below the root for it to be set)."""
+    sets_if: str | None = None
+    """The first variable is set to the root if this exists below it; None: never."""
     credentials: tuple[str, ...] = ()
     """Files below the root that hold credentials: masked."""
     links: str = ""
     """A directory of installed versions in which people link versions that live elsewhere: those are shown too."""
 
 
-def _in(tail: str) -> re.Pattern[str]:
-    return re.compile(rf"(/.+?)/{tail}")
-
-
+_BREW_PARTS: Final = ("bin", "sbin", "Cellar", "opt", "lib", "libexec", "include", "share", "etc/ca-certificates")
+"""Not `etc` and `var`, where its services keep settings and data."""
+_PYENV_BIN: Final = r"(?:plugins/[^/]+/)?(?:shims|bin)"
+_NVM_BIN: Final = r"versions/(?:node|io\.js)/[^/]+/bin"
+_FNM_BIN: Final = "node-versions/[^/]+/installation/bin"
+_MISE_BIN: Final = "(?:shims|installs/[^/]+/[^/]+(?:/[^/]+)*?)"
+_CONDA_PLACES: Final = (
+    "~/miniconda3 ~/anaconda3 ~/miniforge3 ~/mambaforge ~/micromamba"
+    " /opt/conda /opt/miniconda3 /opt/anaconda3 /opt/miniforge3"
+)
+_CARGO_SECRETS: Final = ("credentials", "credentials.toml")
+_CONDA_SECRETS: Final = (".condarc", "condarc", "pip.conf")
 MANAGERS: Final = (
+    VersionManager("pyenv", "PYENV_ROOT", "~/.pyenv", _PYENV_BIN, "libexec/pyenv", sets_if="", links="versions"),
     VersionManager(
-        name="pyenv",
-        variables=("PYENV_ROOT",),
-        places=("~/.pyenv",),
-        inside=_in(r"(?:plugins/[^/]+/)?(?:shims|bin)"),
-        proof="libexec/pyenv",
-        sets=(("PYENV_ROOT", "", ""),),
-        links="versions",
-    ),
-    VersionManager(
-        name="rustup",
-        variables=("RUSTUP_HOME",),
-        places=("~/.rustup",),
-        inside=_in(r"toolchains/[^/]+/bin"),
-        proof="settings.toml",
-        sets=(("RUSTUP_HOME", "", ""),),
-        links="toolchains",
+        "rustup", "RUSTUP_HOME", "~/.rustup", "toolchains/[^/]+/bin", "settings.toml", sets_if="", links="toolchains"
     ),
     # With its home read-only, cargo builds offline from the crates fetched before. Without any, its home is better
     # left to the private HOME, where it can at least be written.
     VersionManager(
-        name="cargo",
-        variables=("CARGO_HOME",),
-        places=("~/.cargo",),
-        inside=_in("bin"),
-        proof="bin/rustup",
-        sets=(("CARGO_HOME", "", "registry"),),
-        credentials=("credentials", "credentials.toml"),
+        "cargo", "CARGO_HOME", "~/.cargo", "bin", "bin/rustup", sets_if="registry", credentials=_CARGO_SECRETS
     ),
-    VersionManager(
-        name="nvm",
-        variables=("NVM_DIR",),
-        places=("~/.nvm", "~/.config/nvm"),
-        inside=_in(r"versions/(?:node|io\.js)/[^/]+/bin"),
-        proof="nvm.sh",
-        sets=(("NVM_DIR", "", ""),),
-    ),
-    VersionManager(
-        name="fnm",
-        variables=("FNM_DIR",),
-        places=("@/fnm", "~/.fnm"),
-        inside=_in(r"node-versions/[^/]+/installation/bin"),
-        proof="node-versions",
-        sets=(("FNM_DIR", "", ""),),
-    ),
-    VersionManager(
-        name="volta",
-        variables=("VOLTA_HOME",),
-        places=("~/.volta",),
-        inside=_in("bin"),
-        proof="bin/volta-shim",
-        sets=(("VOLTA_HOME", "", ""),),
-    ),
-    VersionManager(
-        name="asdf",
-        variables=("ASDF_DATA_DIR",),
-        places=("$ASDF_DIR", "~/.asdf"),
-        inside=_in("shims"),
-        proof="installs",
-        sets=(("ASDF_DATA_DIR", "", ""),),
-    ),
-    VersionManager(
-        name="asdf itself", variables=("ASDF_DIR",), places=("~/.asdf",), sets=(("ASDF_DIR", "", "asdf.sh"),)
-    ),
-    VersionManager(
-        name="mise",
-        variables=("MISE_DATA_DIR",),
-        places=("@/mise",),
-        inside=_in(r"(?:shims|installs/[^/]+/[^/]+(?:/[^/]+)*?)"),
-        proof="installs",
-        sets=(("MISE_DATA_DIR", "", ""),),
-    ),
-    VersionManager(
-        name="uv",
-        variables=("UV_PYTHON_INSTALL_DIR",),
-        places=("@/uv/python",),
-        sets=(("UV_PYTHON_INSTALL_DIR", "", ""),),
-        links=".",
-    ),
+    VersionManager("nvm", "NVM_DIR", "~/.nvm ~/.config/nvm", _NVM_BIN, "nvm.sh", sets_if=""),
+    VersionManager("fnm", "FNM_DIR", "@/fnm ~/.fnm", _FNM_BIN, "node-versions", sets_if=""),
+    VersionManager("volta", "VOLTA_HOME", "~/.volta", "bin", "bin/volta-shim", sets_if=""),
+    VersionManager("asdf", "ASDF_DATA_DIR", "$ASDF_DIR ~/.asdf", "shims", "installs", sets_if=""),
+    VersionManager("asdf itself", "ASDF_DIR", "~/.asdf", sets_if="asdf.sh"),
+    VersionManager("mise", "MISE_DATA_DIR", "@/mise", _MISE_BIN, "installs", sets_if=""),
+    VersionManager("uv", "UV_PYTHON_INSTALL_DIR", "@/uv/python", sets_if="", links="."),
     # What `uv tool` and pipx put on PATH are links into these.
-    VersionManager(name="uv tools", variables=("UV_TOOL_DIR",), places=("@/uv/tools",)),
+    VersionManager("uv tools", "UV_TOOL_DIR", "@/uv/tools"),
+    VersionManager("pipx", "PIPX_HOME", "@/pipx ~/.local/pipx", show=("venvs", "shared", "py")),
     VersionManager(
-        name="pipx", variables=("PIPX_HOME",), places=("@/pipx", "~/.local/pipx"), show=("venvs", "shared", "py")
+        "conda",
+        "MAMBA_ROOT_PREFIX CONDA_ROOT",
+        _CONDA_PLACES,
+        "(?:envs/[^/]+/)?(?:bin|condabin)",
+        "conda-meta",
+        credentials=_CONDA_SECRETS,
     ),
-    VersionManager(
-        name="conda",
-        variables=("MAMBA_ROOT_PREFIX", "CONDA_ROOT"),
-        places=(
-            *("~/miniconda3", "~/anaconda3", "~/miniforge3", "~/mambaforge", "~/micromamba"),
-            *("/opt/conda", "/opt/miniconda3", "/opt/anaconda3", "/opt/miniforge3"),
-        ),
-        inside=_in(r"(?:envs/[^/]+/)?(?:bin|condabin)"),
-        proof="conda-meta",
-        credentials=(".condarc", "condarc", "pip.conf"),
-    ),
-    VersionManager(name="conda environment", variables=("CONDA_PREFIX",), credentials=(".condarc", "pip.conf")),
-    VersionManager(name="go", variables=("GOROOT",), inside=_in("bin"), proof="pkg/tool"),
+    VersionManager("conda environment", "CONDA_PREFIX", credentials=(".condarc", "pip.conf")),
+    VersionManager("go", "GOROOT", inside="bin", proof="pkg/tool"),
     # Modules fetched before are enough to build offline; go writes nothing there for them.
+    VersionManager("go modules", "GOMODCACHE", "$GOPATH/pkg/mod ~/go/pkg/mod", sets_if=""),
+    VersionManager("sdkman", "SDKMAN_DIR", "~/.sdkman", "candidates/[^/]+/[^/]+/bin", "candidates", sets_if=""),
     VersionManager(
-        name="go modules",
-        variables=("GOMODCACHE",),
-        places=("$GOPATH/pkg/mod", "~/go/pkg/mod"),
-        sets=(("GOMODCACHE", "", ""),),
-    ),
-    VersionManager(
-        name="sdkman",
-        variables=("SDKMAN_DIR",),
-        places=("~/.sdkman",),
-        inside=_in(r"candidates/[^/]+/[^/]+/bin"),
-        proof="candidates",
-        sets=(("SDKMAN_DIR", "", ""),),
-    ),
-    # Not `etc` and `var`, where its services keep settings and data.
-    VersionManager(
-        name="brew",
-        variables=("HOMEBREW_PREFIX",),
-        places=("/home/linuxbrew/.linuxbrew", "~/.linuxbrew"),
-        inside=_in("s?bin"),
-        proof="Cellar",
-        show=("bin", "sbin", "Cellar", "opt", "lib", "libexec", "include", "share", "etc/ca-certificates"),
-        sets=(("HOMEBREW_PREFIX", "", ""),),
+        "brew",
+        "HOMEBREW_PREFIX",
+        "/home/linuxbrew/.linuxbrew ~/.linuxbrew",
+        "s?bin",
+        "Cellar",
+        show=_BREW_PARTS,
+        sets_if="",
     ),
 )
 
@@ -472,12 +392,12 @@ class ForbiddenDirectories:
         named = (os.path.join(self._home, name) for name in KEY_DIRECTORIES)
         self._keys = tuple(os.path.realpath(path) if os.path.islink(path) else path for path in named)
         self._zones = tuple(zones)
-        self._above_home = _identities(self._home)
-        self._above_forge = _identities(self._forge)
+        self._above_home = identities_above(self._home)
+        self._above_forge = identities_above(self._forge)
 
     def why(self, spelled: str, real: str, status: os.stat_result) -> str:
         """Empty: it may be shown. `status` is the directory's own."""
-        identity = (status.st_dev, status.st_ino)
+        identity = identity_of(status)
         if identity in self._above_home:
             return "is or contains the home directory"
         if identity in self._above_forge:
@@ -498,22 +418,3 @@ class ForbiddenDirectories:
         if any(os.path.lexists(f"{real}/{name}") for name in KEY_DIRECTORIES):
             return "contains a directory of keys"
         return ""
-
-
-def is_below(path: str, directory: str) -> bool:
-    """Both absolute and folded; a directory is below itself."""
-    return path == directory or path.startswith(directory.rstrip("/") + "/")
-
-
-def _identities(path: str) -> frozenset[tuple[int, int]]:
-    """Of a directory and of everything that contains it, as far as it exists."""
-    found = set()
-    while True:
-        try:
-            status = os.stat(path)
-            found.add((status.st_dev, status.st_ino))
-        except OSError:
-            pass
-        if path == "/":
-            return frozenset(found)
-        path = os.path.dirname(path)

@@ -107,7 +107,6 @@ class Walls:
         )
 
     async def report(self) -> ProbeReport:
-        """What this machine gives, tried once."""
         if self._wider is not None:
             return await self._wider.report()
         if self._report is None and self._settings.off:
@@ -140,7 +139,6 @@ class Walls:
 
     @property
     def known_report(self) -> ProbeReport | None:
-        """The report without trying: None until somebody has asked for one."""
         return self._wider.known_report if self._wider is not None else self._report
 
     @property
@@ -316,6 +314,7 @@ class Walls:
         occupied: list[ZoneLease],
         inspection: Inspection,
     ) -> tuple[PlannedWalls, Launch]:
+        network = Network.NONE if job.own_program else Network.SHARED if job.shares_network else Network.OWN
         for last in (False, True):
             planned = self._planner.planned(job)
             inspection.planned(planned)
@@ -338,7 +337,7 @@ class Walls:
                     ),
                     limits=job.limits or self._settings.limits,
                     terminal=job.streams is Streams.TERMINAL,
-                    network=_network(job),
+                    network=network,
                     shown=self._sandbox.virtualise,
                     addresses=tuple(zone.virtual(()) for zone in self._planner.zones),
                     before_go=before_go,
@@ -414,32 +413,16 @@ async def _probe_and_save(cache: Path) -> ProbeReport:
     return await probe_with_retry(cache=cache)
 
 
-def _network(job: Job) -> Network:
-    if job.own_program:
-        return Network.NONE
-    return Network.SHARED if job.shares_network else Network.OWN
-
-
 _WINDOW: Final = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aftermath:
-    """What is known once a child has ended."""
-
     denials: tuple[dict[str, Any], ...] = ()
     protected_created: tuple[str, ...] = ()
     """Virtual paths of protected names that did not exist before."""
     leftovers: tuple[Leftover, ...] = ()
     """What the person's own programs would run or obey."""
-
-
-def _told_nobody(after: Aftermath) -> None:
-    return None
-
-
-def _nothing_to_exchange() -> None:
-    return None
 
 
 class WalledChild:
@@ -451,8 +434,8 @@ class WalledChild:
         created: Callable[[], tuple[str, ...]],
         leftovers: Callable[[], tuple[Leftover, ...]] = tuple,
         proxy: HostProxy | None = None,
-        tell: Callable[[Aftermath], None] = _told_nobody,
-        exchange: Callable[[], None] = _nothing_to_exchange,
+        tell: Callable[[Aftermath], None] = lambda after: None,
+        exchange: Callable[[], None] = lambda: None,
     ) -> None:
         """Without a plan there are no walls, which cannot have refused anything. `tell`: see `tell_unread`."""
         self.exchange = exchange

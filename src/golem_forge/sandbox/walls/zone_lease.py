@@ -19,9 +19,9 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from golem_forge.sandbox.errors import walls_unavailable
-from golem_forge.sandbox.handles import DIRECTORY
+from golem_forge.sandbox.handles import DIRECTORY, LISTING, Parts
 from golem_forge.sandbox.protected import GIT_FILE, normal_name
-from golem_forge.sandbox.walls.listing import EntryKind, Parts
+from golem_forge.sandbox.walls.listing import EntryKind
 from golem_forge.sandbox.walls.scan import ZoneScan
 from golem_forge.sandbox.zones import HEAD, HOOKS, PlaceholderNotes, Zone
 
@@ -29,7 +29,6 @@ _COMMON: Final = "commondir"
 """A file of this name in a repository says where git finds settings and hooks instead."""
 _LEASE_WITHIN_S: Final = 2.0
 _ASK_EVERY_S: Final = 0.002
-_LOCKABLE: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def missing_directories(zone: Zone, scan: ZoneScan) -> Iterator[Parts]:
@@ -46,13 +45,11 @@ def missing_directories(zone: Zone, scan: ZoneScan) -> Iterator[Parts]:
     if missing and headless and GIT_FILE not in free and _can_be_filled(zone, ()):
         yield (HEAD,)
     for parts, entries in scan.listings():
-        if not entries or not _is_repository(parts, entries) or _is_free(parts, HOOKS, free):
-            continue
-        if not _can_be_filled(zone, parts):
-            continue
-        kind = entries.get(HOOKS)
-        if kind is None or (kind is EntryKind.DIRECTORY and _is_empty(zone, (*parts, HOOKS))):
-            yield (*parts, HOOKS)
+        guarded = entries and _is_repository(parts, entries) and not _is_free(parts, HOOKS, free)
+        if guarded and _can_be_filled(zone, parts):
+            kind = entries.get(HOOKS)
+            if kind is None or (kind is EntryKind.DIRECTORY and _is_empty(zone, (*parts, HOOKS))):
+                yield (*parts, HOOKS)
 
 
 def self_contained(zone: Zone, scan: ZoneScan) -> Iterator[Parts]:
@@ -65,7 +62,7 @@ def self_contained(zone: Zone, scan: ZoneScan) -> Iterator[Parts]:
 
 
 class ZoneLease:
-    """The shared lock of one start on one zone. `leave` once nothing of the walls stands any more."""
+    """The shared lock of one start on one zone. `release` it once nothing of the walls stands any more."""
 
     def __init__(self, zone: Zone, fd: int) -> None:
         self.zone = zone
@@ -110,20 +107,17 @@ class ZoneLease:
 def acquire_lease(zone: Zone) -> ZoneLease | None:
     """The lock, or None while someone else has it alone: they are about to be done, so ask again soon."""
     try:
-        fd = os.open(".", _LOCKABLE, dir_fd=zone.root.fd)
+        fd = os.open(".", LISTING, dir_fd=zone.root.fd)
     except OSError:
         raise walls_unavailable(
             f"the system refused to open the directory of zone '/{zone.name}'", "Check its permissions."
         ) from None
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
+        return ZoneLease(zone, fd)
+    except OSError as error:  # a file system without locks: nobody there can know of others, so nothing is removed
         os.close(fd)
-        return None
-    except OSError:  # a file system without locks: nobody there can know of others, so nothing is removed
-        os.close(fd)
-        return ZoneLease(zone, -1)
-    return ZoneLease(zone, fd)
+        return None if isinstance(error, BlockingIOError) else ZoneLease(zone, -1)
 
 
 async def wait_for_lease(zone: Zone) -> ZoneLease:
@@ -141,7 +135,7 @@ async def wait_for_lease(zone: Zone) -> ZoneLease:
 def exclusive_lock(zone: Zone) -> Iterator[bool]:
     """Whether no walls stand on a zone, of this Forge or another; if so, none can be built meanwhile."""
     try:
-        fd = os.open(".", _LOCKABLE, dir_fd=zone.root.fd)
+        fd = os.open(".", LISTING, dir_fd=zone.root.fd)
     except (OSError, ValueError):
         yield False
         return
@@ -159,7 +153,7 @@ def remove_stale_placeholders(notes: PlaceholderNotes) -> None:
     """What Forges that are gone left in their zones; whoever lives has the lock."""
     for zone in notes.zones():
         try:
-            fd = os.open(zone, _LOCKABLE)
+            fd = os.open(zone, LISTING)
         except (FileNotFoundError, NotADirectoryError):
             notes.forget(zone)
             continue

@@ -7,10 +7,9 @@ every file back before the call ends.
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from golem_forge._version import __version__
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Verb
 from golem_forge.core.results import ToolResult
@@ -19,11 +18,11 @@ from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.target import Target
 from golem_forge.tools.context import Plan, ToolContext
 from golem_forge.tools.factory import ToolsetContext
-from golem_forge.tools.tool import NeedsApproval, SourceKind, Tool
+from golem_forge.tools.tool import NeedsApproval, Tool
 from golem_forge.toolsets.edit.apply import PatchApplication
 from golem_forge.toolsets.edit.draft import Draft, fill_draft, patch_diff, patch_entries, patch_result
 from golem_forge.toolsets.edit.patch import PatchFailed, PatchInvalid, has_padded_markers, parse_patch, patch_refused
-from golem_forge.toolsets.file_access import FileAccess, ZoneApproval, checked_overrides
+from golem_forge.toolsets.file_access import FileAccess, FileTool, ZoneApproval, checked_overrides
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -38,11 +37,12 @@ class EditToolset:
         self._overrides = checked_overrides(sandbox, zone_approval or {})
 
     def get_tools(self, ctx: ToolsetContext | None = None) -> list[Tool]:
-        return [apply_patch_tool(FileAccess(self._sandbox or (ctx.sandbox if ctx else None), self._overrides))]
+        access = FileAccess(self._sandbox or (ctx.sandbox if ctx else None), self._overrides)
+        return [_APPLY_PATCH.create(access)]
 
 
 def create_apply_patch_tool(sandbox: Sandbox | None = None, needs_approval: NeedsApproval | None = None) -> Tool:
-    return apply_patch_tool(FileAccess(sandbox), needs_approval)
+    return _APPLY_PATCH.create(FileAccess(sandbox), needs_approval)
 
 
 MAX_PATCH_BYTES: Final = 1024 * 1024
@@ -66,26 +66,7 @@ Change files with a patch: all of it is applied, or nothing. At most 1 MiB and 2
 `*** End of File` after a chunk: it matches at the end. Paths: /<zone>/…, or relative to the default zone."""
 
 
-def apply_patch_tool(reach: FileAccess, needs_approval: NeedsApproval | None = None) -> Tool:
-    return Tool(
-        "apply_patch",
-        _DESCRIPTION,
-        input_schema=_arguments,
-        planner=partial(_plan, reach),
-        needs_approval=needs_approval,
-        label="Apply patch",
-        category="Files",
-        source=SourceKind.NATIVE,
-        argument_aliases={"patch": "input"},
-        max_argument_bytes=_MAX_ARGUMENTS,
-        code_digest=__version__,
-        always=Verb.WRITE,
-    )
-
-
 def _arguments() -> type[BaseModel]:
-    from typing import Annotated
-
     from pydantic import AfterValidator, Field, create_model
     from pydantic_core import PydanticCustomError
 
@@ -101,60 +82,63 @@ def _arguments() -> type[BaseModel]:
     return create_model("apply_patch", input=(Annotated[str, AfterValidator(small_enough)], Field(description=text)))
 
 
-def _plan(reach: FileAccess, args: dict[str, Any], ctx: ToolContext) -> Plan:
-    draft = _draft(reach, args["input"], ctx)
+def _plan(access: FileAccess, args: dict[str, Any], ctx: ToolContext) -> Plan:
+    draft = _draft(access, args["input"], ctx)
     planned = _PlannedPatch(draft, ctx)
-    return Plan(
-        run=planned.run,
-        effects=draft.effects,
-        diff=planned.diff,
-        recheck=planned.recheck,
-        close=draft.close,
-    )
+    effects = draft.effects
+    return Plan(run=planned.run, effects=effects, diff=planned.diff, recheck=planned.recheck, close=draft.close)
 
 
-def _draft(reach: FileAccess, text: str, ctx: ToolContext) -> Draft:
+_APPLY_PATCH: Final = FileTool(
+    name="apply_patch",
+    description=_DESCRIPTION,
+    label="Apply patch",
+    arguments=_arguments,
+    planner=_plan,
+    always=Verb.WRITE,
+    aliases={"patch": "input"},
+    max_argument_bytes=_MAX_ARGUMENTS,
+)
+
+
+def _draft(access: FileAccess, text: str, ctx: ToolContext) -> Draft:
     """The patch as written; if that fits no file and some markers have blanks before them, with these as markers."""
     try:
-        return _read_patch(reach, text, ctx, padded=False)
+        return _read_patch(access, text, ctx, padded=False)
     except (PatchInvalid, PatchFailed, SandboxError) as error:
         if not has_padded_markers(text):
             raise
         try:
-            return _read_patch(reach, text, ctx, padded=True)
+            return _read_patch(access, text, ctx, padded=True)
         except (PatchInvalid, PatchFailed, SandboxError):
             raise error from None
 
 
-def _read_patch(reach: FileAccess, text: str, ctx: ToolContext, *, padded: bool) -> Draft:
+def _read_patch(access: FileAccess, text: str, ctx: ToolContext, *, padded: bool) -> Draft:
     operations = parse_patch(text, padded=padded)
 
-    def resolve(path: str, access: Verb) -> Target:
-        return reach.target(path, access, ctx)
+    def resolve(path: str, verb: Verb) -> Target:
+        return access.target(path, verb, ctx)
 
-    draft = Draft(resolve, reach.effect, partial(_is_read_protected, ctx))
+    def is_hidden(virtual: str) -> bool:
+        """Whether a rule keeps this file from being read unasked: then failures and diffs must not show its lines."""
+        return any(
+            Verb.READ in rule.access and rule.verdict is not Verdict.PRE_APPROVED and rule.matches(virtual)
+            for rule in ctx.path_rules()
+        )
+
+    draft = Draft(resolve, access.effect, is_hidden)
     try:
         fill_draft(draft, operations)
-    except SandboxError as error:
+    except BaseException as error:
         draft.close()
-        raise patch_refused(error) from None
-    except BaseException:
-        draft.close()
+        if isinstance(error, SandboxError):
+            raise patch_refused(error) from None
         raise
     return draft
 
 
-def _is_read_protected(ctx: ToolContext, virtual: str) -> bool:
-    """Whether a rule keeps this file from being read unasked: then failures and diffs must not tell its lines."""
-    return any(
-        Verb.READ in rule.access and rule.verdict is not Verdict.PRE_APPROVED and rule.matches(virtual)
-        for rule in ctx.path_rules()
-    )
-
-
 class _PlannedPatch:
-    """A worked out patch, ready to run."""
-
     def __init__(self, draft: Draft, ctx: ToolContext) -> None:
         self._draft = draft
         self._ctx = ctx
@@ -169,8 +153,8 @@ class _PlannedPatch:
                 raise patch_refused(error) from None
 
     async def run(self) -> ToolResult:
-        """In a thread, and never left alone there: who cancels waits until every file is back."""
-        from asyncio import CancelledError, shield
+        """Runs in a thread and waits for it even if cancelled: then every file is put back first."""
+        from asyncio import CancelledError, shield, wait
 
         from golem_forge.tools.threads import run_in_thread
 
@@ -186,7 +170,9 @@ class _PlannedPatch:
             await shield(work)
         except CancelledError:
             given_up.append(True)
-            await _wait_for_thread(work)
+            while not work.done():  # however often this wait is cancelled
+                with suppress(CancelledError):
+                    await wait([work])
             if work.exception() is None:
                 application.roll_back()
             raise
@@ -195,14 +181,3 @@ class _PlannedPatch:
             raise CancelledError
         application.finish()
         return patch_result(self._draft, self._listed, self.diff)
-
-
-async def _wait_for_thread(work: Any) -> None:
-    """Waits for the thread, however often the wait is cancelled."""
-    from asyncio import CancelledError, wait
-
-    while not work.done():
-        try:
-            await wait([work])
-        except CancelledError:
-            continue

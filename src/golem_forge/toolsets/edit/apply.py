@@ -66,7 +66,7 @@ class PatchApplication:
             raise
 
     def finish(self) -> None:
-        """Nothing can fail any more: the kept files go."""
+        """Everything is in place: the kept files go."""
         if self._manifest is not None:
             self._manifest.done()
         for _, step in self._steps:
@@ -76,38 +76,43 @@ class PatchApplication:
         self._close_steps()
 
     def roll_back(self) -> None:
-        """Every file as before. What someone else has changed by now is left as it is, and told."""
+        """Every file as before. A file that someone else has changed by now is left alone and named in the error."""
+        lost: list[str] = []
         try:
-            self._roll_back()
+            for file, step in reversed(self._steps):
+                try:
+                    if step.applied:
+                        step.undo()
+                    else:
+                        step.discard()
+                        step.release()
+                except SandboxError as error:
+                    where = f"; its old content is in '{step.kept}' beside it" if step.kept else ""
+                    lost.append(f"'{file.path}' could not be restored ({error.code}){where}.")
+            for _, step in reversed(self._steps):  # directories that were not empty before
+                step.discard()
+            if self._manifest is not None:
+                if lost:
+                    self._manifest.close()
+                else:
+                    self._manifest.remove()
         finally:
             self._close_steps()
-
-    def _roll_back(self) -> None:
-        lost: list[str] = []
-        for file, step in reversed(self._steps):
-            try:
-                if step.applied:
-                    step.undo()
-                else:
-                    step.discard()
-                    step.release()
-            except SandboxError as error:
-                where = f"; its old content is in '{step.kept}' beside it" if step.kept else ""
-                lost.append(f"'{file.path}' could not be restored ({error.code}){where}.")
-        for _, step in reversed(self._steps):  # directories that were not empty before
-            step.discard()
         if lost:
-            if self._manifest is not None:
-                self._manifest.close()
             text = "\n".join(("Patch not applied, but not everything could be put back:", *lost))
             raise ForgeError(text, code="NOT_RESTORED")
-        if self._manifest is not None:
-            self._manifest.remove()
 
     def _prepare(self) -> None:
         for file in self._draft.files.values():
-            _check_unchanged(file)
-        changed = [file for file in self._draft.files.values() if _is_changed(file)]
+            # Size and time of change do not tell everything: two writes within one tick of the clock look alike.
+            if file.before is not None and files.read_bytes(file.target) != file.before:
+                raise path_changed(file.path)
+            file.target.recheck()
+        changed = [
+            file
+            for file in self._draft.files.values()
+            if (file.existed if file.now is None else file.now != file.before or file.moved_from is not None)
+        ]
         for file in changed:
             if file.now is not None:
                 like = file.moved_from.removal if file.moved_from is not None else None
@@ -137,31 +142,21 @@ class PatchApplication:
             raise ForgeError(f"{NOTHING_CHANGED}\nInterrupted while it ran.", status=Status.INTERRUPTED)
 
 
-def _is_changed(file: FileDraft) -> bool:
-    if file.now is None:
-        return file.existed
-    return file.now != file.before or file.moved_from is not None
-
-
-def _check_unchanged(file: FileDraft) -> None:
-    """Size and time of change do not tell everything: two writes within one tick of the clock look alike."""
-    digest = file.digest()
-    if digest is not None and hashlib.sha256(files.read_bytes(file.target)).digest() != digest:
-        raise path_changed(file.path)
-    file.target.recheck()
-
-
 def _file_record(file: FileDraft, step: PatchStep) -> FileRecord:
     return FileRecord(
         path=file.path,
         real=file.target.real,
         existed=file.existed,
-        before="" if file.before is None else hashlib.sha256(file.before).hexdigest(),
-        after="" if file.now is None else hashlib.sha256(file.now).hexdigest(),
+        before="" if file.before is None else _sha256(file.before),
+        after="" if file.now is None else _sha256(file.now),
         kept=step.second,
         temp=step.temp,
         made=step.made,
     )
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 _FOLDER: Final = "patches"
@@ -198,7 +193,9 @@ class PatchManifest:
     def write(cls, home: Path, call_id: str, records: Sequence[FileRecord]) -> Self:
         folder = home / _FOLDER
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        name = _manifest_name(call_id)
+        # Ids come from models and programs: one that is no plain name is hashed.
+        plain = _PLAIN_ID.fullmatch(call_id)
+        name = call_id if plain else _sha256(call_id.encode("utf-8", "replace") or os.urandom(16))[:32]
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         file = folder / f"{name}.json"
         try:
@@ -218,7 +215,7 @@ class PatchManifest:
         return manifest
 
     def done(self) -> None:
-        """Everything is in place: after a crash from here on only kept copies are cleared away."""
+        """After a crash from here on only kept copies are removed."""
         with contextlib.suppress(OSError):
             self._append(_DONE_MARK)
 
@@ -228,7 +225,7 @@ class PatchManifest:
         self.close()
 
     def close(self) -> None:
-        """Leave it for a later session."""
+        """Leaves the file for a later session."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
@@ -249,7 +246,7 @@ class CrashedPatch:
 
 
 def crashed_patches(home: Path) -> Iterator[CrashedPatch]:
-    """Each is locked while the caller looks at it. One that was not even written whole changed nothing: it goes."""
+    """Each is locked while the caller handles it. A manifest that was cut short is removed: nothing had changed."""
     for file in sorted((home / _FOLDER).glob("*.json")):
         try:
             fd = os.open(file, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -282,13 +279,6 @@ def _parse_records(data: bytes) -> tuple[FileRecord, ...] | None:
         return None
 
 
-def _manifest_name(call_id: str) -> str:
-    """Ids come from models and programs: one that is no plain name is hashed."""
-    if _PLAIN_ID.fullmatch(call_id):
-        return call_id
-    return hashlib.sha256(call_id.encode("utf-8", "replace") or os.urandom(16)).hexdigest()[:32]
-
-
 def _sync_folder(folder: Path) -> None:
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -316,38 +306,39 @@ def recover_patches(home: Path, sandbox: Sandbox) -> list[str]:
 
 
 def _roll_back(patch: CrashedPatch, sandbox: Sandbox) -> str:
-    fates: dict[FileRecord, _RestoreResult] = {}
+    results: dict[FileRecord, _RestoreResult] = {}
     for record in reversed(patch.files):
         target = _find_target(record, sandbox)
         if target is None:
-            fates[record] = _RestoreResult.ELSEWHERE
+            results[record] = _RestoreResult.ELSEWHERE
             continue
         with target:
-            fate = _RestoreResult.AS_BEFORE if patch.done else _restore(record, target)
-            if fate is _RestoreResult.LEFT and _has_kept_copy(record, target):
-                fate = _RestoreResult.LEFT_BESIDE_ITS_OLD_CONTENT
+            result = _RestoreResult.AS_BEFORE if patch.done else _restore(record, target)
+            if result is _RestoreResult.LEFT and _has_kept_copy(record, target):
+                result = _RestoreResult.LEFT_BESIDE_ITS_OLD_CONTENT
             else:
                 _unlink(record.kept, target)
-            fates[record] = fate
+            results[record] = result
             _unlink(record.temp, target)
-            if fate in (_RestoreResult.AS_BEFORE, _RestoreResult.RESTORED) and not record.existed and not patch.done:
+            restored = result in (_RestoreResult.AS_BEFORE, _RestoreResult.RESTORED)
+            if restored and not record.existed and not patch.done:
                 _remove_made(record, target)
-    if _RestoreResult.ELSEWHERE not in fates.values():
+    if _RestoreResult.ELSEWHERE not in results.values():
         patch.manifest.remove()
-    return "" if patch.done else _recovery_message(fates)
+    return "" if patch.done else _recovery_message(results)
 
 
-def _recovery_message(fates: dict[FileRecord, _RestoreResult]) -> str:
+def _recovery_message(results: dict[FileRecord, _RestoreResult]) -> str:
     lines = ["A patch was cut short by a crash and has been taken back."]
-    if restored := [record.path for record, fate in reversed(fates.items()) if fate is _RestoreResult.RESTORED]:
+    if restored := [record.path for record, result in reversed(results.items()) if result is _RestoreResult.RESTORED]:
         lines.append(f"Restored: {', '.join(restored)}")
-    for record, fate in reversed(fates.items()):
-        if fate is _RestoreResult.LEFT:
+    for record, result in reversed(results.items()):
+        if result is _RestoreResult.LEFT:
             lines.append(f"Not restored: {record.path} was changed since.")
-        elif fate is _RestoreResult.LEFT_BESIDE_ITS_OLD_CONTENT:
+        elif result is _RestoreResult.LEFT_BESIDE_ITS_OLD_CONTENT:
             where = f"its old content is in '{record.kept}' beside it"
             lines.append(f"Not restored: {record.path} was changed since; {where}.")
-        elif fate is _RestoreResult.ELSEWHERE:
+        elif result is _RestoreResult.ELSEWHERE:
             lines.append(f"Not restored: {record.path} is in no zone that can be written here.")
     return "\n".join(lines)
 
@@ -367,30 +358,22 @@ def _restore(record: FileRecord, target: Target) -> _RestoreResult:
     now = _target_digest(target)
     if now == (record.before or None) and target.exists == record.existed:
         return _RestoreResult.AS_BEFORE
-    if now != (record.after or None):
+    if now != (record.after or None) or target.parent is None:
         return _RestoreResult.LEFT
+    directory = target.parent.fd
     try:
-        return _put_back(record, target) if record.existed else _remove_added(target)
+        if not record.existed:
+            os.unlink(target.name, dir_fd=directory)
+            return _RestoreResult.RESTORED
+        if not _is_own_name(record.kept, target):
+            return _RestoreResult.LEFT
+        with contextlib.closing(Handle(os.open(record.kept, CONTENT, dir_fd=directory))) as kept:
+            if record.before and _handle_digest(kept) != record.before:
+                return _RestoreResult.LEFT
+        os.rename(record.kept, target.name, src_dir_fd=directory, dst_dir_fd=directory)
+        return _RestoreResult.RESTORED
     except OSError:
         return _RestoreResult.LEFT
-
-
-def _put_back(record: FileRecord, target: Target) -> _RestoreResult:
-    directory = target.parent
-    if directory is None or target.missing > 1 or not _OWN_NAME.fullmatch(record.kept):
-        return _RestoreResult.LEFT
-    with contextlib.closing(Handle(os.open(record.kept, CONTENT, dir_fd=directory.fd))) as kept:
-        if record.before and _handle_digest(kept) != record.before:
-            return _RestoreResult.LEFT
-    os.rename(record.kept, target.name, src_dir_fd=directory.fd, dst_dir_fd=directory.fd)
-    return _RestoreResult.RESTORED
-
-
-def _remove_added(target: Target) -> _RestoreResult:
-    if target.parent is None:
-        return _RestoreResult.LEFT
-    os.unlink(target.name, dir_fd=target.parent.fd)
-    return _RestoreResult.RESTORED
 
 
 def _remove_made(record: FileRecord, target: Target) -> None:
@@ -407,7 +390,7 @@ def _target_digest(target: Target) -> str | None:
     if not target.exists:
         return None
     try:
-        return hashlib.sha256(files.read_bytes(target)).hexdigest()
+        return _sha256(files.read_bytes(target))
     except SandboxError:
         return ""
 
@@ -423,7 +406,7 @@ def _handle_digest(file: Handle) -> str:
 
 def _has_kept_copy(record: FileRecord, target: Target) -> bool:
     """Whether the second name stands for anything but the file as it is now."""
-    if target.parent is None or target.missing > 1 or not _OWN_NAME.fullmatch(record.kept):
+    if target.parent is None or not _is_own_name(record.kept, target):
         return False
     try:
         kept = os.stat(record.kept, dir_fd=target.parent.fd, follow_symlinks=False)
@@ -433,6 +416,11 @@ def _has_kept_copy(record: FileRecord, target: Target) -> bool:
 
 
 def _unlink(name: str, target: Target) -> None:
-    if _OWN_NAME.fullmatch(name) and target.parent is not None and target.missing <= 1:
+    if target.parent is not None and _is_own_name(name, target):
         with contextlib.suppress(OSError):
             os.unlink(name, dir_fd=target.parent.fd)
+
+
+def _is_own_name(name: str, target: Target) -> bool:
+    """Whether a manifest's name is one that Forge makes, in the target's own directory."""
+    return target.missing <= 1 and _OWN_NAME.fullmatch(name) is not None

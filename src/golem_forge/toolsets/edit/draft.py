@@ -11,7 +11,6 @@ writes. The old content of a secret file is in none of them; of its new content 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -60,9 +59,6 @@ class FileDraft:
     def old_size(self) -> int:
         return self.target.stat.st_size if self.target.stat else 0
 
-    def digest(self) -> bytes | None:
-        return None if self.before is None else hashlib.sha256(self.before).digest()
-
     def set_content(self, data: bytes | None, *, changes: list[LineChange] | None = None) -> None:
         if data is not None and len(data) > files.WRITE_LIMIT:
             raise too_large(self.path, len(data), files.WRITE_LIMIT, "Write it as several files.")
@@ -101,7 +97,6 @@ class Draft:
         self._directories.clear()
 
     def file_to_write(self, path: str) -> FileDraft:
-        """The file at a path that an operation gives content to."""
         file = self._file(path)
         self.add_write(file)
         return file
@@ -115,7 +110,6 @@ class Draft:
             self._add(file.target.effect(Verb.READ))
 
     def existing_file(self, path: str, number: int) -> FileDraft:
-        """The file at a path that an operation starts from."""
         file = self._file(path)
         self.must_not_be_deleted(file, number)
         if file.now is None and not (file.existed and not file.touched):
@@ -141,11 +135,11 @@ class Draft:
 
     def check_directories(self) -> None:
         """No file may be where another one needs a directory."""
-        standing = {path for path, file in self.files.items() if file.now is not None}
-        for path in standing:
+        existing = {path for path, file in self.files.items() if file.now is not None}
+        for path in existing:
             above = path.rpartition("/")[0]
             while above:
-                if above in standing:
+                if above in existing:
                     raise not_a_directory(above)
                 above = above.rpartition("/")[0]
 
@@ -179,26 +173,18 @@ class Draft:
 def fill_draft(draft: Draft, operations: Sequence[Operation]) -> None:
     for operation in operations:
         if isinstance(operation, AddFile):
-            _plan_add(draft, operation)
+            file = draft.file_to_write(operation.path)
+            file.set_content("".join(f"{line}\n" for line in operation.lines).encode())
+            file.deleted = False
+            file.moved_from = None
+            file.patch_lines = [f"+{line}" for line in operation.lines]
         elif isinstance(operation, DeleteFile):
-            _plan_delete(draft, operation)
+            file = draft.existing_file(operation.path, operation.number)
+            draft.remove(file, operation.path)
+            file.deleted = True
         else:
             _plan_update(draft, operation)
     draft.check_directories()
-
-
-def _plan_add(draft: Draft, operation: AddFile) -> None:
-    file = draft.file_to_write(operation.path)
-    file.set_content("".join(f"{line}\n" for line in operation.lines).encode())
-    file.deleted = False
-    file.moved_from = None
-    file.patch_lines = [f"+{line}" for line in operation.lines]
-
-
-def _plan_delete(draft: Draft, operation: DeleteFile) -> None:
-    file = draft.existing_file(operation.path, operation.number)
-    draft.remove(file, operation.path)
-    file.deleted = True
 
 
 def _plan_update(draft: Draft, operation: UpdateFile) -> None:
@@ -301,14 +287,14 @@ def _single_file_value(entry: PatchEntry) -> dict[str, Any]:
 
 
 def _multi_file_value(listed: list[PatchEntry], shown: str) -> dict[str, Any]:
-    told: list[dict[str, Any]] = []
+    changed: list[dict[str, Any]] = []
     for entry in listed:
         one: dict[str, Any] = {"path": entry.file.path, "change": entry.letter}
         if entry.source is not None:
             one["movedFrom"] = entry.source.path
         one["bytesWritten"] = len(entry.file.now or b"")
-        told.append(one)
-    value: dict[str, Any] = {"kind": "patch.result", "files": told}
+        changed.append(one)
+    value: dict[str, Any] = {"kind": "patch.result", "files": changed}
     if len(shown) <= _MAX_ORIGINAL:
         value["diff"] = shown
     return value
@@ -316,29 +302,23 @@ def _multi_file_value(listed: list[PatchEntry], shown: str) -> dict[str, Any]:
 
 def _entry_diff(entry: PatchEntry) -> str:
     file, source = entry.file, entry.source
-    if source is None:
-        return _secret_diff(file) if file.secret else _file_diff(file)
-    renamed = f"rename from {source.path}\nrename to {file.path}\n"
-    if file.existed:  # what is lost there is a change of its own
-        gone = _secret_removal(file) if file.secret else unified_diff(file.path, file.before, None)
-        renamed = gone + renamed
-    if file.secret or source.secret:
-        return renamed + (_secret_patch_lines(file, source) if file.patch_lines else "")
-    return renamed + unified_diff(file.path, source.before, file.now, changes=file.changes, moved_from=source.path)
-
-
-def _file_diff(file: FileDraft) -> str:
-    if file.existed and file.before is None:
+    if source is not None:
+        renamed = f"rename from {source.path}\nrename to {file.path}\n"
+        if file.existed:  # what is lost there is a change of its own
+            gone = _secret_removal(file) if file.secret else unified_diff(file.path, file.before, None)
+            renamed = gone + renamed
+        if file.secret or source.secret:
+            return renamed + (_secret_patch_lines(file, source) if file.patch_lines else "")
+        return renamed + unified_diff(file.path, source.before, file.now, changes=file.changes, moved_from=source.path)
+    if file.secret and file.now is None:
+        return _secret_removal(file)
+    if file.secret and file.existed:
+        return _secret_patch_lines(file, file)
+    if file.existed and file.before is None and not file.secret:
         if file.now is None:
             return f"--- a{file.path}\n+++ /dev/null\n# The old content ({file.old_size} bytes) is removed.\n"
         return replaced_whole(file.path, file.old_size, file.now)
-    return unified_diff(file.path, file.before, file.now, changes=file.changes)
-
-
-def _secret_diff(file: FileDraft) -> str:
-    if file.now is None:
-        return _secret_removal(file)
-    return _secret_patch_lines(file, file) if file.existed else unified_diff(file.path, None, file.now)
+    return unified_diff(file.path, file.before, file.now, changes=None if file.secret else file.changes)
 
 
 def _secret_removal(file: FileDraft) -> str:

@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from functools import cached_property
+from itertools import islice, takewhile
 from typing import Final, NamedTuple
 
 from golem_forge.core.diff import LineChange
@@ -44,10 +45,10 @@ def locate_chunks(chunks: Sequence[Chunk], text: PatchedText, *, secret: bool = 
     start = 0
     for number, chunk in enumerate(chunks, 1):
         after_headers = _after_headers(chunk, text, start)
-        spot = _locate_chunk(chunk, text, after_headers, start, secret=secret)
-        if note := _match_note(chunk, spot):
+        location = _locate_chunk(chunk, text, after_headers, start, secret=secret)
+        if note := _match_note(chunk, location):
             notes.append(f"{text.path} chunk {number}: {note}")
-        start = _add_edits(edits, spot, text.lines)
+        start = _add_edits(edits, location, text.lines)
     return LocatedEdits(edits, notes)
 
 
@@ -98,12 +99,12 @@ def _has_context_header(chunk: Chunk) -> bool:
     return any(header.context for header in chunk.headers)
 
 
-def _match_note(chunk: Chunk, spot: _Location) -> str:
-    if spot.level is not MatchLevel.EXACT:
-        return spot.level.note
-    if spot.places == 1 or _has_context_header(chunk):
+def _match_note(chunk: Chunk, location: _Location) -> str:
+    if location.level is not MatchLevel.EXACT:
+        return location.level.note
+    if location.places == 1 or _has_context_header(chunk):
         return ""
-    return f"first of {spot.places}{'+' if spot.places == MAX_PLACES else ''} places"
+    return f"first of {location.places}{'+' if location.places == MAX_PLACES else ''} places"
 
 
 def _not_found(chunk: Chunk, text: PatchedText, start: int, why: list[str]) -> PatchFailed:
@@ -111,10 +112,10 @@ def _not_found(chunk: Chunk, text: PatchedText, start: int, why: list[str]) -> P
     return PatchFailed("\n".join((problem, *searched_lines(chunk), *why)), "LINES_NOT_FOUND")
 
 
-def _add_edits(edits: list[LineEdit], spot: _Location, readings: FileLines) -> int:
+def _add_edits(edits: list[LineEdit], location: _Location, file: FileLines) -> int:
     """One edit for every run of changed lines; gives the line after the chunk."""
-    shift = _indent_shift(spot, readings) if spot.level >= MatchLevel.BOTH_ENDS else ("", "")
-    at = start = spot.start
+    shift = _indent_shift(location, file) if location.level >= MatchLevel.BOTH_ENDS else ("", "")
+    at = start = location.start
     added: list[str] = []
 
     def close() -> None:
@@ -122,7 +123,7 @@ def _add_edits(edits: list[LineEdit], spot: _Location, readings: FileLines) -> i
             edits.append(LineEdit(start, at, tuple(added)))
             added.clear()
 
-    for line in spot.lines:
+    for line in location.lines:
         if line.mark == "+":
             added.append(_shift_indent(line.text, *shift))
         elif line.mark == "-":
@@ -135,38 +136,31 @@ def _add_edits(edits: list[LineEdit], spot: _Location, readings: FileLines) -> i
     return at
 
 
-def _indent_shift(spot: _Location, readings: FileLines) -> tuple[str, str]:
+def _indent_shift(location: _Location, file: FileLines) -> tuple[str, str]:
     """(blanks too many in the patch, blanks too few) if that is the same for every line that has any text."""
     differences = set()
-    at = spot.start
-    for line in spot.lines:
+    at = location.start
+    for line in location.lines:
         if line.mark == "+":
             continue
         if not is_blank(line.text):
-            differences.add(_indent_difference(leading_blanks(line.text), leading_blanks(readings.lines[at])))
+            patched, there = leading_blanks(line.text), leading_blanks(file.lines[at])
+            same = _common_length(patched[::-1], there[::-1])  # what both end in
+            differences.add((patched[: len(patched) - same], there[: len(there) - same]))
         at += 1
     return differences.pop() if len(differences) == 1 else ("", "")
 
 
-def _indent_difference(patch: str, file: str) -> tuple[str, str]:
-    """What to take off and what to put before, leaving alone what both end in."""
-    same = 0
-    while same < min(len(patch), len(file)) and patch[-1 - same] == file[-1 - same]:
-        same += 1
-    return patch[: len(patch) - same], file[: len(file) - same]
-
-
 def _shift_indent(line: str, too_many: str, too_few: str) -> str:
-    if is_blank(line):
-        return line
-    same = 0
-    while same < min(len(line), len(too_many)) and line[same] == too_many[same]:
-        same += 1
-    return too_few + line[same:]
+    return line if is_blank(line) else too_few + line[_common_length(line, too_many) :]
+
+
+def _common_length(one: str, other: str) -> int:
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 MAX_PLACES: Final = 1000
-"""Further places are not counted: a file of nothing but equal lines would keep us busy."""
+"""Further places are not counted, to bound the work in a file of equal lines."""
 _BLANKS: Final = " \t"
 
 
@@ -196,7 +190,7 @@ _ASCII_FOLD: Final = str.maketrans(
 
 
 def normalize_line(line: str, level: MatchLevel) -> str:
-    """A line as this rung reads it; equal readings match."""
+    """A line as this level reads it; equal readings match."""
     if level is MatchLevel.EXACT:
         return line
     if level is MatchLevel.TRAILING:
@@ -215,7 +209,7 @@ def is_blank(line: str) -> bool:
 
 
 class LineIndex:
-    """All lines of a file as one rung reads them, and where each is."""
+    """All lines of a file as one level reads them, and where each is."""
 
     def __init__(self, lines: list[str]) -> None:
         self.lines = lines
@@ -239,8 +233,6 @@ class LineIndex:
 
 
 class FileLines:
-    """The lines of one file under every rung."""
-
     def __init__(self, lines: list[str]) -> None:
         self.lines = lines
         self._by_level: dict[MatchLevel, LineIndex] = {}
@@ -255,15 +247,11 @@ class FileLines:
         return self._by_level[level]
 
     def find(self, wanted: Sequence[str], start: int, stop: int | None = None) -> tuple[MatchLevel, list[int]] | None:
-        """The first rung with a hit and its hits, in order; None if no rung has one."""
+        """The first level with a hit and its hits, in order; None if no level has one."""
         stop = len(self.lines) if stop is None else stop
         for level in MatchLevel:
             lines = [normalize_line(line, level) for line in wanted]
-            hits: list[int] = []
-            for place in self.index(level).places(lines, start, stop):
-                hits.append(place)
-                if len(hits) == MAX_PLACES:
-                    break
+            hits = list(islice(self.index(level).places(lines, start, stop), MAX_PLACES))
             if hits:
                 return level, hits
         return None
@@ -338,7 +326,7 @@ _MAX_SHOWN: Final = 100
 _MAX_LISTED: Final = 20
 _MAX_QUOTED: Final = 200
 _COMMON_LINE: Final = 200
-"""A line that stands at more places than this says little about where a chunk belongs."""
+"""A line that occurs more often than this is not used to guess where a chunk belongs."""
 _MAX_COMPARED: Final = 4000
 _MIN_SIMILARITY: Final = 0.6
 
@@ -413,15 +401,12 @@ def _closest(old: list[str], readings: FileLines, start: int, *, guess: bool) ->
     if different is None:
         what = f"the file ends where the patch has {_quote_line(old[len(there)])}"
     else:
-        line = at + different
-        what = (
-            f"line {line + 1} is {_quote_line(readings.lines[line])} where the patch has {_quote_line(old[different])}"
-        )
+        there_is, wanted_is = _quote_line(readings.lines[at + different]), _quote_line(old[different])
+        what = f"line {at + different + 1} is {there_is} where the patch has {wanted_is}"
     yield f"closest: lines {at + 1}-{at + len(there)}, {equal} of {len(wanted)} lines equal; {what}"
 
 
 def _best_equal_place(wanted: list[str], reading: LineIndex, start: int) -> int | None:
-    """The place from `start` on where most lines are equal."""
     votes: Counter[int] = Counter()
     for offset, line in enumerate(wanted[:_COMMON_LINE]):
         positions = reading.positions.get(line, ())

@@ -106,15 +106,15 @@ def parse_patch(text: str, *, padded: bool = False) -> tuple[Operation, ...]:
 
 
 def has_padded_markers(text: str) -> bool:
-    """Whether the two readings of `parse` can differ."""
+    """Whether `padded` makes a difference."""
     return any(
         line[:1] == " " and (_reads_as_marker(line.strip()) or _MOVE.fullmatch(line.strip()) is not None)
         for line in text.split("\n")
     )
 
 
-def is_patch(text: str) -> bool:
-    """Whether a text is meant to be a patch, right or wrong."""
+def is_bare_patch(text: str) -> bool:
+    """Whether a text is a patch with no command around it, right or wrong."""
     lines = text.split("\n")
     first, _ = _unwrapped(lines, *_trimmed(lines, 0, len(lines) - 1))
     return first < len(lines) and lines[first].strip() == BEGIN
@@ -146,8 +146,6 @@ def _reads_as_marker(stripped: str) -> bool:
 
 
 class _Parser:
-    """A cursor over the lines between the two outer markers."""
-
     def __init__(self, lines: list[str], start: int, padded: bool) -> None:
         self._lines = lines
         self._at = start
@@ -155,9 +153,12 @@ class _Parser:
 
     def operations(self) -> tuple[Operation, ...]:
         found: list[Operation] = []
-        while self._skip_blank_lines():
+        while True:
+            while self._more() and not self._lines[self._at].strip():
+                self._at += 1
+            if not self._more():
+                return tuple(found)
             found.append(self._operation())
-        return tuple(found)
 
     def _operation(self) -> Operation:
         number, line = self._at + 1, self._lines[self._at].strip()
@@ -169,22 +170,19 @@ class _Parser:
             raise PatchInvalid(f"line {number}: '{line[:_MAX_QUOTED]}' is not an operation {names}")
         path = self._path(marker[2])
         self._at += 1
-        if marker[1] == "Add File":
-            return AddFile(number=number, path=path, lines=self._added())
         if marker[1] == "Delete File":
             return DeleteFile(number=number, path=path)
-        return self._update(number, path)
+        if marker[1] == "Update File":
+            return self._update(number, path)
+        start = self._at
+        while self._more() and self._lines[self._at].startswith("+"):
+            self._at += 1
+        return AddFile(number=number, path=path, lines=tuple(line[1:] for line in self._lines[start : self._at]))
 
     def _path(self, written: str | None) -> str:
         if not written:
             raise PatchInvalid(f"line {self._at + 1}: empty path")
         return written
-
-    def _added(self) -> tuple[str, ...]:
-        start = self._at
-        while self._more() and self._lines[self._at].startswith("+"):
-            self._at += 1
-        return tuple(line[1:] for line in self._lines[start : self._at])
 
     def _update(self, number: int, path: str) -> UpdateFile:
         move_to, move_number = None, 0
@@ -217,10 +215,16 @@ class _Parser:
         if not lines:
             raise PatchInvalid(f"line {start + 1}: Update of '{path}' has no changes")
         at_end = self._more() and self._lines[self._at].strip() == END_OF_FILE
-        loose = self._loose_lines(len(lines))
+        loose = 0
+        while loose < len(lines) and not self._lines[self._at - 1 - loose]:
+            loose += 1
         if at_end:
             self._at += 1
-        elif loose and not self._header_follows() and all(line.mark == "+" for line in lines[:-loose]):
+        elif (
+            loose
+            and not (self._more() and self._header() is not None)
+            and all(line.mark == "+" for line in lines[:-loose])
+        ):
             lines, loose = lines[:-loose] or lines, 0  # an insertion, then empty lines before the next operation
         return Chunk(headers=tuple(headers), lines=tuple(lines), at_end=at_end, loose=loose)
 
@@ -242,15 +246,6 @@ class _Parser:
             raise PatchInvalid(f"line {self._at + 1}: a line must start with ' ', '+' or '-'")
         return PatchLine(line[0], line[1:], self._at + 1)
 
-    def _loose_lines(self, most: int) -> int:
-        count = 0
-        while count < most and not self._lines[self._at - 1 - count]:
-            count += 1
-        return count
-
-    def _header_follows(self) -> bool:
-        return self._more() and self._header() is not None
-
     def _at_marker(self) -> bool:
         line = self._lines[self._at]
         if line[:1] in _LINE_MARKS:
@@ -264,11 +259,6 @@ class _Parser:
             self._at += 1
         if self._more() and not self._header() and not self._at_marker():
             self._at = start
-        return self._more()
-
-    def _skip_blank_lines(self) -> bool:
-        while self._more() and not self._lines[self._at].strip():
-            self._at += 1
         return self._more()
 
     def _more(self) -> bool:
@@ -316,11 +306,6 @@ def split_patch_command(cmd: str) -> PatchCommand | None:
     return None if directory.startswith("-") else PatchCommand(patch=patch, directory=directory)
 
 
-def is_bare_patch(cmd: str) -> bool:
-    """The patch alone, with no command around it."""
-    return is_patch(cmd)
-
-
 def rebase_patch(patch: str, directory: str) -> str:
     """The same patch with its relative paths below `directory`; absolute ones stay. What is no patch stays as it is.
 
@@ -361,5 +346,4 @@ class PatchFailed(ForgeError):
 
 
 def patch_refused(error: SandboxError) -> SandboxError:
-    """The sandbox's refusal as this tool says it."""
     return SandboxError(error.code, f"{NOTHING_CHANGED}\n{error.message}", path=error.path, status=error.status)

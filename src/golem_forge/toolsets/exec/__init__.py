@@ -11,15 +11,16 @@ is left for validation to refuse.
 
 from __future__ import annotations
 
-import os
 import posixpath
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from golem_forge._version import __version__
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.errors import ConfigError
+from golem_forge.core.json import sha256_hex
 from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.policy.rules.globs import normal_host
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.tools.context import Plan, ToolContext
 from golem_forge.tools.factory import ToolsetContext
@@ -40,7 +41,9 @@ class ExecToolset:
         return exec_model()
 
     def get_tools(self, ctx: ToolsetContext) -> list[Tool]:
-        return [exec_command_tool(exec_settings(ctx.config), ctx.sandbox), write_stdin_tool()]
+        block: Any = ctx.config
+        settings = ExecSettings() if block is None else ExecSettings(walled=Verdict(block.walled), env=block.env)
+        return [exec_command_tool(settings, ctx.sandbox), write_stdin_tool()]
 
 
 def create_exec_command_tool(sandbox: Sandbox | None = None, needs_approval: NeedsApproval | None = None) -> Tool:
@@ -64,6 +67,8 @@ _EXEC_DESCRIPTION: Final = (
 def exec_command_tool(
     settings: ExecSettings, sandbox: Sandbox | None = None, needs_approval: NeedsApproval | None = None
 ) -> Tool:
+    # Variables of the block decide what a command does: with others it is not the call that was approved.
+    variables = "" if settings.env is None else f" {sha256_hex(repr(settings.env))}"
     return Tool(
         "exec_command",
         _EXEC_DESCRIPTION,
@@ -74,18 +79,9 @@ def exec_command_tool(
         category="Commands",
         source=SourceKind.NATIVE,
         argument_aliases=ARGUMENT_ALIASES,
-        code_digest=_definition_digest(settings),
-        redirect=_redirect,
+        code_digest=__version__ + variables,
+        redirect=redirect_patch,
     )
-
-
-def _definition_digest(settings: ExecSettings) -> str:
-    """Variables of the block decide what a command does: with others it is not the call that was approved."""
-    if settings.env is None:
-        return __version__
-    from golem_forge.core.json import sha256_hex
-
-    return f"{__version__} {sha256_hex(repr(settings.env))}"
 
 
 async def _plan_exec(settings: ExecSettings, sandbox: Sandbox | None, args: dict[str, Any], ctx: ToolContext) -> Plan:
@@ -94,14 +90,7 @@ async def _plan_exec(settings: ExecSettings, sandbox: Sandbox | None, args: dict
     return await plan_command(settings, sandbox, args, ctx)
 
 
-def _redirect(args: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:
-
-    return redirect_patch(args)
-
-
 def _exec_arguments() -> type[BaseModel]:
-    from typing import Literal
-
     from pydantic import AfterValidator, Field, create_model
 
     host = Annotated[str, AfterValidator(_usable_host)]
@@ -138,7 +127,6 @@ def _exec_arguments() -> type[BaseModel]:
 
 
 def clamped(low: int, high: int) -> Any:
-    """An integer that is moved into its range."""
     from pydantic import AfterValidator
 
     return Annotated[int, AfterValidator(lambda value: min(max(value, low), high))]
@@ -146,8 +134,6 @@ def clamped(low: int, high: int) -> Any:
 
 def _usable_host(text: str) -> str:
     """`host:port` in its one spelling."""
-    from golem_forge.policy.rules.globs import normal_host
-
     if "://" in text:
         raise ValueError("write the host alone, without a scheme")
     name, port = _split_port(text.strip())
@@ -195,8 +181,6 @@ async def _plan_stdin(args: dict[str, Any], ctx: ToolContext) -> Plan:
 
 
 def _stdin_arguments() -> type[BaseModel]:
-    from typing import Literal
-
     from pydantic import Field, create_model
 
     waits = "How long to wait for its end: default 250 with chars (at most 30000), else 5000 (at most 300000)."
@@ -224,14 +208,7 @@ class ExecSettings:
     env: EnvBlock | None = None
 
 
-def exec_settings(block: Any) -> ExecSettings:
-    """From the validated block; None stands for an empty one."""
-    return ExecSettings() if block is None else ExecSettings(walled=Verdict(block.walled), env=block.env)
-
-
 def exec_model() -> type[BaseModel]:
-    from typing import Literal
-
     from pydantic import ConfigDict, Field, create_model
 
     walled = "What holds for commands that full walls contain."
@@ -244,18 +221,9 @@ def exec_model() -> type[BaseModel]:
 
 def env_field() -> tuple[Any, Any]:
     """`env: {pass, set, secrets}`, as the EnvBlock it stands for."""
-    from typing import Annotated
-
     from pydantic import BeforeValidator, Field
 
     return Annotated[Any, BeforeValidator(_checked_env)], Field(default=None, description="Variables for commands.")
-
-
-def declared_env(block: EnvBlock | None, ctx: ToolContext) -> dict[str, str]:
-    """The variables of one child that is about to be started. Raises ToolFailed for a secret that cannot be had."""
-    from golem_forge.sandbox.walls.environment import resolve_env
-
-    return {} if block is None else resolve_env(block, os.environ, ctx.redactor).values
 
 
 def _checked_env(value: Any) -> Any:

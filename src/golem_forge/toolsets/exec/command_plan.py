@@ -16,12 +16,11 @@ from golem_forge.policy.commands import SYSTEM_PATH, is_system_directory
 from golem_forge.policy.rules.globs import host_and_port
 from golem_forge.policy.shell.strict import canonical_text
 from golem_forge.sandbox.sandbox import Sandbox
-from golem_forge.sandbox.walls.environment import exec_environment, reading_environment
 from golem_forge.sandbox.walls.model import HostGrant, Job, Level, Streams
 from golem_forge.tools.context import Plan, ToolContext
 from golem_forge.tools.validation import InputInvalid
 from golem_forge.toolsets.edit.patch import BARE_PATCH, is_bare_patch
-from golem_forge.toolsets.exec import ExecSettings, declared_env
+from golem_forge.toolsets.exec import ExecSettings
 from golem_forge.toolsets.exec.environment import (
     PRIVATE_DIRECTORY,
     CommandAnalysis,
@@ -55,28 +54,28 @@ async def plan_command(settings: ExecSettings, sandbox: Sandbox | None, args: di
     place = start_directory(args["workdir"], environment.sandbox)
     cwd = place.virtual if place else PRIVATE_DIRECTORY
     try:
-        weighed = await analyze_command(text, environment, cwd, hosts=args["network"], walled=settings.walled)
+        analysis = await analyze_command(text, environment, cwd, hosts=args["network"], walled=settings.walled)
         return Plan(
             run=partial(
                 first_wait,
                 sessions,
-                _make_starter(settings, args, ctx, environment, place.virtual if place else "", shell, weighed),
+                _make_starter(settings, args, ctx, environment, place.virtual if place else "", shell, analysis),
                 CommandSpec(
                     owner=ctx.owner,
                     tty=args["tty"],
                     timeout_s=args["timeout_ms"] / 1000,
-                    no_walls=weighed.level is Level.OFF,
+                    no_walls=analysis.level is Level.OFF,
                     hosts=bool(args["network"]),
                 ),
                 args,
                 ctx,
             ),
-            effects=weighed.effects,
-            command=weighed.facts,
+            effects=analysis.effects,
+            command=analysis.facts,
             payload=text,
             fingerprint_args=_fingerprint_args(args, cwd),
             targets=(f"cwd {place.real if place else cwd}",),
-            read_only=weighed.reads_only,
+            read_only=analysis.reads_only,
             recheck=place.recheck if place else None,
             close=place.close if place else None,
             model_note=args["justification"],
@@ -109,29 +108,24 @@ def _make_starter(
     environment: ExecEnvironment,
     cwd: str,
     shell: str,
-    weighed: CommandAnalysis,
+    analysis: CommandAnalysis,
 ) -> Callable[[], Awaitable[WalledChild]]:
-    text = proven_text(weighed.facts) if weighed.reads_only else args["cmd"]
-    if weighed.level is not Level.FULL:
+    text = proven_text(analysis.facts) if analysis.reads_only else args["cmd"]
+    if analysis.level is not Level.FULL:
         text = rewrite_paths(text, lambda word: to_host_path(word, cwd, environment.sandbox))
     options = _LOGIN_START if args["login"] else _PLAIN_START[args["shell"]]
 
     async def start() -> WalledChild:
-        hosts = bool(args["network"])
-        own = exec_environment(
-            tty=args["tty"], level=weighed.level, hosts=hosts, workspace=environment.workspace(weighed.level)
-        )
-        declared = declared_env(settings.env, ctx)
         job = Job(
             argv=(shell, *options, text),
             cwd=cwd,
-            env=own | (reading_environment(declared) if weighed.reads_only else declared),
+            env=environment.child_env(settings.env, analysis, ctx, tty=args["tty"], hosts=bool(args["network"])),
             streams=Streams.TERMINAL if args["tty"] else Streams.MERGED,
             hosts=tuple(_host_grant(target, ctx) for target in args["network"]),
-            lifted=weighed.unmasked_paths(ctx.path_rules()),
-            reads_only=weighed.reads_only,
+            lifted=analysis.unmasked_paths(ctx.path_rules()),
+            reads_only=analysis.reads_only,
         )
-        return await environment.walls.start(environment.walls.keeping_bytecode(job, weighed.level))
+        return await environment.walls.start(environment.walls.keeping_bytecode(job, analysis.level))
 
     return start
 

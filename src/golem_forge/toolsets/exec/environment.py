@@ -12,6 +12,7 @@ are touched; whatever it cannot read runs as it is, and finds no `/workspace` at
 
 from __future__ import annotations
 
+import os
 import posixpath
 import re
 from collections.abc import Callable, Iterator
@@ -21,25 +22,27 @@ from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Effect, Mark, Verb, Walled
 from golem_forge.core.errors import ToolFailed
 from golem_forge.core.lazy_dataclass import dataclass, replace
-from golem_forge.policy.commands import command_facts
+from golem_forge.policy.commands import SandboxWorld, command_facts
 from golem_forge.policy.shell.arguments import file_words
 from golem_forge.policy.shell.strict import REDIRECTIONS, Parsed, parse_strict, quote, render
 from golem_forge.sandbox.errors import SandboxError, walls_unavailable
 from golem_forge.sandbox.protected import is_secret_name
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.target import FileKind, Target
+from golem_forge.sandbox.walls.bubblewrap import ripgrep_path
+from golem_forge.sandbox.walls.environment import EnvBlock, exec_environment, reading_environment, resolve_env
 from golem_forge.sandbox.walls.model import Level, is_masked
+from golem_forge.sandbox.walls.walls import Walls
 from golem_forge.sandbox.zones import USER_TOOLS, AccessMode
+from golem_forge.storage.home import forge_home
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.threads import run_in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from golem_forge.policy.commands import SandboxWorld
     from golem_forge.policy.facts import CommandFacts
     from golem_forge.sandbox.walls.model import PathRule
-    from golem_forge.sandbox.walls.walls import Walls
 
 PRIVATE_DIRECTORY: Final = "/home/forge"
 """Where commands of a worker without zones start: an empty private directory."""
@@ -52,9 +55,6 @@ class ExecEnvironment:
 
     def command_world(self) -> SandboxWorld:
         """The machine as commands inside these walls find it."""
-        from golem_forge.policy.commands import SandboxWorld
-        from golem_forge.sandbox.walls.bubblewrap import ripgrep_path
-
         return SandboxWorld(
             self.sandbox,
             self.walls.search_path(),
@@ -68,9 +68,23 @@ class ExecEnvironment:
         zone = self.sandbox.default_zone
         return self.walls.mount_point(zone, level) if zone is not None else ""
 
+    def child_env(
+        self,
+        block: EnvBlock | None,
+        analysis: CommandAnalysis,
+        ctx: ToolContext,
+        *,
+        tty: bool = False,
+        hosts: bool = False,
+    ) -> dict[str, str]:
+        """The variables of a child that is about to start. Raises ToolFailed for a secret that cannot be read."""
+        level = analysis.level
+        own = exec_environment(tty=tty, level=level, hosts=hosts, workspace=self.workspace(level))
+        declared = {} if block is None else resolve_env(block, os.environ, ctx.redactor).values
+        return own | (reading_environment(declared) if analysis.reads_only else declared)
+
     @property
     def writable(self) -> bool:
-        """Whether there is a zone that commands may change."""
         return any(
             zone.mode is AccessMode.RW and Verdict.BLOCKED not in (zone.write, zone.delete)
             for zone in self.sandbox.zones.values()
@@ -85,9 +99,6 @@ class EmbedderWalls:
         self._built: dict[int, tuple[Sandbox, Walls]] = {}
 
     def walls_for(self, sandbox: Sandbox, ctx: ToolContext) -> Walls:
-        from golem_forge.sandbox.walls.walls import Walls
-        from golem_forge.storage.home import forge_home
-
         if id(sandbox) not in self._built:
             home = ctx.home or forge_home().path
             walls = Walls(sandbox, forge_home=home, redactor=ctx.redactor, rules=ctx.path_rules)
@@ -125,8 +136,7 @@ def start_directory(workdir: str, sandbox: Sandbox) -> Target | None:
 
 def to_host_path(word: str, cwd: str, sandbox: Sandbox) -> str:
     """A path operand as it is written where zones stand at their host directories only."""
-    climbs = ".." in word.split("/")
-    if not word.startswith("/") and not climbs:
+    if not word.startswith("/") and ".." not in word.split("/"):
         return word
     try:
         place = sandbox.locate(word if word.startswith("/") else f"{cwd}/{word}")
@@ -226,7 +236,7 @@ def rewrite_paths(text: str, host_path: Callable[[str], str]) -> str:
 
 
 def proven_text(facts: CommandFacts) -> str:
-    """A command that is proven to only read in the words that the proof is of."""
+    """The spelling of a command that was proven to only read."""
     if facts.started is None or facts.started == facts.parsed:
         return facts.text
     return render(facts.started)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import signal
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -68,9 +69,9 @@ async def report(
         lines.append("Its output is withheld: for a moment it could read what was to stay hidden.")
     shown = await bound_off_loop(new, tokens * BYTES_PER_TOKEN, output_keeper(ctx))
     running.delivered = new.end
-    standing = command_status(ending, session=running.number, timeout_s=running.timeout_s)
+    state = command_status(ending, session=running.number, timeout_s=running.timeout_s)
     value: dict[str, Any] = {"kind": "exec.result"}
-    finished = ToolCompletion(result=ToolResult(value, ""), status=standing.status, code=standing.code, bounded=True)
+    finished = ToolCompletion(result=ToolResult(value, ""), status=state.status, code=state.code, bounded=True)
     if ending is None:
         value["session_id"] = running.number
     else:
@@ -81,20 +82,20 @@ async def report(
         finished.protected_created, finished.leftovers = after.protected_created, after.leftovers
         if after.denials:
             value["denials"] = list(after.denials)
-            if standing.status is Status.EXECUTION_FAILED and not ended_well(ending) and not standing.code:
+            if state.status is Status.EXECUTION_FAILED and not ended_well(ending) and not state.code:
                 finished.status = Status.SANDBOX_DENIED
                 lines.append(blocked_line(after.denials))
     if finished.status is not Status.SUCCESS:
-        finished.error = lines[-1] if finished.status is Status.SANDBOX_DENIED else standing.line
+        finished.error = lines[-1] if finished.status is Status.SANDBOX_DENIED else state.line
     value |= {"wall_s": round(running.seconds, 3), "bytes": new.size, "output": shown.text}
     if shown.handle:
         value["handle"] = finished.output_handle = shown.handle
-    finished.result.text = result_text(running.seconds, standing, new.size, shown.text, *lines)
+    finished.result.text = result_text(running.seconds, state, new.size, shown.text, *lines)
     return finished
 
 
 def output_keeper(ctx: ToolContext) -> KeepOutput:
-    """Where whole outputs go; nowhere for an embedder without an output store."""
+    """Stores whole outputs; does nothing for an embedder without an output store."""
     outputs = ctx.outputs
     return (lambda pieces: outputs.keep_pieces(pieces, ctx.worker)) if outputs is not None else lambda _: ""
 
@@ -120,8 +121,6 @@ ENDED: Final = "ENDED"
 
 @dataclass(frozen=True, slots=True)
 class CommandStatus:
-    """How a process stands, in one line, and what that makes of the call."""
-
     line: str
     status: Status = Status.SUCCESS
     code: str = ""
@@ -157,22 +156,20 @@ def limit_line(code: str) -> str:
 
 def signal_name(number: int) -> str:
     """`SIGKILL (9)`; a real-time signal has only its number."""
-    import signal
-
     try:
         return f"{signal.Signals(number).name} ({number})"
     except ValueError:
         return f"signal {number}"
 
 
-def result_text(seconds: float, standing: CommandStatus, size: int, output: str, *more: str) -> str:
+def result_text(seconds: float, state: CommandStatus, size: int, output: str, *more: str) -> str:
     """`more`: lines for the caller between how it stands and its output."""
-    lines = [f"Wall time: {seconds:.3f} s", standing.line, *more, f"Output ({size} bytes):"]
+    lines = [f"Wall time: {seconds:.3f} s", state.line, *more, f"Output ({size} bytes):"]
     return "\n".join([*lines, output] if output else lines)
 
 
 class TextSource(Protocol):
-    """A text somewhere, as UTF-8; `sandbox.process.output.Capture` is one."""
+    """A readable UTF-8 text; `sandbox.process.output.Capture` is one."""
 
     @property
     def size(self) -> int: ...
@@ -181,12 +178,12 @@ class TextSource(Protocol):
 
 
 KeepOutput = Callable[[Iterable[bytes]], str]
-"""Keeps a whole text and gives its handle; empty where nothing can be kept."""
+"""Stores a whole text and returns its handle; empty if there is no store."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextSlice:
-    """What lies between two offsets of a text that may still grow."""
+    """A fixed range of a text that may still grow."""
 
     whole: TextSource
     start: int
@@ -205,8 +202,6 @@ class TextSlice:
 
 @dataclass(frozen=True, slots=True)
 class FixedText:
-    """A text of our own."""
-
     data: bytes
 
     @property
@@ -222,8 +217,6 @@ class FixedText:
 
 @dataclass(frozen=True, slots=True)
 class JoinedText:
-    """Several texts one after the other."""
-
     parts: Sequence[TextSource]
 
     @property
@@ -251,14 +244,11 @@ class BoundedText:
 
 def bound_text(whole: TextSource, limit: int, keep: KeepOutput) -> BoundedText:
     """At most `limit` bytes of it, head and tail half each."""
-    size = whole.size
-    if size <= limit:
-        return BoundedText(whole.read().decode("utf-8", "replace"))
-    return bound_with_handle(whole, limit, keep(whole.pieces()))
+    return bound_with_handle(whole, limit, keep(whole.pieces()) if whole.size > limit else "")
 
 
 def bound_with_handle(whole: TextSource, limit: int, handle: str) -> BoundedText:
-    """The same for a text that was kept already, alone or as part of another."""
+    """The same for a text that was stored already, alone or as part of another."""
     from golem_forge.orchestrator.outputs import cut_head, cut_tail
 
     size = whole.size
@@ -290,7 +280,7 @@ _NO_NETWORK: Final = re.compile(
 
 
 def network_hint(running: RunningCommand) -> tuple[str, ...]:
-    """For a command without hosts that failed and whose last words are about reaching one."""
+    """For a command that had no hosts and failed, if the end of its output is about reaching one."""
     ending = running.ending
     if ending is None or not ending.exit_code or not running.offline:
         return ()

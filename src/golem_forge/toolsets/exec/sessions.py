@@ -52,8 +52,6 @@ MAX_ENDED: Final = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandSpec:
-    """What is known of a command before it runs."""
-
     owner: str
     """As `ToolContext.owner`."""
     tty: bool
@@ -61,7 +59,6 @@ class CommandSpec:
     no_walls: bool = False
     """The person switched walls off: typing into it is then as grave as starting it was."""
     hosts: bool = False
-    """It was given hosts to connect to."""
 
 
 class RunningCommand:
@@ -98,7 +95,6 @@ class RunningCommand:
         return time.monotonic() - self._started if ending is None else ending.seconds
 
     async def wait(self, seconds: float) -> None:
-        """Returns when it ended, or after this time."""
         self.waiters += 1
         try:
             await asyncio.wait((self._watch,), timeout=seconds)
@@ -110,8 +106,8 @@ class RunningCommand:
         await asyncio.shield(asyncio.ensure_future(self.child.end(ENDED)))
         await asyncio.shield(self._watch)
 
-    def on_end(self, told: Callable[[RunningCommand], None]) -> None:
-        self._watch.add_done_callback(lambda _: told(self))
+    def on_end(self, callback: Callable[[RunningCommand], None]) -> None:
+        self._watch.add_done_callback(lambda _: callback(self))
 
     async def _watch_to_end(self) -> ExitStatus:
         ending = await self.child.wait(self.timeout_s)
@@ -296,8 +292,6 @@ an end to it: the next line is asked about, and then it counts as submitted."""
 
 @dataclass(frozen=True, slots=True)
 class PendingLine:
-    """What new characters would make of the line."""
-
     line: str
     """Everything not yet submitted, and what is new."""
     readings: tuple[str, ...]
@@ -326,7 +320,6 @@ class PendingInput:
         return PendingLine(line, tuple(dict.fromkeys(readings)), opaque or unknown)
 
     def commit(self, chars: str) -> None:
-        """The characters reached the program."""
         if chars in INTERRUPTS:
             if self.text:
                 self._since_interrupt = ""

@@ -21,6 +21,10 @@ from golem_forge._version import __version__
 from golem_forge.core.decisions import Status, Verdict
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.policy.shell.arguments import is_long
+from golem_forge.policy.shell.lenient import find_commands
+from golem_forge.policy.shell.patterns import matches_lenient, matches_prefix, matches_strict
+from golem_forge.policy.shell.strict import CommandWorld, Segment
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.tools.context import Plan, ToolContext
 from golem_forge.tools.factory import ToolsetContext
@@ -31,7 +35,6 @@ from golem_forge.toolsets.exec import env_field
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from golem_forge.policy.shell.strict import CommandWorld
     from golem_forge.sandbox.walls.environment import EnvBlock
 
 
@@ -106,11 +109,11 @@ class ShellSettings:
 
 
 ASK_FOR_ALL: Final = ShellSettings(default=Verdict.ASK)
-"""Of a tool without a block: an embedder's or the built-in worker's, where a person or a rule decides."""
+"""For a tool without a block (an embedder's, the built-in worker's): a person or a rule decides."""
 
 
 def shell_settings(block: Any) -> ShellSettings:
-    """From the validated block, an empty one allows nothing. None: there is no block at all."""
+    """`block` is validated; an empty one allows nothing, None means there is none."""
     if block is None:
         return ASK_FOR_ALL
     return ShellSettings(
@@ -130,8 +133,6 @@ def shell_settings(block: Any) -> ShellSettings:
 
 
 def shell_model() -> type[BaseModel]:
-    from typing import Annotated
-
     from pydantic import AfterValidator, ConfigDict, Field, create_model
 
     strict = ConfigDict(extra="forbid")
@@ -174,8 +175,6 @@ class ShellRule:
 
 @dataclass(frozen=True, slots=True)
 class ShellRuleVerdict:
-    """What the block says of one command, and by which words of it."""
-
     verdict: Verdict
     by: str
 
@@ -189,10 +188,6 @@ def evaluate_shell_rules(
     cwd: str,
 ) -> ShellRuleVerdict:
     """`text` is the command as a shell would write it. Raises `policy_denied` for what is blocked or not spoken of."""
-    from golem_forge.policy.shell.lenient import find_commands
-    from golem_forge.policy.shell.patterns import matches_lenient, matches_prefix, matches_strict
-    from golem_forge.policy.shell.strict import Segment
-
     found = find_commands(text)
     segment = Segment(words)
     for rule in rules:
@@ -217,8 +212,6 @@ def evaluate_shell_rules(
 
 def _has_argument(wanted: str, words: tuple[str, ...]) -> bool:
     """The word itself, `word=…`, a long flag cut short, or, for `-x`, the letter in a cluster of flags."""
-    from golem_forge.policy.shell.arguments import is_long
-
     letter = wanted[1:] if len(wanted) == 2 and wanted[0] == "-" and wanted[1] != "-" else ""
     return any(
         word == wanted
@@ -255,7 +248,9 @@ def _read_word(text: str, position: int) -> tuple[str, int]:
     parts: list[str] = []
     while position < len(text) and (char := text[position]) not in _BLANKS:
         if char == "'":
-            end = _closing_quote(text, position)
+            end = text.find("'", position + 1)
+            if end < 0:
+                raise _unclosed_quote("'", position)
             parts.append(text[position + 1 : end])
             position = end + 1
         elif char == '"':
@@ -286,13 +281,6 @@ def _double_quoted(text: str, start: int) -> tuple[str, int]:
     if position >= len(text):
         raise _unclosed_quote('"', start)
     return "".join(parts), position + 1
-
-
-def _closing_quote(text: str, start: int) -> int:
-    end = text.find("'", start + 1)
-    if end < 0:
-        raise _unclosed_quote("'", start)
-    return end
 
 
 def _escaped(text: str, position: int) -> str:

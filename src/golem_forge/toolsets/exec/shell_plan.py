@@ -20,13 +20,11 @@ from golem_forge.core.results import ToolResult
 from golem_forge.policy.shell.strict import quote, render
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.walls.denials import blocked_line
-from golem_forge.sandbox.walls.environment import exec_environment, reading_environment
 from golem_forge.sandbox.walls.model import Job, Level, Streams
 from golem_forge.tools.context import Plan, ToolContext
 from golem_forge.tools.live_output import show_live_output
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.tools.validation import InputInvalid
-from golem_forge.toolsets.exec import declared_env
 from golem_forge.toolsets.exec.environment import (
     PRIVATE_DIRECTORY,
     CommandAnalysis,
@@ -67,17 +65,18 @@ async def plan_program(
 ) -> Plan:
     words = split_words(args["command"])
     if not words or not words[0] or "\0" in args["command"]:
-        raise InputInvalid("shell: command: there is no program in it" if "\0" not in args["command"] else _NUL)
+        nul = "\0" in args["command"]
+        raise InputInvalid(f"shell: command: {'contains NUL' if nul else 'there is no program in it'}")
     environment = environment_of(sandbox, ctx)
     place = start_directory("", environment.sandbox)
     cwd = place.virtual if place else PRIVATE_DIRECTORY
     try:
         text = " ".join(quote(word) for word in words)
-        said = evaluate_shell_rules(words, text, settings.rules, settings.default, environment.command_world(), cwd)
-        weighed = await analyze_command(text, environment, cwd, walled=Verdict.ASK)
+        rule = evaluate_shell_rules(words, text, settings.rules, settings.default, environment.command_world(), cwd)
+        analysis = await analyze_command(text, environment, cwd, walled=Verdict.ASK)
         effects = tuple(
-            replace(effect, said=said.verdict, said_by=said.by) if effect.verb is Verb.EXEC else effect
-            for effect in weighed.effects
+            replace(effect, said=rule.verdict, said_by=rule.by) if effect.verb is Verb.EXEC else effect
+            for effect in analysis.effects
         )
         asked = args["timeout_s"]
         program = _Program(
@@ -86,16 +85,16 @@ async def plan_program(
             cwd=place.virtual if place else "",
             timeout_s=settings.timeout_s if asked is None else asked,
             environment=environment,
-            weighed=weighed,
+            analysis=analysis,
         )
         return Plan(
             run=partial(_run_program, program, ctx),
             effects=effects,
-            command=weighed.facts,
+            command=analysis.facts,
             payload=args["command"],
             fingerprint_args={"command": text, "timeout_s": program.timeout_s},
             targets=(f"cwd {place.real if place else cwd}",),
-            read_only=weighed.reads_only,
+            read_only=analysis.reads_only,
             recheck=place.recheck if place else None,
             close=place.close if place else None,
         )
@@ -105,9 +104,6 @@ async def plan_program(
         raise
 
 
-_NUL: Final = "shell: command: contains NUL"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Program:
     settings: ShellSettings
@@ -115,40 +111,36 @@ class _Program:
     cwd: str
     timeout_s: float
     environment: ExecEnvironment
-    weighed: CommandAnalysis
+    analysis: CommandAnalysis
 
     def job(self, ctx: ToolContext) -> Job:
-        level = self.weighed.level
-        argv = _proven_words(self.words, self.weighed) if self.weighed.reads_only else self.words
+        level = self.analysis.level
+        argv = _proven_words(self.words, self.analysis) if self.analysis.reads_only else self.words
         if level is not Level.FULL:
             argv = rewrite_word_paths(argv, lambda word: to_host_path(word, self.cwd, self.environment.sandbox))
-        own = exec_environment(tty=False, level=level, hosts=False, workspace=self.environment.workspace(level))
-        declared = declared_env(self.settings.env, ctx)
         job = Job(
             argv=argv,
             cwd=self.cwd,
-            env=own | (reading_environment(declared) if self.weighed.reads_only else declared),
+            env=self.environment.child_env(self.settings.env, self.analysis, ctx),
             streams=Streams.APART,
-            lifted=self.weighed.unmasked_paths(ctx.path_rules()),
-            reads_only=self.weighed.reads_only,
+            lifted=self.analysis.unmasked_paths(ctx.path_rules()),
+            reads_only=self.analysis.reads_only,
         )
         return self.environment.walls.keeping_bytecode(job, level)
 
     def unusable(self) -> int:
-        """127: no such program on the walls' PATH; 126: it is there, but is none. 0: it can be started."""
+        """0: it can be started; 127: not on the walls' PATH; 126: there, but not executable."""
         name = self.words[0]
-        if "/" in name:
-            return 0
-        if self.environment.command_world().program(name) is not None:
+        if "/" in name or self.environment.command_world().program(name) is not None:
             return 0
         there = any(os.path.lexists(os.path.join(each, name)) for each in self.environment.walls.search_path())
         return _NOT_EXECUTABLE if there else _NOT_FOUND
 
 
-def _proven_words(words: tuple[str, ...], weighed: CommandAnalysis) -> tuple[str, ...]:
-    """In the words that the proof is of; those of `bash -c '…'` are in its script."""
-    started = weighed.facts.started
-    if started is None or started == weighed.facts.parsed:
+def _proven_words(words: tuple[str, ...], analysis: CommandAnalysis) -> tuple[str, ...]:
+    """The words that were proven to only read; those of `bash -c '…'` are in its script."""
+    started = analysis.facts.started
+    if started is None or started == analysis.facts.parsed:
         return words
     return (*words[:2], render(started)) if started.segments[0].shells else started.segments[0].words
 
@@ -177,7 +169,7 @@ async def _run_program(program: _Program, ctx: ToolContext) -> ToolCompletion:
 _MAX_SHOWN_BYTES: Final = 32 * 1024
 _NOT_STARTED: Final = {126: "permission denied", 127: "command not found"}
 _START_FAILURE: Final = re.compile(rb"sh: [0-9]+: exec: (.*): (?:not found|Permission denied)\n", re.DOTALL)
-"""How the stage before the program says that it could not be started."""
+"""The message of the stage before the program, when the program could not be started."""
 _MAX_START_FAILURE: Final = 40_000
 
 
@@ -227,7 +219,7 @@ async def shell_result(ran: ProgramRun, ctx: ToolContext) -> ToolCompletion:
 
 
 def missing_program(name: str, exit_code: int) -> ToolCompletion:
-    """Nothing was started: what a shell would have said of it."""
+    """The result of a program that could not be started, as a shell would word it."""
     text = f"{name}: {_NOT_STARTED[exit_code]}"
     value = {
         "kind": "exec.result",
@@ -244,7 +236,7 @@ def missing_program(name: str, exit_code: int) -> ToolCompletion:
 
 
 def _program_stderr(ran: ProgramRun) -> TextSource:
-    """Its standard error, where it was never started without the words of the stage that tried."""
+    """Its standard error; of a program that was never started, without the message of the stage that tried."""
     code = ran.ending.exit_code
     if code not in _NOT_STARTED or ran.out.size or ran.err.size > _MAX_START_FAILURE:
         return ran.err

@@ -9,8 +9,8 @@ from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.tools.factory import ToolsetContext
 from golem_forge.tools.tool import NeedsApproval, Tool
 from golem_forge.toolsets.file_access import FileAccess
-from golem_forge.toolsets.search.grep_files import grep_files_tool
-from golem_forge.toolsets.search.list_dir import list_dir_tool
+from golem_forge.toolsets.search.grep_files import GREP_FILES
+from golem_forge.toolsets.search.list_dir import LIST_DIR
 
 
 class SearchToolset:
@@ -21,13 +21,13 @@ class SearchToolset:
         self._sandbox = sandbox
 
     def get_tools(self, ctx: ToolsetContext | None = None) -> list[Tool]:
-        reach = FileAccess(self._sandbox or (ctx.sandbox if ctx else None))
-        return [list_dir_tool(reach), grep_files_tool(reach)]
+        access = FileAccess(self._sandbox or (ctx.sandbox if ctx else None))
+        return [LIST_DIR.create(access), GREP_FILES.create(access)]
 
 
 def create_list_dir_tool(sandbox: Sandbox | None = None, needs_approval: NeedsApproval | None = None) -> Tool:
-    return list_dir_tool(FileAccess(sandbox), needs_approval)
+    return LIST_DIR.create(FileAccess(sandbox), needs_approval)
 
 
 def create_grep_files_tool(sandbox: Sandbox | None = None, needs_approval: NeedsApproval | None = None) -> Tool:
-    return grep_files_tool(FileAccess(sandbox), needs_approval)
+    return GREP_FILES.create(FileAccess(sandbox), needs_approval)

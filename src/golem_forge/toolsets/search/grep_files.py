@@ -8,19 +8,19 @@ for. Ripgrep in walls does the work, or Python's `re` in a process that can be k
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from golem_forge.core.calls import ToolCompletion
 from golem_forge.core.decisions import Status
 from golem_forge.core.effects import Verb
 from golem_forge.core.results import ToolResult
 from golem_forge.sandbox.errors import not_a_file, permission_denied
-from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.target import FileKind, special_file_kind
+from golem_forge.sandbox.walls.model import Level
 from golem_forge.sandbox.zones import USER_TOOLS
 from golem_forge.tools.context import Plan, ToolContext
-from golem_forge.tools.tool import NeedsApproval, Tool
-from golem_forge.toolsets.file_access import FileAccess, optional_path_field, reading_plan
+from golem_forge.toolsets.file_access import FileAccess, FileTool, path_field, reading_plan
+from golem_forge.toolsets.search import python_engine, ripgrep
 from golem_forge.toolsets.search.query import (
     SearchMatches,
     SearchMode,
@@ -28,47 +28,27 @@ from golem_forge.toolsets.search.query import (
     SearchRoot,
     WithheldPaths,
     named_is_masked,
-    search_tool,
 )
-from golem_forge.toolsets.search.scan_child import IncludeGlob
+from golem_forge.toolsets.search.scan_child import GlobError, IncludeGlob
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from golem_forge.events.redaction import Redactor
+    from golem_forge.sandbox.handles import Handle
     from golem_forge.sandbox.target import Target
     from golem_forge.sandbox.walls.walls import Walls
+    from golem_forge.sandbox.zones import Zone
 
 SECONDS: Final = 30
 MAX_PATTERN: Final = 1000
 _LIMIT: Final = 100
 _MORE: Final = "[more matches; narrow the pattern or raise limit]"
-_DESCRIPTION: Final = (
-    "Search files by regular expression, line by line. `mode: files` gives the paths, newest change first; `mode: "
-    "lines` gives `<path>:<line number>: <text>`. Binary files, links, `.git`, secrets and what `.gitignore` leaves "
-    "out are not searched; hidden files are."
-)
-
-
-def grep_files_tool(reach: FileAccess, needs_approval: NeedsApproval | None = None) -> Tool:
-    return search_tool(
-        "grep_files",
-        _DESCRIPTION,
-        label="Search files",
-        arguments=_arguments,
-        planner=_plan,
-        reach=reach,
-        needs_approval=needs_approval,
-    )
 
 
 def _arguments() -> type[BaseModel]:
-    from typing import Annotated, Literal
-
     from pydantic import AfterValidator, Field, create_model
     from pydantic_core import PydanticCustomError
-
-    from golem_forge.toolsets.search.scan_child import GlobError
 
     def not_blank(pattern: str) -> str:
         if not pattern.strip():
@@ -97,7 +77,7 @@ def _arguments() -> type[BaseModel]:
     return create_model(
         "grep_files",
         pattern=(Annotated[str, AfterValidator(not_blank)], pattern),
-        path=optional_path_field("The directory or file to search", "."),
+        path=path_field("The directory or file to search", default="."),
         include=(Annotated[str, AfterValidator(usable)], include),
         mode=(modes, Field(default="files", description="What to give: `files` or `lines`.")),
         ignore_case=(bool, Field(default=False, description="Whether `a` also matches `A`.")),
@@ -105,23 +85,38 @@ def _arguments() -> type[BaseModel]:
     )
 
 
-def _plan(reach: FileAccess, args: dict[str, Any], ctx: ToolContext) -> Plan:
-    target = reach.target(args.get("path", "."), Verb.READ, ctx)
+def _plan(access: FileAccess, args: dict[str, Any], ctx: ToolContext) -> Plan:
+    target = access.target(args.get("path", "."), Verb.READ, ctx)
     target.must_exist()
     if target.kind not in (FileKind.FILE, FileKind.DIRECTORY):
         raise not_a_file(target.virtual, special_file_kind(target.stat))
     if target.unreadable:
         raise permission_denied(target.virtual)
     search = _GrepSearch(args, target, _search_roots(target, args.get("include", ""), ctx), ctx.redactor)
-    return reading_plan(reach, target, partial(search.run, _usable_walls(reach.sandbox, ctx)))
+    # Walls hold the zones of the context's sandbox; a tool with one of its own has to do without.
+    walls = ctx.walls if access.sandbox is None or access.sandbox is ctx.sandbox else None
+    return reading_plan(access, target, partial(search.run, walls))
+
+
+GREP_FILES: Final = FileTool(
+    name="grep_files",
+    description="Search files by regular expression, line by line. `mode: files` gives the paths, newest change first; "
+    "`mode: lines` gives `<path>:<line number>: <text>`. Binary files, links, `.git`, secrets and what `.gitignore` "
+    "leaves out are not searched; hidden files are.",
+    label="Search files",
+    arguments=_arguments,
+    planner=_plan,
+    category="Search",
+    aliases={},
+)
 
 
 def _search_roots(target: Target, include: str, ctx: ToolContext) -> tuple[SearchRoot, ...]:
     rules = ctx.path_rules()
+    inside: list[tuple[Zone, Handle, bool]]
     if target.zone is not None:
         assert target.entry is not None
-        masked = named_is_masked(target, rules)
-        inside = [(target.zone, target.entry, masked)]
+        inside = [(target.zone, target.entry, named_is_masked(target, rules))]
     else:
         zones = sorted(target.zones.values(), key=lambda zone: zone.virtual(("",)))
         inside = [(zone, zone.root, False) for zone in zones]
@@ -137,11 +132,6 @@ def _search_roots(target: Target, include: str, ctx: ToolContext) -> tuple[Searc
         )
         for zone, entry, masked in inside
     )
-
-
-def _usable_walls(own: Sandbox | None, ctx: ToolContext) -> Walls | None:
-    """Walls hold the zones of the context's sandbox; a tool with one of its own has to do without."""
-    return ctx.walls if own is None or own is ctx.sandbox else None
 
 
 class _GrepSearch:
@@ -169,14 +159,10 @@ class _GrepSearch:
             until=get_running_loop().time() + SECONDS,
             redactor=self._redactor,
         )
-        engine = await self._search(query, walls)
-        return await self._result(engine)
+        return await self._result(await self._search(query, walls))
 
     async def _search(self, query: SearchQuery, walls: Walls | None) -> str:
-        """Which engine did it."""
-        from golem_forge.sandbox.walls.model import Level
-        from golem_forge.toolsets.search import python_engine, ripgrep
-
+        """Returns the name of the engine that did it."""
         everywhere = all(place.zone.name != USER_TOOLS for place in query.places)  # that one is never in walls
         level = await walls.level() if walls is not None and everywhere else Level.NONE
         if walls is not None and level in (Level.FULL, Level.LANDLOCK):
@@ -191,7 +177,6 @@ class _GrepSearch:
 
     async def _result(self, engine: str) -> ToolResult | ToolCompletion:
         from golem_forge.tools.threads import run_in_thread
-        from golem_forge.toolsets.search.ripgrep import newest_files
 
         matches = self._matches
         value: dict[str, Any] = {
@@ -201,7 +186,7 @@ class _GrepSearch:
             "mode": self._mode.value,
         }
         if self._mode is SearchMode.FILES:
-            shown, more = await run_in_thread(lambda: newest_files(matches.found, matches.limit))
+            shown, more = await run_in_thread(lambda: ripgrep.newest_files(matches.found, matches.limit))
             matches.more = matches.more or more
             value["files"] = shown
         else:

@@ -17,16 +17,15 @@ from golem_forge.core.effects import Verb
 from golem_forge.core.errors import ToolFailed
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.results import ToolResult
-from golem_forge.sandbox.errors import not_a_directory, permission_denied, too_large
+from golem_forge.sandbox.errors import SandboxError, not_a_directory, permission_denied, too_large
 from golem_forge.sandbox.files import LISTING_LIMIT, printable_name
 from golem_forge.sandbox.handles import CONTENT, Handle
 from golem_forge.sandbox.paths import MAX_DEPTH
 from golem_forge.sandbox.target import FileKind
 from golem_forge.tools.context import Plan, ToolContext
-from golem_forge.tools.tool import NeedsApproval, Tool
-from golem_forge.toolsets.file_access import FileAccess, optional_path_field, reading_plan
+from golem_forge.toolsets.file_access import FileAccess, FileTool, path_field, reading_plan
 from golem_forge.toolsets.filesystem import KIND_SUFFIXES
-from golem_forge.toolsets.search.query import WithheldPaths, search_tool
+from golem_forge.toolsets.search.query import WithheldPaths
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -38,24 +37,6 @@ _DEPTH: Final = 2
 _PAGE: Final = 200
 _UNREADABLE: Final = " [unreadable]"
 _DIRECTORY: Final = CONTENT | os.O_DIRECTORY
-_DESCRIPTION: Final = (
-    "List a directory and what is below it, two blanks per level: `/` after directories, `@` after links (not "
-    "followed), `?` after anything else that is no file. Dot files are included, the inside of `.git` is not. The "
-    "last line says where to continue. The path `/` lists the zones."
-)
-
-
-def list_dir_tool(reach: FileAccess, needs_approval: NeedsApproval | None = None) -> Tool:
-    return search_tool(
-        "list_dir",
-        _DESCRIPTION,
-        label="List directory",
-        arguments=_arguments,
-        planner=_plan,
-        reach=reach,
-        needs_approval=needs_approval,
-        argument_aliases={"dir_path": "path"},
-    )
 
 
 def _arguments() -> type[BaseModel]:
@@ -63,20 +44,33 @@ def _arguments() -> type[BaseModel]:
 
     return create_model(
         "list_dir",
-        path=optional_path_field("The directory", "."),
+        path=path_field("The directory", default="."),
         depth=(int, Field(default=_DEPTH, ge=1, le=10, description="How many levels to show.")),
         offset=(int, Field(default=1, ge=1, description="The first entry to show, counted from 1.")),
         limit=(int, Field(default=_PAGE, ge=1, le=2000, description="How many entries at most.")),
     )
 
 
-def _plan(reach: FileAccess, args: dict[str, Any], ctx: ToolContext) -> Plan:
-    target = reach.target(args.get("path", "."), Verb.READ, ctx)
+def _plan(access: FileAccess, args: dict[str, Any], ctx: ToolContext) -> Plan:
+    target = access.target(args.get("path", "."), Verb.READ, ctx)
     target.must_exist()
     if target.kind is not FileKind.DIRECTORY:
         raise not_a_directory(target.virtual)
     depth, offset, limit = args.get("depth", _DEPTH), args.get("offset", 1), args.get("limit", _PAGE)
-    return reading_plan(reach, target, lambda: _page(target, _Walk(target, depth, ctx), offset, limit))
+    return reading_plan(access, target, lambda: _page(target, _Walk(target, depth, ctx), offset, limit))
+
+
+LIST_DIR: Final = FileTool(
+    name="list_dir",
+    description="List a directory and what is below it, two blanks per level: `/` after directories, `@` after links "
+    "(not followed), `?` after anything else that is no file. Dot files are included, the inside of `.git` is not. "
+    "The last line says where to continue. The path `/` lists the zones.",
+    label="List directory",
+    arguments=_arguments,
+    planner=_plan,
+    category="Search",
+    aliases={"dir_path": "path"},
+)
 
 
 def _page(target: Target, walk: _Walk, offset: int, limit: int) -> ToolResult:
@@ -97,9 +91,13 @@ def _page(target: Target, walk: _Walk, offset: int, limit: int) -> ToolResult:
 def _bounded(target: Target, lines: Iterator[str]) -> Iterator[str]:
     for count, line in enumerate(lines, 1):
         if count > LISTING_LIMIT:
-            advice = "Name a directory below it."
-            raise too_large(target.virtual, count, LISTING_LIMIT, advice, unit="entries or more")
+            raise _too_many_entries(target, count)
         yield line
+
+
+def _too_many_entries(target: Target, count: int) -> SandboxError:
+    advice = "Name a directory below it."
+    return too_large(target.virtual, count, LISTING_LIMIT, advice, unit="entries or more")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +109,7 @@ class _Entry:
 
 
 class _TooMany(Exception):
-    """A directory has more entries than are listed."""
+    pass
 
 
 class _Walk:
@@ -134,8 +132,7 @@ class _Walk:
         try:
             entries = _entries(target.zone, target.entry)
         except _TooMany:
-            advice = "Name a directory below it."
-            raise too_large(target.virtual, LISTING_LIMIT + 1, LISTING_LIMIT, advice, unit="entries or more") from None
+            raise _too_many_entries(target, LISTING_LIMIT + 1) from None
         except OSError:
             raise permission_denied(target.virtual) from None
         held = WithheldPaths(target, target.zone, self._rules)

@@ -1,14 +1,14 @@
 """The Python engine: `re`, in a process of its own that is killed when the time is up.
 
-It needs no walls: it is our own program (`scan/`), gets nothing but the descriptors of what is searched, opens no
-path and follows no link. What may be shown of its matches is decided here.
+It needs no walls: it is our own program (`scan_child.py`), gets nothing but the descriptors of what is searched, opens
+no path and follows no link. What may be shown of its matches is decided here.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from golem_forge.core.errors import ToolFailed
 from golem_forge.events.redaction import redact_truncated
@@ -62,17 +62,13 @@ async def _read_matches(child: Process, query: SearchQuery, matches: SearchMatch
         place = query.places[index]
         if query.mode is SearchMode.FILES:
             matches.found.append((place, path))
-        elif place.may_show(tuple(path.split("/"))) and not matches.add_line(
-            _match_line(query, place.virtual(path), *line)
-        ):
-            return
+        elif place.may_show(tuple(path.split("/"))):
+            number, text = line
+            if query.redactor is not None and len(text) == MAX_LINE_TEXT:
+                text = redact_truncated(text, query.redactor)
+            if not matches.add_line(MatchLine(place.virtual(path), number, text)):
+                return
     await child.wait()
-
-
-def _match_line(query: SearchQuery, path: str, number: int, text: str) -> MatchLine:
-    if query.redactor is not None and len(text) == MAX_LINE_TEXT:
-        text = redact_truncated(text, query.redactor)
-    return MatchLine(path, number, text)
 
 
 async def _start_child(query: SearchQuery, cpu_seconds: int) -> Process:
@@ -85,7 +81,10 @@ async def _start_child(query: SearchQuery, cpu_seconds: int) -> Process:
         "lines": query.mode is SearchMode.LINES,
         "longest": MAX_LINE_TEXT,
         "include": query.include,
-        "places": [_root_order(place) for place in query.places],
+        "places": [
+            {"zone": place.zone.root.fd, "parts": place.parts, "entry": place.entry.fd, "levels": place.levels}
+            for place in query.places
+        ],
         "seconds": cpu_seconds,
         "memory": _MEMORY,
     }
@@ -103,12 +102,3 @@ async def _start_child(query: SearchQuery, cpu_seconds: int) -> Process:
     assert child.stdin is not None
     child.stdin.write(json.dumps(order).encode() + b"\n")  # and stays open: its end ends the program
     return child
-
-
-def _root_order(place: Any) -> dict[str, Any]:
-    return {
-        "zone": place.zone.root.fd,
-        "parts": place.parts,
-        "entry": place.entry.fd,
-        "levels": place.levels,
-    }

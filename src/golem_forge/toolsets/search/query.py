@@ -9,12 +9,10 @@ nor a rule that matched it counts again below it; a rule that speaks only of som
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
-from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from golem_forge._version import __version__
 from golem_forge.core.effects import Mark
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.sandbox import protected
@@ -22,13 +20,9 @@ from golem_forge.sandbox.paths import MAX_DEPTH
 from golem_forge.sandbox.target import Target
 from golem_forge.sandbox.walls.model import PathRule, is_masked
 from golem_forge.sandbox.zones import Zone
-from golem_forge.tools.tool import NeedsApproval, SourceKind, Tool
 from golem_forge.tools.validation import InputInvalid
-from golem_forge.toolsets.file_access import FileAccess, FilePlanner
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
-
     from golem_forge.events.redaction import Redactor
     from golem_forge.sandbox.handles import Handle
     from golem_forge.toolsets.search.scan_child import IncludeGlob
@@ -64,7 +58,7 @@ class SearchRoot:
     """Walls would hide the place itself, although this call may read it."""
 
     def virtual(self, path: str) -> str:
-        """The address of a path from the zone's root."""
+        """`path` is relative to the zone's root."""
         return f"/{self.zone.name}/{path}"
 
     @property
@@ -73,7 +67,7 @@ class SearchRoot:
         return 0 if self.is_file else MAX_DEPTH - len(self.parts)
 
     def may_show(self, parts: tuple[str, ...]) -> bool:
-        """The last word on what an engine found: a path that may be read and was asked for."""
+        """Whether a path that an engine found may be read and was asked for."""
         if self.is_file:
             return True
         return (self.include is None or self.include(parts)) and not self.withheld(parts)
@@ -103,7 +97,6 @@ class SearchMatches:
     lines: list[MatchLine] = field(default_factory=list)
     """In path order, only such as may be shown."""
     more: bool = False
-    """There is more than `limit`."""
     stopped: bool = False
     """The time was up before the search was done."""
 
@@ -163,29 +156,3 @@ def _virtual_names(zone: Zone, parts: Sequence[str]) -> list[str]:
     """The path as the program names it and, where this worker's zone begins deeper, as the worker does."""
     outer = zone.virtual((*zone.subpath, *parts))
     return [outer, zone.virtual(parts)] if zone.subpath else [outer]
-
-
-def search_tool(
-    name: str,
-    description: str,
-    *,
-    label: str,
-    arguments: Callable[[], type[BaseModel]],
-    planner: FilePlanner,
-    reach: FileAccess,
-    needs_approval: NeedsApproval | None,
-    argument_aliases: Mapping[str, str] | None = None,
-) -> Tool:
-    return Tool(
-        name,
-        description,
-        input_schema=arguments,
-        planner=partial(planner, reach),
-        needs_approval=needs_approval,
-        label=label,
-        category="Search",
-        read_only=True,
-        source=SourceKind.NATIVE,
-        argument_aliases=argument_aliases,
-        code_digest=__version__,
-    )

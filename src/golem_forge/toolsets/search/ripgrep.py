@@ -24,7 +24,7 @@ from golem_forge.core.errors import ToolFailed
 from golem_forge.sandbox.errors import SandboxError
 from golem_forge.sandbox.handles import CONTENT, DIRECTORY, Handle
 from golem_forge.sandbox.paths import has_control_character
-from golem_forge.sandbox.walls.model import Level
+from golem_forge.sandbox.walls.model import Job, Level, Streams
 from golem_forge.toolsets.search.query import (
     MAX_LINE_TEXT,
     MatchLine,
@@ -39,7 +39,6 @@ from golem_forge.toolsets.search.scan_child import SAMPLE_BYTES, is_binary
 if TYPE_CHECKING:
     from golem_forge.sandbox.process.monitor import ExitStatus
     from golem_forge.sandbox.process.output import Capture
-    from golem_forge.sandbox.walls.model import Job
     from golem_forge.sandbox.walls.walls import Walls
 
 _OUTPUT_OPTIONS: Final = ("--no-config", "--no-messages", "--color=never", "--null")
@@ -51,7 +50,7 @@ _FILTER_OPTIONS: Final = (
 _AS_TEXT: Final = "--text"
 """Only for files known to be text: of a binary file it might hold gigabytes in memory as one line."""
 _BINARY_TOO: Final = "--binary"
-"""Else a NUL anywhere hides a file, or not, by where it lies. Which files are binary is decided in `found.py`."""
+"""Else a NUL anywhere hides a file, or not, by where it lies. Which files are binary is decided by `_may_be_shown`."""
 _SIMPLE_GLOB: Final = re.compile(r"[\w.*{},-]*\*[\w.*{},-]*", re.ASCII)
 _PRINTED_LINE: Final = re.compile(rb"([^\0\n]+)\0(\d+):([^\n]*)\n")
 _FILES_SHARE: Final = 0.8
@@ -72,6 +71,22 @@ _LINE_BREAK: Final = r'rg: the literal "\n" is not allowed'
 _ESCAPED_BREAK: Final = r"\n"
 
 
+def _batches(found: Sequence[FoundFile]) -> Iterator[tuple[SearchRoot, list[str]]]:
+    """Files of one root at a time, and no more than fit into one command line."""
+    batch: list[str] = []
+    root: SearchRoot | None = None
+    size = 0
+    for place, path in found:
+        if root is not None and (place is not root or len(batch) == _MAX_FILES or size > _MAX_ARGUMENT_BYTES):
+            yield root, batch
+            batch, size = [], 0
+        root = place
+        batch.append(_argument(path))
+        size += len(batch[-1]) * 4
+    if root is not None:
+        yield root, batch
+
+
 class NotStartable(Exception):
     """ripgrep is missing here, or does not run."""
 
@@ -87,7 +102,7 @@ class RipgrepProcess(Protocol):
     def kill(self) -> None: ...
 
 
-StartRipgrep = Callable[["Job"], Awaitable[RipgrepProcess]]
+StartRipgrep = Callable[[Job], Awaitable[RipgrepProcess]]
 
 
 async def search(query: SearchQuery, matches: SearchMatches, start: StartRipgrep, program: str = "rg") -> None:
@@ -155,8 +170,11 @@ class _RipgrepSearch:
                 text = child.output.read(read)
                 end = text.rfind(b"\n") + 1
                 read += end
-                for line in _parse_lines(place, text[:end]):
-                    if not self._matches.add_line(line):
+                for printed, number, line in _PRINTED_LINE.findall(text[:end]):
+                    if (path := _parse_path(printed)) is None:
+                        continue
+                    shown = line.decode("utf-8", "replace").removesuffix("\r")[:MAX_LINE_TEXT]
+                    if not self._matches.add_line(MatchLine(place.virtual(path), int(number), shown)):
                         return False
                 if not end and await child.wait(0) is not None:
                     return True
@@ -168,8 +186,6 @@ class _RipgrepSearch:
             child.kill()
 
     async def _started(self, place: SearchRoot, how: Sequence[str], names: Sequence[str]) -> RipgrepProcess:
-        from golem_forge.sandbox.walls.model import Job, Streams
-
         job = Job(
             argv=(*self._how, *how, f"--regexp={self._query.pattern}", "--", *names),
             cwd=place.zone.virtual(()),
@@ -204,23 +220,6 @@ def _prefilter(include: str) -> tuple[str, ...]:
     return "--type-add", f"forge:{include}", "--type", "forge"
 
 
-def _batches(found: Sequence[FoundFile]) -> Iterator[tuple[SearchRoot, list[str]]]:
-    """Files of one place at a time, and no more than fit into one command line."""
-    batch: list[str] = []
-    at: SearchRoot | None = None
-    size = 0
-    for place, path in found:
-        name = _argument(path)
-        if at is not None and (place is not at or len(batch) == _MAX_FILES or size > _MAX_ARGUMENT_BYTES):
-            yield at, batch
-            batch, size = [], 0
-        at = place
-        batch.append(name)
-        size += len(name) * 4
-    if at is not None:
-        yield at, batch
-
-
 def _argument(path: str) -> str:
     """From the zone's root; never to be taken for an option."""
     return f"./{path}"
@@ -233,13 +232,6 @@ def _parse_path(printed: bytes) -> str | None:
     except UnicodeDecodeError:
         return None
     return None if has_control_character(text) else text
-
-
-def _parse_lines(place: SearchRoot, text: bytes) -> Iterator[MatchLine]:
-    for printed, number, line in _PRINTED_LINE.findall(text):
-        if (path := _parse_path(printed)) is not None:
-            shown = line.decode("utf-8", "replace").removesuffix("\r")[:MAX_LINE_TEXT]
-            yield MatchLine(place.virtual(path), int(number), shown)
 
 
 def _pattern_problem(pattern: str, said: str) -> str:
@@ -315,7 +307,7 @@ def _modified_times(place: SearchRoot, paths: Iterable[str]) -> Iterator[tuple[i
     """Directory by directory, so that each is opened once and only one is open at a time."""
     at: str | None = None
     here: Handle | None = None
-    for directory, name, path in sorted((*_split(path), path) for path in paths):
+    for directory, name, path in sorted((*os.path.split(path), path) for path in paths):
         if directory != at:
             at = directory
             try:
@@ -330,11 +322,6 @@ def _modified_times(place: SearchRoot, paths: Iterable[str]) -> Iterator[tuple[i
             continue
         if stat.S_ISREG(info.st_mode):
             yield info.st_mtime_ns, path
-
-
-def _split(path: str) -> tuple[str, str]:
-    directory, _, name = path.rpartition("/")
-    return directory, name
 
 
 class _DirectoryCache:

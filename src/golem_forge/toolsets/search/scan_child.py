@@ -384,8 +384,6 @@ SAMPLE_BYTES = 8192
 _LITERAL = re.compile(r"[^.^$*+?{}\[\]\\|()]+")
 _NEEDS_LINES = re.compile(r"\(\?(?!:|P?<[A-Za-z_])|\\[AZzsWDxuUNnrtfv0-9]|\[\^|[*+?}]\+|[\x00-\x1f]")
 """What may match a line by itself but not in the middle of a text, or could run over many lines there."""
-
-
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
@@ -429,8 +427,6 @@ class LineMatcher:
         """None: nothing to find here."""
         if data.startswith(_UTF_16):
             return data.decode("utf-16", "replace")
-        if is_binary(data[:SAMPLE_BYTES]):
-            return None
-        if self._literal and self._literal not in data:
+        if is_binary(data[:SAMPLE_BYTES]) or (self._literal and self._literal not in data):
             return None
         return data.removeprefix(codecs.BOM_UTF8).decode("utf-8", "replace")

@@ -24,15 +24,16 @@ from golem_forge.tools.context import Plan, ToolContext
 from golem_forge.tools.factory import ToolsetContext
 from golem_forge.tools.tool import NeedsApproval, SourceKind, Tool
 from golem_forge.tools.validation import InputInvalid
+from golem_forge.toolsets.text import looks_binary
 from golem_forge.toolsets.web.address import MAX_URL, WebAddress, read_url
 from golem_forge.toolsets.web.fetch import FetchedPage, OffsiteRedirect, check_address, fetch
+from golem_forge.toolsets.web.page_text import PageText, html_to_text
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from golem_forge.events.redaction import Redactor
     from golem_forge.sandbox.network.resolve import Lookup
-    from golem_forge.toolsets.web.page_text import PageText
 
 
 class WebToolset:
@@ -122,8 +123,6 @@ def _plan(lookup: Lookup | None, seconds: float, args: dict[str, Any], ctx: Tool
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _TextRange:
-    """Which characters of the text are wanted."""
-
     start: int
     length: int
 
@@ -140,18 +139,15 @@ async def _run(
         async with asyncio.timeout(seconds):
             fetched = await fetch(address, ctx.host_rule, _is_text, lookup or resolve.lookup)
             if isinstance(fetched, OffsiteRedirect):
-                return _redirect_result(address, fetched)
-            kind, page = await run_in_thread(partial(_decode_page_text, fetched, raw, ctx.redactor))
+                text = f"Redirects to {fetched.url}; call webfetch with it to follow."
+                page = {"url": address.url, "status": fetched.status, "type": "", "chars": 0, "start": 0, "end": 0}
+                value = {"kind": "web.page", **page, "text": "", "redirect": fetched.url}
+                return ToolResult(value=value, text=text)
+            kind, shown = await run_in_thread(partial(_decode_page_text, fetched, raw, ctx.redactor))
     except TimeoutError:
         text = f"{address.url} took more than {seconds:g} s; nothing of it was kept."
         raise ForgeError(text, status=Status.TIMEOUT, code="TIMEOUT") from None
-    return _result(fetched, kind, page, part)
-
-
-def _redirect_result(address: WebAddress, elsewhere: OffsiteRedirect) -> ToolResult:
-    text = f"Redirects to {elsewhere.url}; call webfetch with it to follow."
-    page = {"url": address.url, "status": elsewhere.status, "type": "", "chars": 0, "start": 0, "end": 0, "text": ""}
-    return ToolResult(value={"kind": "web.page", **page, "redirect": elsewhere.url}, text=text)
+    return _result(fetched, kind, shown, part)
 
 
 def _media_type(content_type: str) -> str:
@@ -171,9 +167,7 @@ def _decode_page_text(fetched: FetchedPage, raw: bool, redactor: Redactor | None
 
     Threat: a secret divided between two parts would be found in neither; so it is taken out before a part is.
     """
-    from golem_forge.toolsets.text import looks_binary
     from golem_forge.toolsets.web.http_client import decode_page
-    from golem_forge.toolsets.web.page_text import PageText, html_to_text
 
     kind, body = _media_type(fetched.content_type), fetched.body
     if not kind and body is not None:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import re
 from typing import Final
+from urllib.parse import quote, urlsplit
 
 from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.policy.rules.globs import normal_host
 
 MAX_URL: Final = 4096
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
@@ -30,7 +32,6 @@ class WebAddress:
     resource: str
     """Path and query, as they stand in the request line."""
     is_literal: bool
-    """The host is an address."""
 
     @property
     def shown_host(self) -> str:
@@ -52,8 +53,6 @@ class WebAddress:
 
 
 def read_url(text: str) -> WebAddress:
-    from urllib.parse import quote, urlsplit
-
     if found := _NO_PLACE.search(text):
         raise ValueError(f"{found[0]!a} has no place in a URL")
     parts = urlsplit(text)
@@ -75,8 +74,6 @@ def read_url(text: str) -> WebAddress:
 
 
 def _host(netloc: str) -> tuple[str, bool]:
-    from golem_forge.policy.rules.globs import normal_host
-
     if netloc.startswith("["):
         inner, _, rest = netloc[1:].partition("]")
         if "%" in inner or ":" not in inner or (rest and rest[0] != ":"):

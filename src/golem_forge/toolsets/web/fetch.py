@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
+from urllib.parse import quote, urljoin
 
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError, ToolFailed
@@ -103,12 +104,10 @@ def _check_addresses(address: WebAddress, host_rule: HostRule, addresses: tuple[
 
 
 def _redirect_target(address: WebAddress, location: str) -> WebAddress:
-    from urllib.parse import quote, urljoin
-
     # Header bytes were read one by one; what is no ASCII among them is sent back as it came.
-    told = quote(location.encode("latin-1"), safe="/%:@!$&'()*+,;=~-._?#[]")
+    escaped = quote(location.encode("latin-1"), safe="/%:@!$&'()*+,;=~-._?#[]")
     try:
-        url = urljoin(address.url, told)
+        url = urljoin(address.url, escaped)
         if len(url) > MAX_URL:
             raise ValueError("the URL is too long")
         return read_url(url)

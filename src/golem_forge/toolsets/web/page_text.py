@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
+from urllib.parse import urljoin
 
 from golem_forge.core.lazy_dataclass import dataclass
 
@@ -356,8 +357,6 @@ class TextLayout:
 
     def _absolute(self, href: str) -> str:
         """Empty for what is no address to follow, or one on this very page."""
-        from urllib.parse import urljoin
-
         href = "".join(href.split("\n")).strip()
         if not href or href.startswith("#") or len(href) > _MAX_LINK:
             return ""

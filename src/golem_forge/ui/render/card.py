@@ -49,24 +49,14 @@ def approval_card(request: Fields, choices: Sequence[Fields] | None = None, *, w
     offered = mappings_in(request.get("choices")) if choices is None else choices
     reasons = list(dict.fromkeys(_texts(request.get("riskReasons"))))
     why = to_text(request.get("why", ""))
-    above = [
-        _title(request, width),
-        *(line(reason, "fail", "  ") for reason in reasons if reason.startswith(_NO_WALLS)),
-    ]
-    facts = [
-        *_facts(request),
-        *(
-            line(f"! {reason}", "warn", "  ")
-            for reason in reasons
-            if not reason.startswith(_NO_WALLS) and reason not in why
-        ),
-        *_warnings(request),
-    ]
-    ending = [
-        *_queue_state(request),
-        *([line(f"why asked: {why}", indent="  ")] if why else []),
-        *(_choice(number, choice) for number, choice in enumerate(offered, 1)),
-    ]
+    no_walls = [reason for reason in reasons if reason.startswith(_NO_WALLS)]
+    others = [reason for reason in reasons if reason not in no_walls and reason not in why]
+    above = [_title(request, width), *(line(reason, "fail", "  ") for reason in no_walls)]
+    facts = [*_facts(request), *(line(f"! {reason}", "warn", "  ") for reason in others), *_warnings(request)]
+    ending = [*_queue_state(request), *([line(f"why asked: {why}", indent="  ")] if why else [])]
+    for number, choice in enumerate(offered, 1):
+        text = f"{number}  approve and remember ({_where_remembered(choice)}): {to_text(choice.get('label', ''))}"
+        ending.append(line(text, "choice", "  "))
     return [
         *_wrap_rows(above, width),
         *_with_bar(head_and_tail(_literal(request), _BETWEEN), width),
@@ -141,20 +131,19 @@ def _literal(request: Fields) -> list[Line]:
     return lines_of(payload if isinstance(payload, str) else _as_json(payload))
 
 
-def _facts(request: Fields) -> Iterator[Line]:
+def _facts(request: Fields) -> list[Line]:
     """What holds for the call besides its text; nothing twice, and nothing for what is as usual."""
-    payload = request.get("payload")
-    seen = {f"exec {one_line(payload)}".strip()}
-    for text in (*_call_context(request), *_texts(request.get("effects"))):
-        shown = one_line(text)
-        if shown not in seen:
-            seen.add(shown)
-            yield [("", f"  {shown}")]
+    command = f"exec {one_line(request.get('payload'))}".strip()
+    facts = map(one_line, (*_call_context(request), *_texts(request.get("effects"))))
+    return [[("", f"  {fact}")] for fact in dict.fromkeys(facts) if fact != command]
 
 
 def _call_context(request: Fields) -> Iterator[str]:
-    if path := _worker_path(request):
-        yield path
+    path = mappings_in(request.get("workerPath"))
+    if len(path) > 1:  # the root alone needs no line
+        task = path[-1].get("task")
+        names = " › ".join(to_text(one.get("name", "")) for one in path)
+        yield f"worker: {names}" + (f" - {to_text(task)}" if task else "")
     args = request.get("args")
     args = args if isinstance(args, Mapping) else {}
     tool = request.get("tool")
@@ -171,10 +160,9 @@ def _call_context(request: Fields) -> Iterator[str]:
         # The text of a tool's own card is its author's, who could write an argument's value into it to keep it unseen.
         authored = request.get("type") == "definition"
         yield from _unshown_arguments(args, "" if authored else request.get("payload"))
-        if used := " · ".join(
-            f"{name} = {shortened(value, _MAX_DEFAULT)} (default)" for name, value in _defaults(request)
-        ):
-            yield used
+        used = [f"{name} = {shortened(value, _MAX_DEFAULT)} (default)" for name, value in _defaults(request)]
+        if used:
+            yield " · ".join(used)
     if request.get("modelNote"):
         yield f"the caller says: {to_text(request['modelNote'])}"
 
@@ -185,8 +173,8 @@ def _unshown_arguments(args: Fields, payload: Any) -> Iterator[str]:
     if one_line(_as_json(args)) == shown:
         return
     for name, value in args.items():
-        told = isinstance(value, str) and len(value) >= _MIN_MATCH and one_line(value) in shown
-        if value is not None and not told:
+        readable = isinstance(value, str) and len(value) >= _MIN_MATCH and one_line(value) in shown
+        if value is not None and not readable:
             yield f"{to_text(name)} = {to_text(value)}"
 
 
@@ -202,21 +190,8 @@ def _defaults(request: Fields) -> Iterator[tuple[str, str]]:
 
 def _is_public_field(field: Fields) -> bool:
     """Whether no part of it may be a secret."""
-    kind, item = field.get("type"), field.get("item")
-    return kind in _PUBLIC_FIELD_TYPES or (
-        kind == "list" and isinstance(item, Mapping) and item.get("type") in _PUBLIC_FIELD_TYPES
-    )
-
-
-def _worker_path(request: Fields) -> str:
-    """`worker: main › analyzer - its task`; the root alone needs no line."""
-    path = mappings_in(request.get("workerPath"))
-    if len(path) < 2:
-        return ""
-    task = path[-1].get("task")
-    return f"worker: {' › '.join(to_text(one.get('name', '')) for one in path)}" + (
-        f" - {to_text(task)}" if task else ""
-    )
+    item = field.get("item") if field.get("type") == "list" else field
+    return isinstance(item, Mapping) and item.get("type") in _PUBLIC_FIELD_TYPES
 
 
 def _warnings(request: Fields) -> Iterator[Line]:
@@ -245,12 +220,6 @@ def _queue_state(request: Fields) -> Iterator[Line]:
         yield line(f"{waiting} identical calls wait for this answer", indent="  ")
     if request.get("expiresAt"):
         yield line(f"without an answer it is denied at {to_text(request['expiresAt'])}", indent="  ")
-
-
-def _choice(at: int, choice: Fields) -> Line:
-    return line(
-        f"{at}  approve and remember ({_where_remembered(choice)}): {to_text(choice.get('label', ''))}", "choice", "  "
-    )
 
 
 def _where_remembered(choice: Fields) -> str:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, TypeVar
 
+from golem_forge.core.json import compact_json, safe_json
 from golem_forge.core.text import escape_control_chars, escape_control_chars_in_prose
 
 Style = Literal["", "ok", "fail", "warn", "dim", "add", "del", "title", "code", "user", "thinking", "choice"]
@@ -37,12 +38,7 @@ def line(text: Any, style: Style = "", indent: str = "") -> Line:
 
 def lines_of(text: str, style: Style = "", indent: str = "") -> list[Line]:
     """Text as the lines it has; a line end at its end begins no further line. Empty text has no line."""
-    if not text:
-        return []
-    rows = escape_control_chars(text).split("\n")
-    if rows[-1] == "" and len(rows) > 1:
-        rows.pop()
-    return [[(style, indent + row)] for row in rows]
+    return [[(style, indent + row)] for row in _rows(escape_control_chars(text))]
 
 
 def prose_lines(text: str, style: Style = "", indent: str = "") -> list[Line]:
@@ -52,10 +48,11 @@ def prose_lines(text: str, style: Style = "", indent: str = "") -> list[Line]:
 
 def chat_lines(text: str, style: Style = "", indent: str = "") -> list[Line]:
     """Prose that a model or a person said: emoji stay whole."""
-    rows = escape_control_chars_in_prose(text.replace("\r\n", "\n")).split("\n") if text else []
-    if len(rows) > 1 and rows[-1] == "":
-        rows.pop()
-    return [[(style, indent + row)] for row in rows]
+    return [[(style, indent + row)] for row in _rows(escape_control_chars_in_prose(text.replace("\r\n", "\n")))]
+
+
+def _rows(text: str) -> list[str]:
+    return text.removesuffix("\n").split("\n") if text else []
 
 
 def excerpt(rows: list[Line], first: int = 20, last: int = 5) -> list[Line]:
@@ -123,8 +120,6 @@ def to_text(value: Any) -> str:
     """A string as it is, anything else as compact JSON. Never raises."""
     if isinstance(value, str):
         return value
-    from golem_forge.core.json import compact_json, safe_json
-
     data, _ = safe_json(value)
     return data if isinstance(data, str) else compact_json(data)
 
@@ -187,7 +182,7 @@ _HUNK: Final = re.compile(r"@@ -\d+(?:,(\d{1,9}))? \+\d+(?:,(\d{1,9}))? @@")
 
 def styled_diff(diff: str) -> list[Line]:
     rows = lines_of(diff)
-    marks = _line_marks(row[0][1] for row in rows)
+    marks = line_marks(row[0][1] for row in rows)
     return [[(_STYLES.get(mark, ""), row[0][1])] for mark, row in zip(marks, rows, strict=True)]
 
 
@@ -209,7 +204,7 @@ def content_diff(path: str, original: str | None, modified: str) -> str:
 
 def count_changes(diff: str) -> tuple[int, int]:
     """(added, removed) lines of a unified diff."""
-    marks = list(_line_marks(diff.split("\n")))
+    marks = list(line_marks(diff.split("\n")))
     return marks.count("+"), marks.count("-")
 
 
@@ -235,13 +230,12 @@ def diff_excerpt(diff: str) -> list[Line]:
 
 
 def diff_content_lines(data: Mapping[str, Any]) -> list[Line]:
-    """A `diffContent` event."""
     path, modified, original = str(data.get("path", "")), data.get("modified"), data.get("original")
     modified = modified if isinstance(modified, str) else ""
     original = original if isinstance(original, str) else None
     is_new = bool(data.get("isNew"))
-    said = diff_summary(original=original, modified=modified, is_new=is_new)
-    head = lines_of(f"{path}: {said}".replace("\n", " "), "title")
+    summary = diff_summary(original=original, modified=modified, is_new=is_new)
+    head = lines_of(f"{path}: {summary}".replace("\n", " "), "title")
     if original is None and not is_new:
         return head
     return [*head, *diff_excerpt(content_diff(path, None if is_new else original, modified))]
@@ -252,16 +246,18 @@ def diff_summary_lines(summaries: Iterable[Mapping[str, Any]]) -> list[Line]:
     rows: list[Line] = []
     for one in summaries:
         added, removed = int(finite_number(one.get("additions"))), int(finite_number(one.get("deletions")))
-        said = "new file" if one.get("operation") == "create" else change_counts(added, removed)
-        if one.get("operation") == "update" and added == removed == 0:
-            said = "no changes"
-        deleted = " (deleted)" if one.get("operation") == "delete" else ""
-        rows += lines_of(f"{one.get('path', '')}: {said}{deleted}".replace("\n", " "))
+        done = one.get("operation")
+        summary = "new file" if done == "create" else change_counts(added, removed)
+        if done == "update" and added == removed == 0:
+            summary = "no changes"
+        deleted = " (deleted)" if done == "delete" else ""
+        rows += lines_of(f"{one.get('path', '')}: {summary}{deleted}".replace("\n", " "))
     return rows
 
 
-def _line_marks(rows: Iterable[str]) -> Iterator[str]:
-    """What each line is: `+`, `-`, a blank for context, `@` for the head of a hunk, `h` for all that stands outside.
+def line_marks(rows: Iterable[str]) -> Iterator[str]:
+    """What each line is: `+`, `-`, a blank for context, `@` for the head of a hunk, `\\` for a missing last line end,
+    `#` for a remark, `h` for all else outside of hunks.
 
     A hunk says how many lines it has. Threat: a removed line `-- a/x` must not pass for the heading of another file.
     """

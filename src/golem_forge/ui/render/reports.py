@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from golem_forge.core.text import slash_command
-from golem_forge.ui.render.lines import DISPLAY_CUT, Line, Style, finite_number, mappings_in, one_line
+from golem_forge.ui.render.lines import Line, Style, finite_number, mappings_in, one_line
 from golem_forge.ui.render.results import MAX_ITEMS, more_line
 
 Fields = Mapping[str, Any]
@@ -125,7 +125,6 @@ def plan_lines(data: Mapping[str, Any]) -> list[Line]:
 
 
 def worker_line(data: Mapping[str, Any], *, depth: int | None = None) -> Line:
-    """One `workerUpdate`: state, name, task."""
     status = data.get("status")
     mark, style = _STATES.get(status if isinstance(status, str) else "", ("·", ""))
     level = int(finite_number(data.get("depth"))) if depth is None else depth
@@ -158,9 +157,7 @@ def worker_tree(workers: Iterable[Mapping[str, Any]]) -> list[Line]:
 
     for root in children.get("", ()):
         add(root, 0)
-    if len(rows) > _MAX_WORKERS:
-        rows = [*rows[:_MAX_WORKERS], [("dim", f"... and {len(rows) - _MAX_WORKERS} more"), ("dim", DISPLAY_CUT)]]
-    return rows
+    return [*rows[:_MAX_WORKERS], more_line(len(rows) - _MAX_WORKERS)] if len(rows) > _MAX_WORKERS else rows
 
 
 def _key(value: Any) -> str:

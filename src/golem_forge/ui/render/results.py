@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from golem_forge.core.calls import Leftover, Severity, leftover_lines
-from golem_forge.core.json import compact_json, safe_json
 from golem_forge.core.results import is_valid_kind
 from golem_forge.tools.results import display_hints
 from golem_forge.ui.render.lines import (
@@ -53,7 +52,7 @@ Fields = Mapping[str, Any]
 
 def result_lines(data: Fields) -> list[Line]:
     """Header and body. Of a `hidden` value nothing but what was left behind, unless the call failed."""
-    hidden = _view(data) == "hidden"
+    hidden = display_hints(_value(data)).get("preferredView") == "hidden"
     if data.get("status") != _SUCCESS:
         return [*failure_lines(data), *([] if hidden else _body(data)), *note_lines(data)]
     return leftover_rows(data) if hidden else [header_line(data), *_body(data), *note_lines(data)]
@@ -80,8 +79,8 @@ def failure_lines(data: Fields) -> list[Line]:
     if status == _SUCCESS:
         return []
     error = data.get("error")
-    told = f"{one_line(status)}: {shortened(one_line(error), _MAX_ERROR)}" if error else one_line(status)
-    return [[("fail", "✗"), ("", f" {one_line(data.get('toolName', ''))} - {told}")]]
+    about = f"{one_line(status)}: {shortened(one_line(error), _MAX_ERROR)}" if error else one_line(status)
+    return [[("fail", "✗"), ("", f" {one_line(data.get('toolName', ''))} - {about}")]]
 
 
 def duration_text(data: Fields) -> str:
@@ -105,10 +104,6 @@ def _value(data: Fields) -> Fields:
     return value if isinstance(value, Mapping) else {}
 
 
-def _view(data: Fields) -> str:
-    return display_hints(_value(data)).get("preferredView", "")
-
-
 def _body(data: Fields) -> list[Line]:
     raw = data.get("value")
     if raw is None:
@@ -128,11 +123,9 @@ def _body(data: Fields) -> list[Line]:
 
 def _value_lines(value: Fields, view: str) -> list[Line]:
     kind = value.get("kind")
-    own = _KIND_RENDERERS.get(kind) if isinstance(kind, str) else None
-    if own is not None and view in ("", "diff"):
-        rows = own(value)
-        if rows is not None:
-            return rows
+    render = _KIND_RENDERERS.get(kind) if isinstance(kind, str) else None
+    if render is not None and view in ("", "diff") and (rows := render(value)) is not None:
+        return rows
     return _by_view(value, content_of(value), view)
 
 
@@ -205,22 +198,14 @@ def _exec_lines(value: Fields) -> list[Line] | None:
     return rows
 
 
-def _patch_lines(value: Fields) -> list[Line] | None:
-    return diff_excerpt(value["diff"]) if isinstance(value.get("diff"), str) else None
-
-
-def _page_lines(value: Fields) -> list[Line] | None:
-    return text_body(value["text"]) if isinstance(value.get("text"), str) else None
-
-
 _KIND_RENDERERS: Final[Mapping[str, Callable[[Fields], list[Line] | None]]] = {
     "diff": _diff_lines,
     "file_list": _file_list_lines,
     "exec.result": _exec_lines,
     "tool.output": _exec_lines,
     "tool.created": lambda _: [],  # its summary has said it
-    "patch.result": _patch_lines,
-    "web.page": _page_lines,
+    "patch.result": lambda value: diff_excerpt(value["diff"]) if isinstance(value.get("diff"), str) else None,
+    "web.page": lambda value: text_body(value["text"]) if isinstance(value.get("text"), str) else None,
     "plan.update": lambda _: [],  # a `planUpdated` event has shown it
 }
 """Kind → its lines; None: the value is not what the kind promises, and is shown like any other."""
@@ -232,24 +217,16 @@ def summary_of(value: Fields) -> str:
         return shortened(one_line(summary), MAX_TEXT)
     kind, path = value.get("kind"), one_line(value.get("path", ""))
     if kind == "diff" and isinstance(value.get("modified"), str):
-        original = value.get("original")
-        said = diff_summary(
-            original=original if isinstance(original, str) else None,
-            modified=value["modified"],
-            is_new=bool(value.get("isNew")),
-        )
-        return f"{path} {said}"
+        original = value["original"] if isinstance(value.get("original"), str) else None
+        change = diff_summary(original=original, modified=value["modified"], is_new=bool(value.get("isNew")))
+        return f"{path} {change}"
     if kind == "file_content" and path:
         return f"{path} ({one_line(value.get('size'))} bytes)"
     if kind == "file_list" and path:
         count = value.get("count")
         return f"{path} ({one_line(count)} {'entry' if count == 1 else 'entries'})"
-    if kind in ("exec.result", "tool.output"):
-        return _exit_text(value)
-    return ""
-
-
-def _exit_text(value: Fields) -> str:
+    if kind not in ("exec.result", "tool.output"):
+        return ""
     if value.get("signal"):
         return f"signal {one_line(value['signal'])}"
     if value.get("exit_code") is not None:
@@ -258,7 +235,6 @@ def _exit_text(value: Fields) -> str:
 
 
 def note_lines(data: Fields) -> list[Line]:
-    """What holds for the call besides its value."""
     return [*leftover_rows(data), *limit_notes(data)]
 
 
@@ -285,17 +261,14 @@ def limit_notes(data: Fields) -> list[Line]:
         rows.append([("warn", "output truncated" + (f", handle {one_line(handle)}" if handle else ""))])
     denials = mappings_in(data.get("denials"))
     for denial in denials[:_MAX_DENIALS]:
-        rows.append([("warn", f"blocked by the sandbox: {_denial_text(denial)}")])
+        about = " ".join(one_line(denial[name]) for name in ("access", "target") if denial.get(name))
+        why = f" ({one_line(denial['why'])})" if denial.get("why") else ""
+        rows.append([("warn", f"blocked by the sandbox: {about}{why}")])
         if denial.get("widen"):  # a person may put it into that file; the call is not made again by that
             rows.append([("dim", f"  to allow it: {one_line(denial['widen'])}")])
     if len(denials) > _MAX_DENIALS:
         rows.append(more_line(len(denials) - _MAX_DENIALS))
     return indented(rows)
-
-
-def _denial_text(denial: Fields) -> str:
-    what = " ".join(one_line(denial[name]) for name in ("access", "target") if denial.get(name))
-    return f"{what} ({one_line(denial['why'])})" if denial.get("why") else what
 
 
 _MAX_ARGUMENT: Final = 60
@@ -311,7 +284,6 @@ def call_line(data: Fields) -> Line:
 
 
 def argument_lines(data: Fields) -> list[Line]:
-    """In full."""
     args = data.get("args")
     try:
         text = json.dumps(args, ensure_ascii=False, indent=2)
@@ -327,19 +299,19 @@ def progress_line(data: Fields, tool: str) -> Line:
     return [("dim", f"  {one_line(tool)} {done}" + (f" {one_line(message)}" if message else ""))]
 
 
-def decision_lines(said: Fields) -> list[Line]:
+def decision_lines(decision: Fields) -> list[Line]:
     """The verdict, which rule or tool decided, the risk, who answered, and the fingerprint."""
-    by = said.get("decidedBy")
-    parts = [one_line(said.get("verdict", "")) + (f" by {_decided_by(by)}" if isinstance(by, Mapping) else "")]
-    parts.append(f"risk {one_line(said.get('risk', ''))}")
-    answered = said.get("answeredBy")
+    by = decision.get("decidedBy")
+    parts = [one_line(decision.get("verdict", "")) + (f" by {_decided_by(by)}" if isinstance(by, Mapping) else "")]
+    parts.append(f"risk {one_line(decision.get('risk', ''))}")
+    answered = decision.get("answeredBy")
     if answered and answered != "nobody":
         parts.append(f"answered by {one_line(answered)}")
-    parts += [name for name in ("cached", "edited") if said.get(name)]
-    if said.get("remembered"):
-        parts.append(f"remembered: {one_line(said['remembered'])}")
-    if said.get("fingerprint"):
-        parts.append(f"fingerprint {one_line(said['fingerprint'])}")
+    parts += [name for name in ("cached", "edited") if decision.get(name)]
+    if decision.get("remembered"):
+        parts.append(f"remembered: {one_line(decision['remembered'])}")
+    if decision.get("fingerprint"):
+        parts.append(f"fingerprint {one_line(decision['fingerprint'])}")
     return [[("dim", f"  decision: {' · '.join(parts)}")]]
 
 
@@ -353,13 +325,11 @@ def _decided_by(by: Fields) -> str:
 def _short_arguments(args: Any) -> str:
     if not isinstance(args, Mapping) or not args:
         return ""
-    shown = [f"{one_line(name)}={_short_value(value)}" for name, value in list(args.items())[:_MAX_ARGUMENTS]]
-    return " " + " ".join(shown) + (" …" if len(args) > _MAX_ARGUMENTS else "")
-
-
-def _short_value(value: Any) -> str:
-    text = f'"{one_line(value)}"' if isinstance(value, str) else one_line(value)
-    return shortened(text, _MAX_ARGUMENT)
+    shown = ""
+    for name, value in list(args.items())[:_MAX_ARGUMENTS]:
+        text = f'"{one_line(value)}"' if isinstance(value, str) else one_line(value)
+        shown += f" {one_line(name)}={shortened(text, _MAX_ARGUMENT)}"
+    return shown + (" …" if len(args) > _MAX_ARGUMENTS else "")
 
 
 MAX_ITEMS: Final = 20
@@ -387,7 +357,10 @@ def table_lines(rows: Sequence[Mapping[str, Any]]) -> list[Line]:
     cells = [[_cell(name) for name in names]]
     cells += [[_cell(row.get(name, "")) for name in names] for row in rows[:MAX_ROWS]]
     widths = [min(MAX_CELL, max(width_of(row[at]) for row in cells)) for at in range(len(names))]
-    shown: list[Line] = [[("title" if index == 0 else "", _row(row, widths))] for index, row in enumerate(cells)]
+    texts = [
+        _GAP.join(fit_width(cell, width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells
+    ]
+    shown: list[Line] = [[("title" if index == 0 else "", text)] for index, text in enumerate(texts)]
     shown.insert(1, [("dim", _GAP.join("─" * width for width in widths))])
     if len(rows[0]) > MAX_KEYS:
         shown.append([("dim", f"... and {len(rows[0]) - MAX_KEYS} more columns"), ("dim", DISPLAY_CUT)])
@@ -412,10 +385,6 @@ def list_lines(items: Sequence[Any]) -> list[Line]:
 
 def _cell(value: Any) -> str:
     return one_line(value)[: MAX_CELL * 4]
-
-
-def _row(cells: Sequence[str], widths: Sequence[int]) -> str:
-    return _GAP.join(fit_width(cell, width) for cell, width in zip(cells, widths, strict=True)).rstrip()
 
 
 def _add_tree_lines(shown: list[Line], value: Any, level: int, label: str, above: frozenset[int]) -> None:
@@ -454,7 +423,4 @@ def _pairs(value: Any) -> list[tuple[Any, Any]] | None:
 
 
 def _leaf(value: Any) -> str:
-    if not isinstance(value, str):
-        data, _ = safe_json(value)
-        value = data if isinstance(data, str) else compact_json(data)
-    return shortened(one_line(value[: MAX_VALUE * 4]), MAX_VALUE)
+    return shortened(one_line(to_text(value)[: MAX_VALUE * 4]), MAX_VALUE)

@@ -51,13 +51,9 @@ def create_event_cli_adapter(
 
         return PlainAdapter(bus, output=output, trace=trace_level)
     from golem_forge.ui.terminal.adapter import TerminalAdapter
+    from golem_forge.ui.terminal.input_line import CompletionSources
 
-    return TerminalAdapter(
-        bus,
-        output=output,
-        input=input,
-        trace_level=trace_level,
-        home=home,
+    sources = CompletionSources(
         zone_listing=zone_listing,
         session_ids=session_ids,
         model_names=model_names,
@@ -65,6 +61,7 @@ def create_event_cli_adapter(
         server_names=server_names,
         prompts=prompts,
     )
+    return TerminalAdapter(bus, sources, output=output, input=input, trace_level=trace_level, home=home)
 
 
 def is_terminal(stream: TextIO) -> bool:

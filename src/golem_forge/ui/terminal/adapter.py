@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from typing import Any, Final, TextIO
 
@@ -30,7 +29,7 @@ from golem_forge.ui.terminal.input_line import CompletionSources, HistoryFile, c
 from golem_forge.ui.terminal.questions import FORM_EVENT, UI_NAME, AnswerStage, KeyMeaning, PendingQuestions
 from golem_forge.ui.terminal.screen import Screen
 from golem_forge.ui.terminal.status import Activity, StatusLine
-from golem_forge.ui.terminal.transcript import EventRenderer, Transcript
+from golem_forge.ui.terminal.transcript import EventRenderer, Transcript, warm_up
 from golem_forge.ui.terminal.tty import (
     StyledLine,
     TerminalModes,
@@ -52,17 +51,12 @@ class TerminalAdapter:
     def __init__(
         self,
         bus: EventBus,
+        sources: CompletionSources,
         *,
         output: TextIO,
         input: TextIO,
         trace_level: str,
         home: Path | None,
-        zone_listing: Callable[[str], Iterable[str]] | None,
-        session_ids: Callable[[], Iterable[str]] | None,
-        model_names: Callable[[], Iterable[str]] | None,
-        rule_ids: Callable[[], Iterable[str]] | None,
-        server_names: Callable[[], Iterable[str]] | None,
-        prompts: Callable[[], Iterable[Mapping[str, Any]]] | None,
     ) -> None:
         self.bus = bus
         self.exit_requested = asyncio.Event()
@@ -70,14 +64,7 @@ class TerminalAdapter:
         self._input = input
         self._output = output
         self._history = HistoryFile(home / "history") if home else None
-        self._known = CompletionSources(
-            zone_listing=zone_listing,
-            session_ids=session_ids,
-            model_names=model_names,
-            rule_ids=rule_ids,
-            server_names=server_names,
-            prompts=prompts,
-        )
+        self._sources = sources
         self._formatter = create_trace_formatter(trace_level, lambda: self._screen.width if self._screen else 80)
         self._activity = Activity()
         self._foot = StatusLine()
@@ -87,7 +74,7 @@ class TerminalAdapter:
         self._commands_heard = False
         self._answers_once = False
         self._prompt_id = ""
-        self._prompt = _PROMPT
+        self.prompt = _PROMPT
         self._ended = False
         self._screen: Screen | None = None
         self._close = ExitStack()
@@ -105,11 +92,10 @@ class TerminalAdapter:
         self._close.callback(TerminalModes(self._input.fileno(), self._output.fileno()).restore)
         screen = self._screen = Screen(
             self,
-            self,
             input=self._input,
             output=self._output,
             colour=colour,
-            remembered=self._history.lines() if self._history else (),
+            history=self._history.lines() if self._history else (),
         )
         transcript = Transcript(screen.print_above, lambda: screen.width, colour=colour)
         self._asking = QuestionPresenter(screen, self._emit)
@@ -139,10 +125,10 @@ class TerminalAdapter:
             self._close.close()
 
     def finished(self, result: RunResult) -> None:
-        """The events of the run have said it all."""
+        """Nothing to add: the events of the run were drawn."""
 
     async def stay(self, result: RunResult) -> None:
-        """What was drawn stays by itself."""
+        """Returns at once: what was drawn stays."""
 
     # ---- events
 
@@ -150,8 +136,7 @@ class TerminalAdapter:
         screen = self._screen
         if screen is None:
             return
-        handler = _HANDLERS.get(event.type)
-        if handler is not None:
+        if (handler := _HANDLERS.get(event.type)) is not None:
             handler(self, event)
         self._asking.take(event)
         self._foot.take(event)
@@ -161,9 +146,9 @@ class TerminalAdapter:
     def _on_input_prompt(self, event: Event) -> None:
         self._prompt_id = str(event.wire["requestId"])
         shown = safe_text(str(event.wire["prompt"])).strip().replace("\n", " ")
-        self._prompt = f"{shown[:40]} " if shown else _PROMPT
+        self.prompt = f"{shown[:40]} " if shown else _PROMPT
         self._activity.turn_ended()
-        self._stands()
+        self._hear_commands()
 
     def _on_input_resolved(self, event: Event) -> None:
         if event.wire["requestId"] == self._prompt_id:
@@ -175,34 +160,32 @@ class TerminalAdapter:
     def _on_message(self, event: Event) -> None:
         """A turn began, so the conversation listens, also where it began with words of the command line."""
         if not self._answers_once:
-            self._stands()
+            self._hear_commands()
 
-    def _stands(self) -> None:
+    def _hear_commands(self) -> None:
         self._commands_heard = True
         if self._queued:
-            # Not now: this event is still being delivered, and who asked must have begun to wait.
+            # Later: this event is still being delivered, and who asked must have begun to wait.
             asyncio.get_running_loop().call_soon(self._send_queued)
-
-    def _on_tools(self, event: Event) -> None:
-        self._known.set_tools(event.wire["tools"])
-
-    def _on_result(self, event: Event) -> None:
-        self._known.add_result(str(event.wire["toolCallId"]), event.wire.get("outputHandle"))
 
     def _on_session_started(self, event: Event) -> None:
         self._answers_once = event.wire["mode"] == "single"
         if not self._prompt_id:
             self._activity.turn_began()
         # Not at once: loading it beside the start would make the person wait for the prompt.
-        self._close.callback(asyncio.get_running_loop().call_later(_WARM_UP_AFTER_S, _warm_up_markdown).cancel)
+        warming = threading.Thread(target=warm_up, name="markdown", daemon=True)
+        self._close.callback(asyncio.get_running_loop().call_later(_WARM_UP_AFTER_S, warming.start).cancel)
 
     def _on_status(self, event: Event) -> None:
-        """A text that was asked for comes into the line, behind what stands there; the person sends it, or not."""
-        if event.wire.get("code") != _PREFILL or self._screen is None:
-            return
-        draft = self._screen.draft
-        draft.text = "\n".join(part for part in (draft.text, str(event.wire["message"])) if part)
-        draft.cursor_position = len(draft.text)
+        """Text for the input line goes behind what stands there; the person sends it, or not."""
+        if event.wire.get("code") == _PREFILL and self._screen is not None:
+            parts = (self._screen.draft.text, str(event.wire["message"]))
+            self._set_draft("\n".join(part for part in parts if part))
+
+    def _set_draft(self, text: str) -> None:
+        assert self._screen is not None
+        self._screen.draft.text = text
+        self._screen.draft.cursor_position = len(text)
 
     def _on_session_end(self, event: Event) -> None:
         self._ended = True
@@ -211,7 +194,7 @@ class TerminalAdapter:
     def _emit(self, type: str, data: dict[str, Any]) -> None:
         self.bus.emit(type, data, source=UI_NAME)
 
-    # ---- what the person does (Actions)
+    # ---- what the person does; the screen calls these
 
     def line(self, text: str) -> bool:
         """A finished line. True: the input line is to be emptied."""
@@ -252,44 +235,34 @@ class TerminalAdapter:
                 return
         if self.running:
             if self._leaving.again_while_running():
-                self._leave(130)
+                self.request_exit(130)
             else:
                 self._interrupt()
         elif self._leaving.again_at_prompt():
-            self._leave(130)
+            self.request_exit(130)
         else:
             self._screen.draft.reset()
             self._screen.offers.clear()
             self._screen.redraw()
 
-    def end_of_input(self) -> None:
-        self._leave(0)
-
     def complete(self, before: str) -> tuple[int, list[str]]:
-        return candidates(before, self._known)
+        return candidates(before, self._sources)
 
     def show_question(self) -> None:
-        self._answering.show_front()
-
-    def resized(self) -> None:
-        """A card is literal and complete at every width: it is drawn again."""
+        """Draws the question in front again, whole: the person asked for it, or the width changed."""
         self._answering.show_front()
 
     def _interrupt(self) -> None:
         """What was queued comes back into the line: after an interrupt the person decides anew."""
         assert self._screen is not None
         if self._queued:
-            self._screen.draft.text = "\n".join([*self._queued, self._screen.draft.text]).strip("\n")
-            self._screen.draft.cursor_position = len(self._screen.draft.text)
+            self._set_draft("\n".join([*self._queued, self._screen.draft.text]).strip("\n"))
             self._queued.clear()
         self._emit("interrupt", {"reason": "user"})
         self._screen.redraw()
 
     def request_exit(self, code: int = 0) -> None:
-        """As if the person left: for signals that tell the process to end."""
-        self._leave(code)
-
-    def _leave(self, code: int) -> None:
+        """The person leaves, or a signal tells the process to end."""
         if self.exit_requested.is_set():
             return
         self.exit_code = code
@@ -299,11 +272,11 @@ class TerminalAdapter:
         self._detach()
 
     def _command(self, text: str) -> None:
-        self._remember(text)
+        assert self._screen is not None
         self._echo(text)
         words = text.lower().split()
         if words == ["/trace"]:  # the level is this terminal's own: nobody else knows it
-            self._say(f"Trace level: {self._formatter.level} ({', '.join(TraceLevel)})")
+            self._screen.say([[("", f"Trace level: {self._formatter.level} ({', '.join(TraceLevel)})")]])
             return
         if words[0] == "/trace" and len(words) == 2 and words[1] in set(TraceLevel):
             self._formatter.level = TraceLevel(words[1])
@@ -311,7 +284,6 @@ class TerminalAdapter:
         self._emit("command", {"requestId": new_id(), "text": text})
 
     def _send(self, text: str) -> None:
-        self._remember(text)
         self._echo(text)
         self._drawing.sent(text)
         self._asking.line_sent()
@@ -329,26 +301,18 @@ class TerminalAdapter:
             else:
                 return
 
-    def _say(self, text: str) -> None:
-        assert self._screen is not None
-        self._screen.say([[("", text)]])
-
     def _echo(self, text: str) -> None:
+        """Shows a line that is sent, and keeps it in the history. By now it is known which fields are secret."""
         assert self._screen is not None
+        if not holds_secret(text, self._sources.tools, self.bus):
+            self._screen.draft.history.append_string(text)
+            if self._history is not None:
+                self._history.add(text)
         rows = chat_lines(safe_prose(text), "user", "  ")
         rows[0] = [("user", rows[0][0][1].replace(" ", ">", 1))]
         self._screen.say(excerpt(rows))
 
-    def _remember(self, text: str) -> None:
-        """When a line is sent, not when it is typed: by then it is known which fields of the tools are secret."""
-        assert self._screen is not None
-        if holds_secret(text, self._known.tools, self.bus):
-            return
-        self._screen.draft.history.append_string(text)
-        if self._history is not None:
-            self._history.add(text)
-
-    # ---- what is to be seen (Content)
+    # ---- what is to be seen; the screen reads these
 
     @property
     def stage(self) -> AnswerStage:
@@ -365,10 +329,6 @@ class TerminalAdapter:
     def moving(self) -> bool:
         waiting = self._answering.front is not None and not self._activity.calls
         return (self._activity.busy and not waiting) or self._leaving.hint != ""
-
-    @property
-    def prompt(self) -> str:
-        return self._prompt
 
     @property
     def secret(self) -> bool:
@@ -400,18 +360,14 @@ class TerminalAdapter:
         return [[("dim", hint)]] if hint else self._foot.lines(width)
 
 
-def _warm_up_markdown() -> None:
-    from golem_forge.ui.terminal.transcript import warm_up
-
-    threading.Thread(target=warm_up, name="markdown", daemon=True).start()
-
-
 _HANDLERS: Final[dict[str, Callable[[TerminalAdapter, Event], None]]] = {
     "inputPrompt": TerminalAdapter._on_input_prompt,
     "inputResolved": TerminalAdapter._on_input_resolved,
     "message": TerminalAdapter._on_message,
-    "manualToolsAvailable": TerminalAdapter._on_tools,
-    "toolResult": TerminalAdapter._on_result,
+    "manualToolsAvailable": lambda self, event: self._sources.set_tools(event.wire["tools"]),
+    "toolResult": lambda self, event: self._sources.add_result(
+        str(event.wire["toolCallId"]), event.wire.get("outputHandle")
+    ),
     "sessionStarted": TerminalAdapter._on_session_started,
     "sessionEnd": TerminalAdapter._on_session_end,
     "status": TerminalAdapter._on_status,
@@ -439,7 +395,7 @@ class QuestionPresenter:
         if kind in ("approvalRequired", "formRequired"):
             self._opened(event)
         elif kind in ("approvalResolved", "formResolved"):
-            if self.answering.closed(str(wire["requestId"]), partial(_ending_line, event)):
+            if self.answering.closed(str(wire["requestId"]), lambda question: _ending_line(event, question)):
                 self._screen.keyboard.question_changed()
         elif (kind == "status" and wire.get("code") == COMMAND) or wire.get("caller") == PERSON:
             self._command_open = False

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, Final
 
 from golem_forge.core.lazy_dataclass import dataclass
@@ -38,6 +38,7 @@ class FormQuestion:
 
 
 FormWalk = Generator[FormQuestion, str, Any]
+FieldWalk = Callable[[Mapping[str, Any], Any, str], FormWalk]
 
 
 class FormDialog:
@@ -105,17 +106,11 @@ def _ask_all(fields: Sequence[Mapping[str, Any]], values: Mapping[str, Any], way
 
 
 def _ask(field: Mapping[str, Any], value: Any, way: str) -> FormWalk:
-    label = f"{way} › {field['label']}" if way else str(field["label"])
-    kind = field["type"]
-    if kind == "fixed":
+    if field["type"] == "fixed":
         return field["default"]
-    if kind == "group":
-        return (yield from _group(field, value, label))
-    if kind == "list":
-        return (yield from _list(field, value, label))
-    if kind == "variants":
-        return (yield from _variants(field, value, label))
-    return (yield from _scalar(field, value, label))
+    label = f"{way} › {field['label']}" if way else str(field["label"])
+    compound: Mapping[str, FieldWalk] = {"group": _group, "list": _list, "variants": _variants}
+    return (yield from compound.get(field["type"], _scalar)(field, value, label))
 
 
 def _scalar(field: Mapping[str, Any], value: Any, label: str, *, hint: str = "", ends: bool = False) -> FormWalk:
@@ -143,7 +138,7 @@ def _scalar(field: Mapping[str, Any], value: Any, label: str, *, hint: str = "",
             question = _RepeatedQuestion(**asked, start=text, error=str(error))
 
 
-def _yes_no(label: str, hint: str, preset: bool, description: str = "") -> FormWalk:
+def _yes_no(label: str, hint: str, preset: bool, description: Any = "") -> FormWalk:
     field = {"name": "", "label": label, "type": "boolean", "required": True, "description": description}
     return (yield from _scalar(field, preset, label, hint=hint))
 
@@ -151,10 +146,8 @@ def _yes_no(label: str, hint: str, preset: bool, description: str = "") -> FormW
 def _group(field: Mapping[str, Any], value: Any, label: str) -> FormWalk:
     given = value if isinstance(value, Mapping) else field.get("default")
     if not field["required"]:
-        wanted = yield from _yes_no(
-            label, "fill it in? yes or no", isinstance(value, Mapping), str(field.get("description") or "")
-        )
-        if not wanted:
+        about = field.get("description")
+        if not (yield from _yes_no(label, "fill it in? yes or no", isinstance(value, Mapping), about)):
             return NOT_GIVEN
     return (yield from _ask_all(field["fields"], given if isinstance(given, Mapping) else {}, label))
 
@@ -174,20 +167,16 @@ def _list(field: Mapping[str, Any], value: Any, label: str) -> FormWalk:
                 break
             items.append((yield from _ask({**item, "label": place, "required": True}, preset, "")))
             continue
-        added = yield from _item(item, preset, place, must)
+        needed = {**item, "required": True}
+        if must:
+            added = yield from _scalar(needed, preset, place)
+        else:
+            hint = "; ".join(part for part in (field_hint(needed), "empty ends the list") if part)
+            added = yield from _scalar(item, preset, place, hint=hint, ends=True)
         if added is NOT_GIVEN:
             break
         items.append(added)
-    if not items and not field["required"]:
-        return NOT_GIVEN
-    return items
-
-
-def _item(item: Mapping[str, Any], preset: Any, place: str, must: bool) -> FormWalk:
-    if must:
-        return (yield from _scalar({**item, "required": True}, preset, place))
-    hint = "; ".join(part for part in (field_hint({**item, "required": True}), "empty ends the list") if part)
-    return (yield from _scalar(item, preset, place, hint=hint, ends=True))
+    return items if items or field["required"] else NOT_GIVEN
 
 
 def _variants(field: Mapping[str, Any], value: Any, label: str) -> FormWalk:
@@ -236,13 +225,16 @@ class FieldError(ValueError):
 
 def parse_value(field: Mapping[str, Any], text: str) -> Any:
     kind = field["type"]
-    if kind in ("text", "secret"):
-        return _text_value(field, text)
-    stripped = text.strip()
+    stripped = text if kind in ("text", "secret") else text.strip()
     if not stripped:
         if field["required"]:
             raise FieldError("a value is needed")
         return NOT_GIVEN
+    if kind in ("text", "secret"):
+        pattern = field.get("pattern")
+        if isinstance(pattern, str) and len(text) <= _MAX_PATTERN_TEXT and not _matches_pattern(pattern, text):
+            raise FieldError(f"must match {escape_control_chars(pattern)}")
+        return text
     if kind == "number":
         return _number(field, stripped)
     if kind == "boolean":
@@ -257,17 +249,6 @@ def parse_value(field: Mapping[str, Any], text: str) -> Any:
         return json.loads(stripped)
     except (ValueError, RecursionError) as error:
         raise FieldError(f"not JSON: {error}") from None
-
-
-def _text_value(field: Mapping[str, Any], text: str) -> Any:
-    if not text:
-        if field["required"]:
-            raise FieldError("a value is needed")
-        return NOT_GIVEN
-    pattern = field.get("pattern")
-    if isinstance(pattern, str) and len(text) <= _MAX_PATTERN_TEXT and not _matches_pattern(pattern, text):
-        raise FieldError(f"must match {escape_control_chars(pattern)}")
-    return text
 
 
 def _matches_pattern(pattern: str, text: str) -> bool:
@@ -329,7 +310,7 @@ def format_value(field: Mapping[str, Any], value: Any) -> str:
 
 
 def field_hint(field: Mapping[str, Any]) -> str:
-    kind = field["type"]
+    kind, low, high = field["type"], field.get("min"), field.get("max")
     parts = []
     if kind == "boolean":
         parts.append("yes or no")
@@ -338,7 +319,8 @@ def field_hint(field: Mapping[str, Any]) -> str:
     elif kind == "multiselect":
         parts.append(f"any of {_labels(field['options'])}, with commas between")
     elif kind == "number":
-        parts.append(_range(field))
+        start, to = "" if low is None else f" from {low}", "to" if low is not None else "up to"
+        parts.append(f"a number{start}" + ("" if high is None else f" {to} {high}"))
     elif kind == "json":
         parts.append("JSON")
     elif kind == "secret":
@@ -350,19 +332,9 @@ def field_hint(field: Mapping[str, Any]) -> str:
     return "; ".join(parts)
 
 
-def _range(field: Mapping[str, Any]) -> str:
-    low, high = field.get("min"), field.get("max")
-    if low is not None and high is not None:
-        return f"a number from {low} to {high}"
-    if low is not None:
-        return f"a number from {low}"
-    return f"a number up to {high}" if high is not None else "a number"
-
-
 def _labels(options: Sequence[Mapping[str, Any]]) -> str:
-    return ", ".join(escape_control_chars(str(option["label"])) for option in options[:50]) + (
-        " …" if len(options) > 50 else ""
-    )
+    labels = ", ".join(escape_control_chars(str(option["label"])) for option in options[:50])
+    return f"{labels} …" if len(options) > 50 else labels
 
 
 def _as_text(value: Any) -> str:

@@ -22,6 +22,7 @@ from typing import Any, Final, TypeVar
 
 from golem_forge.agent.slash.parser import CommandError, tokenize
 from golem_forge.core.ids import new_id
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.text import SLASH_COMMANDS
 from golem_forge.events.bus import EventBus
 from golem_forge.events.redaction import NO_CREDENTIAL, classify_name
@@ -38,29 +39,20 @@ _PLAIN_WORD: Final = re.compile(r"[\w@%+=:,./~-]*\Z")
 _log = logging.getLogger(__name__)
 
 
+@dataclass(slots=True, kw_only=True)
 class CompletionSources:
-    """What there is to complete; filled from events as they come."""
+    """What there is to complete; filled from events as they come. A source that is absent or fails offers nothing."""
 
-    def __init__(
-        self,
-        *,
-        zone_listing: Callable[[str], Iterable[str]] | None = None,
-        session_ids: Callable[[], Iterable[str]] | None = None,
-        model_names: Callable[[], Iterable[str]] | None = None,
-        rule_ids: Callable[[], Iterable[str]] | None = None,
-        server_names: Callable[[], Iterable[str]] | None = None,
-        prompts: Callable[[], Iterable[Mapping[str, Any]]] | None = None,
-    ) -> None:
-        self.tools: dict[str, list[Mapping[str, Any]]] = {}
-        """Fields by the name of a manual tool."""
-        self.outputs: list[str] = []
-        self.calls: list[str] = []
-        self._zone_listing = zone_listing
-        self._session_ids = session_ids
-        self._model_names = model_names
-        self._rule_ids = rule_ids
-        self._server_names = server_names
-        self._prompts = prompts
+    zone_listing: Callable[[str], Iterable[str]] | None = None
+    session_ids: Callable[[], Iterable[str]] | None = None
+    model_names: Callable[[], Iterable[str]] | None = None
+    rule_ids: Callable[[], Iterable[str]] | None = None
+    server_names: Callable[[], Iterable[str]] | None = None
+    prompts: Callable[[], Iterable[Mapping[str, Any]]] | None = None
+    tools: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)
+    """Fields by the name of a manual tool."""
+    outputs: list[str] = field(default_factory=list)
+    calls: list[str] = field(default_factory=list)
 
     def set_tools(self, tools: Iterable[Mapping[str, Any]]) -> None:
         self.tools = {str(tool["name"]): list(tool.get("fields") or ()) for tool in tools}
@@ -71,27 +63,15 @@ class CompletionSources:
             self.outputs = [*self.outputs[-49:], handle]
 
     def paths(self, typed: str) -> list[str]:
-        """`typed` starts with `/`; the listing is asked for the directory it is in."""
-        if self._zone_listing is None:
+        """Paths in the directory of what was typed; none unless that starts with `/`."""
+        if not typed.startswith("/"):
             return []
         directory = typed[: typed.rfind("/") + 1]
-        return [directory + name for name in _list_or_empty(self._zone_listing, directory)]
-
-    def sessions(self) -> list[str]:
-        return _list_or_empty(self._session_ids) if self._session_ids else []
-
-    def models(self) -> list[str]:
-        return _list_or_empty(self._model_names) if self._model_names else []
-
-    def rules(self) -> list[str]:
-        return _list_or_empty(self._rule_ids) if self._rule_ids else []
-
-    def servers(self) -> list[str]:
-        return _list_or_empty(self._server_names) if self._server_names else []
+        return [directory + name for name in _list_or_empty(self.zone_listing, directory)]
 
     def commands(self) -> dict[str, list[Mapping[str, Any]]]:
         """Fields by what can be typed behind the `/` besides built-in commands. A prompt wins over a tool."""
-        prompts = _list_or_empty(self._prompts) if self._prompts else []
+        prompts = _list_or_empty(self.prompts)
         return {**self.tools, **{str(each["name"]): list(each["fields"]) for each in prompts}}
 
 
@@ -105,19 +85,19 @@ def _unquoted(before: str, known: CompletionSources) -> tuple[int, list[str]]:
     start = max(before.rfind(" "), before.rfind("\n")) + 1
     word = before[start:]
     if not before.startswith("/"):
-        return start, _matching(word, known.paths(word)) if word.startswith("/") else []
+        return start, _matching(word, known.paths(word))
     words = before.split()
     if start == 0:
         return 0, _matching(word, [f"/{name}" for name in (*SLASH_COMMANDS, *sorted(known.commands()))])
     command, given = words[0][1:].lower(), words[1:] if not word else words[1:-1]
     fields = _fields_of(command, given, known)
     if fields is None:
-        return start, _matching(word, _built_in_words(command, given, known) + _paths_for(word, known))
+        return start, _matching(word, _built_in_words(command, given, known) + known.paths(word))
     return _option_words(word, start, given, fields, known)
 
 
 def _open_quote(text: str) -> int | None:
-    """Where the quote stands that is not closed yet, by the rules of a command's words."""
+    """The position of a quote that is not closed yet, by the rules of a command's words."""
     opened: int | None = None
     at = 0
     while at < len(text):
@@ -135,7 +115,7 @@ def _in_quotes(before: str, opened: int, known: CompletionSources) -> tuple[int,
     """As without the quote, for a value in one; where only one fits and is complete, the quote is closed."""
     mark, value = before[opened], before[opened + 1 :]
     if any(blank in value for blank in " \n"):
-        return opened + 1, _closed(mark, _matching(value, _paths_for(value, known)))
+        return opened + 1, _closed(mark, _matching(value, known.paths(value)))
     _, words = _unquoted(before[:opened] + value, known)
     _, quoted = _unquoted(f'{before[:opened]}"{value}', known)
     return opened + 1, _closed(mark, [*words, *(word[1:-1] for word in quoted)])
@@ -165,16 +145,21 @@ def _built_in_words(command: str, given: Sequence[str], known: CompletionSources
     if command in _SECOND_WORDS and not given:
         return list(_SECOND_WORDS[command])
     if command == "rules" and given[0].lower() == "revoke":
-        return [id for id in known.rules() if id not in given]
+        return [id for id in _list_or_empty(known.rule_ids) if id not in given]
     if command == "mcp" and [each.lower() for each in given] == ["reconnect"]:
-        return known.servers()
-    listers: dict[str, Callable[[], list[str]]] = {
-        "sessions": known.sessions,
-        "model": known.models,
-        "output": lambda: known.outputs[::-1],
-        "why": lambda: known.calls[::-1],
-    }
-    return listers[command]() if command in listers and not given else []
+        return _list_or_empty(known.server_names)
+    if given:
+        return []
+    match command:
+        case "sessions":
+            return _list_or_empty(known.session_ids)
+        case "model":
+            return _list_or_empty(known.model_names)
+        case "output":
+            return known.outputs[::-1]
+        case "why":
+            return known.calls[::-1]
+    return []
 
 
 def _option_words(
@@ -204,11 +189,7 @@ def _values(field: Mapping[str, Any] | None, typed: str, known: CompletionSource
         return [_quoted(str(option["value"])) for option in item["options"]]
     if field["type"] == "boolean":
         return ["true", "false"]
-    return _paths_for(typed, known)
-
-
-def _paths_for(word: str, known: CompletionSources) -> list[str]:
-    return known.paths(word) if word.startswith("/") else []
+    return known.paths(typed)
 
 
 def _matching(word: str, words: Iterable[str]) -> list[str]:
@@ -223,7 +204,9 @@ def _quoted(text: str) -> str:
     return f'"{escaped}"'
 
 
-def _list_or_empty(lister: Callable[..., Iterable[_T]], *args: str) -> list[_T]:
+def _list_or_empty(lister: Callable[..., Iterable[_T]] | None, *args: str) -> list[_T]:
+    if lister is None:
+        return []
     try:
         return list(lister(*args))[:_MAX_CANDIDATES]
     except Exception as error:
@@ -242,7 +225,6 @@ class HistoryFile:
         self._path = path
 
     def lines(self) -> list[str]:
-        """Oldest first."""
         with contextlib.suppress(OSError), open(_open_regular(self._path, os.O_RDONLY), "rb") as file:
             return _entries(file.read(_MAX_HISTORY_BYTES))
         return []
@@ -321,7 +303,7 @@ def _normalize_name(name: str) -> str:
 
 
 def _options(line: str) -> list[tuple[str, str]]:
-    """(dashes, name) as the command will read them, quotes and all; of a line that cannot be read, all that look so."""
+    """(dashes, name) as the command will read them; of a line that cannot be read, all that look so."""
     try:
         words = [token.text for token in tokenize(line, 1)]
     except CommandError:

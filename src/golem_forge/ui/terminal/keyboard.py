@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from prompt_toolkit.buffer import Buffer
 
 SILENCE_S: Final = 0.5
-"""Who pressed a key so short ago is writing a line and has not yet seen the card."""
+"""Whoever pressed a key within this time is writing a line and has not yet seen the card."""
 _BURST_S: Final = 0.01
 _TEXT_KEYS: Final = 2
 """So many keys without a silence between them are text; one is a slip."""
@@ -78,7 +78,7 @@ class Keyboard:
         """What the question was last given the keyboard for."""
         self._commands = ""
         """Keys that acted since the last silence. If more follows, they began a word and belong to the draft."""
-        self._alone = self._quiet = True
+        self.came_alone = self._quiet = True
         """Of the key at hand: whether it came alone, and after a silence."""
         self._run = 0
         """Keys that came one by one to the draft since the last silence, at a question."""
@@ -88,9 +88,9 @@ class Keyboard:
         """A question had the keyboard and waits for silence; the draft has it meanwhile."""
         self._due: asyncio.TimerHandle | None = None
         self._drawn_again = False
-        draft.on_text_changed += lambda _: self._written()
-        reply.on_text_changed += lambda _: self._touched()
-        reply.on_cursor_position_changed += lambda _: self._touched()
+        draft.on_text_changed += lambda _: self._draft_changed()
+        reply.on_text_changed += lambda _: setattr(self, "fresh", False)
+        reply.on_cursor_position_changed += lambda _: setattr(self, "fresh", False)
 
     @property
     def asking(self) -> bool:
@@ -109,14 +109,9 @@ class Keyboard:
         return stands and not self._armed and self._stage() is AnswerStage.KEY
 
     @property
-    def came_alone(self) -> bool:
-        """Whether the key at hand did."""
-        return self._alone
-
-    @property
     def deliberate(self) -> bool:
         """Whether the key at hand came alone and after a silence."""
-        return self._alone and self._quiet
+        return self.came_alone and self._quiet
 
     # ---- questions come and go
 
@@ -158,7 +153,7 @@ class Keyboard:
         self.app.invalidate()
 
     def was_drawn(self) -> None:
-        """The screen shows what there is now."""
+        """Called when the screen shows everything there is to show."""
         if self._due is None and not self._armed and self._stage() is not AnswerStage.NOTHING:
             self._arm_when_quiet()
 
@@ -224,15 +219,13 @@ class Keyboard:
     def _drain(self) -> bool:
         """What lies in the terminal's own buffer was typed before: it goes to the draft. True: there was something."""
         app = self.app
-        if not app.is_running or app.context is None:
+        if not app.is_running or app.context is None or not self._more_to_read():
             return False
 
         def feed() -> None:
             app.key_processor.feed_multiple(app.input.read_keys())
             app.key_processor.process_keys()
 
-        if not self._more_to_read():
-            return False
         app.context.copy().run(feed)
         self._silence.key_pressed()
         return True
@@ -256,7 +249,8 @@ class Keyboard:
     def key_came(self) -> None:
         """Called for every key before it does anything, whoever has the keyboard and whatever the key means."""
         self._quiet = not self._silence.seconds_left
-        self._alone = self._silence.came_alone(more=bool(self.app.key_processor.input_queue) or self._more_to_read())
+        more = bool(self.app.key_processor.input_queue) or self._more_to_read()
+        self.came_alone = self._silence.came_alone(more=more)
         self._silence.key_pressed()
         if self._quiet:
             self._run = 0
@@ -265,7 +259,7 @@ class Keyboard:
 
     def _to_draft(self, keys: int) -> None:
         """Threat: the terminal's own words and pastes come in one piece; they are not somebody's sentence."""
-        if self._stage() is AnswerStage.NOTHING or not self._alone:
+        if self._stage() is AnswerStage.NOTHING or not self.came_alone:
             return
         self._run += keys
         if self._run >= _TEXT_KEYS:
@@ -273,7 +267,7 @@ class Keyboard:
 
     def pressed(self, meaning: KeyMeaning, text: str) -> bool:
         """A key at a question that single keys answer. True: it may act; else it, `text`, went to the draft."""
-        if self._alone and meaning is KeyMeaning.COMMAND:
+        if self.came_alone and meaning is KeyMeaning.COMMAND:
             self._commands += text or " "
             self._count_again_when_quiet()
             return True
@@ -285,7 +279,7 @@ class Keyboard:
     def pasted(self, text: str) -> None:
         """At a question. Threat: pasted text can hold the mark that ends a paste, and a `y` behind it."""
         self.key_came()  # the terminal's own words are not counted as keys
-        self._alone = False
+        self.came_alone = False
         self._spill(text)
 
     def _spill(self, text: str) -> None:
@@ -294,9 +288,6 @@ class Keyboard:
         self._hold()
         self._draft.insert_text(began + text)
 
-    def _written(self) -> None:
+    def _draft_changed(self) -> None:
         if not self._draft.text.strip():
             self._typed_here, self._run = False, 0
-
-    def _touched(self) -> None:
-        self.fresh = False

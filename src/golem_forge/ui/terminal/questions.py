@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.ui.render.card import approval_card, full_card
-from golem_forge.ui.render.lines import one_line, to_text, width_of, wrapped
+from golem_forge.ui.render.lines import one_line, shortened, to_text, width_of, wrapped
 from golem_forge.ui.terminal.forms import FormDialog, FormQuestion
 from golem_forge.ui.terminal.tty import StyledLine, safe_text
 
@@ -85,8 +85,7 @@ class PendingQuestions:
 
     @property
     def question(self) -> FormQuestion | None:
-        front = self.front
-        return front.form.question if front is not None and front.form is not None else None
+        return self.front.form.question if self.front is not None and self.front.form is not None else None
 
     @property
     def start(self) -> str:
@@ -98,12 +97,11 @@ class PendingQuestions:
         """A question was asked, or asked again with errors. True: it is the one in front now."""
         id = str(wire["requestId"])
         known = self._open.get(id)
-        pending = PendingQuestion(id=id, kind=kind, wire=wire, edited=known.edited if known else {})
-        self._open[id] = pending
-        if not self.front or self._front == id:
-            self._bring(id)
-            return True
-        return False
+        self._open[id] = PendingQuestion(id=id, kind=kind, wire=wire, edited=known.edited if known else {})
+        if self.front and self._front != id:
+            return False
+        self._bring(id)
+        return True
 
     def closed(self, id: str, ending: Callable[[Mapping[str, Any]], StyledLine]) -> bool:
         """Says how it ended, then asks what is next. True: another question is in front now, or none."""
@@ -146,8 +144,8 @@ class PendingQuestions:
         if front.form is not None:
             answers, commands = ("yn", "") if front.kind == FORM_EVENT else ("y", "n")
         else:
-            answers = "ynq" + "".join(str(number) for number in range(1, _choice_count(front.wire) + 1))
-            answers += "s" if _may_keep_for_session(front.wire) else ""
+            answers = "ynq" + "123456789"[: len(front.wire.get("choices") or ())]
+            answers += "s" if _has_session_choice(front.wire) else ""
             commands = "dw?" if is_trust(front.wire) else "edw?"
         if key == "enter":
             return KeyMeaning.NONE if front.form is not None else KeyMeaning.ANSWER
@@ -160,8 +158,10 @@ class PendingQuestions:
         if front is None or self.stage is not AnswerStage.KEY:
             return
         front.note = ""
-        if front.form is not None:
-            self._last_look(front, key)
+        if key == "tab":
+            self.next()
+        elif front.form is not None:
+            self._confirm_key(front, front.form, key)
         else:
             self._card_key(front, key)
 
@@ -214,45 +214,34 @@ class PendingQuestions:
             self._answer(front, {"approved": False})
         elif key == "q":
             self._answer(front, {"approved": False, "stop": True})
-        elif key == "s" and _may_keep_for_session(front.wire):
+        elif key == "s" and _has_session_choice(front.wire):
             self._answer(front, {"approved": True, "remember": "session"})
         elif key.isascii() and key.isdigit() and 1 <= int(key) <= len(choices):
             self._answer(front, {"approved": True, "choice": choices[int(key) - 1]["id"]})
         elif key == "e" and not is_trust(front.wire):
-            self._edit(front)
+            args = front.edited or front.wire.get("args")
+            args = dict(args) if isinstance(args, Mapping) else {}
+            fields = front.wire.get("fields")
+            front.form = FormDialog(fields, args) if fields else FormDialog([_ALL_ARGUMENTS], {"arguments": args})
         elif key == "d":
             self._say(full_card(front.wire))
         elif key == "w":
             self._say(self._wrapped([[("", f"why asked: {one_line(front.wire.get('why', ''))}")]]))
         elif key == "?":
             self._say(card_help(front.wire))
-        elif key == "tab":
-            self.next()
         else:
-            front.note = (
-                f"{safe_text(key)!r} is no answer; ? helps" if len(key) == 1 else "that key is no answer; ? helps"
-            )
+            front.note = f"{repr(safe_text(key)) if len(key) == 1 else 'that key'} is no answer; ? helps"
 
-    def _edit(self, front: PendingQuestion) -> None:
-        args = front.edited or front.wire.get("args")
-        args = dict(args) if isinstance(args, Mapping) else {}
-        fields = front.wire.get("fields")
-        if fields:
-            front.form = FormDialog(fields, args)
-        else:
-            front.form = FormDialog([_ALL_ARGUMENTS], {"arguments": args})
-
-    def _last_look(self, front: PendingQuestion, key: str) -> None:
-        assert front.form is not None
+    def _confirm_key(self, front: PendingQuestion, form: FormDialog, key: str) -> None:
         if key == "y":
-            values: Any = front.form.arguments
+            values: Any = form.arguments
             if front.kind == FORM_EVENT:
                 self._answer(front, {"action": "accept", "values": values})
                 return
             if not front.wire.get("fields"):
                 values = values.get("arguments")
                 if not isinstance(values, dict):
-                    front.form.back()
+                    form.back()
                     front.note = "the arguments are one JSON object"
                     return
             front.edited, front.form = values, None
@@ -264,8 +253,6 @@ class PendingQuestions:
                 front.form = None
         elif key == "escape":
             self.back()
-        elif key == "tab":
-            self.next()
         else:
             front.note = "y sends it, Esc goes back"
 
@@ -277,19 +264,24 @@ class PendingQuestions:
         assert front.form is not None
         self._say([[("title", "These will be sent:")]])
         shown = _mask_secrets(_fields(front.wire), front.form.arguments)
-        self._say(_argument_lines(shown) or [[("dim", "  no arguments")]])
+        lines: list[StyledLine] = []
+        for name, value in shown.items():
+            text = one_line(json.dumps(value, ensure_ascii=False, default=str))
+            lines.append([("code", f"  {one_line(name)}"), ("", f" = {text}")])
+        self._say(lines or [[("dim", "  no arguments")]])
 
     # ---- what stands above the answer
 
     def lines(self, *, taken: bool, text_waits: bool = False) -> list[StyledLine]:
-        """`taken`: the question has the keyboard; until then its keys are not named, for they do not count.
+        """`taken`: the question has the keyboard; until then its keys are not named, because they do not count.
 
         `text_waits`: it gets the keyboard once the input line is empty.
         """
         front = self.front
         if front is None:
             return []
-        place = self._place()
+        number, count = list(self._open).index(self._front) + 1, len(self._open)
+        place = f"{number} of {count} · " if count > 1 else ""
         lines: list[StyledLine] = [[("warn", safe_text(front.note))]] if front.note else []
         if not taken:
             head = "Send? [y/N]" if self.stage is AnswerStage.KEY and front.form else _HEADS[self.stage, front.kind]
@@ -297,13 +289,12 @@ class PendingQuestions:
         if front.reason:
             keys = "(Enter sends it, also an empty one · Esc back)"
             return [*lines, *self._asked("Deny. Reason for the model:", keys)]
-        question = self.question
-        if question is not None:
+        if (question := self.question) is not None:
             return lines + self._wrapped(_question_lines(question, place))
         if front.form is not None:
             no = "n decline" if front.kind == FORM_EVENT else "n back to the card"
             return [*lines, *self._asked(f"{place}Send? [y/N]", f"(y send · {no} · Esc back)")]
-        keys = card_keys(front.wire, many=len(self._open) > 1)
+        keys = card_keys(front.wire, many=count > 1)
         return [*lines, *self._asked(f"{place}{card_question(front.wire)}", keys)]
 
     def _asked(self, question: str, keys: str) -> list[StyledLine]:
@@ -315,11 +306,6 @@ class PendingQuestions:
     def _wrapped(self, lines: Iterable[StyledLine]) -> list[StyledLine]:
         width = max(self._width() - 1, 20)
         return [row for line in lines for row in wrapped(line, width)]
-
-    def _place(self) -> str:
-        if len(self._open) < 2:
-            return ""
-        return f"{list(self._open).index(self._front) + 1} of {len(self._open)} · "
 
 
 _WAITS_HINT: Final = "(waits until you stop typing; what you type goes to the input line)"
@@ -337,15 +323,6 @@ _ALL_ARGUMENTS: Final = {
     "required": True,
     "description": "all arguments as one JSON object",
 }
-
-
-def _choice_count(wire: Mapping[str, Any]) -> int:
-    """Of the choices that one digit picks."""
-    return min(len(wire.get("choices") or ()), 9)
-
-
-def _may_keep_for_session(wire: Mapping[str, Any]) -> bool:
-    return any(choice.get("scope") == "session" for choice in wire.get("choices") or ())
 
 
 def _fields(wire: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -371,13 +348,6 @@ def _question_lines(question: FormQuestion, place: str) -> list[StyledLine]:
     if question.error:
         lines.append([("fail", f"  ✗ {one_line(question.error)}")])
     return lines
-
-
-def _argument_lines(arguments: Mapping[str, Any]) -> list[StyledLine]:
-    return [
-        [("code", f"  {one_line(name)}"), ("", f" = {one_line(json.dumps(value, ensure_ascii=False, default=str))}")]
-        for name, value in arguments.items()
-    ]
 
 
 def _mask_secrets(fields: Sequence[Mapping[str, Any]], values: Mapping[str, Any]) -> dict[str, Any]:
@@ -409,8 +379,7 @@ def card_question(request: Mapping[str, Any]) -> str:
     tool = safe_text(to_text(request.get("tool", "")))
     effects = request.get("effects") or ()
     about = safe_text(to_text(effects[0] if effects else "")).replace("\n", " ")
-    short = about if len(about) <= _MAX_SUBJECT else f"{about[: _MAX_SUBJECT - 1]}…"
-    return f"{f'{tool}: {short}' if short else tool} · Approve? [y/N]"
+    return f"{tool}{': ' if about else ''}{shortened(about, _MAX_SUBJECT)} · Approve? [y/N]"
 
 
 def is_trust(request: Mapping[str, Any]) -> bool:
@@ -423,7 +392,7 @@ def card_keys(request: Mapping[str, Any], *, many: bool) -> str:
     if is_trust(request):
         return "(y trust · n do not · d all · w why · ? help)"
     parts = ["y once", "n deny"]
-    if _has_session_choice(choices):
+    if _has_session_choice(request):
         parts.append("s session")
     if choices:
         parts.append("1 remember" if len(choices) == 1 else f"1-{len(choices)} remember")
@@ -439,13 +408,12 @@ def card_help(request: Mapping[str, Any]) -> list[StyledLine]:
         rows = [("y", "trust them as they are now"), ("n", "start without what they say, as far as that goes")]
         rows += [("Enter", "the same as n"), ("d", "every line of them"), ("w", "why it is asked")]
         return [[("choice", f"  {key:<6}"), ("", text)] for key, text in rows]
-    denial = "deny" if request.get("caller") == "human" else "deny, then say why if you like"
+    denial = "deny" if request.get("caller") == PERSON else "deny, then say why if you like"
     rows = [("y", "run it, this once"), ("n", denial), ("Enter", "deny")]
-    if _has_session_choice(choices):
+    if _has_session_choice(request):
         rows.append(("s", "run it and remember the narrowest choice for this session"))
     if choices:
-        keys = "1" if len(choices) == 1 else f"1-{len(choices)}"
-        rows.append((keys, "run it and remember that choice"))
+        rows.append(("1" if len(choices) == 1 else f"1-{len(choices)}", "run it and remember that choice"))
     rows += [
         ("e", "edit the arguments as a form; they are judged again"),
         ("d", "the whole diff or payload and every argument"),
@@ -457,5 +425,5 @@ def card_help(request: Mapping[str, Any]) -> list[StyledLine]:
     return [[("choice", f"  {key:<6}"), ("", text)] for key, text in rows]
 
 
-def _has_session_choice(choices: Sequence[Mapping[str, Any]]) -> bool:
-    return any(choice.get("scope") == "session" for choice in choices)
+def _has_session_choice(request: Mapping[str, Any]) -> bool:
+    return any(choice.get("scope") == "session" for choice in request.get("choices") or ())

@@ -1,9 +1,9 @@
 """The live part of the terminal: activity, the question, the input line; everything else scrolls above it.
 
-A prompt_toolkit application in the normal screen: the screen, its layout from top to bottom, its key bindings, and the
-two protocols that the adapter implements (`ScreenContent` to draw, `ScreenActions` to call). prompt_toolkit is imported
-inside functions. Finished text is put above with `print_above`. The input line keeps its draft while a question has the
-keyboard; keyboard.py decides when that is.
+A prompt_toolkit application in the normal screen: the screen, its layout from top to bottom, its key bindings. It draws
+what the adapter says and calls it for what the person does. prompt_toolkit is imported inside functions. Finished text
+is put above with `print_above`. The input line keeps its draft while a question has the keyboard; keyboard.py decides
+when that is.
 Esc and Ctrl+C are bound non-eagerly: Esc waits a moment for the rest of an Alt sequence. Threat: a question's keys
 never come from a paste or out of a word; such text goes to the draft. Every key counts as typing, so a second press of
 the key that answered one card does not answer the next one.
@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from golem_forge.ui.render.lines import one_line
 from golem_forge.ui.terminal.keyboard import Keyboard
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from prompt_toolkit.key_binding import KeyBindings
     from prompt_toolkit.layout import Layout, Window
 
+    from golem_forge.ui.terminal.adapter import TerminalAdapter
+
 ESCAPE_S: Final = 0.05
 """How long the terminal may take to send the rest of a sequence that began with Esc."""
 _SECOND_KEY_S: Final = 0.01
@@ -38,13 +40,12 @@ _RESIZE_DELAY_S: Final = 0.15
 class Screen:
     def __init__(
         self,
-        content: ScreenContent,
-        actions: ScreenActions,
+        adapter: TerminalAdapter,
         *,
         input: TextIO,
         output: TextIO,
         colour: bool,
-        remembered: Iterable[str],
+        history: Iterable[str],
     ) -> None:
         from prompt_toolkit.application import Application
         from prompt_toolkit.buffer import Buffer
@@ -53,14 +54,13 @@ class Screen:
         from prompt_toolkit.output.color_depth import ColorDepth
         from prompt_toolkit.output.vt100 import Vt100_Output
 
-        self.content = content
-        self.actions = actions
+        self.adapter = adapter
         self.colour = colour
         self.offers: list[str] = []
         """What Tab found, shown until the next key."""
-        self.draft = Buffer(history=InMemoryHistory(list(remembered)), multiline=True)
+        self.draft = Buffer(history=InMemoryHistory(list(history)), multiline=True)
         self.reply = Buffer(multiline=True)
-        self.keyboard = Keyboard(draft=self.draft, reply=self.reply, stage=lambda: content.stage)
+        self.keyboard = Keyboard(draft=self.draft, reply=self.reply, stage=lambda: adapter.stage)
         self.printed = 0
         """How often something was put above."""
         self._drawn = asyncio.Event()
@@ -113,13 +113,13 @@ class Screen:
         try:
             await self.app.run_async(handle_sigint=False, set_exception_handler=False)
         except (EOFError, OSError):  # the terminal is gone
-            self.actions.end_of_input()
+            self.adapter.request_exit()
 
     async def _tick(self) -> None:
         moved = False
         while True:
             await asyncio.sleep(_TICK_S)
-            moves = self.content.moving
+            moves = self.adapter.moving
             if moves or moved:  # once more after the last movement: what is over disappears
                 self.app.invalidate()
             moved = moves
@@ -147,14 +147,12 @@ class Screen:
         if not text:
             return
         self.printed += 1
-        if not self._above:
+        self._above.append(text)
+        if len(self._above) == 1:
             try:
                 asyncio.get_running_loop().call_soon(self._flush_above)
-            except RuntimeError:
-                self._above.append(text)
+            except RuntimeError:  # no loop runs here
                 self._flush_above()
-                return
-        self._above.append(text)
 
     def _flush_above(self) -> None:
         text, self._above = "".join(self._above), []
@@ -177,7 +175,7 @@ class Screen:
         if self._width and size.columns != self._width:
             if self._resize_due is not None:
                 self._resize_due.cancel()
-            self._resize_due = asyncio.get_running_loop().call_later(_RESIZE_DELAY_S, self.actions.resized)
+            self._resize_due = asyncio.get_running_loop().call_later(_RESIZE_DELAY_S, self.adapter.show_question)
         self._width = size.columns
 
     def _after_render(self) -> None:
@@ -196,11 +194,11 @@ def screen_layout(screen: Screen) -> tuple[Layout, Window]:
     from prompt_toolkit.layout import ConditionalContainer, FormattedTextControl, HSplit, Layout, Window
     from prompt_toolkit.widgets import SearchToolbar
 
-    content = screen.content
+    adapter = screen.adapter
     search = SearchToolbar(backward_search_prompt="search: ", forward_search_prompt="search: ")
-    draft, reply = _draft_window(screen, search), _reply_window(screen)
+    draft, reply = _input_windows(screen, search)
     question = FormattedTextControl(
-        lambda: _fragments(screen, content.question_lines()),
+        lambda: _fragments(screen, adapter.question_lines()),
         focusable=True,
         show_cursor=False,
         key_bindings=key_bindings(screen),
@@ -215,64 +213,57 @@ def screen_layout(screen: Screen) -> tuple[Layout, Window]:
 
     rows = [
         shown(lambda: _live_lines(screen)),
-        ConditionalContainer(keys, Condition(lambda: content.stage is not AnswerStage.NOTHING)),
-        ConditionalContainer(reply, Condition(lambda: content.stage is AnswerStage.LINE)),
-        shown(content.queued_lines),
+        ConditionalContainer(keys, Condition(lambda: adapter.stage is not AnswerStage.NOTHING)),
+        ConditionalContainer(reply, Condition(lambda: adapter.stage is AnswerStage.LINE)),
+        shown(adapter.queued_lines),
         draft,
         search,
         shown(lambda: _offer_lines(screen)),
-        shown(content.foot_lines),
+        shown(adapter.foot_lines),
     ]
     return Layout(HSplit(rows), focused_element=draft), keys
 
 
-def _draft_window(screen: Screen, search: Any) -> Window:
-    from prompt_toolkit.layout import BufferControl, Dimension, Window
-
-    return Window(
-        BufferControl(
-            screen.draft,
-            search_buffer_control=search.control,
-            key_bindings=input_bindings(screen),
-            preview_search=True,
-        ),
-        wrap_lines=True,
-        dont_extend_height=True,
-        height=Dimension(min=1, max=_MAX_INPUT_ROWS),
-        get_line_prefix=lambda line, wrapped: _line_prefix(screen, line, wrapped),
-    )
-
-
-def _reply_window(screen: Screen) -> Window:
+def _input_windows(screen: Screen, search: Any) -> tuple[Window, Window]:
+    """The lines of the draft and of a reply."""
     from prompt_toolkit.filters import Condition
     from prompt_toolkit.layout import BufferControl, Dimension, Window
     from prompt_toolkit.layout.processors import ConditionalProcessor, PasswordProcessor
 
-    unseen = ConditionalProcessor(PasswordProcessor("•"), Condition(lambda: screen.content.secret))
-    return Window(
-        BufferControl(screen.reply, input_processors=[unseen], key_bindings=answer_bindings(screen)),
-        wrap_lines=True,
-        dont_extend_height=True,
-        height=Dimension(min=1, max=_MAX_INPUT_ROWS),
-        style=lambda: "reverse" if screen.keyboard.fresh and screen.colour else "",
-        get_line_prefix=lambda line, wrapped: [("", "? " if not (line or wrapped) else "  ")],
+    def prefix(line: int, wrapped: int) -> StyleAndTextTuples:
+        prompt = screen.adapter.prompt
+        if line or wrapped:
+            return [("", " " * min(len(prompt), 4))]
+        return [("bold" if screen.colour else "", prompt)]
+
+    draft = BufferControl(
+        screen.draft, search_buffer_control=search.control, key_bindings=input_bindings(screen), preview_search=True
+    )
+    hidden = ConditionalProcessor(PasswordProcessor("•"), Condition(lambda: screen.adapter.secret))
+    reply = BufferControl(screen.reply, input_processors=[hidden], key_bindings=answer_bindings(screen))
+    shape: dict[str, Any] = {
+        "wrap_lines": True,
+        "dont_extend_height": True,
+        "height": Dimension(min=1, max=_MAX_INPUT_ROWS),
+    }
+    return (
+        Window(draft, get_line_prefix=prefix, **shape),
+        Window(
+            reply,
+            style=lambda: "reverse" if screen.keyboard.fresh and screen.colour else "",
+            get_line_prefix=lambda line, wrapped: [("", "  " if line or wrapped else "? ")],
+            **shape,
+        ),
     )
 
 
 def _live_lines(screen: Screen) -> list[StyledLine]:
     columns, rows = screen.size
-    taken = _ROWS_BELOW + screen.draft.text.count("\n") + len(screen.content.question_lines())
-    return screen.content.live_lines(columns, max(rows - taken, 2))
-
-
-def _line_prefix(screen: Screen, line: int, wrapped: int) -> StyleAndTextTuples:
-    prompt = screen.content.prompt
-    return [("bold" if screen.colour else "", prompt)] if not (line or wrapped) else [("", " " * min(len(prompt), 4))]
+    taken = _ROWS_BELOW + screen.draft.text.count("\n") + len(screen.adapter.question_lines())
+    return screen.adapter.live_lines(columns, max(rows - taken, 2))
 
 
 def _offer_lines(screen: Screen) -> list[StyledLine]:
-    if not screen.offers:
-        return []
     shown: list[str] = []
     room, used = screen.width * 3 - 12, 0
     for offer in map(one_line, screen.offers):  # names of files, among others
@@ -281,7 +272,7 @@ def _offer_lines(screen: Screen) -> list[StyledLine]:
             shown.append(f"… {len(screen.offers) - len(shown)} more")
             break
         shown.append(offer)
-    return [[("dim", "  ".join(shown))]]
+    return [[("dim", "  ".join(shown))]] if shown else []
 
 
 def _fragments(screen: Screen, lines: Iterable[StyledLine]) -> StyleAndTextTuples:
@@ -299,8 +290,9 @@ def input_bindings(screen: Screen) -> KeyBindings:
     from prompt_toolkit.keys import Keys
 
     keys = KeyBindings()
-    running = Condition(lambda: screen.content.running) & ~is_searching
-    draft, actions = screen.draft, screen.actions
+    draft, adapter = screen.draft, screen.adapter
+    running = Condition(lambda: adapter.running) & ~is_searching
+    asked = Condition(lambda: adapter.stage is not AnswerStage.NOTHING)
 
     @keys.add("enter", filter=~is_searching)
     def _(event: Any) -> None:
@@ -308,44 +300,23 @@ def input_bindings(screen: Screen) -> KeyBindings:
         if screen.keyboard.held and not screen.keyboard.deliberate:  # it belongs to what was typed at the question
             if not screen.keyboard.came_alone:
                 draft.insert_text("\n")
-        elif actions.line(draft.text):
+        elif adapter.line(draft.text):
             draft.reset()
 
-    @keys.add("escape", "enter")
-    def _(event: Any) -> None:
-        draft.insert_text("\n")
-
-    @keys.add("escape", filter=running)
-    def _(event: Any) -> None:
-        actions.escape()
-
-    @keys.add("c-c", filter=~is_searching)
-    def _(event: Any) -> None:
-        actions.control_c()
-
-    @keys.add("c-d", filter=Condition(lambda: not draft.text))
-    def _(event: Any) -> None:
-        actions.end_of_input()
-
-    @keys.add("tab", filter=~is_searching)
-    def _(event: Any) -> None:
-        _complete(screen)
-
-    @keys.add("c-l", filter=Condition(lambda: screen.content.stage is not AnswerStage.NOTHING))
-    def _(event: Any) -> None:
-        actions.show_question()
-
-    @keys.add(Keys.Any, filter=~is_searching)
-    def _(event: Any) -> None:
-        draft.insert_text(event.data * event.arg)
-
+    keys.add("escape", "enter")(lambda _: draft.insert_text("\n"))
+    keys.add("escape", filter=running)(lambda _: adapter.escape())
+    keys.add("c-c", filter=~is_searching)(lambda _: adapter.control_c())
+    keys.add("c-d", filter=Condition(lambda: not draft.text))(lambda _: adapter.request_exit())
+    keys.add("tab", filter=~is_searching)(lambda _: _complete(screen))
+    keys.add("c-l", filter=asked)(lambda _: adapter.show_question())
+    keys.add(Keys.Any, filter=~is_searching)(lambda event: draft.insert_text(event.data * event.arg))
     return keys
 
 
 def _complete(screen: Screen) -> None:
     draft = screen.draft
     before = draft.document.text_before_cursor
-    start, words = screen.actions.complete(before)
+    start, words = screen.adapter.complete(before)
     typed = before[start:]
     if not words:
         screen.offers.clear()
@@ -370,41 +341,23 @@ def answer_bindings(screen: Screen) -> KeyBindings:
     from prompt_toolkit.keys import Keys
 
     keys = KeyBindings()
-    reply, actions = screen.reply, screen.actions
+    reply, adapter = screen.reply, screen.adapter
 
-    @keys.add("enter")
-    def _(event: Any) -> None:
-        actions.answer(reply.text)
-
-    @keys.add("escape", "enter", filter=Condition(lambda: screen.content.multiline))
-    def _(event: Any) -> None:
-        reply.insert_text("\n")
-
-    @keys.add("escape")
-    def _(event: Any) -> None:
-        actions.escape()
-
-    @keys.add("c-c")
-    def _(event: Any) -> None:
-        actions.control_c()
-
-    @keys.add("c-l")
-    def _(event: Any) -> None:
-        actions.show_question()
-
-    @keys.add("c-d")
-    @keys.add("c-r")
-    @keys.add("c-s")
-    @keys.add("tab")
-    def _(event: Any) -> None:
-        """Nothing: these belong to the input line."""
+    keys.add("enter")(lambda _: adapter.answer(reply.text))
+    multiline = Condition(lambda: adapter.multiline)
+    keys.add("escape", "enter", filter=multiline)(lambda _: reply.insert_text("\n"))
+    keys.add("escape")(lambda _: adapter.escape())
+    keys.add("c-c")(lambda _: adapter.control_c())
+    keys.add("c-l")(lambda _: adapter.show_question())
+    for key in ("tab", "c-s", "c-r", "c-d"):  # these belong to the input line
+        keys.add(key)(lambda _: None)
 
     @keys.add(Keys.Any)
     @keys.add(Keys.BracketedPaste)
     def _(event: Any) -> None:
         if screen.keyboard.fresh:
             reply.reset()
-        reply.insert_text(event.data.replace("\r\n", "\n").replace("\r", "\n") * event.arg)
+        reply.insert_text(_line_ends(event.data) * event.arg)
 
     return keys
 
@@ -414,12 +367,12 @@ def key_bindings(screen: Screen) -> KeyBindings:
     from prompt_toolkit.keys import Keys
 
     keys = KeyBindings()
-    keyboard, actions = screen.keyboard, screen.actions
+    keyboard, adapter = screen.keyboard, screen.adapter
 
     def press(key: str, text: str = "") -> None:
-        meaning = actions.meaning(key)
+        meaning = adapter.meaning(key)
         if keyboard.pressed(meaning, text) or meaning is KeyMeaning.NONE:
-            actions.key(key)
+            adapter.key(key)
 
     @keys.add(Keys.Any)
     def _(event: Any) -> None:
@@ -427,84 +380,23 @@ def key_bindings(screen: Screen) -> KeyBindings:
         plain = len(data) == 1 and data.isprintable()
         press(data if plain else "other", data if plain else "")
 
-    @keys.add("enter")
-    def _(event: Any) -> None:
-        press("enter")
-
-    @keys.add("tab")
-    def _(event: Any) -> None:
-        press("tab")
-
-    @keys.add("escape")
-    def _(event: Any) -> None:
-        actions.escape()
-
-    @keys.add("escape", Keys.Any)
-    @keys.add("c-d")
-    def _(event: Any) -> None:
-        press("other")
-
-    @keys.add("c-c")
-    def _(event: Any) -> None:
-        actions.control_c()
+    keys.add("enter")(lambda _: press("enter"))
+    keys.add("tab")(lambda _: press("tab"))
+    keys.add("escape")(lambda _: adapter.escape())
+    keys.add("c-d")(lambda _: press("other"))
+    keys.add("escape", Keys.Any)(lambda _: press("other"))
+    keys.add("c-c")(lambda _: adapter.control_c())
 
     @keys.add("c-l")
     def _(event: Any) -> None:
         if keyboard.pressed(KeyMeaning.COMMAND, ""):
-            actions.show_question()
+            adapter.show_question()
 
-    @keys.add(Keys.CPRResponse)
-    def _(event: Any) -> None:
-        """The terminal's own words are no answer, and neither is what comes with them."""
-        keyboard.pasted("")
-
-    @keys.add(Keys.BracketedPaste)
-    def _(event: Any) -> None:
-        keyboard.pasted(event.data.replace("\r\n", "\n").replace("\r", "\n"))
-
+    # What the terminal itself reports is no answer, and neither is what comes with it.
+    keys.add(Keys.CPRResponse)(lambda _: keyboard.pasted(""))
+    keys.add(Keys.BracketedPaste)(lambda event: keyboard.pasted(_line_ends(event.data)))
     return keys
 
 
-class ScreenActions(Protocol):
-    """What the person did."""
-
-    def line(self, text: str) -> bool: ...
-    def meaning(self, key: str) -> KeyMeaning:
-        """Whether a key would answer the question in front."""
-        ...
-
-    def key(self, key: str) -> None: ...
-    def answer(self, text: str) -> None: ...
-    def escape(self) -> None: ...
-    def control_c(self) -> None: ...
-    def end_of_input(self) -> None: ...
-    def complete(self, before: str) -> tuple[int, list[str]]: ...
-    def show_question(self) -> None:
-        """Draws the question in front again, whole."""
-        ...
-
-    def resized(self) -> None: ...
-
-
-class ScreenContent(Protocol):
-    """What is to be seen."""
-
-    @property
-    def stage(self) -> AnswerStage: ...
-    @property
-    def running(self) -> bool: ...
-    @property
-    def moving(self) -> bool:
-        """Whether something spins or counts."""
-        ...
-
-    @property
-    def prompt(self) -> str: ...
-    @property
-    def secret(self) -> bool: ...
-    @property
-    def multiline(self) -> bool: ...
-    def live_lines(self, width: int, rows: int) -> list[StyledLine]: ...
-    def question_lines(self) -> list[StyledLine]: ...
-    def queued_lines(self) -> list[StyledLine]: ...
-    def foot_lines(self) -> list[StyledLine]: ...
+def _line_ends(pasted: str) -> str:
+    return pasted.replace("\r\n", "\n").replace("\r", "\n")

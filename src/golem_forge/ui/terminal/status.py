@@ -6,10 +6,10 @@ The status line has worker, model, context use and cost. Fed by events; gives st
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from golem_forge.core.lazy_dataclass import dataclass, field
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.events.envelope import Event
 from golem_forge.ui.render.lines import fit_width, one_line, width_of
 from golem_forge.ui.terminal.tty import StyledLine, safe_text
@@ -27,7 +27,6 @@ class _RunningCall:
     since: float
     progress: str = ""
     tail: str = ""
-    held: bool = field(default=False)
 
 
 class Activity:
@@ -59,7 +58,10 @@ class Activity:
 
     def progressed(self, data: Mapping[str, Any]) -> None:
         if call := self._calls.get(str(data["toolCallId"])):
-            call.progress = _progress(data)
+            done, total, message = data["progress"], data.get("total"), data.get("message")
+            call.progress = f" · {100 * done / total:.0f} %" if total else f" · {done:g}"
+            if message:
+                call.progress += f" · {safe_text(str(message)).splitlines()[0][:100]}"
 
     def add_output(self, data: Mapping[str, Any]) -> None:
         if call := self._calls.get(str(data["toolCallId"])):
@@ -82,24 +84,14 @@ class Activity:
             lines.append(
                 [("cyan", f"{mark} "), ("", call.name), ("dim", f"  {_elapsed(now - call.since)}{call.progress}")]
             )
-            lines += [[("dim", f"  │ {line}")] for line in _last_lines(call.tail)]
+            # Of each line what a carriage return left of it.
+            tail = [line.rsplit("\r", 1)[-1] for line in call.tail.replace("\r\n", "\n").split("\n") if line.strip()]
+            lines += [[("dim", f"  │ {safe_text(line)}")] for line in tail[-_TAIL_LINES:]]
         if len(self._calls) > _MAX_SHOWN:
             lines.append([("dim", f"  and {len(self._calls) - _MAX_SHOWN} more")])
         if not lines and self._since is not None and not waiting and not streaming:
             lines.append([("cyan", f"{mark} "), ("dim", f"working  {_elapsed(now - self._since)} · Esc interrupts")])
         return lines
-
-
-def _progress(data: Mapping[str, Any]) -> str:
-    done, total, message = data["progress"], data.get("total"), data.get("message")
-    shown = f"{100 * done / total:.0f} %" if total else f"{done:g}"
-    return f" · {shown}" + (f" · {safe_text(str(message)).splitlines()[0][:100]}" if message else "")
-
-
-def _last_lines(tail: str) -> list[str]:
-    """Of each line what a carriage return left of it."""
-    lines = [safe_text(line.rsplit("\r", 1)[-1]) for line in tail.replace("\r\n", "\n").split("\n") if line.strip()]
-    return lines[-_TAIL_LINES:]
 
 
 def _elapsed(seconds: float) -> str:
@@ -110,11 +102,7 @@ def _elapsed(seconds: float) -> str:
 
 class StatusLine:
     def __init__(self) -> None:
-        self._worker = ""
-        self._model = ""
-        self._root = ""
-        self._context = ""
-        self._cost = ""
+        self._worker = self._model = self._root = self._context = self._cost = ""
 
     def take(self, event: Event) -> None:
         wire = event.wire
@@ -130,15 +118,11 @@ class StatusLine:
     def lines(self, width: int) -> list[StyledLine]:
         """One row: what does not fit is left out, the model first, the worker never."""
         parts = [self._worker, self._model, self._context, self._cost]
-        for left_out in (1, 3, 2):
-            if width_of(_join_parts(parts)) < width:
-                break
-            parts[left_out] = ""
-        text = _join_parts(parts)
-        if not text:
-            return []
-        return [[("dim", text if width_of(text) < width else fit_width(text, width - 1).rstrip())]]
-
-
-def _join_parts(parts: Sequence[str]) -> str:
-    return " · ".join(part for part in parts if part)
+        text = ""
+        for left_out in (None, 1, 3, 2):
+            if left_out is not None:
+                parts[left_out] = ""
+            text = " · ".join(part for part in parts if part)
+            if width_of(text) < width:
+                return [[("dim", text)]] if text else []
+        return [[("dim", fit_width(text, width - 1).rstrip())]] if text else []

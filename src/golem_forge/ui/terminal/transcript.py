@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from io import StringIO
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.events.envelope import Event
@@ -33,8 +34,8 @@ class _ChannelStream:
     def __init__(self, channel: str, worker: str) -> None:
         self.channel = channel
         self.worker = worker
-        self.stream = BlockStream()
-        self.spoke = False
+        self.blocks = BlockStream()
+        self.printed = False
 
 
 class Transcript:
@@ -42,7 +43,7 @@ class Transcript:
         self._put = put
         self._width = width
         self._colour = colour
-        self._voices: dict[tuple[str, str], _ChannelStream] = {}
+        self._streams: dict[tuple[str, str], _ChannelStream] = {}
         self._done: deque[str] = deque(maxlen=_MAX_REMEMBERED)
         self._last_worker = ""
         self.names: dict[str, str] = {}
@@ -50,7 +51,7 @@ class Transcript:
 
     @property
     def streaming(self) -> bool:
-        return any(voice.stream.pending.strip() for voice in self._voices.values())
+        return any(stream.blocks.pending.strip() for stream in self._streams.values())
 
     def take(self, wire: Mapping[str, Any], worker: str) -> None:
         request, channel = str(wire["requestId"]), str(wire["channel"])
@@ -60,12 +61,12 @@ class Transcript:
         if channel == "text":
             self._finish((request, "thinking"))
         key = (request, channel)
-        voice = self._voices.get(key)
-        if voice is None:
+        stream = self._streams.get(key)
+        if stream is None:
             if not wire["delta"] and wire.get("whole") is None:
                 return
-            voice = self._voices[key] = _ChannelStream(channel, worker)
-        self._feed(key, voice, wire)
+            stream = self._streams[key] = _ChannelStream(channel, worker)
+        self._feed(key, stream, wire)
         if wire["done"]:
             self._finish(key)
 
@@ -77,76 +78,73 @@ class Transcript:
         if self._done and self._done[-1] and text.startswith(f"{self._done[-1]}\n"):
             text = text[len(self._done[-1]) :].strip("\n")
         self._done.append(text)
-        self._speaker(worker)
+        self._print_name(worker)
         self._put(render_markdown(text, self._width(), colour=self._colour) + "\n")
 
     def finish_all(self) -> None:
         """A turn ended: what was left open stays readable."""
-        for key in list(self._voices):
+        for key in list(self._streams):
             self._finish(key)
 
     def finish_of(self, worker: str) -> None:
         """A worker goes on to something else: its words stand before that."""
-        for key in [key for key, voice in self._voices.items() if voice.worker == worker]:
+        for key in [key for key, stream in self._streams.items() if stream.worker == worker]:
             self._finish(key)
 
     def live_lines(self, width: int, rows: int) -> list[StyledLine]:
         """The unfinished blocks; of a long one its last rows."""
         lines: list[StyledLine] = []
-        voices = [voice for voice in self._voices.values() if voice.stream.pending.strip()]
-        for voice in voices:
-            style = "thinking" if voice.channel == "thinking" else ""
-            name = self.names.get(voice.worker, "")
-            if name and (len(voices) > 1 or name != self._last_worker):
+        streams = [stream for stream in self._streams.values() if stream.blocks.pending.strip()]
+        for stream in streams:
+            style = "thinking" if stream.channel == "thinking" else ""
+            name = self.names.get(stream.worker, "")
+            if name and (len(streams) > 1 or name != self._last_worker):
                 lines.append([("dim", f"{safe_text(name)} ›")])
-            pending = safe_prose(voice.stream.pending.strip("\n")[-(width * rows + 1) :])
-            lines += [[(style, row)] for row in _last_rows(pending, width, max(rows // len(voices), 2))]
+            pending = safe_prose(stream.blocks.pending.strip("\n")[-(width * rows + 1) :])
+            lines += [[(style, row)] for row in _last_rows(pending, width, max(rows // len(streams), 2))]
         return lines
 
-    def _feed(self, key: tuple[str, str], voice: _ChannelStream, wire: Mapping[str, Any]) -> None:
+    def _feed(self, key: tuple[str, str], stream: _ChannelStream, wire: Mapping[str, Any]) -> None:
         whole = wire.get("whole")
         if whole is None:
-            blocks: list[str] | None = voice.stream.feed(str(wire["delta"]))
+            blocks: list[str] | None = stream.blocks.feed(str(wire["delta"]))
         else:
-            blocks = voice.stream.replace(str(whole))
+            blocks = stream.blocks.replace(str(whole))
             if blocks is None:
                 self._put(ansi([[("dim", "(the text above is replaced by this:)")]], colour=self._colour))
-                voice = self._voices[key] = _ChannelStream(voice.channel, voice.worker)
-                blocks = voice.stream.feed(str(whole))
+                stream = self._streams[key] = _ChannelStream(stream.channel, stream.worker)
+                blocks = stream.blocks.feed(str(whole))
         for block in blocks or ():
-            self._speak(voice, block)
+            self._print_block(stream, block)
 
     def _finish(self, key: tuple[str, str]) -> None:
-        voice = self._voices.pop(key, None)
-        if voice is None:
+        stream = self._streams.pop(key, None)
+        if stream is None:
             return
-        rest = voice.stream.finish()
-        if rest:
-            self._speak(voice, rest)
-        if voice.channel == "text":
-            self._done.append(voice.stream.text.strip())
+        if rest := stream.blocks.finish():
+            self._print_block(stream, rest)
+        if stream.channel == "text":
+            self._done.append(stream.blocks.text.strip())
 
     def _withdraw(self, request: str) -> None:
         """What is on the screen cannot be taken back; that it no longer counts can be said."""
-        voices = [self._voices.pop((request, channel), None) for channel in ("thinking", "text")]
-        if any(voice is not None and voice.stream.text.strip() for voice in voices):
-            above = any(voice is not None and voice.spoke for voice in voices)
-            words = (
-                "withdrawn: the unfinished answer above does not count" if above else "withdrawn: an unfinished answer"
-            )
-            self._put(ansi([[("warn", f"✗ {words}")]], colour=self._colour))
+        streams = [self._streams.pop((request, channel), None) for channel in ("thinking", "text")]
+        if any(stream is not None and stream.blocks.text.strip() for stream in streams):
+            above = any(stream is not None and stream.printed for stream in streams)
+            which = "the unfinished answer above does not count" if above else "an unfinished answer"
+            self._put(ansi([[("warn", f"✗ withdrawn: {which}")]], colour=self._colour))
 
-    def _speak(self, voice: _ChannelStream, block: str) -> None:
-        self._speaker(voice.worker)
-        voice.spoke = True
-        if voice.channel == "thinking":
+    def _print_block(self, stream: _ChannelStream, block: str) -> None:
+        self._print_name(stream.worker)
+        stream.printed = True
+        if stream.channel == "thinking":
             width = max(self._width() - 1, 20)
             lines = [row for line in safe_prose(block).split("\n") for row in wrapped([("thinking", line)], width)]
             self._put(ansi(lines, colour=self._colour) + "\n")
         else:
             self._put(render_markdown(block, self._width(), colour=self._colour) + "\n")
 
-    def _speaker(self, worker: str) -> None:
+    def _print_name(self, worker: str) -> None:
         name = self.names.get(worker, "")
         if name != self._last_worker:
             self._last_worker = name
@@ -154,22 +152,20 @@ class Transcript:
 
 
 def _last_rows(text: str, width: int, rows: int) -> list[str]:
-    kept: list[str] = []
-    left = rows
+    shown: list[str] = []
     for line in reversed(text.split("\n")):
         needed = max(-(-width_of(line) // max(width, 1)), 1)
-        if needed > left:
-            room = left * width - 1
+        if needed > rows:
+            room = rows * width - 1
             while line and width_of(line) > room:
                 line = line[max((width_of(line) - room) // 2, 1) :]
-            if line:
-                kept.append("…" + line)
+            shown += ["…" + line] if line else []
             break
-        kept.append(line)
-        left -= needed
-        if not left:
+        shown.append(line)
+        rows -= needed
+        if not rows:
             break
-    return kept[::-1]
+    return shown[::-1]
 
 
 _QUESTION_TYPES: Final = frozenset({"approvalRequired", "approvalResolved", "formRequired", "formResolved"})
@@ -200,16 +196,16 @@ class EventRenderer:
             return
         if kind == "streaming" and detailed:
             self._transcript.take(wire, event.worker_id)
-        elif kind == "message" and self._drawn_message(wire["message"], event.worker_id, detailed):
+        elif kind == "message" and self._is_drawn(wire["message"], event.worker_id, detailed):
             return
         elif kind in ("toolProgress", "toolOutput"):
             (self._activity.progressed if kind == "toolProgress" else self._activity.add_output)(wire)
         else:
-            self._follow(event)
+            self._update(event)
             self._say(self._formatter.format(event))
 
-    def _drawn_message(self, message: Mapping[str, Any], worker: str, detailed: bool) -> bool:
-        """Whether nothing is left to draw of it."""
+    def _is_drawn(self, message: Mapping[str, Any], worker: str, detailed: bool) -> bool:
+        """Draws an answer as Markdown. False: the message is left to the formatter."""
         role, content = message.get("role"), str(message.get("content", ""))
         if role == "user" and content in self._sent:
             self._sent.remove(content)
@@ -219,7 +215,7 @@ class EventRenderer:
             return True
         return False
 
-    def _follow(self, event: Event) -> None:
+    def _update(self, event: Event) -> None:
         kind, wire = event.type, event.wire
         if kind == "toolStarted":
             self._transcript.finish_of(event.worker_id)
@@ -324,8 +320,6 @@ def render_markdown(text: str, width: int, *, colour: bool) -> str:
     shown = safe_prose(text)
     if len(shown) > _MAX_MARKDOWN:
         return shown.strip("\n") + "\n"
-    from io import StringIO
-
     from rich.console import Console
 
     out = StringIO()
@@ -362,5 +356,5 @@ def _make_safe(tokens: Iterable[Token]) -> None:
 
 
 def warm_up() -> None:
-    """Loads what `rendered` needs, so that the first block does not wait for it."""
+    """Loads the libraries, so that the first block does not wait for them."""
     render_markdown("`x`\n\n```python\nx = 1\n```", 40, colour=True)

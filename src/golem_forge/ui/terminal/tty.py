@@ -16,6 +16,7 @@ import io
 import os
 import signal
 import sys
+import termios
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import FrameType
@@ -55,12 +56,11 @@ def colour_wanted(environ: Mapping[str, str] = os.environ) -> bool:
 
 
 def ansi(lines: Iterable[StyledLine], *, colour: bool) -> str:
-    return "".join("".join(_styled(style, text, colour) for style, text in line) + "\n" for line in lines)
+    def styled(style: str, text: str) -> str:
+        codes = ";".join(_CODES[word] for word in _style_words(style)) if colour else ""
+        return f"\x1b[{codes}m{text}\x1b[0m" if codes else text
 
-
-def _styled(style: str, text: str, colour: bool) -> str:
-    codes = ";".join(_CODES[word] for word in _style_words(style)) if colour else ""
-    return f"\x1b[{codes}m{text}\x1b[0m" if codes else text
+    return "".join("".join(styled(*span) for span in line) + "\n" for line in lines)
 
 
 def toolkit_style(style: str) -> str:
@@ -77,7 +77,7 @@ def safe_text(text: str) -> str:
 
 
 def safe_prose(text: str) -> str:
-    """`plain` for answers and the person's own words: emoji stay whole."""
+    """`safe_text` for answers and the person's own words: emoji stay whole."""
     return escape_control_chars_in_prose(text.replace("\r\n", "\n").expandtabs(4))
 
 
@@ -94,8 +94,6 @@ class TerminalModes:
         self._owner = os.getpid()
         self._restored = False
         self._signals: dict[int, Any] = {}
-        import termios
-
         for fd in (input_fd, output_fd):
             with contextlib.suppress(termios.error, OSError):
                 self._saved[fd] = termios.tcgetattr(fd)
@@ -110,8 +108,6 @@ class TerminalModes:
         if self._restored or os.getpid() != self._owner:
             return
         self._restored = True
-        import termios
-
         with contextlib.suppress(OSError):
             os.write(self._output_fd, _RESET_SEQUENCE)
         for fd, modes in self._saved.items():
@@ -161,17 +157,15 @@ class StdoutProxy(io.TextIOBase):
 
 @contextlib.contextmanager
 def redirect_standard_streams(put: Callable[[str], None]) -> Iterator[None]:
-    originals = sys.stdout, sys.stderr
     loop = asyncio.get_running_loop()
-    borrowed = [StdoutProxy(original, put, loop) for original in originals]
-    sys.stdout, sys.stderr = borrowed
+    originals = {name: getattr(sys, name) for name in ("stdout", "stderr")}
+    proxies = {name: StdoutProxy(original, put, loop) for name, original in originals.items()}
+    sys.stdout, sys.stderr = proxies.values()
     try:
         yield
     finally:
-        if sys.stdout is borrowed[0]:
-            sys.stdout = originals[0]
-        if sys.stderr is borrowed[1]:
-            sys.stderr = originals[1]
-        for each in borrowed:
-            if each.rest:
-                put(each.rest + "\n")
+        for name, proxy in proxies.items():
+            if getattr(sys, name) is proxy:  # nobody else replaced it meanwhile
+                setattr(sys, name, originals[name])
+            if proxy.rest:
+                put(proxy.rest + "\n")

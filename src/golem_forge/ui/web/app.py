@@ -72,8 +72,6 @@ class WebAdapter:
         self._server: WebServer | None = None
 
     async def initialize(self) -> None:
-        """Raises ForgeError where the address cannot be had."""
-        from golem_forge.ui.web.security import LoginStore
         from golem_forge.ui.web.stream.watched_session import LiveSession
 
         server = WebServer(self._registry, self._listen_address, LoginStore())
@@ -102,10 +100,10 @@ class WebAdapter:
             await server.stop()
 
     def finished(self, result: RunResult) -> None:
-        """The events of the run have said it all."""
+        """Nothing to add: the events of the run are on the page."""
 
     async def stay(self, result: RunResult) -> None:
-        """A page that went with the answer would show it to nobody; where nothing ran there is nothing to show."""
+        """Keeps the page open until the person leaves; where nothing ran there is nothing to show."""
         if result.status in _NEVER_RAN:
             print(f"forge: {escape_control_chars(result.error)}", file=sys.stderr)
             return
@@ -161,17 +159,12 @@ class WebServer:
         except BaseException:
             self._holding.close()
             raise
-        await self._open_control()
-
-    async def _open_control(self) -> None:
-        """Without it the page is served all the same: the home may be on a disk that nobody can write to."""
         self._since = datetime.now(UTC).isoformat(timespec="seconds")
-        control = ControlSocket(
-            self._registry.home, self._port, {LINK: lambda: {"link": self.url}, STATUS: self._status}
-        )
+        answers = {LINK: lambda: {"link": self.url}, STATUS: self._status}
+        control = ControlSocket(self._registry.home, self._port, answers)
         try:
             await control.open()
-        except OSError as error:
+        except OSError as error:  # the page is served all the same
             self.link_problem = error.strerror or str(error)
         else:
             self._control = control
@@ -233,15 +226,22 @@ def assemble_app(
     """`app.state.registry` and `app.state.login` are there for every operation and for the socket."""
     from golem_forge.ui.web.sdk import HTTPException, Starlette, WebSocketRoute
 
+    async def no_socket(websocket: WebSocket) -> None:
+        await websocket.send_denial_response(_problem(404))
+
+    async def problem_response(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        return _problem(error.status_code, error.headers)
+
     assets = load_assets()
     app = Starlette(
         routes=[
             *(operation.route() for operation in operations),
             WebSocketRoute(STREAM, socket),
-            WebSocketRoute("/{anywhere:path}", _no_socket),
+            WebSocketRoute("/{anywhere:path}", no_socket),
             *(asset.route(path) for path, asset in assets.items()),
         ],
-        exception_handlers={HTTPException: _problem_response},
+        exception_handlers={HTTPException: problem_response},
     )
     app.router.redirect_slashes = False
     app.state.registry = registry
@@ -253,17 +253,6 @@ def assemble_app(
         public=frozenset(assets),
         counts_itself=[operation.route() for operation in operations if operation.raw_body],
     )
-
-
-async def _no_socket(websocket: WebSocket) -> None:
-    await websocket.send_denial_response(_problem(404))
-
-
-async def _problem_response(request: Request, error: Exception) -> Response:
-    from golem_forge.ui.web.sdk import HTTPException
-
-    assert isinstance(error, HTTPException)
-    return _problem(error.status_code, error.headers)
 
 
 def _problem(status: int, headers: Mapping[str, str] | None = None) -> Response:

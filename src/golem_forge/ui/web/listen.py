@@ -48,17 +48,17 @@ class ListenAddress:
         return f"http://{name}/" if has_port(name) else f"http://{name}:{port}/"
 
 
-def check_address(reach: ListenAddress) -> None:
+def check_address(listen: ListenAddress) -> None:
     """Before anything listens. Raises ForgeError."""
-    for name in reach.allow_hosts:
+    for name in listen.allow_hosts:
         if not is_host(name):
             raise ForgeError(
                 f"--allow-host {name!r} is no name of a host; write NAME or NAME:PORT, without http://",
                 code="BIND_REFUSED",
             )
-    if not is_loopback(reach.host) and not reach.allow_hosts:
+    if not is_loopback(listen.host) and not listen.allow_hosts:
         raise ForgeError(
-            f"{reach.host} can be reached from other machines; say with --allow-host NAME under which name it may be",
+            f"{listen.host} can be reached from other machines; say with --allow-host NAME under which name it may be",
             code="BIND_REFUSED",
         )
 
@@ -87,7 +87,6 @@ class ControlSocket:
         self._server: asyncio.Server | None = None
 
     async def open(self) -> None:
-        """Answers from now on. Raises OSError."""
         self._home.ensure(*_DIRECTORY_PARTS)
         with _directory(self._home) as place:
             os.chmod(place.path, 0o700)

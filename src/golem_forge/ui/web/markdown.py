@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from functools import lru_cache
 from html import escape
+from itertools import groupby
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
@@ -70,9 +71,9 @@ def render_blocks(text: str, references: References, *, fast: bool = False) -> l
     env: dict[str, Any] = {"references": references}
     tokens = parse_blocks(source, env)
     lines = source.split("\n")
-    groups = [(group, _is_too_much(group)) for group in top_level_groups(tokens)]
-    _read_inline([token for group, too_much in groups if not too_much for token in group], env)
-    return [_as_written(group, lines) if too_much else _html(group, fast=fast) for group, too_much in groups]
+    groups = [(group, _is_too_large(group)) for group in top_level_groups(tokens)]
+    _read_inline([token for group, too_large in groups if not too_large for token in group], env)
+    return [_as_written(group, lines) if too_large else _html(group, fast=fast) for group, too_large in groups]
 
 
 def normalize(text: str) -> str:
@@ -89,7 +90,6 @@ def parse_blocks(source: str, env: dict[str, Any]) -> list[Token]:
 
 
 def top_level_groups(tokens: list[Token]) -> Iterator[list[Token]]:
-    """The tokens of each top-level block."""
     group: list[Token] = []
     for token in tokens:
         group.append(token)
@@ -98,8 +98,8 @@ def top_level_groups(tokens: list[Token]) -> Iterator[list[Token]]:
             group = []
 
 
-def _is_too_much(group: list[Token]) -> bool:
-    """Of what is nested too deep the parser leaves words out."""
+def _is_too_large(group: list[Token]) -> bool:
+    """Too many tokens, or nested so deep that the parser leaves words out."""
     from golem_forge.ui.web.markdown_sdk import MAX_LEVELS
 
     return len(group) > _MAX_TOKENS or any(token.nesting == 1 and token.level >= MAX_LEVELS - 1 for token in group)
@@ -153,38 +153,28 @@ def _make_safe(tokens: list[Token]) -> None:
         token.tag = _DEMOTED.get(token.tag, token.tag)
         if token.type in ("fence", "code_block"):
             token.content = escape_control_chars(token.content)
-        aligned = str(token.attrs.pop("style", "")).removeprefix("text-align:")
-        if aligned:
+        if aligned := str(token.attrs.pop("style", "")).removeprefix("text-align:"):
             token.attrs["align"] = aligned
         if token.type == "inline":
             if item and (task := _TASK.match(token.content)) and token.children:
-                token.children[0].content = _task(token.children[0].content, done=task[1] != " ")
+                first = token.children[0]
+                if _TASK.match(first.content):
+                    first.content = ("☐" if task[1] == " " else "☑") + first.content[3:]
             token.children = list(safe_inline_tokens(token.children or []))
         item = token.type == "list_item_open" or (item and token.type == "paragraph_open")
 
 
-def _task(words: str, *, done: bool) -> str:
-    return ("☑" if done else "☐") + words[3:] if _TASK.match(words) else words
-
-
 def _html(tokens: list[Token], *, fast: bool) -> str:
-    from golem_forge.ui.web.markdown_sdk import sanitizer
+    from golem_forge.ui.web.markdown_sdk import parser, sanitizer
 
     _make_safe(tokens)
-    shown: list[str] = []
-    start = 0
-    for at, token in enumerate(tokens):
-        if token.type in ("fence", "code_block"):
-            shown += [_render_tokens(tokens[start:at]), _code_html(token, fast=fast)]
-            start = at + 1
-    shown.append(_render_tokens(tokens[start:]))
-    return sanitizer().clean("".join(shown)).strip("\n")
-
-
-def _render_tokens(tokens: list[Token]) -> str:
-    from golem_forge.ui.web.markdown_sdk import parser
-
-    return str(parser().renderer.render(tokens, parser().options, {})) if tokens else ""
+    shown = ""
+    for is_code, group in groupby(tokens, key=lambda token: token.type in ("fence", "code_block")):
+        if is_code:
+            shown += "".join(_code_html(token, fast=fast) for token in group)
+        else:
+            shown += str(parser().renderer.render(list(group), parser().options, {}))
+    return sanitizer().clean(shown).strip("\n")
 
 
 def _code_html(token: Token, *, fast: bool) -> str:
@@ -309,23 +299,17 @@ class MarkdownStream:
             return self._start
         last = groups[-1][0]
         first, end = last.map or (0, 0)
-        if last.type in _ENDED_BY_BLANK_LINE and end < lines.count("\n"):
-            return self._start + _after_lines(lines, end)
-        return self._start + _after_lines(lines, first)
-
-
-def _after_lines(text: str, count: int) -> int:
-    at = 0
-    for _ in range(count):
-        at = text.index("\n", at) + 1
-    return at
+        ended = last.type in _ENDED_BY_BLANK_LINE and end < lines.count("\n")
+        at = 0
+        for _ in range(end if ended else first):
+            at = lines.index("\n", at) + 1
+        return self._start + at
 
 
 _ADDRESS: Final = re.compile(r"https?://[\w\-.~:/?#@!$&*+,;=%()\[\]]+", re.ASCII)
 
 
 def safe_inline_tokens(children: list[Token]) -> Iterator[Token]:
-    """The tokens of one line of Markdown, as a page may show them."""
     within = 0
     for token in _join_texts(children):
         if token.type in ("link_open", "link_close"):
@@ -336,11 +320,8 @@ def safe_inline_tokens(children: list[Token]) -> Iterator[Token]:
         elif token.type == "text" and not within:
             yield from _link_addresses(escape_control_chars_in_prose(token.content))
         else:
-            token.content = (
-                escape_control_chars(token.content)
-                if token.type == "code_inline"
-                else escape_control_chars_in_prose(token.content)
-            )
+            clean = escape_control_chars if token.type == "code_inline" else escape_control_chars_in_prose
+            token.content = clean(token.content)
             yield token
 
 
@@ -462,7 +443,6 @@ def language_name(word: str) -> str:
 
 
 def language_of_file(path: str) -> str:
-    """By the name of a file."""
     file = PurePosixPath(path[-300:])
     return _BY_FILE_NAME.get(file.name.lower()) or language_name(file.suffix.removeprefix("."))
 
@@ -475,12 +455,7 @@ def highlight(text: str, name: str) -> str:
     """The HTML that stands inside `<code>`; `name` as `language` gives it."""
     if not name or len(text) > MAX_CODE or max(map(len, text.split("\n"))) > _MAX_CODE_LINE:
         return escape_code(text)
-    return _highlight_cached(text, name) if len(text) <= _CACHED_CODE else _token_spans(text, name)
-
-
-@lru_cache(_CACHED)
-def _highlight_cached(text: str, name: str) -> str:
-    return _token_spans(text, name)
+    return _cached_token_spans(text, name) if len(text) <= _CACHED_CODE else _token_spans(text, name)
 
 
 def _token_spans(text: str, name: str) -> str:
@@ -501,6 +476,9 @@ def _token_spans(text: str, name: str) -> str:
         shown.append(f'<span class="{marked}">{words}</span>' if marked and words.strip() else words)
         size += len(shown[-1])
     return "".join(shown) + escape_code(text[done:])
+
+
+_cached_token_spans = lru_cache(_CACHED)(_token_spans)
 
 
 @lru_cache(len(LANGUAGES))

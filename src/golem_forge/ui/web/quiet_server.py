@@ -110,9 +110,9 @@ _BAD_REQUEST: Final = b"".join(
 
 class TimedHttpConnection(H11Protocol):
     _idle_since: object = None
-    """The last request that was answered when we looked, none at first; while one is being answered: something else."""
+    """The request that was answered last at the last check, none at first; `self` while one is being answered."""
     _unsent: int = 0
-    _next_look: asyncio.TimerHandle | None = None
+    _next_check: asyncio.TimerHandle | None = None
 
     @property
     def idle(self) -> bool:
@@ -125,12 +125,12 @@ class TimedHttpConnection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._opened = self.loop.time()
-        self._next_look = self.loop.call_later(CHECK_SECONDS, self._look)
+        self._next_check = self.loop.call_later(CHECK_SECONDS, self._check)
         if len(self.connections) > MAX_CONNECTIONS:
             self._make_room()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_looking()
+        self._stop_checking()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -151,7 +151,7 @@ class TimedHttpConnection(H11Protocol):
         return bodiless and self.scope["method"] == "GET" and super()._should_upgrade()
 
     def handle_websocket_upgrade(self, event: Any) -> None:
-        self._stop_looking()
+        self._stop_checking()
         super().handle_websocket_upgrade(event)
 
     def _make_room(self) -> None:
@@ -160,7 +160,7 @@ class TimedHttpConnection(H11Protocol):
             waiting = [each for each in there if isinstance(each, TimedHttpConnection) and each.waits_for_client]
             min(waiting, key=lambda each: each._opened).transport.abort()  # there is one at least: this one
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         unsent, before = self.transport.get_write_buffer_size(), self._unsent
         being_taken = 0 < unsent < before or (unsent > 0 and before == 0)
         asked_nothing = self.idle and self.cycle is self._idle_since
@@ -169,16 +169,16 @@ class TimedHttpConnection(H11Protocol):
             return
         self._unsent = unsent
         self._idle_since = self.cycle if self.idle else self
-        self._next_look = self.loop.call_later(CHECK_SECONDS, self._look)
+        self._next_check = self.loop.call_later(CHECK_SECONDS, self._check)
 
-    def _stop_looking(self) -> None:
-        if self._next_look is not None:
-            self._next_look.cancel()
-            self._next_look = None
+    def _stop_checking(self) -> None:
+        if self._next_check is not None:
+            self._next_check.cancel()
+            self._next_check = None
 
 
 class TimedSocketConnection(WebSocketsSansIOProtocol):
-    _next_look: asyncio.TimerHandle | None = None
+    _next_check: asyncio.TimerHandle | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -187,11 +187,11 @@ class TimedSocketConnection(WebSocketsSansIOProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        self._next_look = self.loop.call_later(CHECK_SECONDS, self._look)
+        self._next_check = self.loop.call_later(CHECK_SECONDS, self._check)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._next_look is not None:
-            self._next_look.cancel()
+        if self._next_check is not None:
+            self._next_check.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -205,12 +205,12 @@ class TimedSocketConnection(WebSocketsSansIOProtocol):
         if self.transport.get_write_buffer_size() > MAX_UNREAD_BYTES:  # it asks faster than it reads
             self.transport.abort()
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         """A closed one whose last bytes nobody takes would stay for ever."""
         if self.transport.is_closing():
             self.transport.abort()
         else:
-            self._next_look = self.loop.call_later(CHECK_SECONDS, self._look)
+            self._next_check = self.loop.call_later(CHECK_SECONDS, self._check)
 
 
 class _Handshake(ServerProtocol):

@@ -45,7 +45,7 @@ _MAX_DISCARDED: Final = 16 << 20
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _Refusal:
     status: int
     problem: str
@@ -57,30 +57,26 @@ class _Refusal:
         return JSONResponse(ApiProblem(problem=self.problem).model_dump(by_alias=True), self.status, self.headers)
 
 
-_NOT_OUR_HOST: Final = _Refusal(
-    status=421, problem="This server does not answer for that host; --allow-host names others."
-)
-_NOT_A_PATH: Final = _Refusal(status=400, problem="The target of a request must be a path.")
-_DUPLICATE_HEADER: Final = _Refusal(status=400, problem="A header that may come once came twice.")
+_NOT_OUR_HOST: Final = _Refusal(421, "This server does not answer for that host; --allow-host names others.")
+_NOT_A_PATH: Final = _Refusal(400, "The target of a request must be a path.")
+_DUPLICATE_HEADER: Final = _Refusal(400, "A header that may come once came twice.")
 _TWO_LENGTHS: Final = _Refusal(
-    status=400,
-    problem="A body has a length or comes in chunks, not both.",
-    headers={"Connection": "close"},  # where the next request begins is anybody's guess
+    400,
+    "A body has a length or comes in chunks, not both.",
+    {"Connection": "close"},  # where the next request begins is anybody's guess
 )
 _NOT_LOGGED_IN: Final = _Refusal(
-    status=401,
-    problem="Open the link that was printed last; `/web` in the session, or `forge web` anew, prints a fresh one.",
-    headers={"WWW-Authenticate": 'Cookie realm="golem-forge"'},
+    401,
+    "Open the link that was printed last; `/web` in the session, or `forge web` anew, prints a fresh one.",
+    {"WWW-Authenticate": 'Cookie realm="golem-forge"'},
 )
 _FOREIGN_ORIGIN: Final = _Refusal(
-    status=403, problem="This request does not come from the page of this server: its Origin must be the page's own."
+    403, "This request does not come from the page of this server: its Origin must be the page's own."
 )
-_TOO_LARGE: Final = _Refusal(status=413, problem=f"A body may have {MAX_BODY_BYTES} bytes.")
-_TOO_SLOW: Final = _Refusal(status=408, problem="The body did not arrive in time.", headers={"Connection": "close"})
-_TOO_MANY: Final = _Refusal(status=503, problem="Too many pages are open; close one of them, then load this one again.")
-_FAULT: Final = _Refusal(
-    status=500, problem="This did not work; the log of the process that serves this page says why."
-)
+_TOO_LARGE: Final = _Refusal(413, f"A body may have {MAX_BODY_BYTES} bytes.")
+_TOO_SLOW: Final = _Refusal(408, "The body did not arrive in time.", {"Connection": "close"})
+_TOO_MANY: Final = _Refusal(503, "Too many pages are open; close one of them, then load this one again.")
+_FAULT: Final = _Refusal(500, "This did not work; the log of the process that serves this page says why.")
 
 
 class RequestGuard:
@@ -109,11 +105,11 @@ class RequestGuard:
 
     async def _request(self, scope: Scope, receive: Receive, answer: _GuardedSend) -> None:
         try:
-            no = self._refusal(scope) or (_TOO_LARGE if self._too_large(scope) else None)
-            if no is None:
+            refusal = self._refusal(scope) or (_TOO_LARGE if self._too_large(scope) else None)
+            if refusal is None:
                 await self._app(scope, receive_in_time(receive), answer)
                 return
-            response = no.response()
+            response = refusal.response()
             if _declared_size(scope) > _MAX_DISCARDED or _header_values(scope, b"expect"):
                 response.headers["connection"] = "close"
             else:
@@ -128,12 +124,10 @@ class RequestGuard:
                 await _FAULT.response()(scope, receive, answer)
 
     async def _socket(self, scope: Scope, receive: Receive, answer: _GuardedSend) -> None:
-        no = self._refusal(scope)
+        refusal = self._refusal(scope) or (_TOO_MANY if self.sockets.full else None)
         cookie = self._login.cookie_of(scope)
-        if no is None and self.sockets.full:
-            no = _TOO_MANY
-        if no is not None or cookie is None:
-            await (no or _NOT_LOGGED_IN).response()(scope, receive, answer)
+        if refusal is not None or cookie is None:
+            await (refusal or _NOT_LOGGED_IN).response()(scope, receive, answer)
             return
         try:
             await self.sockets.serve(self._app, cookie, scope, receive, answer)
@@ -157,7 +151,9 @@ class RequestGuard:
         if _header_values(scope, b"transfer-encoding") and _header_values(scope, b"content-length"):
             return _TWO_LENGTHS
         origins, sites = _header_values(scope, b"origin"), _header_values(scope, b"sec-fetch-site")
-        if len(origins) > 1 or any(not _same_origin(origin, hosts[0]) for origin in origins):
+        # https too: a proxy in front of us may speak it, and only a browser that came that way says so.
+        own_origins = {f"http://{hosts[0].lower()}", f"https://{hosts[0].lower()}"}
+        if len(origins) > 1 or any(origin.lower() not in own_origins for origin in origins):
             return _FOREIGN_ORIGIN
         socket = scope["type"] == "websocket"
         method = "GET" if socket else scope["method"]
@@ -179,7 +175,7 @@ class RequestGuard:
 
 
 class _GuardedSend:
-    """Puts our headers on whatever is answered, and knows whether something was."""
+    """Adds the security headers to every answer, and knows whether one was started."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -192,11 +188,6 @@ class _GuardedSend:
         elif message["type"] == "websocket.close":
             self.started = True
         await self._send(message)
-
-
-def _same_origin(origin: str, host: str) -> bool:
-    """https too: a proxy in front of us may speak it, and only a browser that came that way says so."""
-    return origin.lower() in {f"http://{host.lower()}", f"https://{host.lower()}"}
 
 
 def _declared_size(scope: Scope) -> int:
@@ -238,8 +229,8 @@ class LoginStore:
     def exchange(self, code: str) -> str | None:
         """The cookie for a code, which is used up; None for a wrong one. Refused: too many of those."""
         now = self._clock()
-        found = _find_digest(self._codes, code)
-        if found is not None and self._codes.pop(found) > now:
+        known = _find_digest(self._codes, code)
+        if known is not None and self._codes.pop(known) > now:
             cookie = secrets.token_urlsafe(32)
             self._cookies[_digest(cookie)] = now + COOKIE_SECONDS
             for gone in _keep_latest(self._cookies, _MAX_COOKIES):
@@ -285,7 +276,7 @@ class LoginStore:
         so all of them count.
         """
         name = cookie_name(scope)
-        given = [value.decode("latin-1") for key, value in scope["headers"] if key == b"cookie"]
+        given = _header_values(scope, b"cookie")
         pairs = (pair.strip().partition("=") for pair in given[0].split(";")) if len(given) == 1 else ()
         values = [value.strip('"') for key, _, value in pairs if key == name]
         return next((value for value in values[:_MAX_SAME_NAMED] if self.knows(value)), None)
@@ -319,15 +310,12 @@ def _digest(secret: str) -> bytes:
 
 
 def _find_digest(known: dict[bytes, float], secret: str) -> bytes | None:
-    """Looks at all of them, whichever it is."""
+    """Compares with all of them, so that the time says nothing about which one it is."""
     if not 0 < len(secret) <= _MAX_SECRET:
         return None
     digest = _digest(secret)
-    found = None
-    for each in known:
-        if hmac.compare_digest(each, digest):
-            found = each
-    return found
+    found = [each for each in known if hmac.compare_digest(each, digest)]
+    return found[0] if found else None
 
 
 def _keep_latest(known: dict[bytes, float], most: int) -> list[bytes]:
@@ -354,10 +342,8 @@ class RequestAbandoned(BaseException):
 
 def receive_in_time(receive: Receive) -> Receive:
     """Until the body is whole; afterwards it waits for the client to leave, as long as that takes."""
-    loop = asyncio.get_running_loop()
-    started = loop.time()
-    taken = 0
-    whole = False
+    started = asyncio.get_running_loop().time()
+    taken, whole = 0, False
 
     async def next_piece() -> Message:
         nonlocal taken, whole
@@ -470,21 +456,18 @@ async def _serve_until_closed(
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if not serving.done():
             if accepted:
-                await _send_close(send, ended.result())
+                closing = ended.result()
+                bye = json.dumps({"kind": "bye", "reason": closing.reason})
+                with contextlib.suppress(OSError, RuntimeError):  # a TimeoutError is an OSError: the page does not read
+                    async with asyncio.timeout(_GOODBYE_SECONDS):
+                        await send({"type": "websocket.send", "text": bye})
+                        await send({"type": "websocket.close", "code": closing.code, "reason": closing.reason})
             await asyncio.wait({serving}, timeout=_GOODBYE_SECONDS)  # it hears of the closing as of any other
     finally:
         serving.cancel()
         await asyncio.wait({serving})
     if not serving.cancelled():
         serving.result()
-
-
-async def _send_close(send: Send, ending: SocketClose) -> None:
-    bye = json.dumps({"kind": "bye", "reason": ending.reason})
-    with contextlib.suppress(OSError, RuntimeError):  # TimeoutError is an OSError: it does not read what it is sent
-        async with asyncio.timeout(_GOODBYE_SECONDS):
-            await send({"type": "websocket.send", "text": bye})
-            await send({"type": "websocket.close", "code": ending.code, "reason": ending.reason})
 
 
 def _end(ended: asyncio.Future[SocketClose], code: int, reason: str) -> None:
@@ -508,5 +491,5 @@ _OWN_NAMES: Final = frozenset(name for name, _ in HEADERS) | {b"server"}
 
 
 def with_headers(given: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """Each of ours once, whatever the answer says about itself."""
+    """Adds the security headers, in place of those that the answer itself has."""
     return [*((name, value) for name, value in given if name.lower() not in _OWN_NAMES), *HEADERS]

@@ -37,8 +37,6 @@ _READ_ONLY: Final = "This session does not run in the process that serves this p
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartRequest:
-    """What a person wants to start."""
-
     directory: str = ""
     worker: str = ""
     model: str = ""
@@ -58,7 +56,7 @@ class SessionRegistry:
         start: Callable[[StartRequest], Awaitable[LiveSession]] | None = None,
         end: Callable[[LiveSession], Awaitable[None]] | None = None,
     ) -> None:
-        """`start` and `end`: how sessions come and go; without them this server shows what is handed to `admit`."""
+        """`start` and `end`: how sessions come and go; without them this server shows what is handed to `add`."""
         self.home = home
         self.directory = directory
         self.notify = notify
@@ -80,12 +78,12 @@ class SessionRegistry:
         return tuple(self._live)
 
     async def add(self, session: LiveSession) -> None:
-        """From now on it is live here; whoever watched it as one of the others is sent there."""
+        """Shows it as live; pages that followed it by its journal are sent there."""
         self._live.append(session)
         await self._stop_following(session.id)
 
     async def remove(self, session: LiveSession) -> None:
-        """It ended; from now on it is one of the others."""
+        """It ended: from now on it is read from its journal."""
         if session in self._live:
             self._live.remove(session)
             await session.close()
@@ -99,8 +97,9 @@ class SessionRegistry:
 
             known = FollowedSession(self.home.path, session_id)
             await known.open()
-        self._followed[session_id] = known
-        await self._close_oldest_followed()
+        self._followed[session_id] = known  # behind the others: the first one was looked at longest ago
+        while len(self._followed) > _MAX_FOLLOWED:
+            await self._followed.pop(next(iter(self._followed))).close()
         return known
 
     def live(self, session_id: str) -> LiveSession:
@@ -147,11 +146,6 @@ class SessionRegistry:
         if (known := self._followed.pop(session_id, None)) is not None:
             await known.close()
 
-    async def _close_oldest_followed(self) -> None:
-        """Of those nobody looked at for the longest time."""
-        for session_id in list(self._followed)[: max(len(self._followed) - _MAX_FOLLOWED, 0)]:
-            await self._followed.pop(session_id).close()
-
 
 MAX_SESSIONS: Final = 16
 _log = logging.getLogger(__name__)
@@ -176,7 +170,7 @@ class SessionLauncher:
 
         if len(self._running) >= MAX_SESSIONS:
             raise ApiRefusal(409, f"{MAX_SESSIONS} sessions run here already; end one first.")
-        directory = self._directory(request)
+        directory = self.registry.directory / os.path.expanduser(request.directory)  # noqa: ASYNC240
         runtime = WorkerRuntime(
             request.worker or None,
             directory=directory,
@@ -203,9 +197,6 @@ class SessionLauncher:
         if task.done():
             task.result()  # raises why it could not start
         return session
-
-    def _directory(self, request: StartRequest) -> Path:
-        return self.registry.directory / os.path.expanduser(request.directory)
 
     async def _run(self, session: LiveSession, runtime: WorkerRuntime, first: str, shown: asyncio.Event) -> None:
         """Raises what ended the start; nothing a model or a tool does afterwards raises."""

@@ -21,6 +21,7 @@ from golem_forge.core.json import MAX_INTEGER_BITS, valid_unicode
 from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.results import is_valid_kind
 from golem_forge.events.envelope import Event
+from golem_forge.events.serialization import encode_json
 from golem_forge.tools.results import display_hints
 from golem_forge.ui.render.lines import change_counts, content_diff, count_changes, plain_text, to_text
 from golem_forge.ui.render.results import (
@@ -65,7 +66,7 @@ def bounded_json(value: Any, limits: SizeLimits = EVENT_LIMITS) -> tuple[Any, bo
         try:
             return walk.copy(value, 0), walk.cut
         except _TooManyBytes as too_much:
-            limits = _tighter(limits, too_much)
+            limits = _tighter(limits, nodes=isinstance(too_much, _TooManyNodes))
 
 
 def shorten_middle(text: str, limit: int) -> tuple[str, bool]:
@@ -77,20 +78,17 @@ def shorten_middle(text: str, limit: int) -> tuple[str, bool]:
     return valid_unicode(f"{text[:half]}\n… {between:,} characters …\n{text[-half:]}"), True
 
 
-class _TooManyBytes(Exception):
-    """Of bytes."""
+class _TooManyBytes(Exception): ...
 
 
-class _TooManyNodes(_TooManyBytes):
-    """Of nodes."""
+class _TooManyNodes(_TooManyBytes): ...
 
 
-def _tighter(limits: SizeLimits, too_much: _TooManyBytes) -> SizeLimits:
-    """Where there are too many bytes, texts get shorter before anything is missing; levels go last."""
-    least = limits.text == _MIN_TEXT and limits.items == _MIN_ITEMS and limits.levels == _MIN_ITEMS
-    if least:  # a budget for less than the least
-        return replace(limits, nodes=limits.nodes * 2, total=limits.total * 2)
-    if isinstance(too_much, _TooManyNodes):
+def _tighter(limits: SizeLimits, *, nodes: bool) -> SizeLimits:
+    """For too many `nodes`, else for too many bytes: then texts get shorter before anything is missing."""
+    if limits.text == _MIN_TEXT and limits.items == _MIN_ITEMS and limits.levels == _MIN_ITEMS:
+        return replace(limits, nodes=limits.nodes * 2, total=limits.total * 2)  # the budget is for less than the least
+    if nodes:
         return replace(limits, items=max(limits.items // 4, _MIN_ITEMS), levels=max(limits.levels // 2, _MIN_ITEMS))
     return replace(
         limits,
@@ -173,22 +171,15 @@ class _BoundedCopy:
         return self._emit_text(shown)
 
     def _emit_text(self, text: str) -> str:
-        return self._count(text, _json_size(text))
+        if text.isascii() and text.isprintable():
+            return self._count(text, len(text) + 2 + text.count('"') + text.count("\\"))
+        return self._count(text, len(encode_json(text)))
 
     def _count(self, value: _Value, size: int) -> _Value:
         self._left -= size + 2
         if self._left < 0:
             raise _TooManyBytes
         return value
-
-
-def _json_size(text: str) -> int:
-    """Bytes of the text in JSON."""
-    if text.isascii() and text.isprintable():
-        return len(text) + 2 + text.count('"') + text.count("\\")
-    from golem_forge.events.serialization import encode_json
-
-    return len(encode_json(text))
 
 
 MAX_TEXT: Final = 1 << 16
@@ -256,11 +247,9 @@ def _body(value: Fields, view: str, hinted: str) -> View:
     if not value:
         return _text_view("")
     kind = value.get("kind")
-    own = _KIND_VIEWS.get(kind) if isinstance(kind, str) else None
-    if own is not None and view in ("", "diff"):
-        shown = own(value)
-        if shown is not None:
-            return shown
+    make = _KIND_VIEWS.get(kind) if isinstance(kind, str) else None
+    if make is not None and view in ("", "diff") and (shown := make(value)) is not None:
+        return shown
     return _by_view(value, content_of(value), view, hinted)
 
 
@@ -271,21 +260,15 @@ def _by_view(value: Fields, data: Any, view: str, hinted: str) -> View:
         return image
     if view == "raw":
         return _text_view(data if isinstance(data, str) else to_text(bounded_json(data, _TREE_LIMITS)[0]))
-    if isinstance(data, str):
-        return _string_view(data, view, hinted)
-    tree, cut = bounded_json(data, _TREE_LIMITS)
-    return {"form": "tree", "data": tree, "cut": cut}
-
-
-def _string_view(text: str, view: str, hinted: str) -> View:
+    if not isinstance(data, str):
+        tree, cut = bounded_json(data, _TREE_LIMITS)
+        return {"form": "tree", "data": tree, "cut": cut}
     if view == "diff":
-        return diff_view(text)
+        return diff_view(data)
     if view == "markdown":
-        shown, cut = shorten_middle(text, MAX_TEXT)
+        shown, cut = shorten_middle(data, MAX_TEXT)
         return {"form": "markdown", "html": to_html(shown), "cut": cut}
-    if view == "code":
-        return _code_view(text, language_name(hinted))
-    return _text_view(text)
+    return _code_view(data, language_name(hinted)) if view == "code" else _text_view(data)
 
 
 def _text_view(text: str) -> View:
@@ -331,15 +314,8 @@ def _image_view(value: Fields, data: Any) -> View | None:
 
 
 def _diff_kind_view(value: Fields) -> View | None:
-    path, modified, original = value.get("path"), value.get("modified"), value.get("original")
-    if not isinstance(path, str) or not isinstance(modified, str):
-        return None
-    original = original if isinstance(original, str) else None
-    return change_view(path[:1000], original, modified, is_new=bool(value.get("isNew")))
-
-
-def _patch_view(value: Fields) -> View | None:
-    return diff_view(value["diff"]) if isinstance(value.get("diff"), str) else None
+    whole = isinstance(value.get("path"), str) and isinstance(value.get("modified"), str)
+    return _diff_content_view(value) if whole else None
 
 
 def _file_view(value: Fields) -> View | None:
@@ -373,7 +349,7 @@ def _exec_view(value: Fields) -> View | None:
 
 _KIND_VIEWS: Final[Mapping[str, Callable[[Fields], View | None]]] = {
     "diff": _diff_kind_view,
-    "patch.result": _patch_view,
+    "patch.result": lambda value: diff_view(value["diff"]) if isinstance(value.get("diff"), str) else None,
     "file_content": _file_view,
     "file_list": _files_view,
     "exec.result": _exec_view,
@@ -390,14 +366,9 @@ def _summary(about: Fields, value: Fields, body: View) -> str:
     if told := plain_text(failure_lines(about)).strip():
         return told.split(" - ", 1)[-1]
     if value.get("kind") == "diff" and body["form"] == "diff" and not value.get("summary"):
-        return f"{body['path']} {_change_summary(value, body)}"
+        counts = change_counts(body["added"], body["removed"]) if body["diff"] or body["added"] else "no changes"
+        return f"{body['path']} {'new file' if value.get('isNew') else counts}"
     return summary_of(value)
-
-
-def _change_summary(value: Fields, body: View) -> str:
-    if value.get("isNew"):
-        return "new file"
-    return change_counts(body["added"], body["removed"]) if body["diff"] or body["added"] else "no changes"
 
 
 def _cut_middle_lines(diff: str) -> tuple[str, bool]:
@@ -416,14 +387,9 @@ MAX_MESSAGE: Final = 150_000
 _log = logging.getLogger(__name__)
 
 View = dict[str, Any]
-Data = Mapping[str, Any]
 
 
 def event_with_view(event: Event) -> dict[str, Any]:
-    return {"event": (found := _bounded_envelope(event))[0], "view": _view(event, cut=found[1])}
-
-
-def _bounded_envelope(event: Event) -> tuple[dict[str, Any], bool]:
     try:
         wire: Mapping[str, Any] = event.wire
     except Exception:
@@ -437,7 +403,7 @@ def _bounded_envelope(event: Event) -> tuple[dict[str, Any], bool]:
         "workerId": event.worker_id,
         "data": data,
     }
-    return envelope, cut
+    return {"event": envelope, "view": _view(event, cut=cut)}
 
 
 def _view(event: Event, *, cut: bool) -> View:
@@ -453,7 +419,7 @@ def _view(event: Event, *, cut: bool) -> View:
     return {**view, "cut": True} if cut else view
 
 
-def _message_view(data: Data) -> View:
+def _message_view(data: Fields) -> View:
     message = data.get("message")
     content = message.get("content") if isinstance(message, Mapping) else None
     if not isinstance(content, str) or message is None or message.get("role") == "user":
@@ -462,7 +428,7 @@ def _message_view(data: Data) -> View:
     return {"html": to_html(text), **({"cut": True} if cut else {})}
 
 
-def _diff_content_view(data: Data) -> View:
+def _diff_content_view(data: Fields) -> View:
     path, original, modified = data.get("path"), data.get("original"), data.get("modified")
     return change_view(
         path[:1000] if isinstance(path, str) else "",
@@ -472,7 +438,7 @@ def _diff_content_view(data: Data) -> View:
     )
 
 
-_VIEWS: Final[Mapping[str, Callable[[Data], View]]] = {
+_VIEWS: Final[Mapping[str, Callable[[Fields], View]]] = {
     "message": _message_view,
     "toolResult": result_view,
     "diffContent": _diff_content_view,

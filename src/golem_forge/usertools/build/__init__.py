@@ -48,6 +48,7 @@ from golem_forge.usertools.build.go import (
     BUILD_FLAGS,
     GO_CACHE_DIR,
     GO_ENV,
+    GoBuild,
     GoCache,
     debug_command,
     debug_module,
@@ -57,6 +58,9 @@ from golem_forge.usertools.build.python import (
     ENVIRONMENT_FLAGS,
     ISOLATED_FLAGS,
     PythonInterpreter,
+    check_python_source,
+    check_shell_source,
+    make_environment,
     own_interpreter,
     platform_name,
 )
@@ -90,11 +94,26 @@ class BuildNeeds:
     """Nothing has to be built or fetched any more."""
 
 
-class _Entrypoint(NamedTuple):
-    """What an entrypoint is."""
+class _Source(NamedTuple):
+    """The files of a tool, and which of them is the program."""
 
+    entry: ToolEntry
+    files: FolderFiles
     file: str
     kind: ProgramKind
+
+    @property
+    def content(self) -> bytes:
+        return self.files.files[self.file]
+
+    @property
+    def lock(self) -> bytes:
+        """Of a script's dependencies; empty without one."""
+        return self.files.files.get(f"{self.file}.lock", b"")
+
+
+def _find_source(entry: ToolEntry, files: FolderFiles) -> _Source:
+    return _Source(entry, files, *find_entrypoint(entry.manifest.entrypoint, files))
 
 
 class Builder:
@@ -121,38 +140,56 @@ class Builder:
 
     def needs(self, entry: ToolEntry, files: FolderFiles) -> BuildNeeds:
         """Starts nothing. Raises Unusable."""
-        found = _Entrypoint(*find_entrypoint(entry.manifest.entrypoint, files))
-        if found.kind is ProgramKind.GO:
+        source = _find_source(entry, files)
+        if source.kind is ProgramKind.GO:
             go = self._go()
-            if self._cache.find(self._go_key(entry, go)) is not None:
+            if self._cache.find(_go_key(entry, go)) is not None:
                 return BuildNeeds(cached=True)
             return BuildNeeds(hosts=go_sources(self._environ).hosts if go_module(files, go).fetches else ())
-        if found.kind is ProgramKind.PYTHON:
+        if source.kind is ProgramKind.PYTHON:
             interpreter = own_interpreter(self._home.path)
-            block = self._block(found, files, interpreter)
+            block = _dependency_block(source, interpreter)
             checked = self._cache.find(_check_key(entry, interpreter.identity)) is not None
-            if block is None or self._cache.find(_environment_key(block, found, files, interpreter)):
+            if block is None or self._cache.find(_environment_key(block, source, interpreter)):
                 return BuildNeeds(cached=checked)
             self._uv()
-            return BuildNeeds(hosts=python_sources(self._environ, block, _script_lock(found, files)).hosts)
-        if found.kind is ProgramKind.SHELL:
-            return BuildNeeds(cached=self._cache.find(_check_key(entry, self._shell(found, files))) is not None)
+            return BuildNeeds(hosts=python_sources(self._environ, block, source.lock).hosts)
+        if source.kind is ProgramKind.SHELL:
+            return BuildNeeds(cached=self._cache.find(_check_key(entry, _shell(source))) is not None)
         return BuildNeeds(cached=True)
 
     def find_prepared(self, entry: ToolEntry, snapshot: Snapshot, files: FolderFiles) -> PreparedTool | None:
         """None: it has to be built first. Raises Unusable for what no build could change."""
-        found = _Entrypoint(*find_entrypoint(entry.manifest.entrypoint, files))
-        place = _real_path(snapshot)
-        if found.kind is ProgramKind.GO:
-            return self._prepared_go(entry, place, found, files)
-        if found.kind is ProgramKind.PYTHON:
-            return self._prepared_python(entry, place, found, files)
-        if found.kind is ProgramKind.SHELL:
-            shell = self._shell(found, files)
-            if self._cache.find(_check_key(entry, shell)) is None:
+        source = _find_source(entry, files)
+        prepared = PreparedTool(kind=source.kind, snapshot=_real_path(snapshot), file=source.file)
+        if source.kind is ProgramKind.GO:
+            go = self._go()
+            key = _go_key(entry, go)
+            if self._cache.find(key) is None:
                 return None
-            return PreparedTool(kind=found.kind, snapshot=place, file=found.file, shell=shell)
-        return PreparedTool(kind=found.kind, snapshot=place, file=found.file)
+            return replace(
+                prepared,
+                out=self._cache.out(key),
+                binary=entry.name,
+                go=go,
+                go_flags=debug_module(files, go).flags,
+                go_cache=GoCache(self._home, go, self._walls).directory,
+            )
+        if source.kind is ProgramKind.PYTHON:
+            interpreter = own_interpreter(self._home.path)
+            block = _dependency_block(source, interpreter)
+            if self._cache.find(_check_key(entry, interpreter.identity)) is None:
+                return None
+            if block is None:
+                return replace(prepared, interpreter=interpreter)
+            key = _environment_key(block, source, interpreter)
+            if self._cache.find(key) is None:
+                return None
+            return replace(prepared, out=self._cache.out(key), interpreter=interpreter)
+        if source.kind is ProgramKind.SHELL:
+            shell = _shell(source)
+            return replace(prepared, shell=shell) if self._cache.find(_check_key(entry, shell)) else None
+        return prepared
 
     async def build(
         self, entry: ToolEntry, snapshot: Snapshot, files: FolderFiles, *, hosts: tuple[str, ...] = ()
@@ -161,122 +198,52 @@ class Builder:
         ready = self.find_prepared(entry, snapshot, files)
         if ready is not None:
             return ready
-        found = _Entrypoint(*find_entrypoint(entry.manifest.entrypoint, files))
-        place = _real_path(snapshot)
-        if found.kind is ProgramKind.GO:
-            await self._build_go(entry, place, files, hosts)
-        elif found.kind is ProgramKind.PYTHON:
-            await self._build_python(entry, place, found, files, hosts)
+        source = _find_source(entry, files)
+        if source.kind is ProgramKind.GO:
+            await self._build_go(source, _real_path(snapshot), hosts)
+        elif source.kind is ProgramKind.PYTHON:
+            await self._build_python(source, _real_path(snapshot), hosts)
         else:
-            await self._check_shell(entry, found, files)
+            shell = _shell(source)
+            async with self._cache.building(_check_key(entry, shell)) as work:
+                if work is not None:
+                    await check_shell_source(self._walls(work), shell, source.file, source.content)
         ready = self.find_prepared(entry, snapshot, files)
         if ready is None:
             raise Unusable(DiagnosticCode.BUILD_FAILED, "what was built is gone already; try again")
         return ready
 
-    def _prepared_go(self, entry: ToolEntry, place: str, found: _Entrypoint, files: FolderFiles) -> PreparedTool | None:
+    async def _build_go(self, source: _Source, snapshot: str, hosts: tuple[str, ...]) -> None:
         go = self._go()
-        key = self._go_key(entry, go)
-        if self._cache.find(key) is None:
-            return None
-        return PreparedTool(
-            kind=ProgramKind.GO,
-            snapshot=place,
-            file=found.file,
-            out=self._cache.out(key),
-            binary=entry.name,
-            go=go,
-            go_flags=debug_module(files, go).flags,
-            go_cache=GoCache(self._home, go, self._walls).directory,
-        )
-
-    def _prepared_python(
-        self, entry: ToolEntry, place: str, found: _Entrypoint, files: FolderFiles
-    ) -> PreparedTool | None:
-        interpreter = own_interpreter(self._home.path)
-        block = self._block(found, files, interpreter)
-        if self._cache.find(_check_key(entry, interpreter.identity)) is None:
-            return None
-        out = ""
-        if block is not None:
-            key = _environment_key(block, found, files, interpreter)
-            if self._cache.find(key) is None:
-                return None
-            out = self._cache.out(key)
-        return PreparedTool(kind=ProgramKind.PYTHON, snapshot=place, file=found.file, out=out, interpreter=interpreter)
-
-    async def _build_go(self, entry: ToolEntry, place: str, files: FolderFiles, hosts: tuple[str, ...]) -> None:
-        from golem_forge.usertools.build.go import GoBuild
-
-        go = self._go()
-        key = self._go_key(entry, go)
-        async with self._cache.lock(key):
-            if self._cache.find(key) is not None:
-                return
-            sources = self._with_certificates(go_sources(self._environ))
-            async with self._cache.work() as work:
+        async with self._cache.building(_go_key(source.entry, go)) as work:
+            if work is not None:
+                sources = self._with_certificates(go_sources(self._environ))
                 cache = GoCache(self._home, go, self._walls)
-                build = GoBuild(go, cache, go_module(files, go), self._walls(work), work, place)
-                await build.run(entry.name, files, sources, sources.grants(hosts, self._host_rule))
-                self._cache.store(key, work)
+                build = GoBuild(go, cache, go_module(source.files, go), self._walls(work), work, snapshot)
+                granted = sources.grants(hosts, self._host_rule)
+                await build.run(source.entry.name, source.files, sources, granted)
 
-    async def _build_python(
-        self, entry: ToolEntry, place: str, found: _Entrypoint, files: FolderFiles, hosts: tuple[str, ...]
-    ) -> None:
-        from golem_forge.usertools.build.python import check_python_source
-
+    async def _build_python(self, source: _Source, snapshot: str, hosts: tuple[str, ...]) -> None:
         interpreter = own_interpreter(self._home.path)
-        block = self._block(found, files, interpreter)
-        key = _check_key(entry, interpreter.identity)
-        async with self._cache.lock(key):
-            if self._cache.find(key) is None:
-                async with self._cache.work() as work:
-                    source = files.files[found.file]
-                    await check_python_source(self._walls(work), interpreter, found.file, source)
-                    self._cache.store(key, work)
-        if block is not None:
-            await self._make_environment(place, found, files, block, interpreter, hosts)
-
-    async def _make_environment(
-        self,
-        place: str,
-        found: _Entrypoint,
-        files: FolderFiles,
-        block: ScriptBlock,
-        interpreter: PythonInterpreter,
-        hosts: tuple[str, ...],
-    ) -> None:
-        from golem_forge.usertools.build.python import make_environment
-
-        lock = _script_lock(found, files)
-        key = _environment_key(block, found, files, interpreter)
-        async with self._cache.lock(key):
-            if self._cache.find(key) is not None:
-                return
-            sources = self._with_certificates(python_sources(self._environ, block, lock))
-            async with self._cache.work() as work:
+        block = _dependency_block(source, interpreter)
+        async with self._cache.building(_check_key(source.entry, interpreter.identity)) as work:
+            if work is not None:
+                await check_python_source(self._walls(work), interpreter, source.file, source.content)
+        if block is None:
+            return
+        async with self._cache.building(_environment_key(block, source, interpreter)) as work:
+            if work is not None:
+                sources = self._with_certificates(python_sources(self._environ, block, source.lock))
                 await make_environment(
                     self._uv(),
                     interpreter,
                     self._walls(work),
-                    script=found.file,
-                    locked=bool(lock),
-                    snapshot=place,
+                    script=source.file,
+                    locked=bool(source.lock),
+                    snapshot=snapshot,
                     sources=sources,
                     hosts=sources.grants(hosts, self._host_rule),
                 )
-                self._cache.store(key, work)
-
-    async def _check_shell(self, entry: ToolEntry, found: _Entrypoint, files: FolderFiles) -> None:
-        from golem_forge.usertools.build.python import check_shell_source
-
-        shell = self._shell(found, files)
-        key = _check_key(entry, shell)
-        async with self._cache.lock(key):
-            if self._cache.find(key) is None:
-                async with self._cache.work() as work:
-                    await check_shell_source(self._walls(work), shell, found.file, files.files[found.file])
-                    self._cache.store(key, work)
 
     def _with_certificates(self, sources: DependencySources) -> DependencySources:
         if not sources.hosts:
@@ -286,14 +253,6 @@ class Builder:
         except ForgeError as error:
             raise Unusable(DiagnosticCode.DEPENDENCIES_UNAVAILABLE, error.message) from None
         return replace(sources, env={**sources.env, **found.env}, shown=(*sources.shown, *found.shown))
-
-    def _block(self, found: _Entrypoint, files: FolderFiles, interpreter: PythonInterpreter) -> ScriptBlock | None:
-        """None: the script needs no environment."""
-        block = script_block(files.files[found.file], found.file)
-        if block is None:
-            return None
-        check_python(block, interpreter.version, found.file)
-        return block if block.dependencies else None
 
     def _go(self) -> GoToolchain:
         found = self._toolchains.go()
@@ -307,55 +266,55 @@ class Builder:
             raise Unusable(DiagnosticCode.TOOLCHAIN_MISSING, _NO_UV)
         return found
 
-    def _shell(self, found: _Entrypoint, files: FolderFiles) -> str:
-        if not _names_bash(files.files[found.file]):
-            return "/bin/sh"
-        bash = next((path for path in _BASH_PATHS if os.access(path, os.X_OK)), None)
-        if bash is None:
-            raise Unusable(
-                DiagnosticCode.TOOLCHAIN_MISSING,
-                f"{found.file} asks for bash, which this machine lacks. Install it, or use sh.",
-            )
-        return bash
-
-    def _go_key(self, entry: ToolEntry, go: GoToolchain) -> str:
-        return build_key(
-            kind="go",
-            source=entry.digest,
-            name=entry.name,
-            toolchain=go.version,
-            platform=platform_name(),
-            flags=[*BUILD_FLAGS, *(f"{name}={value}" for name, value in GO_ENV.items())],
-        )
-
 
 def _real_path(snapshot: Snapshot) -> str:
     return os.path.realpath(snapshot.path)
+
+
+def _dependency_block(source: _Source, interpreter: PythonInterpreter) -> ScriptBlock | None:
+    """None: the script needs no environment."""
+    block = script_block(source.content, source.file)
+    if block is None:
+        return None
+    check_python(block, interpreter.version, source.file)
+    return block if block.dependencies else None
+
+
+def _shell(source: _Source) -> str:
+    if _BASH_SHEBANG.match(source.content[:256].split(b"\n", 1)[0]) is None:
+        return "/bin/sh"
+    bash = next((path for path in _BASH_PATHS if os.access(path, os.X_OK)), None)
+    if bash is None:
+        why = f"{source.file} asks for bash, which this machine lacks. Install it, or use sh."
+        raise Unusable(DiagnosticCode.TOOLCHAIN_MISSING, why)
+    return bash
+
+
+def _go_key(entry: ToolEntry, go: GoToolchain) -> str:
+    return build_key(
+        kind="go",
+        source=entry.digest,
+        name=entry.name,
+        toolchain=go.version,
+        platform=platform_name(),
+        flags=[*BUILD_FLAGS, *(f"{name}={value}" for name, value in GO_ENV.items())],
+    )
 
 
 def _check_key(entry: ToolEntry, program: str) -> str:
     return build_key(kind="check", source=entry.digest, program=program, platform=platform_name())
 
 
-def _environment_key(block: ScriptBlock, found: _Entrypoint, files: FolderFiles, interpreter: PythonInterpreter) -> str:
+def _environment_key(block: ScriptBlock, source: _Source, interpreter: PythonInterpreter) -> str:
     """Not of the whole source: an edited line of code needs no other packages."""
-    lock = _script_lock(found, files)
     return build_key(
         kind="environment",
         block=block.text,
-        lock=lock.decode("utf-8", "replace"),
-        local=local_sources(found.file, block, lock, files),
+        lock=source.lock.decode("utf-8", "replace"),
+        local=local_sources(source.file, block, source.lock, source.files),
         python=interpreter.identity,
         platform=platform_name(),
     )
-
-
-def _script_lock(found: _Entrypoint, files: FolderFiles) -> bytes:
-    return files.files.get(f"{found.file}.lock", b"")
-
-
-def _names_bash(source: bytes) -> bool:
-    return _BASH_SHEBANG.match(source[:256].split(b"\n", 1)[0]) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -467,6 +426,17 @@ class BuildCache:
         return os.path.realpath(self._place(key) / _OUT_FOLDER)
 
     @contextlib.asynccontextmanager
+    async def building(self, key: str) -> AsyncIterator[Path | None]:
+        """A working directory whose `out` becomes the result of this key; None: there is a result already."""
+        async with self.lock(key):
+            if self.find(key) is not None:
+                yield None
+                return
+            async with self.work() as work:
+                yield work
+                self.store(key, work)
+
+    @contextlib.asynccontextmanager
     async def lock(self, key: str) -> AsyncIterator[None]:
         """Nobody else builds this key meanwhile. Look again for a result once you are in."""
         # A file per first byte of a key: their number stays bounded, and none ever has to be removed.
@@ -493,8 +463,8 @@ class BuildCache:
                 else:
                     remove_tree(made)
 
-    def store(self, key: str, work: Path, **note: Any) -> None:
-        """`work/out` becomes the result of this key; call it inside `building`."""
+    def store(self, key: str, work: Path) -> None:
+        """`work/out` becomes the result of this key; call it while the key is locked."""
         folder = self._home.ensure(*_CACHE_FOLDER)
         finished = folder / f"{_WORK_PREFIX}{secrets.token_hex(8)}"
         finished.mkdir(mode=0o700)
@@ -502,10 +472,10 @@ class BuildCache:
             out = work / _OUT_FOLDER
             out.mkdir(mode=0o700, exist_ok=True)
             os.rename(out, finished / _OUT_FOLDER)
-            (finished / _NOTE_FILE).write_text(json.dumps({"key": key, **note}), encoding="utf-8")
+            (finished / _NOTE_FILE).write_text(json.dumps({"key": key}), encoding="utf-8")
             _make_read_only(finished)
             place = self._place(key)
-            if os.path.lexists(place):  # no result, or `made` would have found it
+            if os.path.lexists(place):  # no result, or `find` would have found it
                 remove_tree(place)
             os.rename(finished, place)
         finally:

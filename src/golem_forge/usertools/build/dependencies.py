@@ -70,24 +70,17 @@ def script_block(source: bytes, file: str) -> ScriptBlock | None:
         raise _invalid_block(file, "`requires-python` in its `# /// script` block must be a text")
     said = table.get("tool")
     uv = said.get("uv") if isinstance(said, dict) else None
-    return ScriptBlock(
-        text=text,
-        dependencies=tuple(dependencies),
-        requires_python=requires,
-        uv=uv if isinstance(uv, dict) else {},
-    )
+    uv = uv if isinstance(uv, dict) else {}
+    return ScriptBlock(text=text, dependencies=tuple(dependencies), requires_python=requires, uv=uv)
 
 
 def check_python(block: ScriptBlock, version: tuple[int, int, int], file: str) -> None:
     """Raises Unusable if this Python is not one of those that the script asks for."""
     if not satisfies(version, block.requires_python):
-        have = ".".join(map(str, version))
-        raise Unusable(
-            DiagnosticCode.DEPENDENCIES_UNAVAILABLE,
-            f"{escape_control_chars(file)}: requires-python is "
-            f"'{escape_control_chars(block.requires_python)}', and tools run on Python {have}. "
-            "Change it, or run Forge with another Python.",
-        )
+        have, wanted = ".".join(map(str, version)), escape_control_chars(block.requires_python)
+        why = f"requires-python is '{wanted}', and tools run on Python {have}"
+        problem = f"{escape_control_chars(file)}: {why}. Change it, or run Forge with another Python."
+        raise Unusable(DiagnosticCode.DEPENDENCIES_UNAVAILABLE, problem)
 
 
 def satisfies(version: tuple[int, int, int], specifier: str) -> bool:
@@ -105,15 +98,9 @@ def _clause_fits(version: tuple[int, int, int], clause: str) -> bool:
     matches = have[: len(wanted)] == wanted if wildcard or operator == "~=" else have == want
     if operator == "~=":
         return len(wanted) > 1 and have >= want and have[: len(wanted) - 1] == wanted[:-1]
-    return {
-        "==": matches,
-        "===": matches,
-        "!=": not matches,
-        "<": have < want,
-        ">": have > want,
-        "<=": have <= want,
-        ">=": have >= want,
-    }[operator]
+    if operator in ("==", "===", "!="):
+        return matches is (operator != "!=")
+    return {"<": have < want, ">": have > want, "<=": have <= want, ">=": have >= want}[operator]
 
 
 def _find_blocks(source: bytes) -> Iterator[str]:
@@ -145,11 +132,7 @@ _GO_PROXY: Final = "https://proxy.golang.org"
 _GO_SUMS: Final = "sum.golang.org"
 _LINKS_DIR: Final = "/forge/links"
 _PASSED_VARIABLES: Final = (
-    "UV_INDEX_STRATEGY",
-    "UV_EXCLUDE_NEWER",
-    "UV_NATIVE_TLS",
-    "UV_SYSTEM_CERTS",
-    "UV_PRERELEASE",
+    *("UV_INDEX_STRATEGY", "UV_EXCLUDE_NEWER", "UV_NATIVE_TLS", "UV_SYSTEM_CERTS", "UV_PRERELEASE"),
 )
 _INDEXES: Final = {"UV_DEFAULT_INDEX": " ", "UV_INDEX_URL": " ", "UV_INDEX": " ", "UV_EXTRA_INDEX_URL": " "}
 _SEPARATORS: Final = {**_INDEXES, "UV_FIND_LINKS": ","}
@@ -195,22 +178,18 @@ def python_sources(environ: Mapping[str, str], block: ScriptBlock, lock: bytes) 
     for name, between in _SEPARATORS.items():
         if values := [each for each in environ.get(name, "").split(between) if each.strip()]:
             env[name] = between.join(local.inside(each.strip()) for each in values)
-            own += [host for each in values if (host := _host_of_url(each))]
+            own += _hosts_of(values)
     no_index = environ.get("UV_NO_INDEX", "").lower() not in _FALSE_WORDS
     if no_index:
-        own = [host for each in environ.get("UV_FIND_LINKS", "").split(",") if (host := _host_of_url(each))]
-    replaced = no_index or any(environ.get(name) for name in ("UV_DEFAULT_INDEX", "UV_INDEX_URL"))
-    usual = () if replaced else _PYPI
+        own = _hosts_of(environ.get("UV_FIND_LINKS", "").split(","))
     if lock:
-        named = [host for url in _URL.findall(lock.decode("utf-8", "replace")) if (host := _host_of_url(url))]
-        hosts = _with_file_hosts(named)
+        hosts = _hosts_of(_URL.findall(lock.decode("utf-8", "replace")))
     else:
-        named = [
-            host for text in _all_texts((block.dependencies, block.uv)) if (host := _host_of_url(_first_url(text)))
-        ]
-        hosts = _with_file_hosts((*usual, *own, *named))
+        replaced = no_index or any(environ.get(name) for name in ("UV_DEFAULT_INDEX", "UV_INDEX_URL"))
+        urls = (found[0] for text in _all_texts((block.dependencies, block.uv)) if (found := _URL.search(text)))
+        hosts = [*(() if replaced else _PYPI), *own, *_hosts_of(urls)]
     return DependencySources(
-        hosts=tuple(dict.fromkeys(hosts))[:_MOST_HOSTS],
+        hosts=tuple(dict.fromkeys(_with_file_hosts(hosts)))[:_MOST_HOSTS],
         own=frozenset(own),
         flags=("--no-index",) if no_index else (),
         env=env,
@@ -233,9 +212,9 @@ def go_sources(environ: Mapping[str, str]) -> DependencySources:
     said = environ.get("GOPROXY", "") or _GO_PROXY
     # Never `direct`: that would start version control programs on addresses which the module names.
     chosen = [each for each in re.split(r"[,|]", said) if each not in ("direct", "off", "")]
-    own = [host for each in chosen if (host := _host_of_url(each))] if environ.get("GOPROXY") else []
+    hosts = _hosts_of(chosen)
+    own = list(hosts) if environ.get("GOPROXY") else []
     sums = environ.get("GOSUMDB", "") or _GO_SUMS
-    hosts = [host for each in chosen if (host := _host_of_url(each))]
     if sums != "off" and hosts:
         hosts.append(_host_of_url(sums.split()[-1]) or sums.split("+")[0].split()[0])
     env = {
@@ -279,9 +258,8 @@ def _host_of_url(address: str) -> str:
     return named if port == 443 else f"{named}:{port}"
 
 
-def _first_url(text: str) -> str:
-    found = _URL.search(text)
-    return found[0] if found else ""
+def _hosts_of(addresses: Iterable[str]) -> list[str]:
+    return [host for each in addresses if (host := _host_of_url(each))]
 
 
 def _with_file_hosts(hosts: Iterable[str]) -> Iterator[str]:
@@ -338,11 +316,10 @@ def _lock_names_files(lock: bytes) -> bool:
 
 def _has_local(value: Any) -> bool:
     if isinstance(value, Mapping):
-        return any(_is_local(key, each) or _has_local(each) for key, each in value.items())
+        return any(
+            key in _LOCAL_KEYS
+            or (key in _ADDRESSES and isinstance(each, str) and not each.startswith(_REMOTE_PREFIXES))
+            or _has_local(each)
+            for key, each in value.items()
+        )
     return isinstance(value, Iterable) and not isinstance(value, str) and any(map(_has_local, value))
-
-
-def _is_local(key: str, value: Any) -> bool:
-    return key in _LOCAL_KEYS or (
-        key in _ADDRESSES and isinstance(value, str) and not value.startswith(_REMOTE_PREFIXES)
-    )

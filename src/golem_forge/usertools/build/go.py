@@ -18,8 +18,6 @@ import contextlib
 import json
 import os
 import re
-import secrets
-import stat
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -30,15 +28,15 @@ from golem_forge.sandbox.walls.model import HostDirectory, Job
 from golem_forge.storage.home import ForgeHome
 from golem_forge.usertools.build.toolchain import (
     BUILD_ROOM,
-    ELF,
     GoToolchain,
+    is_program,
     require_full_walls,
     run_step,
     step_failure_text,
 )
 from golem_forge.usertools.diagnostics import DiagnosticCode, Unusable
 from golem_forge.usertools.folder import BUILD_DIR, TOOL_DIR
-from golem_forge.usertools.scratch import file_lock
+from golem_forge.usertools.scratch import file_lock, replace_private_file
 
 if TYPE_CHECKING:
     from golem_forge.sandbox.walls.model import HostGrant
@@ -72,7 +70,8 @@ class GoBuild:
         await require_full_walls(self._walls)
         for name in ("out", _TMP_DIR, MODULE_DIR):
             (self._work / name).mkdir(mode=0o700)
-        _write_module(self._work / MODULE_DIR, self._module)
+        for name, content in self._module.files.items():
+            (self._work / MODULE_DIR / name).write_bytes(content)
         if self._module.fetches:
             await self._fetch(sources, hosts)
         self._cache.link_into(self._work / _OWN_CACHE_DIR)
@@ -85,7 +84,9 @@ class GoBuild:
         )
         if not said.ok:
             raise Unusable(DiagnosticCode.BUILD_FAILED, step_failure_text(said, "the Go compiler"))
-        _check_binary(self._work / "out" / binary)
+        if not is_program(self._work / "out" / binary):  # a package that is no program is compiled, too
+            why = "the source makes no program: it must be `package main` with a func main()"
+            raise Unusable(DiagnosticCode.BUILD_FAILED, why)
         self._keep_source_module(files)
 
     async def _fetch(self, sources: DependencySources, hosts: tuple[HostGrant, ...]) -> None:
@@ -134,28 +135,6 @@ class GoBuild:
         os.rename(self._work / MODULE_DIR, self._work / "out" / MODULE_DIR)
         if overlay := debug_module(files, self._go).files.get("overlay.json"):
             (self._work / "out" / MODULE_DIR / "overlay.json").write_bytes(overlay)
-
-
-def _write_module(place: Path, module: GoModule) -> None:
-    for name, content in module.files.items():
-        (place / name).write_bytes(content)
-
-
-def _check_binary(path: Path) -> None:
-    """A package that is no program is compiled, too, and leaves something else or nothing."""
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        raise _no_program() from None
-    with open(handle, "rb") as file:
-        if not stat.S_ISREG(os.fstat(handle).st_mode) or file.read(len(ELF)) != ELF:
-            raise _no_program()
-
-
-def _no_program() -> Unusable:
-    return Unusable(
-        DiagnosticCode.BUILD_FAILED, "the source makes no program: it must be `package main` with a func main()"
-    )
 
 
 MODULE_DIR: Final = ".module"
@@ -298,7 +277,7 @@ class GoCache:
             said = await run_step(self._walls(compiled), job, seconds=GO_SECONDS)
             if not said.ok:
                 raise Unusable(DiagnosticCode.BUILD_FAILED, step_failure_text(said, "compiling Go's standard library"))
-            _write_warm_packages(place, wanted)
+            replace_private_file(place, _WARM_FILE, json.dumps(wanted).encode())
 
     @staticmethod
     def _known(place: Path) -> frozenset[str]:
@@ -307,9 +286,3 @@ class GoCache:
         except (OSError, ValueError):
             return frozenset()
         return frozenset(each for each in said if isinstance(each, str)) if isinstance(said, list) else frozenset()
-
-
-def _write_warm_packages(place: Path, packages: list[str]) -> None:
-    new = place / f".{_WARM_FILE}-{secrets.token_hex(4)}"
-    new.write_text(json.dumps(packages), encoding="utf-8")
-    os.replace(new, place / _WARM_FILE)

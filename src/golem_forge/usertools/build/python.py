@@ -69,15 +69,9 @@ def own_interpreter(forge_home: Path) -> PythonInterpreter:
     if not in_system(prefix):
         forbidden = ForbiddenDirectories(os.path.expanduser("~"), os.fspath(forge_home))
         if why := forbidden.why(prefix, prefix, os.stat(prefix)):
-            raise Unusable(
-                DiagnosticCode.TOOLCHAIN_MISSING,
-                f"Python tools cannot run: the directory of this Python {why}. Install Forge with another Python.",
-            )
-    return PythonInterpreter(
-        path=base_python(),
-        prefix=prefix,
-        version=sys.version_info[:3],
-    )
+            problem = f"Python tools cannot run: the directory of this Python {why}. Install Forge with another Python."
+            raise Unusable(DiagnosticCode.TOOLCHAIN_MISSING, problem)
+    return PythonInterpreter(path=base_python(), prefix=prefix, version=sys.version_info[:3])
 
 
 @cache
@@ -138,25 +132,11 @@ async def make_environment(
         shown=(HostDirectory(snapshot, TOOL_DIR), *shown, *sources.shown),
     )
     _check_installed(await run_step(walls, filled, seconds=INSTALL_SECONDS))
-    await _compile_bytecode(walls, interpreter)
-
-
-async def _compile_bytecode(walls: Walls, interpreter: PythonInterpreter) -> None:
-    """Bytecode, since nothing can be written beside the sources later. What cannot be compiled is left as it is."""
+    # Bytecode, since nothing can be written beside the sources later. What cannot be compiled is left as it is.
     library = f"{BUILD_ROOM}/out/lib/python{interpreter.version[0]}.{interpreter.version[1]}/site-packages"
-    words = (
-        "-m",
-        "compileall",
-        "-q",
-        "-s",
-        f"{BUILD_ROOM}/out",
-        "-p",
-        BUILD_DIR,
-        "--invalidation-mode",
-        "unchecked-hash",
-    )
-    job = Job(argv=(interpreter.path, "-I", "-S", *words, library), shown=interpreter.shown)
-    await run_step(walls, job, seconds=INSTALL_SECONDS)
+    words = ("-q", "-s", f"{BUILD_ROOM}/out", "-p", BUILD_DIR, "--invalidation-mode", "unchecked-hash")
+    argv = (interpreter.path, "-I", "-S", "-m", "compileall", *words, library)
+    await run_step(walls, Job(argv=argv, shown=interpreter.shown), seconds=INSTALL_SECONDS)
 
 
 def _check_installed(said: StepResult) -> None:

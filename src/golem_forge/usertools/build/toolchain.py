@@ -22,18 +22,18 @@ from typing import TYPE_CHECKING, Any, Final
 from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.text import escape_control_chars
 from golem_forge.sandbox.errors import walls_unavailable
+from golem_forge.sandbox.host import is_below
 from golem_forge.sandbox.network.proxy import PRIVATE_ADDRESS
 from golem_forge.sandbox.process.monitor import MEMORY_LIMIT, TIMEOUT
 from golem_forge.sandbox.walls.model import HostDirectory, Level
-from golem_forge.sandbox.walls.toolchains import ForbiddenDirectories, in_system, is_below
+from golem_forge.sandbox.walls.toolchains import ForbiddenDirectories, in_system
 from golem_forge.usertools.build.dependencies import without_credentials
-from golem_forge.usertools.folder import BUILD_DIR, TOOL_DIR
+from golem_forge.usertools.folder import BUILD_DIR, ELF, TOOL_DIR
 
 if TYPE_CHECKING:
     from golem_forge.sandbox.walls.model import Job
     from golem_forge.sandbox.walls.walls import Walls
 
-ELF: Final = b"\x7fELF"
 GO_DIR: Final = "/forge/go"
 UV_DIR: Final = "/forge/uv"
 _GO_LANGUAGE: Final = re.compile(r"go(\d+\.\d+)")
@@ -111,7 +111,7 @@ class ToolchainFinder:
         """Those that are programs themselves: a script that starts another one would not find it inside walls."""
         for path in paths:
             real = os.path.realpath(path)
-            if not any(is_below(one, zone) for zone in self._kept_out for one in (path, real)) and _is_program(real):
+            if not any(is_below(one, zone) for zone in self._kept_out for one in (path, real)) and is_program(real):
                 yield real
 
     def _may_be_shown(self, directory: str) -> bool:
@@ -124,7 +124,8 @@ class ToolchainFinder:
             return False
 
 
-def _is_program(path: str) -> bool:
+def is_program(path: str | Path) -> bool:
+    """A regular ELF file that its owner may execute."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -181,9 +182,8 @@ async def require_full_walls(walls: Walls) -> None:
     """Raises WALLS_UNAVAILABLE unless everything that a compiler reads and writes can be held."""
     report = await walls.report()
     if report.level is not Level.FULL:
-        raise walls_unavailable(
-            "building a tool needs full walls", report.fix or "Run 'forge doctor' to see how to get them."
-        )
+        fix = report.fix or "Run 'forge doctor' to see how to get them."
+        raise walls_unavailable("building a tool needs full walls", fix)
 
 
 async def run_step(walls: Walls, job: Job, *, seconds: float, memory: int | None = None) -> StepResult:
@@ -199,13 +199,13 @@ async def run_step(walls: Walls, job: Job, *, seconds: float, memory: int | None
     assert ending is not None
     blocked = "" if ending.exit_code == 0 else _blocked_hosts(walled.aftermath().denials)
     text = walled.child.output.read(0, _MOST_READ).decode("utf-8", "replace")
+    how = ""
     if ending.code:
         known = {TIMEOUT: f"took longer than {seconds:g} s", MEMORY_LIMIT: "used too much memory"}
         how = f"{known.get(ending.code, ending.code)} and was ended"
-        return StepResult(ok=False, text=text, ended_how=how, blocked=blocked)
-    if ending.signal is not None:
-        return StepResult(ok=False, text=text, ended_how=f"was ended by signal {ending.signal}", blocked=blocked)
-    return StepResult(ok=ending.exit_code == 0, text=text, blocked=blocked)
+    elif ending.signal is not None:
+        how = f"was ended by signal {ending.signal}"
+    return StepResult(ok=not how and ending.exit_code == 0, text=text, ended_how=how, blocked=blocked)
 
 
 def _blocked_hosts(denials: Iterable[Mapping[str, Any]]) -> str:
@@ -229,9 +229,6 @@ def step_failure_text(said: StepResult, what: str) -> str:
         lines.insert(0, f"{what} {said.ended_how or 'failed and said nothing'}")
     if said.blocked:
         lines.insert(0, said.blocked)
-    return first_bytes("\n".join(lines))
-
-
-def first_bytes(text: str) -> str:
+    text = "\n".join(lines)
     data = text.encode("utf-8", "replace")
     return text if len(data) <= LONGEST_OUTPUT else data[:LONGEST_OUTPUT].decode("utf-8", "ignore")

@@ -138,6 +138,7 @@ class ToolManifest:
     tests: tuple[TestCase, ...] = ()
 
 
+_Types = Mapping[str, Callable[[Any], Any]]
 _BOUNDS: Final = {
     ParameterType.NUMBER: ("minimum", "maximum"),
     ParameterType.INTEGER: ("minimum", "maximum"),
@@ -181,47 +182,48 @@ def manifest_to_json(manifest: ToolManifest) -> dict[str, Any]:
 
 
 def manifest_from_json(data: Mapping[str, Any]) -> ToolManifest:
-    return ToolManifest(
-        **_convert(
-            data,
-            parameters=lambda found: tuple(map(_parameter_from_json, found)),
-            arguments=ArgumentStyle,
-            boolean_flags=BooleanFlags,
-            env=lambda found: tuple(EnvVariable(**each) for each in found),
-            network=lambda found: found if isinstance(found, bool) else tuple(found),
-            calls=tuple,
-            output=OutputFormat,
-            tests=lambda found: tuple(map(_test_from_json, found)),
-        )
-    )
+    return ToolManifest(**_convert(data, _MANIFEST_TYPES))
 
 
-def _parameter_from_json(data: Mapping[str, Any]) -> Parameter:
-    types = {"type": ParameterType, "items": ParameterType, "flag": BooleanFlags, "path": PathUse}
-    return Parameter(**_convert(data, enum=tuple, **types))
+def argument_variable(name: str) -> str:
+    """The variable that carries a parameter with `arguments: env`."""
+    return f"FORGE_ARG_{name.upper().replace('-', '_')}"
 
 
-def _test_from_json(data: Mapping[str, Any]) -> TestCase:
-    return TestCase(**_convert(data, expect=_expectation_from_json))
+def _convert(data: Mapping[str, Any], types: _Types) -> dict[str, Any]:
+    return {key: types[key](value) if key in types else value for key, value in data.items()}
 
 
-def _expectation_from_json(data: Mapping[str, Any]) -> Expectation:
-    return Expectation(**_convert(data, stdout_contains=tuple, stderr_contains=tuple))
-
-
-def _convert(data: Mapping[str, Any], **by_key: Callable[[Any], Any]) -> dict[str, Any]:
-    return {key: by_key[key](value) if key in by_key else value for key, value in data.items()}
+_EXPECTATION_TYPES: Final[_Types] = {"stdout_contains": tuple, "stderr_contains": tuple}
+_TEST_TYPES: Final[_Types] = {"expect": lambda data: Expectation(**_convert(data, _EXPECTATION_TYPES))}
+_PARAMETER_TYPES: Final[_Types] = {
+    "type": ParameterType,
+    "enum": tuple,
+    "items": ParameterType,
+    "flag": BooleanFlags,
+    "path": PathUse,
+}
+_MANIFEST_TYPES: Final[_Types] = {
+    "parameters": lambda found: tuple(Parameter(**_convert(each, _PARAMETER_TYPES)) for each in found),
+    "arguments": ArgumentStyle,
+    "boolean_flags": BooleanFlags,
+    "env": lambda found: tuple(EnvVariable(**each) for each in found),
+    "network": lambda found: found if isinstance(found, bool) else tuple(found),
+    "calls": tuple,
+    "output": OutputFormat,
+    "tests": lambda found: tuple(TestCase(**_convert(each, _TEST_TYPES)) for each in found),
+}
 
 
 def _to_plain(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         held = ((each, getattr(value, each.name)) for each in fields(value))
-        return {each.name: _to_plain(item) for each, item in held if not _is_default(item, each.default)}
+        return {
+            each.name: _to_plain(item)
+            for each, item in held
+            # True is not 1 here, nor 30 the same as 30.0.
+            if type(item) is not type(each.default) or item != each.default
+        }
     if isinstance(value, Mapping):
         return {key: _to_plain(item) for key, item in value.items()}
     return [_to_plain(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-def _is_default(value: Any, default: Any) -> bool:
-    """True is not 1 here, nor 30 the same as 30.0."""
-    return type(value) is type(default) and bool(value == default)

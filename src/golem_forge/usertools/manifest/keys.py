@@ -21,6 +21,7 @@ from golem_forge.usertools.manifest import (
     Parameter,
     ParameterType,
     PathUse,
+    argument_variable,
     parameter_schema,
 )
 from golem_forge.usertools.manifest.nodes import (
@@ -55,54 +56,38 @@ LONGEST_COUNT: Final = 2**53
 PARAMETER_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 
 _REQUIRED_PARAMETER_KEYS: Final = ("name", "type", "description")
-_PARAMETER_KEYS: Final = (
-    *_REQUIRED_PARAMETER_KEYS,
-    "required",
-    "default",
-    "enum",
-    "min",
-    "max",
-    "pattern",
-    "items",
-    "flag",
-    "path",
-)
+_OPTIONAL_PARAMETER_KEYS: Final = ("required", "default", "enum", "min", "max", "pattern", "items", "flag", "path")
+_PARAMETER_KEYS: Final = (*_REQUIRED_PARAMETER_KEYS, *_OPTIONAL_PARAMETER_KEYS)
 _NUMERIC: Final = frozenset({ParameterType.NUMBER, ParameterType.INTEGER})
 _COUNTED: Final = frozenset({ParameterType.STRING, ParameterType.ARRAY})
 _NOT_IN_ARRAYS: Final = frozenset({ParameterType.ARRAY, ParameterType.OBJECT})
 
 
 def read_parameters(node: Node, place: KeyPath) -> tuple[Parameter, ...]:
-    made: list[Parameter] = []
-    seen: dict[str, str] = {}
+    made: dict[str, Parameter] = {}
     for index, item in enumerate(as_list(node, place, MOST_PARAMETERS)):
         parameter = _read_parameter(item, (*place, index))
-        if other := seen.get(parameter.name.lower()):
-            problem = f"'{parameter.name}' and '{other}' are one name; names differ by more than upper and lower case"
+        other = made.setdefault(parameter.name.lower(), parameter)
+        if other is not parameter:
+            both = f"'{parameter.name}' and '{other.name}'"
+            problem = f"{both} are one name; names differ by more than upper and lower case"
             raise ManifestFault((*place, index, "name"), problem, item.line)
-        seen[parameter.name.lower()] = parameter.name
-        made.append(parameter)
-    return tuple(made)
+    return tuple(made.values())
 
 
 def check_argument_style(node: Node, place: KeyPath, parameters: tuple[Parameter, ...], style: ArgumentStyle) -> None:
     """What depends on how values reach the process."""
     lines = [item.line for item in node.nodes] if isinstance(node, Items) else []
-    seen: dict[str, str] = {}
+    used: dict[str, str] = {}
     for index, parameter in enumerate(parameters):
         if parameter.type is ParameterType.OBJECT and style is not ArgumentStyle.STDIN_JSON:
             raise ManifestFault((*place, index, "type"), "object needs `arguments: stdin-json`", lines[index])
         if style is ArgumentStyle.ENV:
-            name = variable_name(parameter.name)
-            if name in seen:
-                problem = f"'{parameter.name}' and '{seen[name]}' would both be the variable {name}"
+            name = argument_variable(parameter.name)
+            if name in used:
+                problem = f"'{parameter.name}' and '{used[name]}' would both be the variable {name}"
                 raise ManifestFault((*place, index, "name"), problem, lines[index])
-            seen[name] = parameter.name
-
-
-def variable_name(parameter: str) -> str:
-    """What a parameter is called under `arguments: env`."""
-    return f"FORGE_ARG_{parameter.upper().replace('-', '_')}"
+            used[name] = parameter.name
 
 
 def _read_parameter(node: Node, place: KeyPath) -> Parameter:
@@ -114,24 +99,18 @@ def _read_parameter(node: Node, place: KeyPath) -> Parameter:
     kind = as_choice(found["type"], (*place, "type"), ParameterType)
     description = as_prose(found["description"], (*place, "description"), LONGEST_PARAMETER_DESCRIPTION)
     require_text(description, (*place, "description"), found["description"].line)
-    made = Parameter(name=name, type=kind, description=description)
-    return (
-        made
-        if len(found) == len(_REQUIRED_PARAMETER_KEYS)
-        else _OptionalKeys(found, place, name, kind, description).parameter()
-    )
+    given = {"name": name, "type": kind, "description": description}
+    return _OptionalKeys(found, place, kind, given).parameter()
 
 
 class _OptionalKeys:
     """The optional keys, most of which mean something for certain types only."""
 
-    def __init__(
-        self, found: dict[str, Node], place: KeyPath, name: str, kind: ParameterType, description: str
-    ) -> None:
+    def __init__(self, found: dict[str, Node], place: KeyPath, kind: ParameterType, given: dict[str, Any]) -> None:
         self._found = found
         self._place = place
         self._kind = kind
-        self._given: dict[str, Any] = {"name": name, "type": kind, "description": description}
+        self._given = given
 
     def parameter(self) -> Parameter:
         given, found = self._given, self._found
@@ -155,7 +134,9 @@ class _OptionalKeys:
                 given["path"] = as_choice(node, self._at(key), PathUse)
             elif key == "enum":
                 given["enum"] = self._enum(node)
-        self._check_bounds()
+        low, high = given.get("min"), given.get("max")
+        if low is not None and high is not None and low > high:
+            raise ManifestFault(self._at("max"), "must not be below min", found["max"].line)
         if (node := found.get("default")) is not None:
             self._default(node)
         return Parameter(**given)
@@ -178,11 +159,6 @@ class _OptionalKeys:
         if not 0 <= count <= LONGEST_COUNT:
             raise ManifestFault(self._at(key), "must be a count: 0 or more", node.line)
         return count
-
-    def _check_bounds(self) -> None:
-        low, high = self._given.get("min"), self._given.get("max")
-        if low is not None and high is not None and low > high:
-            raise ManifestFault(self._at("max"), "must not be below min", self._found["max"].line)
 
     def _pattern(self, node: Node) -> str:
         from golem_forge.tools.validation import SchemaCheck, ToolDefinitionError
@@ -227,7 +203,7 @@ class _OptionalKeys:
 
 
 def typed_value(node: Node, place: KeyPath, kind: ParameterType, of: ParameterType = ParameterType.STRING) -> Any:
-    """A value of a parameter's type. Raises Fault."""
+    """A value of a parameter's type. Raises ManifestFault."""
     if kind is ParameterType.STRING:
         return as_text(node, place, LONGEST_VALUE)
     if kind is ParameterType.NUMBER:
@@ -295,49 +271,42 @@ def read_network(node: Node, place: KeyPath) -> bool | tuple[str, ...]:
         if node.style is not ScalarStyle.TEXT and node.text in ("true", "false"):
             return node.text == "true"
         raise ManifestFault(place, "must be true, false or a list of hosts", node.line)
-    made: dict[str, None] = {}
-    for index, item in enumerate(as_list(node, place, MOST_HOSTS)):
-        made[_read_host(item, (*place, index))] = None
-    return tuple(made) or False
-
-
-def split_host(declared: str) -> tuple[str, int | None]:
-    """A declared `host` or `host:port` in its parts. Raises ValueError with the reason.
-
-    The host is as `net` effects write it: an IPv6 address stands in brackets.
-    """
-    from golem_forge.policy.rules.globs import normal_host
-
-    host, port = declared, ""
-    if declared.startswith("["):
-        host, bracket, rest = declared.partition("]")
-        host += bracket
-        if not bracket or (rest and not rest.startswith(":")):
-            raise ValueError("is not a usable address; write IPv6 as [2001:db8::1]:443")
-        port = rest[1:] if rest else ""
-        if rest and not port:
-            raise ValueError("has no port after its `:`")
-    elif declared.count(":") == 1:
-        host, _, port = declared.partition(":")
-        if not port:
-            raise ValueError("has no port after its `:`")
-    if port and not (_PORT.fullmatch(port) and int(port) <= _HIGHEST_PORT):
-        raise ValueError(f"a port is a number from 1 to {_HIGHEST_PORT}")
-    name = normal_host(host)
-    return (f"[{name}]" if ":" in name else name), int(port) if port else None
+    hosts = (_read_host(item, (*place, index)) for index, item in enumerate(as_list(node, place, MOST_HOSTS)))
+    return tuple(dict.fromkeys(hosts)) or False
 
 
 def _read_host(node: Node, place: KeyPath) -> str:
     declared = as_text(node, place, 300)
     try:
-        if "*" in declared:
-            raise ValueError("names one host; patterns belong in rules")
-        if "://" in declared:
-            raise ValueError("write the host alone, without a scheme")
-        host, port = split_host(declared)
+        return _normal_host_and_port(declared)
     except ValueError as error:
         raise ManifestFault(place, f"'{escape_control_chars(declared[:80])}': {error}", node.line) from None
-    return host if port is None else f"{host}:{port}"
+
+
+def _normal_host_and_port(declared: str) -> str:
+    """A declared `host` or `host:port` as `net` effects write it: an IPv6 address stands in brackets. ValueError with
+    the reason for anything else."""
+    from golem_forge.policy.rules.globs import normal_host
+
+    if "*" in declared:
+        raise ValueError("names one host; patterns belong in rules")
+    if "://" in declared:
+        raise ValueError("write the host alone, without a scheme")
+    host, colon, port = declared, "", ""
+    if declared.startswith("["):
+        host, bracket, rest = declared.partition("]")
+        host += bracket
+        if not bracket or (rest and not rest.startswith(":")):
+            raise ValueError("is not a usable address; write IPv6 as [2001:db8::1]:443")
+        colon, port = rest[:1], rest[1:]
+    elif declared.count(":") == 1:
+        host, colon, port = declared.partition(":")
+    if colon and not port:
+        raise ValueError("has no port after its `:`")
+    if port and not (_PORT.fullmatch(port) and int(port) <= _HIGHEST_PORT):
+        raise ValueError(f"a port is a number from 1 to {_HIGHEST_PORT}")
+    name = normal_host(host)
+    return (f"[{name}]" if ":" in name else name) + colon + port
 
 
 def read_zones(node: Node, place: KeyPath) -> dict[str, str]:

@@ -88,8 +88,6 @@ class ManifestFault(Exception):
 
 def dotted_path(place: KeyPath) -> str:
     """`tests[0].expect.files`, the way people read it. A key may be anybody's text: it is shown harmless and short."""
-    from golem_forge.core.text import escape_control_chars
-
     text = ""
     for part in place:
         if isinstance(part, int):
@@ -101,7 +99,7 @@ def dotted_path(place: KeyPath) -> str:
 
 
 def node_from_json(value: Any, place: KeyPath = (), line: int = 1) -> Node:
-    """Plain JSON values as nodes. Raises Fault."""
+    """Plain JSON values as nodes. Raises ManifestFault."""
     if len(place) > MAX_DEPTH:
         raise ManifestFault(place[:4], "is too deeply nested", line)
     if isinstance(value, str):
@@ -109,7 +107,10 @@ def node_from_json(value: Any, place: KeyPath = (), line: int = 1) -> Node:
     if value is None or isinstance(value, bool):
         return Scalar({None: "null", True: "true", False: "false"}[value], ScalarStyle.VALUE, line)
     if isinstance(value, (int, float)):
-        return Scalar(_number_text(value, place, line), ScalarStyle.VALUE, line)
+        try:
+            return Scalar(repr(value), ScalarStyle.VALUE, line)
+        except ValueError:  # Python writes no number of more than some thousand digits
+            raise ManifestFault(place, "is a number with too many digits", line) from None
     if isinstance(value, (list, tuple)):
         return Items([node_from_json(item, (*place, index), line) for index, item in enumerate(value)], line)
     if isinstance(value, dict):
@@ -133,13 +134,6 @@ def _check_key(key: Any, place: KeyPath, line: int) -> str:
     return check_unicode(key, place, line)
 
 
-def _number_text(value: float, place: KeyPath, line: int) -> str:
-    try:
-        return repr(value)
-    except ValueError:  # Python writes no number of more than some thousand digits
-        raise ManifestFault(place, "is a number with too many digits", line) from None
-
-
 _INTEGER: Final = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 _NUMBER: Final = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _NOT_FINITE: Final = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
@@ -157,17 +151,13 @@ def read_mapping(node: Node, place: KeyPath, known: Collection[str], required: C
     found = as_mapping(node, place)
     for key in found.nodes:
         if key not in known:
-            raise ManifestFault(place, _unknown_key(key, known), found.lines[key])
+            close = closest_match(key, known)
+            hint = f"did you mean '{close}'?" if close else f"known: {', '.join(known)}"
+            raise ManifestFault(place, f"unknown key '{escape_control_chars(key[:80])}' ({hint})", found.lines[key])
     for key in required:
         if key not in found.nodes:
             raise ManifestFault((*place, key), "missing required key", found.line)
     return found.nodes
-
-
-def _unknown_key(key: str, known: Collection[str]) -> str:
-    close = closest_match(key, known)
-    hint = f"did you mean '{close}'?" if close else f"known: {', '.join(known)}"
-    return f"unknown key '{escape_control_chars(key[:80])}' ({hint})"
 
 
 def as_mapping(node: Node, place: KeyPath, most: int = 256) -> Fields:
@@ -263,10 +253,6 @@ def as_json_value(node: Node, place: KeyPath) -> Any:
         return [as_json_value(item, (*place, index)) for index, item in enumerate(node.nodes)]
     if node.style is ScalarStyle.TEXT:
         return node.text
-    return _core_value(node, place)
-
-
-def _core_value(node: Scalar, place: KeyPath) -> Any:
     text = node.text
     if text in _NULLS:
         return None
@@ -332,7 +318,7 @@ def _yaml_fault(place: KeyPath, problem: str, line: int) -> ManifestFault:
 
 
 def _yaml_events(text: str) -> Iterator[Any]:
-    """The parser's events; its errors as Fault. It works step by step, so a reader that stops early is cheap."""
+    """The parser's events, one at a time, so a reader that stops early is cheap; its errors as ManifestFault."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
     from ruamel.yaml.reader import ReaderError
@@ -378,13 +364,13 @@ class _EventReader:
             raise ManifestFault((), f"has more than {MAX_VALUES:,} values", line)
         if len(place) > MAX_DEPTH:
             raise ManifestFault(place[:4], "is too deeply nested", line)
-        if isinstance(event, MappingStartEvent):
-            self._refuse_tag(event, place, line)
-            return self._fields(place, line)
-        if isinstance(event, SequenceStartEvent):
-            self._refuse_tag(event, place, line)
-            return self._items(place, line)
-        return self._scalar(event, place, line)
+        is_collection = isinstance(event, (MappingStartEvent, SequenceStartEvent))
+        if event.tag is not None and (is_collection or event.tag not in ("!", _STR_TAG)):
+            raise _yaml_fault(place, f"tag {str(event.tag)[:80]!r} is not supported", line)
+        if is_collection:
+            return self._fields(place, line) if isinstance(event, MappingStartEvent) else self._items(place, line)
+        style = ScalarStyle.PLAIN if event.implicit[0] and event.tag is None else ScalarStyle.TEXT
+        return Scalar(check_unicode(event.value, place, line), style, line)
 
     def _fields(self, place: KeyPath, line: int) -> Fields:
         from ruamel.yaml.events import MappingEndEvent, ScalarEvent
@@ -413,16 +399,6 @@ class _EventReader:
             made.nodes.append(self._node(event, (*place, len(made.nodes))))
         return made
 
-    def _scalar(self, event: Any, place: KeyPath, line: int) -> Scalar:
-        if event.tag not in (None, "!", _STR_TAG):
-            self._refuse_tag(event, place, line)
-        plain = event.implicit[0] and event.tag is None
-        return Scalar(check_unicode(event.value, place, line), ScalarStyle.PLAIN if plain else ScalarStyle.TEXT, line)
-
-    def _refuse_tag(self, event: Any, place: KeyPath, line: int) -> None:
-        if event.tag is not None:
-            raise _yaml_fault(place, f"tag {str(event.tag)[:80]!r} is not supported", line)
-
 
 _DEEPEST_PLAIN: Final = 20
 
@@ -438,8 +414,7 @@ _LITERAL_BLOCK: Final = re.compile(r"\|(-?)")
 def parse_plain_yaml(text: str) -> Fields | None:
     if not text.endswith("\n") or not text.replace("\n", "").isprintable():
         return None
-    lines = text.split("\n")
-    lines.pop()
+    lines = text.split("\n")[:-1]
     reader = _PlainParser(lines)
     try:
         made = reader.fields(0, 0) if reader.next_indent() == 0 else None

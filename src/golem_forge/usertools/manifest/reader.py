@@ -11,6 +11,7 @@ parameter is kept as written; the run refuses it, and a test may be there to sho
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any, Final
@@ -78,14 +79,13 @@ class _Mode(StrEnum):
 def read_manifest(data: bytes, *, folder: str) -> ToolManifest:
     """`folder`: the name of the folder it stands in, which must be the tool's."""
     try:
-        top = parse_yaml_nodes(data)
-        return manifest_from_nodes(top, folder)
+        return manifest_from_nodes(parse_yaml_nodes(data), folder)
     except ManifestFault as fault:
         raise Unusable(fault.code, f"{MANIFEST_FILE}: {fault}", line=fault.line) from None
 
 
 def manifest_from_nodes(top: Fields, folder: str) -> ToolManifest:
-    """Raises Fault."""
+    """Raises ManifestFault."""
     given: dict[str, Any] = {}
     for key, node in top.nodes.items():
         read = _KEY_READERS.get(key)
@@ -119,16 +119,8 @@ def _check_name(name: str, folder: str, line: int) -> None:
         raise ManifestFault(("name",), f"tool name '{name}' is reserved", line, DiagnosticCode.RESERVED_NAME)
 
 
-def _read_name(node: Node, place: KeyPath) -> str:
-    return require_text(as_text(node, place, 4096), place, node.line)
-
-
-def _read_description(node: Node, place: KeyPath) -> str:
-    return require_text(as_line(node, place, LONGEST_DESCRIPTION), place, node.line)
-
-
-def _read_version(node: Node, place: KeyPath) -> str:
-    return require_text(as_line(node, place, LONGEST_VERSION), place, node.line)
+def _not_empty(read: Callable[[Node, KeyPath, int], str], most: int) -> Callable[[Node, KeyPath], str]:
+    return lambda node, place: require_text(read(node, place, most), place, node.line)
 
 
 def _read_entrypoint(node: Node, place: KeyPath) -> str:
@@ -156,14 +148,10 @@ def _read_output_schema(node: Node, place: KeyPath) -> dict[str, Any]:
     return schema
 
 
-def _read_label(node: Node, place: KeyPath) -> str:
-    return as_line(node, place, LONGEST_LABEL)
-
-
 _KEY_READERS: Final[dict[str, Callable[[Node, KeyPath], Any]]] = {
-    "name": _read_name,
-    "description": _read_description,
-    "version": _read_version,
+    "name": _not_empty(as_text, 4096),
+    "description": _not_empty(as_line, LONGEST_DESCRIPTION),
+    "version": _not_empty(as_line, LONGEST_VERSION),
     "entrypoint": _read_entrypoint,
     "usage": lambda node, place: as_prose(node, place, LONGEST_USAGE),
     "parameters": read_parameters,
@@ -177,8 +165,8 @@ _KEY_READERS: Final[dict[str, Callable[[Node, KeyPath], Any]]] = {
     "output": lambda node, place: as_choice(node, place, OutputFormat),
     "output_schema": _read_output_schema,
     "mode": lambda node, place: as_choice(node, place, _Mode).value,
-    "label": _read_label,
-    "category": _read_label,
+    "label": lambda node, place: as_line(node, place, LONGEST_LABEL),
+    "category": lambda node, place: as_line(node, place, LONGEST_LABEL),
     "background": as_boolean,
 }
 """In the order of the format. `tests` come last: their arguments are read by the types of the parameters."""
@@ -193,13 +181,7 @@ LONGEST_PATTERN: Final = 1024
 
 _TEST_KEYS: Final = ("name", "arguments", "env", "files", "timeout", "expect")
 _EXPECTATION_KEYS: Final = (
-    "exit_code",
-    "stdout",
-    "stdout_contains",
-    "stdout_matches",
-    "stderr_contains",
-    "json",
-    "files",
+    *("exit_code", "stdout", "stdout_contains", "stdout_matches", "stderr_contains", "json", "files"),
 )
 
 
@@ -280,8 +262,6 @@ def _read_parts(node: Node, place: KeyPath) -> tuple[str, ...]:
 
 
 def _read_pattern(node: Node, place: KeyPath) -> str:
-    import re
-
     pattern = as_text(node, place, LONGEST_PATTERN)
     try:
         re.compile(pattern)

@@ -19,63 +19,44 @@ from typing import Any, Final, NamedTuple
 
 from golem_forge.core.text import escape_control_chars
 from golem_forge.usertools.diagnostics import SharingError, Unusable
-from golem_forge.usertools.manifest import MANIFEST_FILE, EnvVariable, Expectation, Parameter, TestCase, ToolManifest
+from golem_forge.usertools.manifest import MANIFEST_FILE, Expectation, Parameter, ToolManifest
 from golem_forge.usertools.manifest.nodes import ManifestFault, Node, Scalar, needs_quotes, parse_yaml_nodes
 
 
 def manifest_text(manifest: ToolManifest, *, stated: Collection[str] = ()) -> str:
     """`stated`: keys that are written even where the default would do, for whoever goes on writing."""
     given = _non_default_fields(manifest, stated)
-    if "timeout" in given:
-        given["timeout"] = _whole_seconds(manifest.timeout)
-    if "parameters" in given:
-        given["parameters"] = [_parameter_fields(each) for each in manifest.parameters]
     if "env" in given:
-        given["env"] = [_variable_value(each) for each in manifest.env]
-    if "tests" in given:
-        given["tests"] = [_case_fields(each) for each in manifest.tests]
+        given["env"] = [{"name": each.name, "required": True} if each.required else each.name for each in manifest.env]
     return yaml_text(given)
 
 
 def _non_default_fields(value: Any, stated: Collection[str] = ()) -> dict[str, Any]:
     """Fields in declared order, as plain values, without those that say what is so anyway."""
+    if isinstance(value, Parameter) and value.has_default:
+        stated = ("default",)
+    elif isinstance(value, Expectation) and value.has_json:
+        stated = ("json",)
     given: dict[str, Any] = {}
     for field in fields(value):
         found = getattr(value, field.name)
         default = field.default_factory() if field.default_factory is not MISSING else field.default
-        if found != default or field.name in stated:
-            given[field.name] = found.value if isinstance(found, StrEnum) else found
+        if field.name not in _INTERNAL_FIELDS and (found != default or field.name in stated):
+            given[field.name] = _plain_value(field.name, found)
     return given
+
+
+def _plain_value(name: str, value: Any) -> Any:
+    if name == "timeout":
+        return int(value) if value.is_integer() else value
+    if name == "expect":
+        return _non_default_fields(value)
+    if name in ("parameters", "tests"):
+        return [_non_default_fields(each) for each in value]
+    return value.value if isinstance(value, StrEnum) else value
 
 
 _INTERNAL_FIELDS: Final = ("has_default", "has_json")
-
-
-def _parameter_fields(parameter: Parameter) -> dict[str, Any]:
-    given = _non_default_fields(parameter, ("default",) if parameter.has_default else ())
-    return {key: value for key, value in given.items() if key not in _INTERNAL_FIELDS}
-
-
-def _variable_value(variable: EnvVariable) -> Any:
-    return {"name": variable.name, "required": True} if variable.required else variable.name
-
-
-def _case_fields(case: TestCase) -> dict[str, Any]:
-    given = _non_default_fields(case)
-    if "timeout" in given:
-        given["timeout"] = _whole_seconds(case.timeout)
-    if "expect" in given:
-        given["expect"] = _expectation_fields(case.expect)
-    return given
-
-
-def _expectation_fields(expect: Expectation) -> dict[str, Any]:
-    given = _non_default_fields(expect, ("json",) if expect.has_json else ())
-    return {key: value for key, value in given.items() if key not in _INTERNAL_FIELDS}
-
-
-def _whole_seconds(value: float) -> float | int:
-    return int(value) if value.is_integer() else value
 
 
 _WIDTH: Final = 100
@@ -97,7 +78,7 @@ def yaml_text(value: Mapping[str, Any]) -> str:
 def _mapping_lines(value: Mapping[str, Any], indent: int) -> Iterator[str]:
     pad = " " * indent
     for key, item in value.items():
-        name = _key_text(key)
+        name = key if _PLAIN_KEY.fullmatch(key) and not _is_ambiguous(key) else _quoted_scalar(key)
         head = f"{pad}{name}:"
         if len(name) > _LONGEST_PLAIN_KEY:
             yield f"{pad}? {name}"
@@ -141,10 +122,6 @@ def _fits_literal_block(text: str) -> bool:
     )
 
 
-def _key_text(key: str) -> str:
-    return key if _PLAIN_KEY.fullmatch(key) and not _is_ambiguous(key) else _quoted_scalar(key)
-
-
 def _scalar_text(text: str) -> str:
     """Where a whole line is its own."""
     usable = _PLAIN.fullmatch(text) and text.isprintable() and ": " not in text and " #" not in text
@@ -183,10 +160,6 @@ def _quoted_scalar(text: str) -> str:
     return f'"{escaped}"'
 
 
-_QUOTED_NAMES: Final = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
-"""Plain, some YAML readers would take these for something else than text."""
-
-
 def manifest_name(data: bytes) -> str:
     """The name a manifest gives itself, valid or not; empty if it has none."""
     try:
@@ -216,21 +189,19 @@ def _without_name(nodes: dict[str, Node]) -> dict[str, Node]:
 
 
 def yaml_name(name: str) -> str:
-    return f'"{name}"' if name.lower() in _QUOTED_NAMES else name
+    return f'"{name}"' if name.lower() in _AMBIGUOUS_WORDS else name
 
 
 def _name_span(text: str) -> tuple[int, int]:
     """Where the value of the top-level `name` stands."""
+    from ruamel.yaml import YAML
     from ruamel.yaml.events import MappingEndEvent, MappingStartEvent, ScalarEvent, SequenceEndEvent, SequenceStartEvent
 
     depth, is_key = 0, True
-    events = _parse_events(text)
+    events = YAML(typ="safe", pure=True).parse(text)
     for event in events:
-        if isinstance(event, MappingStartEvent | SequenceStartEvent):
-            depth += 1
-            is_key = True
-        elif isinstance(event, MappingEndEvent | SequenceEndEvent):
-            depth -= 1
+        if isinstance(event, MappingStartEvent | SequenceStartEvent | MappingEndEvent | SequenceEndEvent):
+            depth += 1 if isinstance(event, MappingStartEvent | SequenceStartEvent) else -1
             is_key = True
         elif isinstance(event, ScalarEvent) and depth == 1:
             if is_key and event.value == "name":
@@ -238,12 +209,6 @@ def _name_span(text: str) -> tuple[int, int]:
                 return value.start_mark.index, value.end_mark.index
             is_key = not is_key
     raise SharingError(f"{MANIFEST_FILE}: has no `name`.")
-
-
-def _parse_events(text: str) -> Iterator[Any]:
-    from ruamel.yaml import YAML
-
-    yield from YAML(typ="safe", pure=True).parse(text)
 
 
 _INDENT: Final = 2

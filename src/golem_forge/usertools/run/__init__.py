@@ -1,8 +1,8 @@
-"""One run of a user tool in its walls, from approved values to a Finished.
+"""One run of a user tool in its walls, from approved values to a ToolCompletion.
 
 Takes a ToolRun, in which everything was judged and approved. Nothing that the tool does raises: a timeout, a cancel,
-endless output, a signal; all of that is a Finished, and the output so far is kept. Raises where nothing was started:
-ToolFailed (a variable that is not set), SandboxError (no walls).
+endless output, a signal; all of that is a ToolCompletion, and the output so far is kept. Raises where nothing was
+started: ToolFailed (a variable that is not set), SandboxError (no walls).
 
 `process_input` turns values into flags, environment or standard input, byte for byte, and fills in defaults. Refuses
 with InputInvalid, naming the parameter, what cannot reach a process unchanged: NUL, broken Unicode, numbers that are
@@ -26,12 +26,19 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from golem_forge.core.calls import Caller, ToolCompletion
 from golem_forge.core.errors import ToolFailed
 from golem_forge.core.lazy_dataclass import dataclass, field, replace
-from golem_forge.events.redaction import IS_CREDENTIAL, classify_name
+from golem_forge.events.redaction import IS_CREDENTIAL, MIN_SECRET, classify_name
 from golem_forge.sandbox.walls.model import HostDirectory, HostGrant, Job, StartDirectory, Streams
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.validation import InputInvalid
 from golem_forge.usertools.folder import ProgramKind, ToolEntry, ToolProgram
-from golem_forge.usertools.manifest import ArgumentStyle, BooleanFlags, Parameter, ParameterType, ToolManifest
+from golem_forge.usertools.manifest import (
+    ArgumentStyle,
+    BooleanFlags,
+    Parameter,
+    ParameterType,
+    ToolManifest,
+    argument_variable,
+)
 from golem_forge.usertools.run.access import ToolAccess, manifest_hosts
 
 if TYPE_CHECKING:
@@ -50,7 +57,7 @@ class BackgroundRunner(Protocol):
 
 
 class CallEndpoint(Protocol):
-    """The way from inside a running tool to the tools it may call; `inside.calls.CallDesk` is one."""
+    """The way from inside a running tool to the tools it may call; `call_server.CallServer` is one."""
 
     @property
     def shown(self) -> tuple[HostDirectory, ...]: ...
@@ -101,32 +108,16 @@ async def start_program(run: ToolRun, job: Job, ctx: ToolContext) -> WalledChild
     anything else as it is. `job` has its arguments already."""
     if run.program.kind is not ProgramKind.PYTHON:
         return await run.access.walls.start(job)
-    from golem_forge.usertools.run.interpreter import InterpreterPool, RunOrder
+    from golem_forge.usertools.run.interpreter import InterpreterPool
 
-    interpreters = ctx.parts.get(InterpreterPool)
-    interpreter = await interpreters.take(run.access.walls, await _interpreter_job(run, job))
-    try:
-        await interpreter.execute(
-            RunOrder(script=run.program.script, argv=run.input.argv, stdin=run.input.stdin, search=job.path_first)
-        )
-    except BaseException:
-        await interpreter.end()
-        raise
-    return interpreter.walled
+    interpreter = await ctx.parts.get(InterpreterPool).take(run.access.walls, await _interpreter_job(run, job))
+    return await interpreter.run(run.program.script, run.input.argv, run.input.stdin, job.path_first)
 
 
 async def _interpreter_job(run: ToolRun, job: Job) -> Job:
     from golem_forge.usertools.run.interpreter import python_job
 
     return python_job(replace(job, stdin=None), run.program, await run.access.walls.level())
-
-
-async def _prepare_interpreter(run: ToolRun, job: Job, ctx: ToolContext) -> None:
-    """Walls that may write keep placeholders in their zones: nobody waits in such without a call."""
-    if run.program.kind is ProgramKind.PYTHON and job.reads_only:
-        from golem_forge.usertools.run.interpreter import InterpreterPool
-
-        ctx.parts.get(InterpreterPool).prepare(run.access.walls, await _interpreter_job(run, job))
 
 
 async def _run_to_end(run: ToolRun, job: Job, ctx: ToolContext) -> ToolCompletion:
@@ -157,7 +148,10 @@ async def _run_to_end(run: ToolRun, job: Job, ctx: ToolContext) -> ToolCompletio
         timeout=run.timeout,
         access=run.access,
     )
-    await _prepare_interpreter(run, job, ctx)
+    if run.program.kind is ProgramKind.PYTHON and job.reads_only:  # walls that may write keep placeholders in zones
+        from golem_forge.usertools.run.interpreter import InterpreterPool
+
+        ctx.parts.get(InterpreterPool).prepare(run.access.walls, await _interpreter_job(run, job))
     return await finish_run(ran, ctx)
 
 
@@ -173,19 +167,14 @@ async def _job(run: ToolRun, call_server: CallEndpoint | None, ctx: ToolContext)
         timeout=run.timeout,
     )
     script = (program.script,) if program.kind is ProgramKind.PYTHON else ()
+    granted = (HostGrant(*host, private=ctx.host_rule(*host).private) for host in manifest_hosts(manifest))
     return Job(
         argv=(*program.argv, *script, *run.input.argv),
-        cwd=_working_directory(run.access),
+        cwd=f"/{run.access.sandbox.default_zone}" if run.access.sandbox.default_zone else "",
         nowhere=StartDirectory.TEMPORARY,
-        env={
-            **tool_environment(run.entry, place, declared),
-            **run.input.env,
-            **(call_server.env if call_server else {}),
-        },
+        env=tool_environment(run.entry, place, declared) | run.input.env | dict(call_server.env if call_server else {}),
         streams=Streams.APART,
-        hosts=tuple(
-            HostGrant(host, port, private=ctx.host_rule(host, port).private) for host, port in manifest_hosts(manifest)
-        ),
+        hosts=tuple(granted),
         shares_network=manifest.network is True,
         lifted=run.lifted,
         reads_only=run.access.reads_only,
@@ -193,10 +182,6 @@ async def _job(run: ToolRun, call_server: CallEndpoint | None, ctx: ToolContext)
         path_first=call_server.path if call_server else (),
         shown=(*program.shown, *(call_server.shown if call_server else ())),
     )
-
-
-def _working_directory(access: ToolAccess) -> str:
-    return f"/{access.sandbox.default_zone}" if access.sandbox.default_zone else ""
 
 
 LONGEST_ARGUMENT: Final = 128 * 1024
@@ -220,7 +205,7 @@ def process_input(manifest: ToolManifest, values: Mapping[str, Any], *, paths: M
     """`paths`: for each `path` parameter that has a value, where that file stands inside the walls."""
     given = _values_in_order(manifest, values, paths)
     if manifest.arguments is ArgumentStyle.STDIN_JSON:
-        return ProcessInput(stdin=_json_object(given))
+        return ProcessInput(stdin=f"{_json({parameter.name: value for parameter, value in given}, '')}\n".encode())
     if manifest.arguments is ArgumentStyle.ENV:
         env = {argument_variable(parameter.name): _env_value(parameter, value) for parameter, value in given}
         _check_size(env.items())
@@ -228,11 +213,6 @@ def process_input(manifest: ToolManifest, values: Mapping[str, Any], *, paths: M
     argv = tuple(flag for parameter, value in given for flag in _flags(manifest, parameter, value))
     _check_size((flag, "") for flag in argv)
     return ProcessInput(argv=argv)
-
-
-def argument_variable(name: str) -> str:
-    """The variable that carries a parameter with `arguments: env`."""
-    return f"FORGE_ARG_{name.upper().replace('-', '_')}"
 
 
 def _values_in_order(
@@ -327,22 +307,17 @@ def _number_text(value: bool | int | float, place: str = "") -> str:
     return format(Decimal(repr(float(value))), "f").removesuffix(".0")
 
 
-def _json_object(given: list[tuple[Parameter, Any]]) -> bytes:
-    members = (
-        f"{json.dumps(parameter.name, ensure_ascii=False)}:{_json(value, parameter.name)}" for parameter, value in given
-    )
-    return f"{{{','.join(members)}}}\n".encode()
-
-
 def _json(value: Any, place: str) -> str:
     """Compact JSON of plain data. Text that JSON cannot say in UTF-8, and numbers that are none, are refused."""
     if isinstance(value, list | tuple):
         return f"[{','.join(_json(item, f'{place}[{index}]') for index, item in enumerate(value))}]"
     if isinstance(value, Mapping):
-        members = (
-            f"{_json(_check_key(key, place), place)}:{_json(item, _check_unicode(f'{place}.{key}', place))}"
-            for key, item in value.items()
-        )
+        members = []
+        for key, item in value.items():
+            if not isinstance(key, str):
+                raise _invalid_argument(place, "is not a JSON value")
+            inner = _check_unicode(f"{place}.{key}" if place else key, place)
+            members.append(f"{_json(key, place)}:{_json(item, inner)}")
         return f"{{{','.join(members)}}}"
     if isinstance(value, str):
         return json.dumps(_check_unicode(value, place), ensure_ascii=False)
@@ -354,12 +329,6 @@ def _json(value: Any, place: str) -> str:
     if value is None:
         return "null"
     raise _invalid_argument(place, "is not a JSON value")
-
-
-def _check_key(key: Any, place: str) -> str:
-    if not isinstance(key, str):
-        raise _invalid_argument(place, "is not a JSON value")
-    return key
 
 
 def _check_unicode(text: str, place: str) -> str:
@@ -434,8 +403,6 @@ def tool_environment(entry: ToolEntry, place: RunInfo, declared: Mapping[str, st
 def _register_secret(name: str, value: str, redactor: Redactor | None) -> None:
     if redactor is None or not value or value in redactor.secrets:
         return
-    from golem_forge.events.redaction import MIN_SECRET
-
     problem = redactor.add_secret(name, value)
     # `DEBUG=1` is no secret, and taking every 1 out of every text would help nobody.
     harmless = len(value.strip()) < MIN_SECRET and classify_name(name) != IS_CREDENTIAL

@@ -107,15 +107,16 @@ def check_walls(report: ProbeReport, manifest: ToolManifest) -> None:
         raise walls_unavailable(report.cause or "this machine has none", report.fix or _ASK_DOCTOR)
     if report.level is not Level.LANDLOCK:
         return
+    written = next((zone for zone, mode in (manifest.zones or {}).items() if mode == AccessMode.RW), None)
     if isinstance(manifest.network, tuple) and manifest.network:
-        raise walls_unavailable("network access needs full walls", report.fix or _ASK_DOCTOR)
-    for zone, mode in (manifest.zones or {}).items():
-        if mode == AccessMode.RW:
-            cause = f"this machine has read-only walls, and tool '{manifest.name}' writes in /{zone}"
-            raise walls_unavailable(cause, report.fix or _ASK_DOCTOR)
-    if manifest.calls:
+        cause = "network access needs full walls"
+    elif written is not None:
+        cause = f"this machine has read-only walls, and tool '{manifest.name}' writes in /{written}"
+    elif manifest.calls:
         cause = f"tool '{manifest.name}' calls other tools, which needs full walls"
-        raise walls_unavailable(cause, report.fix or _ASK_DOCTOR)
+    else:
+        return
+    raise walls_unavailable(cause, report.fix or _ASK_DOCTOR)
 
 
 def check_testable(report: ProbeReport, manifest: ToolManifest) -> None:
@@ -187,7 +188,9 @@ def plan_access(entry: ToolEntry, values: Mapping[str, Any], access: ToolAccess,
             target = _target(value, verb, access)
             targets.append(target)
             own.append(target.effect(verb))
-            paths[parameter.name] = _inner_path(target, access, level)
+            assert target.zone is not None
+            place = access.walls.mount_point(target.zone.name, level)
+            paths[parameter.name] = os.path.join(place, *target.parts)
     except BaseException:
         for target in targets:
             target.close()
@@ -260,8 +263,3 @@ def _with_hint(error: SandboxError, access: ToolAccess) -> SandboxError:
         return error
     text = f"Zone '/{zone}' is read-only for this tool; '{error.path}' was not changed. To write there, "
     return SandboxError(error.code, f"{text}{zone_hint(zone)}.", path=error.path, status=error.status)
-
-
-def _inner_path(target: Target, access: ToolAccess, level: Level) -> str:
-    assert target.zone is not None
-    return os.path.join(access.walls.mount_point(target.zone.name, level), *target.parts)

@@ -19,12 +19,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import hmac
 import json
 import os
 import secrets
+import shlex
 import socket
 import sys
+import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -42,7 +45,7 @@ from golem_forge.sandbox.walls.toolchains import ForbiddenDirectories, in_system
 from golem_forge.storage.home import ForgeHome, forge_home
 from golem_forge.tools.context import ToolContext
 from golem_forge.usertools.run.interpreter import CALL_DIRECTORY
-from golem_forge.usertools.scratch import private_directory
+from golem_forge.usertools.scratch import private_directory, remove_tree
 
 if TYPE_CHECKING:
     from golem_forge.tools.tool import Tool
@@ -135,16 +138,16 @@ class CallServer(ABC):
             wire.close()
             raise
         try:
-            told = await self._heard(reader)
-            if told is not None:
-                writer.write(encode_answer(told))
+            answer = await self._read_and_answer(reader)
+            if answer is not None:
+                writer.write(json.dumps(answer, default=str).encode() + b"\n")
                 await writer.drain()
         except OSError:
             return  # it hung up
         finally:
             writer.close()
 
-    async def _heard(self, reader: asyncio.StreamReader) -> dict[str, Any] | None:
+    async def _read_and_answer(self, reader: asyncio.StreamReader) -> dict[str, Any] | None:
         try:
             async with asyncio.timeout(REQUEST_TIMEOUT_S):
                 line = await reader.readuntil(b"\n")
@@ -227,8 +230,12 @@ class ToolCallServer(CallServer):
         self._deadline = time.monotonic() + deadline - time.time()
 
     async def answer(self, request: CallRequest, number: int) -> dict[str, Any]:
-        ctx = self._ctx
-        if why := self._why_not(request.name, number):
+        ctx, why = self._ctx, ""
+        if number > MOST_CALLS:
+            why = f"a tool may call others at most {MOST_CALLS} times in one run"
+        elif request.name not in self._names:
+            why = f"this tool does not list '{request.name}' under `calls` in its tool.yaml"
+        if why:
             given = {} if request.args is None else request.args
             return outcome_answer(await ctx.call(request.name, given, refuse=why), request, ctx.session_id)
         try:
@@ -241,13 +248,6 @@ class ToolCallServer(CallServer):
         except TimeoutError:
             return refusal_answer(Status.TIMEOUT, "the time of the calling tool is up")
         return outcome_answer(outcome, request, ctx.session_id)
-
-    def _why_not(self, name: str, number: int) -> str:
-        if number > MOST_CALLS:
-            return f"a tool may call others at most {MOST_CALLS} times in one run"
-        if name not in self._names:
-            return f"this tool does not list '{name}' under `calls` in its tool.yaml"
-        return ""
 
     def _arguments(self, request: CallRequest) -> Any:
         """Raises ValueError, in words for whoever wrote the call."""
@@ -298,20 +298,14 @@ def parse_request(line: bytes, token: str) -> CallRequest | None:
     given, name, words, args = said.get("token"), said.get("name"), said.get("words"), said.get("args")
     if not isinstance(given, str) or not hmac.compare_digest(given.encode("utf-8", "replace"), token.encode()):
         return None
-    if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME:
+    if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or (words is None) == (args is None):
         return None
-    if (words is None) == (args is None):
-        return None
-    if words is not None and not (isinstance(words, list) and all(isinstance(word, str) for word in words)):
-        return None
-    if args is not None and not isinstance(args, (dict, str)):
-        return None
-    return CallRequest(
-        name=name,
-        words=None if words is None else tuple(words),
-        args=args,
-        wants_outcome=said.get("json") is True,
-    )
+    wants_outcome = said.get("json") is True
+    if isinstance(args, dict | str):
+        return CallRequest(name=name, words=None, args=args, wants_outcome=wants_outcome)
+    if isinstance(words, list) and all(isinstance(word, str) for word in words):
+        return CallRequest(name=name, words=tuple(words), args=None, wants_outcome=wants_outcome)
+    return None
 
 
 def outcome_answer(outcome: Outcome, request: CallRequest, session_id: str) -> dict[str, Any]:
@@ -330,10 +324,6 @@ def outcome_answer(outcome: Outcome, request: CallRequest, session_id: str) -> d
 def refusal_answer(status: Status, why: str) -> dict[str, Any]:
     """Where there is no Outcome to tell of."""
     return {"status": status.value, "exit": EXIT_CODES[status], "stdout": "", "stderr": _error_line(status, why)}
-
-
-def encode_answer(answer: dict[str, Any]) -> bytes:
-    return json.dumps(answer, default=str).encode() + b"\n"
 
 
 def _error_line(status: Status, why: str) -> str:
@@ -355,31 +345,18 @@ def client_folder(home: ForgeHome) -> tuple[HostDirectory, ...]:
         if why := forbidden.why(prefix, prefix, os.stat(prefix)):
             raise ToolFailed(f"Tools cannot call others: the directory of this Python {why}. Install Forge elsewhere.")
         further = (HostDirectory(prefix, prefix),)
-    return (HostDirectory(os.path.realpath(_write_client(home, _client_files(base_python()))), CLIENT_DIR), *further)
-
-
-def _client_files(interpreter: str) -> dict[str, bytes]:
     source = Path(__file__).parent / "client"
-    return {
-        _COMMAND: _shell_header(interpreter).encode() + (source / "forge_command.py").read_bytes(),
+    # For a shell the lines that start Python, for Python a text: the kernel's own `#!` takes neither a long path nor
+    # one with a space.
+    header = f"#!/bin/sh\n''':'\nexec {shlex.quote(base_python())} -E -s -S -B \"$0\" \"$@\"\n'''\n"
+    files = {
+        _COMMAND: header.encode() + (source / "forge_command.py").read_bytes(),
         _LIBRARY: (source / _LIBRARY).read_bytes(),
     }
-
-
-def _shell_header(interpreter: str) -> str:
-    """For a shell the lines that start Python, for Python a text: the kernel's own `#!` takes neither a long path nor
-    one with a space."""
-    import shlex
-
-    return f"#!/bin/sh\n''':'\nexec {shlex.quote(interpreter)} -E -s -S -B \"$0\" \"$@\"\n'''\n"
+    return (HostDirectory(os.path.realpath(_write_client(home, files)), CLIENT_DIR), *further)
 
 
 def _write_client(home: ForgeHome, files: dict[str, bytes]) -> Path:
-    import hashlib
-    import tempfile
-
-    from golem_forge.usertools.scratch import remove_tree
-
     content = hashlib.sha256()
     for name, data in files.items():
         content.update(f"{name}\0{len(data)}\0".encode() + data)

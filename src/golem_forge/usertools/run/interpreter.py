@@ -54,7 +54,7 @@ def starter_folder() -> str:
 
 
 def python_job(job: Job, program: ToolProgram, level: Level) -> Job:
-    """The same job with this Python in place of its command, waiting for an Order. Where there are no mounts the
+    """The same job with this Python in place of its command, waiting for a RunOrder. Where there are no mounts the
     starting program is read in its own place."""
     folder = HostDirectory(starter_folder(), STARTER_DIR)
     starter = os.path.join(folder.inner if level is Level.FULL else folder.host, _STARTER)
@@ -77,7 +77,7 @@ class WaitingInterpreter:
     @classmethod
     async def start(cls, walls: Walls, job: Job) -> WaitingInterpreter:
         """Waits inside from now on. Raises SandboxError; nothing was started then."""
-        hidden, sees = _current_redactor(walls), _shown_identities(job)
+        hidden, sees = walls.output_redactor(), _shown_identities(job)
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         try:
@@ -92,8 +92,8 @@ class WaitingInterpreter:
         return cls(walls, job, walled, ours, hidden, sees)
 
     def fits(self, walls: Walls, job: Job) -> bool:
-        """Whether it was started for this, but for what an Order brings."""
-        return walls is self._walls and comparable_job(job, walls) == comparable_job(self._job, walls)
+        """Whether it was started for this, but for what a RunOrder brings."""
+        return _same_job(walls, job, self._walls, self._job)
 
     @property
     def alive(self) -> bool:
@@ -106,9 +106,8 @@ class WaitingInterpreter:
         if not self.alive:
             return False
         try:
-            if self._hidden is not _current_redactor(
-                self._walls
-            ):  # a secret was learned since, and its output would show it
+            # Another redactor: a secret was learned since, and its output would show it.
+            if self._hidden is not self._walls.output_redactor():
                 return False
             if self._sees != _shown_identities(self._job):  # e.g. a spoilt snapshot was made anew
                 return False
@@ -121,7 +120,7 @@ class WaitingInterpreter:
         self._job = job
 
     async def execute(self, order: RunOrder) -> None:
-        """From here on it is the tool, and its time counts. One that ended is told nothing: its Ending says how."""
+        """From here on it is the tool, and its time counts. One that ended gets nothing: its exit status says how."""
         wire, self._wire = self._wire, None
         if wire is None:
             raise RuntimeError("an interpreter runs one tool, once")
@@ -131,6 +130,17 @@ class WaitingInterpreter:
                 await asyncio.get_running_loop().sock_sendall(wire, _encode_order(order, self._job))
         finally:
             wire.close()
+
+    async def run(
+        self, script: str, argv: tuple[str, ...], stdin: bytes | None, search: tuple[str, ...]
+    ) -> WalledChild:
+        """Executes a script, as RunOrder describes it; where that fails, nothing of it is left."""
+        try:
+            await self.execute(RunOrder(script=script, argv=argv, stdin=stdin, search=search))
+        except BaseException:
+            await self.end()
+            raise
+        return self.walled
 
     async def end(self) -> None:
         """The whole tree is gone afterwards."""
@@ -158,22 +168,16 @@ class WaitingInterpreter:
         return True
 
 
-def _current_redactor(walls: Walls) -> object:
-    """Another object as soon as there is something else to take out."""
-    return walls.output_redactor()
-
-
 def _shown_identities(job: Job) -> tuple[object, ...]:
     """Which directories are shown; another one may stand in the same place later. Walls say what is missing."""
-    return tuple(_directory_identity(shown.host) for shown in job.shown)
-
-
-def _directory_identity(path: str) -> object:
-    try:
-        now = os.stat(path)
-    except OSError:
-        return None
-    return now.st_dev, now.st_ino
+    found: list[object] = []
+    for shown in job.shown:
+        try:
+            now = os.stat(shown.host)
+            found.append((now.st_dev, now.st_ino))
+        except OSError:
+            found.append(None)
+    return tuple(found)
 
 
 def _start_environment(job: Job) -> dict[str, str]:
@@ -190,6 +194,10 @@ def _without_time_limit(job: Job, walls: Walls) -> Job:
 def comparable_job(job: Job, walls: Walls) -> Job:
     """What two jobs must have in common for one interpreter to serve either."""
     return replace(_without_time_limit(job, walls), env=_start_environment(job), stdin=None)
+
+
+def _same_job(walls: Walls, job: Job, other_walls: Walls, other: Job) -> bool:
+    return walls is other_walls and comparable_job(job, walls) == comparable_job(other, walls)
 
 
 def _encode_order(order: RunOrder, job: Job) -> bytes:
@@ -270,7 +278,7 @@ class InterpreterPool:
             if one.usable:
                 return one
             self._end(one)
-        for entry in [each for each in self._starting if _is_for(each, walls, job)]:
+        for entry in [each for each in self._starting if _same_job(walls, job, each.walls, each.job)]:
             self._starting.remove(entry)  # ours now: nobody else waits for it
             try:
                 arrived = await asyncio.shield(entry.task)
@@ -284,7 +292,8 @@ class InterpreterPool:
 
     def _is_there(self, walls: Walls, job: Job) -> bool:
         return any(one.alive and one.fits(walls, job) for one in self._idle) or (
-            len(self._starting) >= MOST_IDLE or any(_is_for(entry, walls, job) for entry in self._starting)
+            len(self._starting) >= MOST_IDLE
+            or any(_same_job(walls, job, each.walls, each.job) for each in self._starting)
         )
 
     def _arrived(self, entry: _Starting) -> None:
@@ -319,10 +328,6 @@ async def _try_start(walls: Walls, job: Job) -> WaitingInterpreter | None:
         return await WaitingInterpreter.start(walls, job)
     except Exception:
         return None
-
-
-def _is_for(entry: _Starting, walls: Walls, job: Job) -> bool:
-    return entry.walls is walls and comparable_job(entry.job, walls) == comparable_job(job, walls)
 
 
 def _may_wait(job: Job) -> bool:

@@ -1,6 +1,6 @@
 """What a caller reads of one run: status, bounded output, and the JSON value of a tool with `output: json`.
 
-Takes a FinishedRun; gives a Finished of kind `tool.output`: streams apart, bounded, the whole kept on disk by handle.
+Takes a FinishedRun; gives a ToolCompletion of kind `tool.output`: streams apart, bounded, the whole on disk by handle.
 Exit 0 with nothing on standard error is standard output exactly; anything else says first how it ended. Threat: a
 limit or a refusal of the walls that reads like an ordinary failure would be tried again for ever, so each says what it
 is.
@@ -16,12 +16,14 @@ JSON.
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from golem_forge.core.calls import ToolCompletion
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ToolFailed
+from golem_forge.core.json import NotJson, as_json
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.results import ToolResult
 from golem_forge.sandbox.process.monitor import ENDED, REASONS, TIMEOUT, WALLS_CHANGED, ExitStatus
@@ -75,16 +77,20 @@ async def finish_run(ran: FinishedRun, ctx: ToolContext) -> ToolCompletion:
 
 
 def _finish(ran: FinishedRun, ctx: ToolContext) -> ToolCompletion:
-    standing = _run_status(ran)
+    ended = _run_status(ran)
     denials = tuple(_with_manifest_hint(one, ran.access) for one in ran.after.denials)
-    if standing.status is Status.EXECUTION_FAILED and not standing.code and denials:
-        standing.status = Status.SANDBOX_DENIED
-        standing.error = "\n".join((blocked_line(denials), *_zone_hints(denials, ran.access)))
-        standing.lines.append(standing.error)
-    if standing.status is Status.SUCCESS and ran.manifest.output is OutputFormat.JSON:
-        _read_json(ran, standing)
+    if ended.status is Status.EXECUTION_FAILED and not ended.code and denials:
+        ended.status = Status.SANDBOX_DENIED
+        ended.error = "\n".join((blocked_line(denials), *_zone_hints(denials, ran.access)))
+        ended.lines.append(ended.error)
+    if ended.status is Status.SUCCESS and ran.manifest.output is OutputFormat.JSON:
+        try:
+            ended.structured = parse_json_output(ran.manifest, ran.out)
+        except ToolFailed as error:
+            ended.status, ended.code, ended.error = error.status, error.code, error.message
+            ended.lines.append(error.message)
     if ran.ending.code == WALLS_CHANGED:
-        standing.lines.append(_WITHHELD)
+        ended.lines.append(_WITHHELD)
         shown = OutputExcerpt()
     else:
         keep = ctx.outputs
@@ -101,10 +107,10 @@ def _finish(ran: FinishedRun, ctx: ToolContext) -> ToolCompletion:
         "denials": list(denials),
     }
     return ToolCompletion(
-        result=ToolResult(value, _result_text(ran, standing, shown), structured=standing.structured),
-        status=standing.status,
-        error=standing.error,
-        code=standing.code,
+        result=ToolResult(value, _result_text(ran, ended, shown), structured=ended.structured),
+        status=ended.status,
+        error=ended.error,
+        code=ended.code,
         denials=denials,
         protected_created=ran.after.protected_created,
         leftovers=ran.after.leftovers,
@@ -120,8 +126,6 @@ def shell_exit_code(ending: ExitStatus) -> int | None:
 
 def signal_name(number: int) -> str:
     """`SIGKILL`; a real-time signal has only its number."""
-    import signal
-
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -139,11 +143,8 @@ def _run_status(ran: FinishedRun) -> _RunStatus:
         return _failed_status(Status.EXECUTION_FAILED, f"{tool} was ended: {REASONS[ending.code]}", ending.code)
     if ending.exit_code == 0:
         return _RunStatus(status=Status.SUCCESS)
-    how = (
-        f"failed with exit code {_exit_text(ending)}"
-        if shell_exit_code(ending) is not None
-        else "ended; how is not known"
-    )
+    known = shell_exit_code(ending) is not None
+    how = f"failed with exit code {_exit_text(ending)}" if known else "ended; how is not known"
     return _failed_status(Status.EXECUTION_FAILED, f"{tool} {how}")
 
 
@@ -157,21 +158,12 @@ def _exit_text(ending: ExitStatus) -> str:
     return f"{shell_exit_code(ending)}{name}"
 
 
-def _read_json(ran: FinishedRun, standing: _RunStatus) -> None:
-
-    try:
-        standing.structured = parse_json_output(ran.manifest, ran.out)
-    except ToolFailed as error:
-        standing.status, standing.code, standing.error = error.status, error.code, error.message
-        standing.lines.append(error.message)
-
-
-def _result_text(ran: FinishedRun, standing: _RunStatus, shown: OutputExcerpt) -> str:
-    if standing.status is Status.SUCCESS and not shown.err:
+def _result_text(ran: FinishedRun, ended: _RunStatus, shown: OutputExcerpt) -> str:
+    if ended.status is Status.SUCCESS and not shown.err:
         return shown.out
-    lines = list(standing.lines)
+    lines = list(ended.lines)
     if shell_exit_code(ran.ending) is not None:
-        lines.insert(1 if standing.status is not Status.SUCCESS else 0, f"Exit code: {_exit_text(ran.ending)}")
+        lines.insert(1 if ended.status is not Status.SUCCESS else 0, f"Exit code: {_exit_text(ran.ending)}")
     text = "\n".join(lines)
     for name, stream in (("Stdout:", shown.out), ("Stderr:", shown.err)):
         if stream:
@@ -188,14 +180,14 @@ def _with_manifest_hint(denial: dict[str, Any], access: ToolAccess | None) -> di
 
 
 def _zone_hints(denials: tuple[dict[str, Any], ...], access: ToolAccess | None) -> list[str]:
-    zones = dict.fromkeys(zone for denial in denials if (zone := _denied_zone(denial)))
     if access is None:
         return []
     return [
         f"To write in /{zone}, {zone_hint(zone)}."
         if access.could_write(zone)
         else f"/{zone} is read-only for this worker; `zones` in tool.yaml cannot change that."
-        for zone in zones
+        for zone in dict.fromkeys(map(_denied_zone, denials))
+        if zone
     ]
 
 
@@ -278,6 +270,7 @@ def _decode(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
+_INVALID: Final = "OUTPUT_INVALID"
 MOST_JSON_READ: Final = 8 << 20
 MOST_JSON_PASSED_ON: Final = 256 * 1024
 """Bytes of a value that is handed on beside its text; a larger one was checked and is in the output."""
@@ -285,50 +278,33 @@ MOST_JSON_PASSED_ON: Final = 256 * 1024
 
 def parse_json_output(manifest: ToolManifest, out: Capture) -> Any:
     """The value; None where it is too large to be handed on."""
-    tool = f"tool '{manifest.name}'"
-    value = _parse_value(tool, out)
-    if manifest.output_schema is not None:
-        _check_schema(tool, value, manifest)
-    return value if out.size <= MOST_JSON_PASSED_ON else None
-
-
-def _parse_value(tool: str, out: Capture) -> Any:
-    from golem_forge.core.json import NotJson, as_json
-
-    if out.size > MOST_JSON_READ:
-        raise _invalid_output(
-            f"{tool} printed {out.size} bytes; of `output: json` at most {MOST_JSON_READ >> 20} MiB are read"
-        )
-    try:
-        return as_json(json.loads(out.read().decode(), parse_constant=_reject_constant))
-    except UnicodeDecodeError as error:
-        raise _invalid_output(f"{tool} did not print JSON: no UTF-8 at byte {error.start}") from None
-    except json.JSONDecodeError as error:
-        raise _invalid_output(
-            f"{tool} did not print JSON: {error.msg} at line {error.lineno} column {error.colno}"
-        ) from None
-    except (NotJson, RecursionError):
-        raise _invalid_output(
-            f"{tool} did not print JSON: too deep, too many values, or broken Unicode in a text"
-        ) from None
-    except ValueError as error:
-        raise _invalid_output(f"{tool} did not print JSON: {str(error)[:100]}") from None
-
-
-def _check_schema(tool: str, value: Any, manifest: ToolManifest) -> None:
     from golem_forge.tools.schema import json_path
     from golem_forge.tools.validation import SchemaCheck
 
-    assert manifest.output_schema is not None
-    for path, problem in SchemaCheck(dict(manifest.output_schema)).problems(value, limit=1):
-        raise _invalid_output(
-            f"{tool} printed JSON that does not match its output_schema at {json_path(path)}: {problem}"
-        )
+    tool = f"tool '{manifest.name}'"
+    if out.size > MOST_JSON_READ:
+        most = f"of `output: json` at most {MOST_JSON_READ >> 20} MiB are read"
+        raise ToolFailed(f"{tool} printed {out.size} bytes; {most}", code=_INVALID)
+    try:
+        value = as_json(json.loads(out.read().decode(), parse_constant=_reject_constant))
+    except (ValueError, RecursionError) as error:
+        raise ToolFailed(f"{tool} did not print JSON: {_why_not_json(error)}", code=_INVALID) from None
+    if manifest.output_schema is not None:
+        for path, problem in SchemaCheck(dict(manifest.output_schema)).problems(value, limit=1):
+            mismatch = f"does not match its output_schema at {json_path(path)}: {problem}"
+            raise ToolFailed(f"{tool} printed JSON that {mismatch}", code=_INVALID)
+    return value if out.size <= MOST_JSON_PASSED_ON else None
+
+
+def _why_not_json(error: ValueError | RecursionError) -> str:
+    if isinstance(error, UnicodeDecodeError):
+        return f"no UTF-8 at byte {error.start}"
+    if isinstance(error, json.JSONDecodeError):
+        return f"{error.msg} at line {error.lineno} column {error.colno}"
+    if isinstance(error, NotJson | RecursionError):
+        return "too deep, too many values, or broken Unicode in a text"
+    return str(error)[:100]
 
 
 def _reject_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no number of JSON")
-
-
-def _invalid_output(text: str) -> ToolFailed:
-    return ToolFailed(text, code="OUTPUT_INVALID")

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import re
 from collections.abc import Iterator
@@ -32,6 +33,7 @@ from golem_forge.storage.content_store import display_name
 from golem_forge.storage.home import ForgeHome
 from golem_forge.usertools.diagnostics import SharingError, Unusable, quote_name
 from golem_forge.usertools.folder import TOOLS_FOLDER, read_folder
+from golem_forge.usertools.scratch import NOT_OUR_JSON, read_private_file, replace_private_file
 from golem_forge.usertools.share.archive import safe_name
 
 HTTPS: Final = frozenset({"https"})
@@ -149,24 +151,15 @@ def lock_path(home: ForgeHome) -> Path:
 
 def read_lock(home: ForgeHome) -> dict[str, LockRecord]:
     """By name, in name order; empty without a lock."""
-    import json
-
     try:
-        handle = os.open(lock_path(home), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        data = read_private_file(lock_path(home), _MAX_LOCK_BYTES)
+        found = [_parse_record(each) for each in json.loads(data)["tools"]]
     except FileNotFoundError:
         return {}
-    except OSError:
-        raise _unreadable_lock(home) from None
-    try:
-        with open(handle, "rb") as file:
-            data = file.read(_MAX_LOCK_BYTES + 1)
-    except OSError:  # a directory
-        os.close(handle)
-        raise _unreadable_lock(home) from None
-    try:
-        found = [_parse_record(each) for each in json.loads(data)["tools"]]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        raise _unreadable_lock(home) from None
+    except NOT_OUR_JSON:
+        shown = home.shown(lock_path(home))
+        problem = f"{shown} cannot be read; mend or remove it (tools keep working without it)."
+        raise SharingError(problem) from None
     return {each.name: each for each in sorted(found, key=lambda each: each.name)}
 
 
@@ -193,21 +186,9 @@ def _parse_record(value: dict[str, object]) -> LockRecord:
 
 
 def _write_lock(home: ForgeHome, records: dict[str, LockRecord]) -> None:
-    import json
-
     listed = [asdict(records[name]) for name in sorted(records)]
     text = json.dumps({"tools": listed}, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
-    temporary = home.path / f".{_LOCK_FILE}-{os.urandom(8).hex()}.tmp"
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(text.encode())
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, lock_path(home))
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    replace_private_file(home.path, _LOCK_FILE, text.encode(), durable=True)
 
 
 @contextlib.contextmanager
@@ -219,11 +200,6 @@ def _exclusive(home: ForgeHome) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
-
-
-def _unreadable_lock(home: ForgeHome) -> SharingError:
-    shown = home.shown(lock_path(home))
-    return SharingError(f"{shown} cannot be read; mend or remove it (tools keep working without it).")
 
 
 MISSING: Final = "missing"
@@ -248,14 +224,14 @@ class Drift:
 def verify_tools(home: ForgeHome) -> list[Drift]:
     found: list[Drift] = []
     for name, locked in read_lock(home).items():
-        present = _installed_digest(home, name)
+        present = folder_digest(home.path / TOOLS_FOLDER / os.path.basename(name))
         if present != locked.digest:
             found.append(Drift(name=name, expected=locked.digest, found=present))
     return found
 
 
-def _installed_digest(home: ForgeHome, name: str) -> str:
-    folder = home.path / TOOLS_FOLDER / os.path.basename(name)
+def folder_digest(folder: Path) -> str:
+    """`missing` or `unreadable` where there is none."""
     if not folder.is_dir():
         return MISSING
     try:

@@ -201,11 +201,9 @@ def _take_tar_member(tar: tarfile.TarFile, member: tarfile.TarInfo, bundle: Bund
             safe_name(member.name)
         return
     if member.issym() or member.islnk():
-        raise _link_refused(member.name)
+        raise link_refused(member.name)
     if not member.isreg() or member.issparse():
-        raise Unusable(
-            DiagnosticCode.SYMLINK, f"{quote_name(member.name)} is a device or another special file; not taken over"
-        )
+        raise _special_refused(member.name)
     name = safe_name(member.name)
     bundle.expect(member.size)
     stream = tar.extractfile(member)
@@ -246,11 +244,9 @@ def _take_zip_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, bundle: 
     mode = member.external_attr >> 16 if member.create_system == 3 else 0
     kind = stat.S_IFMT(mode)
     if kind == stat.S_IFLNK:
-        raise _link_refused(member.filename)
+        raise link_refused(member.filename)
     if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
-        raise Unusable(
-            DiagnosticCode.SYMLINK, f"{quote_name(member.filename)} is a device or another special file; not taken over"
-        )
+        raise _special_refused(member.filename)
     if member.is_dir():
         safe_name(member.filename.rstrip("/"))
         return
@@ -267,7 +263,12 @@ def _take_zip_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, bundle: 
     bundle.add(name, bytes(content), executable=bool(mode & stat.S_IXUSR))
 
 
-def _link_refused(name: str) -> Unusable:
+def _special_refused(name: str) -> Unusable:
+    problem = f"{quote_name(name)} is a device or another special file; not taken over"
+    return Unusable(DiagnosticCode.SYMLINK, problem)
+
+
+def link_refused(name: str) -> Unusable:
     return Unusable(DiagnosticCode.SYMLINK, f"{quote_name(name)} is a link; an import may not contain links")
 
 

@@ -25,10 +25,10 @@ from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import escape_control_chars
 from golem_forge.sandbox.host import find_program, safe_path
 from golem_forge.storage.home import ForgeHome
-from golem_forge.usertools.diagnostics import DiagnosticCode, SharingError, Unusable, quote_name
+from golem_forge.usertools.diagnostics import SharingError, quote_name
 from golem_forge.usertools.folder import FolderFiles, staging_folder
 from golem_forge.usertools.share import COMMIT_ID, HTTPS, GitSource
-from golem_forge.usertools.share.archive import Bundle, safe_name, too_large
+from golem_forge.usertools.share.archive import Bundle, link_refused, safe_name, too_large
 
 if TYPE_CHECKING:
     import subprocess
@@ -45,7 +45,7 @@ class _Blob:
 
 
 class GitCommit:
-    """The fetched commit; its objects are gone when `fetched` is left."""
+    """The fetched commit; its objects are gone when `fetch_commit` is left."""
 
     def __init__(self, git: GitCommand, commit: str) -> None:
         self._git = git
@@ -81,11 +81,10 @@ class GitCommit:
 
     def _kind(self, name: str) -> str:
         try:
-            return (
-                self._git.output(["cat-file", "-t", f"{self._commit}:{name}"], 100).decode("ascii", "replace").strip()
-            )
+            found = self._git.output(["cat-file", "-t", f"{self._commit}:{name}"], 100)
         except SharingError:
             return ""
+        return found.decode("ascii", "replace").strip()
 
     def _contents(self, blobs: list[_Blob]) -> list[bytes]:
         asked = "".join(f"{blob.id}\n" for blob in blobs).encode()
@@ -148,7 +147,7 @@ def _parse_tree(listed: bytes) -> list[_Blob]:
         mode, kind, object_id, size = facts.decode("ascii").split()
         name = safe_name(raw.decode("utf-8", "surrogateescape"))
         if mode == "120000":
-            raise Unusable(DiagnosticCode.SYMLINK, f"{quote_name(name)} is a link; an import may not contain links")
+            raise link_refused(name)
         if mode == "160000":
             raise SharingError(f"{quote_name(name)} is a submodule; an import may not contain submodules.")
         if kind != "blob":
@@ -246,7 +245,7 @@ class GitCommand:
 
 
 def _communicate(process: subprocess.Popen[bytes], stdin: bytes, limit: int, seconds: float) -> tuple[bytes, bytes]:
-    """Both streams to their end; TooMuch as soon as one is longer than it may be."""
+    """Both streams to their end; GitOutputTooLarge as soon as one is longer than it may be."""
     import selectors
     import subprocess
     import time

@@ -42,13 +42,13 @@ from golem_forge.usertools.manifest.reader import read_manifest
 from golem_forge.usertools.manifest.writer import manifest_name, manifest_text, rename_manifest
 from golem_forge.usertools.share import HTTPS, GitSource, LocalSource, Source, check_commit, git, parse_source, reader
 from golem_forge.usertools.share.archive import MAX_IMPORT_BYTES
-from golem_forge.usertools.share.reader import SourceReader, files_below, open_source
+from golem_forge.usertools.share.reader import SourceReader, files_below, open_source, strip_top_folder
 
 ImportCheck = Callable[[str, ToolManifest, FolderFiles], None]
 
 
 def accept_all(name: str, manifest: ToolManifest, files: FolderFiles) -> None:
-    """The Check that refuses nothing."""
+    """The ImportCheck that refuses nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,11 +77,12 @@ def import_tool(
     """`pick`: the name of one tool of a collection. `rename`: the name it gets here."""
     place = parse_source(source, transports=transports)
     with open_source(place, home=home, environ=environ, transports=transports) as origin:
-        place, offer = (
-            _read_picked(origin, place, pick, rename)
-            if pick
-            else (place, _read_single(origin, place, rename, entrypoint))
-        )
+        if pick:
+            place, offer = _read_picked(origin, place, pick, rename)
+        else:
+            if origin.file(_join_source(place, MANIFEST_FILE), MAX_IMPORT_BYTES) is None:
+                _refuse_collection(origin, place)
+            offer = read_package(origin.files(place.below), rename=rename, entrypoint=entrypoint)
     share.read_lock(home)  # one that cannot be read is found out before anything is put in place
     staging.check_name_free(home, offer.name)
     with staging.stage_tool(home, offer.name, offer.files) as folder:
@@ -118,12 +119,6 @@ def lock_record(imported: ImportedTool, time: str) -> share.LockRecord:
     )
 
 
-def _read_single(origin: SourceReader, place: Source, rename: str, entrypoint: str) -> ToolPackage:
-    if origin.file(_join_source(place, MANIFEST_FILE), MAX_IMPORT_BYTES) is None:
-        _refuse_collection(origin, place)
-    return read_package(origin.files(place.below), rename=rename, entrypoint=entrypoint)
-
-
 def _refuse_collection(origin: SourceReader, place: Source) -> None:
     """A collection may be far larger than a tool; say what it is instead of how large."""
     if origin.file(_join_source(place, reader.INDEX_FILE), MAX_IMPORT_BYTES) is not None:
@@ -138,15 +133,12 @@ def _read_picked(origin: SourceReader, place: Source, pick: str, rename: str) ->
     row = reader.find_entry(reader.read_index(origin, place.below), pick)
     place = replace(place, below=_join_source(place, row.path))
     files = origin.files(place.below)
+    shown = quote_name(pick)
     if row.digest and files.digest != row.digest:
-        raise SharingError(
-            f"The files of {quote_name(pick)} are not those that the collection lists (digest); not imported."
-        )
+        raise SharingError(f"The files of {shown} are not those that the collection lists (digest); not imported.")
     found = read_package(files)
     if found.name != pick:
-        raise SharingError(
-            f"The collection calls it {quote_name(pick)}, its tool.yaml {quote_name(found.name)}; not imported."
-        )
+        raise SharingError(f"The collection calls it {shown}, its tool.yaml {quote_name(found.name)}; not imported.")
     return place, read_package(files, rename=rename) if rename else found
 
 
@@ -196,7 +188,7 @@ def apply_update(
     with staging.stage_tool(home, name, update.new) as folder:
         staging.exchange(home, name, folder)
         try:
-            if _digest_or_code(folder) != update.old.digest:  # `folder` is now what was there before
+            if share.folder_digest(folder) != update.old.digest:  # `folder` is now what was there before
                 raise SharingError(f"tool '{name}' was changed meanwhile and left as it is; update it again.")
             share.add_record(home, lock_record(update.imported, now()))
         except BaseException:
@@ -215,10 +207,9 @@ def _update_source(
     place = parse_source(record.source, transports=transports)
     if not isinstance(place, GitSource):
         raise SharingError(f"The record of '{record.name}' in tools.lock is not usable; import it again.")
-    wanted = check_commit(commit.removeprefix("@")) if commit else ""
-    return replace(
-        place, commit=wanted or git.newest_commit(place.url, home=home, environ=environ, transports=transports)
-    )
+    if commit:
+        return replace(place, commit=check_commit(commit.removeprefix("@")))
+    return replace(place, commit=git.newest_commit(place.url, home=home, environ=environ, transports=transports))
 
 
 def _skill_entrypoint(new: FolderFiles, old: FolderFiles, name: str) -> str:
@@ -229,13 +220,6 @@ def _skill_entrypoint(new: FolderFiles, old: FolderFiles, name: str) -> str:
         return read_manifest(old.files[MANIFEST_FILE], folder=name).entrypoint
     except Unusable:
         return ""
-
-
-def _digest_or_code(folder: Path) -> str:
-    try:
-        return read_folder(folder).digest
-    except Unusable as error:
-        return DiagnosticCode(error.diagnostic_code).value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,17 +234,17 @@ class ToolPackage:
 
 
 def read_package(files: FolderFiles, *, rename: str = "", entrypoint: str = "") -> ToolPackage:
-    files = _strip_top_folder(files)
-    if MANIFEST_FILE not in files.files and SKILL_FILE in files.files:
+    files = strip_top_folder(files)
+    if MANIFEST_FILE in files.files:
+        return _tool_package(files, rename, entrypoint, ())
+    if SKILL_FILE in files.files:
         return _skill_package(files, rename, entrypoint)
-    if MANIFEST_FILE not in files.files:
-        raise SharingError(f"There is no {MANIFEST_FILE} and no {SKILL_FILE} in it; name the folder that has one.")
+    raise SharingError(f"There is no {MANIFEST_FILE} and no {SKILL_FILE} in it; name the folder that has one.")
+
+
+def _tool_package(files: FolderFiles, rename: str, entrypoint: str, warnings: tuple[str, ...]) -> ToolPackage:
     if entrypoint:
         raise SharingError(f"--entrypoint is for a skill without a {MANIFEST_FILE}; this tool names its own.")
-    return _tool_package(files, rename, ())
-
-
-def _tool_package(files: FolderFiles, rename: str, warnings: tuple[str, ...]) -> ToolPackage:
     data = files.files[MANIFEST_FILE]
     name = rename or manifest_name(data)
     if name:
@@ -269,40 +253,30 @@ def _tool_package(files: FolderFiles, rename: str, warnings: tuple[str, ...]) ->
         data = rename_manifest(data, name)
         files = FolderFiles(dict(files.files) | {MANIFEST_FILE: data}, files.executable)
     manifest = read_manifest(data, folder=name)
-    return ToolPackage(
-        manifest=manifest, files=files, warnings=warnings + _check_entrypoint(manifest.entrypoint, files)
-    )
+    warnings += _check_entrypoint(manifest.entrypoint, files)
+    return ToolPackage(manifest=manifest, files=files, warnings=warnings)
 
 
 def _skill_package(files: FolderFiles, rename: str, entrypoint: str) -> ToolPackage:
     skill = read_skill(files.files[SKILL_FILE])
     scripts = files_below(files, SCRIPTS_FOLDER)
     if MANIFEST_FILE in scripts.files:
-        if entrypoint:
-            raise SharingError(f"--entrypoint is for a skill without a {MANIFEST_FILE}; this tool names its own.")
-        return _tool_package(scripts, rename, skill.differs_from(scripts.digest))
+        return _tool_package(scripts, rename, entrypoint, skill.differs_from(scripts.digest))
     draft = skill.draft(scripts, name=rename, entrypoint=entrypoint)
     left = sorted(name for name in files.files if name != SKILL_FILE and not name.startswith(f"{SCRIPTS_FOLDER}/"))
-    warnings = skill.warnings + (
-        (f"left out, a tool is what is in {SCRIPTS_FOLDER}/: {_first_names(left)}",) if left else ()
-    )
-    return _tool_package(draft, "", warnings)
-
-
-def _strip_top_folder(files: FolderFiles) -> FolderFiles:
-    """A folder that holds nothing but one folder stands for that one."""
-    tops = {name.partition("/")[0] for name in files.files}
-    single = len(tops) == 1 and all("/" in name for name in files.files)
-    return files_below(files, tops.pop()) if single else files
+    warnings = skill.warnings
+    if left:
+        shown = ", ".join(map(quote_name, left[:5])) + (f" and {len(left) - 5} more" if len(left) > 5 else "")
+        warnings += (f"left out, a tool is what is in {SCRIPTS_FOLDER}/: {shown}",)
+    return _tool_package(draft, "", "", warnings)
 
 
 def _check_name(name: str) -> None:
+    advice = "import it under another name with --as NAME"
     if problem := name_problem(name):
-        raise Unusable(DiagnosticCode.NAME_INVALID, f"{problem}; import it under another name with --as NAME")
+        raise Unusable(DiagnosticCode.NAME_INVALID, f"{problem}; {advice}")
     if is_reserved(name):
-        raise Unusable(
-            DiagnosticCode.RESERVED_NAME, f"tool name '{name}' is reserved; import it under another name with --as NAME"
-        )
+        raise Unusable(DiagnosticCode.RESERVED_NAME, f"tool name '{name}' is reserved; {advice}")
 
 
 def _check_entrypoint(entrypoint: str, files: FolderFiles) -> tuple[str, ...]:
@@ -314,11 +288,6 @@ def _check_entrypoint(entrypoint: str, files: FolderFiles) -> tuple[str, ...]:
             raise
         return (error.message,)
     return ()
-
-
-def _first_names(names: list[str]) -> str:
-    shown = ", ".join(quote_name(name) for name in names[:5])
-    return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"
 
 
 SKILL_FILE: Final = "SKILL.md"
@@ -371,10 +340,11 @@ def read_skill(data: bytes) -> Skill:
     metadata = metadata if isinstance(metadata, dict) else {}
     line = escape_control_chars(" ".join(_text_field(matter, "description").split()))
     description = line[:_MAX_DESCRIPTION].rstrip()
-    usage = _cut_bytes(escape_control_chars_in_prose(body.strip()), _MAX_USAGE_BYTES)
+    prose = escape_control_chars_in_prose(body.strip())
+    usage = prose.encode()[:_MAX_USAGE_BYTES].decode(errors="ignore")
     if description != line:
         warnings.append(f"the description was cut to {_MAX_DESCRIPTION} characters")
-    if usage != escape_control_chars_in_prose(body.strip()):
+    if usage != prose:
         warnings.append(f"the usage was cut to {_MAX_USAGE_BYTES >> 10} KiB")
     return Skill(
         name=_text_field(matter, "name"),
@@ -426,9 +396,8 @@ def _tool_name(skill: str) -> str:
     hyphened = re.sub(r"-{2,}", "-", re.sub(r"[^A-Za-z0-9_-]", "-", letters))
     name = re.sub(r"_{2,}", "_", hyphened).strip("-_")[:64]
     if not re.search(r"[A-Za-z0-9]", name):
-        raise SharingError(
-            f"{SKILL_FILE}: name: no tool can be named after {quote_name(skill)}; give a name with --as NAME."
-        )
+        problem = f"no tool can be named after {quote_name(skill)}; give a name with --as NAME."
+        raise SharingError(f"{SKILL_FILE}: name: {problem}")
     return name if name[0].isalpha() else f"skill-{name}"[:64]
 
 
@@ -437,9 +406,8 @@ def _choose_entrypoint(scripts: FolderFiles, entrypoint: str) -> str:
     if entrypoint:
         wanted = entrypoint.removeprefix(f"{SCRIPTS_FOLDER}/")
         if wanted not in direct:
-            raise SharingError(
-                f"There is no file {quote_name(wanted)} in {SCRIPTS_FOLDER}/; there are: {_list_names(direct)}."
-            )
+            missing = f"There is no file {quote_name(wanted)} in {SCRIPTS_FOLDER}/"
+            raise SharingError(f"{missing}; there are: {_list_names(direct)}.")
         return wanted
     if not direct:
         raise SharingError(f"The skill has no file in {SCRIPTS_FOLDER}/ that a tool could run.")
@@ -450,7 +418,3 @@ def _choose_entrypoint(scripts: FolderFiles, entrypoint: str) -> str:
 
 def _list_names(names: list[str]) -> str:
     return ", ".join(quote_name(name).strip("'") for name in names[:20]) + (", …" if len(names) > 20 else "")
-
-
-def _cut_bytes(text: str, limit: int) -> str:
-    return text.encode()[:limit].decode(errors="ignore")

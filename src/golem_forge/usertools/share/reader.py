@@ -80,9 +80,7 @@ class ArchiveSourceReader:
     """An archive, whole in memory; the single top folder that most archives have is left away."""
 
     def __init__(self, files: FolderFiles) -> None:
-        tops = {name.partition("/")[0] for name in files.files}
-        single = len(tops) == 1 and all("/" in name for name in files.files)
-        self._files = files_below(files, tops.pop()) if single else files
+        self._files = strip_top_folder(files)
 
     def files(self, below: str) -> FolderFiles:
         found = files_below(self._files, below) if below else self._files
@@ -103,6 +101,13 @@ def files_below(files: FolderFiles, folder: str) -> FolderFiles:
     inside = {name.removeprefix(start): content for name, content in files.files.items() if name.startswith(start)}
     marked = frozenset(name.removeprefix(start) for name in files.executable if name.startswith(start))
     return FolderFiles(inside, marked)
+
+
+def strip_top_folder(files: FolderFiles) -> FolderFiles:
+    """A folder that holds nothing but one folder stands for that one."""
+    tops = {name.partition("/")[0] for name in files.files}
+    single = len(tops) == 1 and all("/" in name for name in files.files)
+    return files_below(files, tops.pop()) if single else files
 
 
 @contextlib.contextmanager

@@ -28,7 +28,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 
 from golem_forge.core.errors import ForgeError
 from golem_forge.storage.home import ForgeHome
@@ -40,11 +40,7 @@ from golem_forge.usertools.store.records import (
     UNKNOWN_VERSION,
     Author,
     AuthorKind,
-    BuildStatus,
     Ratings,
-    TrustRecord,
-    UseRecord,
-    VersionRecord,
     VersionStatus,
 )
 
@@ -52,15 +48,48 @@ if TYPE_CHECKING:
     import sqlite3
 
 _REFRESH_BATCH: Final = 20
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+def _reads(
+    query: Callable[Concatenate[sqlite3.Connection, _P], _T], otherwise: _T
+) -> Callable[Concatenate[ToolStore, _P], _T]:
+    """A method of the store that runs a query of `queries`."""
+
+    def method(self: ToolStore, /, *args: _P.args, **named: _P.kwargs) -> _T:
+        return self._file.read(lambda connection: query(connection, *args, **named), otherwise)
+
+    return method
+
+
+def _writes(
+    change: Callable[Concatenate[sqlite3.Connection, _P], _T], otherwise: _T
+) -> Callable[Concatenate[ToolStore, _P], _T]:
+    def method(self: ToolStore, /, *args: _P.args, **named: _P.kwargs) -> _T:
+        return self._file.write(lambda connection: change(connection, *args, **named), otherwise)
+
+    return method
+
+
+def _decides(
+    change: Callable[Concatenate[sqlite3.Connection, _P], _T],
+) -> Callable[Concatenate[ToolStore, _P], _T]:
+    """Raises ToolStoreError where the decision could not be kept."""
+
+    def method(self: ToolStore, /, *args: _P.args, **named: _P.kwargs) -> _T:
+        return self._file.write_durable(lambda connection: change(connection, *args, **named))
+
+    return method
 
 
 class ToolStore:
     def __init__(self, home: ForgeHome) -> None:
         self._file = StoreDatabase(home)
         self._unwritten: dict[str, Author] = {}
-        """Agents whose hand could not be noted: for this process they count all the same."""
+        """Agents whose authorship could not be written: in this process it counts all the same."""
         self._refreshes: list[float] = []
-        """Times that are not written yet: of every turn there is one, and no turn should wait for a disk."""
+        """Times that are not written yet: there is one for every turn, and no turn should wait for a disk."""
 
     def close(self) -> None:
         """It opens itself again when it is used."""
@@ -69,146 +98,95 @@ class ToolStore:
 
     # versions and authors
 
+    _present_digest = _reads(queries.present_digest, "")
+    _record_version = _writes(queries.record_version, False)
+    _record_creation = _writes(queries.record_creation, False)
+    _record_agent_edit = _writes(queries.record_agent_edit, False)
+    _is_agent_made = _reads(queries.is_agent_made, False)
+    _provenance = _reads(queries.provenance, MANUAL_AUTHOR)
+    versions = _reads(queries.versions, ())
+    forget = _decides(queries.forget)
+    prunable_versions = _reads(queries.prunable_versions, ((), ()))
+    drop_versions = _writes(queries.drop_versions, None)
+
     def record_version(self, name: str, digest: str, author: Author | None = None) -> bool:
-        """True if it is a new version. Without an author: the agent that was noted, else a person."""
-        if self._file.read(lambda connection: queries.present_digest(connection, name), "") == digest:
+        """True if it is a new version. Without an author: the agent that was recorded, else a person."""
+        if self._present_digest(name) == digest:
             return False
-        known = author or self._unwritten.get(name)
-        recorded = self._file.write(lambda connection: queries.record_version(connection, name, digest, known), None)
+        recorded = self._record_version(name, digest, author or self._unwritten.get(name))
         if recorded:
             self._unwritten.pop(name, None)
-        return bool(recorded)
-
-    def versions(self, name: str) -> tuple[VersionRecord, ...]:
-        """Newest first."""
-        return self._file.read(lambda connection: queries.versions(connection, name), ())
+        return recorded
 
     def record_creation(self, name: str, author: Author, *, suggestion: str = "", sequence_ms: float = 0.0) -> None:
         """Call it when the folder is in place. `sequence_ms`: the median time of the calls the suggestion replaces."""
-
-        def write(connection: sqlite3.Connection) -> bool:
-            queries.record_creation(connection, name, author, suggestion, sequence_ms)
-            return True
-
-        if not self._file.write(write, False) and author.kind is AuthorKind.AGENT:
+        if not self._record_creation(name, author, suggestion, sequence_ms) and author.kind is AuthorKind.AGENT:
             self._unwritten[name] = author
 
     def record_agent_edit(self, name: str, session: str, worker: str) -> None:
         """Call it before the bytes change: another process may see them at once. No tool can have an odd name."""
-        if not TOOL_NAME.match(name):
-            return
-
-        def write(connection: sqlite3.Connection) -> bool:
-            queries.record_agent_edit(connection, name, session, worker)
-            return True
-
-        if not self._file.write(write, False):
+        if TOOL_NAME.match(name) and not self._record_agent_edit(name, session, worker):
             self._unwritten[name] = Author(AuthorKind.AGENT, session, worker)
 
     def is_agent_made(self, name: str) -> bool:
         """An agent created it or wrote to it, ever."""
-        return name in self._unwritten or self._file.read(
-            lambda connection: queries.is_agent_made(connection, name), False
-        )
+        return name in self._unwritten or self._is_agent_made(name)
 
     def provenance(self, name: str) -> Author:
-        return self._unwritten.get(name) or self._file.read(
-            lambda connection: queries.provenance(connection, name), MANUAL_AUTHOR
-        )
-
-    def forget(self, name: str) -> None:
-        """The folder was removed. Versions stay for undo, and so does trust in their exact bytes."""
-        self._file.write_durable(lambda connection: queries.forget(connection, name))
-
-    def prunable_versions(self, name: str, keep: int) -> tuple[tuple[int, ...], tuple[str, ...]]:
-        """For `history.prune`: (rows, digests that nothing else names)."""
-        nothing: tuple[tuple[int, ...], tuple[str, ...]] = ((), ())
-        return self._file.read(lambda connection: queries.prunable_versions(connection, name, keep), nothing)
-
-    def drop_versions(self, name: str, rows: tuple[int, ...]) -> None:
-        self._file.write(lambda connection: queries.drop_versions(connection, name, rows), None)
+        return self._unwritten.get(name) or self._provenance(name)
 
     # decisions
 
+    _record_trust = _decides(queries.record_trust)
+    _mark_built = _writes(queries.mark_built, None)
+    find_trust = _reads(queries.find_trust, None)
+    last_trusted = _reads(queries.last_trusted, "")
+    all_trusted = _reads(queries.all_trusted, frozenset())
+    version_status = _reads(queries.version_status, UNKNOWN_VERSION)
+    add_denial = _writes(queries.add_denial, None)
+    denials = _reads(queries.denials, 0)
+    mark_tested = _writes(queries.mark_tested, None)
+    mark_failed = _writes(queries.mark_failed, None)
+    build_status = _reads(queries.build_status, NOT_BUILT)
+    retire = _decides(queries.retire)
+    restore = _decides(queries.restore)
+    is_retired = _reads(queries.is_retired, False)
+
     def trust(self, name: str, digest: str, *, who: str, shadow: bool = False) -> None:
-        """A person agreed to exactly these bytes. BookError: that was not kept, so nothing may run because of it."""
+        """A person agreed to exactly these bytes. ToolStoreError: that was not kept, so nothing may run because of
+        it."""
         if not name or not digest:
             raise ValueError("trust is for one tool and one digest")
-        self._file.write_durable(lambda connection: queries.record_trust(connection, name, digest, who, shadow=shadow))
-
-    def find_trust(self, name: str, digest: str) -> TrustRecord | None:
-        return self._file.read(lambda connection: queries.find_trust(connection, name, digest), None)
-
-    def version_status(self, name: str, digest: str) -> VersionStatus:
-        """Trust, standing and retirement at once, as every call needs them."""
-        return self._file.read(lambda connection: queries.version_status(connection, name, digest), UNKNOWN_VERSION)
+        self._record_trust(name, digest, who, shadow=shadow)
 
     def version_statuses(self, digests: Mapping[str, str]) -> Mapping[str, VersionStatus]:
         """Name → what is known of that digest of it."""
         nothing = dict.fromkeys(digests, UNKNOWN_VERSION)
         return self._file.read(lambda connection: queries.version_statuses(connection, digests), nothing)
 
-    def last_trusted(self, name: str) -> str:
-        """The digest that was trusted last; empty if none was."""
-        return self._file.read(lambda connection: queries.last_trusted(connection, name), "")
-
-    def all_trusted(self, name: str) -> frozenset[str]:
-        return self._file.read(lambda connection: queries.all_trusted(connection, name), frozenset())
-
-    def add_denial(self, name: str, digest: str) -> None:
-        self._file.write(lambda connection: queries.add_denial(connection, name, digest), None)
-
-    def denials(self, name: str, digest: str) -> int:
-        """Since these bytes were last trusted."""
-        return self._file.read(lambda connection: queries.denials(connection, name, digest), 0)
-
     def mark_built(self, name: str, digest: str) -> None:
-        """Said before every run, so what is known already is not written again."""
+        """Called before every run, so what is known already is not written again."""
         known = self.build_status(name, digest)
         if not known.built or (known.failure is not None and known.failure[0] is not DiagnosticCode.TESTS_FAILED):
-            self._file.write(lambda connection: queries.mark_built(connection, name, digest), None)
-
-    def mark_tested(self, name: str, digest: str) -> None:
-        self._file.write(lambda connection: queries.mark_tested(connection, name, digest), None)
-
-    def mark_failed(self, name: str, digest: str, code: DiagnosticCode, message: str) -> None:
-        self._file.write(lambda connection: queries.mark_failed(connection, name, digest, code, message), None)
-
-    def build_status(self, name: str, digest: str) -> BuildStatus:
-        return self._file.read(lambda connection: queries.build_status(connection, name, digest), NOT_BUILT)
-
-    def retire(self, name: str) -> None:
-        self._file.write_durable(lambda connection: queries.retire(connection, name))
-
-    def restore(self, name: str) -> bool:
-        """False if it was not retired. What it had reached before, it has again."""
-        return self._file.write_durable(lambda connection: queries.restore(connection, name))
-
-    def is_retired(self, name: str) -> bool:
-        return self._file.read(lambda connection: queries.is_retired(connection, name), False)
+            self._mark_built(name, digest)
 
     def stamp(self) -> object:
-        """Differs whenever trust, standing or retirement changed, by whichever process; uses do not change it."""
+        """Differs whenever trust, build status or retirement changed, by whichever process; uses do not change it."""
         number = self._file.read(queries.stamp, -1)
         return self._file.identity, number
 
     # uses
 
-    def record_use(self, use: UseRecord) -> None:
-        self._file.write(lambda connection: queries.record_use(connection, use), None)
-
-    def rate(self, name: str, good: bool, note: str = "") -> None:
-        self._file.write(lambda connection: queries.rate(connection, name, good=good, note=note), None)
+    _record_refreshes = _writes(queries.record_refreshes, None)
+    record_use = _writes(queries.record_use, None)
+    rate = _writes(queries.rate, None)
+    claim_rating_offer = _writes(queries.claim_rating_offer, False)
 
     def ratings(self, name: str) -> Ratings:
         return self._file.read(lambda connection: queries.ratings(connection, name), Ratings())
 
-    def claim_rating_offer(self, name: str) -> bool:
-        """True exactly once for each tool, after its third run."""
-        return self._file.write(lambda connection: queries.claim_rating_offer(connection, name), False)
-
     def record_refresh(self, ms: float) -> None:
-        """Written with others, or when the book is closed or asked for them."""
+        """Written with others, or when the store is closed or asked for them."""
         self._refreshes.append(float(ms))
         if len(self._refreshes) >= _REFRESH_BATCH:
             self._write_refreshes()
@@ -216,16 +194,15 @@ class ToolStore:
     def _write_refreshes(self) -> None:
         took, self._refreshes = self._refreshes, []
         if took:
-            self._file.write(lambda connection: queries.record_refreshes(connection, took), None)
+            self._record_refreshes(took)
 
     def rows(self, statement: str, values: dict[str, Any] | None = None) -> list[tuple[Any, ...]]:
-        """For statistics: a SELECT of constant text; nothing where the book cannot be read."""
+        """For statistics: a SELECT of constant text; nothing where the store cannot be read."""
         self._write_refreshes()
         return self._file.read(lambda connection: connection.execute(statement, values or {}).fetchall(), [])
 
 
 _log = logging.getLogger(__name__)
-_T = TypeVar("_T")
 
 _FOLDER: Final = "state"
 _NAME: Final = "custom.db"
@@ -270,7 +247,8 @@ class StoreDatabase:
         self._path = home.path / _FOLDER / _NAME
         self._where = os.fspath(self._path)
         self._connection: sqlite3.Connection | None = None
-        self._identity: tuple[int, int] | None = None
+        self.identity: tuple[int, int] | None = None
+        """Of the file that was used last."""
         self._alone = threading.RLock()
         self._warned: set[str] = set()
         self._no_waiting_before = 0.0
@@ -286,35 +264,38 @@ class StoreDatabase:
     def write(self, change: Callable[[sqlite3.Connection], _T], otherwise: _T) -> _T:
         """Survives the end of this process, not always a power cut: quick enough for every call."""
         try:
-            return self._with_connection(lambda connection: self._noted(connection, change))
+            return self._with_connection(lambda connection: self._write_or_give_up(connection, change))
         except _DatabaseUnusable as error:
             self._warn("written", error)
             return otherwise
 
     def write_durable(self, change: Callable[[sqlite3.Connection], _T]) -> _T:
         """On the disk when it returns."""
+
+        def decide(connection: sqlite3.Connection) -> _T:
+            connection.execute("PRAGMA synchronous = FULL")
+            try:
+                return _in_transaction(connection, change)
+            finally:
+                connection.execute("PRAGMA synchronous = NORMAL")
+
         try:
-            return self._with_connection(lambda connection: _in_durable_transaction(connection, change))
+            return self._with_connection(decide)
         except _DatabaseUnusable as error:
             raise ToolStoreError(str(error)) from None
 
     def close(self) -> None:
         with self._alone:
-            self._let_go()
+            self._disconnect()
 
-    @property
-    def identity(self) -> tuple[int, int] | None:
-        """Of the file that was used last."""
-        return self._identity
-
-    def _noted(self, connection: sqlite3.Connection, change: Callable[[sqlite3.Connection], _T]) -> _T:
-        """Whoever keeps the file locked must not hold up every call: nothing else goes on while this waits."""
+    def _write_or_give_up(self, connection: sqlite3.Connection, change: Callable[[sqlite3.Connection], _T]) -> _T:
+        """Another process that keeps the file locked must not hold up every call: nothing else goes on meanwhile."""
         patient = time.monotonic() >= self._no_waiting_before
         _set_busy_timeout(connection, min(_NOTE_BUSY_S, _BUSY_S) if patient else 0)
         try:
             return _in_transaction(connection, change)
         except Exception as error:
-            if _is_locked(error):
+            if _sqlite_code(error) == _BUSY_CODE:
                 self._no_waiting_before = time.monotonic() + _GIVE_UP_S
             raise
         finally:
@@ -343,13 +324,13 @@ class StoreDatabase:
         import sqlite3
 
         if self._connection is not None:
-            if _file_identity(self._where) == self._identity:
+            if _file_identity(self._where) == self.identity:
                 return self._connection
-            self._let_go()  # removed or replaced meanwhile: what it says now counts
+            self._disconnect()  # removed or replaced meanwhile: what it says now counts
         with self._opening():
-            self._identity = _file_identity(self._where)
+            self.identity = _file_identity(self._where)
             self._make_file()
-            self._identity = _file_identity(self._where)
+            self.identity = _file_identity(self._where)
             connection = sqlite3.connect(self._path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
             try:
                 _prepare_connection(connection)
@@ -377,17 +358,14 @@ class StoreDatabase:
             os.chmod(self._path, 0o600)
 
     def _begin_anew(self) -> None:
-        used = self._identity
-        self._let_go()
+        used = self.identity
+        self._disconnect()
         with self._opening():
             if used is not None and _file_identity(self._where) != used:
                 return  # another process did so already
-            aside = f"{self._path}{_SPOILT_SUFFIX}"
-            with contextlib.suppress(FileNotFoundError):
-                _move_aside(self._path, Path(aside))
-            for suffix in _SIDE_FILE_SUFFIXES:
+            for suffix in ("", *_SIDE_FILE_SUFFIXES):
                 with contextlib.suppress(FileNotFoundError):
-                    _move_aside(Path(f"{self._path}{suffix}"), Path(f"{aside}{suffix}"))
+                    _move_aside(Path(f"{self._path}{suffix}"), Path(f"{self._path}{_SPOILT_SUFFIX}{suffix}"))
 
     @contextlib.contextmanager
     def _opening(self) -> Iterator[None]:
@@ -410,8 +388,8 @@ class StoreDatabase:
         finally:
             os.close(lock)
 
-    def _let_go(self) -> None:
-        connection, self._connection, self._identity = self._connection, None, None
+    def _disconnect(self) -> None:
+        connection, self._connection, self.identity = self._connection, None, None
         if connection is not None:
             import sqlite3
 
@@ -419,7 +397,7 @@ class StoreDatabase:
                 connection.close()
 
     def _warn(self, what: str, error: _DatabaseUnusable) -> None:
-        """Once for each reason: a book on a full disk would say so with every call."""
+        """Once for each reason: a store on a full disk would say so with every call."""
         if str(error) not in self._warned:
             self._warned.add(str(error))
             _log.warning("the record of user tools could not be %s: %s", what, error)
@@ -432,7 +410,7 @@ def _prepare_connection(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = NORMAL")
     if version != queries.SCHEMA_VERSION:
-        queries.create_tables(connection)
+        _in_transaction(connection, queries.create_tables)
 
 
 def _set_busy_timeout(connection: sqlite3.Connection, seconds: float) -> None:
@@ -448,14 +426,6 @@ def _in_transaction(connection: sqlite3.Connection, change: Callable[[sqlite3.Co
         connection.rollback()
         raise
     return result
-
-
-def _in_durable_transaction(connection: sqlite3.Connection, change: Callable[[sqlite3.Connection], _T]) -> _T:
-    connection.execute("PRAGMA synchronous = FULL")
-    try:
-        return _in_transaction(connection, change)
-    finally:
-        connection.execute("PRAGMA synchronous = NORMAL")
 
 
 def _file_identity(path: str) -> tuple[int, int] | None:
@@ -478,12 +448,11 @@ def _move_aside(path: Path, aside: Path) -> None:
 def _is_corrupt(error: Exception) -> bool:
     if isinstance(error, OSError):
         return isinstance(error, _NotARegularFile) or error.errno in _CORRUPT_ERRNOS
-    code = getattr(error, "sqlite_errorcode", None) or 0
-    return (code & 0xFF) in _CORRUPT_CODES or any(words in str(error) for words in _WRONG_SCHEMA_MESSAGES)
+    return _sqlite_code(error) in _CORRUPT_CODES or any(words in str(error) for words in _WRONG_SCHEMA_MESSAGES)
 
 
-def _is_locked(error: Exception) -> bool:
-    return (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF == _BUSY_CODE
+def _sqlite_code(error: Exception) -> int:
+    return (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
 
 
 def _reason(error: Exception) -> str:

@@ -39,7 +39,7 @@ _EXCHANGE_UNSUPPORTED: Final = frozenset({errno.EINVAL, errno.ENOSYS})
 """What file systems and kernels answer that cannot swap two names in one step."""
 
 VersionFiles = Callable[[str], FolderFiles | None]
-"""The files of any version still in the store: `Registry.old_files`."""
+"""The files of any version still in the store: `Registry.version_files`."""
 
 
 class HistoryError(ForgeError):
@@ -116,7 +116,7 @@ def undo(*, home: ForgeHome, store: ToolStore, name: str, wanted: str = "", file
     files = files_of(version.digest)
     if files is None or files.digest != version.digest:
         raise HistoryError(
-            f"the files of version {_short_digest(version.digest)} of tool '{name}' are no longer kept; "
+            f"the files of version {short_digest(version.digest)} of tool '{name}' are no longer kept; "
             f"`forge tools log {name}` lists the versions."
         )
     aside = _install_files(home, name, files, replacing=current)
@@ -198,10 +198,10 @@ def _choose_version(name: str, versions: Sequence[VersionRecord], current: str, 
         raise _tool_not_found(name)
     if wanted:
         return _match_digest(name, versions, wanted)
-    for version in versions:
-        if version.digest != current:
-            return version
-    raise HistoryError(f"tool '{name}' has no earlier version.")
+    earlier = next((version for version in versions if version.digest != current), None)
+    if earlier is None:
+        raise HistoryError(f"tool '{name}' has no earlier version.")
+    return earlier
 
 
 def _match_digest(name: str, versions: Sequence[VersionRecord], wanted: str) -> VersionRecord:
@@ -216,10 +216,10 @@ def _match_digest(name: str, versions: Sequence[VersionRecord], wanted: str) -> 
     if len(found) == 1:
         return next(iter(found.values()))
     if found:
-        several = ", ".join(_short_digest(digest, len(digits) + 6) for digest in found)
+        several = ", ".join(short_digest(digest, len(digits) + 6) for digest in found)
         raise HistoryError(f"several versions of tool '{name}' start so: {several}.", status=Status.INPUT_INVALID)
     raise HistoryError(
-        f"tool '{name}' has no version {_short_digest(digits)}; `forge tools log {name}` lists them.",
+        f"tool '{name}' has no version {short_digest(digits)}; `forge tools log {name}` lists them.",
         status=Status.INPUT_INVALID,
     )
 
@@ -231,12 +231,10 @@ def _install_files(home: ForgeHome, name: str, files: FolderFiles, *, replacing:
             if not os.path.lexists(home.path / staging.TOOLS_FOLDER / name):
                 staging.install(home, name, folder)
                 return None
-            old = _swap_folder(home, name, folder)
-            return _set_aside_unless_saved(home, old, replacing)
-    except SharingError as error:
-        raise HistoryError(f"tool '{name}' was not brought back: {error.message}") from None
-    except OSError as error:
-        raise HistoryError(f"tool '{name}' was not brought back: {error.strerror}.") from None
+            return _set_aside_unless_saved(home, _swap_folder(home, name, folder), replacing)
+    except (SharingError, OSError) as error:
+        why = error.message if isinstance(error, SharingError) else f"{error.strerror}."
+        raise HistoryError(f"tool '{name}' was not brought back: {why}") from None
 
 
 def _swap_folder(home: ForgeHome, name: str, folder: Path) -> Path:
@@ -263,12 +261,11 @@ def _set_aside_unless_saved(home: ForgeHome, folder: Path, digest: str) -> Path 
 
     Read again under its new name: somebody may have written to it until the very moment it was taken away.
     """
-    try:
+    with contextlib.suppress(Unusable):
         if digest and read_folder(folder).digest == digest:
             return None
-    except Unusable:
-        pass
-    if _remove_if_empty(folder):
+    with contextlib.suppress(OSError):
+        os.rmdir(folder)  # an empty folder is nothing to keep
         return None
     aside = home.ensure(*_SET_ASIDE) / f"{folder.name.removesuffix('.old')}-{os.urandom(4).hex()}"
     os.rename(folder, aside)
@@ -296,13 +293,5 @@ def _record_origin(home: ForgeHome, name: str, version: VersionRecord, files: Fo
         )
 
 
-def _remove_if_empty(folder: Path) -> bool:
-    try:
-        os.rmdir(folder)
-    except OSError:
-        return False
-    return True
-
-
-def _short_digest(digest: str, length: int = 12) -> str:
+def short_digest(digest: str, length: int = 12) -> str:
     return digest.removeprefix("sha256:")[:length]

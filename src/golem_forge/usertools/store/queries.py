@@ -98,16 +98,10 @@ _TABLES: Final = (
 
 
 def create_tables(connection: sqlite3.Connection) -> None:
-    """All of it or nothing. Fails where tables of another program stand."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        for statement in _TABLES:
-            connection.execute(statement)
-        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-        connection.execute("COMMIT")
-    except BaseException:
-        connection.rollback()
-        raise
+    """Run it in a transaction. Fails where tables of another program stand."""
+    for statement in _TABLES:
+        connection.execute(statement)
+    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
 
 _LONGEST_MESSAGE: Final = 8 * 1024
@@ -139,11 +133,9 @@ def find_trust(connection: sqlite3.Connection, name: str, digest: str) -> TrustR
 
 
 def last_trusted(connection: sqlite3.Connection, name: str) -> str:
-    row = connection.execute(
-        "SELECT digest FROM digests WHERE name = ? AND trusted_at IS NOT NULL ORDER BY trust_order DESC LIMIT 1",
-        (name,),
-    ).fetchone()
-    return row[0] if row else ""
+    """The digest that was trusted last; empty if none was."""
+    found: str = (connection.execute(_LAST_TRUSTED, (name,)).fetchone() or _NEVER_TRUSTED)[0]
+    return found
 
 
 def all_trusted(connection: sqlite3.Connection, name: str) -> frozenset[str]:
@@ -157,6 +149,7 @@ def add_denial(connection: sqlite3.Connection, name: str, digest: str) -> None:
 
 
 def denials(connection: sqlite3.Connection, name: str, digest: str) -> int:
+    """Since these bytes were last trusted."""
     row = connection.execute("SELECT denials FROM digests WHERE name = ? AND digest = ?", (name, digest)).fetchone()
     return row[0] if row else 0
 
@@ -205,7 +198,6 @@ def build_status(connection: sqlite3.Connection, name: str, digest: str) -> Buil
 
 
 def build_status_from_row(built: int | None, tested: int | None, code: str | None, message: str | None) -> BuildStatus:
-    """Of the columns of those names."""
     if code not in _CODES:
         return _TESTED if built and tested else _BUILT if built else NOT_BUILT
     return BuildStatus(built=bool(built), tested=bool(built and tested), failure=(_CODES[code], message or ""))
@@ -218,7 +210,7 @@ def retire(connection: sqlite3.Connection, name: str) -> None:
 
 
 def restore(connection: sqlite3.Connection, name: str) -> bool:
-    """Only the retirement goes: what its bytes had reached is still there."""
+    """False if it was not retired. What it had reached before, it has again."""
     changed = connection.execute(
         "UPDATE tools SET retired_at = NULL WHERE name = ? AND retired_at IS NOT NULL", (name,)
     ).rowcount
@@ -241,7 +233,7 @@ def _bump_stamp(connection: sqlite3.Connection) -> None:
 
 
 def _update_creation(connection: sqlite3.Connection, name: str, digest: str) -> None:
-    """How far the last creation of that name ever came, for the rates of §13."""
+    """How far the last creation of that name ever came, for the statistics of creations."""
     reached = connection.execute(
         "SELECT built, tested, tested AND trusted_at IS NOT NULL FROM digests WHERE name = ? AND digest = ?",
         (name, digest),
@@ -254,7 +246,7 @@ def _update_creation(connection: sqlite3.Connection, name: str, digest: str) -> 
 
 
 _MOST_SINGLE_QUERIES: Final = 50
-"""So many are looked up one by one; for more, one pass over all of the book is quicker."""
+"""So many are looked up one by one; for more, one pass over the whole table is quicker."""
 _STATUS_COLUMNS: Final = "trusted_at IS NOT NULL, shadow, built, tested, failure_code, failure_message"
 _NO_ROW: Final = (0, 0, 0, 0, None, None)
 _NEVER_TRUSTED: Final = ("", 0)
@@ -271,6 +263,7 @@ _ALL_RETIRED: Final = "SELECT name FROM tools WHERE retired_at IS NOT NULL"
 
 
 def version_status(connection: sqlite3.Connection, name: str, digest: str) -> VersionStatus:
+    """Trust, build status and retirement at once, as every call needs them."""
     row = connection.execute(_ONE_STATUS, (name, digest)).fetchone()
     own, retired = (row[:-1], row[-1] is not None) if row else (_NO_ROW, is_retired(connection, name))
     return _make_version_status(
@@ -279,17 +272,16 @@ def version_status(connection: sqlite3.Connection, name: str, digest: str) -> Ve
 
 
 def version_statuses(connection: sqlite3.Connection, digests: Mapping[str, str]) -> dict[str, VersionStatus]:
-    """Of each name with its digest."""
     if len(digests) <= _MOST_SINGLE_QUERIES:
         return {name: version_status(connection, name, digest) for name, digest in digests.items()}
     retired = {name for (name,) in connection.execute(_ALL_RETIRED)}
     own = {row[0]: row[2:] for row in connection.execute(_ALL_STATUSES) if digests.get(row[0]) == row[1]}
     last = {row[0]: row[1:] for row in connection.execute(_ALL_LAST_TRUSTED)}
 
-    def of(name: str) -> VersionStatus:
+    def status(name: str) -> VersionStatus:
         return _make_version_status(own.get(name, _NO_ROW), name in retired, lambda: last.get(name, _NEVER_TRUSTED))
 
-    return {name: of(name) for name in digests}
+    return {name: status(name) for name in digests}
 
 
 def _make_version_status(own: tuple[Any, ...], retired: bool, last: Callable[[], tuple[str, int]]) -> VersionStatus:
@@ -321,17 +313,18 @@ def present_digest(connection: sqlite3.Connection, name: str) -> str:
 
 def record_version(connection: sqlite3.Connection, name: str, digest: str, author: Author | None) -> bool:
     """Whether it is a version of its own: other bytes than the newest one."""
-    before = _author_of_bytes(connection, name, digest)
+    before = _author(connection, _AUTHOR_OF_BYTES, name, digest)
+    original = _author(connection, _ORIGINAL_AUTHOR, name)
     if newest_digest(connection, name) == digest:
-        if before is not None and _original_author(connection, name) is None:
+        if before is not None and original is None:
             _set_original_author(connection, name, before)
         return False
-    author = author or _next_author(connection, name) or before or MANUAL_AUTHOR
+    author = author or _author(connection, _NEXT_AUTHOR, name) or before or MANUAL_AUTHOR
     connection.execute(
         "INSERT INTO versions (name, digest, at, kind, session, worker, source) VALUES (?, ?, ?, ?, ?, ?, ?)",
         (name, digest, iso_now(), *_author_columns(author)),
     )
-    if _original_author(connection, name) is None:
+    if original is None:
         _set_original_author(connection, name, author)
         if before is None:
             connection.execute(
@@ -345,6 +338,7 @@ def record_version(connection: sqlite3.Connection, name: str, digest: str, autho
 
 
 def versions(connection: sqlite3.Connection, name: str) -> tuple[VersionRecord, ...]:
+    """Newest first."""
     rows = connection.execute(
         "SELECT digest, at, kind, session, worker, source FROM versions WHERE name = ? ORDER BY id DESC", (name,)
     )
@@ -353,8 +347,8 @@ def versions(connection: sqlite3.Connection, name: str) -> tuple[VersionRecord, 
 
 def record_creation(
     connection: sqlite3.Connection, name: str, author: Author, suggestion: str, sequence_ms: float
-) -> None:
-    """A folder that another process saw a moment before it was announced is that same creation."""
+) -> bool:
+    """A folder that another process saw a moment before it was announced is that same creation. Always True."""
     connection.execute(
         "DELETE FROM creations WHERE declared = 0 AND name = ? AND (SELECT count(*) FROM versions WHERE name = ?) <= 1",
         (name, name),
@@ -367,13 +361,16 @@ def record_creation(
     _set_next_author(connection, name, author)
     if author.kind is AuthorKind.AGENT:
         connection.execute("UPDATE tools SET agent = 1 WHERE name = ?", (name,))
+    return True
 
 
-def record_agent_edit(connection: sqlite3.Connection, name: str, session: str, worker: str) -> None:
+def record_agent_edit(connection: sqlite3.Connection, name: str, session: str, worker: str) -> bool:
+    """Always True."""
     connection.execute(
         "INSERT INTO tools (name, agent) VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET agent = 1", (name,)
     )
     _set_next_author(connection, name, Author(AuthorKind.AGENT, session, worker))
+    return True
 
 
 def is_agent_made(connection: sqlite3.Connection, name: str) -> bool:
@@ -383,14 +380,17 @@ def is_agent_made(connection: sqlite3.Connection, name: str) -> bool:
 
 def provenance(connection: sqlite3.Connection, name: str) -> Author:
     """An agent or an import that wrote the newest bytes; behind a person's own edits, who brought the tool here."""
-    latest = _next_author(connection, name) or _author_of_bytes(connection, name, newest_digest(connection, name))
+    latest = _author(connection, _NEXT_AUTHOR, name) or _author(
+        connection, _AUTHOR_OF_BYTES, name, newest_digest(connection, name)
+    )
     if latest is not None and latest.kind is not AuthorKind.MANUAL:
         return latest
-    return _original_author(connection, name) or latest or MANUAL_AUTHOR
+    return _author(connection, _ORIGINAL_AUTHOR, name) or latest or MANUAL_AUTHOR
 
 
 def forget(connection: sqlite3.Connection, name: str) -> None:
-    """The next tool of that name begins anew; versions, trust in exact bytes, uses and an agent's hand stay."""
+    """The folder was removed; the next tool of that name begins anew. Versions, trust in exact bytes, uses and an
+    agent's authorship stay."""
     connection.execute(
         "UPDATE tools SET kind = NULL, session = NULL, worker = NULL, source = NULL, next_kind = NULL, "
         "retired_at = NULL WHERE name = ?",
@@ -405,16 +405,18 @@ _PRUNABLE: Final = (
     "(SELECT 1 FROM versions AS later WHERE later.name = old.name AND later.digest = old.digest AND later.id > old.id))"
 )
 """Beyond the newest, unless trusted; of bytes that came back the newest row is enough."""
+_VERSIONS_WITH_DIGEST: Final = "SELECT id FROM versions WHERE digest = ?"
 
 
 def prunable_versions(connection: sqlite3.Connection, name: str, keep: int) -> tuple[tuple[int, ...], tuple[str, ...]]:
     """Rows that need not be kept, and the digests that no other row of any tool names."""
     rows = connection.execute(_PRUNABLE, {"name": name, "keep": keep}).fetchall()
     ids = {number for _, number in rows}
-    orphaned = [
-        digest for digest in dict.fromkeys(digest for digest, _ in rows) if _is_only_in(connection, digest, ids)
-    ]
-    return tuple(sorted(ids)), tuple(orphaned)
+
+    def unused(digest: str) -> bool:
+        return all(number in ids for (number,) in connection.execute(_VERSIONS_WITH_DIGEST, (digest,)))
+
+    return tuple(sorted(ids)), tuple(filter(unused, dict.fromkeys(digest for digest, _ in rows)))
 
 
 def drop_versions(connection: sqlite3.Connection, name: str, ids: Iterable[int]) -> None:
@@ -426,22 +428,17 @@ def drop_versions(connection: sqlite3.Connection, name: str, ids: Iterable[int])
     )
 
 
-def _is_only_in(connection: sqlite3.Connection, digest: str, ids: set[int]) -> bool:
-    return all(number in ids for (number,) in connection.execute("SELECT id FROM versions WHERE digest = ?", (digest,)))
+_AUTHOR_OF_BYTES: Final = (
+    "SELECT kind, session, worker, source FROM versions WHERE name = ? AND digest = ? ORDER BY id DESC LIMIT 1"
+)
+_ORIGINAL_AUTHOR: Final = "SELECT kind, session, worker, source FROM tools WHERE name = ? AND kind IS NOT NULL"
+_NEXT_AUTHOR: Final = (
+    "SELECT next_kind, next_session, next_worker, next_source FROM tools WHERE name = ? AND next_kind IS NOT NULL"
+)
 
 
-def _author_of_bytes(connection: sqlite3.Connection, name: str, digest: str) -> Author | None:
-    row = connection.execute(
-        "SELECT kind, session, worker, source FROM versions WHERE name = ? AND digest = ? ORDER BY id DESC LIMIT 1",
-        (name, digest),
-    ).fetchone()
-    return author_from_row(*row) if row else None
-
-
-def _original_author(connection: sqlite3.Connection, name: str) -> Author | None:
-    row = connection.execute(
-        "SELECT kind, session, worker, source FROM tools WHERE name = ? AND kind IS NOT NULL", (name,)
-    ).fetchone()
+def _author(connection: sqlite3.Connection, statement: str, *values: str) -> Author | None:
+    row = connection.execute(statement, values).fetchone()
     return author_from_row(*row) if row else None
 
 
@@ -451,14 +448,6 @@ def _set_original_author(connection: sqlite3.Connection, name: str, author: Auth
         "UPDATE tools SET kind = ?, session = ?, worker = ?, source = ? WHERE name = ?",
         (*_author_columns(author), name),
     )
-
-
-def _next_author(connection: sqlite3.Connection, name: str) -> Author | None:
-    row = connection.execute(
-        "SELECT next_kind, next_session, next_worker, next_source FROM tools WHERE name = ? AND next_kind IS NOT NULL",
-        (name,),
-    ).fetchone()
-    return author_from_row(*row) if row else None
 
 
 def _set_next_author(connection: sqlite3.Connection, name: str, author: Author | None) -> None:
@@ -502,7 +491,7 @@ def record_use(connection: sqlite3.Connection, use: UseRecord) -> None:
         _fold_old_uses(connection)
 
 
-def rate(connection: sqlite3.Connection, name: str, *, good: bool, note: str) -> None:
+def rate(connection: sqlite3.Connection, name: str, good: bool, note: str = "") -> None:
     """Whoever has rated a tool is not asked to any more."""
     connection.execute(
         "INSERT INTO ratings (name, at, good, note) VALUES (?, ?, ?, ?)",
@@ -527,6 +516,7 @@ def ratings(connection: sqlite3.Connection, name: str) -> Ratings:
 
 
 def claim_rating_offer(connection: sqlite3.Connection, name: str) -> bool:
+    """True exactly once for each tool, after its third run."""
     changed = connection.execute(
         "UPDATE tools SET rating_offered = 1 WHERE name = ? AND runs >= ? AND rating_offered = 0",
         (name, _RUNS_BEFORE_RATING),

@@ -96,18 +96,10 @@ def tool_statistics(store: ToolStore, names: Iterable[str] = ()) -> tuple[ToolSt
     found: list[ToolStats] = []
     for name in wanted:
         digests = of_tool.get(name, {})
-        usage = _sum_tallies(digests.values()).usage()
+        usage, by_digest = _sum_tallies(digests.values()).usage(), {key: each.usage() for key, each in digests.items()}
         good, bad = rated.get(name, (0, 0))
-        found.append(
-            ToolStats(
-                name=name,
-                usage=usage,
-                by_digest={digest: tally.usage() for digest, tally in digests.items()},
-                good=good,
-                bad=bad,
-                saved_ms=_time_saved(sequences.get(name), usage),
-            )
-        )
+        saved = _time_saved(sequences.get(name), usage)
+        found.append(ToolStats(name=name, usage=usage, by_digest=by_digest, good=good, bad=bad, saved_ms=saved))
     return tuple(found)
 
 
@@ -119,9 +111,8 @@ def unused_tools(
     last: dict[str, str] = dict(store.rows(_LAST_USED))
     retired = {name for (name,) in store.rows("SELECT name FROM tools WHERE retired_at IS NOT NULL")}
     found = [UnusedTool(name=name, last_used=last.get(name, "")) for name in names if name not in retired]
-    return tuple(
-        sorted((each for each in found if each.last_used < since), key=lambda each: (each.last_used, each.name))
-    )
+    unused = (each for each in found if each.last_used < since)
+    return tuple(sorted(unused, key=lambda each: (each.last_used, each.name)))
 
 
 def parse_age(text: str) -> int:
@@ -178,7 +169,7 @@ class _Tally:
             ran=self.ran,
             successes=self.successes,
             last_used=self.last_used,
-            median_ms=_median(self.durations),
+            median_ms=median(self.durations),
             total_ms=self.total_ms,
         )
 
@@ -214,7 +205,7 @@ def _time_saved(sequence_ms: float | None, usage: ToolUsage) -> float | None:
     return 0.0 if usage.median_ms is None else (sequence_ms - usage.median_ms) * usage.calls
 
 
-def _median(values: list[float]) -> float | None:
+def median(values: list[float]) -> float | None:
     if not values:
         return None
     ordered, middle = sorted(values), len(values) // 2

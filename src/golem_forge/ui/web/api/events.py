@@ -11,22 +11,20 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
 from golem_forge.core.errors import ToolFailed
-from golem_forge.events.envelope import Event
 from golem_forge.events.serialization import encode_json
 from golem_forge.tools.threads import run_in_thread
+from golem_forge.toolsets.output import blocks_of, find_position, render_page
 from golem_forge.ui.web.api.operation import ApiCall, operation, requested_session
+from golem_forge.ui.web.sdk import Response
 from golem_forge.ui.web.stream.frames import shown_members
 from golem_forge.ui.web.stream.history import PAGE_EVENTS
 from golem_forge.ui.web.stream.socket import take_action
 from golem_forge.ui.web.wire import ApiModel, ApiRefusal
-
-if TYPE_CHECKING:
-    from golem_forge.ui.web.sdk import Response
 
 _EventNumber = Annotated[int, Field(ge=0, le=(1 << 53) - 1)]
 _NO_EVENT: Final = "This session has no event of that number."
@@ -95,7 +93,7 @@ async def get_event(call: ApiCall) -> Response:
     event = await session.history.one(int(number))
     if event is None:
         raise ApiRefusal(404, _NO_EVENT)
-    return await _whole_event(event)
+    return await _json_response(lambda: {"event": event.to_dict()})
 
 
 @operation(
@@ -111,17 +109,11 @@ async def get_question(call: ApiCall) -> Response:
     question = call.registry.live(call.path["id"]).ui.open_question(call.path["requestId"])
     if question is None:
         raise ApiRefusal(404, "No such question is open; what it was is among the events.")
-    return await _whole_event(question)
-
-
-async def _whole_event(event: Event) -> Response:
-    return await _json_response(lambda: {"event": event.to_dict()})
+    return await _json_response(lambda: {"event": question.to_dict()})
 
 
 async def _json_response(make: Any) -> Response:
     """Written off the loop: an event may have megabytes."""
-    from golem_forge.ui.web.sdk import Response
-
     return Response(await run_in_thread(lambda: encode_json(make())), media_type="application/json")
 
 
@@ -148,8 +140,6 @@ class Action(ApiModel, title="Action"):
 )
 async def act(call: ApiCall) -> Response:
     """Answers a question, says something, runs a command or a tool, interrupts. What comes of it the events tell."""
-    from golem_forge.ui.web.sdk import Response
-
     session = await call.registry.find(call.path["id"])
     take_action(session, call.body.type, call.body.data)
     return Response(status_code=202)
@@ -248,8 +238,6 @@ async def read_output(call: ApiCall) -> OutputPage:
 
 
 def _read_page(path: Path, start: int, count: int) -> tuple[str, int, int | None]:
-    from golem_forge.toolsets.output import blocks_of, find_position, render_page
-
     try:
         place = find_position(blocks_of(path), start)
         text = render_page(blocks_of(path), place, count)

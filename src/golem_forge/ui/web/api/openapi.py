@@ -15,23 +15,22 @@ import sys
 from collections.abc import Iterable, Mapping
 from functools import cache, lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final, get_type_hints
+from typing import Any, Final, get_type_hints
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, TypeAdapter
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
+from golem_forge._version import __version__
 from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.events.model import REGISTRY, EventData
 from golem_forge.events.serialization import encode_json
 from golem_forge.ui.web.api.operation import ApiCall, Operation, operation
+from golem_forge.ui.web.sdk import Response
+from golem_forge.ui.web.security import LOGIN, cookie_name
 from golem_forge.ui.web.stream.watched_session import SessionStatus
 from golem_forge.ui.web.wire import ApiModel, ApiProblem
 
-if TYPE_CHECKING:
-    from golem_forge.ui.web.sdk import Response
-
 _PART: Final = re.compile(r"\{([A-Za-z_]+)\}")
-_LOGIN: Final = "/api/login"
 _ABOUT: Final = (
     "What the page of Golem Forge uses, for everybody who writes a UI of their own. Log in with the code of the "
     "printed link, keep the cookie, and set `Origin` to the server's own address on every request that is not a GET. "
@@ -76,9 +75,6 @@ class ApiDescription(ApiModel, title="Description"):
 @operation("GET", "/api/openapi.json", "describe", tag="login", answer=ApiDescription)
 async def describe(call: ApiCall) -> Response:
     """This description."""
-    from golem_forge.ui.web.sdk import Response
-    from golem_forge.ui.web.security import cookie_name
-
     return Response(_encoded_document(cookie_name(call.request.scope)), media_type="application/json")
 
 
@@ -89,7 +85,6 @@ def _encoded_document(cookie: str) -> bytes:
 
 def openapi_document(cookie: str) -> dict[str, Any]:
     """`cookie`: the name of the one that this server gives."""
-    from golem_forge import __version__
     from golem_forge.ui.web.api import all_operations
 
     operations = all_operations()
@@ -125,9 +120,10 @@ def _schemas(operations: Iterable[Operation]) -> tuple[dict[_ModelUse, Schema], 
     refs, found = models_json_schema(list(used), by_alias=True, ref_template=REF + "{model}")
     components: dict[str, Schema] = found.get("$defs", {})
     for model in _with_parts(model for model, _ in used):
-        for name, schema in components.items():
-            if schema.get("title") == model.model_config["title"] and _is_of(schema, model):
-                components[name] = _with_descriptions(schema, model)
+        for key, schema in components.items():
+            members = {field.alias or name for name, field in model.model_fields.items()}
+            if schema.get("title") == model.model_config["title"] and set(schema.get("properties", {})) == members:
+                components[key] = _with_descriptions(schema, model)
     return _named_components(refs, components)  # type: ignore[arg-type]
 
 
@@ -153,16 +149,14 @@ def _named_components(
 
 def _with_parts(models: Iterable[type[ApiModel]]) -> set[type[ApiModel]]:
     """The models, and those their members are made of."""
-    known: set[type[ApiModel]] = set()
+    found: set[type[ApiModel]] = set()
     waiting = list(models)
     while waiting:
         model = waiting.pop()
-        if model in known:
-            continue
-        known.add(model)
-        for field in model.model_fields.values():
-            waiting += [part for part in _models_in(field.annotation) if part not in known]
-    return known
+        if model not in found:
+            found.add(model)
+            waiting += [part for field in model.model_fields.values() for part in _models_in(field.annotation)]
+    return found
 
 
 def _models_in(annotation: Any) -> Iterable[type[ApiModel]]:
@@ -170,10 +164,6 @@ def _models_in(annotation: Any) -> Iterable[type[ApiModel]]:
         yield annotation
     for part in getattr(annotation, "__args__", ()):
         yield from _models_in(part)
-
-
-def _is_of(schema: Schema, model: type[ApiModel]) -> bool:
-    return set(schema.get("properties", {})) == {field.alias or name for name, field in model.model_fields.items()}
 
 
 def _with_descriptions(schema: Schema, model: type[ApiModel]) -> Schema:
@@ -193,7 +183,11 @@ def _operation_object(one: Operation, refs: Mapping[_ModelUse, Schema]) -> dict[
     made: dict[str, Any] = {"operationId": one.name, "tags": [one.tag], "summary": summary + stop.strip()}
     if rest:
         made["description"] = rest
-    if parameters := [*_path_parameters(one), *_query_parameters(one)]:
+    parameters = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+        for name in _PART.findall(one.path)
+    ]
+    if parameters := [*parameters, *_query_parameters(one)]:
         made["parameters"] = parameters
     if one.raw_body:
         content: Schema = {one.raw_body: {"schema": {"type": "string", "format": "binary"}}}
@@ -201,17 +195,10 @@ def _operation_object(one: Operation, refs: Mapping[_ModelUse, Schema]) -> dict[
     elif one.body is not None:
         schema = {"$ref": f"{REF}AnyAction"} if one.name == "act" else refs[one.body, "validation"]
         made["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
-    if one.path == _LOGIN:
+    if one.path == LOGIN[1]:
         made["security"] = []
     made["responses"] = _responses(one, refs)
     return made
-
-
-def _path_parameters(one: Operation) -> list[dict[str, Any]]:
-    named = _PART.findall(one.path)
-    return [
-        {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}} for name in named
-    ]
 
 
 def _query_parameters(one: Operation) -> list[dict[str, Any]]:
@@ -244,7 +231,7 @@ def _responses(one: Operation, refs: Mapping[_ModelUse, Schema]) -> dict[str, An
 
 def _refusals(one: Operation) -> dict[int, str]:
     refused = dict(_COMMON_REFUSALS)
-    if one.path != _LOGIN:
+    if one.path != LOGIN[1]:
         refused[401] = "no cookie, or one that is not known (any more)"
     if _PART.search(one.path):
         refused[404] = "there is no such session, or nothing of that name in it"
@@ -263,9 +250,7 @@ REF: Final = "#/components/schemas/"
 
 def event_schemas() -> dict[str, Schema]:
     """By component name, with `Event` and `AnyAction`, each one of them all."""
-    events = {
-        f"event.{name}": _event_schema(kind) for name, kind in REGISTRY.items()
-    }  # actions are recorded like all else
+    events = {f"event.{name}": _event_schema(kind) for name, kind in REGISTRY.items()}
     actions = {f"action.{name}": _action_schema(kind) for name, kind in REGISTRY.items() if kind.ACTION}
     return {
         **events,
@@ -313,16 +298,10 @@ def _data_schema(kind: type[EventData]) -> Schema:
     hints, words = get_type_hints(kind), attribute_docs(kind)
     members: dict[str, Schema] = {}
     for attribute, wire, required in kind.FIELDS:
-        schema = _member_schema(hints[attribute], optional=not required)
+        schema = TypeAdapter(hints[attribute]).json_schema()
+        schema = schema if required else without_null(schema)
         members[wire] = schema | {"description": words[attribute]} if attribute in words else schema
     return {"type": "object", "properties": members, "required": sorted(kind.REQUIRED)}
-
-
-def _member_schema(hint: Any, *, optional: bool) -> Schema:
-    from pydantic import TypeAdapter
-
-    schema = TypeAdapter(hint).json_schema()
-    return without_null(schema) if optional else schema
 
 
 def without_null(schema: Schema) -> Schema:
@@ -351,16 +330,12 @@ def _docs_of_module(name: str) -> dict[str, AttributeDocs]:
         tree = ast.parse(inspect.getsource(sys.modules[name]))
     except (OSError, KeyError, SyntaxError):
         return {}
-    return {each.name: _docs_of_class(each) for each in tree.body if isinstance(each, ast.ClassDef)}
-
-
-def _docs_of_class(definition: ast.ClassDef) -> AttributeDocs:
-    return {
-        above.target.id: inspect.cleandoc(below.value.value)
-        for above, below in pairwise(definition.body)
-        if isinstance(above, ast.AnnAssign)
-        and isinstance(above.target, ast.Name)
-        and isinstance(below, ast.Expr)
-        and isinstance(below.value, ast.Constant)
-        and isinstance(below.value.value, str)
-    }
+    docs: dict[str, AttributeDocs] = {}
+    for definition in tree.body:
+        if isinstance(definition, ast.ClassDef):
+            words: AttributeDocs = docs.setdefault(definition.name, {})
+            for pair in pairwise(definition.body):
+                match pair:
+                    case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str() as text)):
+                        words[name] = inspect.cleandoc(text)
+    return docs

@@ -21,9 +21,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import ValidationError
 
+from golem_forge.agent.session_state import known_secrets
 from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.events.bus import describe_failure
+from golem_forge.events.index import SessionIndex
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.ui.web.wire import ApiModel, ApiRefusal
 
@@ -90,26 +92,28 @@ class Operation:
                     registry=request.app.state.registry,
                     request=request,
                     path=dict(request.path_params),
-                    query=_validated(self.query, _query_values(request)) if self.query is not None else None,
+                    query=_validated(self.query, dict(request.query_params)) if self.query is not None else None,
                     body=await self._body(request),
                 )
             )
-        except ApiRefusal as refused:
-            return _refusal_response(refused)
-        except ConfigError as error:
-            return _refusal_response(ApiRefusal(422, "\n".join(error.problems)))
-        except ForgeError as error:
-            return _refusal_response(ApiRefusal(409, error.message))
-        except Exception as error:  # its words may quote what nobody may see
-            _log.error("%s failed: %s", self.name, describe_failure(error, quoting=False))
-            return _refusal_response(
-                ApiRefusal(500, "This did not work; the log of the process that serves this page says why.")
-            )
+        except Exception as error:
+            refused = self._refusal_for(error)
+            return JSONResponse(refused.problem.model_dump(by_alias=True), refused.status)
         if isinstance(given, Response):
             return given
         if given is None:
             return Response(status_code=204)
         return JSONResponse(given.model_dump(mode="json", by_alias=True), self.status)
+
+    def _refusal_for(self, error: Exception) -> ApiRefusal:
+        if isinstance(error, ApiRefusal):
+            return error
+        if isinstance(error, ConfigError):
+            return ApiRefusal(422, "\n".join(error.problems))
+        if isinstance(error, ForgeError):
+            return ApiRefusal(409, error.message)
+        _log.error("%s failed: %s", self.name, describe_failure(error, quoting=False))  # its text may hold a secret
+        return ApiRefusal(500, "This did not work; the log of the process that serves this page says why.")
 
     async def _body(self, request: Request) -> ApiModel | None:
         if self.body is None:
@@ -131,27 +135,13 @@ def operation(
     return lambda run: Operation(method=method, path=path, name=name, tag=tag, run=run, **more)
 
 
-def _query_values(request: Request) -> dict[str, Any]:
-    return {name: values[-1] for name in request.query_params if (values := request.query_params.getlist(name))}
-
-
 def _validated(model: type[ApiModel], given: Mapping[str, Any] | bytes) -> ApiModel:
     try:
         return model.model_validate_json(given) if isinstance(given, bytes) else model.model_validate(given)
     except (ValidationError, RecursionError) as error:
-        raise ApiRefusal(422, "The request does not fit what this operation takes.", _field_problems(error)) from None
-
-
-def _field_problems(error: Exception) -> dict[str, str]:
-    if not isinstance(error, ValidationError):
-        return {}
-    return {".".join(map(str, one["loc"])): one["msg"] for one in error.errors(include_url=False, include_input=False)}
-
-
-def _refusal_response(refused: ApiRefusal) -> Response:
-    from golem_forge.ui.web.sdk import JSONResponse
-
-    return JSONResponse(refused.problem.model_dump(by_alias=True), refused.status)
+        found = error.errors(include_url=False, include_input=False) if isinstance(error, ValidationError) else []
+        problems = {".".join(map(str, one["loc"])): one["msg"] for one in found}
+        raise ApiRefusal(422, "The request does not fit what this operation takes.", problems) from None
 
 
 _MAX_DEPTH: Final = 100
@@ -203,11 +193,8 @@ async def requested_session(call: ApiCall) -> RequestedSession:
 
 
 def _recorded_session(call: ApiCall, session_id: str) -> RequestedSession:
-    from golem_forge.agent.session_state import known_secrets
-    from golem_forge.events.index import SessionIndex
-
     home = call.registry.home
-    known = next((each for each in SessionIndex(home.path).sessions(prefix=session_id, limit=1)), None)
+    known = next(iter(SessionIndex(home.path).sessions(prefix=session_id, limit=1)), None)
     root = Path(known.root) if known is not None and known.root else call.registry.directory
     there = root if root.is_absolute() and root.is_dir() else call.registry.directory
     return RequestedSession(home=home, root=there, runtime=None, redactor=known_secrets(home))

@@ -8,17 +8,23 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pydantic import Field, model_validator
 
+from golem_forge.agent import in_force
+from golem_forge.agent.explain import (
+    DryEvaluator,
+    evaluator_for,
+    explanation_json,
+    open_evaluator,
+    plan_for_explain,
+)
+from golem_forge.policy.rules.usage import rule_usage
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.ui.web.api.models import ActionResult
 from golem_forge.ui.web.api.operation import ApiCall, RequestedSession, operation, requested_session
 from golem_forge.ui.web.wire import ApiModel, ApiRefusal
-
-if TYPE_CHECKING:
-    from golem_forge.agent.explain import DryEvaluator, ExplainedCall
 
 _MAX_ID: Final = 128
 _MAX_COMMAND: Final = 65_536
@@ -94,24 +100,19 @@ class ExplainAnswer(ApiModel, title="Explanation"):
 @operation("GET", "/api/sessions/{id}/rules", "list_rules", answer=RuleList, tag="rules")
 async def list_rules(call: ApiCall) -> RuleList:
     """Every rule with its file, scope and last use, and what was approved for the rest of this session."""
-    from golem_forge.agent.in_force import approvals_in_force, open_rules, rules_in_force
-    from golem_forge.policy.rules.usage import rule_usage
-
     subject = await requested_session(call)
     used = await run_in_thread(lambda: rule_usage(subject.home.path))
     runtime = subject.runtime
-    book = runtime.rules if runtime is not None else await run_in_thread(lambda: open_rules(subject.home, subject.root))
-    rules = rules_in_force(book, used)
-    approvals = approvals_in_force(runtime) if runtime is not None else ()
-    return RuleList.model_validate(
-        subject.redact(
-            {
-                "rules": [asdict(each) | {"last_used": each.last_used or None} for each in rules],
-                "approvals": [asdict(each) for each in approvals],
-                "notices": book.notices,
-            }
-        )
-    )
+    if runtime is not None:
+        book, approvals = runtime.rules, in_force.approvals_in_force(runtime)
+    else:
+        book, approvals = await run_in_thread(lambda: in_force.open_rules(subject.home, subject.root)), ()
+    found = {
+        "rules": [asdict(rule) | {"last_used": rule.last_used or None} for rule in in_force.rules_in_force(book, used)],
+        "approvals": [asdict(approval) for approval in approvals],
+        "notices": book.notices,
+    }
+    return RuleList.model_validate(subject.redact(found))
 
 
 @operation(
@@ -124,20 +125,18 @@ async def list_rules(call: ApiCall) -> RuleList:
 )
 async def revoke_rule(call: ApiCall) -> ActionResult:
     """Takes back a remembered rule, for every session, or an approval of this one. The next such call asks."""
-    from golem_forge.agent.in_force import UNKNOWN_ID, NotRevoked, open_rules, revoke_in_session, revoke_remembered
-
     subject, id_ = await requested_session(call), call.path["rule"][:_MAX_ID]
     runtime = subject.runtime
     try:
         if runtime is not None:
-            text = revoke_in_session(runtime, id_)
+            text = in_force.revoke_in_session(runtime, id_)
             runtime.ui.show_status(type="info", message=text, code="REVOKED")
         else:
-            text = await run_in_thread(
-                lambda: revoke_remembered(subject.home, open_rules(subject.home, subject.root), id_)
-            )
-    except NotRevoked as error:
-        raise ApiRefusal(404 if error.code == UNKNOWN_ID else 409, subject.redact(error.message)) from None
+            home, root = subject.home, subject.root
+            text = await run_in_thread(lambda: in_force.revoke_remembered(home, in_force.open_rules(home, root), id_))
+    except in_force.NotRevoked as error:
+        status = 404 if error.code == in_force.UNKNOWN_ID else 409
+        raise ApiRefusal(status, subject.redact(error.message)) from None
     return ActionResult(text=subject.redact(text))
 
 
@@ -149,28 +148,20 @@ async def explain_call(call: ApiCall) -> ExplainAnswer:
     subject = await requested_session(call)
     asked: ExplainRequest = call.body
     if subject.runtime is not None:
-        from golem_forge.agent.explain import evaluator_for
-
         await subject.refresh_tools()
-        told = await _explain(evaluator_for(subject.runtime), asked)
+        found = await _explain(evaluator_for(subject.runtime), asked)
     else:
-        told = await run_in_thread(lambda: asyncio.run(_explain_recorded(subject, asked)))
-    told["args"] = subject.redactor.value(told["args"])
-    return ExplainAnswer.model_validate(subject.redact(told))
+        found = await run_in_thread(lambda: asyncio.run(_explain_recorded(subject, asked)))
+    found["args"] = subject.redactor.value(found["args"])
+    return ExplainAnswer.model_validate(subject.redact(found))
 
 
 async def _explain_recorded(subject: RequestedSession, asked: ExplainRequest) -> dict[str, Any]:
-    from golem_forge.agent.explain import open_evaluator, plan_for_explain
-
     about = f"{asked.command} {asked.args}"
     async with open_evaluator(plan_for_explain(subject.home, subject.root), about=about) as dry:
         return await _explain(dry, asked)
 
 
 async def _explain(dry: DryEvaluator, asked: ExplainRequest) -> dict[str, Any]:
-    from golem_forge.agent.explain import explanation_json
-
-    explained: ExplainedCall = (
-        await dry.command(asked.command) if asked.command else await dry.tool_call(asked.tool, asked.args)
-    )
-    return explanation_json(explained, dry)
+    call = dry.command(asked.command) if asked.command else dry.tool_call(asked.tool, asked.args)
+    return explanation_json(await call, dry)

@@ -9,29 +9,31 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import Field
 
+from golem_forge.agent import mcp_status
+from golem_forge.agent.mcp_status import KnownServer, ServerInventory
+from golem_forge.agent.slash.invocation import prompts_of
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.text import closest_match, escape_control_chars
+from golem_forge.events.serialization import iso_time
+from golem_forge.mcp.client.approval_text import server_card
+from golem_forge.mcp.client.model import RemoteTool, ServerAccess, ServerStatus, ServerToolList
+from golem_forge.mcp.client.tool_list import awaiting_approval, definition_to_approve, is_awaiting_approval
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.ui.web.api.models import ServerModel
 from golem_forge.ui.web.api.operation import ApiCall, RequestedSession, operation, requested_session
 from golem_forge.ui.web.wire import ApiModel, ApiRefusal
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from golem_forge.agent.mcp_status import KnownServer, ServerInventory
     from golem_forge.agent.runtime import WorkerRuntime
-    from golem_forge.config.mcp_spec import ServerSpec
-    from golem_forge.mcp.client.model import Identity, RemoteTool, ServerStatus, ServerToolList
     from golem_forge.mcp.client.pool import Pool
 
 _MAX_WAIT_S: Final = 20
 """Then it is shown as it is: connecting."""
-_PERSON: Final = "person"
 _CHANGED: Final = "It is not what was shown any more; read what it is now, then agree to that."
 _REFUSALS: Final = {404: "no such server, or no such tool of it", 409: "what was shown is not what is there now"}
 
@@ -47,15 +49,10 @@ class AgreeRequest(ApproveServerRequest, title="ShownDefinition"):
     """By the server's own name for it, as `tool` has it."""
 
 
-@operation(
-    "POST",
-    "/api/sessions/{id}/servers/{name}/approve",
-    "approve_server",
-    body=ApproveServerRequest,
-    answer=ServerModel,
-    tag="servers",
-    refusals=_REFUSALS,
-)
+_server_action = partial(operation, answer=ServerModel, tag="servers", refusals=_REFUSALS)
+
+
+@_server_action("POST", "/api/sessions/{id}/servers/{name}/approve", "approve_server", body=ApproveServerRequest)
 async def approve_server(call: ApiCall) -> ServerModel:
     """Lets a server start, as it is configured now. `digest`: of the configuration that was shown."""
     subject, name = await requested_session(call), call.path["name"]
@@ -63,20 +60,19 @@ async def approve_server(call: ApiCall) -> ServerModel:
     _check_digest(known.spec.digest, call.body.digest)
     if known.spec.problem:
         raise ApiRefusal(409, subject.redact(f"'{name}' cannot be used: {known.spec.problem}"))
-    if not known.approved:
-        await _approve_and_wait(subject, known.spec)
+    if known.approved:
+        return await _server_answer(subject, name)
+    if subject.runtime is None:
+        await run_in_thread(lambda: configured_servers(subject).book.approve_server(known.spec, "person"))
+    else:
+        pool, _ = pool_of(subject.runtime)
+        assert pool is not None
+        pool.approve(name)
+        await _wait_connected(subject, pool, name)
     return await _server_answer(subject, name)
 
 
-@operation(
-    "POST",
-    "/api/sessions/{id}/servers/{name}/agree",
-    "agree_to_definition",
-    body=AgreeRequest,
-    answer=ServerModel,
-    tag="servers",
-    refusals=_REFUSALS,
-)
+@_server_action("POST", "/api/sessions/{id}/servers/{name}/agree", "agree_to_definition", body=AgreeRequest)
 async def agree_to_definition(call: ApiCall) -> ServerModel:
     """Agrees to a changed or new definition of one tool: it is the one from now on. `digest`: of what was shown."""
     subject, name = await requested_session(call), call.path["name"]
@@ -93,14 +89,7 @@ async def agree_to_definition(call: ApiCall) -> ServerModel:
     return await _server_answer(subject, name)
 
 
-@operation(
-    "POST",
-    "/api/sessions/{id}/servers/{name}/reconnect",
-    "reconnect_server",
-    answer=ServerModel,
-    tag="servers",
-    refusals=_REFUSALS,
-)
+@_server_action("POST", "/api/sessions/{id}/servers/{name}/reconnect", "reconnect_server")
 async def reconnect_server(call: ApiCall) -> ServerModel:
     """Ends what there is and connects anew; gives its state then."""
     subject, name = await requested_session(call), call.path["name"]
@@ -108,25 +97,16 @@ async def reconnect_server(call: ApiCall) -> ServerModel:
     await _find_server(subject, name)
     pool, _ = pool_of(runtime)
     assert pool is not None
-    with contextlib.suppress(ForgeError, TimeoutError):  # its state says why
-        async with asyncio.timeout(_MAX_WAIT_S):
-            await pool.reconnect(name)
-            await pool.wait_connected(name)
-    await subject.refresh_tools()
+    await _wait_connected(subject, pool, name, reconnect=True)
     return await _server_answer(subject, name)
 
 
-async def _approve_and_wait(subject: RequestedSession, spec: ServerSpec) -> None:
-    runtime = subject.runtime
-    if runtime is None:
-        await run_in_thread(lambda: configured_servers(subject).book.approve_server(spec, _PERSON))
-        return
-    pool, _ = pool_of(runtime)
-    assert pool is not None
-    pool.approve(spec.name)
+async def _wait_connected(subject: RequestedSession, pool: Pool, name: str, *, reconnect: bool = False) -> None:
     with contextlib.suppress(ForgeError, TimeoutError):  # its state says why
         async with asyncio.timeout(_MAX_WAIT_S):
-            await pool.wait_connected(spec.name)
+            if reconnect:
+                await pool.reconnect(name)
+            await pool.wait_connected(name)
     await subject.refresh_tools()
 
 
@@ -153,10 +133,8 @@ async def _server_answer(subject: RequestedSession, name: str) -> ServerModel:
 
 
 def _pending_definition(listing: ServerToolList | None, raw_name: str) -> RemoteTool:
-    from golem_forge.mcp.client.tool_list import awaiting_approval, definition_to_approve
-
-    at_stake = [definition_to_approve(one)[0] for one in awaiting_approval(listing)] if listing is not None else []
-    found = next((tool for tool in at_stake if raw_name in (tool.name, escape_control_chars(tool.name))), None)
+    pending = [definition_to_approve(one)[0] for one in awaiting_approval(listing)] if listing is not None else []
+    found = next((tool for tool in pending if raw_name in (tool.name, escape_control_chars(tool.name))), None)
     if found is None:
         raise ApiRefusal(404, f"No definition of '{escape_control_chars(raw_name[:100])}' waits for a yes.")
     return found
@@ -168,76 +146,53 @@ def _check_digest(now: str, shown: str) -> None:
 
 
 def pool_of(runtime: WorkerRuntime) -> tuple[Pool | None, tuple[str, ...]]:
-    """And the servers that the root worker has, by name; what it was not given is, for it, not there."""
-    from golem_forge.mcp.client.model import ServerAccess
-
+    """The pool, and the names of the servers that the root worker was given."""
     place = runtime.path.parts.get(ServerAccess)
     return place.pool, place.servers_of(runtime.path.worker)
 
 
 def servers_of_runtime(runtime: WorkerRuntime) -> list[tuple[KnownServer, ServerStatus | None]]:
-    """On the loop: a pool belongs to it."""
-    from golem_forge.agent.mcp_status import known_in_session
-
+    """Must run on the loop: the pool belongs to it."""
     pool, names = pool_of(runtime)
     servers = runtime.servers
     if pool is None or servers is None:
         return []
-    return [(known_in_session(servers, name), pool.status(name)) for name in names]
+    return [(mcp_status.known_in_session(servers, name), pool.status(name)) for name in names]
 
 
 def configured_servers(subject: RequestedSession) -> ServerInventory:
     """Off the loop. Raises ConfigError."""
-    from golem_forge.agent.mcp_status import read_inventory
-
-    return read_inventory(subject.root, subject.home)
+    return mcp_status.read_inventory(subject.root, subject.home)
 
 
-def describe_servers(known: list[tuple[KnownServer, ServerStatus | None]]) -> list[dict[str, Any]]:
-    """Pure; it may take a moment, since differences are worked out."""
-    from golem_forge.agent.mcp_status import offered_names
-
-    names = offered_names(each.listing for each, _ in known)
-    return [_server_row(each, status, names) for each, status in known]
-
-
-def _server_row(known: KnownServer, status: ServerStatus | None, names: Mapping[Identity, str]) -> dict[str, Any]:
-    from golem_forge.agent.mcp_status import prompt_names, server_summary
-    from golem_forge.events.serialization import iso_time
-    from golem_forge.mcp.client.approval_text import server_card
-
-    listing, manifest = known.listing, known.manifest
-    retry_at = status.retry_at if status is not None else None
-    return server_summary(known) | {
-        "retry_at": iso_time(retry_at) if retry_at is not None else None,
-        "digest": known.spec.digest,
-        "card": server_card(known.spec),
-        "config_diff": known.config_diff or None,
-        "last_words": status.stderr if status is not None else (),
-        "offers": _offer_rows(known, listing, names) if listing is not None else [],
-        "held_back": _held_back_rows(listing, names) if listing is not None else [],
-        "prompts": prompt_names(manifest) if manifest is not None else [],
-        "diagnostics": listing.diagnostics if listing is not None else (),
-    }
-
-
-def _offer_rows(known: KnownServer, listing: ServerToolList, names: Mapping[Identity, str]) -> list[dict[str, Any]]:
-    from golem_forge.agent.mcp_status import tools_json
-    from golem_forge.mcp.client.tool_list import definition_to_approve, is_awaiting_approval
-
-    told = tools_json(known.spec, listing.tools, names)
-    for each, tool in zip(told, listing.tools, strict=True):
-        each["definition"] = definition_to_approve(tool)[1] if is_awaiting_approval(tool) else ""
-    return told
-
-
-def _held_back_rows(listing: ServerToolList, names: Mapping[Identity, str]) -> list[dict[str, Any]]:
-    from golem_forge.agent.mcp_status import held_json
-
-    told = held_json(listing.held, names)
-    for each, held in zip(told, listing.held, strict=True):
-        each["digest"] = held.tool.digest if held.tool is not None else ""
-    return told
+def describe_servers(servers: list[tuple[KnownServer, ServerStatus | None]]) -> list[dict[str, Any]]:
+    """Off the loop: it works out differences, which may take a moment."""
+    names = mcp_status.offered_names(each.listing for each, _ in servers)
+    rows = []
+    for known, status in servers:
+        offers: list[dict[str, Any]] = []
+        held_back: list[dict[str, Any]] = []
+        if (listing := known.listing) is not None:
+            offers = mcp_status.tools_json(known.spec, listing.tools, names)
+            for row, tool in zip(offers, listing.tools, strict=True):
+                row["definition"] = definition_to_approve(tool)[1] if is_awaiting_approval(tool) else ""
+            held_back = mcp_status.held_json(listing.held, names)
+            for row, held in zip(held_back, listing.held, strict=True):
+                row["digest"] = held.tool.digest if held.tool is not None else ""
+        retry_at = status.retry_at if status is not None else None
+        row = mcp_status.server_summary(known) | {
+            "retry_at": iso_time(retry_at) if retry_at is not None else None,
+            "digest": known.spec.digest,
+            "card": server_card(known.spec),
+            "config_diff": known.config_diff or None,
+            "last_words": status.stderr if status is not None else (),
+            "offers": offers,
+            "held_back": held_back,
+            "prompts": mcp_status.prompt_names(known.manifest) if known.manifest is not None else [],
+            "diagnostics": listing.diagnostics if listing is not None else (),
+        }
+        rows.append(row)
+    return rows
 
 
 class PromptShown(ApiModel, title="PromptShown"):
@@ -256,8 +211,6 @@ class PromptList(ApiModel, title="PromptList"):
 @operation("GET", "/api/sessions/{id}/prompts", "list_prompts", answer=PromptList, tag="servers")
 async def list_prompts(call: ApiCall) -> PromptList:
     """The prompts of the MCP servers that are ready, or known from before, by the commands that run them."""
-    from golem_forge.agent.slash.invocation import prompts_of
-
     subject = await requested_session(call)
     found = prompts_of(subject.runtime) if subject.runtime is not None else {}
     shown = [

@@ -10,20 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 from pydantic import Field
 
+from golem_forge._version import __version__
 from golem_forge.core.text import display_path
 from golem_forge.events.index import SessionIndex, SessionSummary
 from golem_forge.events.journal_files import is_locked, journal_path, sessions_dir
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.ui.web.api.operation import ApiCall, operation
+from golem_forge.ui.web.sdk import Response
+from golem_forge.ui.web.session_registry import StartRequest
 from golem_forge.ui.web.stream.watched_session import LiveSession, SessionStatus
 from golem_forge.ui.web.wire import ApiModel, ApiRefusal
-
-if TYPE_CHECKING:
-    from golem_forge.ui.web.sdk import Response
 
 _MAX_CODE: Final = 200
 _BAD_CODE: Final = "This link is not good any more: it was used, or it is older than five minutes."
@@ -49,8 +49,6 @@ class ServerInfo(ApiModel, title="Me"):
 @operation("POST", "/api/login", "log_in", body=LoginCode, tag="login", refusals=_LOGIN_REFUSALS)
 async def log_in(call: ApiCall) -> Response:
     """Exchanges the code of the printed link for a cookie that lasts 12 hours. The code is good once, for 5 minutes."""
-    from golem_forge.ui.web.sdk import Response
-
     cookie = call.request.app.state.login.exchange(call.body.code)
     if cookie is None:
         raise ApiRefusal(401, _BAD_CODE)
@@ -62,8 +60,6 @@ async def log_in(call: ApiCall) -> Response:
 @operation("POST", "/api/logout", "log_out", tag="login")
 async def log_out(call: ApiCall) -> Response:
     """Forgets this browser: its cookie is worth nothing from now on."""
-    from golem_forge.ui.web.sdk import Response
-
     answer = Response(status_code=204)
     call.request.app.state.login.drop_cookie(call.request, answer)
     return answer
@@ -72,8 +68,6 @@ async def log_out(call: ApiCall) -> Response:
 @operation("GET", "/api/me", "who_am_i", answer=ServerInfo, tag="login")
 async def who_am_i(call: ApiCall) -> ServerInfo:
     """What this server shows, and whether it may start sessions."""
-    from golem_forge import __version__
-
     registry = call.registry
     return ServerInfo(
         current=registry.current,
@@ -175,20 +169,10 @@ async def get_session(call: ApiCall) -> SessionRow:
 )
 async def start_session(call: ApiCall) -> SessionId:
     """Starts a session, or goes on with one (`resume`); answers when there is something to show."""
-    from golem_forge.ui.web.session_registry import StartRequest
-
     body: NewSession = call.body
     if "\0" in body.directory:
         raise ApiRefusal(422, "The directory cannot be used.", {"directory": "not a path"})
-    request = StartRequest(
-        directory=body.directory,
-        worker=body.worker,
-        model=body.model,
-        approval=body.approval,
-        resume=body.resume,
-        input=body.input,
-    )
-    return SessionId(id=await call.registry.start(request))
+    return SessionId(id=await call.registry.start(StartRequest(**dict(body))))
 
 
 @operation(
@@ -240,8 +224,7 @@ def _row_of_summary(session: SessionSummary, state: SessionStatus) -> SessionRow
 def _row_of_live(session: LiveSession) -> SessionRow:
     """One that runs here and is not in the index: it keeps no journal, or nothing was said in it yet."""
     started = session.standing.last("sessionStarted")
-    wire = started.wire if started is not None else {}
-    ts = started.ts if started is not None else ""
+    wire, ts = (started.wire, started.ts) if started is not None else ({}, "")
     return SessionRow(
         id=session.id,
         state=SessionStatus.LIVE,

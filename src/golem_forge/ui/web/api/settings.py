@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from golem_forge.agent.in_force import effective_config, is_untrusted
 from golem_forge.config.approval_modes import ApprovalMode
+from golem_forge.core.text import display_path
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.ui.web.api.operation import ApiCall, RequestedSession, operation, requested_session
-from golem_forge.ui.web.stream.watched_session import SessionStatus
+from golem_forge.ui.web.stream.watched_session import UI_NAME, SessionStatus
 from golem_forge.ui.web.wire import ApiModel
 
 if TYPE_CHECKING:
     from golem_forge.agent.runtime import WorkerRuntime
 
-_UI_NAME: Final = "browser"
 _MODE_MEANINGS: Final = {
     ApprovalMode.INTERACTIVE: "What asks is asked here, unless it was remembered.",
     ApprovalMode.STRICT: "Everything that touches anything asks; rules in files allow nothing.",
@@ -125,19 +126,16 @@ async def show_settings(call: ApiCall) -> Settings:
 async def change_settings(call: ApiCall) -> Settings:
     """Another approval mode for the rest of this session. What waits for an answer goes on waiting for it."""
     subject = await requested_session(call)
-    subject.live_runtime.switch_approval(call.body.approval_mode, _UI_NAME)
+    subject.live_runtime.switch_approval(call.body.approval_mode, UI_NAME)
     return await _settings_of(subject, subject.live_runtime)
 
 
 async def _settings_of(subject: RequestedSession, runtime: WorkerRuntime) -> Settings:
-    from golem_forge.agent.in_force import effective_config, is_untrusted
-    from golem_forge.core.text import display_path
-
     config = await run_in_thread(lambda: effective_config(runtime))
     sandbox = runtime.path.sandbox
     zones = sandbox.zones.values() if sandbox is not None else ()
     report = runtime.walls.known_report
-    told = {
+    found = {
         "worker": runtime.worker.name,
         "model": runtime.model_name,
         "workers": [each.name for each in runtime.workers],
@@ -156,4 +154,4 @@ async def _settings_of(subject: RequestedSession, runtime: WorkerRuntime) -> Set
         "unused": runtime.program.unused,
         "config": [row._asdict() for row in config],
     }
-    return Settings.model_validate(subject.redact(told) | {"program": display_path(str(runtime.program.root))})
+    return Settings.model_validate(subject.redact(found) | {"program": display_path(str(runtime.program.root))})

@@ -8,25 +8,29 @@ What is to be trusted is shown unredacted: a yes is to exactly that.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from contextlib import closing
+from typing import Any, Final
 
 from pydantic import Field
 
+from golem_forge.agent.slash.manual import described_tool, ordered_manual_tools
+from golem_forge.agent.tool_inventory import build_catalog, open_listing_workshop
 from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import closest_match, escape_control_chars
+from golem_forge.policy.base import ApprovalBlocks, who_decides
+from golem_forge.tools.catalog import Catalog, DefinitionFormat, tool_definition
+from golem_forge.tools.forms import derive_fields
 from golem_forge.tools.threads import run_in_thread
+from golem_forge.tools.tool import Tool
 from golem_forge.ui.web.api import user_tools
 from golem_forge.ui.web.api.models import StatisticsModel, ToolDetail, ToolList, VersionDifference
 from golem_forge.ui.web.api.operation import ApiCall, RequestedSession, operation, redacted_json, requested_session
 from golem_forge.ui.web.api.servers import configured_servers, describe_servers, servers_of_runtime
 from golem_forge.ui.web.wire import ApiModel, ApiRefusal
-
-if TYPE_CHECKING:
-    from golem_forge.policy.base import ApprovalBlocks
-    from golem_forge.tools.catalog import Catalog
-    from golem_forge.tools.tool import Tool
-    from golem_forge.usertools.store.statistics import ToolStats
+from golem_forge.usertools import overview
+from golem_forge.usertools.store.statistics import ToolStats, tool_statistics
+from golem_forge.usertools.tool import user_tool
 
 _REFUSALS: Final = {404: "no such tool; names the nearest"}
 
@@ -43,10 +47,8 @@ async def list_tools(call: ApiCall) -> ToolList:
     """The tools a person can run, with the fields of their forms; their own tools and the MCP servers, with states."""
     subject = await requested_session(call)
     own = await run_in_thread(lambda: _user_tool_rows(subject))
-    if subject.runtime is None:
-        found = await run_in_thread(lambda: _recorded_tools(subject))
-    else:
-        found = await _live_tools(subject)
+    recorded = subject.runtime is None
+    found = await run_in_thread(lambda: _recorded_tools(subject)) if recorded else await _live_tools(subject)
     folders = {each["name"] for each in own}
     found["quarantined"] = [each for each in found["quarantined"] if each["name"] not in folders]
     return ToolList.model_validate(subject.redact(found | {"user_tools": own}))
@@ -83,8 +85,6 @@ async def compare_versions(call: ApiCall) -> VersionDifference:
 
 
 async def _live_tools(subject: RequestedSession) -> dict[str, Any]:
-    from golem_forge.agent.slash.manual import described_tool, ordered_manual_tools
-
     await subject.refresh_tools()
     runtime = subject.live_runtime
     catalog = runtime.path.catalog
@@ -132,15 +132,11 @@ class ToolLookup:
 
 
 async def look_up_tool(subject: RequestedSession, name: str) -> ToolLookup:
-    from golem_forge.policy.base import ApprovalBlocks
-
     await subject.refresh_tools()
     runtime = subject.runtime
     if runtime is not None:
         catalog, blocks = runtime.path.catalog, runtime.path.judge.blocks
     else:
-        from golem_forge.agent.tool_inventory import build_catalog
-
         catalog, blocks = build_catalog(), ApprovalBlocks()
     tool = _find_tool(catalog, name)
     close = closest_match(name, catalog.names())
@@ -162,9 +158,6 @@ def _find_tool(catalog: Catalog, name: str) -> Tool | None:
 
 def full_tool_detail(subject: RequestedSession, looked: ToolLookup) -> dict[str, Any] | None:
     """None: there is no such tool and never was."""
-    from golem_forge.usertools.store.statistics import tool_statistics
-    from golem_forge.usertools.tool import user_tool
-
     name = looked.name
     with user_tools.workshop_of(subject) as workshop:
         entry = user_tools.entry_named(workshop, name)
@@ -189,35 +182,28 @@ def full_tool_detail(subject: RequestedSession, looked: ToolLookup) -> dict[str,
 
 
 def version_difference(subject: RequestedSession, name: str, wanted: Sequence[str]) -> dict[str, Any]:
-    from golem_forge.usertools.overview import compare_versions, diff_versions, is_known_tool
-
     with user_tools.workshop_of(subject) as workshop:
-        if not is_known_tool(workshop, name):
+        if not overview.is_known_tool(workshop, name):
             raise ApiRefusal(404, f"There is no tool '{escape_control_chars(name[:100])}' of yours, now or earlier.")
-        found = compare_versions(workshop, name, wanted)
-        told = diff_versions(name, found.old, found.new)
-    shown: dict[str, Any] = unredacted_json(
-        {
-            "before": found.before,
-            "after": found.new.digest,
-            "reach": told.access,
-            "changes": told.changes,
-            "warnings": told.warnings,
-        }
-    )
-    return shown
+        found = overview.compare_versions(workshop, name, wanted)
+        difference = overview.diff_versions(name, found.old, found.new)
+    shown: dict[str, Any] = {
+        "before": found.before,
+        "after": found.new.digest,
+        "reach": difference.access,
+        "changes": difference.changes,
+        "warnings": difference.warnings,
+    }
+    return unredacted_json(shown)
 
 
-def unredacted_json(value: Any) -> Any:
-    """The person's own words and files: nothing is taken out of them."""
-    return redacted_json(value, lambda text: text)
+def unredacted_json(value: dict[str, Any]) -> dict[str, Any]:
+    """The person's own words and files, without redaction."""
+    data: dict[str, Any] = redacted_json(value, lambda text: text)
+    return data
 
 
 def _tool_facts(looked: ToolLookup, tool: Tool) -> dict[str, Any]:
-    from golem_forge.policy.base import who_decides
-    from golem_forge.tools.catalog import DefinitionFormat, tool_definition
-    from golem_forge.tools.forms import derive_fields
-
     try:
         shape, fields = tool_definition(tool, DefinitionFormat.MCP), derive_fields(tool.input_schema)
     except ForgeError:  # it is kept out of the catalog for that, with the reason
@@ -250,16 +236,11 @@ async def show_statistics(call: ApiCall) -> StatisticsModel:
 
 
 def _read_statistics(subject: RequestedSession) -> dict[str, Any]:
-    from golem_forge.agent.tool_inventory import open_listing_workshop
-    from golem_forge.usertools.overview import usage_overview
-
     workshop = open_listing_workshop(subject.home)
-    try:
+    with closing(workshop.store):
         workshop.registry.refresh()
-        sums, every = usage_overview(workshop)
-        return {"totals": sums.to_json(), "tools": [tool_statistics_row(each) for each in every]}
-    finally:
-        workshop.store.close()
+        totals, every = overview.usage_overview(workshop)
+        return {"totals": totals.to_json(), "tools": [tool_statistics_row(each) for each in every]}
 
 
 def tool_statistics_row(tool: ToolStats) -> dict[str, Any]:

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final
+from contextlib import closing, contextmanager, suppress
+from functools import partial
+from typing import Any, Final
 
 from pydantic import Field
 
+from golem_forge.agent.tool_inventory import open_listing_workshop, open_program_workshop
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.text import escape_control_chars
@@ -23,13 +25,21 @@ from golem_forge.tools.threads import run_in_thread
 from golem_forge.ui.web.api.models import ActionResult
 from golem_forge.ui.web.api.operation import ApiCall, RequestedSession, operation, requested_session
 from golem_forge.ui.web.wire import ApiModel, ApiRefusal
+from golem_forge.usertools import trust
+from golem_forge.usertools.diagnostics import Diagnostic
+from golem_forge.usertools.folder import FolderFiles, ToolEntry
+from golem_forge.usertools.manifest import MANIFEST_FILE
+from golem_forge.usertools.overview import (
+    is_known_tool,
+    list_versions,
+    short_digest,
+    tool_details,
+    tool_folder,
+    undo_version,
+)
+from golem_forge.usertools.store.records import AuthorKind
+from golem_forge.usertools.workshop import Workshop
 
-if TYPE_CHECKING:
-    from golem_forge.usertools.folder import FolderFiles, ToolEntry
-    from golem_forge.usertools.trust import ReadyTool
-    from golem_forge.usertools.workshop import Workshop
-
-_PERSON: Final = "person"
 _CHANGED: Final = "The folder changed since it was shown; read what it is now, then agree to that."
 _MORE_HOSTS: Final = "It would fetch from hosts that were not shown; read what it is now, then agree to that."
 _BUSY: Final = "It is being activated already; the list shows what becomes of it."
@@ -59,15 +69,10 @@ class UndoRequest(ApiModel, title="Back"):
     """A digest, or its first 6 digits or more; empty: the version before."""
 
 
-@operation(
-    "POST",
-    "/api/sessions/{id}/tools/{name}/activate",
-    "activate_tool",
-    body=ActivateRequest,
-    answer=ActionResult,
-    tag="tools",
-    refusals=_REFUSALS,
-)
+_tool_action = partial(operation, answer=ActionResult, tag="tools", refusals=_REFUSALS)
+
+
+@_tool_action("POST", "/api/sessions/{id}/tools/{name}/activate", "activate_tool", body=ActivateRequest)
 async def activate_tool(call: ApiCall) -> ActionResult:
     """Trusts exactly the files that were shown, builds the tool, runs its tests, and offers it if they pass."""
     subject, name, shown = await requested_session(call), call.path["name"], call.body
@@ -82,15 +87,7 @@ async def activate_tool(call: ApiCall) -> ActionResult:
     return await _finish_action(subject, text)
 
 
-@operation(
-    "POST",
-    "/api/sessions/{id}/tools/{name}/deny",
-    "deny_tool",
-    body=DenyRequest,
-    answer=ActionResult,
-    tag="tools",
-    refusals=_REFUSALS,
-)
+@_tool_action("POST", "/api/sessions/{id}/tools/{name}/deny", "deny_tool", body=DenyRequest)
 async def deny_tool(call: ApiCall) -> ActionResult:
     """Says no to the files that were shown: nothing of them ran, and the next card says how often they were denied."""
 
@@ -101,49 +98,21 @@ async def deny_tool(call: ApiCall) -> ActionResult:
     return await _run_action(call, deny)
 
 
-@operation(
-    "POST",
-    "/api/sessions/{id}/tools/{name}/retire",
-    "retire_tool",
-    answer=ActionResult,
-    tag="tools",
-    refusals=_REFUSALS,
-)
+@_tool_action("POST", "/api/sessions/{id}/tools/{name}/retire", "retire_tool")
 async def retire_tool(call: ApiCall) -> ActionResult:
     """Switches it off: nobody can call it. Its folder stays, and so does the trust in it."""
-    from golem_forge.usertools.trust import retire_tool as retire
-
-    return await _run_action(call, lambda workshop, name: retire(workshop, _existing_name(workshop, name)))
+    return await _run_action(call, lambda workshop, name: trust.retire_tool(workshop, _existing_name(workshop, name)))
 
 
-@operation(
-    "POST",
-    "/api/sessions/{id}/tools/{name}/restore",
-    "restore_tool",
-    answer=ActionResult,
-    tag="tools",
-    refusals=_REFUSALS,
-)
+@_tool_action("POST", "/api/sessions/{id}/tools/{name}/restore", "restore_tool")
 async def restore_tool(call: ApiCall) -> ActionResult:
     """Switches a retired tool on again, as it was."""
-    from golem_forge.usertools.trust import restore_tool as restore
-
-    return await _run_action(call, lambda workshop, name: restore(workshop, _existing_name(workshop, name)))
+    return await _run_action(call, lambda workshop, name: trust.restore_tool(workshop, _existing_name(workshop, name)))
 
 
-@operation(
-    "POST",
-    "/api/sessions/{id}/tools/{name}/undo",
-    "undo_tool",
-    body=UndoRequest,
-    answer=ActionResult,
-    tag="tools",
-    refusals=_REFUSALS,
-)
+@_tool_action("POST", "/api/sessions/{id}/tools/{name}/undo", "undo_tool", body=UndoRequest)
 async def undo_tool(call: ApiCall) -> ActionResult:
     """Brings back the version before, or the named one, also of a deleted tool. What is there now stays a version."""
-    from golem_forge.usertools.overview import is_known_tool, short_digest, undo_version
-    from golem_forge.usertools.trust import status_line
 
     def undo(workshop: Workshop, name: str) -> str:
         if not is_known_tool(workshop, name):
@@ -151,15 +120,11 @@ async def undo_tool(call: ApiCall) -> ActionResult:
         done = undo_version(workshop, name, call.body.version)
         if done.change.digest == done.before:
             return f"tool '{name}' is at version {short_digest(done.before)} already."
-        aside = done.change.set_aside
-        kept = (
-            f" What was there could not be kept as a version; it stands in {workshop.home.shown(aside)} now."
-            if aside
-            else ""
-        )
-        return (
-            f"tool '{name}' is at version {short_digest(done.change.digest)} again. {status_line(workshop, name)}{kept}"
-        )
+        text = f"tool '{name}' is at version {short_digest(done.change.digest)} again. "
+        text += trust.status_line(workshop, name)
+        if aside := done.change.set_aside:
+            text += f" What was there could not be kept as a version; it stands in {workshop.home.shown(aside)} now."
+        return text
 
     return await _run_action(call, undo)
 
@@ -170,49 +135,39 @@ async def _run_action(call: ApiCall, act: Callable[[Workshop, str], str]) -> Act
 
 
 def _act_in_workshop(subject: RequestedSession, name: str, act: Callable[[Workshop, str], str]) -> str:
-    from golem_forge.agent.tool_inventory import open_listing_workshop
-
     workshop = open_listing_workshop(subject.home)
     try:
-        workshop.registry.refresh()
-        return act(workshop, name)
+        with closing(workshop.store):
+            workshop.registry.refresh()
+            return act(workshop, name)
     except OSError as error:
         raise ApiRefusal(409, f"It could not be done: {error.strerror or type(error).__name__}.") from None
     except ForgeError as error:
         raise _refusal_for(error) from None
-    finally:
-        workshop.store.close()
 
 
 async def _activate(subject: RequestedSession, name: str, shown: ActivateRequest) -> str:
     """In a loop of its own, as `forge tools activate` does it."""
-    from golem_forge.agent.tool_inventory import open_program_workshop
-    from golem_forge.usertools.trust import activate_tool as activate
-
     workshop = open_program_workshop(subject.home, subject.root)
+
+    def agree(ready: trust.ReadyTool) -> bool:
+        if not set(ready.hosts) <= set(shown.build_hosts):
+            raise ApiRefusal(409, _MORE_HOSTS)
+        if not workshop.trusts(ready.entry):
+            workshop.trust(ready.entry, who="person")
+        return True
+
     try:
-        entry = _shown_entry(workshop, name, shown.digest)
-        results = await activate(workshop, entry, lambda ready: _trust_shown(workshop, ready, shown))
-        lines = [f"tool '{name}' is active", *(result.line for result in results or ())]
-        return "\n".join(lines)
+        results = await trust.activate_tool(workshop, _shown_entry(workshop, name, shown.digest), agree)
+        return "\n".join([f"tool '{name}' is active", *(result.line for result in results or ())])
     except ForgeError as error:
         raise _refusal_for(error) from None
     finally:
         workshop.store.close()
 
 
-def _trust_shown(workshop: Workshop, ready: ReadyTool, shown: ActivateRequest) -> bool:
-    if not set(ready.hosts) <= set(shown.build_hosts):
-        raise ApiRefusal(409, _MORE_HOSTS)
-    if not workshop.trusts(ready.entry):
-        workshop.trust(ready.entry, who=_PERSON)
-    return True
-
-
 def _shown_entry(workshop: Workshop, name: str, shown: str) -> ToolEntry:
     """The tool as it is now, which must be what was shown."""
-    from golem_forge.usertools.diagnostics import Diagnostic
-
     found = workshop.registry.lookup(name)
     if found is None:
         raise _unknown_tool(name)
@@ -268,31 +223,27 @@ def workshop_of(subject: RequestedSession) -> Iterator[Workshop]:
     if placed is not None:
         yield placed.workshop
         return
-    from golem_forge.agent.tool_inventory import open_listing_workshop
-
     workshop = open_listing_workshop(subject.home)
-    try:
+    with closing(workshop.store):
         yield workshop
-    finally:
-        workshop.store.close()
 
 
 def user_tool_rows(workshop: Workshop) -> list[dict[str, Any]]:
     """Every folder, by name: what state it is in, and why it is not offered if it is not."""
-    from golem_forge.usertools.store.records import AuthorKind
-    from golem_forge.usertools.trust import tool_statuses
-
     workshop.registry.refresh()
     entries = workshop.registry.entries
-    found = [_unusable_row(fault.tool, str(fault.code), fault.message) for fault in workshop.registry.diagnostics]
-    for name, standing in tool_statuses(workshop, entries.values()).items():
+    found: list[dict[str, Any]] = [
+        {"name": fault.tool, "state": UNUSABLE, "code": str(fault.code), "reason": fault.message}
+        for fault in workshop.registry.diagnostics
+    ]
+    for name, status in trust.tool_statuses(workshop, entries.values()).items():
         manifest, author = entries[name].manifest, workshop.store.provenance(name)
         found.append(
             {
                 "name": name,
-                "state": standing.state.value,
-                "code": str(standing.why.code) if standing.why is not None else "",
-                "reason": standing.why.message if standing.why is not None else "",
+                "state": status.state.value,
+                "code": str(status.why.code) if status.why is not None else "",
+                "reason": status.why.message if status.why is not None else "",
                 "description": manifest.description,
                 "version": manifest.version,
                 "digest": entries[name].digest,
@@ -305,13 +256,7 @@ def user_tool_rows(workshop: Workshop) -> list[dict[str, Any]]:
     return sorted(found, key=lambda each: each["name"])
 
 
-def _unusable_row(name: str, code: str, reason: str) -> dict[str, Any]:
-    return {"name": name, "state": UNUSABLE, "code": code, "reason": reason}
-
-
 def user_tool_detail(workshop: Workshop, entry: ToolEntry) -> dict[str, Any]:
-    from golem_forge.usertools.overview import tool_details
-
     known = tool_details(workshop, entry)
     why, ratings = known.pop("skipped"), known.pop("ratings")
     del known["provenance"]
@@ -328,19 +273,15 @@ def user_tool_detail(workshop: Workshop, entry: ToolEntry) -> dict[str, Any]:
 
 def version_rows(workshop: Workshop, name: str) -> list[dict[str, Any]]:
     """The versions it has had, newest first; also of one that is gone."""
-    from golem_forge.usertools.overview import list_versions
-
     return [row.to_json() | {"author": row.author.describe()} for row in list_versions(workshop, name)]
 
 
 def _file_rows(found: FolderFiles) -> list[dict[str, Any]]:
-    from golem_forge.usertools.manifest import MANIFEST_FILE
-
-    room, told = _MAX_TEXT, []
+    room, rows = _MAX_TEXT, []
     for fact in sorted(found.facts, key=lambda each: (each.path != MANIFEST_FILE, each.path)):
         text = _decoded_text(found.files[fact.path]) if fact.size <= min(_MAX_FILE, room) else None
         room -= len(text or "")
-        told.append(
+        rows.append(
             {
                 "path": fact.path,
                 "size": fact.size,
@@ -350,33 +291,30 @@ def _file_rows(found: FolderFiles) -> list[dict[str, Any]]:
                 "language": _LANGUAGES.get(fact.path.rpartition(".")[2].lower(), ""),
             }
         )
-    return told
+    return rows
 
 
 def _decoded_text(data: bytes) -> str | None:
-    if b"\0" in data:
-        return None
     try:
-        return data.decode()
+        return None if b"\0" in data else data.decode()
     except UnicodeDecodeError:
         return None
 
 
 def _trust_question(workshop: Workshop, entry: ToolEntry) -> dict[str, Any] | None:
     """What a yes would be given to; None: nothing waits for one."""
-    from golem_forge.usertools.trust import ReadyTool, ToolState, check_promotable, make_trust_card, tool_status
-
-    if tool_status(workshop, entry).state in (ToolState.ACTIVE, ToolState.RETIRED):
+    if trust.tool_status(workshop, entry).state in (trust.ToolState.ACTIVE, trust.ToolState.RETIRED):
         return None
     problem, hosts = "", tuple[str, ...]()
     try:
-        check_promotable(workshop, entry)
+        trust.check_promotable(workshop, entry)
         needs = workshop.builder.needs(entry, workshop.registry.files(entry))
         hosts = () if needs.cached else needs.hosts
     except ForgeError as error:
         problem = error.message
-    ready = ReadyTool(entry=entry, snapshot=workshop.registry.snapshot(entry), prepared=None, hosts=hosts)
-    card = make_trust_card(workshop, ready)
+    snapshot = workshop.registry.snapshot(entry)
+    ready = trust.ReadyTool(entry=entry, snapshot=snapshot, prepared=None, hosts=hosts)
+    card = trust.make_trust_card(workshop, ready)
     return {
         "digest": entry.digest,
         "text": card.text,
@@ -389,17 +327,12 @@ def _trust_question(workshop: Workshop, entry: ToolEntry) -> dict[str, Any] | No
 
 def entry_named(workshop: Workshop, name: str) -> ToolEntry | None:
     """As the folder is now; None: there is none that is a tool."""
-    from golem_forge.usertools.folder import ToolEntry
-
     found = workshop.registry.lookup(name)
     return found if isinstance(found, ToolEntry) else None
 
 
 def folder_problem(workshop: Workshop, name: str) -> str:
     """Why a folder of that name is no tool; empty: there is none, or it is one."""
-    from golem_forge.usertools.diagnostics import Diagnostic
-    from golem_forge.usertools.overview import is_known_tool, tool_folder
-
     found = workshop.registry.lookup(name)
     if isinstance(found, Diagnostic):
         return found.text

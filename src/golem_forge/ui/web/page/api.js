@@ -2,11 +2,14 @@
 
    Paths are ours and begin with `/api/`; parts that come from elsewhere go through `path`, which encodes them. */
 
+/* Names for what this page asks for, so that it knows again what comes of it. */
+/** 128 random bits; `crypto.randomUUID` is missing where the page is not reached by loopback or https. */
+export const randomId = () =>
+  [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+
 export class Failure extends Error {
   /**
-   * @param {number} status 0: the server was not reached
-   * @param {string} problem
-   * @param {Record<string, string>} fields
+   * @param {number} status 0: the server was not reached @param {string} problem @param {Record<string, string>} fields
    */
   constructor(status, problem, fields = {}) {
     super(problem);
@@ -16,18 +19,13 @@ export class Failure extends Error {
   }
 }
 
-/**
- * path`/api/sessions/${id}/events` with every value encoded.
- * @param {TemplateStringsArray} fixed
- * @param {...unknown} values
- */
+/** path`/api/sessions/${id}/events` with every value encoded. */
 export const path = (fixed, ...values) =>
   fixed.reduce(
     (whole, part, index) => whole + part + (index < values.length ? encodeURIComponent(String(values[index])) : ""),
     "",
   );
 
-/** @param {string} method @param {string} where @param {BodyInit | undefined} body @param {string} [type] */
 const request = async (method, where, body, type = "application/json") => {
   let response;
   try {
@@ -51,7 +49,6 @@ const request = async (method, where, body, type = "application/json") => {
   );
 };
 
-/** @param {string} said */
 const parsed = (said) => {
   try {
     return said ? JSON.parse(said) : null;
@@ -60,13 +57,9 @@ const parsed = (said) => {
   }
 };
 
-/** @param {string} where */
 export const get = (where) => request("GET", where, undefined);
-/** @param {string} where @param {unknown} [body] */
 export const post = (where, body = {}) => request("POST", where, JSON.stringify(body));
-/** @param {string} where @param {unknown} body */
 export const patch = (where, body) => request("PATCH", where, JSON.stringify(body));
-/** @param {string} where */
 export const del = (where) => request("DELETE", where, undefined);
 /** Sends a file as it is. @param {string} where @param {Blob} file */
 export const upload = (where, file) => request("POST", where, file, "application/octet-stream");

@@ -3,7 +3,7 @@
    The conversation stays mounted while another area is looked at, so that drafts and open cards stay as they are;
    the other areas are loaded when they are first opened and left when they are left. */
 
-import { h, replace } from "./dom.js";
+import { el, h, replace } from "./dom.js";
 import { Frame } from "./frame.js";
 import { OpenSession } from "./open_session.js";
 import { address, route } from "./router.js";
@@ -26,7 +26,7 @@ export class Desk {
   /** @param {any} me what `/api/me` said */
   constructor(me) {
     this.me = me;
-    this.main = /** @type {HTMLElement} */ (document.getElementById("main"));
+    this.main = document.getElementById("main");
     this.frame = new Frame(this);
   }
 
@@ -49,9 +49,7 @@ export class Desk {
     location.hash = where.startsWith("#/") ? where : address(where, this.open?.id ?? this.me.current ?? "");
   }
 
-  get area() {
-    return route(location.hash, this.open?.id ?? this.me.current ?? "").area;
-  }
+  get area() { return route(location.hash, this.open?.id ?? this.me.current ?? "").area; }
 
   async #show() {
     const turn = ++this.#turn;
@@ -65,7 +63,7 @@ export class Desk {
       return;
     }
     this.open?.chat.hidden();
-    replace(this.main, h("p", { class: "starting" }, "Loading…"));
+    replace(this.main, el("p.starting", "Loading…"));
     const page = await this.#made(wanted);
     if (turn !== this.#turn) {
       page.leave?.();
@@ -78,21 +76,16 @@ export class Desk {
     if (document.activeElement === document.body) this.main.focus({ preventScroll: true });
   }
 
-  /** @param {import("./router.js").Route} wanted */
   async #made(wanted) {
     try {
       const { page } = await PAGES[wanted.area]();
       return page(this.open?.ctx ?? OpenSession.contextWithout(this), wanted.params);
     } catch (failure) {
       console.error(failure);
-      return {
-        node: h("p", { class: "starting", role: "alert" }, "This area could not be loaded. Reload the page."),
-        title: "",
-      };
+      return { node: h("p.starting", { role: "alert" }, "This area could not be loaded. Reload the page."), title: "" };
     }
   }
 
-  /** @param {string} session */
   #enter(session) {
     this.open?.close();
     this.open = new OpenSession(this, session, (change) => this.#page?.update?.(change));

@@ -4,10 +4,43 @@
    out of the address (and so out of the history) before anything else is asked for. */
 
 import * as api from "./api.js";
-import { h, replace } from "./dom.js";
+import { keepFromDrops } from "./chat/attachments.js";
 import { Desk } from "./desk.js";
-import { keepFromDrops } from "./dropping.js";
-import { startShortcuts } from "./shortcuts.js";
+import { el, h, isTyping, replace } from "./dom.js";
+import { showHelp } from "./frame.js";
+
+/* Keys for the whole page. None of them answers a question, and a plain key does nothing while somebody types.
+
+   Keys are taken by their place (`code`), because Alt changes the letter on some keyboards. */
+const AREAS = ["chat", "tools", "sessions", "settings"];
+
+const startShortcuts = (desk) => {
+  document.addEventListener("keydown", (event) => {
+    if (event.defaultPrevented || event.isComposing) return;
+    if (event.altKey && !event.ctrlKey && !event.metaKey && !event.shiftKey) {
+      if (withAlt(desk, event.code)) event.preventDefault();
+    } else if (event.key === "?" && !event.ctrlKey && !event.metaKey && !isTyping(event.target)) {
+      event.preventDefault();
+      showHelp();
+    } else if (event.key === "Escape" && desk.frame.panel.closeSheet()) event.preventDefault();
+  });
+};
+
+/** @param {import("./desk.js").Desk} desk @param {string} code @returns {boolean} whether it was one of ours */
+const withAlt = (desk, code) => {
+  if (code === "KeyA") {
+    desk.frame.toOldest();
+    return true;
+  }
+  if (code === "KeyI") {
+    desk.go("chat");
+    setTimeout(() => desk.open?.chat.composer.focus(), 0);
+    return true;
+  }
+  const area = AREAS[Number(/^Digit([1-4])$/.exec(code)?.[1] ?? 0) - 1];
+  if (area) desk.go(area);
+  return Boolean(area);
+};
 
 /** @type {Desk | null} */
 let desk = null;
@@ -36,7 +69,7 @@ const enter = async (refused) => {
   try {
     me = await api.get("/api/me");
   } catch (failure) {
-    explain(/** @type {api.Failure} */ (failure), refused);
+    explain(failure, refused);
     return;
   }
   desk = new Desk(me);
@@ -47,10 +80,8 @@ const enter = async (refused) => {
 /** The code in the address, if there is one. */
 const code = () => /^#code=([^&]+)$/.exec(location.hash)?.[1];
 
-/**
- * @param {string} before where in the page one was
- * @returns {Promise<string>} why the code was not taken; "" where all is well
- */
+/** @param {string} before where in the page one was
+ * @returns {Promise<string>} why the code was not taken; "" where all is well */
 const login = async (before) => {
   const given = code();
   if (!given) return "";
@@ -63,29 +94,23 @@ const login = async (before) => {
   }
 };
 
-/** @param {api.Failure} failure @param {string} refused */
 const explain = (failure, refused) => {
   const main = document.getElementById("main");
   if (!main) return;
   const signedOut = failure.status === 401;
-  replace(
-    main,
-    h(
-      "div",
-      { class: "lost" },
-      h("h1", null, signedOut ? "This page is not signed in" : "Forge does not answer"),
+  replace(main,
+    el("div.lost",
+      el("h1", signedOut ? "This page is not signed in" : "Forge does not answer"),
       h("p", { role: "alert" }, refused || (signedOut ? null : failure.problem)),
       signedOut
-        ? h(
-            "p",
-            null,
+        ? el("p",
             "A link that forge prints opens this page once, within five minutes. For a new one type ",
-            h("kbd", null, "/web"),
+            el("kbd", "/web"),
             " in the terminal session, or press Enter where ",
-            h("kbd", null, "forge web"),
+            el("kbd", "forge web"),
             " runs.",
           )
-        : h("button", { class: "primary", type: "button", on: { click: () => location.reload() } }, "Try again"),
+        : h("button.primary", { on: { click: () => location.reload() } }, "Try again"),
     ),
   );
 };

@@ -1,17 +1,92 @@
 /* One open session: its store, its stream, its conversation, and the context that every card and page is given.
 
-   Says what happens to those who cannot see it (announce.js), and that an answer is awaited to those who look
+   Says what happens to those who cannot see it (notifications.js), and that an answer is awaited to those who look
    elsewhere. */
 
 import * as api from "./api.js";
-import { announce } from "./announce.js";
 import { Chat } from "./chat/chat.js";
-import { notifyNoMore, notifyWaiting } from "./notify.js";
-import { Budget } from "./side/budget.js";
+import { LEVELS } from "./fold/items.js";
+import { announce, notifyNoMore, notifyWaiting } from "./notifications.js";
 import { address } from "./router.js";
-import { settings } from "./settings_here.js";
 import { Link } from "./socket.js";
+import { remember, remembered } from "./storage.js";
 import { SessionStore } from "./store.js";
+
+/* What this browser remembers for itself: the trace level of this page. It changes nothing for others. */
+const KEY = "forge.trace";
+/** @type {Set<() => void>} */
+const listeners = new Set();
+
+const settings = {
+  get level() {
+    const kept = remembered(KEY);
+    return LEVELS.includes(kept) ? kept : "normal";
+  },
+  setLevel(level) {
+    if (!LEVELS.includes(level)) return;
+    remember(KEY, level === "normal" ? null : level);
+    for (const listener of [...listeners]) listener();
+  },
+  onLevel(listener) {
+    listeners.add(listener);
+    return () => listeners.delete(listener);
+  },
+};
+
+/* What the session may use and which approval mode is in force: no event says it, so it is asked for when something was
+   used or the mode was switched, and never more often than every few seconds. */
+const EVERY_MS = 3000;
+
+class Budget {
+  /** @type {{unit: string, allowed: number, used: number}[]} those with a limit */
+  rows = [];
+  mode = "";
+  #timer = 0;
+  #askedAt = 0;
+
+  constructor(ctx, changed) {
+    this.ctx = ctx;
+    this.told = changed;
+  }
+
+  changed(change) {
+    const { store } = this.ctx;
+    if (!store.caughtUp || !this.#isRunning || this.#timer) return;
+    const part = change.what === "standing" ? change.part : "";
+    const used = change.what === "caughtUp" || part === "session" || part === "usage";
+    const switched = change.what === "item" && change.fresh && store.items.get(change.key)?.code === "APPROVAL_MODE";
+    if (!used && !switched) return;
+    this.#timer = window.setTimeout(
+      () => this.#ask(),
+      switched ? 0 : Math.max(0, this.#askedAt + EVERY_MS - Date.now()),
+    );
+  }
+
+  /** Before a session has begun, and when it is over, nobody knows. */
+  get #isRunning() {
+    const { store, session } = this.ctx;
+    return session.answerable && store.standing.session !== null && !store.standing.ended;
+  }
+
+  close() {
+    clearTimeout(this.#timer);
+  }
+
+  async #ask() {
+    this.#timer = 0;
+    this.#askedAt = Date.now();
+    if (!this.#isRunning) return;
+    const { api, session } = this.ctx;
+    try {
+      const settings = await api.get(api.path`/api/sessions/${session.id}/settings`);
+      this.rows = settings.budget.filter((one) => one.allowed > 0);
+      this.mode = settings.approvalMode;
+      this.told();
+    } catch {
+      /* the session ended meanwhile, or the server is away: what was known stays */
+    }
+  }
+}
 
 const MOST_SPOKEN = 300;
 
@@ -20,11 +95,8 @@ export class OpenSession {
   /** @type {Set<string>} the questions that are open, as they are sent again on each connection */
   #asked = new Set();
 
-  /**
-   * @param {import("./desk.js").Desk} desk
-   * @param {string} id
-   * @param {(change: any) => void} changed tells the page that is shown
-   */
+  /** @param {import("./desk.js").Desk} desk @param {string} id
+   * @param {(change: any) => void} changed tells the page that is shown */
   constructor(desk, id, changed) {
     this.id = id;
     this.desk = desk;
@@ -34,7 +106,7 @@ export class OpenSession {
       ...OpenSession.contextWithout(desk),
       store: this.store,
       session: this.session,
-      act: (/** @type {string} */ type, /** @type {any} */ data) => this.#act(type, data),
+      act: (type, data) => this.#act(type, data),
     };
     this.link = new Link(id, this.store, {
       frame: (frame) => this.#take(frame),
@@ -57,7 +129,7 @@ export class OpenSession {
     });
   }
 
-  /** What a page without a session gets. @param {import("./desk.js").Desk} desk @returns {any} */
+  /** What a page without a session gets. @param {import("./desk.js").Desk} desk */
   static contextWithout(desk) {
     return {
       api,
@@ -66,7 +138,7 @@ export class OpenSession {
       session: { id: "", state: "closed", answerable: false },
       act: async () => ({ ok: false, problem: "No session is open." }),
       announce,
-      go: (/** @type {string} */ where) => desk.go(where),
+      go: (where) => desk.go(where),
       level: () => settings.level,
       settings,
     };
@@ -79,14 +151,12 @@ export class OpenSession {
     this.budget.close();
   }
 
-  /** @param {string} type @param {any} data */
   async #act(type, data) {
     if (!this.session.answerable && this.link.state === "here")
       return { ok: false, problem: "This session cannot be answered here: it is shown read-only." };
     return this.link.act(type, data);
   }
 
-  /** @param {any} frame */
   #take(frame) {
     const { store } = this;
     if (frame.kind === "event") {
@@ -116,14 +186,13 @@ export class OpenSession {
       await api.get(api.path`/api/sessions/${this.id}`);
       return false;
     } catch (failure) {
-      const { status, problem } = /** @type {api.Failure} */ (failure);
+      const { status, problem } = failure;
       if (status !== 401 && status !== 404) return false;
       this.desk.frame.lost(status, problem);
       return true;
     }
   }
 
-  /** @param {any} change */
   #speak(change) {
     const { store } = this;
     if (!store.caughtUp) return;

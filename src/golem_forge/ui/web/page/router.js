@@ -3,7 +3,7 @@
 
    `route(hash)` reads it, `address(route)` writes it; both are pure, so that what is written is what is read. */
 
-export const AREAS = /** @type {const} */ (["chat", "tools", "sessions", "settings", "replay"]);
+const AREAS = /** @type {const} */ (["chat", "tools", "sessions", "settings", "replay"]);
 /** @typedef {{session: string, area: typeof AREAS[number], params: string[]}} Route */
 
 /** @param {string} hash @param {string} current the session to show where none is named @returns {Route} */
@@ -15,11 +15,7 @@ export const route = (hash, current) => {
   }
   const area = AREAS.find((one) => one === first);
   if (area === "sessions" || !current)
-    return {
-      session: current,
-      area: "sessions",
-      params: first === "sessions" ? rest : [],
-    };
+    return { session: current, area: "sessions", params: first === "sessions" ? rest : [] };
   return { session: current, area: area ?? "chat", params: rest };
 };
 
@@ -29,7 +25,6 @@ export const address = (area, session, ...params) => {
   return `#/${parts.map(encodeURIComponent).join("/")}`;
 };
 
-/** @param {string} part */
 const decoded = (part) => {
   try {
     return decodeURIComponent(part);

@@ -5,13 +5,12 @@
    (before `caughtUp`) are told too; who speaks or notifies looks at `store.caughtUp`. Replay folds with the same
    class. */
 
-import { emptyState, fold, foldStanding } from "./fold.js";
-import { merged } from "./folding/earlier.js";
-import { closeUnasked } from "./folding/questions.js";
-import { endStreamsBut } from "./folding/speech.js";
+import { emptyState, fold, foldStanding, merged } from "./fold/fold.js";
+import { closeUnasked } from "./fold/questions.js";
+import { endStreamsBut } from "./fold/speech.js";
 
-/** @typedef {import("./fold.js").Shown} Shown */
-/** @typedef {import("./fold.js").Change} Change */
+/** @typedef {import("./fold/fold.js").Shown} Shown */
+/** @typedef {import("./fold/fold.js").Change} Change */
 
 /** More items than this are let go of, the oldest first; they can be loaded again. */
 const MOST_ITEMS = 3000;
@@ -25,28 +24,14 @@ export class SessionStore {
   /** Whether the past has been folded: from here on what comes is news. */
   caughtUp = false;
 
-  get items() {
-    return this.#state.items;
-  }
-  get questions() {
-    return this.#state.questions;
-  }
-  get standing() {
-    return this.#state.standing;
-  }
-  get prompt() {
-    return this.#state.prompt;
-  }
-  get seq() {
-    return this.#state.seq;
-  }
-  get firstSeq() {
-    return this.#state.firstSeq;
-  }
+  get items() { return this.#state.items; }
+  get questions() { return this.#state.questions; }
+  get standing() { return this.#state.standing; }
+  get prompt() { return this.#state.prompt; }
+  get seq() { return this.#state.seq; }
+  get firstSeq() { return this.#state.firstSeq; }
   /** Ids of the calls that run. */
-  get calls() {
-    return this.#state.running;
-  }
+  get calls() { return this.#state.running; }
 
   /** Those that wait for an answer, oldest first. */
   openQuestions() {
@@ -59,18 +44,17 @@ export class SessionStore {
     return !this.prompt || this.calls.size > 0 || this.openQuestions().length > 0;
   }
 
-  /** The name of a sub-worker, "" for the root. @param {string} id */
+  /** The name of a sub-worker, "" for the root. */
   workerName(id) {
     const worker = this.standing.workers.get(id);
     return worker && worker.depth > 0 ? String(worker.name ?? "") : "";
   }
 
-  /** @param {string} id */
   workerDepth(id) {
     return Math.min(this.standing.workers.get(id)?.depth ?? 0, 6);
   }
 
-  /** Folds one frame `{event, view}`. @param {Shown} shown */
+  /** Folds one frame `{event, view}`. */
   take(shown) {
     this.#tell(fold(this.#state, shown));
     if (this.items.size > MOST_ITEMS) this.#trim();
@@ -88,13 +72,10 @@ export class SessionStore {
     this.#tell([{ what: "earlier" }]);
   }
 
-  /**
-   * The past is folded, and what is open now was sent again.
+  /** The past is folded, and what is open now was sent again.
    * @param {Set<string> | null} asked the ids of the questions; null where only the record tells which are open
-   * @param {Set<string>} streams the ids of what still grows
-   */
+   * @param {Set<string>} streams the ids of what still grows */
   settle(asked, streams) {
-    /** @type {Change[]} */
     const changes = [];
     if (asked) closeUnasked(this.#state, (requestId) => asked.has(requestId), changes);
     endStreamsBut(this.#state, streams, changes);
@@ -129,7 +110,6 @@ export class SessionStore {
     this.#tell([{ what: "trimmed" }]);
   }
 
-  /** @param {Change[]} changes */
   #tell(changes) {
     for (const change of changes) for (const listener of [...this.#listeners]) listener(change);
   }

@@ -1,5 +1,7 @@
 /* Light or dark: as the system says, or as the person chose. Kept in localStorage, put on <html data-theme>. */
 
+import { remember, remembered } from "./storage.js";
+
 const KEY = "forge.theme";
 export const THEMES = /** @type {const} */ (["auto", "light", "dark"]);
 /** @typedef {typeof THEMES[number]} Theme */
@@ -16,27 +18,10 @@ export const setTheme = (wanted) => {
   applyTheme();
 };
 
-export const applyTheme = () => {
+const applyTheme = () => {
   const wanted = theme();
   if (wanted === "auto") delete document.documentElement.dataset.theme;
   else document.documentElement.dataset.theme = wanted;
 };
 
-/** What this browser keeps for this page, "" where it keeps nothing. @param {string} key */
-export const remembered = (key) => {
-  try {
-    return localStorage.getItem(key) ?? "";
-  } catch {
-    return ""; // storage is switched off: the page works without
-  }
-};
-
-/** @param {string} key @param {string | null} value null forgets it */
-export const remember = (key, value) => {
-  try {
-    if (value === null) localStorage.removeItem(key);
-    else localStorage.setItem(key, value);
-  } catch {
-    /* storage is switched off or full: then it lasts as long as the page */
-  }
-};
+applyTheme(); // before anything is painted, so that the page does not flash in the other theme

@@ -20,7 +20,6 @@ const UNSAFE =
   "\\u{3297}\\u{3299}\\u{1f000}-\\u{1faff}])" +
   "\\u{fe0f}(?!\\u{20e3})";
 const PICTURE = "\\u{2194}-\\u{2199}\\u{2600}-\\u{27bf}\\u{2b1b}\\u{2b1c}\\u{1f000}-\\u{1faff}";
-
 const unsafe = new RegExp(UNSAFE, "gu");
 const unsafeInProse = new RegExp(
   `(?:(?<=[${PICTURE}])|(?<=[${PICTURE}]\\u{fe0f}))(\\u{200d})(?=[${PICTURE}])|${UNSAFE}`,
@@ -28,7 +27,6 @@ const unsafeInProse = new RegExp(
 );
 const harmless = /^[\t\n\x20-\x7e]*$/;
 
-/** @param {string} character */
 const escape = (character) => {
   const code = character.codePointAt(0) ?? 0;
   const hex = code.toString(16);
@@ -36,17 +34,14 @@ const escape = (character) => {
   return code < 0x10000 ? `\\u${hex.padStart(4, "0")}` : `\\U${hex.padStart(8, "0")}`;
 };
 
-/** @param {unknown} value @returns {string} */
-const words = (value) =>
-  typeof value === "string" ? value : value === null || value === undefined ? "" : String(value);
+const words = (value) => typeof value === "string" ? value : value === null || value === undefined ? "" : String(value);
 
-/** @param {unknown} value @returns {string} */
 export const visible = (value) => {
   const text = words(value);
   return harmless.test(text) ? text : text.replace(unsafe, escape);
 };
 
-/** `visible`, but for the joiners inside emoji. @param {unknown} value @returns {string} */
+/** `visible`, but for the joiners inside emoji. */
 export const visibleProse = (value) => {
   const text = words(value);
   return harmless.test(text) ? text : text.replace(unsafeInProse, (found, joiner) => joiner ?? escape(found));

@@ -103,7 +103,10 @@ class PageQueue:
         weight = entry.weight if isinstance(entry, Frame) else 0
         too_heavy = weight and self._weight and self._weight + weight > MAX_WEIGHT
         if len(self._entries) >= self._most or too_heavy:
-            self._forget()
+            self._entries.clear()  # the page will come back for all that waits
+            self._weight = 0
+            self._queued.clear()
+            self._later.clear()
             self.end(BEHIND, "This page fell behind and resumes.")
             return
         self._weight += weight
@@ -111,7 +114,6 @@ class PageQueue:
         self._notify()
 
     def put_stream(self, flow: OpenStream) -> None:
-        """It has grown, or ended."""
         if self._end or flow in self._queued:
             return
         if flow in self._later:
@@ -143,9 +145,7 @@ class PageQueue:
                 raise QueueClosed(self._end)
             loop = asyncio.get_running_loop()
             self._wake = loop.create_future()
-            timer = None
-            if self._later:
-                timer = loop.call_at(min(self._later.values()), self._notify)
+            timer = loop.call_at(min(self._later.values()), self._notify) if self._later else None
             try:
                 await self._wake
             finally:
@@ -169,13 +169,6 @@ class PageQueue:
                 return entry
             self._later[entry] = now + wait
         return None
-
-    def _forget(self) -> None:
-        """It will come back for all of it: nothing that waits needs to be kept until then."""
-        self._entries.clear()
-        self._weight = 0
-        self._queued.clear()
-        self._later.clear()
 
     def _notify(self) -> None:
         if self._wake is not None and not self._wake.done():

@@ -30,24 +30,19 @@ def shown_text(event: Event) -> str:
 
 
 def repeated_question_text(question: Event) -> str:
-    """An open question once more."""
     return encode_json({"kind": "event", **shown_members(question), "again": True}).decode()
-
-
-def shown_texts(events: Iterable[Event]) -> list[str]:
-    return [shown_text(event) for event in events]
 
 
 def hello_text(session: Mapping[str, Any], seq: int, standing: Iterable[Event], **more: bool) -> str:
     room = _MAX_GREETING
-    kept: list[tuple[int, str]] = []
+    fitting: list[tuple[int, str]] = []
     for event in sorted(standing, key=lambda event: (event.type in _MANY_PER_SESSION, -event.seq)):
         text = encode_json(shown_members(event)).decode()
         if len(text) <= room:
             room -= len(text)
-            kept.append((event.seq, text))
+            fitting.append((event.seq, text))
     head = encode_json({"kind": "hello", "session": session, "seq": seq, **more}).decode()
-    return f'{head[:-1]},"standing":[{",".join(text for _, text in sorted(kept))}]}}'
+    return f'{head[:-1]},"standing":[{",".join(text for _, text in sorted(fitting))}]}}'
 
 
 def caught_up_text(seq: int, streams: list[str]) -> str:
@@ -131,14 +126,10 @@ def is_short(value: Any) -> bool:
         parts += 1
         if isinstance(part, str):
             room -= len(part)
-        elif isinstance(part, Mapping):
+        elif isinstance(part, Mapping | list | tuple):
             parts += len(part)
             if parts <= _SHORT_MAX_PARTS:
-                open_parts += part.values()
-        elif isinstance(part, list | tuple):
-            parts += len(part)
-            if parts <= _SHORT_MAX_PARTS:
-                open_parts += part
+                open_parts += part.values() if isinstance(part, Mapping) else part
         if room < 0 or parts > _SHORT_MAX_PARTS:
             return False
     return True

@@ -71,20 +71,18 @@ class JournalHistory:
         limit = min(max(limit, 1), PAGE_EVENTS)
         async with self._reading:
             index = self._current()
-            return await run_in_thread(
-                lambda: _or_on_error(lambda: _read_page(index, after, before, limit), HistoryPage())
-            )
+            return await _in_thread(lambda: _read_page(index, after, before, limit), HistoryPage())
 
     async def one(self, seq: int) -> Event | None:
         async with self._reading:
             index = self._current()
-            return await run_in_thread(lambda: _or_on_error(lambda: _read_one(index, seq), None))
+            return await _in_thread(lambda: index.read(seq), None)
 
     async def look(self) -> tuple[bool, int, LatestEvents]:
         """(whether there is a file, the highest number in it, what still holds since the last look)."""
         async with self._reading:
             index = self._current()
-            there = await run_in_thread(lambda: _or_on_error(index.grow, False))
+            there = await _in_thread(index.grow, False)
             return there, index.last, index.news()
 
     def _current(self) -> JournalIndex:
@@ -95,8 +93,6 @@ class JournalHistory:
 
 
 class RememberedHistory:
-    """The last events of a session without a journal."""
-
     def __init__(self) -> None:
         self._events: deque[tuple[Event, int]] = deque()
         self._characters = 0
@@ -116,27 +112,24 @@ class RememberedHistory:
         limit = min(max(limit, 1), PAGE_EVENTS)
         if after is not None:
             found = [event for event, _ in self._events if event.seq > after]
-            return _page_of(found[:limit], more=len(found) > limit, reached=-1)
-        found = [event for event, _ in self._events if before is None or event.seq < before]
-        return _page_of(found[-limit:], more=len(found) > limit, reached=0)
+            shown, furthest = found[:limit], -1
+        else:
+            found = [event for event, _ in self._events if before is None or event.seq < before]
+            shown, furthest = found[-limit:], 0
+        reached = shown[furthest].seq if shown else 0
+        return HistoryPage(events=tuple(shown), more=len(found) > limit, reached=reached)
 
     async def one(self, seq: int) -> Event | None:
         return next((event for event, _ in self._events if event.seq == seq), None)
 
 
-def _page_of(events: list[Event], *, more: bool, reached: int) -> HistoryPage:
-    return HistoryPage(events=tuple(events), more=more, reached=events[reached].seq if events else 0)
-
-
 def _read_page(index: JournalIndex, after: int | None, before: int | None, limit: int) -> HistoryPage:
     if not index.grow():
         return HistoryPage()
-    backwards = after is None
     if after is not None:
         wanted = index.after(after, limit + 1)
     else:
-        wanted = index.before(index.last + 1 if before is None else before, limit + 1)
-        wanted.reverse()
+        wanted = index.before(index.last + 1 if before is None else before, limit + 1)[::-1]
     events: list[Event] = []
     room = _PAGE_BYTES
     more, reached = False, 0
@@ -150,21 +143,14 @@ def _read_page(index: JournalIndex, after: int | None, before: int | None, limit
             reached = seq
             if event is not None:
                 events.append(event)
-    if backwards:
+    if after is None:
         events.reverse()
     return HistoryPage(events=tuple(events), more=more, reached=reached)
 
 
-def _read_one(index: JournalIndex, seq: int) -> Event | None:
-    if not index.grow():
-        return None
-    with index.path.open("rb") as file:
-        return index.event(file, seq)[0]
-
-
-def _or_on_error(read: Callable[[], _T], instead: _T) -> _T:
+async def _in_thread(read: Callable[[], _T], instead: _T) -> _T:
     try:
-        return read()
+        return await run_in_thread(read)
     except OSError as error:
         _log.warning("a journal could not be read: %s", type(error).__name__)
         return instead
@@ -208,10 +194,6 @@ class JournalIndex:
         """The highest number."""
         return self._seqs[-1] if self._seqs else 0
 
-    @property
-    def first(self) -> int:
-        return self._seqs[0] if self._seqs else 0
-
     def after(self, seq: int, limit: int) -> list[int]:
         start = bisect_right(self._seqs, seq)
         return self._seqs[start : start + limit].tolist()
@@ -222,15 +204,16 @@ class JournalIndex:
         return self._seqs[max(end - limit, 0) : end].tolist()
 
     def news(self) -> LatestEvents:
-        """What still holds of everything that was taken in since this was asked the last time."""
+        """What still holds of the events that were read since the last call."""
         news, self._news = self._news, LatestEvents()
         return news
 
     def grow(self) -> bool:
-        """Takes in what is new; False when the file is gone."""
+        """Reads what is new; False when the file is gone."""
         try:
             with self.path.open("rb") as file:
-                if not self._still_there(file):
+                file.seek(self._read - len(self._ending))
+                if file.read(len(self._ending)) != self._ending:  # another file, or a shorter one
                     self._forget()
                 file.seek(self._read)
                 for line in _whole_lines(file):
@@ -243,6 +226,12 @@ class JournalIndex:
             self._forget()
             return False
         return True
+
+    def read(self, seq: int) -> Event | None:
+        if not self.grow():
+            return None
+        with self.path.open("rb") as file:
+            return self.event(file, seq)[0]
 
     def event(self, file: IO[bytes], seq: int) -> tuple[Event | None, int]:
         """(the event, how many bytes were read for it)."""
@@ -259,10 +248,6 @@ class JournalIndex:
             found = _build_event(line, seq, calls, self.path.stem)
         return found, cost
 
-    def _still_there(self, file: IO[bytes]) -> bool:
-        file.seek(self._read - len(self._ending))
-        return file.read(len(self._ending)) == self._ending
-
     def _take(self, line: bytes, offset: int) -> None:
         kind, seq, event, call = _head(line)
         if kind == b"resumed":
@@ -274,12 +259,10 @@ class JournalIndex:
             self._number(seq, offset)
         if call and kind in _CALL_TYPES:
             self._take_call(kind, seq if numbered else 0, call, offset)
-        elif (
-            numbered
-            and event in LATEST_TYPES
-            and (found := _build_event(line, seq, CallRecords(), self.path.stem)) is not None
-        ):
-            self._news.take(found)
+        elif numbered and event in LATEST_TYPES:
+            found = _build_event(line, seq, CallRecords(), self.path.stem)
+            if found is not None:
+                self._news.take(found)
 
     def _take_call(self, kind: bytes, seq: int, call: bytes, offset: int) -> None:
         earlier = self._calls.pop(call, ())
@@ -388,24 +371,20 @@ _ENDED_STATUSES: Final = frozenset({"complete", "error"})
 _Key = tuple[str, str]
 
 
-def _single_key(event: Event) -> str:
-    return ""
-
-
 def _key_by(member: str) -> Callable[[Event], str]:
     return lambda event: str(event.wire.get(member) or event.worker_id)[:200]
 
 
 _KEYS: Final[Mapping[str, Callable[[Event], str]]] = {
-    "sessionStarted": _single_key,
-    "sessionEnd": _single_key,
+    "sessionStarted": lambda _: "",
+    "sessionEnd": lambda _: "",
     "planUpdated": lambda event: event.worker_id[:200],
     "workerUpdate": _key_by("workerId"),
     "usageUpdated": _key_by("workerId"),
     "contextUsage": lambda event: event.worker_id[:200],
-    "manualToolsAvailable": _single_key,
+    "manualToolsAvailable": lambda _: "",
     "mcpStatus": _key_by("server"),
-    "wallsReport": _single_key,
+    "wallsReport": lambda _: "",
 }
 LATEST_TYPES: Final = frozenset(_KEYS)
 _RUN_TYPES: Final = frozenset(LATEST_TYPES - {"sessionStarted", "planUpdated", "usageUpdated"})
@@ -450,19 +429,15 @@ class LatestEvents:
         return sorted(self._events.values(), key=lambda event: event.seq)
 
     def last(self, type: str) -> Event | None:
-        """The newest of this type."""
         return max((each for each in self._events.values() if each.type == type), key=lambda one: one.seq, default=None)
 
     def _make_room(self, type: str) -> None:
         if self._counts.get(type, 0) < MAX_PER_TYPE:
             return
         same = [key for key in self._events if key[0] == type]
-        self._drop(next((key for key in same if _ended(self._events[key].wire)), same[0]))
+        ended = (key for key in same if self._events[key].wire.get("status") in _ENDED_STATUSES)
+        self._drop(next(ended, same[0]))
 
     def _drop(self, key: _Key) -> None:
         if self._events.pop(key, None) is not None:
             self._counts[key[0]] -= 1
-
-
-def _ended(wire: Mapping[str, Any]) -> bool:
-    return wire.get("status") in _ENDED_STATUSES

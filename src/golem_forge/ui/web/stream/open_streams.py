@@ -11,9 +11,9 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
 from math import isfinite
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.events.envelope import Event
@@ -24,80 +24,64 @@ if TYPE_CHECKING:
     from golem_forge.ui.web.markdown import MarkdownStream
 
 MAX_OPEN: Final = 256
-_CALL_END_TYPE: Final = "toolResult"
+_Key = TypeVar("_Key", bound=Hashable)
+_Stream = TypeVar("_Stream", bound="OpenStream")
 
 
 class OpenStreams:
     def __init__(self) -> None:
-        self._said: dict[tuple[str, str], ModelText] = {}
+        self._answers: dict[tuple[str, str], ModelText] = {}
         self._output: dict[tuple[str, str], CallOutput] = {}
         self._progress: dict[str, CallProgress] = {}
 
     def take(self, event: Event) -> OpenStream | None:
         if event.type == "streaming":
-            return self._take_said(event)
+            return self._take_answer(event)
+        if event.type not in ("toolOutput", "toolProgress", "toolResult"):
+            return None
+        call = str(event.wire.get("toolCallId"))[:200]
         if event.type == "toolOutput":
             stream = "stderr" if event.wire.get("stream") == "stderr" else "stdout"
-            key = (_id(event, "toolCallId"), stream)
-            output = self._output.get(key)
-            if output is None:
-                _make_room(self._output)
-                output = self._output[key] = CallOutput(event)
-            output.take(event)
-            return output
+            return _grow(self._output, (call, stream), CallOutput, event)
         if event.type == "toolProgress":
-            call = _id(event, "toolCallId")
-            progress = self._progress.get(call)
-            if progress is None:
-                _make_room(self._progress)
-                progress = self._progress[call] = CallProgress(event)
-            progress.take(event)
-            return progress
-        if event.type == _CALL_END_TYPE and (self._output or self._progress):
-            self._end_call(_id(event, "toolCallId"))
+            return _grow(self._progress, call, CallProgress, event)
+        self._output.pop((call, "stdout"), None)
+        self._output.pop((call, "stderr"), None)
+        self._progress.pop(call, None)
         return None
 
     def flows(self) -> list[OpenStream]:
-        return [*self._said.values(), *self._output.values(), *self._progress.values()]
+        return [*self._answers.values(), *self._output.values(), *self._progress.values()]
 
     def ids(self) -> list[str]:
         """Of the requests and calls that are open here."""
         calls = [call for call, _ in self._output]
-        return list(dict.fromkeys([*(request for request, _ in self._said), *calls, *self._progress]))
+        return list(dict.fromkeys([*(request for request, _ in self._answers), *calls, *self._progress]))
 
     def clear(self) -> None:
-        self._said.clear()
+        self._answers.clear()
         self._output.clear()
         self._progress.clear()
 
-    def _take_said(self, event: Event) -> OpenStream:
-        request = _id(event, "requestId")
-        key = (request, "thinking" if event.wire.get("channel") == "thinking" else "text")
-        said = self._said.get(key)
-        if said is None:
-            _make_room(self._said)
-            said = self._said[key] = ModelText(event)
-        said.take(event)
-        if said.ended:  # it ends what was thought for it too
-            for channel in ("text", "thinking"):
-                self._said.pop((request, channel), None)
-        return said
-
-    def _end_call(self, call: str) -> None:
-        for stream in ("stdout", "stderr"):
-            self._output.pop((call, stream), None)
-        self._progress.pop(call, None)
+    def _take_answer(self, event: Event) -> OpenStream:
+        request = str(event.wire.get("requestId"))[:200]
+        channel = "thinking" if event.wire.get("channel") == "thinking" else "text"
+        answer = _grow(self._answers, (request, channel), ModelText, event)
+        if answer.ended:  # it ends what was thought for it too
+            self._answers.pop((request, "text"), None)
+            self._answers.pop((request, "thinking"), None)
+        return answer
 
 
-def _id(event: Event, member: str) -> str:
-    return str(event.wire.get(member))[:200]
-
-
-def _make_room(
-    open_ones: dict[str, CallProgress] | dict[tuple[str, str], ModelText] | dict[tuple[str, str], CallOutput],
-) -> None:
-    if len(open_ones) >= MAX_OPEN:
-        del open_ones[next(iter(open_ones))]  # type: ignore[arg-type]
+def _grow(streams: dict[_Key, _Stream], key: _Key, make: Callable[[Event], _Stream], event: Event) -> _Stream:
+    """Adds an event to its stream, which it may open; the oldest one gives way where there are too many."""
+    stream = streams.get(key)
+    if stream is None:
+        if len(streams) >= MAX_OPEN:
+            del streams[next(iter(streams))]
+        stream = streams[key] = make(event)
+    stream.take(event)
+    return stream
 
 
 _MAX_CHUNK: Final = 256 * 1024
@@ -133,14 +117,15 @@ class StreamChunk:
 
 
 class OpenStream(ABC):
-    """The newest event says which call or request this is, and how it ended."""
+    """`event` is the newest one: it says which call or request this is, and how it ended."""
 
     def __init__(self, event: Event) -> None:
         self.event = event
         self.ended = False
         self._made: dict[StreamPosition, StreamChunk] = {}
 
-    def set_event(self, event: Event) -> None:
+    def take(self, event: Event) -> None:
+        """It has grown, or ended."""
         self.event = event
         self._made = {}
 
@@ -150,12 +135,12 @@ class OpenStream(ABC):
 
     async def piece(self, place: StreamPosition) -> StreamChunk | None:
         """What a page that stands there is sent next; None: it has everything."""
-        kept = self._made
-        made = kept.get(place)
+        cache = self._made
+        made = cache.get(place)
         if made is None:
             made = await self._make(place)
-            if made is not None and len(kept) < _MAX_CACHED:
-                kept[place] = made  # where it has grown meanwhile, nobody looks there any more
+            if made is not None and len(cache) < _MAX_CACHED:
+                cache[place] = made  # where it has grown meanwhile, `self._made` is another one by now
         return made
 
     @abstractmethod
@@ -186,7 +171,7 @@ class ModelText(OpenStream):
             self._text.add(delta[: max(MAX_ANSWER_TEXT - self._text.end, 0)])
         self._discarded = bool(wire.get("discarded"))
         self.ended = bool(wire.get("done"))
-        self.set_event(event)
+        super().take(event)
 
     def due_in(self, place: StreamPosition) -> float:
         if self.ended or self._rendering is None or place == START_POSITION or place in self._made:
@@ -237,7 +222,7 @@ class CallOutput(OpenStream):
             self._text.replace(whole)
         elif isinstance(delta, str):
             self._text.add(delta)
-        self.set_event(event)
+        super().take(event)
 
     async def _make(self, place: StreamPosition) -> StreamChunk | None:
         text, wire = self._text, self.event.wire
@@ -257,16 +242,16 @@ class CallProgress(OpenStream):
 
     def __init__(self, event: Event) -> None:
         super().__init__(event)
-        self._said = 0
+        self._count = 0
 
     def take(self, event: Event) -> None:
-        self._said += 1
-        self.set_event(event)
+        self._count += 1
+        super().take(event)
 
     async def _make(self, place: StreamPosition) -> StreamChunk | None:
-        if place.at >= self._said:
+        if place.at >= self._count:
             return None
-        return StreamChunk(self._written(self.event.wire), StreamPosition(0, self._said), False)
+        return StreamChunk(self._written(self.event.wire), StreamPosition(0, self._count), False)
 
 
 _CHUNK_CHARACTERS: Final = 4096
@@ -296,7 +281,8 @@ class GrowingText:
             self._starts.append(self.end)
         self.end += len(text)
         if self._keep is not None and self.end - self.start > 2 * self._keep:
-            self._trim(self._keep)
+            start, kept = self.tail()
+            self._chunks, self._starts = [kept], [start]
 
     def replace(self, text: str) -> None:
         self._chunks, self._starts, self.end = [], [], 0
@@ -315,10 +301,6 @@ class GrowingText:
         text = self.since(self.start)
         kept = text if self._keep is None else text[-self._keep :]
         return self.end - len(kept), kept
-
-    def _trim(self, keep: int) -> None:
-        start, text = self.tail()
-        self._chunks, self._starts = [text], [start]
 
 
 _MAX_INLINE_CHARACTERS: Final = 2048

@@ -23,6 +23,7 @@ from golem_forge.events.envelope import Event
 from golem_forge.events.model import REGISTRY
 from golem_forge.events.serialization import decode_json
 from golem_forge.tools.threads import run_in_thread
+from golem_forge.ui.render.card import field_errors
 from golem_forge.ui.web.stream.audience import BEHIND, PageQueue, QueueClosed
 from golem_forge.ui.web.stream.frames import (
     PONG,
@@ -32,14 +33,13 @@ from golem_forge.ui.web.stream.frames import (
     caught_up_text,
     hello_text,
     repeated_question_text,
-    shown_texts,
+    shown_text,
 )
 from golem_forge.ui.web.stream.history import HistoryPage
 from golem_forge.ui.web.stream.open_streams import OpenStream
 from golem_forge.ui.web.stream.watched_session import (
     GONE,
     UI_NAME,
-    FollowedSession,
     LiveSession,
     SessionStatus,
     WatchedSession,
@@ -50,10 +50,7 @@ from golem_forge.ui.web.wire import ApiRefusal
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
-if TYPE_CHECKING:
     from golem_forge.ui.web.sdk import WebSocket
-
-    Watched = LiveSession | FollowedSession
 
 _SEND_LIMIT_S: Final = 10.0
 _CLOSE_LIMIT_S: Final = 1.0
@@ -103,19 +100,9 @@ class _Snapshot:
     flows: list[OpenStream]
     streams: list[str]
 
-    @classmethod
-    def of(cls, session: Watched) -> _Snapshot:
-        return cls(
-            last=session.last_seq,
-            standing=session.standing.events(),
-            questions=session.open_questions(),
-            flows=session.streams.flows(),
-            streams=session.streams.ids(),
-        )
-
 
 class _PageConnection:
-    def __init__(self, websocket: WebSocket, session: Watched, *, notify: bool) -> None:
+    def __init__(self, websocket: WebSocket, session: WatchedSession, *, notify: bool) -> None:
         self._socket = websocket
         self._session = session
         self._notify = notify
@@ -128,7 +115,14 @@ class _PageConnection:
 
         session = self._session
         self._queue = session.audience.join()
-        writing = asyncio.ensure_future(self._write(after, _Snapshot.of(session)))
+        moment = _Snapshot(
+            last=session.last_seq,
+            standing=session.standing.events(),
+            questions=session.open_questions(),
+            flows=session.streams.flows(),
+            streams=session.streams.ids(),
+        )
+        writing = asyncio.ensure_future(self._write(after, moment))
         reading = asyncio.ensure_future(self._read())
         watching = asyncio.ensure_future(self._watch(writing))
         tasks: set[asyncio.Future[None]] = {writing, reading, watching}
@@ -147,12 +141,7 @@ class _PageConnection:
     # ---- to the page
 
     async def _write(self, after: int | None, moment: _Snapshot) -> None:
-        code = await self._send_all(after, moment)
-        async with asyncio.timeout(_CLOSE_LIMIT_S):
-            await self._socket.close(code)
-
-    async def _send_all(self, after: int | None, moment: _Snapshot) -> int:
-        """The code to close with."""
+        """Sends until the queue is closed or the page does not read, then closes the socket."""
         try:
             await self._catch_up(after, moment)
             while True:
@@ -162,14 +151,16 @@ class _PageConnection:
                 else:
                     await self._send(await entry.text() if isinstance(entry, Frame) else entry)
         except QueueClosed as ended:
-            return ended.code
+            code = ended.code
         except asyncio.CancelledError:
             if not self._unread:
                 raise
-            return BEHIND
+            code = BEHIND
+        async with asyncio.timeout(_CLOSE_LIMIT_S):
+            await self._socket.close(code)
 
     async def _watch(self, writing: asyncio.Task[None]) -> None:
-        """Lets a page go that has not taken a frame for too long. (A timer a frame would cost more than the frame.)"""
+        """Closes a page that has not taken a frame for too long. One timer a frame would cost more than the frame."""
         while not self._unread:
             await asyncio.sleep(_SEND_LIMIT_S / 4)
             since = self._sending_since
@@ -201,7 +192,7 @@ class _PageConnection:
 
     async def _send_past(self, page: HistoryPage, last: int) -> None:
         events = [event for event in page.events if event.seq <= last]
-        for text in await run_in_thread(lambda: shown_texts(events)):
+        for text in await run_in_thread(lambda: [shown_text(event) for event in events]):
             await self._send(text)
 
     async def _send_flow(self, flow: OpenStream) -> None:
@@ -233,16 +224,13 @@ class _PageConnection:
         try:
             frame = decode_json(text)
         except (ValueError, RecursionError):
-            return answer_text("", "A frame is a JSON object.")
+            frame = None
         if not isinstance(frame, Mapping):
             return answer_text("", "A frame is a JSON object.")
         if frame.get("type") == "ping":
             return PONG
-        action_id = frame.get("id")
-        name = action_id[:_MAX_ID] if isinstance(action_id, str) else ""
-        return self._acted(name, frame.get("type"), frame.get("data"))
-
-    def _acted(self, action_id: str, type: Any, data: Any) -> str:
+        action_id, type, data = frame.get("id"), frame.get("type"), frame.get("data")
+        action_id = action_id[:_MAX_ID] if isinstance(action_id, str) else ""
         if not isinstance(type, str) or not isinstance(data, Mapping):
             return answer_text(action_id, "An action has a `type` and an object as `data`.")
         try:
@@ -264,7 +252,6 @@ _READ_ONLY: Final = {
 }
 _NEEDS_READY: Final = frozenset({"command", "manualToolInvoke"})
 """Nobody hears them before it stands."""
-_NO_SUCH_QUESTION: Final = "No such question is open."
 _MAX_PROBLEM: Final = 500
 
 
@@ -289,23 +276,14 @@ def _answer(session: LiveSession, type: str, given: dict[str, Any], source: str)
     objection = session.ui.objection(type, given)
     if objection is None:
         late = session.resolutions.late_message(request)
-        raise ApiRefusal(409, late) if late else ApiRefusal(404, _NO_SUCH_QUESTION)
+        raise ApiRefusal(409, late) if late else ApiRefusal(404, "No such question is open.")
     if objection:
         raise ApiRefusal(422, f"This answer does not count: {objection[:_MAX_PROBLEM]}.")
     session.bus.emit(type, given, source=source)
     if "args" in given and (still := session.ui.open_question(request)) is not None:
-        fields = _field_errors(still)
+        fields = field_errors(still.wire)
         words = "; ".join(f"{name}: {error}" for name, error in fields.items()) or "see the card"
         raise ApiRefusal(422, f"The changed arguments do not fit: {words[:_MAX_PROBLEM]}", fields)
-
-
-def _field_errors(question: Event) -> dict[str, str]:
-    fields = question.wire.get("fields") or []
-    return {
-        str(field.get("name")): str(field["error"])
-        for field in fields
-        if isinstance(field, Mapping) and field.get("error")
-    }
 
 
 def _checked_data(type: str, data: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,11 +15,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.events.bus import EventBus
@@ -28,6 +28,7 @@ from golem_forge.events.journal_files import JournalError, is_locked, journal_pa
 from golem_forge.events.model import REGISTRY
 from golem_forge.events.runtime_ui import RuntimeUI, create_runtime_ui
 from golem_forge.tools.threads import run_in_thread
+from golem_forge.ui.render.lines import line_marks
 from golem_forge.ui.web.stream.audience import GOING_AWAY, MOVED, Audience
 from golem_forge.ui.web.stream.frames import state_text
 from golem_forge.ui.web.stream.history import EventHistory, JournalHistory, LatestEvents, RememberedHistory
@@ -47,97 +48,17 @@ class SessionStatus(StrEnum):
     """Nobody runs it."""
 
 
-class WatchedSession(Protocol):
-    @property
-    def id(self) -> str: ...
-    @property
-    def state(self) -> SessionStatus: ...
-    @property
-    def answerable(self) -> bool: ...
-    @property
-    def bus(self) -> EventBus: ...
-    @property
-    def standing(self) -> LatestEvents: ...
-    @property
-    def streams(self) -> OpenStreams: ...
-    @property
-    def history(self) -> EventHistory: ...
-    @property
-    def audience(self) -> Audience: ...
-    @property
-    def last_seq(self) -> int:
-        """The number of the last event that a page which comes now finds in the history."""
+class WatchedSession(ABC):
+    id: str
+    state: SessionStatus
+    answerable: bool
+    bus: EventBus
+    history: EventHistory
+    last_seq: int
+    """The number of the last event that a page which comes now finds in the history."""
 
-    def open_questions(self) -> list[Event]:
-        """Same ids, original order."""
-
-    async def arrive(self) -> None:
-        """A page is about to look."""
-
-    async def close(self) -> None:
-        """Pages are told."""
-
-
-UI_NAME: Final = "browser"
-"""Who answers, as the journal and other UIs name it."""
-_NO_JOURNAL_NAME: Final = ".none"
-
-
-class LiveSession:
-    state: Final = SessionStatus.LIVE
-    answerable: Final = True
-
-    def __init__(self, runtime: WorkerRuntime | None, bus: EventBus, home: Path, root: Path) -> None:
-        """`root`: the directory of the program."""
-        self.runtime = runtime
-        self.bus = bus
-        self.root = root
+    def __init__(self) -> None:
         self.audience = Audience()
-        self.resolutions = Resolutions()
-        self._home = home
-        self._opened_as = bus.session_id
-        self._recorded = JournalHistory(self._journal_path, self._flush)
-        self._remembered = RememberedHistory()
-        self._numbered = False
-        self._remembers = False
-        """Whether events are kept here, because no journal keeps them."""
-        self._let_go: list[Callable[[], None]] = []
-        self._recalling: asyncio.Task[None] | None = None
-
-    # ---- life
-
-    async def open(self) -> None:
-        if self._let_go:
-            return
-        if self._has_begun():
-            self._number()
-        self._let_go = [
-            self.bus.on("*", self._take),
-            self.bus.on("getDiff", self._show_diff),
-            self.ui.attach(UI_NAME),
-        ]
-        if self._numbered and self.bus.seq and not self._remembers:
-            await self._recall()
-
-    async def close(self) -> None:
-        """Pages are told; open questions are denied if no other UI can answer."""
-        for let_go in reversed(self._let_go):
-            let_go()
-        self._let_go = []
-        if self._recalling is not None:
-            self._recalling.cancel()
-        self.audience.end(GOING_AWAY, "The session ended here.")
-        self.audience.streams.clear()
-
-    # ---- what pages see
-
-    @property
-    def id(self) -> str:
-        return self.bus.session_id
-
-    def is_known_as(self, session_id: str) -> bool:
-        """Also by the name it had before an earlier session went on in it."""
-        return session_id in (self.id, self._opened_as)
 
     @property
     def standing(self) -> LatestEvents:
@@ -147,13 +68,86 @@ class LiveSession:
     def streams(self) -> OpenStreams:
         return self.audience.streams
 
+    @abstractmethod
+    def open_questions(self) -> list[Event]:
+        """Same ids, original order."""
+
+    @abstractmethod
+    async def arrive(self) -> None:
+        """A page is about to look."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Pages are told."""
+
+
+UI_NAME: Final = "browser"
+"""Who answers, as the journal and other UIs name it."""
+_NO_JOURNAL_NAME: Final = ".none"
+
+
+class LiveSession(WatchedSession):
+    state = SessionStatus.LIVE
+    answerable = True
+
+    def __init__(self, runtime: WorkerRuntime | None, bus: EventBus, home: Path, root: Path) -> None:
+        """`root`: the directory of the program."""
+        super().__init__()
+        self.runtime = runtime
+        self.bus = bus
+        self.root = root
+        self.resolutions = Resolutions()
+        self._home = home
+        self._opened_as = bus.session_id
+        self._recorded = JournalHistory(self._journal_path, self._flush)
+        self._remembered = RememberedHistory()
+        self._numbered = False
+        self._remembers = False
+        """Whether events are kept here, because no journal keeps them."""
+        self._detach: list[Callable[[], None]] = []
+        self._recalling: asyncio.Task[None] | None = None
+
+    # ---- life
+
+    async def open(self) -> None:
+        if self._detach:
+            return
+        if self._has_begun():
+            self._number()
+        self._detach = [
+            self.bus.on("*", self._take),
+            self.bus.on("getDiff", self._show_diff),
+            self.ui.attach(UI_NAME),
+        ]
+        if self._numbered and self.bus.seq and not self._remembers:
+            await self._recall()
+
+    async def close(self) -> None:
+        """Pages are told; open questions are denied if no other UI can answer."""
+        for detach in reversed(self._detach):
+            detach()
+        self._detach = []
+        if self._recalling is not None:
+            self._recalling.cancel()
+        self.audience.end(GOING_AWAY, "The session ended here.")
+        self.audience.streams.clear()
+
+    # ---- what pages see
+
     @property
-    def history(self) -> EventHistory:
+    def id(self) -> str:  # type: ignore[override]
+        return self.bus.session_id
+
+    def is_known_as(self, session_id: str) -> bool:
+        """Also by the name it had before an earlier session went on in it."""
+        return session_id in (self.id, self._opened_as)
+
+    @property
+    def history(self) -> EventHistory:  # type: ignore[override]
         return self._remembered if self._remembers else self._recorded
 
     @property
-    def last_seq(self) -> int:
-        """The number of the last event that a page which comes now finds in the history."""
+    def last_seq(self) -> int:  # type: ignore[override]
         return self.bus.seq if self._numbered or self._has_begun() else 0
 
     @property
@@ -162,7 +156,7 @@ class LiveSession:
         return self.runtime is None or self.runtime.is_ready
 
     async def arrive(self) -> None:
-        """A page is about to look: what still holds from an earlier run is known by then."""
+        """Returns once what still holds from an earlier run is known."""
         if self._recalling is not None:
             await asyncio.wait({self._recalling})
 
@@ -173,7 +167,6 @@ class LiveSession:
         return create_runtime_ui(self.bus)
 
     def open_questions(self) -> list[Event]:
-        """Same ids, original order."""
         found: list[Event] = []
         self.ui.replay_open(found.append)
         return found if self._numbered else [_unnumbered(event) for event in found]
@@ -200,7 +193,7 @@ class LiveSession:
         self._remembers = not self._is_recorded()
 
     async def _recall(self) -> None:
-        """What still holds from before this was opened."""
+        """Reads what still holds from before this was opened."""
         _, _, before = await self._recorded.look()
         self.standing.merge(before)
 
@@ -233,7 +226,7 @@ class LiveSession:
 
 
 def _unnumbered(event: Event) -> Event:
-    """As pages see what no journal will ever have."""
+    """For an event that no journal will have: without a number that pages could ask for."""
     return Event(event.type, event.wire, None, 0, event.ts, event.session_id, event.worker_id, event.source)
 
 
@@ -243,32 +236,23 @@ GONE: Final = 4404
 _log = logging.getLogger(__name__)
 
 
-class FollowedSession:
-    answerable: Final = False
+class FollowedSession(WatchedSession):
+    answerable = False
     runtime: Final = None
 
     def __init__(self, home: Path, session_id: str) -> None:
+        super().__init__()
         self.id = session_id
         self.bus = EventBus(session_id)
-        self.audience = Audience()
         self.state = SessionStatus.CLOSED
         self.last_seq = 0
-        """The number of the last event that pages were told of."""
         self._path = journal_path(home, session_id)
-        self.history = JournalHistory(lambda: self._path)
+        self.history: JournalHistory = JournalHistory(lambda: self._path)
         self._following: asyncio.Task[None] | None = None
         self._looking = asyncio.Lock()
 
-    @property
-    def standing(self) -> LatestEvents:
-        return self.audience.standing
-
-    @property
-    def streams(self) -> OpenStreams:
-        return self.audience.streams
-
     def open_questions(self) -> list[Event]:
-        """Those that are open are answered where it runs."""
+        """None: they are answered where the session runs."""
         return []
 
     async def open(self) -> None:
@@ -276,7 +260,7 @@ class FollowedSession:
             await self._look()
 
     async def arrive(self) -> None:
-        """A page is about to look: from here on, until nobody does, the file is followed."""
+        """Follows the file from here on, until no page looks."""
         await self.open()
         if self._following is None or self._following.done():
             self._following = asyncio.get_running_loop().create_task(self._follow())
@@ -309,14 +293,17 @@ class FollowedSession:
         if last < self.last_seq:  # cut back, or another file under this name
             self.last_seq = last
         if len(self.audience):
-            await self._tell(last)
+            await self._show_until(last)
         self.last_seq = last
         self.standing.merge(news)
-        self._enter(SessionStatus.ELSEWHERE if held else SessionStatus.CLOSED)
+        state = SessionStatus.ELSEWHERE if held else SessionStatus.CLOSED
+        if state is not self.state:
+            self.state = state
+            self.audience.broadcast(state_text(state.value, self.answerable))
         return there
 
-    async def _tell(self, last: int) -> None:
-        """What was recorded since the last look, and not more: what comes meanwhile is for the next one."""
+    async def _show_until(self, last: int) -> None:
+        """Shows what was recorded since the last look; what comes meanwhile is for the next one."""
         while self.last_seq < last:
             page = await self.history.page(after=self.last_seq)
             for event in page.events:
@@ -326,11 +313,6 @@ class FollowedSession:
             if page.reached <= self.last_seq:
                 return
             self.last_seq = min(page.reached, last)
-
-    def _enter(self, state: SessionStatus) -> None:
-        if state is not self.state:
-            self.state = state
-            self.audience.broadcast(state_text(state.value, self.answerable))
 
 
 MAX_RESOLUTIONS: Final = 200
@@ -354,10 +336,8 @@ class Resolutions:
         if event.type in _ANSWER_TYPES:
             _keep(self._answering, event.wire.get("requestId"), event.source)
         elif event.type in _RESOLVED_TYPES:
-            request = event.wire.get("requestId")
-            said = event.wire.get("by")
-            by = said if isinstance(said, str) else self._answering.pop(str(request), "")
-            _keep(self._by, request, by)
+            request, by = event.wire.get("requestId"), event.wire.get("by")
+            _keep(self._by, request, by if isinstance(by, str) else self._answering.pop(str(request), ""))
 
     def late_message(self, request_id: str) -> str:
         """`Too late: answered in terminal.`; empty for a question that was never resolved here."""
@@ -378,9 +358,8 @@ def _keep(kept: dict[str, str], request: Any, by: str) -> None:
         del kept[next(iter(kept))]
 
 
-_HUNK: Final = re.compile(r"@@ -\d+(?:,(\d{1,9}))? \+\d+(?:,(\d{1,9}))? @@")
 _BETWEEN: Final = "…\n"
-_NONE: Final = "/dev/null"
+_NO_FILE: Final = "/dev/null"
 
 
 @dataclass(slots=True)
@@ -408,42 +387,35 @@ def diff_for(question: Event | None, path: str) -> dict[str, Any] | None:
 
 
 def _files(diff: str) -> Iterator[_File]:
-    """Threat: a removed line `-- a/x` must not pass for a heading, so the lines of a hunk are counted."""
     file: _File | None = None
-    heading = mark = ""
-    old = new = 0
-    for line in diff.split("\n"):
-        if file is not None and line.startswith("\\"):
-            _without_last_end(file, mark)
-        elif file is not None and (old > 0 or new > 0):
-            mark = line[:1]
+    heading = last = ""
+    rows = diff.split("\n")
+    for row, mark in zip(rows, line_marks(rows), strict=True):
+        if mark == "h" and row.startswith("--- "):
+            heading = row[4:]
+        elif mark == "h" and row.startswith("+++ "):
+            if file is not None:
+                yield file
+            named = heading if row[4:] == _NO_FILE else row[4:]
+            file = _File(path=named[1:], is_new=heading == _NO_FILE)
+        elif file is None:
+            continue
+        elif mark in ("+", "-", " "):
+            last = mark
             if mark != "+":
-                file.old.append(f"{line[1:]}\n")
-                old -= 1
+                file.old.append(f"{row[1:]}\n")
             if mark != "-":
-                file.new.append(f"{line[1:]}\n")
-                new -= 1
-        elif file is not None and (hunk := _HUNK.match(line)):
-            old, new = (int(count) if count else 1 for count in hunk.groups())
+                file.new.append(f"{row[1:]}\n")
+        elif mark == "\\":  # `\ No newline at end of file`, about the line before
+            for side in (file.old,) if last == "-" else (file.new,) if last == "+" else (file.old, file.new):
+                if side:
+                    side[-1] = side[-1].removesuffix("\n")
+        elif mark == "@":
             if file.hunks:
                 file.old.append(_BETWEEN)
                 file.new.append(_BETWEEN)
             file.hunks += 1
-        elif line.startswith("--- "):
-            heading = line[4:]
-        elif line.startswith("+++ "):
-            if file is not None:
-                yield file
-            named = heading if line[4:] == _NONE else line[4:]
-            file = _File(path=named[1:], is_new=heading == _NONE)
-        elif file is not None and line.startswith("# "):
+        elif row.startswith("# "):
             file.old_shown = False
     if file is not None:
         yield file
-
-
-def _without_last_end(file: _File, mark: str) -> None:
-    """`\\ No newline at end of file`: of the line before, on the sides it belongs to."""
-    for side in (file.old,) if mark == "-" else (file.new,) if mark == "+" else (file.old, file.new):
-        if side:
-            side[-1] = side[-1].removesuffix("\n")

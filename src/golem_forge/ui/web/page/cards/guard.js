@@ -9,7 +9,7 @@
    of a field presses nothing until half a second of silence, which every key breaks, also one that changes nothing;
    at a card the text goes to the box for messages. */
 
-import { isTyping } from "../dom.js";
+import { h, isTyping } from "../dom.js";
 
 const SETTLE_MS = 500;
 const LOOK_MS = 100;
@@ -21,7 +21,7 @@ const watching = new Set();
 /** @type {ReturnType<typeof setTimeout> | undefined} */
 let timer;
 
-const tell = (/** @type {boolean} */ ready) => watching.forEach((show) => show(ready));
+const tell = (ready) => watching.forEach((show) => show(ready));
 
 /** Something moved: nothing is an answer for a moment. */
 export const moved = () => {
@@ -31,7 +31,7 @@ export const moved = () => {
   tell(false);
 };
 
-export const isSettled = () => performance.now() - movedAt >= SETTLE_MS;
+const isSettled = () => performance.now() - movedAt >= SETTLE_MS;
 
 /** A node that comes into view has just appeared, also when its page was left and is shown again. */
 const sizes = new ResizeObserver((entries) => {
@@ -56,7 +56,6 @@ export const strayTextGoesTo = (find) => {
   inputLine = find;
 };
 
-/** @param {EventTarget | null} target */
 const isCard = (target) => target instanceof Element && target.closest("article[data-request-id]") !== null;
 
 const stray = () => {
@@ -64,7 +63,6 @@ const stray = () => {
   moved();
 };
 
-/** @param {KeyboardEvent} event */
 const whenPressed = (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
   const goesOn = performance.now() - strayAt < SETTLE_MS;
@@ -82,7 +80,6 @@ const whenPressed = (event) => {
   } else if (goesOn || event.key === "Backspace" || event.key === "Delete") stray();
 };
 
-/** @param {Event} event */
 const swallow = (event) => {
   event.preventDefault();
   event.stopImmediatePropagation();
@@ -102,7 +99,6 @@ document.addEventListener("paste", (event) => {
 const stood = new Map();
 let looking = 0;
 
-/** @param {Element} node @returns {Place | null} */
 const placeOf = (node) => {
   const { left, top, height } = node.getBoundingClientRect();
   if (!height) return null;
@@ -114,7 +110,6 @@ const placeOf = (node) => {
   return { screen: [left, top], content: [across, down] };
 };
 
-/** @param {number[]} one @param {number[]} other */
 const differ = (one, other) => one.some((value, at) => Math.abs(value - other[at]) > NEAR_PX);
 
 /** Who scrolls moves a card on the screen only; what stays on the screen while all around it grows has not moved. */
@@ -126,10 +121,8 @@ const look = () => {
   }
 };
 
-/**
- * @param {Element} node @param {Element} answers where its buttons stand @param {(ready: boolean) => void} show
- * @returns {() => void} ends it
- */
+/** @param {Element} node @param {Element} answers where its buttons stand @param {(ready: boolean) => void} show
+ * @returns {() => void} ends it */
 export const guarded = (node, answers, show) => {
   watching.add(show);
   sizes.observe(node);
@@ -146,7 +139,7 @@ export const guarded = (node, answers, show) => {
   };
 };
 
-/** Calls `act` for the presses that count. @param {HTMLElement} button @param {() => void} act */
+/** Calls `act` for the presses that count. */
 export const onPress = (button, act) => {
   /** The key that went down on this very button. */
   let down = "";
@@ -165,4 +158,11 @@ export const onPress = (button, act) => {
     look();
     if (isSettled() && button.getAttribute("aria-disabled") !== "true") act();
   });
+};
+
+/** A button whose press may be an answer. */
+export const answerButton = (label, act, look = "") => {
+  const button = h("button", { class: look || null }, label);
+  onPress(button, act);
+  return button;
 };

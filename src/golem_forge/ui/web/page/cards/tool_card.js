@@ -5,16 +5,112 @@
    name is what the catalog knows, a label what the tool's author chose: they are told apart. */
 
 import { path } from "../api.js";
-import { h, replace, say } from "../dom.js";
-import { pretty } from "../forms/exact_json.js";
-import { toolForm } from "../forms/tool_form.js";
-import { decisionNode } from "./decision.js";
-import { literal } from "./literal.js";
-import { liveOutput } from "./live_output.js";
-import { isObject, own } from "../forms/arguments.js";
-import { disclosed } from "./disclosure.js";
-import { oneLine, shortArguments, shortened } from "./plain.js";
 import { leftoversNode, linesIn, resultNode, resultWords } from "./results.js";
+import { el, h, replace, say, text } from "../dom.js";
+import { objects, oneLine, shortArguments, shortened, texts } from "../format.js";
+import { isObject, own, pretty } from "../forms/arguments.js";
+import { toolForm } from "../forms/tool_form.js";
+import { disclosed, literal, scrollBox } from "../widgets.js";
+
+/* Why a call ran or did not: its Decision in a few lines, folded away. */
+/** `rule r-12: reads only (forge.yaml:7)` */
+const sourceWords = (by) => {
+  const label = `${oneLine(by.source ?? "")} ${oneLine(by.id ?? "")}`.trim();
+  const place = by.file ? ` (${oneLine(by.file)}${by.line ? `:${oneLine(by.line)}` : ""})` : "";
+  return `${label}${by.reason ? `: ${oneLine(by.reason)}` : ""}${place}`;
+};
+
+const rows = (said) => {
+  const all = [
+    ["verdict", said.verdict],
+    ["decided by", said.decidedBy ? sourceWords(said.decidedBy) : ""],
+    ["answered by", said.answeredBy && said.answeredBy !== "nobody" ? said.answeredBy : ""],
+    ["risk", [said.risk, ...texts(said.riskReasons)].filter(Boolean).join(" · ")],
+    ["remembered", said.remembered],
+    [
+      "",
+      [said.cached ? "an earlier answer was used" : "", said.edited ? "with changed arguments" : ""].filter(Boolean)
+        .join(" · "),
+    ],
+    ["message", said.message],
+    ["fingerprint", said.fingerprint],
+  ];
+  return all.filter(([, value]) => value).map(([name, value]) => [name, oneLine(value)]);
+};
+
+export const decisionList = (said) => {
+  const voices = objects(said.sources).length > 1 ? objects(said.sources) : [];
+  return el("dl.facts",
+    rows(said).map(([name, value]) =>
+      el("div", el("dt", name || "also"), h("dd", { class: name === "fingerprint" ? "mono" : null }, value)),
+    ),
+    voices.length > 0 &&
+      el("div",
+        el("dt", "voices"),
+        el("dd", el("ul", voices.map((one) => el("li", `${oneLine(one.verdict)}: ${sourceWords(one)}`)))),
+      ),
+  );
+};
+
+const TITLES = { preApproved: "Why it ran without asking", blocked: "Why it was blocked" };
+
+/** @param {any} said a Decision @param {{open: boolean}} about */
+const decisionNode = (said, { open }) => {
+  const ran = TITLES[said.verdict] ?? "Why it was asked, and the answer";
+  return disclosed(ran, () => decisionList(said), { open, class: "small" });
+};
+
+/* The output of a running call as it comes: the end of each stream, drawn once a frame, kept at its bottom while
+   the person has not scrolled away from it. The store keeps the last 64 KiB; what was shown before and is the same
+   stays untouched. */
+const MOST_PIECES = 200;
+const NEAR = 16;
+
+/** CR LF is only another way to end a line. */
+const lines = (raw) => raw.replace(/\r\n/g, "\n");
+
+/** One stream: appends what is new, or begins anew. */
+const streamNode = (name) => {
+  const body = h("pre", { class: name === "stderr" ? "result-text stderr" : "result-text" });
+  const node = h("div.stream", { hidden: true }, name === "stderr" ? el("p.stream-name", "stderr") : null, body);
+  let shown = "";
+  const set = (whole) => {
+    if (whole === shown) return;
+    node.hidden = !whole;
+    if (shown && whole.startsWith(shown) && body.childNodes.length < MOST_PIECES)
+      body.append(text(whole.slice(shown.length)));
+    else body.replaceChildren(text(whole));
+    shown = whole;
+  };
+  return { node, set };
+};
+
+const liveOutput = () => {
+  const streams = { stdout: streamNode("stdout"), stderr: streamNode("stderr") };
+  const node = scrollBox("Output so far", null, streams.stdout.node, streams.stderr.node);
+  node.classList.add("live-output");
+  node.hidden = true;
+  let wanted = null;
+  const draw = () => {
+    if (!wanted) return;
+    const { stdout, stderr } = wanted;
+    wanted = null;
+    node.hidden = !stdout && !stderr;
+    const atEnd = node.scrollHeight - node.scrollTop - node.clientHeight < NEAR;
+    streams.stdout.set(lines(stdout));
+    streams.stderr.set(lines(stderr));
+    if (atEnd) node.scrollTop = node.scrollHeight;
+  };
+  return {
+    node,
+    /** @param {{stdout: string, stderr: string}} output */
+    update: (output) => {
+      if (!output || (!output.stdout && !output.stderr && node.hidden)) return;
+      if (!wanted) requestAnimationFrame(draw);
+      wanted = { stdout: output.stdout ?? "", stderr: output.stderr ?? "" };
+    },
+  };
+};
 
 const SHORT = 12;
 const LONGEST_SUMMARY = 300;
@@ -26,13 +122,12 @@ const STATES = {
 };
 let counted = 0;
 
-/** @param {any} item @returns {keyof typeof STATES} */
 const stateOf = (item) => {
   if (!item.result) return item.lost ? "lost" : "running";
   return item.result.event.data.status === "success" ? "ok" : "fail";
 };
 
-/** Whether there is something to look at that a person would want to see at once. @param {any} item */
+/** Whether there is something to look at that a person would want to see at once. */
 const wantsOpen = (item) => {
   const state = stateOf(item);
   if (state === "running") return Boolean(item.output?.stdout || item.output?.stderr || item.progress);
@@ -42,40 +137,35 @@ const wantsOpen = (item) => {
   return !view.collapsed && view.form !== "hidden" && (view.form === "image" || (lines > 0 && lines <= SHORT));
 };
 
-/** @param {any} item @param {any} ctx @returns {{node: HTMLElement, update: (item: any) => void}} */
+/** @returns {{node: HTMLElement, update: (item: any) => void}} */
 export const toolCard = (item, ctx) => {
   const id = `call-${++counted}`;
-  const mark = h("span", { class: "tool-mark" });
-  const name = h("span", { class: "tool-name" }, oneLine(item.name));
-  const about = h("span", { class: "tool-about" });
-  const took = h("span", { class: "tool-took" });
-  const body = h("div", { class: "tool-body", id, hidden: true });
-  const left = h("div", { class: "tool-left", hidden: true });
-  const button = h(
-    "button",
-    { type: "button", class: "tool-head", "aria-expanded": "false", "aria-controls": id },
+  const mark = el("span.tool-mark");
+  const name = el("span.tool-name", oneLine(item.name));
+  const about = el("span.tool-about");
+  const took = el("span.tool-took");
+  const body = h("div.tool-body", { id, hidden: true });
+  const left = h("div.tool-left", { hidden: true });
+  const button = h("button.tool-head", { "aria-expanded": "false", "aria-controls": id },
     mark,
     name,
     tags(item),
     about,
     took,
   );
-  const node = h(
-    "article",
-    { class: "tool-card", "aria-label": `Tool call ${oneLine(item.name)}` },
-    h("h3", { class: "tool-title" }, button),
+  const node = h("article.tool-card", { "aria-label": `Tool call ${oneLine(item.name)}` },
+    el("h3.tool-title", button),
     left,
     body,
   );
   const output = liveOutput();
   const progress = progressNode();
-  const result = h("div", { class: "tool-result" });
+  const result = el("div.tool-result");
   let touched = false;
   let built = false;
-  /** @type {any} */
   let drawn = null;
 
-  const open = (/** @type {boolean} */ wanted) => {
+  const open = (wanted) => {
     button.setAttribute("aria-expanded", String(wanted));
     body.hidden = !wanted;
     if (wanted && !built) build();
@@ -96,29 +186,24 @@ export const toolCard = (item, ctx) => {
     const spoke = item.output?.stdout || item.output?.stderr;
     if (spoke && linesIn(drawn.view) === 0) output.update(item.output);
     else output.node.remove();
-    replace(
-      result,
-      data.status === "success" ? null : h("p", { class: "problem" }, resultWords(drawn)),
+    replace(result,
+      data.status === "success" ? null : el("p.problem", resultWords(drawn)),
       shown,
-      h(
-        "div",
-        { class: "tool-foot" },
+      el("div.tool-foot",
         data.decision ? decisionNode(data.decision, { open: ctx.level?.() === "debug" }) : null,
         again(item, ctx),
       ),
     );
   };
-  const update = (/** @type {any} */ now) => {
+  const update = (now) => {
     item = now;
     const state = stateOf(item);
     node.dataset.state = state;
-    replace(
-      mark,
+    replace(mark,
       h("span", { "aria-hidden": "true" }, STATES[state].mark),
-      h("span", { class: "unseen" }, `${STATES[state].said}: `),
+      el("span.unseen", `${STATES[state].said}: `),
     );
-    say(
-      about,
+    say(about,
       item.result
         ? shortened(resultWords(item.result), LONGEST_SUMMARY) || shortArguments(item.args)
         : shortArguments(item.args),
@@ -138,18 +223,17 @@ export const toolCard = (item, ctx) => {
   return { node, update };
 };
 
-/** @param {any} item */
 const tags = (item) => {
   const label = oneLine(item.label ?? "");
   return [
-    label && label !== item.name ? h("span", { class: "tool-label" }, `“${label}”`) : null,
+    label && label !== item.name ? el("span.tool-label", `“${label}”`) : null,
     item.caller && item.caller !== "llm"
-      ? h("span", { class: "pill" }, item.caller === "human" ? "by you" : `by ${oneLine(item.caller)}`)
+      ? el("span.pill", item.caller === "human" ? "by you" : `by ${oneLine(item.caller)}`)
       : null,
   ];
 };
 
-/** What was said, first; what only stands as the tool's own defaults is there on request. @param {any} item @param {any} ctx */
+/** What was said, first; what only stands as the tool's own defaults is there on request. */
 const argumentsNode = (item, ctx) => {
   if (item.args === null || item.args === undefined || (isObject(item.args) && !Object.keys(item.args).length))
     return null;
@@ -158,14 +242,12 @@ const argumentsNode = (item, ctx) => {
     literal(typeof item.args === "string" ? item.args : pretty(item.args), { label: "Arguments", whole });
   if (item.result?.view?.form === "diff") {
     // the change itself stands below, as it was made
-    return h("div", { class: "tool-arguments" }, disclosed("All arguments", all, { class: "small" }));
+    return el("div.tool-arguments", disclosed("All arguments", all, { class: "small" }));
   }
   const said = item.argsCut ? null : withoutDefaults(item, ctx);
-  if (!said) return h("div", { class: "tool-arguments" }, all());
+  if (!said) return el("div.tool-arguments", all());
   const [[name, value], ...more] = said;
-  return h(
-    "div",
-    { class: "tool-arguments" },
+  return el("div.tool-arguments",
     !more.length && typeof value === "string"
       ? literal(value, { label: `Argument ${oneLine(name)}` })
       : literal(pretty(Object.fromEntries(said)), { label: "Arguments" }),
@@ -175,14 +257,12 @@ const argumentsNode = (item, ctx) => {
 
 /**
  * The arguments that differ from the defaults of the tool's form; null where that leaves nothing out, or nothing at all.
- * @param {any} item @param {any} ctx @returns {[string, any][] | null}
+ * @returns {[string, any][] | null}
  */
 const withoutDefaults = (item, ctx) => {
-  const tool = (ctx.store?.standing?.tools ?? []).find((/** @type {any} */ one) => one.name === item.name);
+  const tool = (ctx.store?.standing?.tools ?? []).find((one) => one.name === item.name);
   if (!tool || !isObject(item.args)) return null;
-  const usual = new Map(
-    tool.fields.map((/** @type {any} */ field) => [field.name, JSON.stringify(field.default ?? null)]),
-  );
+  const usual = new Map(tool.fields.map((field) => [field.name, JSON.stringify(field.default ?? null)]));
   const names = Object.keys(item.args);
   const said = names.filter((name) => {
     const value = own(item.args, name);
@@ -193,15 +273,14 @@ const withoutDefaults = (item, ctx) => {
   return said.map((name) => [name, own(item.args, name)]);
 };
 
-/** @param {any} item @param {any} ctx */
 const wholeArguments = async (item, ctx) =>
   (await ctx.api.get(path`/api/sessions/${ctx.session.id}/events/${item.seqs?.[0] ?? 0}`))?.event?.data?.args;
 
 /** A bar that fills, or words alone where nobody knows how much is to come. */
 const progressNode = () => {
-  const bar = /** @type {HTMLProgressElement} */ (h("progress", { "aria-label": "Progress" }));
-  const said = h("span", { class: "dim" });
-  const node = h("div", { class: "tool-progress", hidden: true }, bar, said);
+  const bar = h("progress", { "aria-label": "Progress" });
+  const said = el("span.dim");
+  const node = h("div.tool-progress", { hidden: true }, bar, said);
   return {
     node,
     /** @param {{progress: number, total: number | null, message: string | null} | null | undefined} now */
@@ -212,8 +291,7 @@ const progressNode = () => {
         bar.max = now.total;
         bar.value = Math.min(Math.max(now.progress, 0), now.total);
       } else bar.removeAttribute("value");
-      say(
-        said,
+      say(said,
         [
           typeof now.total === "number" ? `${now.progress}/${now.total}` : String(now.progress),
           oneLine(now.message ?? ""),
@@ -225,9 +303,9 @@ const progressNode = () => {
   };
 };
 
-/** Only where a person may call the tool. @param {any} item @param {any} ctx */
+/** Only where a person may call the tool. */
 const again = (item, ctx) => {
-  const tool = (ctx.store?.standing?.tools ?? []).find((/** @type {any} */ one) => one.name === item.name);
+  const tool = (ctx.store?.standing?.tools ?? []).find((one) => one.name === item.name);
   if (!tool || !ctx.session?.answerable) return null;
   const args = async () => withoutPlaceholders(item.argsCut ? await wholeArguments(item, ctx) : item.args);
   return disclosed("Run again with changes", async () => toolForm(tool, ctx, await args()), { class: "small" });
@@ -235,17 +313,14 @@ const again = (item, ctx) => {
 
 const PLACEHOLDER = /^\[(?:redacted \d+ chars|secret\b|unreadable \d+ chars)/;
 
-/** Threat: `[redacted 8 chars …]` stands for a value; sent again it would be the value. @param {any} args */
+/** Threat: `[redacted 8 chars …]` stands for a value; sent again it would be the value. */
 const withoutPlaceholders = (args) =>
   isObject(args)
     ? Object.fromEntries(
-        Object.keys(args)
-          .filter((name) => !holdsPlaceholder(own(args, name)))
-          .map((name) => [name, own(args, name)]),
+        Object.keys(args).filter((name) => !holdsPlaceholder(own(args, name))).map((name) => [name, own(args, name)]),
       )
     : {};
 
-/** @param {any} value @returns {boolean} */
 const holdsPlaceholder = (value) => {
   if (typeof value === "string") return PLACEHOLDER.test(value);
   return value !== null && typeof value === "object" && Object.values(value).some(holdsPlaceholder);

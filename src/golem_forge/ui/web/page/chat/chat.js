@@ -1,12 +1,11 @@
 /* The conversation: the feed of items, a bar for questions out of sight, the way back to the end, and the composer. */
 
-import { h, replace, say } from "../dom.js";
-import { icon } from "../icons.js";
 import { strayTextGoesTo } from "../cards/guard.js";
-import { questionKey } from "../folding/questions.js";
 import { Composer } from "./composer.js";
 import { Feed } from "./feed.js";
 import { itemView } from "./item_view.js";
+import { el, h, icon, replace, say } from "../dom.js";
+import { questionKey } from "../fold/questions.js";
 
 const PAGE = 200;
 
@@ -15,37 +14,29 @@ export class Chat {
   #problem = "";
   #due = 0;
 
-  /** @param {any} ctx @param {import("../socket.js").Link} link */
+  /** @param {import("../socket.js").Link} link */
   constructor(ctx, link) {
     this.#ctx = ctx;
-    this.list = h("ol", { class: "items", role: "list" });
-    this.more = h(
-      "button",
-      { class: "earlier", type: "button", hidden: true, on: { click: () => this.feed.loadEarlier() } },
+    this.list = h("ol.items", { role: "list" });
+    this.more = h("button.earlier", { hidden: true, on: { click: () => this.feed.loadEarlier() } },
       "Show earlier events",
     );
-    this.empty = h("div", { class: "empty", hidden: true });
-    this.scroller = h(
-      "div",
-      { class: "scroller", tabindex: "0", role: "region", "aria-label": "Conversation" },
+    this.empty = h("div.empty", { hidden: true });
+    this.scroller = h("div.scroller", { tabindex: "0", role: "region", "aria-label": "Conversation" },
       this.more,
       this.empty,
       this.list,
     );
-    this.latest = h(
-      "button",
-      { class: "latest", type: "button", hidden: true, on: { click: () => this.feed.toEnd() } },
+    this.latest = h("button.latest", { hidden: true, on: { click: () => this.feed.toEnd() } },
       icon("down"),
-      h("span", null, "Latest"),
+      el("span", "Latest"),
     );
-    this.waiting = h("div", { class: "out-of-sight", hidden: true });
+    this.waiting = h("div.out-of-sight", { hidden: true });
     this.composer = new Composer(ctx, link);
-    this.node = h(
-      "div",
-      { class: "chat" },
-      h("h2", { class: "unseen" }, "Conversation"),
+    this.node = el("div.chat",
+      el("h2.unseen", "Conversation"),
       this.scroller,
-      h("div", { class: "dock" }, this.latest, this.waiting, this.composer.node),
+      el("div.dock", this.latest, this.waiting, this.composer.node),
     );
     this.composer.takesDropsOn(this.node);
     this.feed = new Feed(this.scroller, this.list, ctx.store, {
@@ -56,7 +47,7 @@ export class Chat {
       ready: () => ctx.store.caughtUp,
     });
     this.forget = [
-      ctx.store.subscribe((/** @type {any} */ change) => this.#changed(change)),
+      ctx.store.subscribe((change) => this.#changed(change)),
       ctx.settings.onLevel(() => this.feed.refilter()),
     ];
   }
@@ -72,7 +63,6 @@ export class Chat {
     this.composer.hidden();
   }
 
-  /** @param {string} state */
   linkChanged(state) {
     this.composer.linkChanged(state);
   }
@@ -83,7 +73,7 @@ export class Chat {
     this.composer.close();
   }
 
-  /** Goes to a card and gives it the focus: only ever because somebody asked for it. @param {string} requestId */
+  /** Goes to a card and gives it the focus: only ever because somebody asked for it. */
   toQuestion(requestId) {
     const view = this.feed.show(questionKey(requestId));
     if (!view) return;
@@ -93,7 +83,6 @@ export class Chat {
     else view.node.querySelector("button")?.focus();
   }
 
-  /** @param {any} change */
   #changed(change) {
     this.feed.changed(change);
     this.composer.changed(change);
@@ -104,7 +93,6 @@ export class Chat {
     });
   }
 
-  /** @param {boolean} atEnd */
   #moved(atEnd) {
     this.latest.hidden = atEnd;
     this.#drawAround();
@@ -116,10 +104,9 @@ export class Chat {
     say(this.more, this.#problem || "Show earlier events");
     this.empty.hidden = store.items.size > 0 || !store.caughtUp;
     if (!this.empty.hidden && !this.empty.hasChildNodes())
-      replace(
-        this.empty,
-        h("p", { class: "greeting" }, "Nothing has been said yet."),
-        h("p", { class: "dim" }, "Ask for something, or type / for commands and tools."),
+      replace(this.empty,
+        el("p.greeting", "Nothing has been said yet."),
+        el("p.dim", "Ask for something, or type / for commands and tools."),
       );
     this.#drawWaiting();
   }
@@ -127,7 +114,7 @@ export class Chat {
   /** A question that is not on the screen is pointed at, never scrolled to. */
   #drawWaiting() {
     const open = this.#ctx.store.openQuestions();
-    const unseen = open.filter((/** @type {any} */ one) => !this.feed.isInView(questionKey(one.requestId)));
+    const unseen = open.filter((one) => !this.feed.isInView(questionKey(one.requestId)));
     const oldest = this.#ctx.session.answerable ? unseen[0] : undefined;
     const asks = oldest?.shown.event.data;
     const words = !oldest ? "" : oldest.kind === "approval" ? `Approval needed: ${asks.tool}` : `${asks.source} asks`;
@@ -136,16 +123,8 @@ export class Chat {
     if (this.waiting.dataset.facts === facts) return;
     this.waiting.dataset.facts = facts;
     if (!oldest) return;
-    const go = h(
-      "button",
-      { type: "button", class: "primary", on: { click: () => this.toQuestion(oldest.requestId) } },
-      "Go to it",
-    );
-    replace(
-      this.waiting,
-      h("p", null, words, open.length > 1 ? h("span", { class: "dim" }, ` and ${open.length - 1} more`) : null),
-      go,
-    );
+    const go = h("button.primary", { on: { click: () => this.toQuestion(oldest.requestId) } }, "Go to it");
+    replace(this.waiting, el("p", words, open.length > 1 ? el("span.dim", ` and ${open.length - 1} more`) : null), go);
   }
 
   async #earlier() {
@@ -157,7 +136,7 @@ export class Chat {
       store.takeEarlier(page.events ?? [], page.more === true && page.events?.length > 0);
       this.#problem = "";
     } catch (failure) {
-      this.#problem = `${/** @type {any} */ (failure).problem} Try again.`;
+      this.#problem = `${failure.problem} Try again.`;
     }
     this.#drawAround();
   }

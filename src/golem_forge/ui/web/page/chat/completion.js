@@ -4,14 +4,46 @@
    `offers(text, known)` takes the text before the cursor and gives where the word begins and the words that fit.
    Pure. */
 
-import { COMMANDS, slash } from "./commands.js";
-import { LEVELS } from "./levels.js";
+import { el, h, replace } from "../dom.js";
+import { LEVELS } from "../fold/items.js";
+
+/* The words behind a `/`: Forge's own commands, then the tools a person may run. The runtime reads the line; this only
+   tells commands from text and knows what to offer. A test holds the names against the runtime's own. */
+export const COMMANDS = /** @type {const} */ ([
+  ["help", "these commands, or one command or tool"],
+  ["tools", "the tools you can run"],
+  ["tool", "run a tool by its name"],
+  ["t", "the same, shorter"],
+  ["model", "show or switch the model"],
+  ["clear", "empty the history"],
+  ["status", "worker, model, context, cost, what waits"],
+  ["config", "the configuration in force and where it comes from"],
+  ["rules", "what is remembered and the rules; take one back"],
+  ["why", "what was decided about the last call, or another"],
+  ["sessions", "recorded sessions"],
+  ["plan", "the plan of the work"],
+  ["output", "an output that was too long to show"],
+  ["rate", "say how good one of your own tools is"],
+  ["trace", "how much this page shows: quiet, summary, normal, debug"],
+  ["mcp", "servers and their state"],
+  ["web", "this session in a browser"],
+  ["exit", "end the session"],
+]);
+const OWN = new Set(COMMANDS.map(([name]) => name));
+
+/** `/` and a name. A name has no second `/`: `/workspace/notes.txt` is a path in a sentence. */
+export const isCommand = (line) => {
+  const name = /^\/(\S+)/.exec(line)?.[1];
+  return name !== undefined && !name.includes("/");
+};
+
+/** How a tool is typed; one that is called like a command only behind `/tool`. */
+const slash = (tool) => (OWN.has(tool.toLowerCase()) ? `/tool ${tool}` : `/${tool}`);
 
 /** @typedef {{value: string, hint: string}} Offer */
 /** @typedef {{tools: any[], prompts: any[], servers: string[]}} Known */
 
 const MOST = 50;
-/** @type {Record<string, string[]>} */
 const SECOND = { trace: LEVELS, rules: ["revoke"], mcp: ["reconnect"] };
 
 /** @param {string} before @param {Known} known @returns {{start: number, offers: Offer[]}} */
@@ -23,16 +55,13 @@ export const offers = (before, known) => {
   return { start, offers: fitting(word, start === 0 ? first(known) : later(words, known)).slice(0, MOST) };
 };
 
-/** @param {Known} known @returns {Offer[]} */
 const first = ({ tools, prompts }) => [
   ...COMMANDS.map(([name, hint]) => ({ value: `/${name}`, hint })),
-  ...tools
-    .filter((tool) => !named(prompts, tool.name))
+  ...tools.filter((tool) => !named(prompts, tool.name))
     .map((tool) => ({ value: slash(String(tool.name)), hint: String(tool.label ?? tool.description ?? "") })),
   ...prompts.map((prompt) => ({ value: `/${prompt.name}`, hint: String(prompt.description ?? "") })),
 ];
 
-/** @param {any[]} some @param {unknown} name */
 const named = (some, name) => some.find((one) => String(one.name).toLowerCase() === String(name).toLowerCase());
 
 /** @param {string[]} words those before the one that is typed @param {Known} known @returns {Offer[]} */
@@ -50,23 +79,157 @@ const later = ([command, ...given], known) => {
   const wanted = byName ? given[0] : command;
   const fields = ((byName ? null : named(prompts, wanted)) ?? named(tools, wanted))?.fields ?? [];
   const last = given.at(-1) ?? "";
-  const chosen = fields.find((/** @type {any} */ field) => `--${field.name}` === last);
+  const chosen = fields.find((field) => `--${field.name}` === last);
   if (chosen?.options)
-    return chosen.options.map((/** @type {any} */ one) => ({
-      value: String(one.value),
-      hint: String(one.label ?? ""),
-    }));
+    return chosen.options.map((one) => ({ value: String(one.value), hint: String(one.label ?? "") }));
   if (chosen && chosen.type !== "boolean") return [];
-  return fields
-    .filter((/** @type {any} */ field) => !given.includes(`--${field.name}`))
-    .map((/** @type {any} */ field) => ({
-      value: `--${field.name}`,
-      hint: String(field.description || field.label || ""),
-    }));
+  return fields.filter((field) => !given.includes(`--${field.name}`)).map((field) => ({
+    value: `--${field.name}`,
+    hint: String(field.description || field.label || ""),
+  }));
 };
 
-/** @param {string} word @param {Offer[]} all */
 const fitting = (word, all) => {
   const typed = word.toLowerCase();
   return all.filter((one) => one.value.toLowerCase().startsWith(typed) && one.value !== word);
 };
+
+/* What can be named behind a `/` besides Forge's own commands: tools, servers, and the prompts of servers.
+
+   Tools and servers the events tell. Prompts are asked for when a command is typed, and again once a server has
+   changed: nobody pays for them who types none. */
+export class KnownNames {
+  /** @type {any[]} `{name, description, fields}` */
+  prompts = [];
+  #stale = true;
+
+  constructor(ctx) {
+    this.ctx = ctx;
+    this.close = ctx.store.subscribe((change) => {
+      if (change.what === "reset" || (change.what === "standing" && change.part === "servers")) this.#stale = true;
+    });
+  }
+
+  /** @returns {any[]} those a person may run */
+  get tools() { return this.ctx.store.standing.tools; }
+  get servers() { return [...this.ctx.store.standing.servers.keys()]; }
+
+  /** @returns {Promise<boolean>} whether there is something new to offer */
+  async look() {
+    const { api, session } = this.ctx;
+    if (!this.#stale || !session.answerable) return false;
+    this.#stale = false;
+    try {
+      this.prompts = (await api.get(api.path`/api/sessions/${session.id}/prompts`)).prompts ?? [];
+    } catch {
+      this.#stale = true; // the next letter asks again
+      return false;
+    }
+    return this.prompts.length > 0;
+  }
+}
+
+/* The list above the text box: arrows move in it, Tab or Enter takes, Esc closes. Focus stays in the box, which
+   names the option it is on; that there are some is said once. (A text area may not be called a combobox, so it is
+   none.) */
+let lists = 0;
+
+export class OfferList {
+  /** @type {Offer[]} */
+  #offers = [];
+  #start = 0;
+  #active = 0;
+
+  /** @param {HTMLTextAreaElement} box @param {KnownNames} known @param {(words: string) => void} announce */
+  constructor(box, known, announce) {
+    this.box = box;
+    this.known = known;
+    this.announce = announce;
+    this.id = `offers-${++lists}`;
+    this.node = h("ul.completions", { id: this.id, role: "listbox", "aria-label": "Commands and tools", hidden: true });
+    box.setAttribute("aria-haspopup", "listbox");
+    box.setAttribute("aria-autocomplete", "list");
+    box.setAttribute("aria-controls", this.id);
+    this.close();
+  }
+
+  get isOpen() { return !this.node.hidden; }
+
+  typed() {
+    const { selectionStart, selectionEnd, value } = this.box;
+    if (selectionStart !== selectionEnd) return this.close();
+    if (value.startsWith("/")) this.#look();
+    const found = offers(value.slice(0, selectionStart), this.known);
+    if (!this.isOpen && found.offers.length)
+      this.announce(`${found.offers.length} suggestions; arrow keys to choose, Tab to take`);
+    this.#offers = found.offers;
+    this.#start = found.start;
+    this.#active = 0;
+    this.#draw();
+  }
+
+  async #look() {
+    if ((await this.known.look()) && document.activeElement === this.box) this.typed();
+  }
+
+  /** @param {KeyboardEvent} event @returns {boolean} whether it was for the list */
+  key(event) {
+    if (!this.isOpen) return false;
+    if (event.key === "Escape") this.close();
+    else if (event.key === "ArrowDown" || event.key === "ArrowUp") this.#move(event.key === "ArrowDown" ? 1 : -1);
+    else if (event.key === "Tab" && !event.shiftKey) this.#take(this.#active);
+    else if (event.key === "Enter" && !event.shiftKey && this.#isUnfinished()) this.#take(this.#active);
+    else return false;
+    return true;
+  }
+
+  close() {
+    this.#offers = [];
+    this.#draw();
+  }
+
+  /** Enter sends a line that is a whole command already; it takes an offer where a command's name is half typed. */
+  #isUnfinished() {
+    return this.#start === 0;
+  }
+
+  #move(by) {
+    this.#active = (this.#active + by + this.#offers.length) % this.#offers.length;
+    this.#draw();
+  }
+
+  #take(index) {
+    const taken = this.#offers[index];
+    const behind = this.box.value.slice(this.box.selectionStart);
+    const before = `${this.box.value.slice(0, this.#start)}${taken.value} `;
+    this.box.value = before + behind.trimStart();
+    this.box.setSelectionRange(before.length, before.length);
+    this.box.dispatchEvent(new Event("input", { bubbles: true }));
+    this.box.focus();
+  }
+
+  #draw() {
+    const open = this.#offers.length > 0;
+    this.node.hidden = !open;
+    if (!open) {
+      this.box.removeAttribute("aria-activedescendant");
+      replace(this.node);
+      return;
+    }
+    const options = this.#offers.map((one, index) =>
+      h("li",
+        {
+          role: "option",
+          id: `${this.id}-${index}`,
+          "aria-selected": String(index === this.#active),
+          on: { pointerdown: (event) => event.preventDefault(), click: () => this.#take(index) },
+        },
+        el("code", one.value),
+        el("span.dim", one.hint),
+      ),
+    );
+    replace(this.node, ...options);
+    this.box.setAttribute("aria-activedescendant", `${this.id}-${this.#active}`);
+    options[this.#active].scrollIntoView({ block: "nearest" });
+  }
+}

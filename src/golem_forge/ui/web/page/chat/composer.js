@@ -1,16 +1,153 @@
 /* The text box and what belongs to it: files, the list of commands, what waits to be sent, sending and stopping. */
 
-import { h, replace, say } from "../dom.js";
-import { dropZone } from "../dropping.js";
-import { icon } from "../icons.js";
-import { Attaching } from "./attaching.js";
-import { closedBecause, standingWords } from "./composer_words.js";
-import { keepDraft, keptDraft } from "./drafts.js";
-import { KnownNames } from "./known_names.js";
-import { OfferList } from "./offer_list.js";
-import { queuedChips } from "./queued.js";
+import { randomId } from "../api.js";
+import { Attachments, dropZone } from "./attachments.js";
+import { isCommand, KnownNames, OfferList } from "./completion.js";
+import { el, h, icon, replace, say } from "../dom.js";
+import { LEVELS } from "../fold/items.js";
+import { remember, remembered } from "../storage.js";
 import { visibleProse } from "../visible.js";
-import { Sending } from "./sending.js";
+
+/* Sends what was typed: at once where input is awaited, else in order when it is. Commands go at once.
+
+   As in the terminal: one text for each prompt, and after an interrupt what waited comes back to the person. */
+const MOST_QUEUED = 100;
+
+/** @typedef {{text: string, files: {digest: string, name: string}[]}} Words */
+
+class SendQueue {
+  /** @type {Words[]} */
+  queued = [];
+  /** The prompt that was answered from here, until the server says so too. */
+  #answered = "";
+
+  /**
+   * @param {() => string} link the state of the connection
+   * @param {{changed: () => void, returned: (words: Words, problem: string) => void, said: (text: string) => void}} on
+   */
+  constructor(ctx, link, on) {
+    this.ctx = ctx;
+    this.link = link;
+    this.on = on;
+  }
+
+  /** @returns {boolean} whether input is awaited now, and can reach who awaits it */
+  get awaited() {
+    const { store } = this.ctx;
+    return this.link() === "here" && store.prompt !== null && store.prompt.requestId !== this.#answered;
+  }
+
+  /** @param {Words} words @returns {boolean} whether they were taken */
+  put(words) {
+    if (isCommand(words.text) && !words.files.length) {
+      this.#command(words);
+      return true;
+    }
+    if (this.queued.length >= MOST_QUEUED) return false;
+    this.queued.push(words);
+    this.next();
+    return true;
+  }
+
+  /** Sends the first that waits, if somebody awaits it. */
+  next() {
+    if (this.awaited && this.queued.length) this.#send(this.queued.shift());
+    this.on.changed();
+  }
+
+  remove(index) {
+    this.queued.splice(index, 1);
+    this.on.changed();
+  }
+
+  /** Ends the turn. What waited comes back: after an interrupt the person decides anew. */
+  async interrupt() {
+    const waiting = this.queued.splice(0);
+    if (waiting.length)
+      this.on.returned(
+        { text: waiting.map((one) => one.text).join("\n"), files: waiting.flatMap((one) => one.files) },
+        "",
+      );
+    const { ok, problem } = await this.ctx.act("interrupt", { reason: "user" });
+    if (!ok) this.on.said(problem ?? "It could not be stopped.");
+    this.on.changed();
+  }
+
+  async #send(words) {
+    const { requestId } = this.ctx.store.prompt;
+    this.#answered = requestId;
+    const attachments = words.files.length ? { attachments: words.files } : {};
+    const { ok, problem } = await this.ctx.act("userInput", { requestId, content: words.text, ...attachments });
+    if (ok) return;
+    if (this.#answered === requestId) this.#answered = "";
+    this.on.returned(words, problem ?? "It was not taken.");
+  }
+
+  async #command(words) {
+    const [name, level, ...more] = words.text.trim().toLowerCase().split(/\s+/);
+    const { settings } = this.ctx;
+    if (name === "/trace" && level === undefined)
+      return this.on.said(`Trace level: ${settings.level} (${LEVELS.join(", ")})`);
+    if (name === "/trace" && LEVELS.includes(level) && !more.length) {
+      settings.setLevel(level); // the level is this page's own: nobody else knows it
+      return this.on.said(`Trace level: ${level}`);
+    }
+    const { ok, problem } = await this.ctx.act("command", { requestId: randomId(), text: words.text });
+    if (!ok) this.on.returned(words, problem ?? "The command was not taken.");
+  }
+}
+
+/* What stands below the text box: why nothing can be sent, or what becomes of what is sent. Pure. */
+/** Why nothing can be sent at all; "" where something can. @param {import("../store.js").SessionStore} store */
+function closedBecause(store, session) {
+  if (!store.caughtUp) return "";
+  if (session.state === "elsewhere") return "Read-only: another process runs this session.";
+  if (session.state === "closed" || !session.answerable) return "Read-only: nobody runs this session.";
+  if (store.standing.ended) return "The session has ended.";
+  const once = store.standing.session?.mode === "single" && !store.prompt;
+  if (once) return "This session answers once; it takes no more input.";
+  return "";
+}
+
+/** @param {import("../store.js").SessionStore} store @param {{link: string, awaited: boolean, running: boolean}} now */
+function standingWords(store, { link, awaited, running }) {
+  if (link === "over") return "Not connected.";
+  if (link !== "here") return "Connecting… what you send waits.";
+  if (store.openQuestions().length) return "Waiting for your answer.";
+  if (awaited) return "";
+  return running ? "Working… what you send waits for its turn." : "";
+}
+
+/* What waits to be sent, as chips above the text box; each can be taken back. */
+/** @param {Words[]} queued @param {(index: number) => void} remove */
+function queuedChips(queued, remove) {
+  return queued.map((one, index) =>
+    el("li.chip",
+      el("span.dim", "queued"),
+      el("span.clamp", one.text || `${one.files.length} files`),
+      h("button.quiet", { "aria-label": "Do not send this", on: { click: () => remove(index) } }, icon("close")),
+    ),
+  );
+}
+
+/* Drafts: what was typed and not sent, by session, in this tab only, until the browser is signed out. A line of a
+   command is not kept: it may hold a secret. */
+const MOST = 100_000;
+const key = (session) => `forge.draft.${session}`;
+
+const keptDraft = (session) => remembered(key(session), true);
+
+/** The person signs out: the next one at this tab finds nothing of theirs. */
+export const forgetDrafts = () => {
+  try {
+    for (const name of Object.keys(sessionStorage)) if (name.startsWith(key(""))) sessionStorage.removeItem(name);
+  } catch {
+    /* no storage: there is nothing */
+  }
+};
+
+const keepDraft = (session, text) =>
+  remember(key(session), !text || text.length > MOST || isCommand(text) ? null : text, true);
 
 const MOST_ROWS = 10;
 const PLACEHOLDER = "Ask, or type / for commands";
@@ -19,68 +156,45 @@ export class Composer {
   #ctx;
   #said = "";
 
-  /** @param {any} ctx @param {import("../socket.js").Link} link */
+  /** @param {import("../socket.js").Link} link */
   constructor(ctx, link) {
     this.#ctx = ctx;
     this.link = link;
-    this.box = /** @type {HTMLTextAreaElement} */ (
-      h("textarea", {
-        rows: "1",
-        "aria-label": "Message",
-        "aria-describedby": "composer-hint",
-        autocomplete: "off",
-        spellcheck: "true",
-      })
-    );
+    this.box = h("textarea", {
+      rows: "1",
+      "aria-label": "Message",
+      "aria-describedby": "composer-hint",
+      autocomplete: "off",
+      spellcheck: "true",
+    });
     this.names = new KnownNames(ctx);
     this.offers = new OfferList(this.box, this.names, ctx.announce);
-    this.files = new Attaching(ctx, () => this.draw());
-    this.sending = new Sending(ctx, () => link.state, {
+    this.files = new Attachments(ctx, () => this.draw());
+    this.sending = new SendQueue(ctx, () => link.state, {
       changed: () => this.draw(),
       returned: (words, problem) => this.#returned(words, problem),
       said: (text) => this.#say(text),
     });
-    this.queue = h("ul", { class: "queued", role: "list", "aria-label": "Waiting to be sent", hidden: true });
-    this.hint = h("p", { class: "hint", id: "composer-hint" });
-    this.attach = h(
-      "button",
-      {
-        class: "quiet",
-        type: "button",
-        "aria-label": "Attach files",
-        title: "Attach files",
-        on: { click: () => this.files.pick() },
-      },
+    this.queue = h("ul.queued", { role: "list", "aria-label": "Waiting to be sent", hidden: true });
+    this.hint = h("p.hint", { id: "composer-hint" });
+    this.attach = h("button.quiet",
+      { "aria-label": "Attach files", title: "Attach files", on: { click: () => this.files.pick() } },
       icon("clip"),
     );
-    this.stop = h(
-      "button",
-      { class: "stop", type: "button", hidden: true, on: { click: () => this.sending.interrupt() } },
+    this.stop = h("button.stop", { hidden: true, on: { click: () => this.sending.interrupt() } },
       icon("stop"),
-      h("span", null, "Stop"),
+      el("span", "Stop"),
     );
-    this.send = h(
-      "button",
-      {
-        class: "send",
-        type: "button",
-        "aria-label": "Send",
-        title: "Send (Enter)",
-        on: { click: () => this.#submit() },
-      },
+    this.send = h("button.send", { "aria-label": "Send", title: "Send (Enter)", on: { click: () => this.#submit() } },
       icon("send"),
     );
-    this.node = h(
-      "div",
-      { class: "composer" },
+    this.node = el("div.composer",
       this.queue,
       this.offers.node,
-      h(
-        "div",
-        { class: "composer-box" },
+      el("div.composer-box",
         this.files.node,
         this.box,
-        h("div", { class: "composer-row" }, this.attach, this.files.picker, this.hint, this.stop, this.send),
+        el("div.composer-row", this.attach, this.files.picker, this.hint, this.stop, this.send),
       ),
     );
     this.#listen();
@@ -121,14 +235,12 @@ export class Composer {
     keepDraft(this.#ctx.session.id, this.box.value);
   }
 
-  /** @param {any} change */
   changed(change) {
     if (change.what === "prefill" && this.#ctx.store.caughtUp) this.#insert(change.text);
     else if (change.what === "prompt" || change.what === "caughtUp") this.sending.next();
     else if (change.what === "activity" || change.what === "question" || change.what === "standing") this.draw();
   }
 
-  /** @param {string} state */
   linkChanged(state) {
     if (state === "here") this.sending.next();
     else this.draw();
@@ -143,8 +255,8 @@ export class Composer {
     const running = store.running && this.#ctx.session.answerable;
     this.stop.hidden = !running;
     const empty = !this.box.value.trim() && !this.files.ready.length;
-    /** @type {HTMLButtonElement} */ (this.send).disabled = Boolean(why) || empty || this.files.busy;
-    /** @type {HTMLButtonElement} */ (this.attach).disabled = Boolean(why);
+    this.send.disabled = Boolean(why) || empty || this.files.busy;
+    this.attach.disabled = Boolean(why);
     const { awaited } = this.sending;
     say(this.hint, why || this.#said || standingWords(store, { link: this.link.state, awaited, running }));
     this.#grow();
@@ -167,11 +279,7 @@ export class Composer {
     this.draw();
   }
 
-  /**
-   * It was not sent: back to the person, before what they typed meanwhile.
-   * @param {import("./sending.js").Words} words
-   * @param {string} problem
-   */
+  /** It was not sent: back to the person, before what they typed meanwhile. */
   #returned(words, problem) {
     this.box.value = [words.text, this.box.value].filter(Boolean).join("\n");
     this.files.restore(words.files);
@@ -180,7 +288,6 @@ export class Composer {
     this.draw();
   }
 
-  /** @param {string} text */
   #insert(text) {
     this.box.value = [this.box.value, text].filter(Boolean).join("\n");
     keepDraft(this.#ctx.session.id, this.box.value);
@@ -188,7 +295,6 @@ export class Composer {
     this.#say(`A text was put into the box; send it, or change it first.${hidden}`);
   }
 
-  /** @param {string} text */
   #say(text) {
     this.#said = text;
     this.#ctx.announce(text);
@@ -219,7 +325,7 @@ export class Composer {
     });
   }
 
-  /** Files may be dropped anywhere on it. @param {HTMLElement} zone */
+  /** Files may be dropped anywhere on it. */
   takesDropsOn(zone) {
     dropZone(zone, {
       takes: () => !this.#closedBecause(),

@@ -7,9 +7,77 @@
    with all that was typed into it. */
 
 import { moved } from "../cards/guard.js";
-import { questionKey } from "../folding/questions.js";
-import { FeedWindow, STEP } from "./feed_window.js";
-import { isShown } from "./levels.js";
+import { isShown } from "../fold/items.js";
+import { questionKey } from "../fold/questions.js";
+
+/* The window over the feed's items, by their keys: at most 300 of them stand in the page. Arithmetic only. */
+const MOST = 300;
+/** Of a session that is opened: several screens, so that it is there soon. The rest comes when somebody scrolls up. */
+const FIRST = 60;
+/** So many come at once when somebody scrolls to an end of the window. */
+const STEP = 100;
+
+class FeedWindow {
+  /** @type {string[]} everything that may be shown, in order */
+  #keys = [];
+  #from = 0;
+  #to = 0;
+
+  get shown() { return this.#keys.slice(this.#from, this.#to); }
+  get last() { return this.#keys[this.#to - 1]; }
+  get isAtStart() { return this.#from === 0; }
+  get isAtEnd() { return this.#to >= this.#keys.length; }
+
+  has(key) {
+    return this.#keys.includes(key);
+  }
+
+  /** Other keys; the window holds the same ones as before wherever they still are.
+   * @param {string[]} keys @param {boolean} follow whether it ends with the last one, whatever it held */
+  rearrange(keys, follow) {
+    const [first, atEnd] = [this.#keys[this.#from], this.isAtEnd];
+    const length = this.#to - this.#from;
+    this.#keys = keys;
+    if (follow || first === undefined) {
+      const kept = first === undefined ? -1 : this.#keys.indexOf(first);
+      this.#to = this.#keys.length;
+      this.#from = kept < 0 ? Math.max(0, this.#to - FIRST) : Math.max(kept, this.#to - MOST);
+    } else {
+      const at = this.#keys.indexOf(first);
+      this.#from = at < 0 ? Math.max(0, Math.min(this.#from, this.#keys.length - MOST)) : at;
+      const wanted = atEnd ? this.#keys.length : this.#from + length;
+      this.#to = Math.min(wanted, this.#from + MOST, this.#keys.length);
+    }
+  }
+
+  /** Up (below 0) or down; what it grows by at one end beyond the most, it loses at the other. */
+  slide(by) {
+    if (by < 0) {
+      this.#from = Math.max(0, this.#from + by);
+      this.#to = Math.min(this.#to, this.#from + MOST);
+    } else {
+      this.#to = Math.min(this.#keys.length, this.#to + by);
+      this.#from = Math.max(this.#from, this.#to - MOST);
+    }
+  }
+
+  /** Whether it had to move. */
+  toEnd() {
+    if (this.isAtEnd) return false;
+    this.#to = this.#keys.length;
+    this.#from = Math.max(0, this.#to - MOST);
+    return true;
+  }
+
+  /** Whether it had to move. @param {string} key one that it `has` */
+  include(key) {
+    const at = this.#keys.indexOf(key);
+    if (at >= this.#from && at < this.#to) return false;
+    this.#from = Math.max(0, Math.min(at - STEP, this.#keys.length - MOST));
+    this.#to = Math.min(this.#keys.length, this.#from + MOST);
+    return true;
+  }
+}
 
 const NEAR_PX = 48;
 const REACH_PX = 600;
@@ -31,13 +99,10 @@ export class Feed {
   /** The question that is kept where it stands. @type {{node: Element, offset: number} | null} */
   #kept = null;
 
-  /**
-   * @param {HTMLElement} scroller @param {HTMLElement} list
-   * @param {import("../store.js").SessionStore} store
+  /** @param {HTMLElement} scroller @param {HTMLElement} list @param {import("../store.js").SessionStore} store
    * @param {{view: (item: any) => View, level: () => string, earlier: () => Promise<void>,
-   *   moved: (atEnd: boolean) => void, ready?: () => boolean}} on
-   *   `ready`: false while the past still comes; it is drawn once, not again with each part of it
-   */
+   * moved: (atEnd: boolean) => void, ready?: () => boolean}} on
+   * `ready`: false while the past still comes; it is drawn once, not again with each part of it */
   constructor(scroller, list, store, on) {
     this.scroller = scroller;
     this.list = list;
@@ -49,7 +114,7 @@ export class Feed {
     this.resized.observe(scroller);
   }
 
-  /** @param {import("../fold.js").Change} change */
+  /** @param {import("../fold/fold.js").Change} change */
   changed(change) {
     if (change.what === "item") {
       this.#stale.add(change.key);
@@ -127,7 +192,7 @@ export class Feed {
     return view;
   }
 
-  /** Whether an item is on the screen. @param {string} key */
+  /** Whether an item is on the screen. */
   isInView(key) {
     const node = this.#views.get(key)?.node;
     if (!node?.isConnected) return false;
@@ -135,9 +200,7 @@ export class Feed {
     return box.bottom > frame.top + NEAR_PX && box.top < frame.bottom - NEAR_PX;
   }
 
-  get hasEarlier() {
-    return !this.#window.isAtStart || this.store.more;
-  }
+  get hasEarlier() { return !this.#window.isAtStart || this.store.more; }
 
   async loadEarlier() {
     if (this.#loading || !this.hasEarlier) return;
@@ -166,7 +229,7 @@ export class Feed {
     this.#fill();
   }
 
-  /** Moves the window up or down, keeping in place what the eye is on. @param {number} by */
+  /** Moves the window up or down, keeping in place what the eye is on. */
   #slide(by) {
     const anchor = this.#anchor();
     this.#window.slide(by);
@@ -182,7 +245,6 @@ export class Feed {
       view.node.remove();
       if (!this.#isOpen(key)) this.#views.delete(key);
     }
-    /** @type {ChildNode | null} */
     let place = this.list.firstChild;
     let voice = "";
     for (const key of wanted) {
@@ -205,15 +267,13 @@ export class Feed {
     const { scroller } = this;
     const last = this.list.lastElementChild;
     if (
-      !(last instanceof HTMLElement) ||
-      !this.#isOpen(this.#window.last) ||
-      last.offsetHeight <= scroller.clientHeight
+      !(last instanceof HTMLElement) || !this.#isOpen(this.#window.last) || last.offsetHeight <= scroller.clientHeight
     )
       return scroller.scrollHeight;
     return scroller.scrollTop + last.getBoundingClientRect().top - scroller.getBoundingClientRect().top - ABOVE_PX;
   }
 
-  /** Scrolls, and remembers where to: the event that follows is not the person's own scrolling. @param {number} top */
+  /** Scrolls, and remembers where to: the event that follows is not the person's own scrolling. */
   #place(top) {
     const before = this.scroller.scrollTop;
     this.scroller.scrollTop = top;
@@ -223,9 +283,7 @@ export class Feed {
 
   /** The question on the screen that somebody is at, else the first one, and where it stands. */
   #waiting() {
-    const nodes = this.store
-      .openQuestions()
-      .map((one) => questionKey(one.requestId))
+    const nodes = this.store.openQuestions().map((one) => questionKey(one.requestId))
       .filter((key) => this.isInView(key))
       .map((key) => this.#views.get(key)?.node);
     const node = nodes.find((one) => one?.matches(":hover, :focus-within")) ?? nodes[0];
@@ -244,7 +302,7 @@ export class Feed {
     return this.list.contains(active) && active?.matches("input, textarea, select") === true;
   }
 
-  /** Whether it is a question that waits. @param {string | undefined} key */
+  /** Whether it is a question that waits. */
   #isOpen(key) {
     const item = this.store.items.get(key ?? "");
     return item?.kind === "question" && !item.resolved;

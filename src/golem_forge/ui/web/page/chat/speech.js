@@ -1,27 +1,24 @@
 /* Words of models and people. A stream grows block by block: what is finished stays as it is, so that it can be
    selected and read while the rest still arrives; the message that follows takes its place without a flicker. */
 
-import { h, prose, replace, say, text, trusted } from "../dom.js";
-import { icon } from "../icons.js";
-import { clock, size } from "../side/words.js";
+import { el, h, icon, prose, replace, say, text, trusted } from "../dom.js";
+import { clock, size } from "../format.js";
 
 const ROLES = { user: "You", assistant: "Forge", system: "System" };
 
-/** @param {any} item @param {any} ctx */
 export const speechView = (item, ctx) => {
-  const who = h("h3", { class: "unseen" });
+  const who = el("h3.unseen");
   const thinking = thinkingView();
-  const body = h("div", { class: "words" });
-  const files = h("ul", { class: "attached", role: "list", "aria-label": "Attachments", hidden: true });
-  const foot = h("p", { class: "said-at" });
-  const node = h("article", { class: "speech" }, who, thinking.node, body, files, foot);
+  const body = el("div.words");
+  const files = h("ul.attached", { role: "list", "aria-label": "Attachments", hidden: true });
+  const foot = el("p.said-at");
+  const node = el("article.speech", who, thinking.node, body, files, foot);
   const blocks = new Blocks(body);
-  /** @param {any} now */
   const update = (now) => {
     const role = now.role ?? "assistant";
     node.dataset.role = role;
     node.classList.toggle("live", now.live === true);
-    say(who, `${ctx.store.workerName(now.worker) || ROLES[/** @type {keyof typeof ROLES} */ (role)] || role}:`);
+    say(who, `${ctx.store.workerName(now.worker) || ROLES[role] || role}:`);
     thinking.update(now.thinking ?? "", now.live === true && !now.text);
     if (now.kind === "stream") blocks.stream(now.chunks, now.text);
     else blocks.whole(now.html, now.text);
@@ -32,13 +29,10 @@ export const speechView = (item, ctx) => {
   return { node, update };
 };
 
-/** @param {any} item */
 export const commandView = (item) => ({
-  node: h(
-    "article",
-    { class: "speech command", dataset: { role: "user" } },
-    h("h3", { class: "unseen" }, "Command:"),
-    h("div", { class: "words mono" }, item.text),
+  node: h("article.speech.command", { dataset: { role: "user" } },
+    el("h3.unseen", "Command:"),
+    el("div.words.mono", item.text),
   ),
   update: () => {},
 });
@@ -48,7 +42,6 @@ class Blocks {
   #applied = [];
   #shown = "";
 
-  /** @param {HTMLElement} body */
   constructor(body) {
     this.body = body;
   }
@@ -56,7 +49,7 @@ class Blocks {
   /** @param {{keep: number, html: string}[]} chunks @param {string} words for a stream without a view */
   stream(chunks, words) {
     if (!chunks.length) {
-      if (words) replace(this.body, h("p", { class: "plain" }, prose(words)));
+      if (words) replace(this.body, el("p.plain", prose(words)));
       return;
     }
     const known = chunks.findIndex((chunk, index) => chunk !== this.#applied[index]);
@@ -68,12 +61,11 @@ class Blocks {
     this.#applied = [...chunks];
   }
 
-  /** @param {string | null} html @param {string} words */
   whole(html, words) {
     const now = html ?? words;
     if (now === this.#shown) return;
     this.#shown = now;
-    if (html === null) replace(this.body, words ? h("p", { class: "plain" }, prose(words)) : null);
+    if (html === null) replace(this.body, words ? el("p.plain", prose(words)) : null);
     else this.#exchange(blocksOf(html));
   }
 
@@ -97,13 +89,12 @@ const blocksOf = (html) => {
 };
 
 const thinkingView = () => {
-  const title = h("summary", null, "Thinking");
-  const shown = h("div", { class: "thought" });
-  const node = h("details", { class: "thinking", hidden: true }, title, shown);
+  const title = el("summary", "Thinking");
+  const shown = el("div.thought");
+  const node = h("details.thinking", { hidden: true }, title, shown);
   let last = "";
   return {
     node,
-    /** @param {string} words @param {boolean} live */
     update: (words, live) => {
       node.hidden = !words.trim();
       node.classList.toggle("live", live);
@@ -114,27 +105,16 @@ const thinkingView = () => {
   };
 };
 
-/** @param {HTMLElement} files @param {any[]} attachments */
 const attached = (files, attachments) => {
   files.hidden = !attachments.length;
   if (files.children.length === attachments.length) return;
-  replace(
-    files,
-    ...attachments
-      .slice(0, 100)
-      .map((one) =>
-        h(
-          "li",
-          { class: "chip" },
-          icon("clip"),
-          one?.name ?? "file",
-          one?.size ? h("span", { class: "dim" }, ` ${size(one.size)}`) : null,
-        ),
-      ),
+  replace(files,
+    ...attachments.slice(0, 100).map((one) =>
+      el("li.chip", icon("clip"), one?.name ?? "file", one?.size ? el("span.dim", ` ${size(one.size)}`) : null),
+    ),
   );
 };
 
-/** @param {HTMLElement} foot @param {any} now @param {any} ctx */
 const drawFoot = (foot, now, ctx) => {
   foot.hidden = now.kind !== "message";
   if (foot.hidden || foot.childNodes.length) return;
@@ -142,15 +122,12 @@ const drawFoot = (foot, now, ctx) => {
     await navigator.clipboard?.writeText(now.text);
     ctx.announce("Copied");
   };
-  const button = h(
-    "button",
-    { class: "quiet", type: "button", "aria-label": "Copy this message", title: "Copy", on: { click: copy } },
+  const button = h("button.quiet", { "aria-label": "Copy this message", title: "Copy", on: { click: copy } },
     icon("copy"),
   );
-  replace(
-    foot,
+  replace(foot,
     h("time", { datetime: now.ts }, text(clock(now.ts))),
     now.role === "assistant" ? button : null,
-    now.cut ? h("span", { class: "dim" }, "shortened here") : null,
+    now.cut ? el("span.dim", "shortened here") : null,
   );
 };

@@ -4,34 +4,32 @@
    An empty text is no value, unless one stood there before: who edits `content` from "x" to "" means it. A secret
    is never prefilled and never stays after it was sent. */
 
-import { h, replace } from "../dom.js";
+import { el, h, replace } from "../dom.js";
+import { equalJson, exactNumber, isNumber, mayBeNull, numberText, parseExactly, pretty } from "./arguments.js";
+import { aboutField, FieldProblem, fieldTexts, newId, several, single } from "./field.js";
 import { visible } from "../visible.js";
-import { exactNumber, isNumber, numberText, parseExactly, pretty } from "./exact_json.js";
-import { aboutField, FieldProblem, fieldTexts, single } from "./field_shell.js";
 
 /** @typedef {import("./arguments.js").Field} Field */
-/** @typedef {import("./field_shell.js").Control} Control */
+/** @typedef {import("./field.js").Control} Control */
 
 const NEEDED = "a value is needed";
 const MOST_ROWS = 12;
 const PLAIN_DATE = /^\d{4}-\d\d-\d\d$/;
 const KEYBOARDS = { email: "email", uri: "url" };
 
-/** What stands in a field to begin with. @param {Field} field @param {any} given */
-export const startOf = (field, given) => (given === undefined ? field.default : given);
+/** What stands in a field to begin with. */
+const startOf = (field, given) => (given === undefined ? field.default : given);
 
-/** @param {HTMLElement} input */
 const quietly = (input) => {
   input.setAttribute("autocomplete", "off");
   input.setAttribute("autocapitalize", "off");
   input.setAttribute("spellcheck", "false");
-  return /** @type {HTMLInputElement} */ (input);
+  return input;
 };
 
-/** @param {string} text */
 const area = (text) => {
   const rows = Math.min(Math.max(text.split("\n").length, 3), MOST_ROWS);
-  const input = quietly(h("textarea", { class: "field-input field-literal", rows: String(rows) }));
+  const input = quietly(h("textarea.field-input.field-literal", { rows: String(rows) }));
   input.value = text;
   return input;
 };
@@ -40,7 +38,7 @@ const area = (text) => {
  * One line, as most texts are; Shift+Enter, or a paste of several, makes it more. Enter sends the form, as in any line.
  */
 const line = () => {
-  const input = quietly(h("textarea", { class: "field-input field-line", rows: "1" }));
+  const input = quietly(h("textarea.field-input.field-line", { rows: "1" }));
   input.addEventListener("keydown", (event) => {
     if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
     event.preventDefault();
@@ -49,34 +47,28 @@ const line = () => {
   return input;
 };
 
-/**
- * Threat: in a box, hidden characters stay hidden. They are said below it.
- * @param {HTMLInputElement} input
- */
+/** Threat: in a box, hidden characters stay hidden. They are said below it. */
 const hiddenNote = (input) => {
-  const note = h("p", { class: "field-hidden", hidden: true });
+  const note = h("p.field-hidden", { hidden: true });
   const look = () => {
     const shown = visible(input.value);
     note.hidden = shown === input.value;
-    replace(note, note.hidden ? null : ["holds hidden characters: ", h("code", null, shown)]);
+    replace(note, note.hidden ? null : ["holds hidden characters: ", el("code", shown)]);
   };
   input.addEventListener("input", look);
   look();
   return note;
 };
 
-/** @param {Field} field @param {any} given @returns {Control} */
 export const textField = (field, given) => {
   const start = startOf(field, given);
   const text = typeof start === "string" ? start : start === null || start === undefined ? "" : pretty(start);
   const asDate = field.format === "date" && (!text || PLAIN_DATE.test(text));
   const several = field.format === "multiline" || /[\r\n]/.test(text);
-  const keyboard = KEYBOARDS[/** @type {keyof typeof KEYBOARDS} */ (field.format)];
+  const keyboard = KEYBOARDS[field.format];
   const input = several
     ? area(text)
-    : field.format
-      ? quietly(h("input", { class: "field-input", type: asDate ? "date" : "text", inputmode: keyboard }))
-      : line();
+    : field.format ? quietly(h("input.field-input", { type: asDate ? "date" : "text", inputmode: keyboard })) : line();
   input.value = text;
   const untouched = input.value; // a box has line ends of its own: what nobody edits goes back as it came
   const hadText = typeof start === "string";
@@ -96,7 +88,7 @@ export const textField = (field, given) => {
 /** @param {Field} field @param {any} given a placeholder, if there is a value already @returns {Control} */
 export const secretField = (field, given) => {
   const kept = given !== undefined && given !== null;
-  const input = quietly(h("input", { class: "field-input", type: "password" }));
+  const input = quietly(h("input.field-input", { type: "password" }));
   input.setAttribute("autocomplete", "new-password");
   return single(field, input, {
     hint: kept ? "left empty it stays as it is" : "not shown, not kept",
@@ -111,7 +103,6 @@ export const secretField = (field, given) => {
   });
 };
 
-/** @param {Field} field */
 const range = ({ min, max, step }) => {
   const steps = step === undefined ? "" : `, in steps of ${step}`;
   if (min !== undefined && max !== undefined) return `a number from ${min} to ${max}${steps}`;
@@ -119,10 +110,9 @@ const range = ({ min, max, step }) => {
   return max !== undefined ? `a number up to ${max}${steps}` : `a number${steps}`;
 };
 
-/** @param {Field} field @param {any} given @returns {Control} */
 export const numberField = (field, given) => {
   const start = startOf(field, given);
-  const input = quietly(h("input", { class: "field-input field-number", type: "text", inputmode: "decimal" }));
+  const input = quietly(h("input.field-input.field-number", { type: "text", inputmode: "decimal" }));
   input.value = typeof start === "string" ? start : numberText(start);
   return single(field, input, {
     hint: aboutField(field, range(field)),
@@ -134,7 +124,6 @@ export const numberField = (field, given) => {
   });
 };
 
-/** @param {Field} field @param {string} text @param {Control} control */
 const checkedNumber = (field, text, control) => {
   if (!isNumber(text)) throw new FieldProblem("a number is needed", control);
   const size = Number(text);
@@ -144,11 +133,10 @@ const checkedNumber = (field, text, control) => {
   try {
     return exactNumber(text);
   } catch (error) {
-    throw new FieldProblem(/** @type {Error} */ (error).message, control);
+    throw new FieldProblem(error.message, control);
   }
 };
 
-/** @param {Field} field @param {any} given @returns {Control} */
 export const jsonField = (field, given) => {
   const start = startOf(field, given);
   const input = area(start === undefined || (start === null && given === undefined) ? "" : pretty(start));
@@ -162,20 +150,18 @@ export const jsonField = (field, given) => {
       try {
         return parseExactly(text);
       } catch (error) {
-        throw new FieldProblem(`not JSON: ${/** @type {Error} */ (error).message}`, control);
+        throw new FieldProblem(`not JSON: ${error.message}`, control);
       }
     },
   });
 };
 
-/** Shown, not editable. @param {Field} field @returns {Control} */
+/** Shown, not editable. */
 export const fixedField = (field) => {
   const texts = fieldTexts(field, "fixed");
   const value = typeof field.default === "string" ? field.default : pretty(field.default);
-  const node = h(
-    "div",
-    { class: "field" },
-    h("p", { class: "field-label" }, field.label || field.name, " ", h("code", { class: "field-fixed" }, value)),
+  const node = el("div.field",
+    el("p.field-label", field.label || field.name, " ", el("code.field-fixed", value)),
     texts.words,
     texts.error,
   );
@@ -189,4 +175,89 @@ export const fixedField = (field) => {
     clearErrors: () => texts.say(""),
     focus: () => node.scrollIntoView({ block: "nearest" }),
   };
+};
+
+/* Fields that are chosen: yes or no, one of several, any of several. Options are told apart by their place in the
+   list, so that a value may be any JSON: a number and the text of it are two options. */
+const UNSET = "";
+
+/** @param {{label: string}[]} options @param {number} chosen -1: none
+ * @param {string} unset what stands for no choice; empty: there is always one */
+const selectOf = (options, chosen, unset) =>
+  el("select.field-input",
+    unset ? h("option", { value: UNSET, selected: chosen < 0 }, unset) : null,
+    options.map((option, at) => h("option", { value: String(at), selected: at === chosen }, option.label)),
+  );
+
+/** A tick, or three states where leaving it empty is something else than no. */
+export const booleanField = (field, given) => {
+  const start = startOf(field, given);
+  if (!field.required && (typeof field.default !== "boolean" || mayBeNull(field))) return threeStates(field, start);
+  const input = h("input", { type: "checkbox" });
+  input.checked = start === true;
+  return single(field, input, { beside: true, value: () => input.checked });
+};
+
+const threeStates = (field, start) => {
+  const input = selectOf([{ label: "Yes" }, { label: "No" }], start === true ? 0 : start === false ? 1 : -1, "Not set");
+  return single(field, input, {
+    hint: aboutField(field),
+    value: () => (input.value === UNSET ? undefined : input.value === "0"),
+  });
+};
+
+export const selectField = (field, given) => {
+  const options = field.options ?? [];
+  const start = startOf(field, given);
+  const chosen = options.findIndex((option) => equalJson(option.value, start));
+  const input = selectOf(options, chosen, field.required ? (chosen < 0 ? "Choose…" : "") : "Not set");
+  return single(field, input, {
+    hint: aboutField(field),
+    value: (control) => {
+      if (input.value !== UNSET) return options[Number(input.value)].value;
+      if (field.required) throw new FieldProblem(NEEDED, control);
+      return undefined;
+    },
+  });
+};
+
+const amount = ({ min, max }) => {
+  if (min && max !== undefined) return `choose ${min} to ${max}`;
+  if (min) return `choose at least ${min}`;
+  return max === undefined ? "" : `choose at most ${max}`;
+};
+
+/** No item at all: an empty list where there was one or must be one, else nothing. */
+export const emptyList = (field, start) => (field.required || (Array.isArray(start) && !field.min) ? [] : undefined);
+
+export const multiselectField = (field, given) => {
+  const start = startOf(field, given);
+  const chosen = Array.isArray(start) ? start : [];
+  const { node, body, texts } = several(field, aboutField(field, amount(field)));
+  const boxes = (field.options ?? []).map((option) => {
+    const box = h("input", { type: "checkbox", id: newId("option") });
+    box.checked = chosen.some((value) => equalJson(value, option.value));
+    body.append(el("div.field-check", box, h("label", { for: box.id }, option.label)));
+    return { box, value: option.value };
+  });
+  body.classList.add("field-options");
+  node.addEventListener("input", () => texts.say(""));
+  const control = {
+    node,
+    value: () => {
+      const values = boxes.filter(({ box }) => box.checked).map(({ value }) => value);
+      if (!values.length && !field.required) return emptyList(field, start);
+      if (values.length < (field.min ?? 0)) throw new FieldProblem(`choose at least ${field.min}`, control);
+      if (field.max !== undefined && values.length > field.max)
+        throw new FieldProblem(`choose at most ${field.max}`, control);
+      return values;
+    },
+    showError: (path, words) => {
+      texts.say(path ? `${path}: ${words}` : words);
+      return true;
+    },
+    clearErrors: () => texts.say(""),
+    focus: () => boxes[0]?.box.focus(),
+  };
+  return control;
 };

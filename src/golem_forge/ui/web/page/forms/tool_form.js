@@ -5,18 +5,17 @@
    conversation. `args` are values to start from ("run again with changes"). Threat: one wish runs a tool twice. A
    second press of the same double click, and Enter that is held down, run nothing. */
 
-import { h, replace } from "../dom.js";
-import { callKey } from "../folding/calls.js";
-import { randomId } from "../ids.js";
-import { oneLine } from "../cards/plain.js";
+import { randomId } from "../api.js";
 import { leftoversNode, resultNode, resultWords } from "../cards/results.js";
+import { el, h, replace } from "../dom.js";
+import { callKey } from "../fold/items.js";
+import { oneLine } from "../format.js";
 import { formFor } from "./form.js";
 
 const SAME_PRESS_MS = 500;
 
-/** The errors in the words of a result, by field. @param {any[]} fields @param {string} error */
+/** The errors in the words of a result, by field. */
 const errorsOf = (fields, error) => {
-  /** @type {Record<string, string>} */
   const found = {};
   for (const line of error.split(/\n|; /)) {
     const at = /^\s*([^\s:]+): (.*)$/s.exec(line);
@@ -26,24 +25,21 @@ const errorsOf = (fields, error) => {
   return Object.keys(found).length ? found : { "": error };
 };
 
-/**
- * @param {any} tool `{name, label, description, fields}` @param {any} ctx @param {Record<string, any>} [args]
- * @returns {HTMLElement}
- */
+/** @param {any} tool `{name, label, description, fields}` @param {Record<string, any>} [args] @returns {HTMLElement} */
 export const toolForm = (tool, ctx, args = {}) => {
   const fields = tool.fields ?? [];
   const form = formFor(fields, args);
-  const said = h("div", { class: "tool-form-said", "aria-live": "polite" });
-  const run = h("button", { type: "submit", class: "primary" }, `Run ${oneLine(tool.label || tool.name)}`);
+  const said = h("div.tool-form-said", { "aria-live": "polite" });
+  const run = h("button.primary", { type: "submit" }, `Run ${oneLine(tool.label || tool.name)}`);
   let forget = () => {};
   let sending = false;
   let sentAt = -Infinity;
 
-  /** Follows the call that this form made, and no other of its tool, until its result. @param {string} id */
+  /** Follows the call that this form made, and no other of its tool, until its result. */
   const follow = (id) => {
     forget();
     const key = callKey(id);
-    const stop = ctx.store.subscribe((/** @type {any} */ change) => {
+    const stop = ctx.store.subscribe((change) => {
       const result = change.what === "item" && change.key === key ? ctx.store.items.get(key)?.result : null;
       if (!result) return;
       forget();
@@ -54,7 +50,7 @@ export const toolForm = (tool, ctx, args = {}) => {
       forget = () => {};
     };
   };
-  const show = (/** @type {any} */ shown) => {
+  const show = (shown) => {
     const { status, error } = shown.event.data;
     if (status === "input_invalid") {
       replace(said);
@@ -63,11 +59,8 @@ export const toolForm = (tool, ctx, args = {}) => {
       return;
     }
     const ok = status === "success";
-    replace(
-      said,
-      h(
-        "p",
-        { class: ok ? "said-ok" : "problem" },
+    replace(said,
+      h("p", { class: ok ? "said-ok" : "problem" },
         `${ok ? "✓" : "✗"} ${resultWords(shown) || (ok ? "done" : status)}`,
       ),
       leftoversNode(shown),
@@ -81,12 +74,11 @@ export const toolForm = (tool, ctx, args = {}) => {
     sending = true;
     sentAt = performance.now();
     run.setAttribute("aria-disabled", "true");
-    replace(said, h("p", { class: "dim" }, "Running… What it asks is asked in the chat: Alt+A goes there."));
+    replace(said, el("p.dim", "Running… What it asks is asked in the chat: Alt+A goes there."));
     const requestId = randomId();
     follow(requestId);
-    const answer = await ctx
-      .act("manualToolInvoke", { toolName: tool.name, args: values, requestId })
-      .catch((/** @type {any} */ error) => ({ ok: false, problem: error?.problem ?? "It could not be sent." }));
+    const answer = await ctx.act("manualToolInvoke", { toolName: tool.name, args: values, requestId })
+      .catch((error) => ({ ok: false, problem: error?.problem ?? "It could not be sent." }));
     sending = false;
     sentAt = performance.now();
     run.removeAttribute("aria-disabled");
@@ -97,26 +89,24 @@ export const toolForm = (tool, ctx, args = {}) => {
       Object.keys(answer.fields ?? {}).length ? answer.fields : { "": answer.problem || "It could not be sent." },
     );
   };
-  return h(
-    "form",
+  return h("form.tool-form",
     {
-      class: "tool-form",
       novalidate: true,
       autocomplete: "off",
       on: {
-        submit: (/** @type {Event} */ event) => {
+        submit: (event) => {
           event.preventDefault();
           send();
         },
-        keydown: (/** @type {KeyboardEvent} */ event) => {
+        keydown: (event) => {
           if (event.key === "Enter" && event.repeat && !(event.target instanceof HTMLTextAreaElement))
             event.preventDefault();
         },
       },
     },
-    tool.description ? h("p", { class: "tool-form-words" }, tool.description) : null,
+    tool.description ? el("p.tool-form-words", tool.description) : null,
     form.node,
-    h("div", { class: "buttons" }, run),
+    el("div.buttons", run),
     said,
   );
 };

@@ -2,29 +2,27 @@
 
    What somebody wrote by hand is pointed to. After a removal the next such call asks again. */
 
-import { h, replace } from "../dom.js";
 import { path } from "../api.js";
-import { oneLine, words } from "../cards/plain.js";
-import { actButton, confirmed, saidPlace } from "./acting.js";
-import { moment } from "./moments.js";
-import { dataTable, loading, nothing, pill, problem, redraw } from "./parts.js";
-import { refreshed } from "./refreshing.js";
+import { decisionList } from "../cards/tool_card.js";
+import { el, h, replace } from "../dom.js";
+import { moment, objects, oneLine, words } from "../format.js";
+import { formFor } from "../forms/form.js";
+import {
+  actButton, confirmed, dataTable, loading, markWrong, nothing, pill, problem, problemWords, redraw, refreshed,
+  saidPlace,
+} from "./parts.js";
 
 const VERDICTS = { preApproved: ["allows", "ok"], ask: ["asks", "warn"], blocked: ["blocks", "fail"] };
 
-/** @param {string} verdict */
-export const verdictPill = (verdict) => {
-  const [said, how] = VERDICTS[/** @type {keyof typeof VERDICTS} */ (verdict)] ?? [oneLine(verdict), ""];
+const verdictPill = (verdict) => {
+  const [said, how] = VERDICTS[verdict] ?? [oneLine(verdict), ""];
   return pill(said, how);
 };
 
-/** @param {any} ctx */
 export const rulesPart = (ctx) => {
   const said = saidPlace();
-  const [notices, approvals, rules] = [h("div", null), h("div", null), h("div", null, loading())];
-  const node = h(
-    "div",
-    { class: "rules", tabindex: "-1", role: "group", "aria-label": "Rules and approvals" },
+  const [notices, approvals, rules] = [el("div"), el("div"), el("div", loading())];
+  const node = h("div.rules", { tabindex: "-1", role: "group", "aria-label": "Rules and approvals" },
     said,
     notices,
     approvals,
@@ -32,15 +30,11 @@ export const rulesPart = (ctx) => {
   );
 
   const taken =
-    (/** @type {string} */ id, /** @type {string} */ what, /** @type {string} */ verb, /** @type {string} */ where) =>
+    (id, what, verb, where) =>
     async () => {
       const sure = await confirmed({
         title: `${verb} this?`,
-        words: [
-          h("p", { class: "confirm-what mono" }, what),
-          h("p", null, where),
-          h("p", { class: "dim" }, "The next such call asks again."),
-        ],
+        words: [el("p.confirm-what.mono", what), el("p", where), el("p.dim", "The next such call asks again.")],
         yes: verb,
       });
       if (!sure) return null;
@@ -50,13 +44,10 @@ export const rulesPart = (ctx) => {
       ctx.announce(String(answer.text));
       return String(answer.text);
     };
-  const facts = refreshed(
-    () => ctx.api.get(path`/api/sessions/${ctx.session.id}/rules`),
+  const facts = refreshed(() => ctx.api.get(path`/api/sessions/${ctx.session.id}/rules`),
     (now) => {
       redraw(notices, now.notices, () =>
-        now.notices.map((/** @type {string} */ line) =>
-          h("p", { class: "notice-line", dataset: { how: "warn" } }, line),
-        ),
+        now.notices.map((line) => h("p.notice-line", { dataset: { how: "warn" } }, line)),
       );
       redraw(approvals, now.approvals, () => approvalTable(now.approvals, taken, said));
       redraw(rules, now.rules, () => ruleTables(now.rules, taken, said));
@@ -67,9 +58,6 @@ export const rulesPart = (ctx) => {
   return { node, soon: facts.soon, leave: facts.leave };
 };
 
-/** @typedef {(id: string, what: string, verb: string, where: string) => () => Promise<string | null>} Taken */
-
-/** @param {any[]} approvals @param {Taken} taken @param {HTMLElement} said */
 const approvalTable = (approvals, taken, said) => {
   if (!approvals.length) return null;
   const rows = approvals.map((one) => {
@@ -81,43 +69,39 @@ const approvalTable = (approvals, taken, said) => {
     });
     return {
       cells: [
-        h("span", { class: "rule-what" }, what),
+        el("span.rule-what", what),
         one.worker ? oneLine(one.worker) : "this exact call",
-        h("code", { class: "rule-id" }, oneLine(one.id)),
+        el("code.rule-id", oneLine(one.id)),
         act,
       ],
     };
   });
   return [
-    h("h4", { class: "group-title" }, "Approved for this session", h("span", { class: "count" }, rows.length)),
+    el("h4.group-title", "Approved for this session", el("span.count", rows.length)),
     dataTable("Approvals of this session", ["What", "For", "Id", ""], rows),
   ];
 };
 
-/** The person's own, then those that Forge brings. @param {any[]} rules @param {Taken} taken @param {HTMLElement} said */
+/** The person's own, then those that Forge brings. */
 const ruleTables = (rules, taken, said) => {
   const own = rules.filter((rule) => rule.origin !== "builtin");
   const builtIn = rules.filter((rule) => rule.origin === "builtin");
   return [
-    h("h4", { class: "group-title" }, "Rules", h("span", { class: "count" }, own.length)),
+    el("h4.group-title", "Rules", el("span.count", own.length)),
     own.length
       ? ruleTable("Rules", own, taken, said)
       : nothing("No rule yet. “Approve and remember” on a card makes one."),
     builtIn.length
-      ? h(
-          "details",
-          { class: "fold" },
-          h("summary", null, `Built in (${builtIn.length})`),
+      ? el("details.fold",
+          el("summary", `Built in (${builtIn.length})`),
           ruleTable("Built-in rules", builtIn, taken, said),
         )
       : null,
   ];
 };
 
-/** @param {string} label @param {any[]} rules @param {Taken} taken @param {HTMLElement} said */
 const ruleTable = (label, rules, taken, said) =>
-  dataTable(
-    label,
+  dataTable(label,
     ["Rule", "Verdict", "Kept in", "Scope", "Last used", ""],
     rules.map((rule) => {
       const what = words(rule.what);
@@ -126,21 +110,19 @@ const ruleTable = (label, rules, taken, said) =>
         dataset: { inactive: String(Boolean(rule.inactive)) },
         cells: [
           [
-            h("span", { class: "rule-what" }, what),
-            h(
-              "span",
-              { class: "rule-more" },
-              h("code", { class: "rule-id" }, oneLine(rule.id)),
-              rule.reason ? h("span", { class: "dim" }, words(rule.reason)) : null,
+            el("span.rule-what", what),
+            el("span.rule-more",
+              el("code.rule-id", oneLine(rule.id)),
+              rule.reason ? el("span.dim", words(rule.reason)) : null,
             ),
-            rule.inactive ? h("span", { class: "rule-inactive" }, `Inactive: ${words(rule.inactive)}`) : null,
+            rule.inactive ? el("span.rule-inactive", `Inactive: ${words(rule.inactive)}`) : null,
           ],
           verdictPill(rule.verdict),
-          h("span", { class: "mono small" }, oneLine(rule.keptIn)),
+          el("span.mono.small", oneLine(rule.keptIn)),
           oneLine(rule.scope),
           rule.lastUsed
-            ? [moment(rule.lastUsed), rule.hits > 1 ? h("span", { class: "dim small" }, ` ${rule.hits}×`) : null]
-            : h("span", { class: "dim" }, "never"),
+            ? [moment(rule.lastUsed), rule.hits > 1 ? el("span.dim.small", ` ${rule.hits}×`) : null]
+            : el("span.dim", "never"),
           rule.revocable
             ? actButton("Remove", taken(rule.id, what, "Remove", place), {
                 name: `Remove ${oneLine(rule.id)}`,
@@ -152,3 +134,117 @@ const ruleTable = (label, rules, taken, said) =>
       };
     }),
   );
+
+/* How a call would be judged: a tool with its form, or the text of a command. Nothing is run, asked or recorded. */
+export const explainPart = (ctx) => {
+  const answer = h("div.explained", { "aria-live": "polite" });
+  const parts = { tool: toolQuestion(ctx, (body) => ask(body)), command: commandQuestion((body) => ask(body)) };
+  const place = el("div", parts.tool);
+  const ask = async (body) => {
+    replace(answer, el("p.dim", "One moment…"));
+    try {
+      replace(answer, explanation(await ctx.api.post(path`/api/sessions/${ctx.session.id}/rules/explain`, body)));
+    } catch (failure) {
+      replace(answer, problem(failure, "It could not be judged."));
+    }
+  };
+  const choose = (/** @type {keyof typeof parts} */ which) => () => {
+    replace(place, parts[which]);
+    replace(answer);
+    for (const one of group.children)
+      one.setAttribute("aria-pressed", String(one.dataset.which === which));
+  };
+  const press = (/** @type {keyof typeof parts} */ which, label) =>
+    h("button", { dataset: { which }, "aria-pressed": String(which === "tool"), on: { click: choose(which) } }, label);
+  const group = h("div.switch", { role: "group", "aria-label": "What to explain" },
+    press("tool", "A tool call"),
+    press("command", "A command"),
+  );
+  return el("div.explain",
+    el("p.dim.small", "What would become of a call, and who decides. Nothing runs."),
+    group,
+    place,
+    answer,
+  );
+};
+
+const commandQuestion = (ask) => {
+  const input = h("textarea.field-input.field-literal", { rows: "2", id: "explain-command", spellcheck: "false" });
+  const submit = (event) => {
+    event.preventDefault();
+    if (input.value.trim()) ask({ command: input.value });
+  };
+  return h("form.explain-form", { on: { submit } },
+    h("label.field-label", { for: "explain-command" }, "Command"),
+    input,
+    el("div.buttons", h("button", { type: "submit" }, "Explain")),
+  );
+};
+
+/** A name, then the form of that tool. @param {(body: any) => void} ask */
+const toolQuestion = (ctx, ask) => {
+  const names = new Set((ctx.store.standing.tools ?? []).map((tool) => tool.name));
+  for (const item of ctx.store.items.values()) if (item.kind === "call") names.add(item.name);
+  const input = h("input.field-input.field-literal", {
+    id: "explain-tool",
+    list: "explain-tools",
+    autocomplete: "off",
+    spellcheck: "false",
+    "aria-describedby": "explain-tool-error",
+  });
+  const error = h("p.field-error", { id: "explain-tool-error", hidden: true });
+  const fields = el("div.explain-fields");
+  let chosen = null;
+
+  const wrong = (text) => markWrong(input, error, text);
+  const choose = async () => {
+    const name = input.value.trim();
+    if (!name || chosen?.name === name) return;
+    chosen = null;
+    try {
+      const tool = await ctx.api.get(path`/api/sessions/${ctx.session.id}/tools/${name}`);
+      if (input.value.trim() !== name) return;
+      chosen = { name, form: formFor(tool.fields ?? []) };
+      wrong("");
+      replace(fields, chosen.form.node);
+    } catch (failure) {
+      wrong(problemWords(failure));
+      replace(fields);
+    }
+  };
+  const submit = async (event) => {
+    event.preventDefault();
+    await choose();
+    const args = chosen?.form.values();
+    if (chosen && args) ask({ tool: chosen.name, args });
+    else if (!chosen) input.focus();
+  };
+  input.addEventListener("change", choose);
+  return h("form.explain-form", { novalidate: true, on: { submit } },
+    h("label.field-label", { for: "explain-tool" }, "Tool"),
+    input,
+    h("datalist", { id: "explain-tools" }, [...names].sort().map((name) => h("option", { value: name }))),
+    error,
+    fields,
+    el("div.buttons", h("button", { type: "submit" }, "Explain")),
+  );
+};
+
+/** @param {any} said an Explanation */
+const explanation = (said) => {
+  if (!said.verdict) return el("p.problem", words(said.error || "There is nothing to judge."));
+  const effects = objects(said.effects);
+  return el("div.consent",
+    el("p.explained-head", verdictPill(said.verdict), el("strong", oneLine(said.then))),
+    effects.length
+      ? dataTable("What it touches",
+          ["Effect", "Verdict", "Risk", "Notes"],
+          effects.map((one) => ({
+            cells: [el("code", oneLine(one.effect)), verdictPill(one.verdict), oneLine(one.risk), oneLine(one.notes)],
+          })),
+        )
+      : el("p.dim.small", said.effects === null ? "The tool does not say what it touches." : "It touches nothing."),
+    said.decision ? decisionList(said.decision) : null,
+    (said.notices ?? []).map((line) => el("p.dim.small", line)),
+  );
+};

@@ -3,45 +3,131 @@
 
    A session of another process is only to be looked at, and says so. */
 
-import { h, replace } from "../dom.js";
-import { counted, oneLine } from "../cards/plain.js";
+import { el, h, replace } from "../dom.js";
+import { counted, moment, oneLine } from "../format.js";
+import {
+  actButton, confirmed, loading, markWrong, nothing, pill, problem, problemWords, redraw, refreshed, saidPlace,
+  searchBox, sheet,
+} from "./parts.js";
 import { address } from "../router.js";
-import { actButton, confirmed, saidPlace } from "./acting.js";
-import { moment } from "./moments.js";
-import { newSession } from "./new_session.js";
-import { loading, nothing, pill, problem, redraw, searchBox, sheet } from "./parts.js";
-import { refreshed } from "./refreshing.js";
+import { disclosure } from "../widgets.js";
+
+/* A new session: where, with which worker and model, and the first thing to say. Everything may be left as the directory's
+   own configuration has it. What is wrong stands at its field. */
+const MODES = [
+  ["", "as configured"],
+  ["interactive", "interactive: what asks is asked here"],
+  ["strict", "strict: everything that touches anything asks"],
+  ["auto_deny", "auto_deny: what would ask is denied"],
+  ["approve_all", "approve_all: what would ask runs"],
+];
+let fieldCount = 0;
+
+const newSession = (ctx) => {
+  const form = sessionForm(ctx);
+  const { button, region, set } = disclosure("New session", () => form.node, { class: "new-session-button" });
+  button.addEventListener("click", () => region.hidden || form.focus());
+  return { button, region, open: () => set(true) };
+};
+
+const sessionForm = (ctx) => {
+  const input = field("First message",
+    h("textarea.field-input", { rows: "3", name: "input" }),
+    "What should be done? May be left empty.",
+  );
+  const line = (name, placeholder, look = "") =>
+    h(`input.field-input${look}`, { name, placeholder, spellcheck: "false", autocomplete: "off" });
+  const directory = field("Directory",
+    line("directory", ctx.me?.directory ?? "", ".field-literal"),
+    "Where it works; the one this server was started in, unless said.",
+  );
+  const worker = field("Worker", line("worker", "the program's own"), "A name, or a .worker file.");
+  const model = field("Model", line("model", "as configured"), "provider:model");
+  const approval = field("Approval",
+    h("select.field-input", { name: "approval" }, MODES.map(([value, words]) => h("option", { value }, words))),
+    "",
+  );
+  const fields = { input, directory, worker, model, approval };
+  const said = el("div.said");
+  const start = h("button.primary", { type: "submit" }, "Start");
+  let sending = false;
+
+  const send = async () => {
+    if (sending) return;
+    sending = true;
+    start.setAttribute("aria-disabled", "true");
+    replace(start, "Starting…");
+    replace(said);
+    for (const one of Object.values(fields)) one.wrong("");
+    try {
+      const wish = Object.fromEntries(
+        Object.entries(fields).map(([name, one]) => [name, one.control.value]).filter(([, value]) => value !== ""),
+      );
+      const { id } = await ctx.api.post("/api/sessions", wish);
+      ctx.go(address("chat", id));
+    } catch (failure) {
+      const wrong = Object.entries(failure?.fields ?? {}).filter(([name]) => Object.hasOwn(fields, name));
+      for (const [name, words] of wrong) fields[name].wrong(String(words));
+      replace(said, h("p.problem", { role: "alert" }, problemWords(failure, "It could not be started.")));
+      if (wrong.some(([name]) => name !== "input")) options.set(true);
+      if (wrong.length) fields[wrong[0][0]].control.focus();
+    }
+    sending = false;
+    start.removeAttribute("aria-disabled");
+    replace(start, "Start");
+  };
+  const options = disclosure("Directory, worker, model, approval", () =>
+    el("div.new-session-more", directory.node, worker.node, model.node, approval.node),
+  );
+  const submit = (event) => {
+    event.preventDefault();
+    send();
+  };
+  const node = h("form.new-session", { novalidate: true, "aria-label": "New session", on: { submit } },
+    input.node,
+    el("div.buttons", start, options.button),
+    options.region,
+    said,
+  );
+  return { node, focus: () => input.control.focus() };
+};
+
+const field = (label, control, hint) => {
+  const id = `new-${++fieldCount}`;
+  const error = h("p.field-error", { id: `${id}-error`, hidden: true });
+  control.id = id;
+  control.setAttribute("aria-describedby", [hint ? `${id}-hint` : "", `${id}-error`].filter(Boolean).join(" "));
+  const node = el("div.field",
+    h("label.field-label", { for: id }, label),
+    hint ? h("p.field-words", { id: `${id}-hint` }, hint) : null,
+    control,
+    error,
+  );
+  return { node, control: control, wrong: (words) => markWrong(control, error, words) };
+};
 
 const PAGE = 50;
 const MOST = 200;
 const LOOK_MS = 5000;
 const STATES = { live: ["runs here", "ok"], elsewhere: ["runs elsewhere · read-only", "info"], closed: ["closed", ""] };
 
-/** @param {any} ctx */
 export const page = (ctx) => {
   const me = ctx.me ?? {};
   const said = saidPlace();
-  const list = h("ul", { class: "rows sessions", role: "list", "aria-label": "Sessions" });
-  const state = h("div", null, loading());
-  const foot = h("div", { class: "more" });
+  const list = h("ul.rows.sessions", { role: "list", "aria-label": "Sessions" });
+  const state = el("div", loading());
+  const foot = el("div.more");
   const asked = { query: "", everything: false, limit: PAGE };
   const form = me.mayStart ? newSession(ctx) : null;
 
-  const facts = refreshed(
-    () =>
-      ctx.api.get(
-        `/api/sessions?${new URLSearchParams({ query: asked.query, everything: String(asked.everything), limit: String(asked.limit) })}`,
-      ),
+  const facts = refreshed(() => ctx.api.get(`/api/sessions?${new URLSearchParams(asked)}`),
     ({ sessions, more }) => {
-      redraw(list, sessions, () => sessions.map((/** @type {any} */ one) => row(one, ctx, said, () => facts.now())));
+      redraw(list, sessions, () => sessions.map((one) => row(one, ctx, said, () => facts.now())));
       replace(state, sessions.length ? null : nothing(asked.query ? "No session fits." : "There is no session yet."));
-      replace(
-        foot,
+      replace(foot,
         more && asked.limit < MOST
-          ? h("button", { type: "button", on: { click: further } }, "Show more")
-          : more
-            ? nothing("There are more; search for them.")
-            : null,
+          ? h("button", { on: { click: further } }, "Show more")
+          : more ? nothing("There are more; search for them.") : null,
       );
     },
     (failure) => replace(state, problem(failure)),
@@ -54,7 +140,7 @@ export const page = (ctx) => {
     asked.query = query;
     facts.soon();
   });
-  const everything = /** @type {HTMLInputElement} */ (h("input", { type: "checkbox" }));
+  const everything = h("input", { type: "checkbox" });
   everything.addEventListener("change", () => {
     asked.everything = everything.checked;
     facts.now();
@@ -63,20 +149,17 @@ export const page = (ctx) => {
   facts.now();
   const timer = window.setInterval(() => document.hidden || facts.soon(), LOOK_MS);
   return {
-    node: sheet(
-      "Sessions",
-      h("div", { class: "sheet-acts" }, search, form?.button),
+    node: sheet("Sessions",
+      el("div.sheet-acts", search, form?.button),
       form?.region,
       me.mayStart
         ? null
-        : h(
-            "p",
-            { class: "dim small notice-line" },
+        : el("p.dim.small.notice-line",
             "This page belongs to one session. ",
-            h("code", null, "forge web"),
+            el("code", "forge web"),
             " serves a page that starts and resumes others.",
           ),
-      h("label", { class: "check small dim" }, everything, "Also those in which no model was asked"),
+      el("label.check.small.dim", everything, "Also those in which no model was asked"),
       said,
       state,
       list,
@@ -90,50 +173,33 @@ export const page = (ctx) => {
   };
 };
 
-/** @param {any} session @param {any} ctx @param {HTMLElement} said @param {() => void} changed */
 const row = (session, ctx, said, changed) => {
-  const [words, how] = STATES[/** @type {keyof typeof STATES} */ (session.state)] ?? [oneLine(session.state), ""];
+  const [words, how] = STATES[session.state] ?? [oneLine(session.state), ""];
   const here = session.id === ctx.session.id;
   const title = oneLine(session.input) || "Nothing was said yet";
-  return h(
-    "li",
-    { class: "row-card session", dataset: { how, here: String(here) } },
-    h(
-      "div",
-      { class: "row-head" },
-      h(
-        "a",
-        { class: "row-name session-title", href: address("chat", session.id), "aria-current": here ? "true" : null },
-        title,
-      ),
-      h("span", { class: "session-when dim small" }, moment(session.updated)),
+  return h("li.row-card.session", { dataset: { how, here: String(here) } },
+    el("div.row-head",
+      h("a.row-name.session-title", { href: address("chat", session.id), "aria-current": here ? "true" : null }, title),
+      el("span.session-when.dim.small", moment(session.updated)),
     ),
-    h(
-      "div",
-      { class: "session-facts" },
+    el("div.session-facts",
       pill(words, how),
       session.state === "closed" && !session.finished ? pill("broke off", "warn") : null,
       fact("Worker", session.worker),
       fact("Model", session.model),
       fact("Directory", session.directory, "mono"),
-      session.calls ? h("span", null, counted(session.calls, "call")) : null,
+      session.calls ? el("span", counted(session.calls, "call")) : null,
     ),
-    h(
-      "div",
-      { class: "row-foot" },
-      h("code", { class: "dim small session-id", title: `began ${session.created}` }, oneLine(session.id)),
-      h("span", { class: "row-acts" }, acts(session, title, ctx, said, changed)),
+    el("div.row-foot",
+      h("code.dim.small.session-id", { title: `began ${session.created}` }, oneLine(session.id)),
+      el("span.row-acts", acts(session, title, ctx, said, changed)),
     ),
   );
 };
 
-/** @param {string} name @param {any} value @param {string} [look] */
 const fact = (name, value, look = "") =>
-  value
-    ? h("span", { class: `session-fact ${look}`.trim() }, h("span", { class: "unseen" }, `${name}: `), oneLine(value))
-    : null;
+  value ? h("span", { class: `session-fact ${look}`.trim() }, el("span.unseen", `${name}: `), oneLine(value)) : null;
 
-/** @param {any} session @param {string} title @param {any} ctx @param {HTMLElement} said @param {() => void} changed */
 const acts = (session, title, ctx, said, changed) => {
   const resume = async () => {
     const { id } = await ctx.api.post("/api/sessions", { resume: session.id });
@@ -142,7 +208,7 @@ const acts = (session, title, ctx, said, changed) => {
   const end = async () => {
     const sure = await confirmed({
       title: "End this session?",
-      words: h("p", null, `“${title.slice(0, 200)}” ends in an orderly way; it can be resumed.`),
+      words: el("p", `“${title.slice(0, 200)}” ends in an orderly way; it can be resumed.`),
       yes: "End",
     });
     if (!sure) return null;
@@ -151,7 +217,7 @@ const acts = (session, title, ctx, said, changed) => {
     return "The session ends.";
   };
   return [
-    h("a", { class: "button", href: address("replay", session.id), "aria-label": `Replay: ${title}` }, "Replay"),
+    h("a.button", { href: address("replay", session.id), "aria-label": `Replay: ${title}` }, "Replay"),
     ctx.me?.mayStart && session.state === "closed"
       ? actButton("Resume", resume, { name: `Resume: ${title}`, busy: "Starting…", said })
       : null,

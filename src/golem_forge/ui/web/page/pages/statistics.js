@@ -1,15 +1,72 @@
 /* How tools are used: the calls of this session as far as it is loaded here, and the person's own tools over all sessions. */
 
-import { h, replace } from "../dom.js";
 import { path } from "../api.js";
-import { disclosed } from "../cards/disclosure.js";
-import { callsChart } from "./chart.js";
-import { span } from "./moments.js";
-import { factList, nothing } from "./parts.js";
+import { el, h, replace, svg } from "../dom.js";
+import { counted, oneLine, percent, shortened, span } from "../format.js";
+import { dataTable, factList, nothing } from "./parts.js";
+import { disclosed } from "../widgets.js";
 
-/** Those of the conversation. @param {any} store @returns {import("./chart.js").Bar[]} */
-export const callsOf = (store) => {
-  /** @type {Map<string, import("./chart.js").Bar>} */
+/* Bars of calls: one row a tool, the share that went well before the share that did not. Drawn as SVG made here, named for
+   a screen reader, with the same numbers as a table below it. */
+/** @typedef {{name: string, calls: number, good: number, more?: string[]}} Bar `good`: how many of the calls went well */
+
+const ROW = 38;
+const BAR = 10;
+const MOST = 20;
+const LONGEST = 40;
+const barWords = (bar) => `${counted(bar.calls, "call")}, ${percent(bar.good, bar.calls)} went well`;
+
+/** @param {string} title @param {Bar[]} bars @param {string[]} [columns] names of what `more` holds */
+export const callsChart = (title, bars, columns = []) => {
+  const shown = [...bars].sort((one, two) => two.calls - one.calls || one.name.localeCompare(two.name)).slice(0, MOST);
+  const most = Math.max(1, ...shown.map((bar) => bar.calls));
+  const words = `${title}: ${shown.slice(0, 5).map((bar) => `${oneLine(bar.name)} ${barWords(bar)}`)
+    .join("; ")}${shown.length > 5 ? " and others; all in the table below" : ""}`;
+  const picture = svg("svg",
+    { class: "chart", role: "img", "aria-label": words, width: "100%", height: shown.length * ROW },
+    shown.map((bar, at) => barRow(bar, at * ROW, most)),
+  );
+  const table = () =>
+    dataTable(title,
+      ["Tool", "Calls", "Went well", "Did not", ...columns],
+      shown.map((bar) => ({
+        cells: [
+          el("code", oneLine(bar.name)),
+          bar.calls,
+          `${bar.good} (${percent(bar.good, bar.calls)})`,
+          bar.calls - bar.good,
+          ...(bar.more ?? []),
+        ],
+      })),
+    );
+  return el("figure.chart-figure",
+    el("figcaption.chart-title", el("span", title), legend()),
+    picture,
+    disclosed("The numbers as a table", table, { class: "small" }),
+  );
+};
+
+const barRow = (bar, top, most) => {
+  const whole = (100 * bar.calls) / most;
+  const good = bar.calls > 0 ? (whole * bar.good) / bar.calls : 0;
+  const y = top + 20;
+  return svg("g",
+    null,
+    svg("text", { class: "chart-name", x: 0, y: top + 14 }, shortened(oneLine(bar.name), LONGEST)),
+    svg("text", { class: "chart-number", x: "100%", y: top + 14, "text-anchor": "end" },
+      `${bar.calls.toLocaleString("en")} · ${percent(bar.good, bar.calls)}`,
+    ),
+    svg("rect", { class: "chart-ground", x: 0, y, width: "100%", height: BAR, rx: 3 }),
+    svg("rect", { class: "chart-bad", x: 0, y, width: `${whole}%`, height: BAR, rx: 3 }),
+    svg("rect", { class: "chart-good", x: 0, y, width: `${good}%`, height: BAR, rx: 3 }),
+  );
+};
+
+const legend = () =>
+  h("span.chart-legend", { "aria-hidden": "true" }, el("span.key-good", "went well"), el("span.key-bad", "did not"));
+
+/** Those of the conversation. @returns {Bar[]} */
+const callsOf = (store) => {
   const found = new Map();
   for (const item of store.items.values()) {
     if (item.kind !== "call" || !item.result) continue;
@@ -21,7 +78,7 @@ export const callsOf = (store) => {
   return [...found.values()];
 };
 
-/** @param {any} tool one of the answer's @returns {import("./chart.js").Bar} */
+/** @param {any} tool one of the answer's @returns {Bar} */
 export const usageBar = (tool) => {
   const good = tool.statuses?.success ?? Math.round((tool.successRate ?? 0) * tool.ran);
   return {
@@ -32,13 +89,11 @@ export const usageBar = (tool) => {
   };
 };
 
-/** @param {any} ctx */
 export const statisticsPart = (ctx) => {
-  const place = h("div", { class: "charts" });
+  const place = el("div.charts");
   const own = disclosed("Your own tools in all sessions", () => ownStatistics(ctx));
   const bars = callsOf(ctx.store);
-  replace(
-    place,
+  replace(place,
     bars.length
       ? callsChart("Calls in this session, as far as it is loaded", bars)
       : nothing("No tool was called in this session yet."),
@@ -47,13 +102,10 @@ export const statisticsPart = (ctx) => {
   return place;
 };
 
-/** @param {any} ctx */
 const ownStatistics = async (ctx) => {
   const { totals, tools } = await ctx.api.get(path`/api/sessions/${ctx.session.id}/statistics`);
-  const used = tools.filter((/** @type {any} */ tool) => tool.calls > 0).map(usageBar);
-  return h(
-    "div",
-    { class: "charts" },
+  const used = tools.filter((tool) => tool.calls > 0).map(usageBar);
+  return el("div.charts",
     used.length
       ? callsChart("Calls in all sessions", used, ["Median", "Last used"])
       : nothing("None of your own tools was called yet."),
@@ -73,11 +125,5 @@ const ownStatistics = async (ctx) => {
   );
 };
 
-/** @param {Record<string, number>} parts */
-const sums = (parts) =>
-  Object.entries(parts ?? {})
-    .map(([name, count]) => `${name} ${count}`)
-    .join(" · ");
-
-/** @param {number | null} value */
+const sums = (parts) => Object.entries(parts ?? {}).map(([name, count]) => `${name} ${count}`).join(" · ");
 const rate = (value) => (typeof value === "number" ? `${Math.round(100 * value)} %` : "");

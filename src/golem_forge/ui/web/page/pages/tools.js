@@ -3,23 +3,19 @@
 
    One list, one search over all of it. A form that is open stays as it is when the list changes. */
 
-import { h, replace } from "../dom.js";
 import { path } from "../api.js";
-import { manualTools } from "./manual_tools.js";
+import { el, h, replace } from "../dom.js";
+import { manualTools, quarantineList } from "./manual_tools.js";
 import { ownTools } from "./own_tools.js";
-import { loading, problem, searchBox, section, sheet } from "./parts.js";
-import { quarantineList } from "./quarantine.js";
-import { refreshed } from "./refreshing.js";
+import { loading, problem, refreshed, searchBox, section, sheet } from "./parts.js";
 import { serverList } from "./servers.js";
 import { statisticsPart } from "./statistics.js";
 import { toolDetail } from "./tool_detail.js";
 
 const ASKS = new Set(["tools", "servers"]);
 
-/** @param {any} ctx @param {string[]} params */
 export const page = (ctx, params) => (params[0] ? toolDetail(ctx, params[0]) : everyTool(ctx));
 
-/** @param {any} ctx */
 const everyTool = (ctx) => {
   const parts = {
     run: manualTools(ctx),
@@ -34,8 +30,8 @@ const everyTool = (ctx) => {
     aside: section("Kept out", parts.aside.node),
   };
   const statistics = section("Statistics", statisticsPart(ctx));
-  const state = h("div", { class: "said" }, loading());
-  const jumps = h("nav", { class: "jumps", "aria-label": "On this page" });
+  const state = el("div.said", loading());
+  const jumps = h("nav.jumps", { "aria-label": "On this page" });
   const search = searchBox("Search tools and servers", (query) => {
     for (const part of Object.values(parts)) part.filter(query);
     statistics.hidden = query !== "";
@@ -46,22 +42,16 @@ const everyTool = (ctx) => {
   /** A part with nothing in it is not there, but for the first: it says that there is nothing. */
   const arrange = () => {
     for (const [name, part] of Object.entries(parts))
-      sections[/** @type {keyof typeof sections} */ (name)].hidden =
-        part.shown() === 0 && (name !== "run" || search.value !== "");
+      sections[name].hidden = part.shown() === 0 && (name !== "run" || search.value !== "");
     const links = Object.entries(sections).filter(([, node]) => !node.hidden);
-    replace(
-      jumps,
-      links.map(([name, node]) => jump(node, parts[/** @type {keyof typeof parts} */ (name)].shown())),
+    replace(jumps,
+      links.map(([name, node]) => jump(node, parts[name].shown())),
       statistics.hidden ? null : jump(statistics, null),
     );
   };
-  const facts = refreshed(
-    () => ctx.api.get(path`/api/sessions/${ctx.session.id}/tools`),
+  const facts = refreshed(() => ctx.api.get(path`/api/sessions/${ctx.session.id}/tools`),
     (answer) => {
-      replace(
-        state,
-        (answer.problems ?? []).map((/** @type {string} */ words) => h("p", { class: "problem" }, words)),
-      );
+      replace(state, (answer.problems ?? []).map((words) => el("p.problem", words)));
       parts.run.draw(answer.tools ?? []);
       parts.own.draw(answer.userTools ?? []);
       parts.servers.draw(answer.servers ?? []);
@@ -73,9 +63,8 @@ const everyTool = (ctx) => {
   arrange();
   facts.now();
   return {
-    node: sheet("Tools", h("div", { class: "sheet-acts" }, search), jumps, state, Object.values(sections), statistics),
+    node: sheet("Tools", el("div.sheet-acts", search), jumps, state, Object.values(sections), statistics),
     title: "Tools",
-    /** @param {any} change */
     update: (change) => {
       if (change.what === "standing" && ASKS.has(change.part)) facts.soon();
       else if (change.what === "item" && change.fresh && ctx.store.items.get(change.key)?.type === "catalogChanged")
@@ -85,17 +74,12 @@ const everyTool = (ctx) => {
   };
 };
 
-/** A button, because a link would be another address. @param {HTMLElement} node @param {number | null} count */
+/** A button, because a link would be another address. */
 const jump = (node, count) => {
-  const heading = /** @type {HTMLElement} */ (node.querySelector(".part-title"));
+  const heading = node.querySelector(".part-title");
   const go = () => {
     node.scrollIntoView({ block: "start" });
     heading.focus({ preventScroll: true });
   };
-  return h(
-    "button",
-    { type: "button", class: "jump", on: { click: go } },
-    heading.textContent,
-    count === null ? null : h("span", { class: "count" }, count),
-  );
+  return h("button.jump", { on: { click: go } }, heading.textContent, count === null ? null : el("span.count", count));
 };
