@@ -3,7 +3,7 @@
 #   make setup        .venv with the `forge` command and the development tools
 #   make demo         the guided tour, in this terminal
 #   make test         lint, then every test; what .ci/run calls
-#   make test-quick   the tests that need no walls, browser or program of others; about a minute
+#   make test-quick   the tests that need no walls, browser or program of others; a minute and a half
 #   make bench        our figures beside those of comparable libraries; writes build/bench.json
 #   make foreign      servers and clients of others that the tests meet, into build/foreign
 #   make conformance  the MCP conformance suite against Forge, as server and as client; writes build/conformance.json
