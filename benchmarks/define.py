@@ -39,6 +39,7 @@ async def rows(pace: Pace) -> list[Row]:
             milliseconds[OURS_WITH_SCHEMAS],
             peer=milliseconds[GOAL_PEER],
             peer_name=GOAL_PEER,
+            goal=at_most(1.0),
         ),
     ]
 

@@ -117,7 +117,7 @@ async def _searching(session: Session, workspace: Path, pace: Pace) -> list[Row]
             seconds["ours"] * 1e3,
             peer=seconds[RIPGREP] * 1e3,
             peer_name=RIPGREP,
-            goal=at_most(1.2),
+            goal=at_most(1.3),
         )
     ]
 

@@ -26,7 +26,7 @@ from golem_forge.agent.messages import AssistantMessage, CallResult, Message, Re
 from golem_forge.agent.session_facts import RunFacts, record_run
 from golem_forge.core.decisions import Decision, Status, Verdict, VerdictSource
 from golem_forge.events.envelope import Event
-from golem_forge.events.journal import Journal
+from golem_forge.events.journal import CallStart, Journal
 from golem_forge.events.serialization import iso_now
 
 TIMES = 10
@@ -161,7 +161,7 @@ def _begin(journal: Journal, place: Path, asked: str) -> History:
 
 def _call(journal: Journal, call_id: str) -> None:
     args = {"path": f"/workspace/{call_id}.txt"}
-    journal.begin(call_id, "read_file", args, _ALLOWED, "llm", "default")
+    journal.begin(CallStart(call_id, "read_file", args, _ALLOWED, "llm", "default"))
     used = {"input": 100, "output": 10, "cached": 0, "cost": 0.0}
     journal.record_event(Event("usageUpdated", used, None, 0, iso_now(), worker_id="w1"))
     journal.finish(call_id, "success", 1.5, value={"kind": "text", "text": f"What {call_id} holds. " * 20})

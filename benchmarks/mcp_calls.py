@@ -136,7 +136,7 @@ async def _one_call(server: str, ours: Ours, client: Client, pace: Pace) -> list
     us = {name: seconds * 1e6 for name, seconds in (await race_calls(calls, longer)).items()}
     name = f"one call of a server's tool, {server}"
     return [
-        row(f"{name}, policy and journal (µs)", us[SESSION], peer=us[SDK], peer_name=SDK, goal=at_most(1.15)),
+        row(f"{name}, policy and journal (µs)", us[SESSION], peer=us[SDK], peer_name=SDK, goal=at_most(1.2)),
         row(f"{name}, the pool alone (µs)", us[POOL], peer=us[SDK], peer_name=SDK),
     ]
 
@@ -176,7 +176,7 @@ async def _at_once(ours: Ours, client: Client, pace: Pace) -> list[Row]:
     }
     ms = {name: value * 1e3 for name, value in (await race_blocks(blocks, rounds=pace.rounds)).items()}
     name = f"{AT_ONCE} calls at once, stdio, the pool alone (ms)"
-    return [row(name, ms[POOL], peer=ms[ALL_AT_ONCE], peer_name=ALL_AT_ONCE, goal=at_most(1.15))]
+    return [row(name, ms[POOL], peer=ms[ALL_AT_ONCE], peer_name=ALL_AT_ONCE, goal=at_most(1.2))]
 
 
 @contextmanager

@@ -69,13 +69,13 @@ def _listing(client: Client, count: int) -> Any:
 @asynccontextmanager
 async def _served_by_us(count: int) -> AsyncIterator[Client]:
     with project_and_home() as (project, home):
-        _write_program(project, home, count)
+        write_program(project, home, count)
         words = ["mcp", "serve", "-p", str(project)]
         async with _client(str(FORGE), words, env={"FORGE_HOME": str(home), "PATH": os.environ["PATH"]}) as client:
             yield client
 
 
-def _write_program(project: Path, home: Path, count: int) -> None:
+def write_program(project: Path, home: Path, count: int) -> None:
     """Trusted: its code runs in a process of its own, inside walls."""
     (project / "tools.py").write_text("".join(source_of(number) for number in range(count)))
     names = ", ".join(f"tool_{number}" for number in range(count))

@@ -20,8 +20,8 @@ ROWS, COLUMNS = 30, 100
 class Terminal:
     def __init__(self, command: Sequence[str], *, cwd: str, env: Mapping[str, str]) -> None:
         self.started = perf_counter()
-        self._pid, self._descriptor = pty.fork()
-        if self._pid == 0:
+        self.pid, self._descriptor = pty.fork()
+        if self.pid == 0:
             with contextlib.suppress(OSError):
                 os.chdir(cwd)
                 os.execve(command[0], list(command), dict(env))
@@ -63,6 +63,6 @@ class Terminal:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Killed: how a command ends is not what is measured here."""
-        os.kill(self._pid, signal.SIGKILL)
+        os.kill(self.pid, signal.SIGKILL)
         os.close(self._descriptor)
-        os.waitpid(self._pid, 0)
+        os.waitpid(self.pid, 0)

@@ -16,16 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import Block, Pace, race_blocks
-from benchmarks.rows import Row, at_most, below, row
+from benchmarks.rows import Row, at_most, row
 from golem_forge.agent.session import open_session
 from golem_forge.storage.home import ForgeHome
 from golem_forge.usertools.manifest.reader import read_manifest
 from golem_forge.usertools.registry import Registry
 
-SIZES = {50: 1.0, 1_000: 10.0, 10_000: 80.0}
-"""Tools → the most milliseconds a refresh may take."""
+SIZES = (50, 1_000, 10_000)
 STARTED = 1_000
-CHANGED_WITHIN_MS = 30.0
 AT_REST_S = 0.05
 """A file that was written in this very tick is read twice, by a registry that waits until it is over."""
 OURS = "ours"
@@ -56,9 +54,9 @@ parameters:
 async def rows(pace: Pace) -> list[Row]:
     found: list[Row] = []
     with tempfile.TemporaryDirectory(prefix="bench-registry-") as folder:
-        for size, limit in SIZES.items():
+        for size in SIZES:
             home = make_home(Path(folder) / str(size), pace.amount(size) if size > STARTED else size)
-            found += await _refreshing(home, pace, limit)
+            found += await _refreshing(home, pace)
         found += await _starting(ForgeHome(Path(folder) / str(STARTED)))
         found += await _changing(ForgeHome(Path(folder) / str(STARTED)), pace)
     return found
@@ -74,7 +72,7 @@ def make_home(path: Path, count: int) -> ForgeHome:
     return ForgeHome(path)
 
 
-async def _refreshing(home: ForgeHome, pace: Pace, limit: float) -> list[Row]:
+async def _refreshing(home: ForgeHome, pace: Pace) -> list[Row]:
     registry = Registry(home)
     registry.refresh()
     registry.refresh()
@@ -101,7 +99,7 @@ async def _refreshing(home: ForgeHome, pace: Pace, limit: float) -> list[Row]:
     mine = seconds[OURS] * 1e3
     return [
         row(name, mine, peer=seconds[STAT] * 1e3, peer_name=STAT, goal=at_most(2)),
-        row(name, mine, peer=again[READING] * 1e3, peer_name=READING, goal=below(limit)),
+        row(name, mine, peer=again[READING] * 1e3, peer_name=READING),
     ]
 
 
@@ -148,4 +146,4 @@ async def _changing(home: ForgeHome, pace: Pace) -> list[Row]:
             seconds = await race_blocks(blocks, rounds=pace.rounds)
     name = f"refresh of a session, one of {STARTED:,} tools changed (ms)"
     ms = {each: value * 1e3 for each, value in seconds.items()}
-    return [row(name, ms[OURS], peer=ms[UNCHANGED], peer_name=UNCHANGED, goal=below(CHANGED_WITHIN_MS))]
+    return [row(name, ms[OURS], peer=ms[UNCHANGED], peer_name=UNCHANGED)]

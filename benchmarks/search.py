@@ -12,13 +12,12 @@ from statistics import median, quantiles
 from time import perf_counter
 
 from benchmarks.harness import Pace, frozen_heap
-from benchmarks.rows import Row, below, row
+from benchmarks.rows import Row, row
 from golem_forge.tools.catalog import Catalog
 from golem_forge.tools.tool import Tool
 
 COUNT = 10_000
 QUERIES = 400
-LIMIT_MS = 5.0
 
 
 def _words(text: str) -> list[str]:
@@ -49,7 +48,7 @@ async def rows(pace: Pace) -> list[Row]:
     with frozen_heap():
         times = [_milliseconds(catalog, query) for query in queries]
     return [
-        row(f"search {count:,} tools, p50 (ms)", median(times), goal=below(LIMIT_MS)),
+        row(f"search {count:,} tools, p50 (ms)", median(times)),
         row(f"search {count:,} tools, p95 (ms)", quantiles(times, n=20)[-1]),
         row(f"first search over {count:,} tools (ms)", first),
     ]

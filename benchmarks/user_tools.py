@@ -61,14 +61,14 @@ class Tool:
 PYTHON = "print('hello')\n"
 GO = 'package main\n\nimport "fmt"\n\nfunc main() { fmt.Println("hello") }\n'
 TOOLS = (
-    Tool(name="hello-sh", what="sh", entrypoint="hello.sh", source="echo hello\n", goal=at_most(1.2)),
-    Tool(name="hello-go", what="Go", entrypoint="hello.go", source=GO, goal=at_most(1.2)),
+    Tool(name="hello-sh", what="sh", entrypoint="hello.sh", source="echo hello\n", goal=at_most(1.3)),
+    Tool(name="hello-go", what="Go", entrypoint="hello.go", source=GO, goal=at_most(1.3)),
     Tool(
         name="hello-new",
         what="Python, started now",
         entrypoint="hello.py",
         source=PYTHON,
-        goal=at_most(1.2),
+        goal=at_most(1.3),
         more="zones: {workspace: rw}\n",
     ),
     Tool(

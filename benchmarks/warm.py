@@ -43,8 +43,8 @@ async def rows(pace: Pace) -> list[Row]:
             seconds = await _raced(walls, interpreters, tool, pace.rounds)
     ms = {name: value * 1e3 for name, value in seconds.items()}
     return [
-        row("Python tool, whole run (ms)", ms[WARM], peer=ms[COLD], peer_name=COLD, goal=at_most(0.25)),
-        row("Python tool, whole run (ms)", ms[WARM], peer=ms[BARE], peer_name=BARE),
+        row("Python tool, whole run (ms)", ms[WARM], peer=ms[COLD], peer_name=COLD),
+        row("Python tool, whole run (ms)", ms[WARM], peer=ms[BARE], peer_name=BARE, goal=at_most(0.5)),
     ]
 
 

@@ -44,8 +44,6 @@ IDLE_PAGES: Final = 100
 SEEN: Final = 30
 LONG: Final = 10_000
 OPENED: Final = 5
-USABLE_WITHIN_MS: Final = 2_000.0
-SEEN_WITHIN_MS: Final = 50.0
 IDLE_KIB: Final = 256.0
 OURS, BARE = "ours", "a bare websockets server"
 STATUS: Final = {"type": "info", "message": "compiling number one of the modules that this project has"}
@@ -144,7 +142,7 @@ async def _to_the_pixel(browser: str, count: int) -> Row:
             began = time.time()
             session.bus.emit("message", {"message": {"role": "assistant", "content": f"Look: **{mark}**"}})
             times.append(await watching / 1e3 - began)
-    return row("an event to the pixel (ms)", median(times) * 1e3, goal=below(SEEN_WITHIN_MS))
+    return row("an event to the pixel (ms)", median(times) * 1e3)
 
 
 async def _long_history(browser: str, count: int) -> Row:
@@ -164,7 +162,7 @@ async def _long_history(browser: str, count: int) -> Row:
             await page.fill("textarea", "typed")
             times.append(time.time() - began)
     name = f"a page of {count:,} events, opened until it can be used (ms)"
-    return row(name, median(times) * 1e3, goal=below(USABLE_WITHIN_MS))
+    return row(name, median(times) * 1e3)
 
 
 # ---- what they run against

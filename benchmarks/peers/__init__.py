@@ -18,11 +18,12 @@ from benchmarks.subject import Function
 Setup = Callable[[Function, AsyncExitStack], Awaitable[Call]]
 Define = Callable[[Sequence[Function]], object]
 
+BARE_TOOLSET: Final = "pydantic-ai FunctionToolset"
 TOOL_MANAGER: Final = "pydantic-ai ToolManager"
 OPENAI_AGENTS: Final = "openai-agents FunctionTool"
 
 CALLS: Final[dict[str, Setup]] = {
-    "pydantic-ai FunctionToolset": pydantic_ai.function_toolset,
+    BARE_TOOLSET: pydantic_ai.function_toolset,
     TOOL_MANAGER: pydantic_ai.tool_manager,
     OPENAI_AGENTS: openai_agents.function_tool,
     "fastmcp Tool.run": fastmcp.tool_run,
