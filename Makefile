@@ -8,7 +8,8 @@
 #   make foreign      servers and clients of others that the tests meet, into build/foreign
 #   make conformance  the MCP conformance suite against Forge, as server and as client; writes build/conformance.json
 #   make agentdojo    AgentDojo's calls replayed through our path, under a stated policy; writes build/agentdojo.json
-#   make lint         ruff, mypy --strict, the import contract
+#   make coverage     every test, and which lines and branches of src it ran, by package; writes build/coverage.json
+#   make lint         ruff, mypy --strict, the import contract, the types of the page
 #
 # PYTHON=python3.12 picks the interpreter, PYTEST_ARGS="-k zones" narrows the tests,
 # BENCH_ARGS="--quick --only dispatch" the benchmarks.
@@ -17,6 +18,8 @@ PYTHON ?= python3
 VENV   := .venv
 BENCH  := build/bench-venv
 DOJO   := build/agentdojo-venv
+TSC    := build/foreign/lib/node_modules/typescript/bin/tsc
+COVER  := build/coverage-venv
 
 # System packages the tests need, by the names in scripts/system_packages.py.
 TEST_PARTS := bubblewrap chromium git
@@ -28,7 +31,7 @@ $(foreach name,$(filter FORGE_%,$(.VARIABLES)),$(eval unexport $(name)))
 
 MAKEFLAGS += --no-print-directory
 
-.PHONY: setup demo test test-quick read foreign conformance bench agentdojo lint format clean
+.PHONY: setup demo test test-quick read foreign conformance bench agentdojo coverage lint format clean
 
 setup: $(VENV)/.stamp
 	@echo "ready: $(VENV)/bin/forge"
@@ -72,6 +75,17 @@ conformance: $(VENV)/.stamp foreign
 bench: $(BENCH)/.stamp
 	@$(BENCH)/bin/python -m benchmarks $(BENCH_ARGS)
 
+$(COVER)/.stamp: pyproject.toml scripts/make_venv.py
+	@$(PYTHON) scripts/make_venv.py $(COVER) --group dev --group coverage
+	@touch $@
+
+# In an environment of its own: the tracer takes no part in `make test`. It sees the processes that run the tests, not
+# those that the tests start.
+coverage: $(COVER)/.stamp foreign
+	@$(COVER)/bin/python scripts/system_packages.py $(TEST_PARTS)
+	@$(COVER)/bin/python -m pytest -n 4 --dist worksteal --cov --cov-report=json:build/coverage.json $(PYTEST_ARGS) </dev/null
+	@$(COVER)/bin/python scripts/coverage_table.py build/coverage.json
+
 agentdojo: $(DOJO)/.stamp
 	@$(DOJO)/bin/python -m benchmarks.agentdojo
 
@@ -80,6 +94,8 @@ lint: $(VENV)/.stamp
 	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/mypy
 	@$(VENV)/bin/lint-imports
+	@if [ -f $(TSC) ]; then build/foreign/bin/node $(TSC) --project jsconfig.json; \
+	  else echo "the types of the page are not checked: make foreign installs tsc"; fi
 
 format: $(VENV)/.stamp
 	@$(VENV)/bin/ruff check --fix .
