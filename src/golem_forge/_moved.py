@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any, Final
 
 MOVED: Final = {
-    "golem_forge.cli.ask": "golem_forge.cli.approval_card",
+    "golem_forge.cli.ask": "golem_forge.ui.approval_prompt",
     "golem_forge.config.home": "golem_forge.storage.home",
     "golem_forge.config.mcp.spec": "golem_forge.config.mcp_spec",
     "golem_forge.core.finished": "golem_forge.core.calls",

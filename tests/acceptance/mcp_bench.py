@@ -34,7 +34,6 @@ from golem_forge.agent.model.scripted import FunctionScript, Turn, TurnCall
 from golem_forge.agent.runtime import WorkerRuntime
 from golem_forge.agent.session_plan import read_program
 from golem_forge.agent.trust import trust_store
-from golem_forge.agent.worker_scope import sync_servers
 from golem_forge.config.program import Program
 from golem_forge.mcp.client.manifest import ManifestCache
 from golem_forge.mcp.client.pool import Pool
@@ -257,7 +256,7 @@ class Talk:
         return self.runtime.path.catalog
 
     def refresh(self) -> None:
-        sync_servers(self.runtime._active.scope)
+        self.servers.sync(self.runtime._active.scope)
 
 
 def answering(tree: Any, cards: Cards, forms: Forms) -> Callable[[], None]:

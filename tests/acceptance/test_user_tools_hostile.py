@@ -104,10 +104,10 @@ def test_yes_on_the_command_line_is_not_for_bytes_that_came_after_the_card(
 async def test_a_snapshot_that_is_swapped_while_its_tests_run_is_not_executed(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from golem_forge.usertools import tool as custom_tool
+    from golem_forge.usertools import trust
 
     bench.tool("x", "echo good\n", tests=[{"arguments": {}}])
-    proven = custom_tool.run_required_tests
+    proven = trust.run_required_tests
 
     async def swapped(*given: Any, **more: Any) -> Any:
         results = await proven(*given, **more)
@@ -117,7 +117,7 @@ async def test_a_snapshot_that_is_swapped_while_its_tests_run_is_not_executed(
         file.write_text("echo evil\n")
         return results
 
-    monkeypatch.setattr(custom_tool, "run_required_tests", swapped)
+    monkeypatch.setattr(trust, "run_required_tests", swapped)
     async with bench.session() as session:
         assert (await run(session, "x")).text == "good\n", "made anew from the folder"
 

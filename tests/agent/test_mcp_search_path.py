@@ -13,7 +13,7 @@ from golem_forge.agent.session import open_session
 from golem_forge.config.program import load_program
 from golem_forge.config.sandbox_block import ZoneEntry
 from golem_forge.core.errors import ForgeError
-from golem_forge.mcp.client.model import ServerAccess
+from golem_forge.mcp.client.resources import ServerAccess
 from golem_forge.mcp.client.trust_store import ServerTrustStore
 from golem_forge.sandbox.walls.bubblewrap import find_bwrap
 from golem_forge.storage.home import ForgeHome

@@ -71,6 +71,7 @@ def test_the_state_of_a_real_zone_holds_no_host_path(tmp_path: Path, mode: Appro
 async def test_the_state_is_read_from_a_real_place(tmp_path: Path) -> None:
     from golem_forge.agent.files.worker import Worker
     from golem_forge.agent.session_state import SessionOptions, open_session_state
+    from golem_forge.agent.tool_inventory import build_catalog
     from golem_forge.agent.worker_scope import open_scope
     from golem_forge.sandbox.sandbox import open_sandbox
     from golem_forge.sandbox.zones import ZoneSpec
@@ -82,7 +83,7 @@ async def test_the_state_is_read_from_a_real_place(tmp_path: Path) -> None:
     tree = open_session_state(folder, SessionOptions(home=home, approval="auto_deny"))
     specs = [ZoneSpec(name="work", path=folder, mode=AccessMode.RO)]
     sandbox = open_sandbox(specs, forge_home=home, home=tmp_path / "person")
-    station = open_scope(tree, Worker(name="main", output_schema={"type": "array"}), sandbox)
+    station = open_scope(tree, Worker(name="main", output_schema={"type": "array"}), sandbox, build_catalog())
     try:
         state = PromptState.of(station)
         assert state.approval is ApprovalMode.AUTO_DENY

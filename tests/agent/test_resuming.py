@@ -41,7 +41,7 @@ from golem_forge.orchestrator.orchestrator import Orchestrator
 from golem_forge.policy.controller import ApprovalController
 from golem_forge.policy.facts import ANY_WALLED
 from golem_forge.policy.rules.book import RuleBook
-from golem_forge.storage.home import forge_home
+from golem_forge.storage.home import ForgeHome, forge_home
 from golem_forge.tools.context import SessionParts
 from golem_forge.toolsets.plan import SessionPlans, create_update_plan_tool
 
@@ -68,6 +68,7 @@ CRASHING = """
     from golem_forge import ToolCall, create_ui_event_bus, tool
     from golem_forge.events.journal import Journal
     from golem_forge.orchestrator import Orchestrator
+    from golem_forge.storage.home import ForgeHome
     from golem_forge.policy.controller import ApprovalController
     from golem_forge.agent.history import History
     from golem_forge.agent.messages import AssistantMessage, RequestedCall, UserMessage
@@ -89,7 +90,7 @@ CRASHING = """
         record_run(journal, RunFacts(name="main", worker_id="w1", directory=str(home), root=str(home)))
         bus = create_ui_event_bus("s1", recorder=journal.record_event, commit=journal.flush)
         path = Orchestrator([count], approval=ApprovalController("auto_deny"), journal=journal, bus=bus,
-                            session_id="s1", worker="main", worker_id="w1", output_folder=home / "output")
+                            id="s1", worker="main", worker_id="w1", home=ForgeHome(home))
         history = History(journal, "w1")
         history.add(UserMessage(text="count, please"))
         calls = [("c1", "quick"), ("c2", "slow"), ("c3", "later")]
@@ -150,8 +151,8 @@ async def test_w42_a_killed_call_may_have_run_and_is_not_repeated(killed: tuple[
         approval=ApprovalController("auto_deny"),
         journal=resumed.journal,
         bus=bus,
-        session_id="s1",
-        output_folder=home / "output",
+        id="s1",
+        home=ForgeHome(home),
     )
     outcome = await path.call(ToolCall("count", {"what": "next"}))
     assert outcome.ok and effects.read_text() == "quick\nslow\nnext\n", "the next turn works"
@@ -318,7 +319,7 @@ async def test_plans_and_usage(tmp_path: Path) -> None:
             bus=bus,
             worker=worker,
             worker_id="w1",
-            output_folder=tmp_path / "output",
+            home=ForgeHome(tmp_path),
         )
         for status in ("pending", "completed"):
             steps = [{"step": f"of {worker}", "status": status}]
@@ -392,7 +393,7 @@ async def kept_by(tmp_path: Path, choice: str, made: Any) -> tuple[KeptApproval,
         journal=journal,
         grants=tree.grants,
         on_kept=kept_recorder(journal),
-        output_folder=tmp_path / "output",
+        home=ForgeHome(tmp_path),
     )
     assert (await path.call(ToolCall("risky", {"what": "a"}))).ok
     journal.close()
@@ -403,7 +404,7 @@ async def kept_by(tmp_path: Path, choice: str, made: Any) -> tuple[KeptApproval,
 
 async def asks(tree: Tree, made: Any, what: str, tmp_path: Path) -> bool:
     path = Orchestrator(
-        [made], approval=tree.controller, rules=tree.rules, grants=tree.grants, output_folder=tmp_path / "output"
+        [made], approval=tree.controller, rules=tree.rules, grants=tree.grants, home=ForgeHome(tmp_path)
     )
     return (await path.call(ToolCall("risky", {"what": what}))).status is Status.APPROVAL_DENIED
 
@@ -487,7 +488,7 @@ def test_without_definitions_only_native_tools_are_known(tmp_path: Path) -> None
 async def test_grants_are_shared_by_the_workers_of_a_session(tmp_path: Path) -> None:
     grants: dict[str, set[str]] = {}
     paths = [
-        Orchestrator([], approval=ApprovalController("auto_deny"), grants=grants, output_folder=tmp_path / "output")
+        Orchestrator([], approval=ApprovalController("auto_deny"), grants=grants, home=ForgeHome(tmp_path))
         for _ in range(2)
     ]
     paths[0].judge.grant("main", ANY_WALLED)

@@ -121,7 +121,7 @@ def test_nothing_of_the_card_is_loaded_before_anybody_is_asked(shell: Shell) -> 
     (shell.project / "a.txt").write_text("x\n")
     program = (
         "import sys; from golem_forge.cli.main import main; code = main(['call', 'read_file', '--path', 'a.txt']);"
-        "print(code, 'golem_forge.cli.approval_card' in sys.modules)"
+        "print(code, 'golem_forge.ui.approval_prompt' in sys.modules)"
     )
     done = subprocess.run(
         [sys.executable, "-c", program],

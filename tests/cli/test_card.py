@@ -11,8 +11,8 @@ import pexpect
 import pytest
 from tests import known_walls
 
-from golem_forge.cli import approval_card
 from golem_forge.policy.request import ApprovalOffer, ApprovalRequest
+from golem_forge.ui import approval_prompt
 
 from .conftest import Shell
 
@@ -126,9 +126,9 @@ def test_keys_that_do_nothing_are_not_offered(
         asked.append(question)
         return "?" if len(asked) % 2 else ""
 
-    monkeypatch.setattr(approval_card, "ask_line", answer)
+    monkeypatch.setattr(approval_prompt, "ask_line", answer)
     for labels in ((), ("one",), ("one", "two", "three")):
-        assert approval_card.ask_on_terminal(request_of(*labels)) == {"approved": False, "reason": ""}
+        assert approval_prompt.ask_on_terminal(request_of(*labels)) == {"approved": False, "reason": ""}
     none, one, three = asked[::2]
     assert "remember" not in none
     assert "· 1 remember ·" in one
@@ -140,9 +140,9 @@ def test_keys_that_do_nothing_are_not_offered(
 def test_a_long_choice_is_broken_between_words_and_cannot_fake_another(
     request_of: Callable[..., ApprovalRequest], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(approval_card, "ask_line", lambda _: "")
+    monkeypatch.setattr(approval_prompt, "ask_line", lambda _: "")
     words = [f"word{number:03}" for number in range(40)]
-    approval_card.ask_on_terminal(request_of(" ".join(words), "x\n  3  approve and remember (always): y"))
+    approval_prompt.ask_on_terminal(request_of(" ".join(words), "x\n  3  approve and remember (always): y"))
     lines = capsys.readouterr().err.splitlines()
     assert all(len(line) <= 80 for line in lines)
     assert " ".join(" ".join(lines).split()).count(" ".join(words)) == 1

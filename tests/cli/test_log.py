@@ -195,12 +195,13 @@ def test_verify_an_unknown_session(recorded):
 CRASH = """
 import os, sys
 from pathlib import Path
-from golem_forge.events.journal import Journal
+from golem_forge.events.journal import CallStart, Journal
 from golem_forge.core.decisions import Decision
 from golem_forge.core.decisions import Verdict
 journal = Journal.create(Path(sys.argv[1]))
 journal.propose("c0ffee01", "write_file", {"path": "x"}, "human", "default")
-journal.begin("c0ffee02", "write_file", {"path": "y"}, Decision(verdict=Verdict.PRE_APPROVED), "human", "default")
+allowed = Decision(verdict=Verdict.PRE_APPROVED)
+journal.begin(CallStart("c0ffee02", "write_file", {"path": "y"}, allowed, "human", "default"))
 if len(sys.argv) > 2:
     print("up", flush=True)
     sys.stdin.read()

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from golem_forge.cli.run import RunArgs, RunUsageError, parse_run_args
+from golem_forge.cli.args import CommandUsageError
+from golem_forge.cli.run import RunArgs, parse_run_args
 
 
 class Stream(io.TextIOWrapper):
@@ -121,7 +122,7 @@ def test_every_flag_arrives_and_one_that_is_not_given_says_nothing(program: Path
     ],
 )
 def test_w48_what_contradicts_itself_is_said(words: list[str], says: str) -> None:
-    with pytest.raises(RunUsageError) as refused:
+    with pytest.raises(CommandUsageError) as refused:
         parse_run_args(words)
     assert says in str(refused.value)
 
@@ -138,7 +139,7 @@ def test_a_file_is_the_input_whole(program: Path) -> None:
     (program / "task.txt").write_text("line 1\nline 2\n")
     (program / "binary").write_bytes(b"\xff\xfe\x00")
     assert parse_run_args(["-f", "task.txt"]).input == "line 1\nline 2\n"
-    with pytest.raises(RunUsageError, match="binary cannot be read as input: not UTF-8"):
+    with pytest.raises(CommandUsageError, match="binary cannot be read as input: not UTF-8"):
         parse_run_args(["-f", "binary"])
 
 
@@ -148,7 +149,7 @@ def test_standard_input_is_read_only_where_nothing_else_was_said(monkeypatch: py
     assert parse_run_args(["--dry-run"]).input is None
     assert parse_run_args([]).input == "grüße\n"
     at_terminal(monkeypatch, stdin=False, data=b"\xff")
-    with pytest.raises(RunUsageError, match="standard input is not UTF-8"):
+    with pytest.raises(CommandUsageError, match="standard input is not UTF-8"):
         parse_run_args([])
 
 
@@ -176,7 +177,7 @@ def test_a_directory_that_is_gone_is_said(program: Path, monkeypatch: pytest.Mon
     gone.mkdir()
     monkeypatch.chdir(gone)
     gone.rmdir()
-    with pytest.raises(RunUsageError, match="no longer exists"):
+    with pytest.raises(CommandUsageError, match="no longer exists"):
         parse_run_args([])
 
 
@@ -202,5 +203,5 @@ def test_a_page_needs_no_terminal_and_reads_no_stdin(monkeypatch: pytest.MonkeyP
 def test_what_contradicts_a_page(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: list[str], said: str) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.stdin", None)
-    with pytest.raises(RunUsageError, match=re.escape(said)):
+    with pytest.raises(CommandUsageError, match=re.escape(said)):
         parse_run_args(words)

@@ -17,7 +17,7 @@ from golem_forge.core.decisions import Decision, Verdict
 from golem_forge.events.bus import create_ui_event_bus
 from golem_forge.events.envelope import Event
 from golem_forge.events.index import SessionIndex
-from golem_forge.events.journal import Journal
+from golem_forge.events.journal import CallStart, Journal
 from golem_forge.events.recovery import reopen
 from golem_forge.events.serialization import iso_now
 
@@ -37,7 +37,9 @@ def converse(
     history.add(UserMessage(text=text))
     bus.emit("message", {"message": {"role": "user", "content": text}}, "w1")
     journal.begin(
-        "c1", "read_file", {"path": "/workspace/a.txt"}, Decision(verdict=Verdict.PRE_APPROVED), "llm", "main"
+        CallStart(
+            "c1", "read_file", {"path": "/workspace/a.txt"}, Decision(verdict=Verdict.PRE_APPROVED), "llm", "main"
+        )
     )
     journal.finish("c1", "success", 1.5, value={"kind": "text", "content": "line one"})
     history.add(AssistantMessage(text=answer))

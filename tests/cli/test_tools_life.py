@@ -6,7 +6,7 @@ import stat
 
 import pytest
 
-from golem_forge.cli.tools.workshop import BY_FLAG
+from golem_forge.cli.args import BY_FLAG
 from golem_forge.usertools.store.records import Author, AuthorKind
 
 from .own_tools import GREET, GREETS, WHO, Person, live_in

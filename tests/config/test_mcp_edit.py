@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from golem_forge.config import mcp_edit
+from golem_forge.config import mcp_edit, yaml_edit
 from golem_forge.config.mcp_edit import add_server, remove_server
 from golem_forge.config.program import load_program
 from golem_forge.config.yaml_file import parse_yaml, read_yaml
@@ -171,14 +171,14 @@ def test_the_mode_stays_and_a_new_file_is_made(file: Path) -> None:
 
 def test_what_somebody_else_wrote_meanwhile_is_not_lost(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file.write_text("entry: x\n")
-    edited = mcp_edit._edit_text
+    edited = yaml_edit.put_entry
 
     def slowly(*args: Any) -> str:
         text = edited(*args)
         file.write_text("entry: theirs\n")
         return text
 
-    monkeypatch.setattr(mcp_edit, "_edit_text", slowly)
+    monkeypatch.setattr(mcp_edit, "put_entry", slowly)
     with pytest.raises(ConfigError, match="was changed meanwhile"):
         add_server(file, "docs", DOCS)
     assert file.read_text() == "entry: theirs\n" and os.listdir(file.parent) == ["forge.yaml"]

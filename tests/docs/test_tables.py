@@ -22,9 +22,8 @@ from golem_forge.usertools.build.dependencies import script_block
 from golem_forge.usertools.diagnostics import DiagnosticCode
 from golem_forge.usertools.folder import ToolEntry
 from golem_forge.usertools.manifest import ToolManifest
-from golem_forge.usertools.manifest.keys import _PARAMETER_KEYS as PARAMETER_KEYS
-from golem_forge.usertools.manifest.reader import _EXPECTATION_KEYS
-from golem_forge.usertools.manifest.reader import _KEY_READERS as MANIFEST_KEYS
+from golem_forge.usertools.manifest.keys import PARAMETER_KEYS
+from golem_forge.usertools.manifest.reader import _EXPECTATION, MANIFEST_KEYS
 from golem_forge.usertools.manifest.reader import _TEST_KEYS as TEST_KEYS
 from golem_forge.usertools.run import RunInfo, tool_environment
 
@@ -46,7 +45,7 @@ def _first_column(page: str, heading: str) -> set[str]:
         ("workers.md", "## Worker files", set(WORKER_SHAPE.keys)),
         ("workers.md", "## Programs", set(PROGRAM_SHAPE.keys)),
         ("workers.md", "## Models and keys", set(PROVIDER_NAMES)),
-        ("custom-tools.md", "## `tool.yaml`", {*MANIFEST_KEYS, "tests"}),
+        ("custom-tools.md", "## `tool.yaml`", set(MANIFEST_KEYS)),
         ("custom-tools.md", "### Parameters", set(PARAMETER_KEYS)),
         ("custom-tools.md", "## Tests", set(TEST_KEYS)),
         ("custom-tools.md", "## `forge tools`", set(TOOL_VERBS)),
@@ -63,7 +62,7 @@ def test_the_table_has_every_key(page: str, heading: str, there_are: set[str]) -
 def test_the_table_of_tests_has_every_expectation() -> None:
     text = (ROOT / "docs" / "custom-tools.md").read_text()
     [row] = re.findall(r"^\| `expect` \|(.*)$", text, re.MULTILINE)
-    assert re.findall(r"`(\w+)`", row) == list(_EXPECTATION_KEYS)
+    assert re.findall(r"`(\w+)`", row) == list(_EXPECTATION.keys)
 
 
 def test_the_table_has_every_variable_of_a_run() -> None:

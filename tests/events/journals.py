@@ -43,7 +43,7 @@ def python(code: str, *args: str) -> subprocess.Popen[str]:
         from pathlib import Path
         from golem_forge.core.decisions import Decision
         from golem_forge.core.decisions import Verdict
-        from golem_forge.events.journal import Journal
+        from golem_forge.events.journal import CallStart, Journal
         from golem_forge.events.journal_files import *
         from golem_forge.events.recovery import reopen
         ALLOWED = Decision(verdict=Verdict.PRE_APPROVED)

@@ -13,7 +13,7 @@ import pytest
 from golem_forge.core.decisions import Decision, Verdict
 from golem_forge.events.bus import Disconnected, create_ui_event_bus
 from golem_forge.events.envelope import Event
-from golem_forge.events.journal import Journal
+from golem_forge.events.journal import CallStart, Journal
 from golem_forge.events.journal_reader import events_after, read, verify
 from golem_forge.events.model import StatusEvent, ToolStarted
 from golem_forge.events.redaction import Redactor
@@ -195,7 +195,7 @@ def test_case_2_a_session_with_three_workers_and_fifty_calls_is_numbered_without
     decision = Decision(verdict=Verdict.PRE_APPROVED)
     for number in range(50):
         worker, call = f"w{number % 3}", f"c{number}"
-        seq = journal.begin(call, "t", {}, decision, worker=worker)
+        seq = journal.begin(CallStart(call, "t", {}, decision, worker=worker))
         started = {"toolCallId": call, "toolName": "t", "args": {}, "caller": "llm"}
         bus.show("toolStarted", lambda data=started: data, worker, seq)
         bus.emit("toolOutput", {"toolCallId": call, "stream": "stdout", "delta": "x"}, worker)
@@ -368,7 +368,7 @@ def test_a_bus_made_before_its_loop_never_delivers_from_a_tools_thread(tmp_path:
 
     async def calls() -> None:
         async def one(call: str) -> None:
-            seq = journal.begin(call, "t", {}, Decision(verdict=Verdict.PRE_APPROVED))
+            seq = journal.begin(CallStart(call, "t", {}, Decision(verdict=Verdict.PRE_APPROVED)))
             started = {"toolCallId": call, "toolName": "t", "args": {}, "caller": "llm"}
             bus.show("toolStarted", lambda: started, "", seq)
             await asyncio.to_thread(tool, call)

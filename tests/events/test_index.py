@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from golem_forge.events.index import SessionIndex
-from golem_forge.events.journal import Journal
+from golem_forge.events.journal import CallStart, Journal
 from golem_forge.events.journal_files import anchor_path, is_locked
 from golem_forge.events.journal_reader import verify
 from golem_forge.events.recovery import reopen
@@ -27,7 +27,7 @@ def home(tmp_path: Path) -> Path:
         journal.propose("denied1", "shell", {"cmd": "ls"}, "human", "main/sub", parent="p")
         journal.decide("denied1", ASKED)
         journal.finish("denied1", "approval_denied", 0.0, "Denied by the user.")
-        journal.begin("open1", "shell", {"cmd": "ls"}, ALLOWED)
+        journal.begin(CallStart("open1", "shell", {"cmd": "ls"}, ALLOWED))
     return tmp_path
 
 
@@ -77,7 +77,7 @@ def test_what_is_new_is_read_and_what_is_deleted_goes(home: Path) -> None:
     index = SessionIndex(home)
     index.refresh()
     journal = reopen(home, "bbb2").journal
-    journal.begin("later", "read_file", {}, ALLOWED)
+    journal.begin(CallStart("later", "read_file", {}, ALLOWED))
     assert dict(found(home))["open1"] == "interrupted"
     assert dict(found(home))["later"] == ""
     journal.finish("later", "success")
@@ -136,7 +136,7 @@ def test_rebuilt_after_corruption(home: Path, damage: str, caplog: pytest.LogCap
 def test_a_locked_database_is_bypassed(home: Path, caplog: pytest.LogCaptureFixture) -> None:
     SessionIndex(home).refresh()
     journal = reopen(home, "bbb2").journal
-    journal.begin("later", "read_file", {}, ALLOWED)
+    journal.begin(CallStart("later", "read_file", {}, ALLOWED))
     holder = sqlite3.connect(home / "index.db")
     holder.execute("BEGIN EXCLUSIVE")
     try:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from golem_forge.events.envelope import Event
-from golem_forge.events.journal import Journal
+from golem_forge.events.journal import CallStart, Journal
 from golem_forge.events.journal_files import JournalError, SessionExists, SessionInUse, SessionNotFound, open_locked
 from golem_forge.events.journal_reader import events_after, read, verify
 from golem_forge.events.journal_records import MAX_VALUE_BYTES, CallRecords, full_decision
@@ -116,7 +116,7 @@ def test_begin_says_the_same_as_three_records(tmp_path: Path) -> None:
     one.propose("c", "read", {"a": 1}, "mcp", "main/sub", "p")
     one.decide("c", ALLOWED)
     one.start("c", "read_file", {"a": 1}, "f1")
-    two.begin("c", "read_file", {"a": 1}, ALLOWED, "mcp", "main/sub", "p", requested="read", fingerprint="f1")
+    two.begin(CallStart("c", "read_file", {"a": 1}, ALLOWED, "mcp", "main/sub", "p", "read", "f1"))
     states = [CallRecords.from_records(records(journal)).calls["c"] for journal in (one, two)]
     for state in states:
         state.proposed_at = state.started_at = "then"
@@ -186,7 +186,7 @@ def test_events_are_on_disk_at_once(tmp_path: Path) -> None:
     journal = Journal.create(tmp_path)
     assert journal.record_event(Event("message", {"message": {}}, None, 0, 0.0)) == 1
     assert [record.get("seq") for record in records(journal)] == [None, 1]
-    assert journal.begin("c", "t", {}, ALLOWED) == 2
+    assert journal.begin(CallStart("c", "t", {}, ALLOWED)) == 2
     assert [record["type"] for record in records(journal)] == ["session", "event", "begun"]
 
 
@@ -230,14 +230,14 @@ def test_a_closed_journal_takes_nothing_more(tmp_path: Path) -> None:
 
 def test_sync_writes_the_same(tmp_path: Path) -> None:
     with Journal.create(tmp_path, sync=True) as journal:
-        journal.begin("c", "t", {}, ALLOWED)
+        journal.begin(CallStart("c", "t", {}, ALLOWED))
     assert verify(journal.path).ok
 
 
 FULL_DISK = """
     import resource
     journal = Journal.create(home, "s1")
-    journal.begin("c1", "t", {}, ALLOWED)
+    journal.begin(CallStart("c1", "t", {}, ALLOWED))
     limit = journal.path.stat().st_size + 150
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
     for call in ("c2", "c3"):
@@ -253,7 +253,7 @@ FULL_DISK = """
         print("finish failed")
     print("size", journal.path.stat().st_size, limit - 150)
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    journal.begin("c4", "t", {}, ALLOWED)
+    journal.begin(CallStart("c4", "t", {}, ALLOWED))
     print("started c4")
     journal.finish("c4", "success")
     journal.close()
@@ -312,7 +312,7 @@ def test_a_second_thread_cannot_break_the_chain(tmp_path: Path) -> None:
         for number in range(60):
             call = f"{name}-{number}"
             if number % 2:
-                journal.begin(call, "t", {}, ALLOWED)
+                journal.begin(CallStart(call, "t", {}, ALLOWED))
             else:
                 journal.propose(call, "t", {})
                 journal.decide(call, ALLOWED)
@@ -347,7 +347,7 @@ CROWD = """
             refused.append(number)
     print(refused[0], refused[-1], len(refused), journal.path.stat().st_size - size)
     try:
-        journal.begin_without_effects("run", "t", {}, ALLOWED)
+        journal.begin_without_effects(CallStart("run", "t", {}, ALLOWED))
     except JournalError:
         print("no record, no run")
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
@@ -374,9 +374,9 @@ def test_a45_a_secret_as_a_name_or_an_id_reaches_no_record(tmp_path: Path) -> No
     journal.decide(name, ALLOWED)
     journal.start(name, name, {})
     journal.finish(name, "success")
-    journal.begin(name, name, {}, ALLOWED, parent=name, requested=f"{name}!")
+    journal.begin(CallStart(name, name, {}, ALLOWED, parent=name, requested=f"{name}!"))
     journal.finish(name, "success")
-    journal.begin_without_effects(name, name, {}, ALLOWED, requested=f"{name}!")
+    journal.begin_without_effects(CallStart(name, name, {}, ALLOWED, requested=f"{name}!"))
     journal.finish(name, "success")
     journal.close()
     assert "hunter2" not in journal.path.read_text()
@@ -398,15 +398,15 @@ def test_an_error_is_redacted_before_it_is_cut(tmp_path: Path) -> None:
 def test_a_writer_whose_file_is_gone_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("golem_forge.events.journal_files._CHECK_INTERVAL_S", 0.0)
     first = Journal.create(tmp_path, "s1")
-    first.begin("c1", "t", {}, ALLOWED)
+    first.begin(CallStart("c1", "t", {}, ALLOWED))
     first.path.unlink()
     with pytest.raises(JournalError, match="deleted or replaced"):
-        first.begin("c2", "t", {}, ALLOWED)
+        first.begin(CallStart("c2", "t", {}, ALLOWED))
     second = Journal.create(tmp_path, "s1")
     for run in (first.begin, first.begin_without_effects):
         with pytest.raises(JournalError, match="deleted or replaced"):
-            run("c3", "t", {}, ALLOWED)
-    second.begin("c4", "t", {}, ALLOWED)
+            run(CallStart("c3", "t", {}, ALLOWED))
+    second.begin(CallStart("c4", "t", {}, ALLOWED))
     with pytest.raises(JournalError, match="deleted or replaced"):
         first.close()
     second.close()

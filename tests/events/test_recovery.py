@@ -11,7 +11,7 @@ import pytest
 
 from golem_forge.events.bus import create_ui_event_bus
 from golem_forge.events.index import SessionIndex
-from golem_forge.events.journal import Journal
+from golem_forge.events.journal import CallStart, Journal
 from golem_forge.events.journal_files import JournalDamaged, SessionNotFound
 from golem_forge.events.journal_reader import events_after, read, verify
 from golem_forge.events.journal_records import CallRecords, RecordedState
@@ -21,7 +21,7 @@ from .journals import ALLOWED, python, small_session
 
 KILLED = """
     journal = Journal.create(home, "s1")
-    journal.begin("done", "t", {}, ALLOWED)
+    journal.begin(CallStart("done", "t", {}, ALLOWED))
     journal.finish("done", "success", 3.0)
     for call in ("asked", "running", "lost"):
         journal.propose(call, "t", {"call": call})
@@ -95,7 +95,7 @@ def test_cards_left_open_on_the_screen_are_closed(tmp_path: Path) -> None:
     journal = Journal.create(tmp_path, "s1")
     bus = create_ui_event_bus(recorder=journal.record_event)
     for call in ("done", "open"):
-        journal.begin(call, "t", {"a": 1}, ALLOWED)
+        journal.begin(CallStart(call, "t", {"a": 1}, ALLOWED))
         if call == "done":
             journal.finish(call, "success", 2.5)
     bus.emit("inputPrompt", {"requestId": "i1", "prompt": "?"})
@@ -114,7 +114,7 @@ def test_cards_left_open_on_the_screen_are_closed(tmp_path: Path) -> None:
 
 def test_a_torn_last_line_is_cut_off_and_noted(tmp_path: Path) -> None:
     journal = Journal.create(tmp_path, "s1")
-    journal.begin("c1", "t", {}, ALLOWED)
+    journal.begin(CallStart("c1", "t", {}, ALLOWED))
     journal.release()
     with journal.path.open("ab") as file:
         file.write(b'{"n":3,"ts":"20')
@@ -175,13 +175,13 @@ def test_an_id_that_comes_again_is_a_new_call(
     journal = Journal.create(tmp_path, "s1")
     steps: dict[str, Callable[[], object]] = {
         PROPOSE: lambda: journal.propose("twice", "t", {"run": 2}),
-        BEGIN: lambda: journal.begin("twice", "t", {"run": 2}, ALLOWED),
+        BEGIN: lambda: journal.begin(CallStart("twice", "t", {"run": 2}, ALLOWED)),
         START: lambda: journal.start("twice", "t", {"run": 2}),
         FINISH: lambda: journal.finish("twice", "success", 2.0),
     }
-    journal.begin("twice", "t", {"run": 1}, ALLOWED)
+    journal.begin(CallStart("twice", "t", {"run": 1}, ALLOWED))
     journal.finish("twice", "execution_failed", 1.0, "broke", "out-1", {"kind": "json"}, {"truncated": True})
-    journal.begin("other", "t", {}, ALLOWED)
+    journal.begin(CallStart("other", "t", {}, ALLOWED))
     journal.finish("other", "success")
     for step in again:
         steps[step]()

@@ -18,8 +18,8 @@ from golem_forge.core.decisions import Risk
 from golem_forge.core.effects import Effect
 from golem_forge.core.errors import ForgeError, ToolFailed
 from golem_forge.events.redaction import Redactor
-from golem_forge.mcp.client.model import ServerAccess, ServerManifest, ServerState, ServerStatus
-from golem_forge.mcp.client.resources import CURSOR_ALONE, resource_tools
+from golem_forge.mcp.client.model import ServerManifest, ServerState, ServerStatus
+from golem_forge.mcp.client.resources import CURSOR_ALONE, ServerAccess, resource_tools
 from golem_forge.orchestrator.outputs import OutputStore
 from golem_forge.tools.context import SessionParts, ToolContext
 from golem_forge.tools.tool import Tool

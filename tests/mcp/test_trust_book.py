@@ -26,6 +26,7 @@ from golem_forge.mcp.client.trust_store import (
     ServerTrustError,
     ServerTrustStore,
 )
+from golem_forge.storage import private_file
 from golem_forge.storage.home import ForgeHome
 
 CANARY = "sk-canary-5e1f0c"
@@ -95,7 +96,7 @@ def test_readers_do_not_read_again_while_nothing_changed(home: ForgeHome, monkey
     book = ServerTrustStore(home)
     time.sleep(0.15)  # until the stamp of the file can be relied on
     assert book.approved(SPEC)
-    monkeypatch.setattr("golem_forge.mcp.client.trust_store.read_records", None)
+    monkeypatch.setattr("golem_forge.storage.private_file.open_private", None)
     assert book.approved(SPEC)
     assert book.pins("/p", "git") == {}
 
@@ -181,10 +182,13 @@ def test_what_cannot_be_written_says_so(tmp_path: Path) -> None:
 
 
 def test_a_lock_that_is_never_released_ends_the_wait(home: ForgeHome, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trust_store, "_LOCK_WAIT", 0.05)
+    monkeypatch.setattr(private_file, "LOCK_SECONDS", 0.05)
     book = ServerTrustStore(home)
     book.approve_server(SPEC, "anna")
-    with trust_store.file_lock(book_path(home)), pytest.raises(ServerTrustError, match="in use by another process"):
+    with (
+        private_file.locked(home.path / "state" / "mcp.json.lock"),
+        pytest.raises(ServerTrustError, match="in use by another process"),
+    ):
         book.forget("/p", "git")
     assert book.approved(SPEC)
 

@@ -116,7 +116,7 @@ async def test_events_can_be_read_again_from_the_journal(make_path: Any, own_hom
     bus = create_ui_event_bus("s1", recorder=journal.record_event, commit=journal.flush)
     live: list[Any] = []
     bus.on("*", live.append)
-    path = make_path(count, bus=bus, journal=journal, session_id="s1")
+    path = make_path(count, bus=bus, journal=journal, id="s1")
     await path.batch([ToolCall("count", {"n": n}) for n in range(3)])
     await path.call(ToolCall("nope", {}))
     bus.emit("status", {"type": "info", "message": "done"})
@@ -139,7 +139,7 @@ async def test_a_call_that_touches_nothing_is_one_record_unless_something_comes_
 
     journal = Journal.create(own_home / ".forge", "s1")
     bus = create_ui_event_bus("s1", recorder=journal.record_event, commit=journal.flush)
-    path = make_path(pure, bus=bus, journal=journal, session_id="s1")
+    path = make_path(pure, bus=bus, journal=journal, id="s1")
     await path.call(ToolCall("pure", {"n": 1}))
     await path.call(ToolCall("pure", {"n": 2, "wait": True}))
     bus.emit("status", {"type": "info", "message": "between"})
@@ -168,7 +168,7 @@ async def test_an_event_while_a_harmless_call_runs_keeps_the_numbers_in_order(ma
         bus.emit("status", {"type": "info", "message": "in the middle"})
         return "ok"
 
-    path = make_path(talks, bus=bus, journal=journal, session_id="s1")
+    path = make_path(talks, bus=bus, journal=journal, id="s1")
     await path.call(ToolCall("talks", {}))
     journal.close()
     assert [(event.seq, event.type) for event in events_after(journal.path)] == [
@@ -207,7 +207,7 @@ async def test_of_two_calls_with_one_id_at_once_the_second_is_refused(make_path:
         await go.wait()
         return n
 
-    path = make_path(held, journal=journal, bus=bus, session_id="s1")
+    path = make_path(held, journal=journal, bus=bus, id="s1")
     first = asyncio.ensure_future(path.call(ToolCall("held", {"n": 1}, id="same")))
     await asyncio.sleep(0)
     refused = await path.call(ToolCall("held", {"n": 2}, id="same"))

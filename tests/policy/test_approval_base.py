@@ -255,7 +255,7 @@ async def test_the_default_of_the_callers_own_block_blocks_below(own: str | None
     block = ApprovalBlock(default=Setting(Verdict.BLOCKED, "main.worker:2"), tools=said)
     above = ParentPolicy(worker="main", blocks=ApprovalBlocks(blocks={"x": block}))
     path = Orchestrator(
-        [counter("x", needs_approval=False)], approval=ApprovalController("approve_all"), ceilings=(above,)
+        [counter("x", needs_approval=False)], approval=ApprovalController("approve_all"), parents=(above,)
     )
     assert await status_of(path, "x") == expected
 

@@ -359,7 +359,7 @@ async def test_the_card_names_the_worker_and_events_carry_its_run(own_home: Path
         {"id": "run-1", "name": "main", "depth": 0, "task": ""},
         {"id": "run-2", "name": "analyzer", "depth": 1, "task": "look at it"},
     )
-    room = Room(worker="main/analyzer", worker_id="run-2", describe_path=lambda worker: lineage)
+    room = Room(worker="main/analyzer", worker_id="run-2", ancestors=lineage)
     room.ui.attach("terminal")
     call = room.call(branch="main")
     (card,) = await room.cards(1)

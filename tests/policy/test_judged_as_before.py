@@ -121,5 +121,5 @@ async def test_strict_mode_asks_every_time(tmp_path: Path) -> None:
 
 async def test_what_is_blocked_for_a_worker_above_is_looked_up_every_time(tmp_path: Path) -> None:
     above = ParentPolicy(worker="boss", blocks=blocks(Verdict.BLOCKED))
-    desk = Desk(tmp_path / "home", ceilings=(above,))
+    desk = Desk(tmp_path / "home", parents=(above,))
     assert [await desk.verdict() for _ in range(2)] == [Verdict.BLOCKED, Verdict.BLOCKED]

@@ -24,6 +24,7 @@ from golem_forge.sandbox.host import (
 )
 from golem_forge.sandbox.walls import landlock
 from golem_forge.sandbox.walls.model import Level
+from golem_forge.usertools.share import GitAccess
 from golem_forge.usertools.share.git import GitCommand
 
 Program = Callable[..., Path]
@@ -202,7 +203,7 @@ def test_the_launcher_has_nothing_of_the_commands_environment() -> None:
 
 def test_git_looks_for_its_own_helpers_outside_the_project(project: Path, tmp_path: Path, program: Program) -> None:
     environ = path_of(program(project / "bin", "git").parent, "", program(tmp_path / "own", "git").parent)
-    git = GitCommand(folder=tmp_path, environ=environ, transports=frozenset())
+    git = GitCommand(folder=tmp_path, access=GitAccess(environ=environ, transports=frozenset()))
     assert git._program() == str(tmp_path / "own" / "git")
     assert git._environment()["PATH"] == str(tmp_path / "own")
 

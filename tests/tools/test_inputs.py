@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import date
 from decimal import Decimal
 from enum import Enum
@@ -12,6 +13,8 @@ import pytest
 from pydantic import BaseModel, Field
 
 from golem_forge import Tool, tool
+from golem_forge.tools.inputs import PlainInput, signature_input
+from golem_forge.tools.validation import InputInvalid
 
 
 class Node(BaseModel):
@@ -90,3 +93,48 @@ def test_a_mutable_default_is_not_shared_between_calls() -> None:
     first = tool(rich).validate({"colour": "red", "when": "2026-01-02"}).values["tags"]
     first.append("y")
     assert tool(rich).validate({"colour": "red", "when": "2026-01-02"}).values["tags"] == ["x"]
+
+
+def plain(path: str, limit: int = 10, exact: bool = False, note: str = "") -> str:
+    """Look.
+
+    Args:
+        path: Where to look.
+        limit: How many.
+    """
+    return path
+
+
+def named(json: str, model_x: bool = True, from__to: str = "a", copy: int = -1, Camel: str = "") -> str:
+    return json
+
+
+@pytest.mark.parametrize("function", [plain, named, lambda: ""], ids=["plain", "named", "none"])
+def test_plain_scalars_are_described_and_checked_as_pydantic_does(function: Any) -> None:
+    ours = signature_input(function, None)
+    assert isinstance(ours, PlainInput)
+    model = ours._model
+    assert json.dumps(ours.schema()) == json.dumps(model.schema()) and ours.names() == model.names()
+    texts = ({"path": "x"}, {"path": "x", "limit": 3, "exact": True}, {"json": "x", "copy": 4}, {"path": "\ud800"})
+    others = ({}, {"path": "x", "limit": "4"}, {"path": "x", "limit": True}, {"path": 3}, {"path": "x", "z": 1})
+    for args in (*texts, *others):
+        assert _outcome(ours, args) == _outcome(model, args), args
+
+
+def _outcome(given: Any, args: dict[str, Any]) -> Any:
+    try:
+        checked = given.check(dict(args))
+        return list(checked.values.items()), list(checked.plain.items())
+    except InputInvalid as error:
+        return str(error), error.fields
+
+
+def test_what_is_not_a_plain_scalar_is_left_to_pydantic() -> None:
+    def late(name: str = None) -> str:  # type: ignore[assignment]  # noqa: RUF013
+        return name
+
+    def titled(from_: int, size: float = 1.0) -> str:
+        return str(from_)
+
+    for function in (union, floats, rich, late, titled):
+        assert not isinstance(signature_input(function, None), PlainInput), function

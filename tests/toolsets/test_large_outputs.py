@@ -13,11 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from golem_forge.orchestrator.outputs import OutputStore
+from golem_forge.tools import pattern_child
 from golem_forge.tools.context import ToolContext
-from golem_forge.toolsets import create_read_output_tool, line_search_child
+from golem_forge.toolsets import create_read_output_tool
 from golem_forge.toolsets import output as output_rows
-from golem_forge.toolsets.line_search import SearchScope, search, search_plain
-from golem_forge.toolsets.output import LONG_LINE, blocks_of
+from golem_forge.toolsets.output import LONG_LINE, SearchScope, blocks_of, search, search_plain
 from golem_forge.toolsets.text import split_lines, strip_line_end
 
 MIB = 1 << 20
@@ -116,15 +116,14 @@ def test_rows_and_matches_are_those_of_the_whole_text(
     data = b"".join(pieces)
     path.write_bytes(data)
     lines = [strip_line_end(line) for line in split_lines(data.decode("utf-8", "replace"))]
-    monkeypatch.setattr(line_search_child, "_PIECE_BYTES", at_once)
+    monkeypatch.setattr(output_rows, "_PIECE_CHARS", at_once)
     monkeypatch.setattr(output_rows, "LONG_LINE", 40)
     monkeypatch.setattr(output_rows, "PAGE_BYTES", 30)
 
     blocks = list(blocks_of(path))
     assert [tuple(row) for block in blocks for row in block.split_rows()] == list(rows_of(lines, 40, 30))
     assert all(len(list(block.split_rows())) == block.rows for block in blocks)
-    with open(path, "rb") as file:
-        assert list(line_search_child.lines_from(line_search_child.clean_pieces(file), first)) == lines[first:]
+    assert list(pattern_child.output_lines(str(path), first)) == lines[first:]
     with_needle = [index for index, line in enumerate(lines) if "needle" in line and index >= first]
     found = search_plain("needle", iter(blocks), SearchScope(first=first, after=first, most=100))
     assert list(found) == with_needle

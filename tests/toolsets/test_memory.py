@@ -14,6 +14,7 @@ from golem_forge.core.decisions import Risk, Status, Verdict
 from golem_forge.events.redaction import Redactor
 from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
 from golem_forge.sandbox.zones import ZoneSpec
+from golem_forge.storage.home import ForgeHome
 from golem_forge.toolsets import memory as shelves
 from golem_forge.toolsets.memory import MemoryToolset, create_get_memory_tool, create_save_memory_tool
 
@@ -60,7 +61,7 @@ class Remembering:
 def session(make_path: Any, asked: Any, sandbox: Sandbox, home: Path) -> Remembering:
     redactor = Redactor()
     redactor.add_secret("TOKEN", CANARY)
-    return Remembering(make_path, asked, sandbox=sandbox, home=home, redactor=redactor)
+    return Remembering(make_path, asked, sandbox=sandbox, home=ForgeHome(home), redactor=redactor)
 
 
 def files(home: Path) -> list[str]:
@@ -106,7 +107,7 @@ async def test_where_it_lies(session: Remembering, home: Path) -> None:
 async def test_projects_do_not_share(
     session: Remembering, make_path: Any, asked: Any, tmp_path: Path, home: Path
 ) -> None:
-    other = Remembering(make_path, asked, sandbox=zone_on(tmp_path / "other", home), home=home)
+    other = Remembering(make_path, asked, sandbox=zone_on(tmp_path / "other", home), home=ForgeHome(home))
     await session.save("style", "one")
     await session.save("everywhere", "two", scope="user")
     assert (await other.call("get_memory", memory_id="style")).status is Status.EXECUTION_FAILED
@@ -127,7 +128,7 @@ async def test_saving_asks_with_a_diff_and_reading_does_not(session: Remembering
 
 
 async def test_a_denied_save_keeps_nothing(make_path: Any, asked: Any, sandbox: Sandbox, home: Path) -> None:
-    path = make_path(create_save_memory_tool(), ask=asked({"approved": False}), sandbox=sandbox, home=home)
+    path = make_path(create_save_memory_tool(), ask=asked({"approved": False}), sandbox=sandbox, home=ForgeHome(home))
     outcome = await path.call(ToolCall("save_memory", {"memory_id": "a", "content": "x"}))
     assert outcome.status is Status.APPROVAL_DENIED
     assert not (home / "memory").exists()
@@ -150,7 +151,7 @@ async def test_a_path_rule_is_not_about_memory(
     (own_home / ".forge").mkdir()
     rules = "version: 1\nrules:\n  - {path: '/memory/**', verdict: preApproved}\n"
     (own_home / ".forge" / "rules.yaml").write_text(rules)
-    session = Remembering(make_path, asked, sandbox=sandbox, home=home)
+    session = Remembering(make_path, asked, sandbox=sandbox, home=ForgeHome(home))
     await session.save("style", "x")
     assert len(session.asked) == 1
 
@@ -188,7 +189,7 @@ async def test_what_changed_while_someone_was_asked_is_not_overwritten(
             file.write_text("theirs")
         return {"approved": True}
 
-    path = make_path(*MemoryToolset().get_tools(), ask=meanwhile, sandbox=sandbox, home=home)
+    path = make_path(*MemoryToolset().get_tools(), ask=meanwhile, sandbox=sandbox, home=ForgeHome(home))
     await path.call(ToolCall("save_memory", {"memory_id": "a", "content": "mine"}))
     outcome = await path.call(ToolCall("save_memory", {"memory_id": "a", "content": "mine again"}))
     assert outcome.status is Status.EXECUTION_FAILED and "changed while" in outcome.error
@@ -207,7 +208,7 @@ async def test_a_link_on_the_shelf_leads_nowhere(session: Remembering, home: Pat
 
 
 async def test_without_a_zone_only_the_user_has_memory(make_path: Any, asked: Any, home: Path) -> None:
-    session = Remembering(make_path, asked, sandbox=Sandbox(has_block=False), home=home)
+    session = Remembering(make_path, asked, sandbox=Sandbox(has_block=False), home=ForgeHome(home))
     for outcome in (await session.save("a", "x"), await session.call("get_memory")):
         assert outcome.status is Status.EXECUTION_FAILED
         assert "use scope 'user'" in outcome.error
@@ -221,6 +222,6 @@ async def test_without_a_home_nothing_is_kept(make_path: Any, asked: Any, sandbo
 
 async def test_an_embedders_word_replaces_the_question(make_path: Any, sandbox: Sandbox, home: Path) -> None:
     tools = (create_save_memory_tool(sandbox, needs_approval=False), create_get_memory_tool(sandbox))
-    path = make_path(*tools, home=home)
+    path = make_path(*tools, home=ForgeHome(home))
     outcome = await path.call(ToolCall("save_memory", {"memory_id": "a", "content": "x"}))
     assert outcome.status is Status.SUCCESS

@@ -17,7 +17,7 @@ from golem_forge.core.errors import ToolFailed
 from golem_forge.orchestrator.outputs import OutputStore, bound_text
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.validation import Err, Ok
-from golem_forge.toolsets import TOOLKIT, create_read_output_tool, line_search
+from golem_forge.toolsets import TOOLKIT, create_read_output_tool, output
 
 
 @pytest.fixture
@@ -178,7 +178,7 @@ async def test_t54_of_a_long_line_only_the_parts_with_a_match(store: OutputStore
 async def test_t54_a_pattern_that_would_run_for_years_is_stopped(
     store: OutputStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(line_search, "SECONDS", 1)
+    monkeypatch.setattr(output, "SECONDS", 1)
     ticks = 0
 
     async def tick() -> None:
@@ -215,7 +215,7 @@ def _children() -> set[str]:
         child
         for task in os.listdir(f"/proc/{me}/task")
         for child in Path(f"/proc/{me}/task/{task}/children").read_text().split()
-        if "line_search_child" in Path(f"/proc/{child}/cmdline").read_text()
+        if "pattern_child" in Path(f"/proc/{child}/cmdline").read_text()
     }
 
 

@@ -12,6 +12,7 @@ from golem_forge.core.decisions import Risk, Status, Verdict
 from golem_forge.orchestrator.orchestrator import Orchestrator
 from golem_forge.policy.controller import ApprovalController
 from golem_forge.sandbox.sandbox import Sandbox
+from golem_forge.storage.home import ForgeHome
 from golem_forge.toolsets import ALIASES, TOOLKIT, FilesystemToolset, create_read_output_tool, create_write_file_tool
 
 
@@ -21,7 +22,7 @@ def path(sandbox: Sandbox, tmp_path: Path) -> Orchestrator:
         [TOOLKIT[name] for name in TOOLKIT if name != "read_output"],
         approval=ApprovalController(mode="auto_deny"),
         sandbox=sandbox,
-        output_folder=tmp_path / "output",
+        home=ForgeHome(tmp_path),
     )
     made.catalog.add(create_read_output_tool(outputs=made.outputs))
     return made
@@ -82,7 +83,7 @@ async def test_an_override_never_reaches_blocked_or_a_floor(
     made = Orchestrator(
         FilesystemToolset(sandbox, zone_approval=agreed).get_tools(),
         approval=ApprovalController(mode="auto_deny"),
-        output_folder=tmp_path / "output",
+        home=ForgeHome(tmp_path),
     )
     outcome = await made.call(ToolCall("delete_file", {"path": target}))
     assert outcome.status is status, outcome.text
@@ -90,7 +91,7 @@ async def test_an_override_never_reaches_blocked_or_a_floor(
 
 async def test_needs_approval_of_an_embedder_replaces_the_zones_ask(sandbox: Sandbox, tmp_path: Path) -> None:
     tool = create_write_file_tool(sandbox, needs_approval=lambda args: args["path"] != "free.txt")
-    made = Orchestrator([tool], approval=ApprovalController(mode="auto_deny"), output_folder=tmp_path / "output")
+    made = Orchestrator([tool], approval=ApprovalController(mode="auto_deny"), home=ForgeHome(tmp_path))
     free = await made.call(ToolCall("write_file", {"path": "free.txt", "content": "x"}))
     other = await made.call(ToolCall("write_file", {"path": "other.txt", "content": "x"}))
     assert (free.status, other.status) == (Status.SUCCESS, Status.APPROVAL_DENIED)
@@ -123,7 +124,7 @@ async def test_what_changes_while_a_person_is_asked_is_not_written(
         [TOOLKIT["write_file"]],
         approval=ApprovalController(approval_callback=answer),
         sandbox=sandbox,
-        output_folder=tmp_path / "output",
+        home=ForgeHome(tmp_path),
     )
     outcome = await made.call(ToolCall("write_file", {"path": "a.txt", "content": "new\n"}))
     assert seen == ["--- a/workspace/a.txt\n+++ b/workspace/a.txt\n@@ -1 +1 @@\n-old\n+new\n"]

@@ -24,10 +24,11 @@ from golem_forge.core.decisions import Status
 from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.core.lazy_dataclass import dataclass
-from golem_forge.core.text import escape_control_chars
-from golem_forge.events.journal_files import journal_path, make_private_dir
+from golem_forge.core.text import clip, escape_control_chars
+from golem_forge.events.journal_files import journal_path
 from golem_forge.sandbox import files
 from golem_forge.sandbox.sandbox import Sandbox
+from golem_forge.storage.private_file import READ_FLAGS, make_private_dir, write_private
 from golem_forge.toolsets.text import has_binary_name, looks_binary, media_type
 
 MAX_ADDRESSES: Final = 100
@@ -176,7 +177,7 @@ class AttachmentStore:
         if len(digest) != 64 or not digest.isalnum():
             raise ForgeError("not the digest of an attachment", code="ATTACHMENT_LOST")
         try:
-            with open(os.open(self._folder / digest, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+            with open(os.open(self._folder / digest, READ_FLAGS), "rb") as file:
                 data = file.read()
         except OSError:
             raise _lost(digest, "is no longer there") from None
@@ -185,19 +186,13 @@ class AttachmentStore:
         return data
 
     def _write(self, digest: str, data: bytes) -> None:
-        """Whole or not at all: a reader never sees a part."""
         path = self._folder / digest
         if path.is_file() and path.stat().st_size == len(data):
             return
         make_private_dir(self._folder)
-        part = self._folder / f"{digest}.part-{os.urandom(6).hex()}"
-        flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
-            with open(os.open(part, flags, 0o600), "wb") as file:
-                file.write(data)
-            os.replace(part, path)
+            write_private(path, data, durable=False)
         except OSError as error:
-            part.unlink(missing_ok=True)
             raise ForgeError(f"an attachment could not be kept: {error.strerror}", code="ATTACHMENT_LOST") from None
 
 
@@ -212,7 +207,7 @@ def _suffixes(written: Iterable[str]) -> frozenset[str]:
 
 
 def _refused(name: str, why: str) -> AttachmentRefused:
-    shown = escape_control_chars(name if len(name) <= _MAX_NAME else f"{name[:_MAX_NAME]}…")
+    shown = escape_control_chars(clip(name, _MAX_NAME))
     return AttachmentRefused(f"attachment '{shown}': {why}")
 
 

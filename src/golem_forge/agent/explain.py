@@ -25,7 +25,6 @@ from golem_forge.agent.files.program_files import worker_files, worker_places
 from golem_forge.agent.session_plan import SessionPlan, SessionRequest, plan_call
 from golem_forge.agent.session_state import SessionOptions
 from golem_forge.agent.tool_inventory import TOOLKIT, has_tool_folder, has_tool_folders
-from golem_forge.agent.worker_scope import load_server_of, sync_servers
 from golem_forge.config.approval_modes import ApprovalMode, Setting
 from golem_forge.core.calls import Caller, ToolCall
 from golem_forge.core.decisions import Status, Verdict, strictest
@@ -50,6 +49,7 @@ from golem_forge.tools.catalog import Catalog
 from golem_forge.tools.context import Plan, ToolContext
 from golem_forge.tools.inputs import Arguments
 from golem_forge.tools.tool import SourceKind, Tool
+from golem_forge.usertools.native_tools import create_run_custom_tool, listed_create_custom_tool
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -400,7 +400,7 @@ class DryScope:
             self.modules = None
         if self.servers is not None:
             self.servers.pool.load_cached()
-            sync_servers(self.scope)
+            self.servers.sync(self.scope)
 
 
 class ToolSources:
@@ -424,7 +424,8 @@ class ToolSources:
             self.add_user_tools()
         if self._is_there(name):
             return
-        await load_server_of(late.scope, name)
+        if late.servers is not None:
+            await late.servers.load_server_of(late.scope, name)
         if late.modules is not None and not self._is_there(name):
             await self._import_modules(late)
 
@@ -464,9 +465,6 @@ class ToolSources:
         if has_tool_folders(late.plan.home):
             self.add_user_tools()
             return
-        from golem_forge.usertools.create import listed_create_custom_tool
-        from golem_forge.usertools.tool import create_run_custom_tool
-
         if block.create:
             self._catalog.add(listed_create_custom_tool(), replace=True)
         self._catalog.add(create_run_custom_tool(lambda name, seconds: None, tuple), replace=True)

@@ -33,6 +33,7 @@ from golem_forge.agent.messages import (
 from golem_forge.core.errors import ForgeError, ToolFailed
 from golem_forge.core.json import compact_json, safe_json
 from golem_forge.core.lazy_dataclass import dataclass, replace
+from golem_forge.core.text import shorten
 from golem_forge.events.journal import Journal
 from golem_forge.events.journal_files import JournalError
 from golem_forge.events.journal_records import join_records
@@ -376,5 +377,5 @@ def recap(history: Sequence[Message]) -> str:
 
 def _beginning(text: str) -> list[str]:
     lines = text.strip().splitlines()
-    shown = [line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE - 1]}…" for line in lines[:_LINES]]
+    shown = [shorten(line, _LONGEST_LINE) for line in lines[:_LINES]]
     return [*shown, "…"] if len(lines) > _LINES else shown

@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final
 
@@ -38,6 +37,7 @@ from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError, error_name
 from golem_forge.core.json import sha256_hex, valid_unicode
 from golem_forge.core.lazy_dataclass import dataclass, field
+from golem_forge.core.regex import regex
 
 _log = logging.getLogger(__name__)
 INTERRUPTED_TEXT: Final = "[Interrupted]"
@@ -225,7 +225,7 @@ def _result_of(call: RequestedCall, outcome: Outcome, note: str) -> CallResult:
 NOTE_AT: Final = 3
 END_AT: Final = 5
 _NOT_TRIED: Final = frozenset({Status.INTERRUPTED, Status.SKIPPED})
-_HANDLE: Final = re.compile(r"out_[0-9a-f]{12}")
+_HANDLE: Final = regex(r"out_[0-9a-f]{12}")
 """Differs each time an output is kept; the failure is the same."""
 
 

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.agent.files.block_schema import McpBlock
+from golem_forge.agent.mcp_servers import attach_servers
 from golem_forge.agent.session import Session, entry_session
 from golem_forge.agent.session_plan import named_mode
-from golem_forge.agent.worker_scope import attach_servers, guest_orchestrator
+from golem_forge.agent.worker_scope import guest_orchestrator
 from golem_forge.agent.worker_zones import is_built_in
 from golem_forge.core.calls import LEFTOVERS, MAX_LEFTOVER_LINES, Caller, Outcome, ToolCall
 from golem_forge.core.errors import ForgeError

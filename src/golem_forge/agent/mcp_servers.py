@@ -9,9 +9,8 @@ pins it, a refusal is not asked again in this session. No call waits for a card.
 Threats: a server that changes a thousand tools and leaves no room for other questions; one that takes its change back,
 so that an approval pins what nobody offers.
 
-Sampling: a server asks for a completion; the model of the worker that called it answers if a person agrees. The card
-holds everything that would be sent and can be edited. No tools, nothing of the conversation and nothing of other
-servers is sent. The worker's budget pays.
+`attach_servers` connects a worker to them; this module is imported only where a worker file or the user's configuration
+names a server.
 
 `without_zones` is the PATH a server is started with. Threat: an activated environment of the project stands first on
 PATH. Workers may write there and a server has the whole network by default: a file called `uvx` would be run by the
@@ -23,34 +22,35 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from golem_forge.agent.messages import AssistantMessage, Message, UserMessage
-from golem_forge.agent.model.interface import Finish
-from golem_forge.agent.run_result import RunInterrupted
+from golem_forge.agent.files.block_schema import McpBlock
+from golem_forge.agent.files.toolset_blocks import check_servers
 from golem_forge.agent.session_plan import read_program
 from golem_forge.agent.session_state import SessionState, has_logins, learn_logins, learn_servers
+from golem_forge.agent.worker_scope import WorkerScope
 from golem_forge.agent.worker_zones import DEFAULT_WORKER, open_program_zones, server_tool_approvals, zone_specs
 from golem_forge.config.mcp_merge import zone_containing
 from golem_forge.config.mcp_spec import McpSettings, ServerSpec
 from golem_forge.config.program import PROGRAM_FILE
 from golem_forge.config.sandbox_block import ZoneEntry
-from golem_forge.core.decisions import Verdict
 from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.core.json import digest
 from golem_forge.core.lazy_dataclass import dataclass, replace
-from golem_forge.core.results import block_text
 from golem_forge.core.text import escape_control_chars
 from golem_forge.events.open_questions import NOBODY
 from golem_forge.events.runtime_ui import RuntimeUI
 from golem_forge.events.serialization import iso_time
 from golem_forge.mcp.client.hooks import ElicitationForm, FormAnswer, Hooks, SamplingAnswer, SamplingRequest
 from golem_forge.mcp.client.manifest import ManifestCache, ReadOnlyManifestCache
-from golem_forge.mcp.client.model import HeldTool, HoldReason, RemoteTool, ServerAccess, ServerStatus
+from golem_forge.mcp.client.model import HeldTool, HoldReason, RemoteTool, ServerStatus
 from golem_forge.mcp.client.pool import Pool
+from golem_forge.mcp.client.resources import ServerAccess
 from golem_forge.mcp.client.tool_source import ServerTools, approval_block
 from golem_forge.mcp.client.trust_store import ServerTrustStore
+from golem_forge.policy.base import ApprovalBlock, check_block
 from golem_forge.policy.path_access import host_rule_for
 from golem_forge.sandbox.host import person_environ
 from golem_forge.sandbox.walls.model import PathRule
@@ -59,10 +59,7 @@ from golem_forge.sandbox.zones import AccessMode, ZoneRequest, worker_zones
 from golem_forge.storage.file_stamp import file_stamp
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.threads import run_in_thread
-
-if TYPE_CHECKING:
-    from golem_forge.agent.worker_manager import WorkerManager, WorkerRun
-    from golem_forge.agent.worker_scope import WorkerScope
+from golem_forge.tools.tool import SourceKind
 
 MCP_JSON: Final = ".mcp.json"
 AskForm = Callable[[ElicitationForm, ToolContext], Awaitable[FormAnswer]]
@@ -119,6 +116,34 @@ class SessionServers:
             scope.add_tools((), {name: approval_block(spec, tool, name) for name, (spec, tool) in names.items()})
 
         return ServerTools(self.pool, self.book, servers, scope.catalog, on_placed=placed, warn=self._warn)
+
+    def sync(self, scope: WorkerScope) -> None:
+        """Updates the worker's catalog from the lists of its servers. Cheap where nothing changed."""
+        if scope.server_tools is None:
+            return
+        scope.sync(scope.server_tools)
+        self._warn_unknown_names(scope, scope.server_tools)
+
+    def _warn_unknown_names(self, scope: WorkerScope, tools: ServerTools) -> None:
+        """Warns once about each tool that forge.yaml names and its server does not have."""
+        for name in [name for name in self.unchecked if tools.lists(name) is not None]:
+            said = self.unchecked.pop(name)
+            if not tools.lists(name):
+                there = {tool.name: tool for tool in scope.catalog.list(SourceKind.MCP)}
+                _, (unknown,) = check_block(ApprovalBlock(tools={name: said}), there)
+                scope.emit("status", {"type": "warning", "message": unknown})
+
+    async def load_server_of(self, scope: WorkerScope, name: str) -> bool:
+        """Connects the server of a tool that is not in the catalog, if its name tells one. True: it was asked."""
+        tools = scope.server_tools
+        if tools is None or name in scope.catalog or not (server := tools.server_of(name)):
+            return False
+        try:
+            await tools.wait_connected(server)
+        except ForgeError:
+            return False  # its state says why; the call is told that there is no such tool
+        self.sync(scope)
+        return True
 
     def set_sampler(self, worker: str, sampler: Sampler) -> None:
         """How the model of a worker is asked on behalf of a server."""
@@ -230,6 +255,16 @@ class SessionServers:
 def session_servers(session_state: SessionState) -> SessionServers:
     """The session's one."""
     return session_state.parts.get(SessionServers, lambda: SessionServers(session_state))
+
+
+def attach_servers(scope: WorkerScope, block: McpBlock) -> SessionServers:
+    """The session's servers, those of them that the block names put before this worker. Raises ConfigError."""
+    if problems := check_servers(block, scope.state.program):
+        raise ConfigError(*problems)
+    servers = session_servers(scope.state)
+    scope.server_tools = servers.tools_for(scope, block.servers)
+    scope.orchestrator.on_unknown_tool = partial(servers.load_server_of, scope)
+    return servers
 
 
 def without_zones(environ: Mapping[str, str], zones: Sequence[ZoneEntry], given: Collection[str]) -> dict[str, str]:
@@ -383,126 +418,3 @@ def _card(kind: str, description: str, tool: str, payload: str, fingerprint: str
         "warnings": [],
         "workerPath": [],
     }
-
-
-_STOP_REASONS: Final = {Finish.STOP: "endTurn", Finish.LENGTH: "maxTokens", Finish.REFUSED: "refusal"}
-
-
-def sampler_for(manager: WorkerManager, run: WorkerRun) -> Sampler:
-    async def sample(request: SamplingRequest) -> SamplingAnswer:
-        try:
-            loop = await manager.wait_for_model(run)
-        except ForgeError as error:
-            return SamplingAnswer(refused=error.message)
-        if loop is None:
-            return SamplingAnswer(refused="this worker has no model")
-        if request.verdict is not Verdict.PRE_APPROVED:
-            agreed = await _ask_to_sample(run, request)
-            if agreed is None:
-                return SamplingAnswer(refused="the person refused it")
-            request = agreed
-        clean = run.scope.state.redactor.redact_secrets  # a server may have been given some, and says them to a model
-        try:
-            messages = [_as_message(each, clean) for each in request.messages]
-            done = await loop.dialogue.request_aside(clean(request.system_prompt), messages, request.max_tokens)
-        except RunInterrupted:
-            return SamplingAnswer(refused="interrupted")
-        except ForgeError as error:
-            return SamplingAnswer(refused=error.message)
-        return SamplingAnswer(
-            text=clean(done.message.text), model=run.model_name, stop_reason=_STOP_REASONS[done.finish]
-        )
-
-    return sample
-
-
-async def _ask_to_sample(run: WorkerRun, request: SamplingRequest) -> SamplingRequest | None:
-    """The request as the person left it; None: they refused, or nobody is there."""
-    args = {
-        "messages": [{"role": one.get("role"), "text": _message_text(one)} for one in request.messages],
-        "systemPrompt": request.system_prompt,
-        "maxTokens": request.max_tokens,
-    }
-    fingerprint = digest([request.server, args])
-    scope = run.scope
-    answer = await scope.state.ui.request_approval(
-        {
-            "type": "sampling",
-            "description": f"The MCP server '{request.server}' wants an answer from {run.model_name}.",
-            "tool": request.server,
-            "args": scope.state.redactor.value(args),
-            "payload": escape_control_chars(_card_text(request)),
-            "effects": [f"ask {run.model_name} on behalf of {request.server}"],
-            "risk": "high",
-            "riskReasons": ["the server reads the answer"],
-            "why": "a server asks your model",
-            "choices": [],
-            "fingerprint": fingerprint,
-            "argsKey": fingerprint,
-            "previouslyDenied": 0,
-            "warnings": [],
-            "workerPath": [link.to_wire() for link in scope.lineage],
-        },
-        check_edit=_edit_problems,
-        worker_id=scope.id,
-    )
-    if not answer["approved"]:
-        return None
-    edited = answer.get("args")
-    return _edited(request, edited) if isinstance(edited, Mapping) else request
-
-
-def _edit_problems(args: Mapping[str, Any]) -> dict[str, str]:
-    """What is wrong with an edited request, by member."""
-    found: dict[str, str] = {}
-    messages = args.get("messages")
-    if not isinstance(messages, list) or not all(map(_is_message, messages)) or not messages:
-        found["messages"] = "a list of {role: user or assistant, text}"
-    if not isinstance(args.get("systemPrompt", ""), str):
-        found["systemPrompt"] = "a text"
-    limit = args.get("maxTokens", 1)
-    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
-        found["maxTokens"] = "a whole number above 0"
-    return found
-
-
-def _is_message(value: Any) -> bool:
-    return (
-        isinstance(value, Mapping) and value.get("role") in ("user", "assistant") and isinstance(value.get("text"), str)
-    )
-
-
-def _edited(request: SamplingRequest, args: Mapping[str, Any]) -> SamplingRequest:
-    """A message whose text was left alone stays as it came."""
-    before = {index: (each.get("role"), _message_text(each)) for index, each in enumerate(request.messages)}
-    messages = tuple(
-        request.messages[index]
-        if before.get(index) == (each["role"], each["text"])
-        else {"role": each["role"], "content": {"type": "text", "text": each["text"]}}
-        for index, each in enumerate(args.get("messages") or ())
-    )
-    return replace(
-        request,
-        messages=messages or request.messages,
-        system_prompt=args.get("systemPrompt", request.system_prompt),
-        max_tokens=min(args.get("maxTokens", request.max_tokens), request.max_tokens),
-    )
-
-
-def _card_text(request: SamplingRequest) -> str:
-    head = [f"at most {request.max_tokens} tokens"]
-    if request.system_prompt:
-        head.append(f"system: {request.system_prompt}")
-    return "\n".join((*head, *(f"{one.get('role')}: {_message_text(one)}" for one in request.messages)))
-
-
-def _message_text(message: Mapping[str, Any]) -> str:
-    content = message.get("content")
-    blocks = content if isinstance(content, list) else [content]
-    return "\n".join(block_text(block) for block in blocks)
-
-
-def _as_message(message: Mapping[str, Any], clean: Callable[[str], str]) -> Message:
-    """Text only: a picture or a sound is named, not sent."""
-    text = clean(_message_text(message))
-    return AssistantMessage(text=text) if message.get("role") == "assistant" else UserMessage(text=text)

@@ -20,7 +20,7 @@ from golem_forge.config.mcp_spec import ServerSpec
 from golem_forge.config.program import Program
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass
-from golem_forge.core.text import closest_match
+from golem_forge.core.text import nearest_remark
 from golem_forge.mcp.client.approval_text import server_diff
 from golem_forge.mcp.client.manifest import ManifestCache
 from golem_forge.mcp.client.model import (
@@ -74,8 +74,7 @@ class ServerInventory:
         servers = self.program.mcp.servers
         if name in servers:
             return servers[name]
-        close = closest_match(name, servers)
-        hint = f" (did you mean '{close}'?)" if close else ""
+        hint = nearest_remark(name, servers)
         raise ForgeError(f"no MCP server '{name}'{hint}. `forge mcp list` shows them.", code=SERVER_NOT_FOUND)
 
     def known(self, name: str) -> KnownServer:
@@ -128,11 +127,7 @@ def read_inventory(directory: Path | str = ".", home: ForgeHome | None = None) -
 
 def offered_names(listings: Iterable[ServerToolList | None]) -> Mapping[Identity, str]:
     """What callers call the tools: worked out over all servers, as a session does."""
-    present = [listing for listing in listings if listing is not None]
-    return tool_names(
-        [tool.identity for listing in present for tool in listing.tools]
-        + [held.identity for listing in present for held in listing.held]
-    )
+    return tool_names([identity for listing in listings if listing is not None for identity in listing.identities])
 
 
 def known_in_session(servers: SessionServers, name: str) -> KnownServer:

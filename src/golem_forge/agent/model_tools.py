@@ -12,12 +12,14 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.agent.model.interface import ToolOffer
+from golem_forge.agent.session_state import SessionState
 from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.config.mcp_spec import McpSettings
 from golem_forge.core.calls import Caller, Outcome
 from golem_forge.core.decisions import Status
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.events.journal_records import join_records
+from golem_forge.orchestrator.orchestrator import Orchestrator
 from golem_forge.policy.evaluate import always_refused
 from golem_forge.tools.catalog import ToolNotFound, schema_problem
 from golem_forge.tools.deferral import DeferralThreshold, ToolSplit, add_loaded, sources, split_tools
@@ -25,7 +27,6 @@ from golem_forge.tools.tool import SourceKind, Tool, llm_tools
 from golem_forge.toolsets.tool_search import TOOL_SEARCH, ToolSearchResult, create_tool_search_tool
 
 if TYPE_CHECKING:
-    from golem_forge.agent.worker_scope import WorkerScope
     from golem_forge.usertools.catalog_sync import UserTools
 
 TOOLS_LOADED: Final = "toolsLoaded"
@@ -44,8 +45,9 @@ class _Selection:
 
 
 class ModelTools:
-    def __init__(self, scope: WorkerScope) -> None:
-        self._scope = scope
+    def __init__(self, orchestrator: Orchestrator, session_state: SessionState) -> None:
+        self._orchestrator = orchestrator
+        self._session_state = session_state
         self._threshold = DeferralThreshold()
         self._selection: _Selection | None = None
         self._offers: dict[str, tuple[Tool, ToolOffer]] = {}
@@ -60,7 +62,7 @@ class ModelTools:
         """What the next request carries."""
         selection = self.select()
         if selection.search is None:
-            offered = self._scope.catalog.offered(Caller.LLM)
+            offered = self._orchestrator.catalog.offered(Caller.LLM)
             return tuple(self._offer(tool) for tool in offered if tool.name in selection.usable)
         sent = (*selection.tools.always, selection.search, *selection.tools.loaded(self.loaded))
         return tuple(self._offer(tool) for tool in sent if self._is_sound(tool))
@@ -68,7 +70,7 @@ class ModelTools:
     def schema_of(self, name: str) -> Mapping[str, Any]:
         """Of whatever a call by that name would reach, deferred or spelt otherwise; {}: it would reach nothing."""
         try:
-            tool = self._scope.catalog.resolve(name, Caller.LLM)
+            tool = self._orchestrator.catalog.resolve(name, Caller.LLM)
         except ToolNotFound:
             return {}
         return tool.input_schema if self._is_sound(tool) else {}
@@ -84,9 +86,9 @@ class ModelTools:
         self.loaded = tuple(names)
 
     def select(self) -> _Selection:
-        judge = self._scope.orchestrator.judge
+        judge = self._orchestrator.judge
         silent = judge.mode is ApprovalMode.AUTO_DENY and (judge.rules is None or judge.rules.is_empty())
-        inputs = (self._scope.catalog.version, judge.mode, silent, judge.blocks, self._settings)
+        inputs = (self._orchestrator.catalog.version, judge.mode, silent, judge.blocks, self._settings)
         if self._selection is None or not all(
             one is other or (isinstance(one, int) and one == other)
             for one, other in zip(self._selection.inputs, inputs, strict=True)
@@ -96,7 +98,7 @@ class ModelTools:
 
     def _offer(self, tool: Tool) -> ToolOffer:
         """Threat: a module's docstring and a server's schema may hold what they were given in their environment."""
-        redactor = self._scope.state.redactor
+        redactor = self._session_state.redactor
         if redactor.version != self._redactor_version:
             self._offers, self._redactor_version = {}, redactor.version
         known = self._offers.get(tool.name)
@@ -110,11 +112,10 @@ class ModelTools:
 
     @property
     def _settings(self) -> McpSettings:
-        return self._scope.state.program.mcp
+        return self._session_state.program.mcp
 
     def _make_selection(self, inputs: tuple[Any, ...]) -> _Selection:
-        scope, settings = self._scope, self._settings
-        path, catalog = scope.orchestrator, scope.catalog
+        path, catalog, settings = self._orchestrator, self._orchestrator.catalog, self._settings
         usable = [tool for tool in llm_tools(catalog) if not always_refused(path.judge, tool, path.sandbox)]
         tools = split_tools(usable, settings.deferral, self._always_loaded)
         search = None
@@ -131,7 +132,7 @@ class ModelTools:
     def _find(self, query: str, limit: int) -> ToolSearchResult:
         while True:
             selection = self.select()
-            found = self._scope.catalog.find_among(query, limit, selection.usable)
+            found = self._orchestrator.catalog.find_among(query, limit, selection.usable)
             if all(self._is_sound(tool) for tool in found.tools):
                 break  # else one that cannot be used is out of the catalog now, and the others move up
         self._load(found.tools)
@@ -141,7 +142,7 @@ class ModelTools:
     def _is_sound(self, tool: Tool) -> bool:
         reason = schema_problem(tool)
         if reason:
-            self._scope.catalog.quarantine(tool.name, tool.source, reason)
+            self._orchestrator.catalog.quarantine(tool.name, tool.source, reason)
         return not reason
 
     def _load(self, tools: Iterable[Tool]) -> None:
@@ -150,8 +151,8 @@ class ModelTools:
         if loaded == self.loaded:
             return
         self.loaded = loaded  # also where all are sent: what a model has used stays when there are too many one day
-        if selection.search is not None and (journal := self._scope.state.journal) is not None:
-            journal.append(TOOLS_LOADED, {"workerId": self._scope.id, "names": list(loaded)})
+        if selection.search is not None and (journal := self._session_state.journal) is not None:
+            journal.append(TOOLS_LOADED, {"workerId": self._orchestrator.scope.worker_id, "names": list(loaded)})
 
     def _is_users(self, tool: Tool) -> bool:
         return self.user_tools is not None and self.user_tools.offers(tool.name)

@@ -21,6 +21,7 @@ from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.json import compact_json
 from golem_forge.core.lazy_dataclass import dataclass, field
+from golem_forge.core.regex import regex
 from golem_forge.policy.base import ApprovalBlocks, configured_base, decides_for_itself
 from golem_forge.sandbox.walls.model import Level
 from golem_forge.sandbox.zones import AccessMode, Zone
@@ -158,9 +159,7 @@ def _network(state: PromptState) -> str:
     return f"Network: closed, except for hosts approved for a call of {' or '.join(reaching)}."
 
 
-_FENCE: Final = re.compile(
-    r"\s*(`{3,}|~{3,})[ \t]*(?:json)?[ \t]*\r?\n(.*)\n[ \t]*\1[`~]*\s*", re.DOTALL | re.IGNORECASE
-)
+_FENCE: Final = regex(r"\s*(`{3,}|~{3,})[ \t]*(?:json)?[ \t]*\r?\n(.*)\n[ \t]*\1[`~]*\s*", re.DOTALL | re.IGNORECASE)
 _MAX_SHOWN: Final = 8_000
 
 

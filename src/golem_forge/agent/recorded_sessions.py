@@ -23,9 +23,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from golem_forge.agent.slash.table import local_time
 from golem_forge.core.errors import ForgeError
-from golem_forge.core.text import display_path, escape_control_chars
+from golem_forge.core.table import local_minute
+from golem_forge.core.text import display_path, one_line, shorten
 from golem_forge.events.envelope import Event
 from golem_forge.events.index import SessionIndex, SessionSummary, find_session
 from golem_forge.events.journal_files import SessionNotFound, anchor_path, is_locked, journal_path, open_locked
@@ -61,8 +61,8 @@ def session_row(session: SessionSummary, state: str, root: Path | str) -> tuple[
     """`root`: the program that asks; its own directory is `.`, and what `last` means is the last of those."""
     return (
         session.id[:_ID_SHOWN],
-        local_time(session.created),
-        _last(local_time(session.created), local_time(session.updated)),
+        local_minute(session.created),
+        _last(local_minute(session.created), local_minute(session.updated)),
         state,
         session.worker or "-",
         session.model or "-",
@@ -73,10 +73,7 @@ def session_row(session: SessionSummary, state: str, root: Path | str) -> tuple[
 
 def session_table(rows: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:
     """The rows below their head, in cells of which each row fits a terminal of 100 columns: the widest give way."""
-    table = [
-        tuple(escape_control_chars(cell).replace("\n", " ").replace("\t", " ") for cell in row)
-        for row in (TABLE_HEAD, *rows)
-    ]
+    table = [tuple(one_line(cell) for cell in row) for row in (TABLE_HEAD, *rows)]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     while sum(widths) + _GAPS > _WIDTH:
         wide = [at for at, least in _NARROWEST.items() if widths[at] > least]
@@ -94,9 +91,9 @@ def _last(started: str, last: str) -> str:
 
 
 def _cut(cell: str, width: int, column: int) -> str:
-    if len(cell) <= width:
-        return cell
-    return f"…{cell[len(cell) - width + 1 :]}" if column in _CUT_AT_START else f"{cell[: width - 1]}…"
+    if len(cell) > width and column in _CUT_AT_START:
+        return f"…{cell[len(cell) - width + 1 :]}"
+    return shorten(cell, width)
 
 
 def replay(
@@ -150,7 +147,7 @@ def delete_session(home: Path, session_id: str) -> None:
         _remove(journal.with_suffix(".files"))
         _remove(home / "output" / session_id)
         head = anchor_path(journal)
-        for path in (head, head.with_suffix(".head.new"), journal):
+        for path in (head, *head.parent.glob(f".{head.name}-*.tmp"), head.with_suffix(".head.new"), journal):
             path.unlink(missing_ok=True)
     except OSError as error:
         raise ForgeError(f"session {session_id} could not be deleted whole: {error.strerror}") from error

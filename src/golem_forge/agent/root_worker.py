@@ -21,7 +21,7 @@ from typing import Any, Final
 from golem_forge.agent.attachments import OfferedFile, ReceivedFile, check_attachments, check_count
 from golem_forge.agent.delegation import new_worker_manager
 from golem_forge.agent.files.program_files import PATH_SUFFIXES
-from golem_forge.agent.files.roster import check_preflight
+from golem_forge.agent.files.roster import Roster, check_preflight
 from golem_forge.agent.files.worker import Worker
 from golem_forge.agent.history import History, recap
 from golem_forge.agent.loop import INTERRUPTED_TEXT
@@ -31,7 +31,7 @@ from golem_forge.agent.model.selection import choose_model, missing_key, no_mode
 from golem_forge.agent.prompt import input_problem
 from golem_forge.agent.resume import Resumed, native_definition, resume
 from golem_forge.agent.run_result import RunInterrupted, RunResult, RunStatus, unless_interrupted
-from golem_forge.agent.session_facts import record_worker_run
+from golem_forge.agent.session_facts import RunFacts, record_run
 from golem_forge.agent.session_plan import SessionPlan, plan_session, replan
 from golem_forge.agent.session_state import SessionBus, SessionOptions, SessionState, open_session_state
 from golem_forge.agent.slash.manual import manual_tools_event
@@ -194,7 +194,7 @@ async def _start_root(
         resumed.restore_into(session_state, lambda worker, tool: _current_definition(run, worker, tool))
         run.scope.model_tools.restore(resumed.loaded)
         notices += [resumed.warning] if resumed.warning else []
-    record_worker_run(session_state, run, roster)
+    _record_run(session_state, run, roster)
     unused = [notice] if (notice := plan.program.notice_with(roster.unused)) else []
     notices = [*unused, *notices, *roster.warnings, *run.notices]
     return StartedSession(state=session_state, workers=manager, run=run, resumed=resumed, notices=notices)
@@ -327,3 +327,22 @@ def announce(started: StartedSession, mode: str) -> None:
     if started.resumed is not None and (said := recap(started.resumed.history)):
         run.scope.emit("status", {"type": "info", "message": said})
     run.scope.emit("manualToolsAvailable", manual_tools_event(run.scope.catalog))
+
+
+def _record_run(session_state: SessionState, run: WorkerRun, roster: Roster) -> None:
+    """Records what a resume needs to start this worker at the root again."""
+    if session_state.journal is None:
+        return
+    worker, root = run.worker, str(session_state.program.root)
+    facts = RunFacts(
+        name=worker.name,
+        worker_id=run.scope.id,
+        directory=root,
+        root=root,
+        worker=str(worker.path) if worker.path is not None else worker.name,
+        model=run.model_name,
+        mode=worker.mode or "",
+        approval_mode=session_state.controller.mode.value,
+        files=dict(roster.files),
+    )
+    record_run(session_state.journal, facts)

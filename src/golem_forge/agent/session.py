@@ -11,13 +11,15 @@ tools; for plain tools it makes an Orchestrator that denies what would ask, unle
 
 from __future__ import annotations
 
+import asyncio
 import builtins
 import warnings
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.agent.files.block_schema import McpBlock
 from golem_forge.agent.session_plan import SessionPlan, plan_call, plan_embedded
@@ -28,34 +30,33 @@ from golem_forge.agent.session_state import (
     learn_logins,
     open_session_state,
 )
-from golem_forge.agent.slash.manual import SessionActions
+from golem_forge.agent.slash.manual import ActionHost, conceal_secrets
+from golem_forge.agent.tool_inventory import build_catalog
 from golem_forge.agent.user_tools import (
     initial_notices,
     record_agent_writes,
-    sync_user_tools,
     user_tools_for,
     with_user_tools_zone,
 )
 from golem_forge.agent.worker_scope import (
     WorkerScope,
-    attach_servers,
     check_program_block,
-    load_server_of,
     open_scope,
     recover_edits,
-    servers_in_sync,
-    sync_servers,
 )
 from golem_forge.agent.worker_zones import DEFAULT_WORKER
 from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.config.program import Program
 from golem_forge.core.calls import Caller, Outcome, ToolCall, to_tool_call
 from golem_forge.core.decisions import Status
+from golem_forge.core.ids import is_id
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.options import require, takes_options
-from golem_forge.core.text import closest_match
+from golem_forge.core.text import nearest_hint
 from golem_forge.events.bus import EventBus
+from golem_forge.events.envelope import Event
 from golem_forge.events.journal import Journal
+from golem_forge.events.runtime_ui import RuntimeUI
 from golem_forge.orchestrator.orchestrator import Orchestrator
 from golem_forge.policy.approval_queue import ApprovalCallback
 from golem_forge.policy.controller import ApprovalController
@@ -70,8 +71,12 @@ from golem_forge.usertools.catalog_sync import UserTools
 
 if TYPE_CHECKING:
     from golem_forge.agent.mcp_servers import SessionServers
-    from golem_forge.agent.runtime import WorkerRuntime
     from golem_forge.agent.worker_manager import WorkerManager
+
+
+NO_COMMANDS: Final = (
+    "This session has no worker, so it takes no slash commands; `manualToolInvoke` with toolName and args runs a tool."
+)
 
 
 @dataclass(slots=True)
@@ -106,19 +111,24 @@ class Session:
 
     def refresh(self) -> None:
         """Tool folders and lists of servers that changed count from now on; every call and batch looks by itself."""
-        sync_user_tools(self.scope, self.user_tools)
-        sync_servers(self.scope)
+        self.scope.sync(self.user_tools)
+        if self.servers is not None:
+            self.servers.sync(self.scope)
 
     async def look(self, *names: str) -> None:
         """`refresh`, and a server that was never asked what it offers is asked, where one of its tools is named."""
-        nothing_new = self.servers is not None and await self.servers.refresh()
-        sync_user_tools(self.scope, self.user_tools)
-        if not nothing_new or not servers_in_sync(self.scope):
-            sync_servers(self.scope)
+        servers, scope = self.servers, self.scope
+        nothing_new = servers is not None and await servers.refresh()
+        scope.sync(self.user_tools)
+        if servers is not None and not (
+            nothing_new and scope.server_tools is not None and scope.server_tools.is_current
+        ):
+            servers.sync(scope)
         if TOOL_SEARCH in names:
-            self.scope.model_tools.select()
-        for name in names:
-            await load_server_of(self.scope, name)
+            scope.model_tools.select()
+        if servers is not None:
+            for name in names:
+                await servers.load_server_of(scope, name)
 
     def interrupt(self, reason: str = "interrupted") -> None:
         """Ends whatever runs or waits, within a second. Calls are refused from then on, until `reset`."""
@@ -190,6 +200,71 @@ def warn_manual_tool(outcome: Outcome, catalog: Catalog) -> None:
         warnings.warn(text, RuntimeWarning, stacklevel=3)
 
 
+class SessionActions:
+    """Hears `manualToolInvoke` and `interrupt` on a session's bus, and refuses `command`: there is no worker.
+
+    A runtime has `SlashCommands` instead."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._closed = False
+        bus = session.bus
+        bus.conceal = partial(conceal_secrets, self)
+        bus.commands = self
+        self._forget = [bus.on("interrupt", self._interrupt)]
+        self._paused = [bus.on("manualToolInvoke", self._invoke), bus.on("command", self._refuse)]
+
+    def pause(self) -> None:
+        while self._paused:
+            self._paused.pop()()
+
+    def resume(self) -> None:
+        """Commands had a host, which is gone: they are refused no more, by nobody."""
+        if not self._closed:
+            self._paused = [self._session.bus.on("manualToolInvoke", self._invoke)]
+
+    @property
+    def path(self) -> Orchestrator:
+        return self._session.path
+
+    @property
+    def ui(self) -> RuntimeUI:
+        return self._session.state.ui
+
+    async def aclose(self) -> None:
+        self._closed = True
+        self.pause()
+        for forget in self._forget:
+            forget()
+        for task in set(self._tasks):
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(set(self._tasks))
+
+    def _interrupt(self, event: Event) -> None:
+        self._session.interrupt(str(event.wire.get("reason") or "interrupted"))
+
+    def _refuse(self, event: Event) -> None:
+        self._session.bus.emit("status", {"type": "error", "message": NO_COMMANDS, "code": "command"})
+
+    def _invoke(self, event: Event) -> None:
+        wire, known = event.wire, self._session.state.call_ids
+        call = ToolCall(str(wire["toolName"]), wire["args"], Caller.HUMAN)
+        if is_id(request_id := wire.get("requestId")):
+            if request_id in known:  # sent twice, run once
+                return
+            known.add(request_id)
+            call.id = request_id
+        task = asyncio.get_running_loop().create_task(self._run(call))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _run(self, call: ToolCall) -> None:
+        await self._session.look(call.name)
+        await self.path.call(call)
+
+
 @takes_options("open_session", at=0)
 def open_session(
     directory: Path | str | Mapping[str, Any] = ".",
@@ -234,8 +309,7 @@ def open_planned_session(
             session_state,
             place.worker,
             sandbox,
-            tools=tools,
-            toolsets=place.native,
+            build_catalog(tools, place.native),
             worker_id=DEFAULT_WORKER,
             on_effects=record_agent_writes(session_state, lambda: DEFAULT_WORKER) if own is not None else None,
         )
@@ -243,6 +317,8 @@ def open_planned_session(
         servers = users = None
         # "all" of none needs nothing loaded
         if mcp is not None and (mcp != McpBlock() or session_state.program.mcp.servers):
+            from golem_forge.agent.mcp_servers import attach_servers
+
             servers = attach_servers(scope, mcp)
         if own is not None and not session_state.dry:
             users = user_tools_for(scope, own)
@@ -299,7 +375,7 @@ def open_worker_manager(plan: SessionPlan, options: SessionOptions) -> WorkerMan
 class ToolRouter:
     def __init__(
         self,
-        tools: Session | WorkerRuntime | Orchestrator | Catalog | Iterable[Tool | Callable[..., Any]],
+        tools: Session | ActionHost | Orchestrator | Catalog | Iterable[Tool | Callable[..., Any]],
         *,
         approval: ApprovalController | ApprovalMode | str | None = None,
         sandbox: Sandbox | None = None,
@@ -332,8 +408,7 @@ class ToolRouter:
     ) -> builtins.list[Tool]:
         """The tools that fit everything given; `query` is part of a name or description. ValueError: no such source."""
         if source is not None and source not in tuple(SourceKind):
-            close = closest_match(str(source), [each.value for each in SourceKind])
-            hint = f"; did you mean {close!r}?" if close else f"; there are {', '.join(SourceKind)}"
+            hint = nearest_hint(str(source), SourceKind, f"; there are {', '.join(SourceKind)}")
             raise ValueError(f"no source {source!r}{hint}")
         return self.catalog.list(source, mode, category, query)
 

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.lazy_dataclass import dataclass, field
@@ -21,11 +21,6 @@ from golem_forge.policy.facts import ANY_WALLED
 from golem_forge.policy.rules.book import RuleBook
 from golem_forge.policy.rules.load import make_rule
 from golem_forge.policy.rules.model import RuleOrigin, rule_id
-
-if TYPE_CHECKING:
-    from golem_forge.agent.files.roster import Roster
-    from golem_forge.agent.session_state import SessionState
-    from golem_forge.agent.worker_manager import WorkerRun
 
 RUN_RECORD: Final = "run"
 KEPT_RECORD: Final = "approvalKept"
@@ -60,25 +55,6 @@ def record_run(journal: Journal, facts: RunFacts) -> None:
     """Not redacted: the directory would come back as a zone's name. Nothing of it is an event or is exported."""
     journal.append_as_is(RUN_RECORD, asdict(facts))
     journal.flush()
-
-
-def record_worker_run(session_state: SessionState, run: WorkerRun, roster: Roster) -> None:
-    """The same, of a worker that took its place at the root."""
-    if session_state.journal is None:
-        return
-    worker, root = run.worker, str(session_state.program.root)
-    facts = RunFacts(
-        name=worker.name,
-        worker_id=run.scope.id,
-        directory=root,
-        root=root,
-        worker=str(worker.path) if worker.path is not None else worker.name,
-        model=run.model_name,
-        mode=worker.mode or "",
-        approval_mode=session_state.controller.mode.value,
-        files=dict(roster.files),
-    )
-    record_run(session_state.journal, facts)
 
 
 def run_facts(records: Iterable[Mapping[str, Any]]) -> RunFacts | None:

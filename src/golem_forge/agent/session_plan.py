@@ -32,7 +32,7 @@ from golem_forge.config.run_block import MAIN_WORKER
 from golem_forge.config.trust import TrustStore
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.lazy_dataclass import dataclass, field, replace
-from golem_forge.core.text import closest_match, escape_control_chars
+from golem_forge.core.text import escape_control_chars, nearest_hint
 from golem_forge.policy.base import ApprovalBlock
 from golem_forge.sandbox.host import keep_out
 from golem_forge.sandbox.sandbox import Sandbox
@@ -214,6 +214,5 @@ def named_mode(given: ApprovalMode | str) -> ApprovalMode:
     try:
         return ApprovalMode(given)
     except ValueError:
-        close = closest_match(str(given), list(ApprovalMode))
-        hint = f"; did you mean '{close}'?" if close else ""
+        hint = nearest_hint(str(given), list(ApprovalMode))
         raise ConfigError(f"approval must be one of {', '.join(ApprovalMode)}, not {given!r}{hint}") from None

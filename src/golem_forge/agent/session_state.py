@@ -13,7 +13,7 @@ first process receives it.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -35,14 +35,13 @@ from golem_forge.events.journal import Journal
 from golem_forge.events.journal_files import anchor_path
 from golem_forge.events.redaction import Redactor, classify_name
 from golem_forge.events.runtime_ui import RuntimeUI, create_runtime_ui
-from golem_forge.orchestrator.schedule import Gate
+from golem_forge.orchestrator.scope import OnKept, SessionServices
 from golem_forge.policy.approval_queue import ApprovalCallback, ui_asker
 from golem_forge.policy.controller import ApprovalController
 from golem_forge.policy.rules.book import RuleBook
 from golem_forge.sandbox.host import person_environ
 from golem_forge.sandbox.walls.environment import EnvBlock, make_env_block, redact_values
 from golem_forge.storage.home import ForgeHome
-from golem_forge.tools.context import SessionParts
 
 _MIN_SECRET_LENGTH = 8
 """Shorter values would be found in ordinary words."""
@@ -50,24 +49,19 @@ _NOT_SECRET = frozenset({"PWD", "OLDPWD"})  # named like passwords, and on every
 
 
 @dataclass(slots=True, kw_only=True)
-class SessionState:
-    id: str
+class SessionState(SessionServices):
     home: ForgeHome
     program: Program
     trust: TrustStore
     bus: EventBus
     ui: RuntimeUI
-    journal: Journal | None
-    redactor: Redactor
     rules: RuleBook
     controller: ApprovalController
     signal: InterruptSignal
-    gate: Gate = field(default_factory=Gate)
-    parts: SessionParts = field(default_factory=SessionParts)
     grants: dict[str, set[str]] = field(default_factory=dict)
     """Worker path → what a person allowed it for the session beyond single calls."""
-    on_kept: Callable[[str, dict[str, Any]], None] = lambda kind, data: None
-    """Told what a person kept for the rest of the session."""
+    on_kept: OnKept
+    """Called with what a person kept for the rest of the session."""
     call_ids: set[str] = field(default_factory=set)
     """Of every call a model asked for, or a UI by an id of its own: two of them may give the same one."""
     notices: list[str] = field(default_factory=list)
@@ -208,6 +202,8 @@ def open_session_state(
         journal=book,
         redactor=redactor,
         rules=rules,
+        project=str(program.root),
+        strange_zones=program.strange_zones,
         controller=ApprovalController(mode, options.approval_callback, ask=ask, timeout=seconds),
         signal=InterruptSignal() if options.signal is None else options.signal,
         on_kept=kept_recorder(book),

@@ -3,8 +3,8 @@
 `toolsets` and `mcp` know nothing of each other; their toolsets meet here. The order is that of the documented table.
 `build_catalog` returns the native tools under their names and aliases, then whatever else was given.
 
-`open_program_workshop` returns a Workshop of user tools that may build, test and trust; `open_listing_workshop` one
-that starts nothing. Neither prompts. The caller shows the trust card and passes the user's decision in.
+`open_listing_workshop` returns a Workshop of user tools that starts nothing; the one that builds, tests and trusts is
+in `agent.user_tools`.
 
 Imports stay light: listing tools must not load what running them needs (no asyncio, no pydantic, nothing of
 `usertools` before it is used).
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -82,32 +81,6 @@ def _tools_of(blocks: Mapping[str, Any]) -> list[Tool]:
     tools = tools_from_blocks(blocks, TOOLSETS)
     always = TOOLKIT[ALWAYS_THERE]
     return tools if any(tool.name == always.name for tool in tools) else [*tools, always]
-
-
-def open_program_workshop(home: ForgeHome, directory: Path | str) -> Workshop:
-    """Walls as the program around this directory (or the person's config) sets them. Raises ConfigError."""
-    from golem_forge.agent.session_plan import read_program
-    from golem_forge.agent.session_state import known_secrets
-    from golem_forge.agent.trust import trust_store
-    from golem_forge.agent.worker_zones import DEFAULT_WORKER
-    from golem_forge.policy.path_access import host_rule_for
-    from golem_forge.policy.rules.book import RuleBook
-    from golem_forge.usertools.workshop import open_workshop
-
-    trust = trust_store(home)
-    program = read_program(directory, home, trust)
-    rules = RuleBook(home, project_root=program.root, project_trusted=lambda: trust.trusted(program.root))
-    workshop = open_workshop(
-        home,
-        native=native_descriptions(),
-        redactor=known_secrets(home),
-        environ=person_environ(),
-        settings=program.walls,
-        zones=[os.path.realpath(path) for path in (program.root, *(zone.path for zone in program.zones))],
-        host_rule=host_rule_for(rules, str(program.root), DEFAULT_WORKER),
-    )
-    workshop.registry.refresh()
-    return workshop
 
 
 def open_listing_workshop(home: ForgeHome) -> Workshop:

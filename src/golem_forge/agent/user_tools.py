@@ -16,13 +16,16 @@ import contextlib
 import logging
 import os
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from golem_forge.agent.files.block_schema import UserToolsBlock
 from golem_forge.agent.history import History
 from golem_forge.agent.messages import UserMessage
-from golem_forge.agent.session_state import SessionState
+from golem_forge.agent.session_plan import read_program
+from golem_forge.agent.session_state import SessionState, known_secrets
 from golem_forge.agent.tool_inventory import native_descriptions
+from golem_forge.agent.trust import trust_store
 from golem_forge.agent.worker_zones import DEFAULT_WORKER
 from golem_forge.core.calls import Caller, ToolCall
 from golem_forge.core.decisions import Verdict
@@ -31,23 +34,30 @@ from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import replace
 from golem_forge.policy.base import ApprovalBlock
 from golem_forge.policy.path_access import host_rule_for
+from golem_forge.policy.rules.book import RuleBook
 from golem_forge.sandbox.host import person_environ
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.zones import USER_TOOLS
+from golem_forge.storage.home import ForgeHome
 from golem_forge.tools.threads import TooManyThreads, run_in_thread
+from golem_forge.toolsets.exec.result import first_wait
+from golem_forge.toolsets.exec.sessions import CommandSpec, ExecSessions
+from golem_forge.usertools.call_sequences import JournalTail, SessionCalls, TurnReader, recent_sessions
 from golem_forge.usertools.catalog_sync import ToolSelection, UserTools
-from golem_forge.usertools.create import CREATE_TOOL_NAME
+from golem_forge.usertools.native_tools import CREATE_TOOL_NAME
+from golem_forge.usertools.store import ToolStore
+from golem_forge.usertools.suggestions import Suggestion, event_sequence_key, find_suggestions, line_for_model
 from golem_forge.usertools.workshop import Workshop, open_workshop
 
 if TYPE_CHECKING:
     from golem_forge.agent.worker_scope import WorkerScope
+    from golem_forge.config.program import Program
     from golem_forge.core.calls import ToolCompletion
     from golem_forge.events.envelope import Event
-    from golem_forge.orchestrator.orchestrator import OnEffects
+    from golem_forge.events.redaction import Redactor
+    from golem_forge.orchestrator.scope import OnEffects
     from golem_forge.sandbox.walls.walls import WalledChild
     from golem_forge.tools.context import ToolContext
-    from golem_forge.usertools.call_sequences import JournalTail, SessionCalls, TurnReader
-    from golem_forge.usertools.suggestions import Suggestion
 
 _ZONE: Final = f"/{USER_TOOLS}/"
 _FIRST_WAIT_MS: Final = 10_000
@@ -56,22 +66,35 @@ _FIRST_TOKENS: Final = 10_000
 
 def session_workshop(session_state: SessionState) -> Workshop:
     """The session's one."""
-    return session_state.parts.get(
-        Workshop,
-        lambda: open_workshop(
-            session_state.home,
-            native=native_descriptions(),
-            session_id=session_state.id,
-            redactor=session_state.redactor,
-            environ=person_environ(),
-            settings=session_state.program.walls,
-            run_on=run_in_background,
-            zones=[
-                os.path.realpath(path)
-                for path in (session_state.program.root, *(zone.path for zone in session_state.program.zones))
-            ],
-            host_rule=host_rule_for(session_state.rules, str(session_state.program.root), DEFAULT_WORKER),
-        ),
+
+    def opened() -> Workshop:
+        state = session_state
+        workshop = _open_workshop(state.home, state.program, state.rules, state.redactor)
+        workshop.session_id, workshop.background_runner = state.id, run_in_background
+        return workshop
+
+    return session_state.parts.get(Workshop, opened)
+
+
+def open_program_workshop(home: ForgeHome, directory: Path | str) -> Workshop:
+    """Walls as the program around this directory (or the person's config) sets them. Raises ConfigError."""
+    trust = trust_store(home)
+    program = read_program(directory, home, trust)
+    rules = RuleBook(home, project_root=program.root, project_trusted=lambda: trust.trusted(program.root))
+    workshop = _open_workshop(home, program, rules, known_secrets(home))
+    workshop.registry.refresh()
+    return workshop
+
+
+def _open_workshop(home: ForgeHome, program: Program, rules: RuleBook, redactor: Redactor) -> Workshop:
+    return open_workshop(
+        home,
+        native=native_descriptions(),
+        redactor=redactor,
+        environ=person_environ(),
+        settings=program.walls,
+        zones=[os.path.realpath(path) for path in (program.root, *(zone.path for zone in program.zones))],
+        host_rule=host_rule_for(rules, str(program.root), DEFAULT_WORKER),
     )
 
 
@@ -119,18 +142,6 @@ def initial_notices(tools: UserTools) -> list[str]:
     return [] if news is None else [*news.warnings, *news.announcements]
 
 
-def sync_user_tools(scope: WorkerScope, tools: UserTools | None) -> None:
-    """Updates the catalog from the tool folders and reports what changed."""
-    if tools is None or (news := tools.refresh()) is None:
-        return
-    if news.added or news.changed or news.removed or news.diagnostics:
-        scope.emit_catalog_changed(news)
-    for text in news.warnings:
-        scope.emit("status", {"type": "warning", "message": text})
-    for text in news.announcements:
-        scope.emit("status", {"type": "info", "message": text})
-
-
 def record_agent_writes(session_state: SessionState, worker: Callable[[], str]) -> OnEffects:
     """Whatever an agent wrote into a tool's folder counts as an agent's work, whoever made the tool."""
 
@@ -149,9 +160,6 @@ async def run_in_background(
     start: Callable[[], Awaitable[WalledChild]], ctx: ToolContext, seconds: float
 ) -> ToolCompletion:
     """A tool that goes on after its call is a session, read and ended with `write_stdin`."""
-    from golem_forge.toolsets.exec.result import first_wait
-    from golem_forge.toolsets.exec.sessions import CommandSpec, ExecSessions
-
     kind = CommandSpec(owner=ctx.owner, tty=False, timeout_s=seconds)
     args = {"yield_time_ms": _FIRST_WAIT_MS, "max_output_tokens": _FIRST_TOKENS}
     return await first_wait(ctx.parts.get(ExecSessions), start, kind, args, ctx)
@@ -211,8 +219,6 @@ class ToolSuggestions:
                 continue
             self._show(scope, suggestion)
             self._sent.add(suggestion.key)
-            from golem_forge.usertools.suggestions import line_for_model
-
             try:
                 history.add(UserMessage(text=line_for_model(suggestion), kind="note"))
             except ForgeError as error:  # the journal refuses; the turn will say so where it matters
@@ -270,10 +276,6 @@ class ToolSuggestions:
 
     def _find(self) -> tuple[Suggestion, ...]:
         """On a thread, one at a time; with a store of its own, since the session's belongs to the loop."""
-        from golem_forge.usertools.call_sequences import recent_sessions
-        from golem_forge.usertools.store import ToolStore
-        from golem_forge.usertools.suggestions import find_suggestions
-
         own = self._own.read_on()
         if self._past is None:
             self._past = recent_sessions(self._session_state.home, without=self._session_state.id)
@@ -313,39 +315,27 @@ class _SessionTurns:
 
     def __init__(self, session_state: SessionState) -> None:
         self._id = session_state.id
-        self._path = session_state.journal.path if session_state.journal is not None else None
-        self._tail: JournalTail | None = None
-        self._turns: TurnReader | None = None
+        self._tail = JournalTail(session_state.journal.path) if session_state.journal is not None else None
+        self._turns = TurnReader()
+        self._read = False
         self._last: object = None
         self.suggested_before: frozenset[str] = frozenset()
         """What the session had been told before it was resumed."""
 
     def read_on(self) -> tuple[SessionCalls, ...] | None:
         """The session as far as its turns are over; None: as before."""
-        from golem_forge.usertools.call_sequences import SessionCalls
-
-        turns = self._more()
-        segments = turns.answered() if turns is not None else ()
+        with contextlib.suppress(OSError):
+            for record in self._tail.records() if self._tail is not None else ():
+                self._turns.add(record)
+        if not self._read:
+            self._read = True
+            self.suggested_before = frozenset(map(event_sequence_key, self._turns.suggested))
+        segments = self._turns.answered()
         last = (len(segments), segments[-1][-1].call) if segments else None
         if last == self._last:
             return None
         self._last = last
         return (SessionCalls(self._id, segments),)
-
-    def _more(self) -> TurnReader | None:
-        if self._path is None:
-            return None
-        from golem_forge.usertools.call_sequences import JournalTail, TurnReader
-        from golem_forge.usertools.suggestions import event_sequence_key
-
-        first = self._turns is None
-        self._tail, self._turns = self._tail or JournalTail(self._path), self._turns or TurnReader()
-        with contextlib.suppress(OSError):
-            for record in self._tail.records():
-                self._turns.add(record)
-        if first:
-            self.suggested_before = frozenset(event_sequence_key(sequence) for sequence in self._turns.suggested)
-        return self._turns
 
 
 def session_suggestions(session_state: SessionState) -> ToolSuggestions:

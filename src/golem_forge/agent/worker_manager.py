@@ -27,23 +27,21 @@ from golem_forge.agent.prompt import PromptState, system_prompt
 from golem_forge.agent.run_result import unless_interrupted
 from golem_forge.agent.session_plan import WorkerPlan, plan_worker
 from golem_forge.agent.session_state import SessionState, has_logins, learn_declared, learn_logins, learn_secret
+from golem_forge.agent.tool_inventory import build_catalog
 from golem_forge.agent.trust import ask_for_trust
 from golem_forge.agent.user_tools import (
     initial_notices,
     record_agent_writes,
     session_suggestions,
     session_workshop,
-    sync_user_tools,
     user_tools_for,
     with_user_tools_zone,
 )
 from golem_forge.agent.worker_scope import (
     WorkerScope,
-    attach_servers,
     check_program_block,
     open_scope,
     recover_edits,
-    sync_servers,
 )
 from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.core.lazy_dataclass import dataclass, field
@@ -168,6 +166,8 @@ class WorkerManager:
             tools = self._near_tools(run)
             run.notices += scope.add_tools(tools, approval_of(run.worker, run.exposed))
             if blocks.mcp is not None and (blocks.mcp != McpBlock() or self.state.program.mcp.servers):
+                from golem_forge.agent.mcp_servers import attach_servers
+
                 run.servers = attach_servers(scope, blocks.mcp)
             check_program_block(scope, [])  # names of tools that are not placed yet mean nothing here
         except BaseException:
@@ -199,8 +199,7 @@ class WorkerManager:
             session_state,
             worker,
             sandbox,
-            tools=more_tools,
-            toolsets=plan.native,
+            build_catalog(more_tools, plan.native),
             parent=parent,
             task=task,
             worker_id=worker_id,
@@ -319,13 +318,15 @@ class WorkerManager:
             session_suggestions(session_state).begin(scope)
         if blocks.mcp is not None:
             # Only a server that is `required` delays the first turn.
-            from golem_forge.agent.mcp_servers import sampler_for
+            from golem_forge.agent.mcp_servers import attach_servers
+            from golem_forge.agent.sampling import sampler_for
 
-            run.servers = servers = attach_servers(run.scope, blocks.mcp)
-            servers.set_sampler(run.scope.orchestrator.worker, sampler_for(self, run))
+            run.servers = servers = attach_servers(scope, blocks.mcp)
+            sampler = sampler_for(scope, lambda: self.wait_for_model(run), lambda: run.model_name)
+            servers.set_sampler(scope.orchestrator.worker, sampler)
             await servers.refresh()
             await servers.pool.wait_required()
-            sync_servers(run.scope)
+            servers.sync(scope)
         check_program_block(scope, run.notices)
 
     def _near_tools(self, run: WorkerRun) -> list[Tool]:
@@ -365,17 +366,18 @@ class WorkerManager:
 
     async def refresh(self, run: WorkerRun) -> None:
         """Puts tools that changed on disk in force; called before whatever may use them. Raises Interrupted."""
-        sync_user_tools(run.scope, run.user_tools)
+        run.scope.sync(run.user_tools)
         if run.servers is not None:
             await unless_interrupted(run.scope.signal, run.servers.refresh())
-            sync_servers(run.scope)
+            run.servers.sync(run.scope)
         if run.modules is not None:
             await unless_interrupted(run.scope.signal, self._refresh(run, run.modules))
 
     def refresh_local(self, run: WorkerRun) -> None:
         """As far as nobody has to be waited for: the person's own tools, and what is known of servers' tools."""
-        sync_user_tools(run.scope, run.user_tools)
-        sync_servers(run.scope)
+        run.scope.sync(run.user_tools)
+        if run.servers is not None:
+            run.servers.sync(run.scope)
 
     async def _refresh(self, run: WorkerRun, modules: ModuleTools) -> None:
         async with run.refresh_lock:

@@ -3,42 +3,35 @@
 `open_scope` returns a scope with the native tools; tools of modules, sub-workers, users and MCP servers are added
 before the first call (`add_tools`). A child's scope is bounded by its caller's: zones, `blocked` and the interrupt
 signal.
-
-`attach_servers` connects a scope to the session's MCP servers and `sync_servers` keeps its catalog up to date. The code
-that talks to servers is imported only where a worker file or the user's configuration names one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from golem_forge.agent.files.block_schema import McpBlock
-from golem_forge.agent.files.toolset_blocks import check_servers
 from golem_forge.agent.files.worker import Worker
 from golem_forge.agent.model_tools import ModelTools
 from golem_forge.agent.session_state import SessionState
-from golem_forge.agent.tool_inventory import build_catalog
 from golem_forge.agent.worker_zones import approval_blocks
 from golem_forge.core.calls import LEFTOVERS, leftover_lines
-from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.core.ids import new_id
-from golem_forge.core.lazy_dataclass import dataclass, field
+from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.core.signals import InterruptSignal
-from golem_forge.orchestrator.orchestrator import OnEffects, Orchestrator
-from golem_forge.policy.base import ApprovalBlock, ApprovalBlocks, check_block
+from golem_forge.orchestrator.orchestrator import Orchestrator
+from golem_forge.orchestrator.scope import CallScope, OnEffects
+from golem_forge.policy.base import ApprovalBlock, ApprovalBlocks
 from golem_forge.policy.controller import ApprovalController
 from golem_forge.policy.evaluate import ParentPolicy
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.walls.walls import Aftermath, Walls, probe_without_saving
 from golem_forge.tools.catalog import Catalog
-from golem_forge.tools.tool import SourceKind, Tool
+from golem_forge.tools.tool import Tool
 from golem_forge.toolsets.edit.apply import recover_patches
 
 if TYPE_CHECKING:
-    from golem_forge.agent.mcp_servers import SessionServers
     from golem_forge.mcp.client.tool_source import ServerTools
+    from golem_forge.tools.sources import CatalogChanges, ToolSource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +67,7 @@ class WorkerScope:
     _forget: Callable[[], None] = field(default=lambda: None, repr=False)
 
     def __post_init__(self) -> None:
-        self.model_tools = ModelTools(self)
+        self.model_tools = ModelTools(self.orchestrator, self.state)
 
     @property
     def id(self) -> str:
@@ -104,7 +97,18 @@ class WorkerScope:
     def emit(self, kind: str, data: Mapping[str, Any]) -> None:
         self.state.bus.emit(kind, data, self.id)
 
-    def emit_catalog_changed(self, changes: Any, problems: Iterable[str] = ()) -> None:
+    def sync(self, source: ToolSource | None) -> None:
+        """Updates the catalog from a source of tools and reports what changed. Cheap where nothing did."""
+        if source is None or (changes := source.refresh()) is None:
+            return
+        if changes.added or changes.changed or changes.removed or changes.diagnostics:
+            self.emit_catalog_changed(changes)
+        for text in changes.warnings:
+            self.emit("status", {"type": "warning", "message": text})
+        for text in changes.announcements:
+            self.emit("status", {"type": "info", "message": text})
+
+    def emit_catalog_changed(self, changes: CatalogChanges, problems: Iterable[str] = ()) -> None:
         """`changes`: the names `added`, `changed` and `removed`, and `diagnostics`."""
         data = {key: list(getattr(changes, key)) for key in ("added", "changed", "removed", "diagnostics")}
         data["diagnostics"] += problems
@@ -120,20 +124,18 @@ def open_scope(
     session_state: SessionState,
     worker: Worker,
     sandbox: Sandbox,
+    catalog: Catalog,
     *,
-    tools: Iterable[Tool | Callable[..., Any]] = (),
-    toolsets: Mapping[str, Any] | None = None,
     parent: WorkerScope | None = None,
     task: str = "",
     worker_id: str = "",
     on_effects: OnEffects | None = None,
 ) -> WorkerScope:
-    """`toolsets`: its native blocks; None: every native tool (the built-in worker). Takes over the sandbox."""
+    """`catalog`: with the native tools (`build_catalog`). Takes over the sandbox."""
     signal = InterruptSignal() if parent is not None else session_state.signal
     above = parent.lineage if parent is not None else ()
     link = Ancestor(id=worker_id or new_id(), name=worker.name, depth=session_state.depth + len(above), task=task)
     lineage = (*above, link)
-    catalog = build_catalog(tools, toolsets)
     program = session_state.program
     block = ApprovalBlock(default=program.approval.default, tools=program.approval.tools)
     # Host paths that Forge itself might say become addresses.
@@ -152,20 +154,22 @@ def open_scope(
     if parent is not None:
         judge = parent.orchestrator.judge
         parents = (*judge.parents, ParentPolicy(worker=parent.orchestrator.worker, blocks=judge.blocks))
-    path = _orchestrator(
-        session_state,
-        lineage,
-        catalog,
+    calls = CallScope(
+        services=session_state,
+        catalog=catalog,
+        worker="/".join(each.name for each in lineage),
+        worker_id=link.id,
+        ancestors=tuple(each.to_wire() for each in lineage),
+        parents=parents,
+        blocks=ApprovalBlocks(program=block),
         sandbox=sandbox,
         walls=walls,
-        approval=session_state.controller,
+        signal=signal,
         grants=session_state.grants,
         on_kept=session_state.on_kept,
-        signal=signal,
-        ceilings=parents,
         on_effects=on_effects,
     )
-    path.judge.set_blocks(ApprovalBlocks(program=block))
+    path = Orchestrator(calls, session_state.controller)
     walls.on_report(lambda report: session_state.bus.emit("wallsReport", report.to_wire(), link.id))
     walls.on_unread(lambda after: _emit_leftovers(session_state, link.id, after))
     scope = WorkerScope(
@@ -187,50 +191,13 @@ def open_scope(
 def guest_orchestrator(scope: WorkerScope, approval: ApprovalController, guest: str) -> Orchestrator:
     """The same place for somebody else who calls its tools: with approvals, a memory of them and processes of their
     own. `guest`: a name that no other guest has."""
-    path = _orchestrator(
-        scope.state,
-        scope.lineage,
-        scope.catalog,
-        sandbox=scope.sandbox,
-        walls=scope.walls,
-        approval=approval,
-        grants={},  # what this one's person allows, nobody else's call may use, in a resumed session neither
-        on_kept=None,
-        signal=scope.signal,
-        ceilings=scope.orchestrator.judge.parents,
-        on_effects=scope.on_effects,
-        guest=guest,
+    # What this client's person allows, no other client's call may use, in a resumed session neither.
+    calls = replace(
+        scope.orchestrator.scope, guest=guest, grants={}, on_kept=None, blocks=scope.orchestrator.judge.blocks
     )
-    path.judge.set_blocks(scope.orchestrator.judge.blocks)
+    path = Orchestrator(calls, approval)
     path.on_unknown_tool = scope.orchestrator.on_unknown_tool
     return path
-
-
-def _orchestrator(
-    session_state: SessionState,
-    lineage: tuple[Ancestor, ...],
-    catalog: Catalog,
-    **own: Any,
-) -> Orchestrator:
-    """`own`: what differs between the worker's orchestrator and those of its guests."""
-    return Orchestrator(
-        catalog,
-        rules=session_state.rules,
-        bus=session_state.bus,
-        journal=session_state.journal,
-        redactor=session_state.redactor,
-        output_folder=session_state.home.path / "output",
-        session_id=session_state.id,
-        worker="/".join(each.name for each in lineage),
-        worker_id=lineage[-1].id,
-        gate=session_state.gate,
-        project=str(session_state.program.root),
-        strange_zones=session_state.program.strange_zones,
-        home=session_state.home.path,
-        parts=session_state.parts,
-        describe_path=lambda _: tuple(each.to_wire() for each in lineage),
-        **own,
-    )
 
 
 def check_program_block(scope: WorkerScope, notices: list[str]) -> None:
@@ -246,56 +213,3 @@ def recover_edits(session_state: SessionState, sandbox: Sandbox) -> list[str]:
 def _emit_leftovers(session_state: SessionState, worker_id: str, after: Aftermath) -> None:
     for line in leftover_lines(after.protected_created, after.leftovers):
         session_state.bus.emit("status", {"type": "warning", "message": line.text, "code": LEFTOVERS}, worker_id)
-
-
-def attach_servers(scope: WorkerScope, block: McpBlock) -> SessionServers:
-    """The session's servers, those of them that the block names put before this worker. Raises ConfigError."""
-    from golem_forge.agent.mcp_servers import session_servers
-
-    if problems := check_servers(block, scope.state.program):
-        raise ConfigError(*problems)
-    servers = session_servers(scope.state)
-    scope.server_tools = servers.tools_for(scope, block.servers)
-    scope.orchestrator.on_unknown_tool = partial(load_server_of, scope)
-    return servers
-
-
-def sync_servers(scope: WorkerScope) -> None:
-    """Updates the catalog from the lists of its servers. Cheap where nothing changed."""
-    if scope.server_tools is None:
-        return
-    if (changes := scope.server_tools.refresh()) is not None:
-        scope.emit_catalog_changed(changes)
-    _warn_unknown_names(scope, scope.server_tools)
-
-
-def servers_in_sync(scope: WorkerScope) -> bool:
-    """Asked where `SessionServers.refresh` has just found nothing new: whether this catalog has all that is older."""
-    return scope.server_tools is not None and scope.server_tools.is_current
-
-
-def _warn_unknown_names(scope: WorkerScope, tools: ServerTools) -> None:
-    """Warns once about each tool that forge.yaml names and its server does not have."""
-    from golem_forge.agent.mcp_servers import session_servers
-
-    if not (unchecked := session_servers(scope.state).unchecked):
-        return
-    for name in [name for name in unchecked if tools.lists(name) is not None]:
-        said = unchecked.pop(name)
-        if not tools.lists(name):
-            there = {tool.name: tool for tool in scope.catalog.list(SourceKind.MCP)}
-            _, (unknown,) = check_block(ApprovalBlock(tools={name: said}), there)
-            scope.emit("status", {"type": "warning", "message": unknown})
-
-
-async def load_server_of(scope: WorkerScope, name: str) -> bool:
-    """For a call of a tool that nobody has heard of: its server may simply not have been asked yet. True: it was."""
-    tools = scope.server_tools
-    if tools is None or name in scope.catalog or not (server := tools.server_of(name)):
-        return False
-    try:
-        await tools.wait_connected(server)
-    except ForgeError:
-        return False  # its state says why; the call is told that there is no such tool
-    sync_servers(scope)
-    return True

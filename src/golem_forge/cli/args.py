@@ -9,15 +9,30 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
-from golem_forge.cli.format import did_you_mean, print_error
-from golem_forge.core.text import escape_control_chars
+from golem_forge.cli.format import fail
+from golem_forge.core.text import escape_control_chars, nearest_remark
 
 if TYPE_CHECKING:
-    from argparse import ArgumentParser
+    from argparse import ArgumentParser, Namespace, _ActionsContainer
+
+Declared = TypeVar("Declared", bound="_ActionsContainer")
+_TYPES: Final = {"N": int, "S": float}
+
+FAILED: Final = 1
+USAGE: Final = 2
+DENIED: Final = 3
+NOT_FOUND: Final = 4
+BY_FLAG: Final = "command line (--yes)"
+BY_PERSON: Final = "person"
+"""Who agreed, as it is recorded."""
 
 Verbs = Mapping[str, tuple[str, str]]
+
+
+class CommandUsageError(Exception):
+    """Words that contradict each other, or that the command cannot take."""
 
 
 def parser(verb: str, text: str) -> ArgumentParser:
@@ -38,6 +53,36 @@ def parser(verb: str, text: str) -> ArgumentParser:
     return Parser(prog=f"forge {verb}", allow_abbrev=False, formatter_class=formatter)
 
 
+def read_args(verb: str, text: str, words: list[str], *declared: str, **defaults: Any) -> Namespace:
+    """What was typed, by name; ends the process with 2 and a sentence where it does not fit."""
+    reader = declare(parser(verb, text), *declared)
+    reader.set_defaults(**defaults)
+    return reader.parse_args(words)
+
+
+def declare(reader: Declared, *declared: str) -> Declared:
+    """Adds arguments to a parser or a group of one, each written as in a usage line:
+
+    `NAME`, `NAME?`, `NAME*`, `NAME+` stand for themselves, and `names:NAME+` is kept as `names`; `--json` is a flag;
+    `-p,--program DIR` takes a value (a whole number for `N`, seconds for `S`), `--mode a|b` one of these, and
+    `--set PAIR…` any number of them.
+    """
+    for each in declared:
+        names, _, value = each.partition(" ")
+        if not names.startswith("-"):
+            name, _, shown = names.rpartition(":")
+            metavar = shown.rstrip("?*+")
+            reader.add_argument(name or metavar.lower(), metavar=metavar, nargs=shown[len(metavar) :] or None)
+        elif not value:
+            reader.add_argument(*names.split(","), action="store_true")
+        elif value.endswith("…"):
+            reader.add_argument(*names.split(","), action="append", default=[])
+        else:
+            choices = value.split("|") if "|" in value else None
+            reader.add_argument(*names.split(","), choices=choices, type=_TYPES.get(value, str))
+    return reader
+
+
 def run_verb(group: str, package: str, verbs: Verbs, words: list[str], usage: str) -> int:
     """`package`: where the modules of the group are, `golem_forge.cli.tools`."""
     verb, rest = (words[0], words[1:]) if words else ("", [])
@@ -45,8 +90,7 @@ def run_verb(group: str, package: str, verbs: Verbs, words: list[str], usage: st
         print(usage)
         return 0 if verb else 2
     if verb not in verbs:
-        print_error(group, f"unknown verb '{verb}'{did_you_mean(verb, verbs)}. `forge {group} --help` lists them.")
-        return 2
+        return fail(group, f"unknown verb '{verb}'{nearest_remark(verb, verbs)}. `forge {group} --help` lists them.", 2)
     module = import_module(f"{package}.{verbs[verb][0]}")
     return int(getattr(module, f"run_{verb.replace('-', '_')}")(rest))
 

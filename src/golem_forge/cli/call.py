@@ -16,6 +16,7 @@ from collections.abc import Callable
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final
 
+from golem_forge.cli.args import CommandUsageError
 from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.core.calls import EXIT_CODES, Caller, Outcome, outcome_json
 from golem_forge.core.decisions import AnsweredBy, Status
@@ -48,10 +49,6 @@ Exit: 0 success, 1 failed, 2 bad arguments or config, 3 denied, 4 no such tool, 
 143 terminated."""
 
 
-class CallUsageError(Exception):
-    pass
-
-
 @dataclass(slots=True)
 class CallCommand:
     name: str = ""
@@ -75,7 +72,7 @@ def run(words: list[str]) -> int:
             print(HELP)
             return 0 if command.help else 2
         return asyncio.run(_call(command))
-    except CallUsageError as error:
+    except CommandUsageError as error:
         print(f"forge call: {escape_control_chars(str(error))}", file=sys.stderr)
         return 2
 
@@ -94,7 +91,7 @@ def parse(words: list[str]) -> CallCommand:
         elif flag in ("--args-json", "--approval", "-a", "--program", "-p"):
             given = value if equals else next(rest, None)
             if given is None:
-                raise CallUsageError(f"{flag} needs a value")
+                raise CommandUsageError(f"{flag} needs a value")
             _set(command, flag, given)
         elif not command.name and not word.startswith("-"):
             command.name = word
@@ -112,7 +109,7 @@ def _set(command: CallCommand, flag: str, value: str) -> None:
         command.approval = value
     else:
         modes = ", ".join(ApprovalMode)
-        raise CallUsageError(f"--approval must be one of {modes}, got {escape_control_chars(value)!r}")
+        raise CommandUsageError(f"--approval must be one of {modes}, got {escape_control_chars(value)!r}")
 
 
 async def _call(command: CallCommand) -> int:
@@ -153,7 +150,7 @@ async def call_in_session(session: Session, command: CallCommand) -> int:
 
 def ask_person(request: ApprovalRequest) -> dict[str, Any]:
     """Nobody is asked in most calls, so the card is loaded with the first question."""
-    from golem_forge.cli.approval_card import ask_for_one_call
+    from golem_forge.ui.approval_prompt import ask_for_one_call
 
     return ask_for_one_call(request)
 
@@ -219,7 +216,7 @@ def _arguments(command: CallCommand, catalog: Any) -> Any:
     """Binding uses the tool's schema; a tool that does not exist is left to the path to refuse."""
     if command.args_json is not None:
         if command.options:
-            raise CallUsageError("give the arguments either as --args-json or as options, not both")
+            raise CommandUsageError("give the arguments either as --args-json or as options, not both")
         return command.args_json
     try:
         tool = catalog.resolve(command.name, Caller.HUMAN)
@@ -228,7 +225,7 @@ def _arguments(command: CallCommand, catalog: Any) -> Any:
     try:
         return bind_options(tool.input_schema, words_as_tokens(command.options))
     except BindingError as error:
-        raise CallUsageError(f"{error}. `forge tools show {tool.name}` lists its parameters.") from None
+        raise CommandUsageError(f"{error}. `forge tools show {tool.name}` lists its parameters.") from None
 
 
 def _print(outcome: Outcome, as_json: bool, session: Session) -> None:

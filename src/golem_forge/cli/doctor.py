@@ -15,10 +15,10 @@ from enum import StrEnum
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from golem_forge._version import __version__
-from golem_forge.agent.mcp_status import ServerInventory
+from golem_forge.agent.mcp_status import KnownServer, ServerInventory
 from golem_forge.agent.tool_inventory import build_catalog
 from golem_forge.agent.trust import trust_store
 from golem_forge.agent.worker_zones import (
@@ -28,8 +28,8 @@ from golem_forge.agent.worker_zones import (
     is_home_without_program,
     zone_problems,
 )
-from golem_forge.cli.args import parser
-from golem_forge.cli.format import columns, print_json
+from golem_forge.cli.args import read_args
+from golem_forge.cli.format import print_json
 from golem_forge.cli.tools.list import take_inventory
 from golem_forge.config.program import PROJECT_RULES, Program, find_root, load_program
 from golem_forge.config.trust import TrustStore
@@ -37,6 +37,7 @@ from golem_forge.config.yaml_file import read_bytes
 from golem_forge.core.calls import Caller
 from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.core.table import columns
 from golem_forge.core.text import display_path
 from golem_forge.events.journal_files import sessions_dir
 from golem_forge.mcp.client.manifest import ManifestCache
@@ -52,9 +53,6 @@ from golem_forge.sandbox.walls.walls import Walls
 from golem_forge.storage.home import ForgeHome, forge_home
 from golem_forge.tools.tool import SourceKind
 
-if TYPE_CHECKING:
-    from golem_forge.agent.mcp_status import KnownServer
-
 HELP: Final = """usage: forge doctor [--json]
 
 Looks at the version, FORGE_HOME, the program around this directory and its trust, the zones, the rules, the journal,
@@ -64,9 +62,7 @@ Exit: 0 everything that is needed works, 1 something does not, 2 usage."""
 
 
 def run(words: list[str]) -> int:
-    reader = parser("doctor", HELP)
-    reader.add_argument("--json", action="store_true")
-    asked = reader.parse_args(words)
+    asked = read_args("doctor", HELP, words, "--json")
 
     found = examine()
     healthy = all(each.state is not FindingState.PROBLEM for each in found)

@@ -34,7 +34,7 @@ from golem_forge.agent.model.selection import (
 from golem_forge.agent.session_plan import SessionPlan, SessionRequest, plan_session, plan_worker, read_program
 from golem_forge.agent.trust import trust_store
 from golem_forge.agent.worker_zones import approval_blocks
-from golem_forge.cli.format import columns, print_json
+from golem_forge.cli.format import print_json
 from golem_forge.cli.run import RunArgs
 from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.config.program import Program, program_root
@@ -42,6 +42,7 @@ from golem_forge.config.run_block import BudgetLimits
 from golem_forge.core.decisions import Verdict, strictest
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass, field
+from golem_forge.core.table import columns
 from golem_forge.core.text import display_path, escape_control_chars
 from golem_forge.events.index import find_session
 from golem_forge.mcp.client.manifest import ManifestCache

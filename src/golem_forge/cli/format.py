@@ -10,22 +10,10 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from itertools import zip_longest
-from typing import Any, Final
+from typing import Any
 
-from golem_forge.core.text import closest_match, escape_control_chars
-
-_GAP: Final = "  "
-
-
-def columns(rows: Iterable[Sequence[str]], indent: str = "") -> str:
-    """Rows with each column as wide as its widest cell; the last one is as long as it is."""
-    table = [[one_line(cell) for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*(row[:-1] for row in table), strict=False)]
-    lines = []
-    for row in table:
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)] + row[len(widths) :]
-        lines.append((indent + _GAP.join(cells)).rstrip())
-    return "\n".join(lines)
+from golem_forge.core.table import GAP
+from golem_forge.core.text import escape_control_chars, one_line
 
 
 def print_columns(rows: Callable[[], Iterable[Sequence[str]]]) -> None:
@@ -36,21 +24,7 @@ def print_columns(rows: Callable[[], Iterable[Sequence[str]]]) -> None:
         widths = [max(pair) for pair in zip_longest(widths, measured, fillvalue=0)]
     for row in rows():
         *cells, last = (one_line(cell) for cell in row)
-        print(_GAP.join([*(cell.ljust(width) for cell, width in zip(cells, widths, strict=False)), last]).rstrip())
-
-
-def one_line(text: str) -> str:
-    return escape_control_chars(text).replace("\n", " ").replace("\t", " ")
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """` (did you mean 'x'?)`; empty where nothing is close."""
-    close = closest_match(name, known)
-    return f" (did you mean '{close}'?)" if close else ""
-
-
-def shortened(text: str, limit: int) -> str:
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+        print(GAP.join([*(cell.ljust(width) for cell, width in zip(cells, widths, strict=False)), last]).rstrip())
 
 
 def print_json(value: Any) -> None:
@@ -86,3 +60,9 @@ def describe_os_error(error: OSError) -> str:
 def print_error(verb: str, text: str) -> None:
     """One line (or more) for the person, on standard error, so that standard output stays the answer."""
     print(f"forge {verb}: {escape_control_chars(text)}", file=sys.stderr)
+
+
+def fail(verb: str, text: str, code: int) -> int:
+    """Says why, and returns the exit code."""
+    print_error(verb, text)
+    return code

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from typing import Final
 
-from golem_forge.cli.args import parser
-from golem_forge.cli.format import print_error
+from golem_forge.cli.args import read_args
+from golem_forge.cli.format import fail
 from golem_forge.core.text import display_path
 
 HELP: Final = """usage: forge init [DIR]
@@ -86,9 +86,7 @@ FILES: Final = {"forge.yaml": _PROGRAM, "main.worker": _WORKER, "tools.py": _TOO
 
 
 def run(words: list[str]) -> int:
-    reader = parser("init", HELP)
-    reader.add_argument("dir", nargs="?", default=".")
-    directory = Path(reader.parse_args(words).dir)
+    directory = Path(read_args("init", HELP, words, "dir?", dir=".").dir)
     written = 0
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -97,8 +95,7 @@ def run(words: list[str]) -> int:
             written += made
             print(f"{'wrote' if made else 'kept '} {display_path(directory / name)}")
     except OSError as error:
-        print_error("init", f"{display_path(directory)} cannot be written: {error.strerror}.")
-        return 2
+        return fail("init", f"{display_path(directory)} cannot be written: {error.strerror}.", 2)
     if not written:
         print("Nothing to do: all of them were there.")
         return 0

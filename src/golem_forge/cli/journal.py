@@ -5,7 +5,6 @@ A session is found by its id, the beginning of it, or `last`. Looking never crea
 
 from __future__ import annotations
 
-from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -74,17 +73,6 @@ def describe_decision(decision: dict[str, Any] | None) -> str:
     if decision["answeredBy"] not in ("", "nobody"):
         words += f"; answered by {decision['answeredBy']}"
     return words
-
-
-def local_time(ts: str) -> str:
-    """The journal writes UTC; people read their own clock."""
-    try:
-        return datetime.fromisoformat(ts).astimezone().strftime("%Y-%m-%d %H:%M:%S")
-    except ValueError:
-        return ts
-
-
-NO_SUCH_SESSION: int = 4
 
 
 def root_here() -> str:

@@ -13,8 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from golem_forge.cli.args import parser
-from golem_forge.cli.format import columns, one_line, print_columns, print_error, print_json, print_json_list, shortened
+from golem_forge.cli.args import NOT_FOUND, read_args
+from golem_forge.cli.format import fail, print_columns, print_error, print_json, print_json_list
 from golem_forge.cli.journal import (
     ID_SHOWN,
     OPEN_WORDS,
@@ -23,12 +23,12 @@ from golem_forge.cli.journal import (
     describe_decision,
     display_status,
     home_with_sessions,
-    local_time,
     session_id,
     status_word,
 )
 from golem_forge.core.calls import Leftover, leftover_lines
-from golem_forge.core.text import display_path, escape_control_chars
+from golem_forge.core.table import columns, local_time
+from golem_forge.core.text import display_path, escape_control_chars, one_line, shorten
 from golem_forge.events.index import CallSummary, SessionIndex, SessionSummary
 from golem_forge.events.journal_files import is_locked, journal_path, list_journals, sessions_dir
 from golem_forge.events.journal_reader import JournalProblem, Verification, read, verify
@@ -62,7 +62,10 @@ def run(words: list[str]) -> int:
         print(HELP)
         return 0
     verbs = {"show": run_show, "sessions": run_sessions, "verify": run_verify}
-    return verbs[verb](words[1:]) if verb in verbs else run_calls(words)
+    try:
+        return verbs[verb](words[1:]) if verb in verbs else run_calls(words)
+    except IdNotFound as error:
+        return fail("log", str(error), NOT_FOUND)
 
 
 _ARGS_WIDTH: Final = 48
@@ -77,19 +80,11 @@ class LoggedCall(NamedTuple):
 
 
 def run_calls(words: list[str]) -> int:
-    reader = parser("log", HELP)
-    reader.add_argument("--session", default="")
-    reader.add_argument("--tool", default="")
-    reader.add_argument("--status", default="", choices=["", *STATUS_WORDS], metavar="STATUS")
-    reader.add_argument("--limit", type=int, default=20)
-    reader.add_argument("--json", action="store_true")
-    asked = reader.parse_args(words)
+    status = f"--status {'|'.join(['', *STATUS_WORDS])}"
+    declared = ("--session ID", "--tool NAME", status, "--limit N", "--json")
+    asked = read_args("log", HELP, words, *declared, session="", tool="", status="", limit=20)
     home = home_with_sessions()
-    try:
-        found = _Calls(home, asked) if home is not None else ()
-    except IdNotFound as error:
-        print_error("log", str(error))
-        return 4
+    found = _Calls(home, asked) if home is not None else ()
     if asked.json:
         print_json_list(call_json(each) for each in found)
     elif any(True for _ in found):
@@ -136,9 +131,9 @@ def _call_row(each: LoggedCall) -> tuple[str, ...]:
         call.id[:ID_SHOWN],
         display_status(each.status),
         call.tool or call.requested,
-        shortened(short_args(call.args), _ARGS_WIDTH),
+        shorten(short_args(call.args), _ARGS_WIDTH),
         f"{call.duration_ms:.1f}" if call.finished_at else "",
-        shortened(one_line(describe_decision(call.decision)) or one_line(call.error), _DECISION_WIDTH),
+        shorten(one_line(describe_decision(call.decision)) or one_line(call.error), _DECISION_WIDTH),
     )
 
 
@@ -181,18 +176,11 @@ _OF_EVERY_RECORD: Final = frozenset({"n", "ts", "type", "call"})
 
 
 def run_show(words: list[str]) -> int:
-    reader = parser("log show", HELP)
-    reader.add_argument("call", metavar="CALL")
-    reader.add_argument("--json", action="store_true")
-    asked = reader.parse_args(words)
+    asked = read_args("log show", HELP, words, "CALL", "--json")
     home = home_with_sessions()
-    try:
-        if home is None:
-            raise IdNotFound("nothing was called yet.")
-        call, session = _find_call(home, asked.call)
-    except IdNotFound as error:
-        print_error("log", str(error))
-        return 4
+    if home is None:
+        raise IdNotFound("nothing was called yet.")
+    call, session = _find_call(home, asked.call)
     path = journal_path(home, session)
     logged = LoggedCall(session, call, status_word(call, alive=is_locked(path)))
     records = [record for record in read(path) if _is_about(record, call.id)]
@@ -279,10 +267,7 @@ def _indented(text: str) -> str:
 
 
 def run_sessions(words: list[str]) -> int:
-    reader = parser("log sessions", HELP)
-    reader.add_argument("--limit", type=int, default=20)
-    reader.add_argument("--json", action="store_true")
-    asked = reader.parse_args(words)
+    asked = read_args("log sessions", HELP, words, "--limit N", "--json", limit=20)
     home = home_with_sessions()
     found = SessionIndex(home).sessions(limit=max(asked.limit, 0))[::-1] if home else []
     states = {each.id: _session_state(home, each) for each in found} if home else {}
@@ -318,16 +303,9 @@ def _session_json(session: SessionSummary, state: str) -> dict[str, Any]:
 
 
 def run_verify(words: list[str]) -> int:
-    reader = parser("log verify", HELP)
-    reader.add_argument("session", nargs="?", default="all")
-    reader.add_argument("--json", action="store_true")
-    asked = reader.parse_args(words)
+    asked = read_args("log verify", HELP, words, "session?", "--json", session="all")
     home = home_with_sessions()
-    try:
-        paths = [] if home is None else _journals(home, asked.session)
-    except IdNotFound as error:
-        print_error("log", str(error))
-        return 4
+    paths = [] if home is None else _journals(home, asked.session)
     if home is None or not paths:
         print_error("log", "no session was recorded yet.")
         return 0

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from golem_forge.agent.in_force import open_rules
-from golem_forge.cli.args import parser
-from golem_forge.cli.format import print_columns, print_error, print_json_list
-from golem_forge.cli.journal import local_time
+from golem_forge.cli.args import read_args
+from golem_forge.cli.format import fail, print_columns, print_error, print_json_list
 from golem_forge.config.program import PROJECT_RULES, find_root
 from golem_forge.config.yaml_file import read_bytes
 from golem_forge.core.errors import ConfigError
+from golem_forge.core.table import local_time
 from golem_forge.core.text import closest_match, display_path, escape_control_chars
 from golem_forge.policy.rules.book import RuleLine
 from golem_forge.policy.rules.files import revoke, revoke_all
@@ -63,15 +63,11 @@ def run(words: list[str]) -> int:
         return run_list(rest)
     if verb == "revoke":
         return run_revoke(rest)
-    print_error("rules", f"unknown verb '{verb}': check, explain, list or revoke. `forge rules --help` says more.")
-    return 2
+    return fail("rules", f"unknown verb '{verb}': check, explain, list or revoke. `forge rules --help` says more.", 2)
 
 
 def run_check(words: list[str]) -> int:
-    reader = parser("rules check", HELP)
-    reader.add_argument("files", metavar="FILE", nargs="*")
-    reader.add_argument("--cases", metavar="FILE")
-    asked = reader.parse_args(words)
+    asked = read_args("rules check", HELP, words, "files:FILE*", "--cases FILE")
     home = forge_home()
     named = {Path(file): file for file in asked.files} or _usual_files(home)
     failures: list[str] = []
@@ -139,9 +135,7 @@ _NEVER: Final = RuleUsage()
 
 
 def run_list(words: list[str]) -> int:
-    reader = parser("rules list", HELP)
-    reader.add_argument("--json", action="store_true")
-    asked = reader.parse_args(words)
+    asked = read_args("rules list", HELP, words, "--json")
     home = forge_home()
     book = open_rules(home, Path.cwd())
     used = rule_usage(home.path)
@@ -175,13 +169,9 @@ def _rule_json(line: RuleLine, usage: RuleUsage) -> dict[str, Any]:
 
 
 def run_revoke(words: list[str]) -> int:
-    reader = parser("rules revoke", HELP)
-    reader.add_argument("ids", metavar="ID", nargs="*")
-    reader.add_argument("--remembered", action="store_true")
-    asked = reader.parse_args(words)
+    asked = read_args("rules revoke", HELP, words, "ids:ID*", "--remembered")
     if bool(asked.ids) == asked.remembered:
-        print_error("rules revoke", "give the IDs of rules, or --remembered for all remembered ones.")
-        return 2
+        return fail("rules revoke", "give the IDs of rules, or --remembered for all remembered ones.", 2)
     home = forge_home()
     if asked.remembered:
         count = revoke_all(home) if os.path.lexists(home.remembered) else 0

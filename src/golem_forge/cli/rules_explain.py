@@ -28,16 +28,17 @@ from golem_forge.agent.explain import (
     plan_for_explain,
     segments_json,
 )
-from golem_forge.cli.args import parser
-from golem_forge.cli.format import columns, print_error, print_json, shortened
+from golem_forge.cli.args import read_args
+from golem_forge.cli.format import fail, print_error, print_json
 from golem_forge.cli.rules import HELP
 from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.config.schema import unknown_key_message
-from golem_forge.config.yaml_file import read_bytes
+from golem_forge.config.yaml_file import parse_document, read_bytes
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.lazy_dataclass import dataclass
-from golem_forge.core.text import escape_control_chars
+from golem_forge.core.table import columns
+from golem_forge.core.text import escape_control_chars, shorten
 from golem_forge.policy.shell.strict import quote
 from golem_forge.storage.home import forge_home
 
@@ -51,11 +52,12 @@ _PAYLOAD_WIDTH: Final = 200
 def run_explain(words: list[str]) -> int:
     end = words.index("--") if "--" in words else len(words)
     command = words[end + 1 :] or [""] if "--" in words else None
-    asked = _parse(words[:end])
+    modes = f"--mode {'|'.join(ApprovalMode)}"
+    declared = ("tool?", "args?", "--worker PATH", modes, "--json")
+    asked = read_args("rules explain", HELP, words[:end], *declared, args="{}", worker="")
     text = None if command is None else command[0] if len(command) == 1 else " ".join(map(quote, command))
     if (text is None) == (asked.tool is None) or text == "":
-        print_error("rules explain", "give either TOOL and its arguments as JSON, or a command's words after `--`.")
-        return 2
+        return fail("rules explain", "give either TOOL and its arguments as JSON, or a command's words after `--`.", 2)
     return asyncio.run(_explain(asked, text))
 
 
@@ -72,22 +74,12 @@ async def _explain(asked: Namespace, text: str | None) -> int:
         return EXIT[explained.verdict]
 
 
-def _parse(words: list[str]) -> Namespace:
-    reader = parser("rules explain", HELP)
-    reader.add_argument("tool", nargs="?")
-    reader.add_argument("args", nargs="?", default="{}")
-    reader.add_argument("--worker", default="")
-    reader.add_argument("--mode", choices=[mode.value for mode in ApprovalMode])
-    reader.add_argument("--json", action="store_true")
-    return reader.parse_args(words)
-
-
 def _print_explained(explained: ExplainedCall, dry: DryEvaluator) -> None:
     for notice in dry.notices:
         print_error("rules explain", notice)
     command = explained.args.get("cmd") if explained.tool == COMMAND_TOOL else None
     subject = command if isinstance(command, str) else json.dumps(explained.args, ensure_ascii=False)
-    print(f"{escape_control_chars(explained.tool)}  {shortened(escape_control_chars(subject), _PAYLOAD_WIDTH)}")
+    print(f"{escape_control_chars(explained.tool)}  {shorten(escape_control_chars(subject), _PAYLOAD_WIDTH)}")
     if explained.judged is None:
         refusal = explained.refusal
         assert refusal is not None
@@ -142,21 +134,11 @@ class Case:
 
 
 def read_cases(path: Path, name: str) -> list[Case]:
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import MarkedYAMLError, YAMLError
-
-    text = read_bytes(path, name)
-    try:
-        values = YAML(typ="safe", pure=True).load(text)
-        node = YAML(typ="safe", pure=True).compose(text)
-    except MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise ConfigError(f"{name}:{line}: not valid YAML: {error.problem}") from None
-    except (YAMLError, ValueError, RecursionError):
-        raise ConfigError(f"{name}:1: not valid YAML") from None
+    document = parse_document(read_bytes(path, name), name)
+    values = document.value
     if not isinstance(values, list):
         raise ConfigError(f"{name}:1: expected a list of cases (`- {{call: git push, verdict: ask}}`)")
-    places = [f"{name}:{item.start_mark.line + 1}" for item in node.value]
+    places = [f"{name}:{document.lines[index,]}" for index in range(len(values))]
     problems: list[str] = []
     cases = [_case(value, place, problems) for value, place in zip(values, places, strict=True)]
     if problems:

@@ -2,7 +2,7 @@
 
 A first word names a worker if it is a directory, a `.worker` or `.yaml` file or the name of one of the program's
 workers; a word that is almost such a name is an error with the right one; anything else is the beginning of the input.
-Arguments that contradict each other raise RunUsageError.
+Arguments that contradict each other raise CommandUsageError.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from golem_forge.cli.args import parser
-from golem_forge.cli.web import add_address_options
+from golem_forge.cli.args import CommandUsageError, declare, parser
+from golem_forge.cli.web import ADDRESS_OPTIONS
 from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.lazy_dataclass import dataclass, field
@@ -56,7 +56,7 @@ def run(words: list[str]) -> int:
 
     try:
         asked = parse_run_args(words)
-    except RunUsageError as error:
+    except CommandUsageError as error:
         print(f"forge run: {escape_control_chars(str(error))}. `forge run --help` says more.", file=sys.stderr)
         return 2
     if asked.dry_run:
@@ -68,10 +68,6 @@ def run(words: list[str]) -> int:
     from golem_forge.cli.run_session import start
 
     return asyncio.run(start(asked))
-
-
-class RunUsageError(Exception):
-    pass
 
 
 @dataclass(slots=True, kw_only=True)
@@ -101,35 +97,26 @@ class RunArgs:
 
 
 def parse_run_args(words: list[str]) -> RunArgs:
-    reader = parser("run", HELP)
-    reader.add_argument("-m", "--model")
-    reader.add_argument("-a", "--approval")
-    reader.add_argument("-i", "--input")
-    reader.add_argument("-f", "--file")
-    reader.add_argument("-A", "--attach", action="append", default=[])
-    reader.add_argument("-p", "--program")
-    reader.add_argument("-t", "--trace", choices=("quiet", "summary", "normal", "debug"))
-    reader.add_argument("--ui", choices=("terminal", "web", "terminal,web", "web,terminal"))
-    add_address_options(reader)
-    reader.add_argument("--headless", action="store_true")
-    reader.add_argument("--json", action="store_true")
-    reader.add_argument("--resume", default="")
-    reader.add_argument("--set", action="append", default=[])
-    reader.add_argument("--dry-run", action="store_true")
-    reader.add_argument("--max-cost")
-    reader.add_argument("words", nargs="*")
+    reader = declare(
+        parser("run", HELP),
+        *("-m,--model NAME", "-a,--approval MODE", "-i,--input TEXT", "-f,--file FILE", "-A,--attach FILE…"),
+        *("-p,--program DIR", "-t,--trace quiet|summary|normal|debug", "--ui terminal|web|terminal,web|web,terminal"),
+        *ADDRESS_OPTIONS,
+        *("--headless", "--json", "--resume ID", "--set PAIR…", "--dry-run", "--max-cost USD", "words*"),
+    )
+    reader.set_defaults(resume="")
     end = words.index("--") if "--" in words else len(words)  # what follows is text, whatever it looks like
     given = reader.parse_intermixed_args(words[:end])
     given.words += words[end + 1 :]
     if given.resume and (given.program or given.dry_run):
         other = "--program" if given.program else "--dry-run"
-        raise RunUsageError(f"--resume goes on where the session was, with what it had: leave {other} out")
+        raise CommandUsageError(f"--resume goes on where the session was, with what it had: leave {other} out")
     directory, worker, rest = (
         (_current_directory(), None, given.words) if given.resume else _target(given.program, given.words)
     )
     if given.approval is not None and given.approval not in set(ApprovalMode):
         modes = ", ".join(ApprovalMode)
-        raise RunUsageError(f"--approval must be one of {modes}, not {escape_control_chars(given.approval)!r}")
+        raise CommandUsageError(f"--approval must be one of {modes}, not {escape_control_chars(given.approval)!r}")
     asked = RunArgs(
         directory=directory,
         worker=worker,
@@ -154,12 +141,12 @@ def parse_run_args(words: list[str]) -> RunArgs:
 def _check_ui(asked: RunArgs, named: str | None) -> None:
     if not asked.on_page:
         if asked.host is not None or asked.allow_host:
-            raise RunUsageError("--host and --allow-host are for a page: add --ui web")
+            raise CommandUsageError("--host and --allow-host are for a page: add --ui web")
         return
     if asked.headless or asked.dry_run:
-        raise RunUsageError(f"--ui {named} shows a page; --headless, --json and --dry-run show none")
+        raise CommandUsageError(f"--ui {named} shows a page; --headless, --json and --dry-run show none")
     if "terminal" in asked.ui and not _on_terminal():
-        raise RunUsageError(f"--ui {named} needs a terminal; --ui web does without")
+        raise CommandUsageError(f"--ui {named} needs a terminal; --ui web does without")
 
 
 def _on_terminal() -> bool:
@@ -170,7 +157,7 @@ def _current_directory() -> Path:
     try:
         return Path.cwd()
     except FileNotFoundError:
-        raise RunUsageError("the directory you are in no longer exists; change to another one") from None
+        raise CommandUsageError("the directory you are in no longer exists; change to another one") from None
 
 
 def _target(program: str | None, words: list[str]) -> tuple[Path, str | None, list[str]]:
@@ -185,7 +172,7 @@ def _target(program: str | None, words: list[str]) -> tuple[Path, str | None, li
         if path.is_file():
             return (base if program else path.absolute().parent), str(path.absolute()), words[1:]
         if not any(each.isspace() for each in first):
-            raise RunUsageError(f"no such worker file or directory: {escape_control_chars(first)}")
+            raise CommandUsageError(f"no such worker file or directory: {escape_control_chars(first)}")
     elif (not program and first in (".", "..")) or ((base / first).is_dir() and not program):
         return base / first, None, words[1:]
     elif not any(each.isspace() for each in first):
@@ -193,7 +180,7 @@ def _target(program: str | None, words: list[str]) -> tuple[Path, str | None, li
         if first in names:
             return base, first, words[1:]
         if len(words) == 1 and (close := closest_match(first, names)):
-            raise RunUsageError(
+            raise CommandUsageError(
                 f"no worker is called '{escape_control_chars(first)}' (did you mean '{close}'?); -i gives it as input"
             )
     return base, None, words
@@ -217,7 +204,7 @@ def _input(text: str | None, file: str | None, words: list[str], without_stdin: 
     ways = {"--input": text, "--file": file, "words": words or None}
     given = [name for name, value in ways.items() if value is not None]
     if len(given) > 1:
-        raise RunUsageError(f"the input was given twice: by {' and by '.join(given)}")
+        raise CommandUsageError(f"the input was given twice: by {' and by '.join(given)}")
     if text is not None:
         return _check_utf8(text)
     if file is not None:
@@ -225,7 +212,7 @@ def _input(text: str | None, file: str | None, words: list[str], without_stdin: 
             return Path(file).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             why = getattr(error, "strerror", "not UTF-8")
-            raise RunUsageError(f"{escape_control_chars(file)} cannot be read as input: {why}") from None
+            raise CommandUsageError(f"{escape_control_chars(file)} cannot be read as input: {why}") from None
     if words:
         return _check_utf8(" ".join(words))
     if without_stdin or sys.stdin is None or _is_terminal(sys.stdin):
@@ -233,14 +220,14 @@ def _input(text: str | None, file: str | None, words: list[str], without_stdin: 
     try:
         return sys.stdin.buffer.read().decode()  # whatever the locale says: a model reads Unicode
     except UnicodeDecodeError:
-        raise RunUsageError("standard input is not UTF-8") from None
+        raise CommandUsageError("standard input is not UTF-8") from None
 
 
 def _check_utf8(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise RunUsageError("the input is not UTF-8") from None
+        raise CommandUsageError("the input is not UTF-8") from None
     return text
 
 
@@ -252,7 +239,7 @@ def _cost_override(given: str | None) -> list[str]:
     except ValueError:
         usd = math.nan
     if not 0 < usd < math.inf:
-        raise RunUsageError(f"--max-cost takes an amount of USD above 0, not {escape_control_chars(given)!r}")
+        raise CommandUsageError(f"--max-cost takes an amount of USD above 0, not {escape_control_chars(given)!r}")
     return [f"budget.max_cost_usd={usd}"]
 
 

@@ -37,7 +37,7 @@ from golem_forge.core.signals import termination_signals
 from golem_forge.core.text import display_path, escape_control_chars
 from golem_forge.events.index import SessionIndex, find_session
 from golem_forge.events.runtime_ui import InputUnavailable
-from golem_forge.mcp.client.model import ServerAccess
+from golem_forge.mcp.client.resources import ServerAccess
 from golem_forge.sandbox import files
 from golem_forge.sandbox.target import FileKind
 from golem_forge.storage.home import forge_home
@@ -195,10 +195,10 @@ def adapter_for(asked: RunArgs, runtime: WorkerRuntime) -> SessionUI:
         return HeadlessAdapter(runtime.bus, json=asked.json, trace=asked.trace or "summary")
     page = _SessionPage(asked, runtime)
     if asked.ui == {"web"}:
+        runtime.open_page = page.another_link
+        adapter = page.adapter()  # says what is missing before the next line would
         from golem_forge.cli.web_server import on_enter
 
-        runtime.open_page = page.another_link
-        adapter = page.adapter()
         another = " Enter prints another link." if on_enter(adapter.show_link) else ""
         print(f"Ctrl-C stops what runs; twice within 2 seconds it ends the session.{another}", file=sys.stderr)
         return adapter
@@ -232,15 +232,15 @@ class _SessionPage:
         self._adapter: WebAdapter | None = None
 
     def adapter(self) -> WebAdapter:
-        from golem_forge.cli.web_server import LoginLink
-        from golem_forge.ui.web.app import WebAdapter
-
         directory = self._directory()
         settings = web_settings(directory, self._asked.overrides)
         try:
             reach = parse_address_options(self._asked, settings.web_port)
         except ForgeError as refused:
             raise ConfigError(refused.message) from None
+        from golem_forge.cli.web_server import LoginLink
+        from golem_forge.ui.web.app import WebAdapter
+
         link = LoginLink(self._runtime.home)
         self._adapter = WebAdapter(
             self._runtime,

@@ -21,14 +21,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from golem_forge.cli.args import parser
-from golem_forge.cli.format import did_you_mean, print_error
+from golem_forge.cli.args import read_args
+from golem_forge.cli.format import fail, print_error
 from golem_forge.config.sandbox_block import ResourceLimits
 from golem_forge.core.calls import leftover_lines
 from golem_forge.core.decisions import AnsweredBy, Decision, Risk, Status, Verdict, VerdictSource
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.ids import new_id
 from golem_forge.core.lazy_dataclass import dataclass, field
+from golem_forge.core.text import nearest_remark
+from golem_forge.events.journal import CallStart
 from golem_forge.sandbox.walls.model import Job, Streams
 
 if TYPE_CHECKING:
@@ -57,9 +59,8 @@ def run(words: list[str]) -> int:
         from golem_forge.cli.sandbox_explain import run_explain
 
         return run_explain(rest)
-    hint = did_you_mean(verb, ("exec", "explain"))
-    print_error("sandbox", f"unknown verb '{verb}'{hint}. `forge sandbox --help` says more.")
-    return 2
+    hint = nearest_remark(verb, ("exec", "explain"))
+    return fail("sandbox", f"unknown verb '{verb}'{hint}. `forge sandbox --help` says more.", 2)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -75,12 +76,9 @@ class SandboxArgs:
 def parse_sandbox_args(verb: str, words: list[str]) -> SandboxArgs:
     end = words.index("--") if "--" in words else len(words)
     before, command = words[:end], words[end + 1 :]
-    reader = parser(verb, HELP)
-    reader.add_argument("-p", "--program", default=".")
-    reader.add_argument("--timeout", type=float, default=None)
-    reader.add_argument("--json", action="store_true")
-    reader.add_argument("rest", nargs="*")
-    asked = reader.parse_args(before)
+    asked = read_args(
+        verb, HELP, before, "-p,--program DIR", "--timeout S", "--json", "rest*", program=".", timeout=None
+    )
     if asked.rest and verb.endswith("exec"):
         command = [*asked.rest, *command]
     path = " ".join(asked.rest) if verb.endswith("explain") else ""
@@ -96,8 +94,7 @@ _PIECE: Final = 64 * 1024
 def run_exec(words: list[str]) -> int:
     asked = parse_sandbox_args("sandbox exec", words)
     if not asked.command:
-        print_error("sandbox exec", "no command; write it after --, like: forge sandbox exec -- make test")
-        return 2
+        return fail("sandbox exec", "no command; write it after --, like: forge sandbox exec -- make test", 2)
     return asyncio.run(_run(asked))
 
 
@@ -159,8 +156,7 @@ async def _run_attended(child: Any, on_terminal: bool, limit: float | None) -> i
         ending = await child.wait()
         await asyncio.gather(*shown)
     if ending.code == "TIMEOUT":
-        print_error("sandbox exec", f"timed out after {ending.seconds if limit is None else limit:g} s")
-        return _TIMED_OUT
+        return fail("sandbox exec", f"timed out after {ending.seconds if limit is None else limit:g} s", _TIMED_OUT)
     if ending.code:
         print_error("sandbox exec", f"ended by a limit: {ending.code}; see `sandbox.limits` in forge.yaml")
     return 128 + ending.signal if ending.signal is not None else ending.exit_code or 0
@@ -225,7 +221,7 @@ class _Record:
         decision = Decision(Verdict.PRE_APPROVED, (person,), person, Risk.HIGH, answered_by=AnsweredBy.PERSON)
         if self._journal is not None:
             args = {"command": command}
-            self._journal.begin(self._id, _TOOL, args, decision, "human", session.path.worker, "", _TOOL)
+            self._journal.begin(CallStart(self._id, _TOOL, args, decision, "human", session.path.worker, "", _TOOL))
 
     def end(self, status: Status, error: str = "", after: Aftermath | None = None) -> None:
         if self._journal is not None and not self._ended:

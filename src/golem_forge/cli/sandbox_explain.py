@@ -11,11 +11,13 @@ import asyncio
 from typing import Any, Final
 
 from golem_forge.agent.explain import DryEvaluator, open_evaluator, plan_for_explain
-from golem_forge.cli.format import columns, one_line, print_error, print_json
+from golem_forge.cli.format import fail, print_error, print_json
 from golem_forge.cli.sandbox import SandboxArgs, parse_sandbox_args
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Effect, Mark, Verb
 from golem_forge.core.errors import ForgeError
+from golem_forge.core.table import columns
+from golem_forge.core.text import one_line
 from golem_forge.policy.facts import floors_of
 from golem_forge.policy.shell.strict import CommandWorld, quote
 from golem_forge.sandbox.sandbox import Sandbox
@@ -31,8 +33,7 @@ _TOOLS: Final = {Verb.READ: "read_file", Verb.WRITE: "write_file", Verb.DELETE: 
 def run_explain(words: list[str]) -> int:
     asked = parse_sandbox_args("sandbox explain", words)
     if bool(asked.path) == bool(asked.command):
-        print_error("sandbox explain", "name one path, or a command after --")
-        return 2
+        return fail("sandbox explain", "name one path, or a command after --", 2)
     said = asyncio.run(_explained(asked))
     if asked.json:
         print_json(said)

@@ -7,7 +7,6 @@ line in ASCII. `delete` removes everything that is kept of a session and is refu
 from __future__ import annotations
 
 import sys
-from argparse import ArgumentParser
 from typing import Any, Final
 
 from golem_forge.agent.recorded_sessions import (
@@ -19,10 +18,12 @@ from golem_forge.agent.recorded_sessions import (
     session_state,
     session_table,
 )
-from golem_forge.cli.args import parser
-from golem_forge.cli.format import columns, did_you_mean, one_line, print_error, print_json
-from golem_forge.cli.journal import ID_SHOWN, NO_SUCH_SESSION, found_session, home_with_sessions, root_here
+from golem_forge.cli.args import NOT_FOUND, read_args
+from golem_forge.cli.format import fail, print_error, print_json
+from golem_forge.cli.journal import ID_SHOWN, found_session, home_with_sessions, root_here
 from golem_forge.core.errors import ForgeError
+from golem_forge.core.table import columns
+from golem_forge.core.text import nearest_remark, one_line
 from golem_forge.events.index import SessionSummary
 from golem_forge.ui.render.lines import plain_text
 from golem_forge.ui.trace import TraceLevel, create_trace_formatter, json_line
@@ -53,17 +54,12 @@ def run(words: list[str]) -> int:
     verbs = {"list": run_list, "show": run_show, "export": run_export, "delete": run_delete}
     if verb in verbs:
         return verbs[verb](rest)
-    hint = did_you_mean(verb, verbs)
-    print_error("sessions", f"no verb '{one_line(verb)}'{hint}. `forge sessions --help` lists them.")
-    return 2
+    hint = nearest_remark(verb, verbs)
+    return fail("sessions", f"no verb '{one_line(verb)}'{hint}. `forge sessions --help` lists them.", 2)
 
 
 def run_list(words: list[str]) -> int:
-    reader = parser("sessions list", HELP)
-    reader.add_argument("--all", action="store_true")
-    reader.add_argument("--limit", type=int, default=MAX_LISTED)
-    reader.add_argument("--json", action="store_true")
-    asked = reader.parse_args(words)
+    asked = read_args("sessions list", HELP, words, "--all", "--limit N", "--json", limit=MAX_LISTED)
     home = home_with_sessions()
     found: list[tuple[SessionSummary, str]] = []
     if home is not None:
@@ -95,19 +91,12 @@ def _session_json(session: SessionSummary, state: str) -> dict[str, Any]:
     }
 
 
-def _parser(verb: str) -> ArgumentParser:
-    reader = parser(f"sessions {verb}", HELP)
-    reader.add_argument("id", metavar="ID")
-    return reader
-
-
 def run_show(words: list[str]) -> int:
-    reader = _parser("show")
-    reader.add_argument("-t", "--trace", default=TraceLevel.NORMAL.value, choices=list(TraceLevel), metavar="LEVEL")
-    asked = reader.parse_args(words)
+    level = f"-t,--trace {'|'.join(TraceLevel)}"
+    asked = read_args("sessions show", HELP, words, "ID", level, trace=TraceLevel.NORMAL.value)
     found = found_session(asked.id)
     if found is None:
-        return NO_SUCH_SESSION
+        return NOT_FOUND
     home, session = found
     formatter = create_trace_formatter(asked.trace)
     for event in replay(session.id, home=home):
@@ -116,9 +105,9 @@ def run_show(words: list[str]) -> int:
 
 
 def run_export(words: list[str]) -> int:
-    found = found_session(_parser("export").parse_args(words).id)
+    found = found_session(read_args("sessions export", HELP, words, "ID").id)
     if found is None:
-        return NO_SUCH_SESSION
+        return NOT_FOUND
     home, session = found
     for event in replay(session.id, home=home):
         sys.stdout.write(json_line(event))
@@ -126,14 +115,13 @@ def run_export(words: list[str]) -> int:
 
 
 def run_delete(words: list[str]) -> int:
-    found = found_session(_parser("delete").parse_args(words).id)
+    found = found_session(read_args("sessions delete", HELP, words, "ID").id)
     if found is None:
-        return NO_SUCH_SESSION
+        return NOT_FOUND
     home, session = found
     try:
         delete_session(home, session.id)
     except ForgeError as error:
-        print_error("sessions", error.message)
-        return 1
+        return fail("sessions", error.message, 1)
     print(f"deleted session {session.id[:ID_SHOWN]}")
     return 0

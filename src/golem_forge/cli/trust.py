@@ -10,21 +10,19 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from golem_forge.agent.files.roster import load_roster, preflight_problems
 from golem_forge.agent.session_plan import read_program
 from golem_forge.agent.trust import covered_files, trust_store
-from golem_forge.cli.args import parser
-from golem_forge.cli.format import one_line, print_error
+from golem_forge.cli.args import declare, parser
+from golem_forge.cli.format import fail
 from golem_forge.config.program import find_root
+from golem_forge.config.trust import TrustSnapshot, TrustStore
 from golem_forge.core.errors import ConfigError
-from golem_forge.core.text import count_control_chars, display_path, escape_control_chars
+from golem_forge.core.text import count_control_chars, display_path, escape_control_chars, one_line
 from golem_forge.storage.home import forge_home
 from golem_forge.ui.line_terminal import ask_yes
-
-if TYPE_CHECKING:
-    from golem_forge.config.trust import TrustSnapshot, TrustStore
 
 HELP: Final = """usage: forge trust [DIR] [--yes | --show | --withdraw]
 
@@ -41,11 +39,9 @@ Exit: 0 done, 2 usage or unreadable files, 3 not agreed, 4 nothing to trust here
 
 
 def run(words: list[str]) -> int:
-    reader = parser("trust", HELP)
-    reader.add_argument("dir", nargs="?", default=".")
-    choice = reader.add_mutually_exclusive_group()
-    for flag in ("--yes", "--show", "--withdraw"):
-        choice.add_argument(flag, action="store_true")
+    reader = declare(parser("trust", HELP), "dir?")
+    reader.set_defaults(dir=".")
+    declare(reader.add_mutually_exclusive_group(), "--yes", "--show", "--withdraw")
     asked = reader.parse_args(words)
 
     store = trust_store(forge_home())
@@ -58,12 +54,10 @@ def run(words: list[str]) -> int:
         print(f"{shown} is not trusted any more." if withdrawn else f"{shown} was not trusted.")
         return 0
     if not directory.is_dir():
-        print_error("trust", f"{display_path(directory)} is not a directory; name the program's.")
-        return 2
+        return fail("trust", f"{display_path(directory)} is not a directory; name the program's.", 2)
     if root is None:
         nothing = "it has no forge.yaml (nor any above), no worker and no .forge."
-        print_error("trust", f"nothing to trust in {display_path(asked.dir)}: {nothing}")
-        return 4
+        return fail("trust", f"nothing to trust in {display_path(asked.dir)}: {nothing}", 4)
     snapshot = store.snapshot(root)
     if store.trusted(root):
         if asked.show:
@@ -104,16 +98,14 @@ def _show_files(snapshot: TrustSnapshot) -> None:
 def _agree(store: TrustStore, root: Path, snapshot: TrustSnapshot, *, yes: bool) -> int:
     if not yes:
         if not (sys.stdin.isatty() and sys.stdout.isatty()):
-            print_error("trust", "nobody can be asked here. Read the text above, then run `forge trust --yes`.")
-            return 3
+            return fail("trust", "nobody can be asked here. Read the text above, then run `forge trust --yes`.", 3)
         if not ask_yes(f"Trust {display_path(root)} with these files as they are? [y/N] "):
             print("Not trusted. Nothing was changed.")
             return 3
     store.give(root, snapshot)
     if not store.trusted(root):
         again = "Run it again and read the difference."
-        print_error("trust", f"the files changed meanwhile, so they are not trusted. {again}")
-        return 3
+        return fail("trust", f"the files changed meanwhile, so they are not trusted. {again}", 3)
     count = len(snapshot.files)
     print(f"{display_path(root)} is trusted: {count} {'file' if count == 1 else 'files'}.")
     return 0

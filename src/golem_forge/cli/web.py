@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from golem_forge.cli.args import parser
-from golem_forge.cli.format import columns, print_error, print_json
+from golem_forge.cli.args import FAILED, read_args
+from golem_forge.cli.format import fail, print_error, print_json
 from golem_forge.core.errors import ForgeError
+from golem_forge.core.regex import regex
+from golem_forge.core.table import columns
 from golem_forge.storage.home import forge_home
 
 if TYPE_CHECKING:
-    from argparse import ArgumentParser
-    from collections.abc import Sequence
-
     from golem_forge.config.program import UiSettings
     from golem_forge.ui.web.listen import ListenAddress, RunningServer
 
@@ -48,12 +48,8 @@ Exit: 0 ended, done or running; 1 it cannot listen there, or nothing runs; 2 usa
 def run(words: list[str]) -> int:
     if words and words[0] in ("link", "status"):
         return (run_link if words[0] == "link" else run_status)(words[1:])
-    reader = parser("web", HELP)
-    reader.add_argument("directory", metavar="DIR", nargs="?", default=".")
-    reader.add_argument("--port", type=int)
-    reader.add_argument("--no-open", action="store_true")
-    add_address_options(reader)
-    asked = reader.parse_args(words)
+    declared = ("directory:DIR?", "--port N", "--no-open", *ADDRESS_OPTIONS)
+    asked = read_args("web", HELP, words, *declared, directory=".")
     import asyncio
 
     directory = Path(asked.directory).absolute()
@@ -61,19 +57,14 @@ def run(words: list[str]) -> int:
     try:
         reach = parse_address_options(asked, asked.port if asked.port is not None else settings.web_port)
     except ForgeError as refused:
-        print_error("web", refused.message)
-        return 2
+        return fail("web", refused.message, 2)
     from golem_forge.cli.web_server import serve
 
     return asyncio.run(serve(directory, reach, notify=settings.web_notify, open_browser=not asked.no_open))
 
 
+ADDRESS_OPTIONS: Final = ("--host ADDR", "--allow-host NAME…")
 _HIGHEST_PORT: Final = 65535
-
-
-def add_address_options(reader: ArgumentParser) -> None:
-    reader.add_argument("--host")
-    reader.add_argument("--allow-host", action="append", default=[])
 
 
 def parse_address_options(asked: Any, port: int) -> ListenAddress:
@@ -98,10 +89,7 @@ def web_settings(directory: Path, overrides: Sequence[str] = ()) -> UiSettings:
     return read_program(directory, home, trust_store(home), overrides).ui
 
 
-NOT_RUNNING: Final = 1
-_LINK: Final = "web link"
-_IS_LINK: Final = re.compile(r"https?://[\w.:\[\]/-]+#code=[\w-]+", re.ASCII)
-_STATUS: Final = "web status"
+_IS_LINK: Final = regex(r"https?://[\w.:\[\]/-]+#code=[\w-]+", re.ASCII)
 _LINK_HELP: Final = """usage: forge web link [--port N]
 
 Prints a link to the page of a server that runs already. It lets you in once, within 5 minutes.
@@ -122,27 +110,24 @@ Exit: 0 running, 1 nothing runs, 2 usage."""
 def run_link(words: list[str]) -> int:
     from golem_forge.ui.web.listen import LINK, ask_server
 
-    reader = parser(_LINK, _LINK_HELP)
-    reader.add_argument("--port", type=int)
-    asked = reader.parse_args(words)
-    found = _servers(_LINK, asked.port)
+    asked = read_args("web link", _LINK_HELP, words, "--port N")
+    found = _servers("web link", asked.port)
     if not found:
-        return _print_not_running(_LINK, asked.port)
+        return _print_not_running("web link", asked.port)
     for_all = [one for one in found if one.status.get("starts_sessions")]  # not the page of a single session
     chosen = found if len(found) == 1 else for_all
     if len(chosen) != 1:
         ports = ", ".join(f"--port {one.port}" for one in found)
         which = "`forge web status` says which is which."
-        print_error(_LINK, f"{len(found)} servers run; choose one with {ports}. {which}")
-        return 2
+        return fail("web link", f"{len(found)} servers run; choose one with {ports}. {which}", 2)
     answer = ask_server(forge_home(), chosen[0], LINK)
     if answer is None or "link" not in answer:
-        print_error(_LINK, "the server does not answer; try again, or start another with `forge web`.")
-        return NOT_RUNNING
+        return fail("web link", "the server does not answer; try again, or start another with `forge web`.", FAILED)
     link = answer["link"]
     if not isinstance(link, str) or not _IS_LINK.fullmatch(link):  # it goes to a terminal, and then to a browser
-        print_error(_LINK, "what the server answers is not a link; end it and start another with `forge web`.")
-        return NOT_RUNNING
+        return fail(
+            "web link", "what the server answers is not a link; end it and start another with `forge web`.", FAILED
+        )
     print(link, flush=True)
     if sys.stderr.isatty():
         print("It lets you in once, within 5 minutes.", file=sys.stderr)
@@ -150,18 +135,15 @@ def run_link(words: list[str]) -> int:
 
 
 def run_status(words: list[str]) -> int:
-    reader = parser(_STATUS, _STATUS_HELP)
-    reader.add_argument("--port", type=int)
-    reader.add_argument("--json", action="store_true")
-    asked = reader.parse_args(words)
-    found = _servers(_STATUS, asked.port)
+    asked = read_args("web status", _STATUS_HELP, words, "--port N", "--json")
+    found = _servers("web status", asked.port)
     if asked.json:
         print_json({"running": bool(found), "servers": [dict(one.status) for one in found]})
     elif found:
         print(columns([("ADDRESS", "PID", "SINCE", "SESSIONS"), *(_status_row(one.status) for one in found)]))
     else:
-        return _print_not_running(_STATUS, asked.port)
-    return 0 if found else NOT_RUNNING
+        return _print_not_running("web status", asked.port)
+    return 0 if found else FAILED
 
 
 def _servers(verb: str, port: int | None) -> list[RunningServer]:
@@ -182,5 +164,4 @@ def _status_row(status: Any) -> tuple[str, str, str, str]:
 
 def _print_not_running(verb: str, port: int | None) -> int:
     at = f" on port {port}" if port is not None else ""
-    print_error(verb, f"no server runs{at} for this FORGE_HOME; `forge web` starts one.")
-    return NOT_RUNNING
+    return fail(verb, f"no server runs{at} for this FORGE_HOME; `forge web` starts one.", FAILED)

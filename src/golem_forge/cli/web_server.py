@@ -19,24 +19,22 @@ import threading
 from collections.abc import Callable
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from golem_forge.cli.format import print_error
 from golem_forge.core.signals import stop_on_termination
 from golem_forge.sandbox.host import helper_environ, isolated
 from golem_forge.storage.home import ForgeHome, forge_home
+from golem_forge.storage.private_file import create_private
 from golem_forge.ui.web.app import WebServer
+from golem_forge.ui.web.listen import ListenAddress
 from golem_forge.ui.web.security import LoginStore
 from golem_forge.ui.web.session_registry import SessionLauncher
-
-if TYPE_CHECKING:
-    from golem_forge.ui.web.listen import ListenAddress
 
 
 async def serve(directory: Path, reach: ListenAddress, *, notify: bool, open_browser: bool) -> int:
     home = forge_home()
     own = SessionLauncher(home, directory, notify=notify)
-    server = WebServer(own.registry, reach, LoginStore())
+    server = WebServer(own, reach, LoginStore())
     await server.start()
     ended = asyncio.Event()
     link = LoginLink(home, open_browser=open_browser)
@@ -81,12 +79,12 @@ class LoginLink:
         self._home.ensure("state")
         file = self._home.path / "state" / f"open-{secrets.token_hex(8)}.html"
         there = escape(url, quote=True)
-        descriptor = os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        with open(descriptor, "w", encoding="utf-8") as page:
-            page.write(
-                f'<!doctype html><meta charset="utf-8"><title>Forge</title><meta name="referrer" content="no-referrer">'
-                f'<meta http-equiv="refresh" content="0;url={there}"><a href="{there}">Forge</a>\n'
-            )
+        page = (
+            f'<!doctype html><meta charset="utf-8"><title>Forge</title><meta name="referrer" content="no-referrer">'
+            f'<meta http-equiv="refresh" content="0;url={there}"><a href="{there}">Forge</a>\n'
+        )
+        with create_private(file) as opened:
+            opened.write(page.encode())
         self._files.append(file)
         return file
 

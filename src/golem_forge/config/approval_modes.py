@@ -1,10 +1,14 @@
-"""Approval modes and who may choose one: the command line, the person, a trusted program; a stranger only stricter."""
+"""Approval modes and who may choose one (the command line, the person, a trusted program; a stranger only stricter),
+and the keys `default` and `tools` of every `approval` block."""
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
+from golem_forge.config.schema import Check, ConfigProblems, MappingSchema, map_of, one_of
+from golem_forge.config.yaml_file import YamlFile, YamlPath
+from golem_forge.core.decisions import Verdict
 from golem_forge.core.lazy_dataclass import dataclass
 
 T = TypeVar("T")
@@ -54,3 +58,26 @@ def choose_mode(
     if project is not None and (project_trusted or is_stricter_mode(project.value, ApprovalMode.INTERACTIVE)):
         return project
     return Setting(ApprovalMode.INTERACTIVE, "default")
+
+
+VERDICT_CHECK: Final = one_of(*(verdict.value for verdict in Verdict))
+APPROVAL_KEYS: Final[dict[str, Check]] = {"default": VERDICT_CHECK, "tools": map_of(VERDICT_CHECK)}
+_APPROVAL: Final = MappingSchema(APPROVAL_KEYS)
+
+
+def approval_settings(value: Any, path: YamlPath, problems: ConfigProblems) -> dict[str, Any]:
+    """A check: `default`, where it is written, and `tools` by name as Settings with the line of each."""
+    checked = _APPROVAL(value, path, problems)
+    return verdict_settings(problems.file, checked if isinstance(checked, dict) else {}, path)
+
+
+def verdict_settings(file: YamlFile, block: dict[str, Any], path: YamlPath) -> dict[str, Any]:
+    """The same of a checked block."""
+
+    def setting(word: str, *where: str) -> Setting[Verdict]:
+        return Setting(Verdict(word), file.at((*path, *where)))
+
+    made: dict[str, Any] = {
+        "tools": {name: setting(word, "tools", name) for name, word in block.get("tools", {}).items()}
+    }
+    return made | ({"default": setting(block["default"], "default")} if "default" in block else {})

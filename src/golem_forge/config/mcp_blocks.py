@@ -10,11 +10,10 @@ server's own annotations count, or that nobody is asked, so of an untrusted prog
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from golem_forge.config.approval_modes import Setting
+from golem_forge.config.approval_modes import VERDICT_CHECK, Setting, approval_settings
 from golem_forge.config.mcp_spec import (
     NAME_RULE,
     AuthKind,
@@ -25,7 +24,7 @@ from golem_forge.config.mcp_spec import (
     server_name,
     unexpanded_url_problem,
 )
-from golem_forge.config.sandbox_block import VERDICT_CHECK, variable_holding, variable_problem, whole_number
+from golem_forge.config.sandbox_block import variable_holding, variable_problem, whole_number
 from golem_forge.config.schema import (
     Check,
     ConfigProblems,
@@ -37,11 +36,13 @@ from golem_forge.config.schema import (
     positive,
     refuse,
     text,
+    value_that,
 )
 from golem_forge.config.yaml_file import YamlFile, YamlPath, is_override
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.lazy_dataclass import dataclass, field, replace
+from golem_forge.core.regex import regex
 from golem_forge.core.text import escape_control_chars
 
 STDIO_KEYS: Final = ("command", "args", "env", "pass_env", "cwd", "zones", "network")
@@ -49,12 +50,12 @@ HTTP_KEYS: Final = ("url", "headers", "auth")
 STDIO: Final = "stdio"
 HTTP: Final = ("http", "streamable-http", "streamable_http")
 NO_SSE: Final = "SSE is not supported; use streamable HTTP"
-_HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,256}")
+_HEADER: Final = regex(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,256}")
 _RESERVED_HEADERS: Final = frozenset(
     {"host", "content-length", "transfer-encoding", "connection", "upgrade", "mcp-session-id", "mcp-protocol-version"}
 )
-_UNUSABLE_CHAR: Final = re.compile("[\0\ud800-\udfff]")
-_LINE_ENDS: Final = re.compile(r"[\r\n]")
+_UNUSABLE_CHAR: Final = regex("[\0\ud800-\udfff]")
+_LINE_ENDS: Final = regex(r"[\r\n]")
 _NOT_TEXT: Final = "expected a text (put numbers and true/false in quotes)"
 
 
@@ -112,16 +113,19 @@ def _argument(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
     return value
 
 
-def _command(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
-    return value if is_text(value) and value.strip() else refuse(problems, path, value, "the name or path of a program")
+_command: Final = value_that(lambda value: is_text(value) and value.strip(), "the name or path of a program")
 
 
-def _env(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
-    if not isinstance(value, dict):
-        return refuse(problems, path, value, "a mapping")
-    for name, why in environment_problems(value).items():
-        problems.add((*path, name), why if why == _NOT_TEXT else f"{name!r} {why}")
-    return value
+def _named_texts(find_problems: Callable[[Mapping[str, Any]], dict[str, str]]) -> Check:
+    def check_texts(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
+        if not isinstance(value, dict):
+            return refuse(problems, path, value, "a mapping")
+        for name, why in find_problems(value).items():
+            named = why if why.startswith("expected") else f"{escape_control_chars(name[:80])!r} {why}"
+            problems.add((*path, name), named)
+        return value
+
+    return check_texts
 
 
 def _pass_env(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
@@ -130,15 +134,6 @@ def _pass_env(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
         if isinstance(name, str) and name and (why := variable_problem(name)):
             problems.add((*path, index), f"{name!r} {why}")
     return names
-
-
-def _headers(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
-    if not isinstance(value, dict):
-        return refuse(problems, path, value, "a mapping")
-    for name, why in header_problems(value).items():
-        named = why if why.startswith("expected") else f"{escape_control_chars(name[:80])!r} {why}"
-        problems.add((*path, name), named)
-    return value
 
 
 def _url(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
@@ -184,43 +179,24 @@ def _type(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
     return one_of(STDIO, *HTTP)(value, path, problems)
 
 
-_APPROVAL_CHECK: Final = MappingSchema({"default": VERDICT_CHECK, "tools": map_of(VERDICT_CHECK)})
-
-
-def _approval(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
-    """By `default` and, under `tools`, raw tool names: Settings with the line of each."""
-    checked = _APPROVAL_CHECK(value, path, problems)
-    said: dict[str, Any] = checked if isinstance(checked, dict) else {}
-
-    def setting(word: str, *where: str) -> Setting[Verdict]:
-        return Setting(Verdict(word), problems.file.at((*path, *where)))
-
-    made: dict[str, Any] = {
-        "tools": {name: setting(word, "tools", name) for name, word in said.get("tools", {}).items()}
-    }
-    if "default" in said:
-        made["default"] = setting(said["default"], "default")
-    return made
-
-
 _KEY_CHECKS: Final[dict[str, Check]] = {
     "type": _type,
     "command": _command,
     "args": list_of(_argument),
-    "env": _env,
+    "env": _named_texts(environment_problems),
     "pass_env": _pass_env,
     "cwd": text,
     "zones": map_of(one_of("ro", "rw")),
     "network": _network,
     "url": _url,
-    "headers": _headers,
+    "headers": _named_texts(header_problems),
     "auth": _auth,
     "enabled": flag,
     "required": flag,
     "trust": one_of(*(trust.value for trust in ServerTrust)),
     "tools": MappingSchema({"allow": list_of(text), "deny": list_of(text)}),
     "always_load": list_of(text),
-    "approval": _approval,
+    "approval": approval_settings,
     "sampling": VERDICT_CHECK,
     "connect_timeout": positive,
     "idle_timeout": positive,

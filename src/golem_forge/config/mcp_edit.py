@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +19,12 @@ from golem_forge.config.mcp_blocks import FOREIGN_SERVERS_KEY, MCP_KEYS, mcp_fil
 from golem_forge.config.mcp_merge import ServerCheck
 from golem_forge.config.mcp_spec import NAME_RULE, is_server_name
 from golem_forge.config.schema import ConfigProblems
-from golem_forge.config.yaml_file import (
-    YamlFile,
-    parse_yaml,
-    read_bytes,
-    rewrite_document,
-    to_ruamel,
-    with_entry,
-    without_entry,
-)
+from golem_forge.config.yaml_edit import put_entry, remove_entry
+from golem_forge.config.yaml_file import YamlFile, parse_yaml, read_bytes
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.lazy_dataclass import dataclass
-from golem_forge.core.text import closest_match
+from golem_forge.core.text import nearest_hint
+from golem_forge.storage.private_file import replacing
 
 
 def add_server(file: Path, name: str, block: Mapping[str, Any]) -> None:
@@ -39,21 +33,12 @@ def add_server(file: Path, name: str, block: Mapping[str, Any]) -> None:
         raise ConfigError(f"{name!r} is not a name of a server: {NAME_RULE}")
     data = _read_existing(file)
     before, path = _parse_servers(data, file.name)
-    if name in _servers_in(before):
+    servers = _servers_in(before)
+    if name in servers:
         line = before.line(("mcp", "servers", name))
         raise ConfigError(f"{file.name}:{line}: server {name!r} is there already; remove it first or take another name")
-    after = {**_servers_in(before), name: dict(block)}
-
-    def put(document: Any) -> None:
-        for key in path:
-            if document.get(key) is None:
-                document[key] = {}
-            document = document[key]
-        document[name] = to_ruamel(block)
-
-    text = data.decode("utf-8-sig")
-    expected = _ExpectedFile(before, after, name)
-    _replace_file(file, data, _edit_text(text, with_entry(text, path, name, block), put, expected))
+    expected = _ExpectedFile(before, {**servers, name: dict(block)}, name)
+    _replace_file(file, data, put_entry(data.decode("utf-8-sig"), path, name, block, expected.check))
 
 
 def remove_server(file: Path, name: str) -> None:
@@ -61,18 +46,9 @@ def remove_server(file: Path, name: str) -> None:
     before, path = _parse_servers(data, file.name)
     there = _servers_in(before)
     if name not in there:
-        close = closest_match(name, there)
-        hint = f"; did you mean {close!r}?" if close else ""
-        raise ConfigError(f"{file.name}: has no server {name!r}{hint}")
-    after = {key: block for key, block in there.items() if key != name}
-
-    def take(document: Any) -> None:
-        for key in path:
-            document = document[key]
-        del document[name]
-
-    text = data.decode("utf-8-sig")
-    _replace_file(file, data, _edit_text(text, without_entry(text, path, name), take, _ExpectedFile(before, after)))
+        raise ConfigError(f"{file.name}: has no server {name!r}{nearest_hint(name, there)}")
+    expected = _ExpectedFile(before, {key: block for key, block in there.items() if key != name})
+    _replace_file(file, data, remove_entry(data.decode("utf-8-sig"), path, name, expected.check))
 
 
 def _parse_servers(data: bytes, name: str) -> tuple[YamlFile, tuple[str, ...]]:
@@ -120,33 +96,12 @@ class _ExpectedFile:
             raise ConfigError(f"{after.name}: cannot be edited without changing other parts of it; do it by hand")
 
 
-def _edit_text(text: str, lines: str | None, change: Callable[[Any], None], result: _ExpectedFile) -> str:
-    """By lines if that gives the right file, else written anew."""
-    if lines is not None:
-        with contextlib.suppress(ConfigError):
-            result.check(lines)
-            return lines
-    anew = rewrite_document(text, change)
-    result.check(anew)
-    return anew
-
-
 def _replace_file(file: Path, before: bytes, text: str) -> None:
     """In one step, unless somebody else changed the file since it was read."""
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    fresh = file.parent / f".{file.name}.{os.urandom(8).hex()}.tmp"
-    handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
-    try:
-        with open(handle, "wb") as out:
-            out.write(text.encode())
-            out.flush()
-            with contextlib.suppress(FileNotFoundError):
-                os.fchmod(handle, stat.S_IMODE(os.lstat(file).st_mode))
-            os.fsync(handle)
+    with replacing(file, mode=0o666) as out:
+        out.write(text.encode())
+        with contextlib.suppress(FileNotFoundError):
+            os.fchmod(out.fileno(), stat.S_IMODE(os.lstat(file).st_mode))
         if _read_existing(file) != before:
             raise ConfigError(f"{file.name}: was changed meanwhile; nothing was written, try again")
-        os.replace(fresh, file)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(fresh)
-        raise

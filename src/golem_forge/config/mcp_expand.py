@@ -18,25 +18,24 @@ from urllib.parse import unquote
 from golem_forge.config.mcp_spec import AuthKind, ServerSpec, url_problem
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.core.regex import regex
 from golem_forge.core.text import escape_control_chars
 from golem_forge.events.redaction import IS_CREDENTIAL, NO_CREDENTIAL, classify_name
 
-_REFERENCE: Final = re.compile(
-    r"\$\{(?:zone:(?P<zone>[^}]*)|(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?)\}"
-)
+_REFERENCE: Final = regex(r"\$\{(?:zone:(?P<zone>[^}]*)|(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?)\}")
 _MAX_CHARS: Final = 1 << 20
 """Characters that one text may become: a short one can name a long variable many times."""
 _MIN_SECRET_CHARS: Final = 4
 """Below this many characters a value is found in ordinary words."""
 _MIN_COPIED_SECRET_CHARS: Final = 8
 """The same for `pass_env`, which also copies `USER` and `TERM`."""
-_OPTION: Final = re.compile(r"-*(?P<name>[\w.-]+)\s*[=:]\s*(?P<value>.+)", re.DOTALL)
+_OPTION: Final = regex(r"-*(?P<name>[\w.-]+)\s*[=:]\s*(?P<value>.+)", re.DOTALL)
 """`--api-key=…`, `TOKEN=…`, `Authorization: …`"""
-_IN_QUERY: Final = re.compile(r"[?&](?P<name>[^=&#]+)=(?P<value>(?:\$\{[^}]*\}|[^&#])*)")
+_IN_QUERY: Final = regex(r"[?&](?P<name>[^=&#]+)=(?P<value>(?:\$\{[^}]*\}|[^&#])*)")
 _SHORT_NAMES: Final = frozenset({"tok", "pass"})
 """Of options."""
 _NAMES_IN_QUERY: Final = frozenset({"key", "auth", *_SHORT_NAMES})
-_LINE_ENDS: Final = re.compile(r"[\r\n\0]")
+_LINE_ENDS: Final = regex(r"[\r\n\0]")
 
 
 class UnsetVariable(ForgeError):
@@ -63,8 +62,34 @@ class ExpandedServer:
 
 
 def expand_text(text: str, environ: Mapping[str, str], *, zone: Callable[[str], str]) -> str:
-    """Raises Unset, or ForgeError for what cannot be understood; `zone` raises for one that the server lacks."""
-    return _Expansion(environ, zone).text(text)
+    """Raises UnsetVariable, or ForgeError for what cannot be understood; `zone` raises for one the server lacks."""
+    made: list[str] = []
+    length = place = 0
+    while (start := text.find("${", place)) >= 0:
+        match = _REFERENCE.match(text, start)
+        if match is None:
+            raise _unknown_reference(text[start:])
+        made += (text[place:start], _referenced_value(match, environ, zone))
+        length += len(made[-1]) + start - place
+        if length > _MAX_CHARS:
+            raise ForgeError(f"a value with `${{…}}` in it becomes longer than {_MAX_CHARS} characters", code="VALUE")
+        place = match.end()
+    made.append(text[place:])
+    return "".join(made)
+
+
+def _referenced_value(match: re.Match[str], environ: Mapping[str, str], zone: Callable[[str], str]) -> str:
+    if match["zone"] is not None:
+        return zone(match["zone"])
+    if match["default"] is not None and not environ.get(match["name"]):
+        return match["default"]
+    return _variable(match["name"], environ)
+
+
+def _variable(name: str, environ: Mapping[str, str]) -> str:
+    if name not in environ:
+        raise UnsetVariable(name)
+    return environ[name]
 
 
 def expand_spec(spec: ServerSpec, environ: Mapping[str, str], zone: Callable[[str], str]) -> ExpandedServer:
@@ -81,27 +106,26 @@ def expand_spec(spec: ServerSpec, environ: Mapping[str, str], zone: Callable[[st
             )
         return zone(name)
 
-    expansion = _Expansion(environ, given)
-    args = tuple(expansion.text(word) for word in spec.args)
+    def expanded(text: str) -> str:
+        return expand_text(text, environ, zone=given)
+
+    args = tuple(expanded(word) for word in spec.args)
     copied = {name: environ[name] for name in spec.pass_env if name in environ}
-    env = copied | {name: expansion.text(value) for name, value in spec.env.items()}
-    url = expansion.text(spec.url)
-    headers = {name: expansion.text(value) for name, value in spec.headers.items()}
+    env = copied | {name: expanded(value) for name, value in spec.env.items()}
+    url = expanded(spec.url)
+    headers = {name: expanded(value) for name, value in spec.headers.items()}
     if spec.auth.kind is AuthKind.BEARER:
-        headers["Authorization"] = f"Bearer {expansion.variable(spec.auth.variable)}"
+        headers["Authorization"] = f"Bearer {_variable(spec.auth.variable, environ)}"
     if url and (why := url_problem(url)):
         raise ForgeError(f"url: {why}", code="URL")
     for name, value in headers.items():
         if _LINE_ENDS.search(value) or not value.isascii():
             raise ForgeError(f"headers.{name}: its value is not one line of plain characters", code="HEADER")
-    hidden = [value for value in expansion.values if len(value.strip()) >= _MIN_SECRET_CHARS]
-    hidden += [value for name, value in copied.items() if _is_copied_secret(name, value)]
-    hidden += _written_credentials(spec, environ)
-    return ExpandedServer(args=args, env=env, url=url, headers=headers, secrets=tuple(dict.fromkeys(hidden)))
+    return ExpandedServer(args=args, env=env, url=url, headers=headers, secrets=declared_secrets(spec, environ))
 
 
 def declared_secrets(spec: ServerSpec, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """What `expand_spec` would call secret as far as it is set, and credentials that are written out. Never raises."""
+    """The values of the environment in it as far as they are set, and credentials that are written out."""
     texts = (*spec.args, *spec.env.values(), spec.url, *spec.headers.values())
     named = [match["name"] for text in texts for match in _REFERENCE.finditer(text) if match["name"]]
     if spec.auth.kind is AuthKind.BEARER:
@@ -151,45 +175,6 @@ def _credential_values(spec: ServerSpec) -> Iterator[str]:
 
 def _is_option(name: str) -> bool:
     return classify_name(name) == IS_CREDENTIAL or name.lower() in _SHORT_NAMES
-
-
-class _Expansion:
-    def __init__(self, environ: Mapping[str, str], zone: Callable[[str], str]) -> None:
-        self._environ = environ
-        self._zone = zone
-        self.values: list[str] = []
-
-    def text(self, text: str) -> str:
-        made: list[str] = []
-        length = place = 0
-        while (start := text.find("${", place)) >= 0:
-            match = _REFERENCE.match(text, start)
-            if match is None:
-                raise _unknown_reference(text[start:])
-            made += (text[place:start], self._value(match))
-            length += len(made[-1]) + start - place
-            if length > _MAX_CHARS:
-                raise ForgeError(
-                    f"a value with `${{…}}` in it becomes longer than {_MAX_CHARS} characters", code="VALUE"
-                )
-            place = match.end()
-        made.append(text[place:])
-        return "".join(made)
-
-    def _value(self, match: re.Match[str]) -> str:
-        zone, name, default = match["zone"], match["name"], match["default"]
-        if zone is not None:
-            return self._zone(zone)
-        if default is not None and not self._environ.get(name):
-            return str(default)
-        return self.variable(name)
-
-    def variable(self, name: str) -> str:
-        if name not in self._environ:
-            raise UnsetVariable(name)
-        value = self._environ[name]
-        self.values.append(value)
-        return value
 
 
 def _unknown_reference(rest: str) -> ForgeError:

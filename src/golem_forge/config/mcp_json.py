@@ -30,7 +30,7 @@ from golem_forge.config.mcp_spec import server_name, unexpanded_url_problem
 from golem_forge.config.yaml_file import read_bytes
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.lazy_dataclass import dataclass, field
-from golem_forge.core.text import closest_match, escape_control_chars
+from golem_forge.core.text import escape_control_chars, nearest_hint
 
 MCP_JSON: Final = ".mcp.json"
 _SERVERS: Final = "mcpServers"
@@ -161,8 +161,7 @@ def _starts_forge(entry: Any) -> bool:
 def _unknown(key: str, known: tuple[str, ...]) -> str:
     if key.replace("_", "").replace("-", "").lower() in _APPROVAL_KEYS:
         return "grants nothing here: calls ask as your own rules and forge.yaml say"
-    close = closest_match(key, known)
-    return "unknown key, not used" + (f"; did you mean {close!r}?" if close else "")
+    return f"unknown key, not used{nearest_hint(key, known)}"
 
 
 class _Entry:

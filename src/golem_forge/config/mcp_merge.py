@@ -25,10 +25,12 @@ from golem_forge.config.mcp_blocks import HTTP_KEYS, STDIO, STDIO_KEYS, McpFile,
 from golem_forge.config.mcp_json import MCP_JSON, JsonServers
 from golem_forge.config.mcp_spec import AuthKind, DeferralSettings, McpSettings, ServerAuth, ServerSpec, ServerTrust
 from golem_forge.config.sandbox_block import ZoneEntry
+from golem_forge.config.schema import problem_message
 from golem_forge.config.yaml_file import is_override
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.lazy_dataclass import dataclass, replace
-from golem_forge.core.text import closest_match
+from golem_forge.core.regex import regex
+from golem_forge.core.text import nearest_hint
 
 _USER_SCOPE: Final = ""
 _DEFERRAL: Final = {"defer_above": "above", "defer_tokens": "tokens", "always_load": "always_load"}
@@ -233,16 +235,13 @@ class ServerCheck:
         at, where = self.block.at(key), f"mcp.servers.{self.name}" + (f".{key}" if key else "")
         if at == MCP_JSON:
             self._fail(f"{at}: {key}: {problem}")
-        elif at.endswith(f" {where}"):  # `--set mcp.servers.x.url` names the place itself
-            self._problems.append(f"{at}: {problem}")
         else:
-            self._problems.append(f"{at}: {where}: {problem}")
+            self._problems.append(problem_message(at, where, problem))
 
 
 def _unknown_zone(zone: str, known: Mapping[str, Any] | set[str]) -> str:
-    close = closest_match(zone, known)
-    hint = f"did you mean {close!r}?" if close else f"its zones: {', '.join(sorted(known)) or 'none'}"
-    return f"this program has no zone {zone!r}; {hint}"
+    hint = nearest_hint(zone, known, f"; its zones: {', '.join(sorted(known)) or 'none'}")
+    return f"this program has no zone {zone!r}{hint}"
 
 
 def _zone_address(written: str, ground: ProgramZones) -> str:
@@ -253,7 +252,7 @@ def _zone_address(written: str, ground: ProgramZones) -> str:
     return "" if place is None else "/".join(("", *filter(None, place)))
 
 
-_OPTION_PATH: Final = re.compile(r"(--?[A-Za-z][A-Za-z0-9_.-]*=)?(/.*)", re.DOTALL)
+_OPTION_PATH: Final = regex(r"(--?[A-Za-z][A-Za-z0-9_.-]*=)?(/.*)", re.DOTALL)
 
 
 def zone_containing(path: Path, zones: Iterable[ZoneEntry]) -> tuple[str, str] | None:

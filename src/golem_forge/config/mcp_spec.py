@@ -19,7 +19,6 @@ import hashlib
 import ipaddress
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from types import MappingProxyType
@@ -29,6 +28,8 @@ from urllib.parse import urlsplit
 from golem_forge.config.approval_modes import Setting
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.json import digest
+from golem_forge.core.lazy_dataclass import WithCache, dataclass, field
+from golem_forge.core.regex import regex
 
 EMPTY_MAPPING: Final[Mapping[str, Any]] = MappingProxyType({})
 
@@ -53,8 +54,8 @@ class ServerAuth:
     """`bearer_env`: the name of the variable that holds the token."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ServerSpec:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSpec(WithCache):
     name: str
     """Valid: `^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$`, no `__`."""
     scope: str
@@ -139,8 +140,8 @@ class McpSettings:
     """What `.mcp.json` says that Forge does not know, with file and key."""
 
 
-_NAME: Final = re.compile(r"(?!.*__)[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
-_INVALID_CHAR: Final = re.compile(r"[^A-Za-z0-9_-]|_(?=_)")
+_NAME: Final = regex(r"(?!.*__)[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
+_INVALID_CHAR: Final = regex(r"[^A-Za-z0-9_-]|_(?=_)")
 _MAX_HEAD_CHARS: Final = 23  # with `_` and 8 hex digits: 32
 NAME_RULE: Final = "a letter or digit, then letters, digits, - and _, at most 32, no `__`"
 
@@ -158,13 +159,14 @@ def server_name(raw: str) -> str:
 
 
 MAX_URL_CHARS: Final = 8192
-_UNUSUAL_CHAR: Final = re.compile(r"[^\x21-\x7e]|[\\<>\"^`{|}]")
-_FIXED_HOST: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#$]+[/?#]")
+_UNUSUAL_CHAR: Final = regex(r"[^\x21-\x7e]|[\\<>\"^`{|}]")
+_FIXED_HOST: Final = regex(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#$]+[/?#]")
 """As much of an address as fixes the host."""
-_LABEL: Final = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
-_NUMERIC_LABEL: Final = re.compile(r"0x[0-9a-f]*|[0-9]+")
-_PORT: Final = re.compile(r"[1-9][0-9]{0,4}")
+_LABEL: Final = regex(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
+_NUMERIC_LABEL: Final = regex(r"0x[0-9a-f]*|[0-9]+")
+_PORT: Final = regex(r"[1-9][0-9]{0,4}")
 _MAX_PORT: Final = 65535
+_NO_IPV6: Final = "is not a usable address; write IPv6 as [2001:db8::1]:443"
 
 
 def url_problem(url: str) -> str:
@@ -213,23 +215,31 @@ def normalise_target(written: str) -> str:
         raise ValueError("name one host; patterns belong in rules")
     if "://" in written or "/" in written:
         raise ValueError("write the host alone, without scheme and path")
-    host, colon, port = written.partition(":")
+    host, port = split_port(written)
+    bare = host[1:-1] if host.startswith("[") else host
+    if (":" in bare) is not host.startswith("["):
+        raise ValueError(_NO_IPV6)
+    bare = bare.lower().removesuffix(".")
+    if why := _host_problem(bare):
+        raise ValueError(why)
+    return (f"[{bare}]" if ":" in bare else bare) + port
+
+
+def split_port(written: str) -> tuple[str, str]:
+    """The host, in brackets if it is written so, and `:port` or nothing. Raises ValueError with the reason."""
+    host, colon, port = written, "", ""
     if written.startswith("["):
-        host, bracket, rest = written[1:].partition("]")
-        if not bracket or ":" not in host or (rest and not rest.startswith(":")):
-            raise ValueError("is not a usable address; write IPv6 as [2001:db8::1]:443")
-        colon, port = rest[:1], rest[1:]
-    elif written.count(":") > 1:
-        raise ValueError("is not a usable address; write IPv6 as [2001:db8::1]:443")
+        host, bracket, rest = written.partition("]")
+        if not bracket or (rest and not rest.startswith(":")):
+            raise ValueError(_NO_IPV6)
+        host, colon, port = host + bracket, rest[:1], rest[1:]
+    elif written.count(":") == 1:
+        host, colon, port = written.partition(":")
     if colon and not port:
         raise ValueError("has no port after its `:`")
     if port and not (_PORT.fullmatch(port) and int(port) <= _MAX_PORT):
         raise ValueError(f"a port is a number from 1 to {_MAX_PORT}")
-    host = host.lower().removesuffix(".")
-    if why := _host_problem(host):
-        raise ValueError(why)
-    shown = f"[{host}]" if ":" in host else host
-    return f"{shown}:{port}" if port else shown
+    return host, colon + port
 
 
 def _host_problem(host: str) -> str:

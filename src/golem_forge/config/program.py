@@ -16,7 +16,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from golem_forge.config.approval_modes import ApprovalMode, Setting, choose_mode, is_stricter_mode
+from golem_forge.config.approval_modes import (
+    APPROVAL_KEYS,
+    ApprovalMode,
+    Setting,
+    choose_mode,
+    is_stricter_mode,
+    verdict_settings,
+)
+from golem_forge.config.layer import ConfigLayer
 from golem_forge.config.mcp_blocks import (
     MCP_KEYS,
     McpFile,
@@ -25,27 +33,22 @@ from golem_forge.config.mcp_blocks import (
     restrict_untrusted_mcp,
     without_pre_approval,
 )
-from golem_forge.config.mcp_json import JsonServers, read_mcp_json
+from golem_forge.config.mcp_json import read_mcp_json
 from golem_forge.config.mcp_merge import ProgramZones, check_own_servers, effective_mcp
 from golem_forge.config.mcp_spec import McpSettings
 from golem_forge.config.run_block import (
     RUN_KEYS,
-    RunBlock,
     RunSettings,
     effective_run,
     restrict_untrusted_run,
-    run_block,
 )
 from golem_forge.config.sandbox_block import (
-    VERDICT_CHECK,
     WALL_KEYS,
     ZONES_CHECK,
-    WallBlock,
     WallSettings,
     ZoneEntry,
     effective_walls,
     restrict_untrusted_walls,
-    wall_block,
     walls_notice,
     zone_entries,
 )
@@ -56,13 +59,12 @@ from golem_forge.config.schema import (
     check,
     flag,
     list_of,
-    map_of,
     one_of,
     positive,
-    refuse,
     text,
+    whole_between,
 )
-from golem_forge.config.yaml_file import YamlFile, YamlPath, is_override, parse_yaml, read_bytes, with_overrides
+from golem_forge.config.yaml_file import is_override, parse_yaml, read_bytes, with_overrides
 from golem_forge.core.decisions import Verdict, strictest
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.lazy_dataclass import dataclass, field, replace
@@ -72,11 +74,7 @@ _LOWEST_PORT: Final = 1024
 _HIGHEST_PORT: Final = 65535
 
 
-def _port(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
-    usable = isinstance(value, int) and not isinstance(value, bool) and _LOWEST_PORT <= value <= _HIGHEST_PORT
-    return value if usable else refuse(problems, path, value, f"a port from {_LOWEST_PORT} to {_HIGHEST_PORT}")
-
-
+_port: Final = whole_between(_LOWEST_PORT, _HIGHEST_PORT, f"a port from {_LOWEST_PORT} to {_HIGHEST_PORT}")
 UI_KEYS: Final[dict[str, Check]] = {"ui": MappingSchema({"web": MappingSchema({"port": _port, "notify": flag})})}
 
 
@@ -90,24 +88,13 @@ class UiSettings:
     """`web.port` and `web.notify` → where it was written."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UiBlock:
-    web: Mapping[str, Setting[Any]] = field(default_factory=dict)
-
-
-def ui_block(file: YamlFile, values: Mapping[str, Any]) -> UiBlock:
-    web: Mapping[str, Any] = (values.get("ui") or {}).get("web") or {}
-    return UiBlock(web={name: Setting(value, file.at(("ui", "web", name))) for name, value in web.items()})
-
-
-def effective_ui(project: UiBlock | None, person: UiBlock | None) -> UiSettings:
-    said: dict[str, Setting[Any]] = {}
-    for block in (person, project):
-        said |= block.web if block is not None else {}
-    return UiSettings(
-        **{f"web_{name}": each.value for name, each in said.items()},
-        origins={f"web.{name}": each.origin for name, each in said.items()},
-    )
+def effective_ui(project: ConfigLayer, person: ConfigLayer) -> UiSettings:
+    web: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for layer in (person, project):
+        for name, value in layer.block("ui", "web").items():
+            web[f"web_{name}"], origins[f"web.{name}"] = value, layer.at("ui", "web", name)
+    return UiSettings(**web, origins=origins)
 
 
 PROGRAM_FILE: Final = "forge.yaml"
@@ -122,8 +109,7 @@ _SCHEMA: Final = MappingSchema(
         "approval": MappingSchema(
             {
                 "mode": one_of(*(mode.value for mode in ApprovalMode)),
-                "default": VERDICT_CHECK,
-                "tools": map_of(VERDICT_CHECK),
+                **APPROVAL_KEYS,
                 "timeout": positive,
             }
         ),
@@ -208,89 +194,64 @@ def load_program(
     found = find_root(start)
     root = found or Path(os.path.realpath(start))
     problems: list[str] = []
-    person = _read_block(home.config, home.shown(home.config), problems) if os.path.lexists(home.config) else None
-    if person is not None:
+    project = person = ConfigLayer(mcp=McpFile())
+    if os.path.lexists(home.config):
+        person = _read_layer(home.config, home.shown(home.config), problems)
         check_own_servers(person.mcp, problems)
-    project = _read_block(root / PROGRAM_FILE, PROGRAM_FILE, problems, overrides) if found or overrides else None
+    if found or overrides:
+        project = _read_layer(root / PROGRAM_FILE, PROGRAM_FILE, problems, overrides)
     foreign = read_mcp_json(root)
     written = _zones(project, person, root)
     modes = {zone.name: zone.mode for zone in written}
-    _servers(project, person, foreign, ProgramZones(root=root, zones=written, written=modes), problems)
+    ground = ProgramZones(root=root, zones=written, written=modes)
+    effective_mcp(project.mcp, foreign, person.mcp, ground, problems)
     if problems:
         raise ConfigError(*problems)
     trust = trusted(root)
-    if trust and found and project is not None and trusted_with is not None:
+    if trust and found and trusted_with is not None:
         trust = trusted_with(root, {PROGRAM_FILE: project.data})
     unused: list[str] = []
-    named = {zone.name for zone in project.zones or ()} if project else set()
-    if project is not None and found and not trust:
+    named = {zone.name for zone in project.zones or ()}
+    if found and not trust:
         project = _restrict_untrusted(project, person, root, unused)
     if not trust and (root / PROJECT_RULES).is_file():
         unused.append(f"{PROJECT_RULES}: ignored")
     zones = _zones(project, person, root)
-    remark = walls_notice(project.walls if project else None)
+    remark = walls_notice(project)
+    unprotect = (layer.block("sandbox").get("unprotect") for layer in (project, person))
     return Program(
         root=root,
         file=root / PROGRAM_FILE if found else None,
         trusted=trust,
         zones=zones,
-        unprotect=next((block.unprotect for block in (project, person) if block and block.unprotect), ()),
+        unprotect=tuple(next(filter(None, unprotect), ())),
         approval=_effective_approval(project, person),
-        walls=effective_walls(project.walls if project else None, person.walls if person else None),
-        run=effective_run(project.run if project else None, person.run if person else None),
-        mcp=_servers(project, person, foreign, ProgramZones(root=root, zones=zones, written=modes), []),
-        ui=effective_ui(project.ui if project else None, person.ui if person else None),
-        withheld_zones=frozenset(named - {zone.name for zone in (project.zones if project else None) or ()}),
+        walls=effective_walls(project, person),
+        run=effective_run(project, person),
+        mcp=effective_mcp(project.mcp, foreign, person.mcp, replace(ground, zones=zones), []),
+        ui=effective_ui(project, person),
+        withheld_zones=frozenset(named - {zone.name for zone in project.zones or ()}),
         unused=tuple(unused),
         remarks=(remark,) if remark else (),
     )
 
 
-def _zones(project: _ConfigBlock | None, person: _ConfigBlock | None, root: Path) -> tuple[ZoneEntry, ...]:
+def _zones(project: ConfigLayer, person: ConfigLayer, root: Path) -> tuple[ZoneEntry, ...]:
     workspace = (ZoneEntry(name="workspace", path=root),)
-    return next((block.zones for block in (project, person) if block and block.zones is not None), workspace)
+    return next((layer.zones for layer in (project, person) if layer.zones is not None), workspace)
 
 
-def _servers(
-    project: _ConfigBlock | None,
-    person: _ConfigBlock | None,
-    foreign: JsonServers,
-    ground: ProgramZones,
-    problems: list[str],
-) -> McpSettings:
-    program, own = (block.mcp if block else McpFile() for block in (project, person))
-    return effective_mcp(program, foreign, own, ground, problems)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _ConfigBlock:
-    data: bytes
-    """What was parsed."""
-    zones: tuple[ZoneEntry, ...] | None
-    unprotect: tuple[str, ...]
-    unprotect_origin: str
-    walls: WallBlock
-    run: RunBlock
-    mcp: McpFile
-    ui: UiBlock
-    mode: Setting[ApprovalMode] | None
-    default: Setting[Verdict] | None
-    tools: dict[str, Setting[Verdict]]
-    timeout: Setting[float] | None
-
-
-def _read_block(path: Path, name: str, found: list[str], overrides: Sequence[str] = ()) -> _ConfigBlock | None:
-    """None, with its problems added to `found`, where the file cannot be used. With overrides it need not exist."""
+def _read_layer(path: Path, name: str, found: list[str], overrides: Sequence[str] = ()) -> ConfigLayer:
+    """Its problems are added to `found`. With overrides the file need not exist."""
     try:
         data = b"" if overrides and not os.path.lexists(path) else read_bytes(path, name)
         file = with_overrides(normalise_keys(parse_yaml(data, name)), overrides)
     except ConfigError as error:
         found.extend(error.problems)
-        return None
+        return ConfigLayer(mcp=McpFile())
     problems = ConfigProblems(file)
     values = check(_SCHEMA, file, problems)
     sandbox: dict[str, Any] = values.get("sandbox", {})
-    approval: dict[str, Any] = values.get("approval", {})
     zones = None
     if "zones" in sandbox:
         zones = zone_entries(file, sandbox["zones"], path.parent / os.path.expanduser(sandbox.get("root", ".")))
@@ -298,67 +259,48 @@ def _read_block(path: Path, name: str, found: list[str], overrides: Sequence[str
         problems.add(("sandbox", "root"), "has no effect without `zones`")
     mcp = mcp_file(values, problems)
     found.extend(problems.found)
-    return _ConfigBlock(
-        data=data,
-        zones=zones,
-        unprotect=tuple(sandbox.get("unprotect", ())),
-        unprotect_origin=file.at(("sandbox", "unprotect")),
-        walls=wall_block(file, sandbox, path.parent),
-        run=run_block(file, values),
-        mcp=mcp,
-        ui=ui_block(file, values),
-        mode=_setting(file, approval, "mode", ApprovalMode),
-        default=_setting(file, approval, "default", Verdict),
-        tools={
-            name: Setting(Verdict(word), file.at(("approval", "tools", name)))
-            for name, word in approval.get("tools", {}).items()
-        },
-        timeout=_setting(file, approval, "timeout", float),
-    )
+    return ConfigLayer(file=file, data=data, values=values, folder=path.parent, zones=zones, mcp=mcp)
 
 
-def _setting(file: YamlFile, block: dict[str, Any], key: str, kind: Callable[[Any], Any]) -> Setting[Any] | None:
-    return Setting(kind(block[key]), file.at(("approval", key))) if key in block else None
+def _restrict_untrusted(project: ConfigLayer, person: ConfigLayer, root: Path, unused: list[str]) -> ConfigLayer:
+    """The layer with everything taken out that would loosen something; each is named in `unused`."""
+    own = {zone.name: zone for zone in person.zones or ()}
 
+    def asking(said: Setting[Verdict], what: str) -> Verdict:
+        return without_pre_approval(said, what, unused).value
 
-def _restrict_untrusted(
-    block: _ConfigBlock, person: _ConfigBlock | None, root: Path, unused: list[str]
-) -> _ConfigBlock:
-    """The block with everything taken out that would loosen something; each is named in `unused`."""
-    own = {zone.name: zone for zone in person.zones or ()} if person else {}
-
-    def asking(said: Setting[Verdict], what: str) -> Setting[Verdict]:
-        return without_pre_approval(said, what, unused)
-
-    def asking_zone(zone: ZoneEntry, verb: str, said: Verdict | None) -> Verdict | None:
-        what = f"sandbox.zones.{zone.name}.approval.{verb}"
-        return None if said is None else asking(Setting(said, zone.origin), what).value
-
-    if block.unprotect:
-        unused.append(f"{block.unprotect_origin}: sandbox.unprotect")
+    if project.block("sandbox").get("unprotect"):
+        unused.append(f"{project.at('sandbox', 'unprotect')}: sandbox.unprotect")
     zones: list[ZoneEntry] = []
-    for zone in block.zones or ():
+    for zone in project.zones or ():
         if not zone.is_inside(root):
             unused.append(f"{zone.origin}: zone {zone.name!r}: its directory is outside the program")
             continue
-        write, delete = asking_zone(zone, "write", zone.write), asking_zone(zone, "delete", zone.delete)
-        zones.append(_no_wider(replace(zone, write=write, delete=delete), own.get(zone.name)))
-    walls = restrict_untrusted_walls(block.walls, person.walls if person else None, unused)
-    mode = block.mode
+        asked = {
+            verb: asking(Setting(verdict, zone.origin), f"sandbox.zones.{zone.name}.approval.{verb}")
+            for verb, verdict in (("write", zone.write), ("delete", zone.delete))
+            if verdict is not None
+        }
+        zones.append(_no_wider(replace(zone, **asked), own.get(zone.name)))
+    sandbox = restrict_untrusted_walls(project, person, unused)
+    sandbox.pop("unprotect", None)
+    approval = project.block("approval")
+    mode = _mode(project)
     if mode and is_stricter_mode(ApprovalMode.INTERACTIVE, mode.value) and not is_override(mode.origin):
         unused.append(f"{mode.origin}: approval.mode {mode.value}")
-        mode = None
+        del approval["mode"]
+    run = restrict_untrusted_run(project, person, unused)
+    mcp = restrict_untrusted_mcp(project.mcp, unused)
+    said = verdict_settings(project.file, approval, ("approval",))
+    if "default" in said:
+        approval["default"] = asking(said["default"], "approval.default")
+    approval["tools"] = {name: asking(each, f"approval.tools.{name}") for name, each in said["tools"].items()}
+    if "timeout" in person.block("approval"):
+        approval.pop("timeout", None)
     return replace(
-        block,
-        zones=None if block.zones is None else tuple(zones),
-        unprotect=(),
-        walls=walls,
-        run=restrict_untrusted_run(block.run, person.run if person else None, unused),
-        mcp=restrict_untrusted_mcp(block.mcp, unused),
-        mode=mode,
-        default=block.default and asking(block.default, "approval.default"),
-        tools={name: asking(said, f"approval.tools.{name}") for name, said in block.tools.items()},
-        timeout=(person.timeout if person else None) or block.timeout,
+        project.with_blocks({**run, "sandbox": sandbox, "approval": approval}),
+        zones=None if project.zones is None else tuple(zones),
+        mcp=mcp,
     )
 
 
@@ -380,26 +322,30 @@ def _no_wider(zone: ZoneEntry, own: ZoneEntry | None) -> ZoneEntry:
     )
 
 
-def _effective_approval(project: _ConfigBlock | None, person: _ConfigBlock | None) -> ApprovalSettings:
+def _effective_approval(project: ConfigLayer, person: ConfigLayer) -> ApprovalSettings:
     """The program over the person's defaults, key by key; `blocked` in either blocks."""
-    blocks = [block for block in (project, person) if block is not None]
     tools: dict[str, Setting[Verdict]] = {}
-    for block in blocks:
-        for name, said in block.tools.items():
-            tools[name] = _first_or_blocked(tools.get(name), said)
     default: Setting[Verdict] | None = None
-    for block in blocks:
-        if block.default is not None:
-            default = _first_or_blocked(default, block.default)
-    mode = project.mode if project else None
+    for layer in (project, person):
+        said = verdict_settings(layer.file, layer.block("approval"), ("approval",))
+        for name, each in said["tools"].items():
+            tools[name] = _first_or_blocked(tools.get(name), each)
+        if "default" in said:
+            default = _first_or_blocked(default, said["default"])
+    mode = _mode(project)
     typed = mode if mode and is_override(mode.origin) else None  # the command line is the person's own word
     return ApprovalSettings(
         default=default,
         tools=tools,
-        timeout=next((block.timeout for block in blocks if block.timeout is not None), None),
-        user_mode=typed or (person.mode if person else None),
+        timeout=project.setting("approval", "timeout") or person.setting("approval", "timeout"),
+        user_mode=typed or _mode(person),
         project_mode=mode,
     )
+
+
+def _mode(layer: ConfigLayer) -> Setting[ApprovalMode] | None:
+    said = layer.setting("approval", "mode")
+    return said and Setting(ApprovalMode(said.value), said.origin)
 
 
 def _first_or_blocked(first: Setting[Verdict] | None, second: Setting[Verdict]) -> Setting[Verdict]:

@@ -1,24 +1,22 @@
 """What forge.yaml and config.yaml say about running workers: entry, models, limits, prices.
 
-`RunSettings` is plain data. `run_block` takes the checked top level of one file and gives a `RunBlock` with the line of
-every value; `effective_run` puts a program's block over the user's, key by key. Threat: a stranger's program could send
-a user's API key and text to an address of its own or spend their money, so of an untrusted program `models`, `pricing`
-and a `budget` above the user's own do not count.
+`RunSettings` is plain data; `effective_run` puts a program's layer over the user's, key by key. Threat: a stranger's
+program could send a user's API key and text to an address of its own or spend their money, so of an untrusted program
+`models`, `pricing` and a `budget` above the user's own do not count.
 """
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any, Final
 
-from golem_forge.config.approval_modes import Setting
+from golem_forge.config.layer import ConfigLayer
 from golem_forge.config.sandbox_block import variable_holding, whole_number
 from golem_forge.config.schema import Check, ConfigProblems, MappingSchema, list_of, map_of, positive, refuse, text
-from golem_forge.config.yaml_file import YamlFile, YamlPath, is_override
+from golem_forge.config.yaml_file import YamlPath, is_override
 from golem_forge.core.lazy_dataclass import dataclass, field, replace
+from golem_forge.core.regex import regex
 
 MAIN_WORKER: Final = "main.worker"
 PROVIDER_NAMES: Final = ("anthropic", "openai", "google", "openrouter", "ollama", "openai-compatible", "scripted")
@@ -76,7 +74,7 @@ class RunSettings:
     """Top-level key → where it was written (`forge.yaml:3`), for `/config` and for messages."""
 
 
-_BASE_URL: Final = re.compile(r"https?://[^\s/?#@]+(/[^\s?#]*)?")
+_BASE_URL: Final = regex(r"https?://[^\s/?#@]+(/[^\s?#]*)?")
 
 
 def _base_url(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
@@ -115,81 +113,42 @@ RUN_KEYS: Final[dict[str, Check]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunBlock:
-    """One file's words about running workers."""
-
-    plain: Mapping[str, Any] = field(default_factory=dict)
-    """`entry`, `model` and `worker_paths`, where written."""
-    models: Mapping[str, Setting[ProviderSettings]] = field(default_factory=dict)
-    delegation: Mapping[str, Setting[int]] = field(default_factory=dict)
-    budget: Mapping[str, Setting[float]] = field(default_factory=dict)
-    pricing: Mapping[str, Setting[Price]] = field(default_factory=dict)
-    origins: Mapping[str, str] = field(default_factory=dict)
-
-
-def run_block(file: YamlFile, values: Mapping[str, Any]) -> RunBlock:
-    """From the checked top level; what did not pass the check is not there."""
-
-    def settings(key: str, build: Any = lambda value: value) -> dict[str, Setting[Any]]:
-        block: Mapping[str, Any] = values.get(key) or {}
-        return {name: Setting(build(value), file.at((key, name))) for name, value in block.items()}
-
-    plain = {key: values[key] for key in ("entry", "model") if key in values}
-    if "worker_paths" in values:
-        plain["worker_paths"] = tuple(values["worker_paths"])
-    return RunBlock(
-        plain=plain,
-        models=settings("models", lambda block: ProviderSettings(**block)),
-        delegation=settings("delegation"),
-        budget=settings("budget"),
-        pricing=settings("pricing", lambda block: Price(**{"input": 0.0, "output": 0.0, **block})),
-        origins={key: file.at((key,)) for key in RUN_KEYS if key in values},
-    )
-
-
-def restrict_untrusted_run(block: RunBlock, person: RunBlock | None, unused: list[str]) -> RunBlock:
-    """What of a stranger's block still counts, and what the command line said; the rest goes to `unused`."""
-    own: Mapping[str, Setting[float]] = person.budget if person else {}
-    kept: dict[str, Setting[float]] = {}
-    for name, said in block.budget.items():
-        most = own.get(name)
-        if most is not None and said.value > most.value and not is_override(said.origin):
-            unused.append(f"{said.origin}: budget.{name}: above your own")
+def restrict_untrusted_run(project: ConfigLayer, person: ConfigLayer, unused: list[str]) -> dict[str, Any]:
+    """The blocks of a stranger as far as they count, and what the command line said; the rest goes to `unused`."""
+    own = person.block("budget")
+    budget: dict[str, float] = {}
+    for name, value in project.block("budget").items():
+        origin = project.at("budget", name)
+        if name in own and value > own[name] and not is_override(origin):
+            unused.append(f"{origin}: budget.{name}: above your own")
         else:
-            kept[name] = said
-    return replace(
-        block,
-        models=_keep_overrides("models", block.models, unused),
-        pricing=_keep_overrides("pricing", block.pricing, unused),
-        budget=kept,
-    )
+            budget[name] = value
+    kept: dict[str, Any] = {"budget": budget}
+    for key in ("models", "pricing"):
+        said = {name: (block, project.at(key, name)) for name, block in project.block(key).items()}
+        kept[key] = {name: block for name, (block, origin) in said.items() if is_override(origin)}
+        unused += [f"{origin}: {key}.{name}" for name, (_, origin) in said.items() if not is_override(origin)]
+    return kept
 
 
-def _keep_overrides(key: str, said: Mapping[str, Setting[Any]], unused: list[str]) -> dict[str, Setting[Any]]:
-    unused += [f"{each.origin}: {key}.{name}" for name, each in said.items() if not is_override(each.origin)]
-    return {name: each for name, each in said.items() if is_override(each.origin)}
-
-
-def effective_run(project: RunBlock | None, person: RunBlock | None) -> RunSettings:
+def effective_run(project: ConfigLayer, person: ConfigLayer) -> RunSettings:
     plain: dict[str, Any] = {}
     models: dict[str, ProviderSettings] = {}
     delegation: dict[str, Any] = {}
     budget: dict[str, Any] = {}
     pricing: dict[str, Price] = {}
     origins: dict[str, str] = {}
-    for block in (person, project):
-        if block is None:
-            continue
-        plain |= block.plain
-        for name, provider in block.models.items():
-            said = {key: value for key, value in asdict(provider.value).items() if value}
+    for layer in (person, project):
+        plain |= {key: layer.values[key] for key in ("entry", "model") if key in layer.values}
+        if "worker_paths" in layer.values:
+            plain["worker_paths"] = tuple(layer.values["worker_paths"])
+        for name, said in layer.block("models").items():
             models[name] = replace(models.get(name, ProviderSettings()), **said)
-        delegation |= {name: said.value for name, said in block.delegation.items()}
-        budget |= {name: said.value for name, said in block.budget.items()}
-        pricing |= {name: said.value for name, said in block.pricing.items()}
-        used = {"models": block.models, "pricing": block.pricing, "budget": block.budget}
-        origins |= {key: origin for key, origin in block.origins.items() if used.get(key, True)}
+        delegation |= layer.block("delegation")
+        budget |= layer.block("budget")
+        pricing |= {name: Price(**said) for name, said in layer.block("pricing").items()}
+        empty = [key for key in ("models", "pricing", "budget") if not layer.block(key)]
+        origins |= {key: layer.at(key) for key in RUN_KEYS if key in layer.values and key not in empty}
     return RunSettings(
         **plain,
         models=models,

@@ -5,7 +5,7 @@ the directories exist, overlap or reach where no zone may is the sandbox's check
 says which line its problems belong to.
 
 `WallSettings` and `ResourceLimits` are plain data: limits of a child, what it may read besides zones, walls on or off.
-`wall_block` takes the checked block of one file; `effective_walls` puts a program's block over the user's. Threat: a
+`effective_walls` puts a program's block over the user's. Threat: a
 stranger's program could ask for more than its user would give, so of an untrusted program only what is stricter counts,
 and no program at all may switch walls off.
 
@@ -17,34 +17,38 @@ that decides which code runs there (`LD_PRELOAD`, `BASH_ENV`) is a command in di
 from __future__ import annotations
 
 import os
-import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from golem_forge.config.approval_modes import Setting
+from golem_forge.config.approval_modes import VERDICT_CHECK
+from golem_forge.config.layer import ConfigLayer
 from golem_forge.config.schema import (
     Check,
     ConfigProblems,
     MappingSchema,
     flag,
+    is_whole,
     list_of,
     map_of,
     one_of,
     positive,
     refuse,
     text,
+    whole_between,
 )
 from golem_forge.config.yaml_file import YamlFile, YamlPath
 from golem_forge.core.decisions import Verdict
-from golem_forge.core.lazy_dataclass import dataclass, field, replace
+from golem_forge.core.lazy_dataclass import dataclass, field
+from golem_forge.core.regex import regex
 
-VERDICT_CHECK: Final = one_of(*(verdict.value for verdict in Verdict))
+ZONE_APPROVAL: Final = MappingSchema({"write": VERDICT_CHECK, "delete": VERDICT_CHECK})
 ZONES_CHECK: Final = map_of(
     MappingSchema(
         {
             "path": text,
             "mode": one_of("ro", "rw"),
-            "approval": MappingSchema({"write": VERDICT_CHECK, "delete": VERDICT_CHECK}),
+            "approval": ZONE_APPROVAL,
             "at_host_path": flag,
         },
         required=("path",),
@@ -78,8 +82,8 @@ def zone_entries(file: YamlFile, zones: dict[str, Any], start: Path) -> tuple[Zo
             name=name,
             path=Path(os.path.abspath(start / os.path.expanduser(block["path"]))),
             mode=block.get("mode", "rw"),
-            write=_zone_verdict(block, "write"),
-            delete=_zone_verdict(block, "delete"),
+            write=zone_verdict(block, "write"),
+            delete=zone_verdict(block, "delete"),
             at_host_path=block.get("at_host_path", True),
             origin=file.at(("sandbox", "zones", name)),
         )
@@ -88,7 +92,8 @@ def zone_entries(file: YamlFile, zones: dict[str, Any], start: Path) -> tuple[Zo
     )
 
 
-def _zone_verdict(block: dict[str, Any], verb: str) -> Verdict | None:
+def zone_verdict(block: Mapping[str, Any], verb: str) -> Verdict | None:
+    """What a checked zone says of `write` or `delete`."""
     word = block.get("approval", {}).get(verb)
     return None if word is None else Verdict(word)
 
@@ -128,7 +133,7 @@ class WallSettings:
 
 
 _SIZE_UNITS: Final = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
-_SIZE: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,3})?) ?(KiB|MiB|GiB|TiB)")
+_SIZE: Final = regex(r"([0-9]{1,12}(?:\.[0-9]{1,3})?) ?(KiB|MiB|GiB|TiB)")
 _MAX_LIMIT: Final = 1 << 62
 """What the kernel takes for a limit, with room."""
 
@@ -137,16 +142,12 @@ def size(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
     """Bytes, as a number or like `512MiB`."""
     match = _SIZE.fullmatch(value) if isinstance(value, str) else None
     amount = int(float(match[1]) * _SIZE_UNITS[match[2]]) if match else value
-    if isinstance(amount, int) and not isinstance(amount, bool) and 0 < amount <= _MAX_LIMIT:
+    if is_whole(amount) and 0 < amount <= _MAX_LIMIT:
         return amount
     return refuse(problems, path, value, "a number of bytes above 0, or a size like 512MiB or 2GiB")
 
 
-def whole_number(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
-    usable = isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _MAX_LIMIT
-    return value if usable else refuse(problems, path, value, "a whole number above 0")
-
-
+whole_number: Final = whole_between(1, _MAX_LIMIT, "a whole number above 0")
 _LIMIT_CHECKS: Final[dict[str, Check]] = {
     "timeout_s": positive,
     "memory": size,
@@ -164,80 +165,51 @@ WALL_KEYS: Final[dict[str, Check]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WallBlock:
-    """One file's words about walls."""
-
-    read: tuple[Setting[str], ...] = ()
-    """Absolute directories, as written: links are not resolved."""
-    toolchains: Setting[bool] | None = None
-    walls: Setting[bool] | None = None
-    limits: dict[str, Setting[float]] = field(default_factory=dict)
-
-
-def wall_block(file: YamlFile, sandbox: dict[str, Any], folder: Path) -> WallBlock:
-    """From a checked `sandbox` block; relative directories begin at `folder`."""
-
-    def switch(key: str) -> Setting[bool] | None:
-        return Setting(sandbox[key] == "on", file.at(("sandbox", key))) if key in sandbox else None
-
-    return WallBlock(
-        read=tuple(
-            Setting(os.path.abspath(folder / os.path.expanduser(directory)), file.at(("sandbox", "read", index)))
-            for index, directory in enumerate(sandbox.get("read", ()))
-        ),
-        toolchains=switch("toolchains"),
-        walls=switch("walls"),
-        limits={
-            name: Setting(value, file.at(("sandbox", "limits", name)))
-            for name, value in sandbox.get("limits", {}).items()
-        },
-    )
-
-
-def restrict_untrusted_walls(block: WallBlock, person: WallBlock | None, unused: list[str]) -> WallBlock:
-    """What of a stranger's block still counts: what is stricter than the person's own; the rest goes to `unused`."""
-    if block.read:
-        unused.append(f"{block.read[0].origin}: sandbox.read")
-    toolchains = block.toolchains
-    if toolchains and toolchains.value and person and person.toolchains and not person.toolchains.value:
-        unused.append(f"{toolchains.origin}: sandbox.toolchains: on")
-        toolchains = None
-    limits: dict[str, Any] = {name: said.value for name, said in person.limits.items()} if person else {}
-    own = ResourceLimits(**limits)
-    kept: dict[str, Setting[float]] = {}
-    for name, said in block.limits.items():
-        most = getattr(own, name)
-        if most is not None and said.value > most:
-            unused.append(f"{said.origin}: sandbox.limits.{name}")
+def restrict_untrusted_walls(project: ConfigLayer, person: ConfigLayer, unused: list[str]) -> dict[str, Any]:
+    """The `sandbox` block of a stranger as far as it counts: what is stricter than the person's own; the rest goes to
+    `unused`."""
+    block, own = project.block("sandbox"), person.block("sandbox")
+    if block.pop("read", ()):
+        unused.append(f"{project.at('sandbox', 'read', 0)}: sandbox.read")
+    if block.get("toolchains") == "on" and own.get("toolchains") == "off":
+        unused.append(f"{project.at('sandbox', 'toolchains')}: sandbox.toolchains: on")
+        del block["toolchains"]
+    limits = ResourceLimits(**own.get("limits", {}))
+    kept: dict[str, float] = {}
+    for name, value in block.get("limits", {}).items():
+        most = getattr(limits, name)
+        if most is not None and value > most:
+            unused.append(f"{project.at('sandbox', 'limits', name)}: sandbox.limits.{name}")
         else:
-            kept[name] = said
-    return replace(block, read=(), toolchains=toolchains, limits=kept)
+            kept[name] = value
+    return {**block, "limits": kept}
 
 
-def effective_walls(project: WallBlock | None, person: WallBlock | None) -> WallSettings:
+def effective_walls(project: ConfigLayer, person: ConfigLayer) -> WallSettings:
     """The program over the person's defaults, key by key; what may be read adds up; `walls` is the person's alone."""
-    blocks = [block for block in (project, person) if block is not None]
-    limits: dict[str, Any] = {}
-    for block in reversed(blocks):
-        limits |= {name: said.value for name, said in block.limits.items()}
+    read = (
+        os.path.abspath(layer.folder / os.path.expanduser(directory))
+        for layer in (person, project)
+        for directory in layer.block("sandbox").get("read", ())
+    )
+    toolchains = {**person.block("sandbox"), **project.block("sandbox")}.get("toolchains")
     return WallSettings(
-        read=tuple(dict.fromkeys(said.value for block in reversed(blocks) for said in block.read)),
-        toolchains=next((block.toolchains.value for block in blocks if block.toolchains), True),
-        off=bool(person and person.walls and not person.walls.value),
-        limits=ResourceLimits(**limits),
+        read=tuple(dict.fromkeys(read)),
+        toolchains=toolchains != "off",
+        off=person.block("sandbox").get("walls") == "off",
+        limits=ResourceLimits(**{**person.block("sandbox", "limits"), **project.block("sandbox", "limits")}),
     )
 
 
-def walls_notice(project: WallBlock | None) -> str:
+def walls_notice(project: ConfigLayer) -> str:
     """What a person must hear about a program that speaks about walls themselves, trusted or not."""
-    if project is None or project.walls is None:
+    if "walls" not in project.block("sandbox"):
         return ""
-    where = project.walls.origin
+    where = project.at("sandbox", "walls")
     return f"{where}: sandbox.walls is ignored: only your own config.yaml or the command line can switch walls off."
 
 
-VARIABLE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}")
+VARIABLE_NAME: Final = regex(r"[A-Za-z_][A-Za-z0-9_]{0,255}")
 
 
 def variable_holding(what: str) -> Check:

@@ -1,42 +1,60 @@
-"""Schemas of configuration files: which keys a mapping may have, and every way in which a file differs.
+"""Schemas of YAML files: which keys a mapping may have, what each value is, and every way in which a file differs.
 
-A `MappingSchema` names the known keys and a check for each. `check` collects all problems, each as `file:line: path:
-problem`, with the closest known key for an unknown one, and gives back only the values that passed.
+A schema is a `Check`: a function of (value, path, problems) that returns the value to use. `MappingSchema` names the
+known keys, `list_of` and `map_of` take the check of an item, `one_of` words, `value_that` any condition. `check`
+collects all problems, each as `file:line: path: problem`, with the closest known key for an unknown one, and gives back
+only the values that passed.
+
+`ConfigProblems` has the words of every problem that a schema itself finds. A file with other words, or one of which
+only the first problem is told, has a subclass (`usertools/manifest/schema.py`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import MISSING, fields
 from typing import Any, Final
 
 from golem_forge.config.yaml_file import YamlFile, YamlPath
+from golem_forge.config.yaml_reader import PLAIN_CONSTANTS, PlainText
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.lazy_dataclass import dataclass, field
-from golem_forge.core.text import closest_match
+from golem_forge.core.text import closest_match, nearest_hint
 
-_INVALID: Final = object()
+INVALID: Final = object()
 """Stands for a value that did not pass; it is left out of the result."""
 
 
 class ConfigProblems:
     """Collects problems of one file."""
 
+    nothing_is_empty = True
+    """`sandbox:` with nothing after it is an empty mapping."""
+
     def __init__(self, file: YamlFile) -> None:
         self.file = file
         self.found: list[str] = []
 
     def add(self, path: YamlPath, problem: str) -> None:
-        at, where = self.file.at(path), dotted_path(path)
-        named = not where or at.endswith(f" {where}")  # `--set approval.mod` names the place itself
-        self.found.append(f"{at}: {problem}" if named else f"{at}: {where}: {problem}")
+        self.found.append(problem_message(self.file.at(path), dotted_path(path), problem))
+
+    def expected(self, path: YamlPath, value: Any, expected: str) -> None:
+        self.add(path, f"expected {expected}, got {_shown(value)}")
+
+    def unknown_key(self, path: YamlPath, key: str, known: Iterable[str]) -> None:
+        """`path`: of the mapping."""
+        self.add((*path, key), unknown_key_message(key, known))
+
+    def missing_key(self, path: YamlPath, key: str) -> None:
+        self.add(path, f"{key!r} is missing")
 
     def raise_if_any(self) -> None:
         if self.found:
             raise ConfigError(*self.found)
 
 
-Check = Callable[[Any, YamlPath, ConfigProblems], Any]
+Check = Callable[[Any, YamlPath, Any], Any]
 """(value, where, problems) → the value to use, or the marker of an invalid one after adding a problem."""
 
 
@@ -44,25 +62,42 @@ Check = Callable[[Any, YamlPath, ConfigProblems], Any]
 class MappingSchema:
     keys: dict[str, Check]
     required: tuple[str, ...] = field(default=())
+    keys_first: bool = False
+    """Unknown and missing keys are told before any value is looked at, not each in its turn."""
 
     def __call__(self, value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
-        if value is None:  # `sandbox:` with nothing after it
+        if value is None and problems.nothing_is_empty:
             value = {}
         if not isinstance(value, dict):
             return refuse(problems, path, value, "a mapping")
+        if self.keys_first:
+            check_keys(value, path, problems, self.keys, self.required)
         result: dict[str, Any] = {}
         for key, item in value.items():
-            check = self.keys.get(key)
-            if check is None:
-                problems.add((*path, key), unknown_key_message(key, self.keys))
-                continue
-            checked = check(item, (*path, key), problems)
-            if checked is not _INVALID:
-                result[key] = checked
-        for key in self.required:
-            if key not in value:
-                problems.add(path, f"{key!r} is missing")
+            if (check := self.keys.get(key)) is not None:
+                checked = check(item, (*path, key), problems)
+                if checked is not INVALID:
+                    result[key] = checked
+            elif not self.keys_first:
+                problems.unknown_key(path, key, self.keys)
+        if not self.keys_first:
+            check_keys(value, path, problems, value, self.required)
         return result
+
+
+def check_keys(
+    value: dict[str, Any],
+    path: YamlPath,
+    problems: ConfigProblems,
+    known: Collection[str],
+    required: Iterable[str] = (),
+) -> None:
+    for key in value:
+        if key not in known:
+            problems.unknown_key(path, key, known)
+    for key in required:
+        if key not in value:
+            problems.missing_key(path, key)
 
 
 def check(shape: Check, file: YamlFile, problems: ConfigProblems) -> dict[str, Any]:
@@ -78,17 +113,21 @@ def dotted_path(path: YamlPath) -> str:
     return text
 
 
+def problem_message(at: str, where: str, problem: str) -> str:
+    """`forge.yaml:7: approval.mode: problem`; an origin like `--set approval.mode` names the place itself."""
+    named = not where or at.endswith(f" {where}")
+    return f"{at}: {problem}" if named else f"{at}: {where}: {problem}"
+
+
 def unknown_key_message(key: str, known: Iterable[str]) -> str:
-    known = tuple(known)
-    close = closest_match(key, known)
-    hint = f"did you mean {close!r}?" if close else f"known: {', '.join(sorted(known))}"
-    return f"unknown key {key!r}; {hint}"
+    names = sorted(known)
+    return f"unknown key {key!r}" + nearest_hint(key, names, f"; known: {', '.join(names)}")
 
 
 def refuse(problems: ConfigProblems, path: YamlPath, value: Any, expected: str) -> Any:
     """Adds the problem; returns the marker that leaves the value out."""
-    problems.add(path, f"expected {expected}, got {_shown(value)}")
-    return _INVALID
+    problems.expected(path, value, expected)
+    return INVALID
 
 
 def _shown(value: Any) -> str:
@@ -102,12 +141,29 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def text(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
-    return value if isinstance(value, str) and value else refuse(problems, path, value, "a text")
+def value_that(usable: Callable[[Any], bool], expected: str) -> Check:
+    """Any value for which `usable` holds."""
+
+    def check_value(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
+        return value if usable(value) else refuse(problems, path, value, expected)
+
+    return check_value
+
+
+def whole_between(least: int, most: float, expected: str) -> Check:
+    return value_that(lambda value: is_whole(value) and least <= value <= most, expected)
+
+
+def is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+text: Final = value_that(lambda value: isinstance(value, str) and bool(value), "a text")
 
 
 def flag(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
-    return value if isinstance(value, bool) else refuse(problems, path, value, "true or false")
+    said = PLAIN_CONSTANTS.get(value) if isinstance(value, PlainText) else value
+    return said if isinstance(said, bool) else refuse(problems, path, value, "true or false")
 
 
 def positive(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
@@ -130,7 +186,7 @@ def list_of(item: Check) -> Check:
         if not isinstance(value, list):
             return refuse(problems, path, value, "a list")
         checked = [item(entry, (*path, index), problems) for index, entry in enumerate(value)]
-        return [entry for entry in checked if entry is not _INVALID]
+        return [entry for entry in checked if entry is not INVALID]
 
     return check_list
 
@@ -142,6 +198,19 @@ def map_of(item: Check) -> Check:
         if not isinstance(value, dict):
             return refuse(problems, path, value, "a mapping")
         checked = {name: item(entry, (*path, name), problems) for name, entry in value.items()}
-        return {name: entry for name, entry in checked.items() if entry is not _INVALID}
+        return {name: entry for name, entry in checked.items() if entry is not INVALID}
 
     return check_map
+
+
+def changed_fields(record: Any, *, without: Collection[str] = (), stated: Collection[str] = ()) -> dict[str, Any]:
+    """What a file would have to say of a record: its members, in order, that differ from what they are by default.
+    Those `without` never are, those `stated` always."""
+    changed = {}
+    for member in fields(record):
+        default = member.default if member.default_factory is MISSING else member.default_factory()
+        value = getattr(record, member.name)
+        same = value == default and (type(value) is type(default) or isinstance(default, Mapping))  # True is not 1
+        if (not same or member.name in stated) and member.name not in without:
+            changed[member.name] = value
+    return changed

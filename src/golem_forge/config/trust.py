@@ -24,10 +24,13 @@ from golem_forge.core.json import digest
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.storage.file_stamp import file_stamp, target_stamp
 from golem_forge.storage.home import ForgeHome
+from golem_forge.storage.private_file import JSON_FILE_ERRORS, read_json, write_private
 
 MAX_FILES: Final = 500
 MAX_FILE_BYTES: Final = 1 << 20
 MAX_TOTAL_BYTES: Final = 8 << 20
+_MAX_RECORD_BYTES: Final = 64 << 20
+"""JSON writes one byte of a text as six at most."""
 _MAX_DEPTH: Final = 16
 _KINDS: Final = {"text": "a text", "binary": "binary", "link": "a link", "other": "no file"}
 
@@ -124,8 +127,7 @@ class TrustStore:
         snapshot = snapshot or self.snapshot(root)
         record = {"version": 1, "root": str(root), "digest": snapshot.digest}
         record |= {"files": snapshot.files, "kinds": snapshot.kinds}
-        directory = self._home.ensure("trust")
-        _replace_file(directory, self._record_name(root), json.dumps(record).encode())
+        write_private(self._home.ensure("trust") / self._record_name(root), json.dumps(record).encode())
         return snapshot
 
     def withdraw(self, root: Path) -> bool:
@@ -167,8 +169,8 @@ class TrustStore:
         """None without a record, or with one that is not ours to believe."""
         root = _real(root)
         try:
-            record = json.loads((self._home.trust_dir / self._record_name(root)).read_bytes())
-        except (OSError, ValueError):
+            record = read_json(self._home.trust_dir / self._record_name(root), _MAX_RECORD_BYTES)
+        except JSON_FILE_ERRORS:
             return None
         if not isinstance(record, dict) or record.get("version") != 1 or record.get("root") != str(root):
             return None
@@ -242,18 +244,3 @@ def _as_text(kind: str, content: bytes) -> tuple[str, str]:
 
 def _real(root: Path) -> Path:
     return Path(os.path.realpath(root))
-
-
-def _replace_file(directory: Path, name: str, content: bytes) -> None:
-    """Readers see the old record or the new one, never a part; only the owner may read it."""
-    temporary = directory / f".{os.urandom(8).hex()}.tmp"
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, directory / name)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise

@@ -23,7 +23,7 @@ from golem_forge.core.decisions import ChoiceEnum, Decision, Status
 from golem_forge.core.ids import new_id
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.results import ToolResult
-from golem_forge.core.text import escape_control_chars
+from golem_forge.core.text import display_name, shorten
 
 
 class Caller(ChoiceEnum, noun="caller"):
@@ -215,8 +215,7 @@ def leftover_lines(created: Iterable[str], leftovers: Iterable[Leftover]) -> lis
 
 
 def _one_line(text: str) -> str:
-    text = escape_control_chars(text).replace("\n", "\\n").replace("\t", "\\t")
-    return text if len(text) <= _MAX_LINE_CHARS else text[: _MAX_LINE_CHARS - 1] + "…"
+    return shorten(display_name(text), _MAX_LINE_CHARS)
 
 
 EXIT_CODES: Final = {

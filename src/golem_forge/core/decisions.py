@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any, ClassVar, Final
 
 from golem_forge.core.lazy_dataclass import dataclass, field
-from golem_forge.core.text import closest_match
+from golem_forge.core.text import nearest_hint
 
 
 class ChoiceEnum(StrEnum):
@@ -24,8 +24,7 @@ class ChoiceEnum(StrEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> Any:
-        close = closest_match(value, list(cls)) if isinstance(value, str) else None
-        hint = f"; did you mean '{close}'?" if close else ""
+        hint = nearest_hint(value, list(cls))
         raise ValueError(f"{cls._noun} {value!r} is none of {', '.join(cls)}{hint}")
 
 

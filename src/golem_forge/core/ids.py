@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 from typing import Final, TypeGuard
 
+from golem_forge.core.regex import regex
+
 _LENGTH: Final = 32
-_SHAPE: Final = re.compile(r"[0-9a-f]{32}")
+_SHAPE: Final = regex(r"[0-9a-f]{32}")
 _BATCH: Final = 256
 _pool: list[str] = []
 """Made in batches: asking the kernel for each one costs more than the rest of a quick call's bookkeeping."""

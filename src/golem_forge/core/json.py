@@ -17,11 +17,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Callable, Mapping
 from json.encoder import encode_basestring as quoted
 from math import isfinite
 from typing import Any, Final
+
+from golem_forge.core.regex import regex
 
 __all__ = ["canonical", "digest", "quoted", "sha256_hex"]
 
@@ -118,7 +119,7 @@ MAX_INTEGER_BITS: Final = 1024
 _MAX_NODES: Final = 200_000
 _MAX_DESCRIPTION_CHARS: Final = 10_000
 _CONTAINERS: Final = (dict, list, tuple)
-_MANY_DIGITS: Final = re.compile(r"[0-9]{300}")
+_MANY_DIGITS: Final = regex(r"[0-9]{300}")
 
 
 class NotJson(ValueError):

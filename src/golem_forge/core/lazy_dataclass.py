@@ -6,7 +6,8 @@ first looked up, so importing a module costs what its functions cost (`make benc
 
 The rest is as in `dataclasses`, and its functions work on these classes too: `fields`, `replace`, `asdict`,
 `is_dataclass`; `field`, `__post_init__`, pattern matching, the text of `repr`. Not here: `InitVar`, `order`, classes
-without slots; use the library's for those. The library is imported only by whoever asks for fields.
+without slots (`WithCache` has slots and cached properties); use the library's for those. The library is imported only
+by whoever asks for fields.
 """
 
 from __future__ import annotations
@@ -82,6 +83,10 @@ def replace(original: T, /, **changes: Any) -> T:
         if each.init and name not in changes:
             changes[name] = getattr(original, name)
     return type(original)(**changes)
+
+
+class WithCache:
+    """Base of a record with `cached_property`: beside its slots it has a `__dict__`, which no method looks at."""
 
 
 def _make(cls: type[Any], frozen: bool, kw_only: bool, eq: bool) -> type[Any]:

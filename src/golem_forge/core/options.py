@@ -7,14 +7,14 @@ and then ignored.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from typing import Any, Final, TypeVar, cast
 
-from golem_forge.core.text import closest_match
+from golem_forge.core.regex import regex
+from golem_forge.core.text import nearest_hint
 
-_CAPITAL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_CAPITAL: Final = regex(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
@@ -31,8 +31,8 @@ def snake(name: str) -> str:
 def unknown_name_message(what: str, name: object, known: Iterable[str]) -> str:
     """`what 'name'; did you mean 'nearest'?`, or all known names where none is near."""
     names = sorted(known)
-    close = closest_match(snake(name), names) if isinstance(name, str) else None
-    hint = f"; did you mean '{close}'?" if close else f"; known are {', '.join(names)}" if names else ""
+    word = snake(name) if isinstance(name, str) else name
+    hint = nearest_hint(word, names, f"; known are {', '.join(names)}" if names else "")
     return f"{what} {name!r}{hint}"
 
 

@@ -12,13 +12,13 @@ kept in the ToolResult's own meta under FRAME_KEY and is never sent.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from typing import Any, Final
 
 from golem_forge.core.lazy_dataclass import dataclass, replace
+from golem_forge.core.regex import regex
 
-_KIND: Final = re.compile(r"[a-z][a-z0-9_]*(?:\.[a-z][a-z0-9_]*)*")
+_KIND: Final = regex(r"[a-z][a-z0-9_]*(?:\.[a-z][a-z0-9_]*)*")
 _REQUIRED: Final[dict[str, dict[str, type | tuple[type, ...]]]] = {
     "text": {"content": str},
     "diff": {"path": str, "modified": str, "isNew": bool, "bytesWritten": int},

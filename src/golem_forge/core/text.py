@@ -1,4 +1,5 @@
-"""Text that is shown to people or compared with names: control characters, closest names, paths. Pure.
+"""Text that is shown to people or models, or compared with names: control characters, one line, cuts, closest names,
+paths. Pure.
 
 `escape_control_chars` makes text safe to show: every character that could control a terminal or hide text becomes a
 visible escape. Threat: a tool argument or file name with ESC sequences, bidi overrides, zero-width or tag characters
@@ -6,6 +7,9 @@ can make a prompt show something other than what will run, and a row of variatio
 what looks like an empty text. Newline and tab stay. Use it for everything that is approved or named; use
 `escape_control_chars_in_prose` for answers and users' own text, where a joiner between two emoji makes them one
 picture.
+
+Cuts: `shorten` keeps to a length that counts the `…`, `clip` to one that does not, `shorten_middle` keeps both ends of
+a text, `head_and_tail` both ends of an output, cut at lines, and says between them how much was left out.
 
 `process_link` and `without_process_root` recognise paths that start again at the root on the way:
 `/proc/self/root/etc/x` is `/etc/x`. They never ask the disk. Threat: code that judges or hides a path by its prefix is
@@ -20,13 +24,15 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from golem_forge.core.regex import regex
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-_UNSAFE = re.compile(
+_UNSAFE = regex(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 without tab and newline, DEL, C1
     "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # bidi controls
     "\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200d\u2028\u2029"  # characters without a shape
@@ -40,7 +46,7 @@ _UNSAFE = re.compile(
 )
 
 _PICTURE = "\u2194-\u2199\u2600-\u27bf\u2b1b\u2b1c\U0001f000-\U0001faff"
-_UNSAFE_IN_PROSE = re.compile(
+_UNSAFE_IN_PROSE = regex(
     # a joiner stays only with a picture on both sides; a picture may carry its variation selector
     f"(?:(?<=[{_PICTURE}])|(?<=[{_PICTURE}]\ufe0f))(\u200d)(?=[{_PICTURE}])|{_UNSAFE.pattern}"
 )
@@ -85,12 +91,126 @@ def closest_match(word: str, known: Iterable[str]) -> str | None:
     return folded[close[0]] if close else None
 
 
+def nearest_hint(word: object, known: Iterable[str], otherwise: str = "") -> str:
+    """The end of an error about an unknown name: `; did you mean 'x'?`, or `otherwise` if no known name is close."""
+    close = closest_match(word, known) if isinstance(word, str) else None
+    return f"; did you mean '{close}'?" if close else otherwise
+
+
+def nearest_remark(word: str, known: Iterable[str]) -> str:
+    """The same inside a sentence: ` (did you mean 'x'?)`; empty if no known name is close."""
+    close = closest_match(word, known)
+    return f" (did you mean '{close}'?)" if close else ""
+
+
 def display_path(path: Path | str) -> str:
     """`~/src/app`: a host path as the person at this machine writes it, on one line and safe to print."""
     text, home = os.fspath(path), os.path.expanduser("~")
     if home != "/" and (text == home or text.startswith(home + "/")):
         text = "~" + text[len(home) :]
+    return one_line(text)
+
+
+def one_line(text: str) -> str:
+    """Safe to print, and a single line: line ends and tabs are blanks."""
     return escape_control_chars(text).replace("\n", " ").replace("\t", " ")
+
+
+def display_name(name: str) -> str:
+    """A name on one line, with nothing in it that steers a terminal or hides; line ends and tabs are escapes."""
+    return escape_control_chars(name).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def shorten(text: str, most: int) -> str:
+    """At most `most` characters, the last of them `…` where something was left out."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def clip(text: str, most: int) -> str:
+    """The first `most` characters, followed by `…` where there are more."""
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
+def shorten_middle(text: str, most: int, joint: str) -> str:
+    """The first and the last characters, `most` of them together."""
+    half = most // 2
+    return text if len(text) <= most else f"{text[:half]}{joint}{text[-half:]}"
+
+
+class TextSource(Protocol):
+    """A readable UTF-8 text; `sandbox.process.output.Capture` is one."""
+
+    @property
+    def size(self) -> int: ...
+    def read(self, start: int = 0, end: int | None = None) -> bytes: ...
+    def pieces(self, start: int = 0, end: int | None = None) -> Iterator[bytes]: ...
+
+
+class FixedText(NamedTuple):
+    """A TextSource that is in memory."""
+
+    data: bytes
+
+    @property
+    def size(self) -> int:
+        return len(self.data)
+
+    def read(self, start: int = 0, end: int | None = None) -> bytes:
+        return self.data[start:end]
+
+    def pieces(self, start: int = 0, end: int | None = None) -> Iterator[bytes]:
+        yield self.data[start:end]
+
+
+_LINE_SLACK: Final = 1024
+
+
+def head_and_tail(whole: TextSource, limit: int, handle: str = "") -> str:
+    """At most `limit` bytes, head and tail half each; between them how much was left out, and where the whole is.
+
+    Only what is shown is read; the middle streams through once, to be counted.
+    """
+    size, half = whole.size, limit // 2
+    if size <= limit:
+        return whole.read().decode("utf-8", "replace")
+    head = _cut_tail(whole.read(0, half))
+    tail = _cut_head(whole.read(size - half, size)[-half:]) if half else b""
+    start, end = len(head), size - len(tail)
+    lines, last = 0, b""
+    for piece in whole.pieces(start, end):
+        lines += piece.count(b"\n")
+        last = piece[-1:] or last
+    lines += last != b"\n"
+    where = f"; whole output: read_output handle={handle}" if handle else ""
+    joint = f"[… {lines} lines, {end - start} bytes left out{where}]"
+    first = head.decode("utf-8", "replace").rstrip("\n")
+    return f"{first}{chr(10) if first else ''}{joint}\n{tail.decode('utf-8', 'replace')}"
+
+
+def _cut_tail(head: bytes) -> bytes:
+    """Ends at a line end if one is near, else at a whole character."""
+    newline = head.rfind(b"\n", max(0, len(head) - _LINE_SLACK))
+    if newline >= 0:
+        return head[: newline + 1]
+    end = len(head)
+    while end and head[end - 1] & 0xC0 == 0x80:
+        end -= 1
+    if end and head[end - 1] >= 0xC0:  # a lead byte: whole only if its continuation bytes are all there
+        lead = head[end - 1]
+        need = 2 if lead < 0xE0 else 3 if lead < 0xF0 else 4
+        end = end - 1 if len(head) - (end - 1) < need else end - 1 + need
+    return head[:end]
+
+
+def _cut_head(tail: bytes) -> bytes:
+    """Begins after a line end if one is near, else at a whole character."""
+    newline = tail.find(b"\n", 0, _LINE_SLACK)
+    if 0 <= newline < len(tail) - 1:
+        return tail[newline + 1 :]
+    start = 0
+    while start < len(tail) and tail[start] & 0xC0 == 0x80:
+        start += 1
+    return tail[start:]
 
 
 SLASH_COMMANDS: Final = (

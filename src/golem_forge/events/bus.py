@@ -31,6 +31,7 @@ from threading import RLock, get_ident
 from time import time
 from typing import Any, Final, Protocol
 
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.options import require
 from golem_forge.events.envelope import Event
 from golem_forge.events.model import REGISTRY, EventData, check_fields, make_quick_check, wire_type_name
@@ -39,14 +40,12 @@ EventHandler = Callable[[Event], object]
 ALL_EVENTS: Final = "*"
 
 
+@dataclass(slots=True, eq=False)
 class Subscription:
-    __slots__ = ("active", "handler", "type")
-
-    def __init__(self, type: str, handler: EventHandler) -> None:
-        self.type = type
-        self.handler = handler
-        self.active = True
-        """False once ended: an event that is being handed out passes it by."""
+    type: str
+    handler: EventHandler
+    active: bool = True
+    """False once ended: an event that is being handed out passes it by."""
 
 
 class Route:

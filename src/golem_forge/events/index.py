@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from json.encoder import encode_basestring_ascii as quoted
@@ -34,12 +33,12 @@ from golem_forge.events.journal_files import (
     is_locked,
     journal_path,
     list_journals,
-    make_private_dir,
     sessions_dir,
     unseal_line,
 )
 from golem_forge.events.journal_reader import parse_body, read_between
 from golem_forge.events.journal_records import CallRecord, CallRecords, RecordedState
+from golem_forge.storage.private_file import make_private_dir, touch_private
 
 if TYPE_CHECKING:
     import sqlite3
@@ -127,7 +126,7 @@ class SessionIndex:
     def _sessions(self, where: str, values: tuple[Any, ...]) -> list[SessionSummary]:
         order = "updated DESC, mtime_ns DESC, id DESC"
         rows = self._rows(f"SELECT {_SESSION_COLUMNS} FROM sessions WHERE {where} ORDER BY {order} LIMIT ?", values)  # noqa: S608
-        return [_session_summary(row) for row in rows]
+        return [_summary(SessionSummary, row) for row in rows]
 
     def calls(
         self, *, session: str = "", tool: str = "", status: str = "", since: str = "", limit: int = 100
@@ -138,7 +137,7 @@ class SessionIndex:
             "ORDER BY proposed_at DESC, first DESC LIMIT ?",
             (len(session), session, tool, tool, status, status, since, limit),
         )
-        return [_call_summary(row) for row in rows]
+        return [_summary(CallSummary, row) for row in rows]
 
     def latest_calls(
         self, *, session: str = "", tool: str = "", status: str = "", fits: CallFilter | None = None, limit: int = 100
@@ -149,7 +148,7 @@ class SessionIndex:
         where = f"{_CALL_FILTER} AND fits({_CALL_COLUMNS})"
 
         def found(connection: sqlite3.Connection) -> tuple[sqlite3.Connection, tuple[Any, ...]]:
-            test = (lambda *row: fits(_call_summary(row))) if fits is not None else (lambda *row: True)
+            test = (lambda *row: fits(_summary(CallSummary, row))) if fits is not None else (lambda *row: True)
             connection.create_function("fits", len(_CALL_COLUMNS.split(",")), test)
             newest_first = ", ".join(f"{name} DESC" for name in _CALL_ORDER.split(", "))
             oldest = connection.execute(
@@ -170,7 +169,7 @@ class SessionIndex:
                     (*values, *start, min(limit, _PAGE_ROWS)),
                 ).fetchall()
                 for row in rows:
-                    last = _call_summary(row)
+                    last = _summary(CallSummary, row)
                     yield last
                 if len(rows) < _PAGE_ROWS:
                     return
@@ -186,7 +185,7 @@ class SessionIndex:
         exact = [row for row in rows if row[0] == prefix] or rows
         if len(exact) > 1:
             raise ValueError(f"several calls start with {prefix!r}: {', '.join(row[0] for row in exact)}")
-        return _call_summary(exact[0]) if exact else None
+        return _summary(CallSummary, exact[0]) if exact else None
 
     def call(self, prefix: str) -> CallRecord | None:
         """Everything about the one call whose id starts so; None when there is none, ValueError when several."""
@@ -249,7 +248,7 @@ class SessionIndex:
         import sqlite3
 
         make_private_dir(self._home)
-        os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+        touch_private(self._path)  # SQLite would make it readable by others
         connection = sqlite3.connect(self._path, timeout=_BUSY_TIMEOUT_S)
         try:
             return _with_schema(connection)
@@ -273,15 +272,10 @@ def _with_schema(connection: sqlite3.Connection) -> sqlite3.Connection:
     return connection
 
 
-def _session_summary(row: tuple[Any, ...]) -> SessionSummary:
-    """The columns stand in the order of the fields."""
-    values = dict(zip(SessionSummary.__annotations__, row, strict=True))
-    return SessionSummary(**values | {"closed": bool(values["closed"]), "talked": bool(values["talked"])})
-
-
-def _call_summary(row: tuple[Any, ...]) -> CallSummary:
-    values = dict(zip(CallSummary.__annotations__, row, strict=True))
-    return CallSummary(**values | {"started": bool(values["started"])})
+def _summary(kind: type[_T], row: tuple[Any, ...]) -> _T:
+    """The columns stand in the order of the fields; SQLite has no booleans."""
+    columns = zip(kind.__annotations__.items(), row, strict=True)
+    return kind(**{name: bool(value) if type == "bool" else value for (name, type), value in columns})
 
 
 SCHEMA_VERSION: Final = 4
@@ -401,20 +395,10 @@ def _apply_record(connection: sqlite3.Connection, session_id: str, record: Mappi
     """`start`: where the record begins in its file."""
     kind, call_id = record.get("type"), record.get("call")
     if kind in ("proposed", "begun", "done"):
+        said = [record.get(name, "") for name in ("caller", "worker", "parent")]
+        values = (call_id, session_id, record.get("tool"), *said, str(record.get("ts", "")), kind != "proposed")
         connection.execute(
-            "INSERT OR REPLACE INTO calls VALUES (?, ?, ?, '', ?, ?, ?, ?, 0, '', ?, ?, ?)",
-            (
-                call_id,
-                session_id,
-                record.get("tool"),
-                record.get("caller", ""),
-                record.get("worker", ""),
-                record.get("parent", ""),
-                str(record.get("ts", "")),
-                kind != "proposed",
-                start,
-                start,
-            ),
+            "INSERT OR REPLACE INTO calls VALUES (?, ?, ?, '', ?, ?, ?, ?, 0, '', ?, ?, ?)", (*values, start, start)
         )
     if kind == "decided":
         connection.execute("UPDATE calls SET last = ? WHERE session_id = ? AND id = ?", (start, session_id, call_id))

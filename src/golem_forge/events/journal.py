@@ -20,13 +20,12 @@ from json.encoder import encode_basestring_ascii as quoted
 from pathlib import Path
 from threading import RLock
 from time import time
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from golem_forge.core.decisions import Decision
 from golem_forge.core.ids import new_id
 from golem_forge.events.envelope import Event
 from golem_forge.events.journal_files import (
-    CHAIN_START,
     Anchor,
     JournalError,
     JournalFile,
@@ -35,8 +34,9 @@ from golem_forge.events.journal_files import (
     seal_records,
     write_anchor,
 )
+from golem_forge.events.journal_reader import JournalScan
 from golem_forge.events.journal_records import RecordEncoder, decision_json, split_record
-from golem_forge.events.serialization import QUOTED_NAMES, encode_json, iso_now, iso_time, parse_raw_args
+from golem_forge.events.serialization import encode_json, iso_now, iso_time, parse_raw_args
 
 JOURNAL_VERSION: Final = 1
 _log = logging.getLogger(__name__)
@@ -44,6 +44,40 @@ _FLUSH_AT: Final = 64
 """So many records may wait for a flush; one more writes them all."""
 _MAX_WAITING: Final = 1024
 """So many may wait while the disk refuses; one more is refused."""
+
+
+class CallStart(NamedTuple):
+    """A call that is about to run."""
+
+    id: str
+    tool: str
+    """The canonical name."""
+    args: Any
+    """Validated."""
+    decision: Decision
+    caller: str = "llm"
+    worker: str = ""
+    """The worker's path."""
+    parent: str = ""
+    requested: str = ""
+    """The name that was asked for, where it is not the canonical one."""
+    fingerprint: str = ""
+    worker_id: str = ""
+    """The worker's run, where events are known by that."""
+
+
+class _HeldStart(NamedTuple):
+    """The start of a call that touches nothing, while nothing else has happened."""
+
+    call: str
+    ts: str
+    seq: int
+    text: str
+
+
+def _head(type: str, ts: str = "") -> str:
+    """How each record begins; `ts` is now where it is not given."""
+    return f'"ts":"{ts or iso_time(time())}","type":"{type}"'
 
 
 class Journal:
@@ -55,30 +89,25 @@ class Journal:
         *,
         redact: Callable[[Any], Any] | None = None,
         sync: bool = False,
-        lines: int = 0,
-        hash: str = CHAIN_START,
-        size: int = 0,
-        seq: int = 0,
+        past: JournalScan | None = None,
     ) -> None:
-        """Takes over a locked descriptor. Use `Journal.create` or `recovery.reopen`."""
+        """Takes over a locked descriptor. Use `Journal.create` or `recovery.reopen`. `past`: what the file holds."""
+        past = past or JournalScan()
         self.path = path
         self.session_id = session_id
-        self.lines = lines
-        self.seq = seq
+        self.lines = past.lines
+        self.hash = past.hash
+        self.seq = past.seq
         """The number of the last recorded event."""
         self.closed = False
-        self._file = JournalFile(path, fd, size=size, sync=sync)
+        self._file = JournalFile(path, fd, size=past.size, sync=sync)
         self._redact = redact
-        text = RecordEncoder(redact)  # its methods by name: every call needs most of them
-        self._json, self._shown, self._name = text.json, text.shown, text.name
-        self._written, self._short = text.written, text.short
-        self.hash = hash
+        self._encoder = RecordEncoder(redact)
         self._waiting: list[str] = []
         self._lock = RLock()
         """Held by every method that keeps or writes; between two threads, half a step of one is no chain."""
         self._flush_due = False
-        self._held_start: tuple[str, str, int, str] | None = None
-        """The start (call id, time, number, record) of a call that touches nothing, while nothing else has happened."""
+        self._held_start: _HeldStart | None = None
 
     @classmethod
     def create(
@@ -116,111 +145,69 @@ class Journal:
 
         `worker` is the worker's path; `worker_id` its run, where events are known by that.
         """
-        args = parse_raw_args(args)
-        shown = self._shown
+        text = self._encoder
         record = (
-            f'"ts":"{iso_time(time())}","type":"proposed","call":{quoted(shown(call_id))},"tool":{quoted(shown(tool))},'
-            f'"args":{self._json(args)},"caller":{QUOTED_NAMES[caller]},"worker":{QUOTED_NAMES[worker]}'
-            + (f',"parent":{quoted(shown(parent))}' if parent else "")
+            f'{_head("proposed")},"call":{text.name(call_id)},"tool":{text.name(tool)},'
+            f'"args":{text.json(parse_raw_args(args))},"caller":{quoted(caller)},"worker":{quoted(worker)}'
+            + (f',"parent":{text.name(parent)}' if parent else "")
             + (f',"workerId":{quoted(worker_id)}' if worker_id else "")
         )
         with self._lock:
             self._keep(record)
 
     def decide(self, call_id: str, decision: Decision) -> None:
-        record = (
-            f'"ts":"{iso_time(time())}","type":"decided","call":{quoted(self._shown(call_id))},'
-            f'"decision":{decision_json(decision, self._redact)}'
-        )
+        call, text = self._encoder.name(call_id), decision_json(decision, self._redact)
         with self._lock:
-            self._add(record)
+            self._add(f'{_head("decided")},"call":{call},"decision":{text}')
 
     def start(self, call_id: str, tool: str, args: Any, fingerprint: str = "") -> int:
         """About to run `tool` (its canonical name) with these validated arguments: on disk when this returns.
 
         This record is the `toolStarted` event; gives its number.
         """
+        text = self._encoder
         with self._lock:
             self._add(
-                f'"ts":"{iso_time(time())}","type":"started","seq":{self.seq + 1},'
-                f'"call":{quoted(self._shown(call_id))},"tool":{self._name(tool)},"args":{self._json(args)},"fingerprint":{quoted(fingerprint)}'
+                f'{_head("started")},"seq":{self.seq + 1},"call":{text.name(call_id)},"tool":{text.name(tool)},'
+                f'"args":{text.json(args)},"fingerprint":{quoted(fingerprint)}'
             )
             return self._flush_start()
 
-    def begin(
-        self,
-        call_id: str,
-        tool: str,
-        args: Any,
-        decision: Decision,
-        caller: str = "llm",
-        worker: str = "",
-        parent: str = "",
-        requested: str = "",
-        fingerprint: str = "",
-        worker_id: str = "",
-    ) -> int:
-        """`propose`, `decide` and `start` in one record, for a call that waited for nothing on its way to the run.
-
-        `requested` is the name that was asked for, where it is not the canonical one.
-        """
+    def begin(self, start: CallStart) -> int:
+        """`propose`, `decide` and `start` in one record, for a call that waited for nothing on its way to the run."""
         with self._lock:
-            text = self._begun(call_id, tool, args, decision, caller, worker, parent, requested, fingerprint, worker_id)
-            self._add(f'"ts":"{iso_time(time())}","type":"begun","seq":{self.seq + 1},{text}')
+            self._add(f'{_head("begun")},"seq":{self.seq + 1},{self._begun(start)}')
             return self._flush_start()
 
-    def begin_without_effects(
-        self,
-        call_id: str,
-        tool: str,
-        args: Any,
-        decision: Decision,
-        caller: str = "llm",
-        worker: str = "",
-        parent: str = "",
-        requested: str = "",
-        worker_id: str = "",
-    ) -> int:
+    def begin_without_effects(self, start: CallStart) -> int:
         """The same for a call that touches nothing: there is no effect that its record would have to come before.
 
         It is written before the loop does anything else, so one that waits for anything is on disk by then. One that
         waits for nothing is recorded with its end, as one record `done`.
         """
-        text = self._begun(call_id, tool, args, decision, caller, worker, parent, requested, "", worker_id)
         with self._lock:
             if self._file.refused:  # no record, no run
-                self._add(f'"ts":"{iso_time(time())}","type":"begun","seq":{self.seq + 1},{text}')
-                return self._flush_start()
+                return self.begin(start)
+            text = self._begun(start)
             self._queue_held_start()
             self.seq += 1
-            self._held_start = (call_id, f'"ts":"{iso_time(time())}"', self.seq, text)
+            self._held_start = _HeldStart(start.id, iso_time(time()), self.seq, text)
             self._flush_soon()
             return self.seq
 
-    def _begun(
-        self,
-        call_id: str,
-        tool: str,
-        args: Any,
-        decision: Decision,
-        caller: str,
-        worker: str,
-        parent: str,
-        requested: str,
-        fingerprint: str,
-        worker_id: str,
-    ) -> str:
-        more = f',"workerId":{quoted(worker_id)}' if worker_id else ""
-        if parent:
-            more += f',"parent":{quoted(self._shown(parent))}'
-        if requested != tool and requested:
-            more += f',"requested":{quoted(self._shown(requested))}'
-        if fingerprint:
-            more += f',"fingerprint":{quoted(fingerprint)}'
+    def _begun(self, start: CallStart) -> str:
+        text = self._encoder
+        more = f',"workerId":{quoted(start.worker_id)}' if start.worker_id else ""
+        if start.parent:
+            more += f',"parent":{text.name(start.parent)}'
+        if start.requested != start.tool and start.requested:
+            more += f',"requested":{text.name(start.requested)}'
+        if start.fingerprint:
+            more += f',"fingerprint":{quoted(start.fingerprint)}'
         return (
-            f'"call":{quoted(self._shown(call_id))},"tool":{self._name(tool)},"args":{self._json(args)},'
-            f'"caller":{QUOTED_NAMES[caller]},"worker":{QUOTED_NAMES[worker]},'
-            f'"decision":{decision_json(decision, self._redact)}{more}'
+            f'"call":{text.name(start.id)},"tool":{text.name(start.tool)},"args":{text.json(start.args)},'
+            f'"caller":{quoted(start.caller)},"worker":{quoted(start.worker)},'
+            f'"decision":{decision_json(start.decision, self._redact)}{more}'
         )
 
     def finish(
@@ -237,28 +224,26 @@ class Journal:
 
         `value` is the semantic value, bounded and redacted; `more` holds the event's rarer members by wire name.
         """
-        text = f'"status":{QUOTED_NAMES[status]},"ms":{duration_ms:.3f}'
+        text = f'"status":{quoted(status)},"ms":{duration_ms:.3f}'
         if error:
-            text += f',"error":{self._short(error)}'
+            text += f',"error":{self._encoder.short(error)}'
         if output_handle:
             text += f',"outputHandle":{quoted(output_handle)}'
         if value is not None:
-            text += f',"value":{self._written(value)}'
+            text += f',"value":{self._encoder.written(value)}'
         if more:
-            text += f',"more":{self._json(more)}'
+            text += f',"more":{self._encoder.json(more)}'
         with self._lock:
             held = self._held_start
-            if held is not None and held[0] == call_id:
+            if held is not None and held.call == call_id:
                 self._held_start = None
                 self.seq += 1
-                self._waiting.append(f'{held[1]},"type":"done","seq":{self.seq},{held[3]},{text}')
+                self._waiting.append(f'{_head("done", held.ts)},"seq":{self.seq},{held.text},{text}')
             else:
                 self._queue_held_start()
                 self.seq += 1
-                call = quoted(self._shown(call_id))
-                self._waiting.append(
-                    f'"ts":"{iso_time(time())}","type":"finished","seq":{self.seq},"call":{call},{text}'
-                )
+                call = self._encoder.name(call_id)
+                self._waiting.append(f'{_head("finished")},"seq":{self.seq},"call":{call},{text}')
             self._flush_soon()
             return self.seq
 
@@ -266,13 +251,11 @@ class Journal:
 
     def record_event(self, event: Event) -> int:
         """For the bus: keeps an event and gives its number. The bus has redacted it."""
-        worker = f',"workerId":{QUOTED_NAMES[event.worker_id]}' if event.worker_id else ""
+        worker = f',"workerId":{quoted(event.worker_id)}' if event.worker_id else ""
         data = encode_json(event.wire).decode()
         with self._lock:
             self.seq = seq = self.seq + 1
-            self._add(
-                f'"ts":"{event.ts}","type":"event","seq":{seq},"event":{QUOTED_NAMES[event.type]}{worker},"data":{data}'
-            )
+            self._add(f'{_head("event", event.ts)},"seq":{seq},"event":{quoted(event.type)}{worker},"data":{data}')
             self._flush()
             return seq
 
@@ -303,10 +286,9 @@ class Journal:
 
     def _queue_held_start(self) -> None:
         """Something comes between the start of a call that touches nothing and its end: they are two records then."""
-        if self._held_start is not None:
-            _, ts, seq, text = self._held_start
-            self._held_start = None
-            self._waiting.append(f'{ts},"type":"begun","seq":{seq},{text}')
+        held, self._held_start = self._held_start, None
+        if held is not None:
+            self._waiting.append(f'{_head("begun", held.ts)},"seq":{held.seq},{held.text}')
 
     def _flush(self) -> None:
         self._queue_held_start()
@@ -326,7 +308,7 @@ class Journal:
         with self._lock:
             if self.closed:
                 return
-            self._add(f'"ts":"{iso_time(time())}","type":"closed"')
+            self._add(_head("closed"))
             try:
                 self._flush()
                 write_anchor(self.path, self.anchor)

@@ -18,9 +18,7 @@ both files can replace both.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
-import re
 import stat
 import time
 from collections.abc import Iterable
@@ -30,11 +28,14 @@ from time import monotonic
 from typing import Final, NamedTuple
 
 from golem_forge.core.errors import ForgeError
+from golem_forge.core.regex import regex
 from golem_forge.events.serialization import decode_json
+from golem_forge.storage.private_file import make_private_dir, try_lock, write_private
 
-_SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
-_LOCK_TRIES = 5
-_LOCK_PAUSE_S = 0.02
+_SESSION_ID = regex(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
+_OPEN_FLAGS: Final = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+_LOCK_TRIES: Final = 5
+_LOCK_PAUSE_S: Final = 0.02
 
 
 def sessions_dir(home: Path) -> Path:
@@ -59,66 +60,43 @@ def list_journals(home: Path) -> list[Path]:
     return [path for _, path in sorted(found, reverse=True)]
 
 
-def make_private_dir(path: Path) -> None:
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if stat.S_IMODE(path.stat().st_mode) != 0o700:
-        path.chmod(0o700)
-
-
 def create_locked(path: Path, session_id: str) -> int:
-    """A descriptor of a new, empty, locked journal."""
+    """A descriptor of a new, empty, locked journal. Raises SessionInUse, SessionExists, OSError."""
     make_private_dir(path.parent)
-    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        fd = os.open(path, flags, 0o600)
+        fd = os.open(path, _OPEN_FLAGS | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        if is_locked(path):
-            raise SessionInUse(session_id) from None
-        raise SessionExists(session_id) from None
+        raise (SessionInUse if is_locked(path) else SessionExists)(session_id) from None
     try:
         os.fchmod(fd, 0o600)
-        _lock(fd)
-        if is_same_file(fd, path):
+        if _lock(fd) and is_same_file(fd, path):
             return fd
-    except BlockingIOError:
-        pass  # another process opened it at once, before it was locked
+        raise SessionInUse(session_id)  # another process opened it before it was locked
     except BaseException:
         os.close(fd)
         raise
-    os.close(fd)
-    raise SessionInUse(session_id)
 
 
 def open_locked(path: Path, session_id: str) -> int:
-    """A descriptor of an existing journal, locked; SessionInUse while another process has it."""
+    """A descriptor of an existing journal, locked. Raises SessionInUse, SessionNotFound, OSError."""
     try:
-        fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
+        fd = os.open(path, _OPEN_FLAGS)
     except FileNotFoundError:
         raise SessionNotFound(session_id) from None
-    try:
-        _lock(fd)
-    except BlockingIOError:
-        os.close(fd)
-        raise SessionInUse(session_id) from None
-    if is_same_file(fd, path):
+    locked = _lock(fd)
+    if locked and is_same_file(fd, path):
         return fd
     os.close(fd)
-    if path.exists():
-        raise SessionInUse(session_id)
-    raise SessionNotFound(session_id)
+    raise (SessionNotFound if locked and not path.exists() else SessionInUse)(session_id)
 
 
-def _lock(fd: int) -> None:
-    """BlockingIOError while another process has it."""
-    for attempt in range(_LOCK_TRIES):
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            # `is_locked` of another process may have touched the lock for an instant.
-            if attempt + 1 == _LOCK_TRIES:
-                raise
-            time.sleep(_LOCK_PAUSE_S)
+def _lock(fd: int) -> bool:
+    """Tries for a tenth of a second: `is_locked` of another process may hold the lock for an instant."""
+    for _ in range(_LOCK_TRIES):
+        if try_lock(fd):
+            return True
+        time.sleep(_LOCK_PAUSE_S)
+    return False
 
 
 def is_same_file(fd: int, path: Path) -> bool:
@@ -136,12 +114,11 @@ def is_locked(path: Path) -> bool:
     except OSError:
         return False
     try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return not try_lock(fd, shared=True)
     except OSError:
         return True
     finally:
         os.close(fd)
-    return False
 
 
 _CHECK_INTERVAL_S: Final = 0.5
@@ -241,14 +218,8 @@ def anchor_path(journal: Path) -> Path:
 
 
 def write_anchor(journal: Path, anchor: Anchor) -> None:
-    target = anchor_path(journal)
-    temporary = target.with_suffix(".head.new")
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    try:
-        os.write(fd, b'{"lines":%d,"hash":"%b"}\n' % (anchor.lines, anchor.hash.encode()))
-    finally:
-        os.close(fd)
-    temporary.replace(target)
+    text = f'{{"lines":{anchor.lines},"hash":"{anchor.hash}"}}\n'
+    write_private(anchor_path(journal), text.encode(), durable=False)
 
 
 def read_anchor(journal: Path) -> Anchor | None:

@@ -65,6 +65,12 @@ def parse_body(body: bytes) -> Record | None:
     return record if isinstance(record, dict) else None
 
 
+def parse_line(line: bytes) -> Record | None:
+    """The record of a line without its newline, hash not checked; None for what is no record."""
+    parts = unseal_line(line)
+    return parse_body(parts[0]) if parts else None
+
+
 def _whole_lines(path: Path) -> Iterator[tuple[bytes, bool]]:
     with path.open("rb") as file:
         for line in file:
@@ -74,9 +80,7 @@ def _whole_lines(path: Path) -> Iterator[tuple[bytes, bool]]:
 def read(path: Path) -> Iterator[Record]:
     """Every readable record in file order, without its hash. The chain is not checked; a torn last line is left out."""
     for line, whole in _whole_lines(path):
-        parts = unseal_line(line) if whole else None
-        record = parse_body(parts[0]) if parts else None
-        if record is not None:
+        if whole and (record := parse_line(line)) is not None:
             yield record
 
 
@@ -86,9 +90,7 @@ def read_between(path: Path, first: int, last: int, *, naming: bytes) -> Iterato
         file.seek(first)
         while first <= last and (line := file.readline()).endswith(b"\n"):
             first += len(line)
-            parts = unseal_line(line[:-1]) if naming in line else None
-            record = parse_body(parts[0]) if parts else None
-            if record is not None:
+            if naming in line and (record := parse_line(line[:-1])) is not None:
                 yield record
 
 
@@ -151,12 +153,12 @@ def _add_problem(found: JournalScan, number: int, what: str) -> None:
         found.problems.append(JournalProblem(number, what))
 
 
-def check_anchor(found: JournalScan, anchor: Anchor) -> list[JournalProblem]:
-    """`found` must come from a scan that was asked for the anchor's line."""
+def check_anchor(found: JournalScan, anchor: Anchor, verdict: str = ": it was rewritten") -> list[JournalProblem]:
+    """`found` must come from a scan that was asked for the anchor's line; `verdict` ends the text about a hash."""
     if found.lines < anchor.lines:
         return [JournalProblem(found.lines + 1, f"lines {found.lines + 1} to {anchor.lines} are missing at the end")]
     if found.hashes.get(anchor.lines) != anchor.hash:
-        return [JournalProblem(anchor.lines, "has another hash than the one kept outside this file: it was rewritten")]
+        return [JournalProblem(anchor.lines, f"has another hash than the one kept outside this file{verdict}")]
     return []
 
 
@@ -181,12 +183,7 @@ def verify(path: Path, anchor: Anchor | None = None) -> Verification:
             break
     problems = list(found.problems)
     for known in anchors:
-        if found.lines < known.lines:
-            what = f"lines {found.lines + 1} to {known.lines} are missing at the end"
-            problems.append(JournalProblem(found.lines + 1, what))
-        elif found.hashes.get(known.lines) != known.hash:
-            what = "has another hash than the one kept outside this file (rewritten)"
-            problems.append(JournalProblem(known.lines, what))
+        problems += check_anchor(found, known, " (rewritten)")
     if found.session_id and found.session_id != path.stem:
         problems.append(JournalProblem(1, f"belongs to session {found.session_id}"))
     if found.closed and not held:

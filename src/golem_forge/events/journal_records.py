@@ -24,7 +24,8 @@ from typing import Any, Final
 
 from golem_forge.core.decisions import AnsweredBy, Decision, Verdict, VerdictSource
 from golem_forge.core.lazy_dataclass import dataclass, field, replace
-from golem_forge.events.serialization import QUOTED_NAMES, decode_json, encode_json
+from golem_forge.core.text import clip
+from golem_forge.events.serialization import decode_json, encode_json
 
 
 class RecordedState(StrEnum):
@@ -82,17 +83,17 @@ class CallRecords:
 
     def add(self, record: Mapping[str, Any]) -> CallRecord | None:
         """Takes one record in; gives the call it is about, None for a record that is about no call."""
-        take = _HANDLERS.get(record.get("type", ""))
-        call_id = record.get("call")
-        if take is None or not isinstance(call_id, str):
+        kind, call_id = record.get("type", ""), record.get("call")
+        if kind not in _STEPS or not isinstance(call_id, str):
             return None
         call = self.calls.get(call_id)
         if call is None:
             call = self.calls[call_id] = CallRecord(id=call_id)
-        elif call.finished_at and take is not _finished:
+        elif call.finished_at and kind != "finished":
             del self.calls[call_id]  # it takes its place in the order anew
             call = self.calls[call_id] = _new_call(call, record)
-        take(call, record)
+        for step in _STEPS[kind]:
+            step(call, record)
         return call
 
 
@@ -128,12 +129,6 @@ def _started(call: CallRecord, record: Mapping[str, Any]) -> None:
     call.started_at = record.get("ts", "")
 
 
-def _begun(call: CallRecord, record: Mapping[str, Any]) -> None:
-    _proposed(call, record)
-    _decided(call, record)
-    _started(call, record)
-
-
 def _finished(call: CallRecord, record: Mapping[str, Any]) -> None:
     call.status = record.get("status", "")
     call.error = record.get("error", "")
@@ -144,20 +139,15 @@ def _finished(call: CallRecord, record: Mapping[str, Any]) -> None:
     call.finished_at = record.get("ts", "")
 
 
-def _done(call: CallRecord, record: Mapping[str, Any]) -> None:
-    """A call that touched nothing and waited for nothing: its start and its end as one."""
-    _begun(call, record)
-    _finished(call, record)
-
-
-_HANDLERS = {
-    "proposed": _proposed,
-    "decided": _decided,
-    "started": _started,
-    "begun": _begun,
-    "finished": _finished,
-    "done": _done,
+_STEPS: Final[Mapping[str, tuple[Callable[[CallRecord, Mapping[str, Any]], None], ...]]] = {
+    "proposed": (_proposed,),
+    "decided": (_decided,),
+    "started": (_started,),
+    "begun": (_proposed, _decided, _started),
+    "finished": (_finished,),
+    "done": (_proposed, _decided, _started, _finished),
 }
+"""What each record of a call says. `begun`: a call that did not wait before it ran. `done`: and touched nothing."""
 
 
 def call_event(record_type: str, call: CallRecord) -> tuple[str, dict[str, Any]]:
@@ -205,9 +195,9 @@ def _sources_json(
 
 
 def _source_json(source: VerdictSource, redact: Callable[[Any], Any] | None) -> str:
-    text = f'{{"source":{QUOTED_NAMES[source.source]},"verdict":"{source.verdict._value_}"'
+    text = f'{{"source":{quoted(source.source)},"verdict":"{source.verdict._value_}"'
     if source.id:
-        text += f',"id":{QUOTED_NAMES[source.id]}'
+        text += f',"id":{quoted(source.id)}'
     if source.reason:
         text += f',"reason":{quoted(source.reason if redact is None else redact(source.reason))}'
     if source.file:
@@ -235,46 +225,34 @@ def full_decision(kept: Mapping[str, Any]) -> dict[str, Any]:
 MAX_VALUE_BYTES: Final = 4 * 1024 * 1024
 """Arguments are limited to 1 MiB before they are validated; escaping may make them longer."""
 _MAX_ERROR_CHARS: Final = 2000
-_MAX_NAMES: Final = 1024
 
 
 class RecordEncoder:
+    """Values as JSON text, redacted."""
+
     def __init__(self, redact: Callable[[Any], Any] | None) -> None:
         self._redact = redact
-        self._last_shown = ("", "")
-        self._names: dict[str, str] = {}
 
     def json(self, value: Any) -> str:
         return self.written(value if self._redact is None else self._redact(value))
 
     def written(self, redacted: Any) -> str:
+        """A value that is redacted already."""
         text = encode_json(redacted)
         if len(text) > MAX_VALUE_BYTES:
             return f'"[too long to record: {len(text)} bytes sha256:{sha256(text).hexdigest()[:8]}]"'
         return text.decode()
 
-    def shown(self, name: str) -> str:
-        """Ids and names come from outside too: a model can put a secret there as well as anywhere."""
-        if self._redact is None:
-            return name
-        last = self._last_shown  # the records of one call follow each other
-        if last[0] is not name:
-            self._last_shown = last = (name, str(self._redact(name)))
-        return last[1]
-
-    def name(self, tool: str) -> str:
-        """A tool's name, shown and quoted: there are few, and they come again and again."""
-        try:
-            return self._names[tool]
-        except KeyError:
-            if len(self._names) >= _MAX_NAMES:
-                self._names.clear()
-            self._names[tool] = name = quoted(tool if self._redact is None else str(self._redact(tool)))
-            return name
+    def name(self, name: str) -> str:
+        """An id or a name. They come from outside too: a model can put a secret there as well as anywhere."""
+        return quoted(self._text(name))
 
     def short(self, text: str) -> str:
-        text = self.shown(text)  # first: half a secret would not be known any more
-        return self.written(text if len(text) <= _MAX_ERROR_CHARS else text[:_MAX_ERROR_CHARS] + "…")
+        text = self._text(text)  # first: half a secret would not be known any more
+        return self.written(clip(text, _MAX_ERROR_CHARS))
+
+    def _text(self, text: str) -> str:
+        return text if self._redact is None else str(self._redact(text))
 
 
 PART_CHARS: Final = 1 << 20
@@ -286,7 +264,7 @@ def split_record(type: str, fields: bytes) -> Iterator[str]:
     """`fields`: the JSON object of the record's own members."""
     if len(fields) <= PART_CHARS:
         body = fields[1:-1].decode()
-        yield f'"type":{QUOTED_NAMES[type]},{body}' if body else f'"type":{QUOTED_NAMES[type]}'
+        yield f'"type":{quoted(type)},{body}' if body else f'"type":{quoted(type)}'
         return
     if len(fields) > MAX_RECORD_BYTES:
         known = encode_json({"tooLong": f"{len(fields)} bytes sha256:{sha256(fields).hexdigest()[:8]}"})
@@ -296,7 +274,7 @@ def split_record(type: str, fields: bytes) -> Iterator[str]:
     pieces = [text[at : at + PART_CHARS] for at in range(0, len(text), PART_CHARS)]
     for number, piece in enumerate(pieces, start=1):
         encoded = encode_json(piece).decode()
-        yield f'"type":"part","of":{QUOTED_NAMES[type]},"part":{number},"parts":{len(pieces)},"text":{encoded}'
+        yield f'"type":"part","of":{quoted(type)},"part":{number},"parts":{len(pieces)},"text":{encoded}'
 
 
 class RecordJoiner:

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, Final, Protocol
 
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.options import unknown_name_message
 from golem_forge.events.bus import ALL_EVENTS, EventBus
 from golem_forge.events.envelope import Event
@@ -185,22 +186,18 @@ class CancelSignal(Protocol):
     def wait(self) -> Awaitable[object]: ...
 
 
+@dataclass(frozen=True, slots=True)
 class QuestionKind:
     """One kind of question: its events, which answers count, and what it comes to when nobody answers."""
 
-    def __init__(
-        self,
-        asks: str,
-        answered: str,
-        resolved: str,
-        judge: Callable[[Mapping[str, Any], Mapping[str, Any]], AnswerData | str],
-        refusal: AnswerData,
-    ) -> None:
-        self.asks = asks
-        self.answered = answered
-        self.resolved = resolved
-        self.judge = judge
-        self.refusal = refusal
+    asks: str
+    answered: str
+    resolved: str
+    judge: Callable[[Mapping[str, Any], Mapping[str, Any]], AnswerData | str]
+    refusal: AnswerData
+
+    def refused(self, by: str, reason: str = "") -> AnswerData:
+        return {**self.refusal, "by": by, **({"reason": reason} if reason else {})}
 
 
 APPROVAL: Final = QuestionKind(
@@ -210,13 +207,13 @@ FORM: Final = QuestionKind("formRequired", "formResponse", "formResolved", form_
 INPUT: Final = QuestionKind("inputPrompt", "userInput", "inputResolved", input_answer, {})
 
 
+@dataclass(slots=True, eq=False)
 class _Question:
-    def __init__(self, kind: QuestionKind, wire: dict[str, Any], worker_id: str, check_edit: EditCheck | None) -> None:
-        self.kind = kind
-        self.wire = wire
-        self.worker_id = worker_id
-        self.check_edit = check_edit
-        self.answer: asyncio.Future[AnswerData] = asyncio.get_running_loop().create_future()
+    kind: QuestionKind
+    wire: dict[str, Any]
+    worker_id: str
+    check_edit: EditCheck | None
+    answer: asyncio.Future[AnswerData]
 
     @property
     def id(self) -> str:
@@ -225,28 +222,29 @@ class _Question:
 
 class OpenQuestions:
     def __init__(self, bus: EventBus) -> None:
-        self._bus = bus
+        self.bus = bus
         self._adapters: list[str] = []
         self._open: dict[str, _Question] = {}
         self._closed: deque[str] = deque(maxlen=2 * MAX_OPEN)
-        self._warned = self._ever_attached = False
+        self._warned = False
+        self.ever_attached = False
+        """Whether anyone ever could answer, also one who is gone now."""
         for kind in (APPROVAL, FORM, INPUT):
             bus.on(kind.answered, lambda event, kind=kind: self._take(kind, event))  # type: ignore[misc]
 
     @property
     def attached(self) -> bool:
+        """Whether anyone can answer."""
         return bool(self._adapters)
 
     @property
-    def ever_attached(self) -> bool:
-        return self._ever_attached
-
-    def __len__(self) -> int:
+    def open_count(self) -> int:
         return len(self._open)
 
     def attach(self, name: str) -> Callable[[], None]:
+        """Registers a UI that can answer; gives the function that says it is gone."""
         self._adapters.append(name)
-        self._ever_attached = True
+        self.ever_attached = True
         gone = False
 
         def detach() -> None:
@@ -257,30 +255,35 @@ class OpenQuestions:
             self._adapters.remove(name)
             if not self._adapters:
                 for question in list(self._open.values()):
-                    self._settle(question, {**question.kind.refusal, "by": NOBODY, "reason": UI_GONE}, shown_by=name)
+                    self._settle(question, question.kind.refused(NOBODY, UI_GONE), shown_by=name)
 
         return detach
 
-    def replay(self, handler: Callable[[Event], object]) -> None:
+    def replay_open(self, handler: Callable[[Event], object]) -> None:
+        """Gives a UI that has just attached every open question again: same ids, original order."""
         for question in list(self._open.values()):
-            handler(self._bus.make_event(question.kind.asks, question.wire, question.worker_id))
+            handler(self._shown(question))
 
-    def find(self, request_id: str) -> Event | None:
-        """An open question as UIs were shown it."""
+    def open_question(self, request_id: str) -> Event | None:
+        """One open question, as UIs were shown it; None once it is resolved."""
         question = self._open.get(request_id)
-        if question is None:
-            return None
-        return self._bus.make_event(question.kind.asks, question.wire, question.worker_id)
+        return None if question is None else self._shown(question)
 
-    def objection(self, answered: str, data: Mapping[str, Any]) -> str | None:
-        """Why an answer would not count, empty if it would; None: no question that it could answer is open."""
+    def _shown(self, question: _Question) -> Event:
+        return self.bus.make_event(question.kind.asks, question.wire, question.worker_id)
+
+    def objection(self, answer_type: str, data: Mapping[str, Any]) -> str | None:
+        """Why this answer (`approvalResponse`, `formResponse`, `userInput`) would not count; empty: it would.
+
+        None: no such question is open. Changes nothing; for a UI that wants to tell its person before it answers.
+        """
         question = self._open.get(str(data.get("requestId")))
-        if question is None or question.kind.answered != answered:
+        if question is None or question.kind.answered != answer_type:
             return None
         judged = question.kind.judge(question.wire, data)
         return judged if isinstance(judged, str) else ""
 
-    async def ask(
+    async def _ask(
         self,
         kind: QuestionKind,
         wire: dict[str, Any],
@@ -291,28 +294,28 @@ class OpenQuestions:
         check_edit: EditCheck | None = None,
     ) -> AnswerData:
         if not self._adapters:
-            if self._bus.listens(kind.asks):  # whoever listens to questions by name wants to answer them
-                self.warn_once(f"a UI that listens to {kind.asks!r}")
-            return {**kind.refusal, "by": NOBODY, "reason": UI_GONE if self._ever_attached else NO_UI}
-        listens = self._bus.listens
+            if self.bus.listens(kind.asks):  # whoever listens to questions by name wants to answer them
+                self.warn_not_attached(f"a UI that listens to {kind.asks!r}")
+            return kind.refused(NOBODY, UI_GONE if self.ever_attached else NO_UI)
+        listens = self.bus.listens
         if kind is FORM and not (listens(kind.asks) or listens(ALL_EVENTS)):  # many a UI has no forms
-            return {**kind.refusal, "by": NOBODY, "reason": NO_LISTENER.format(asks=kind.asks)}
+            return kind.refused(NOBODY, NO_LISTENER.format(asks=kind.asks))
         if len(self._open) >= MAX_OPEN:
-            return {**kind.refusal, "by": NOBODY, "reason": TOO_MANY}
+            return kind.refused(NOBODY, TOO_MANY)
         if cancel is not None and getattr(cancel, "is_set", bool)():
-            return {**kind.refusal, "by": INTERRUPT}
-        self._bus.bind_loop()
-        question = _Question(kind, wire, worker_id, check_edit)
+            return kind.refused(INTERRUPT)
+        self.bus.bind_loop()
+        question = _Question(kind, wire, worker_id, check_edit, asyncio.get_running_loop().create_future())
         self._put(question)
         return await self._outcome(question, limit_s, cancel)
 
-    def warn_once(self, who: str) -> str:
-        """Tells the author of a UI why every question is refused; gives the sentence, empty the next time."""
+    def warn_not_attached(self, who: str) -> str:
+        """A RuntimeWarning to the author of a UI, once for a bus; gives the sentence, empty the next time."""
         if self._warned:
             return ""
         self._warned = True
         warning = NOT_ATTACHED.format(who=who)
-        warnings.warn(warning, RuntimeWarning, stacklevel=3)
+        warnings.warn(warning, RuntimeWarning, stacklevel=2)
         return warning
 
     def _put(self, question: _Question) -> None:
@@ -320,7 +323,7 @@ class OpenQuestions:
             raise ValueError(f"request {question.id!r} is already open")
         self._open[question.id] = question  # first, because a UI may answer before emit returns
         try:
-            self._bus.emit(question.kind.asks, dict(question.wire), question.worker_id)
+            self.bus.emit(question.kind.asks, dict(question.wire), question.worker_id)
         except ValueError:
             del self._open[question.id]
             raise
@@ -329,19 +332,19 @@ class OpenQuestions:
         waiter = question.answer
         cancelled = None if cancel is None else asyncio.ensure_future(cancel.wait())
         awaited: set[asyncio.Future[Any]] = {waiter} if cancelled is None else {waiter, cancelled}
-        refusal = question.kind.refusal
+        refused = question.kind.refused
         try:
             await asyncio.wait(awaited, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
             if not waiter.done():
                 interrupted = cancelled is not None and cancelled.done()
                 if interrupted:
-                    self._settle(question, {**refusal, "by": INTERRUPT})
+                    self._settle(question, refused(INTERRUPT))
                 else:
-                    self._settle(question, {**refusal, "by": TIMEOUT, "reason": f"No answer within {limit_s:g} s."})
+                    self._settle(question, refused(TIMEOUT, f"No answer within {limit_s:g} s."))
             return waiter.result()
         except asyncio.CancelledError:
             if not waiter.done():
-                self._settle(question, {**refusal, "by": INTERRUPT})
+                self._settle(question, refused(INTERRUPT))
             raise
         finally:
             if cancelled is not None:
@@ -366,7 +369,7 @@ class OpenQuestions:
             except Exception as error:  # nobody denied it, and nobody may approve what was not looked at
                 why = str(error) if isinstance(error, EditRefused) else "The edited arguments could not be checked."
                 _log.warning("an edit ended its question: %s", type(error).__name__)
-                self._settle(question, {**kind.refusal, "by": NOBODY, "reason": why}, shown_by=event.source or NOBODY)
+                self._settle(question, kind.refused(NOBODY, why), shown_by=event.source or NOBODY)
                 return
             if errors:
                 self._show_again(question, with_field_errors(question.wire, errors))
@@ -375,28 +378,28 @@ class OpenQuestions:
         self._settle(question, {**answer, "by": event.source or only})
 
     def _warn(self, text: str, event: Event) -> None:
-        self._bus.emit("status", {"type": "warning", "message": text, "code": ANSWER_REFUSED}, event.worker_id)
+        self.bus.emit("status", {"type": "warning", "message": text, "code": ANSWER_REFUSED}, event.worker_id)
 
-    def settle(self, request_id: str, answer: AnswerData) -> None:
+    def _withdraw(self, request_id: str, answer: AnswerData) -> None:
         """Ends a question that needs no answer any more; one that is not open is left as it is."""
         if (question := self._open.get(request_id)) is not None:
             self._settle(question, {**question.kind.refusal, **answer})
 
-    def change(self, request_id: str, **members: Any) -> None:
-        """Shows an open question anew, with other facts under its old id."""
+    def change_approval(self, request_id: str, **members: Any) -> None:
+        """Shows an open card again with other facts: same id, members by wire name."""
         question = self._open.get(request_id)
         if question is not None and any(question.wire.get(name) != value for name, value in members.items()):
             self._show_again(question, {**question.wire, **members})
 
     def _show_again(self, question: _Question, wire: dict[str, Any]) -> None:
         question.wire = wire
-        self._bus.emit(question.kind.asks, dict(wire), question.worker_id)
+        self.bus.emit(question.kind.asks, dict(wire), question.worker_id)
 
     def _settle(self, question: _Question, answer: AnswerData, shown_by: str = "") -> None:
         """Ends a question. `shown_by`: who is named to the UIs, where it is not who answered."""
         del self._open[question.id]
         self._closed.append(question.id)
-        self._bus.emit(question.kind.resolved, _resolution(question, answer, shown_by), question.worker_id)
+        self.bus.emit(question.kind.resolved, _resolution(question, answer, shown_by), question.worker_id)
         if not question.answer.done():
             question.answer.set_result(dict(answer))
 

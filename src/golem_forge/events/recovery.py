@@ -8,7 +8,7 @@ way. Refuses: SessionNotFound, SessionInUse, JournalDamaged (the chain is broken
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,13 +25,18 @@ from golem_forge.events.serialization import iso_now
 MAY_HAVE_RUN: Final = "may have run before the crash"
 NEVER_RAN: Final = "interrupted before it started"
 
+_QUESTIONS: Final[Mapping[str, Callable[[str], EventData]]] = {
+    "approvalRequired": lambda id: ApprovalResolved(request_id=id, approved=False, by="interrupt", edited=False),
+    "formRequired": lambda id: FormResolved(request_id=id, action="cancel"),
+    "inputPrompt": lambda id: InputResolved(request_id=id),
+}
+"""By the event that opens a question: the one that closes it when nobody will answer."""
 _CLOSING_EVENTS: Final = {
     "approvalResolved": "approvalRequired",
     "formResolved": "formRequired",
     "inputResolved": "inputPrompt",
 }
 """By the event that closes a question: the one that opened it. Both name it by `requestId`."""
-_OPENING_EVENTS: Final = frozenset(_CLOSING_EVENTS.values())
 
 
 @dataclass(slots=True, kw_only=True)
@@ -69,7 +74,7 @@ class _OpenState:
             del self.calls.calls[call.id]
         if record.get("type") == "event":
             name, data = record["event"], record["data"]
-            if name in _OPENING_EVENTS:
+            if name in _QUESTIONS:
                 self.events[name, data.get("requestId")] = record
             elif name in _CLOSING_EVENTS:
                 self.events.pop((_CLOSING_EVENTS[name], data.get("requestId")), None)
@@ -102,17 +107,7 @@ def reopen(
             raise past.fault
         if found.torn:
             os.ftruncate(fd, found.size)
-        journal = Journal(
-            path,
-            fd,
-            session_id,
-            redact=redact,
-            sync=sync,
-            lines=found.lines,
-            hash=found.hash,
-            size=found.size,
-            seq=found.seq,
-        )
+        journal = Journal(path, fd, session_id, redact=redact, sync=sync, past=found)
         journal.append("resumed", {"tornBytes": found.torn} if found.torn else {})
         interrupted = list(past.calls.calls.values())
         for call in interrupted:
@@ -121,7 +116,7 @@ def reopen(
             call.finished_at = iso_now()
             journal.finish(call.id, call.status, error=call.error)
         for (name, key), record in past.events.items():
-            closing = _closing_event(name, key)
+            closing = _QUESTIONS[name](key)
             worker_id = record.get("workerId", "")
             journal.record_event(Event(closing.TYPE, to_wire(closing), closing, 0, iso_now(), worker_id=worker_id))
         journal.flush()
@@ -130,11 +125,3 @@ def reopen(
         os.close(fd)
         raise
     return ReopenedJournal(journal=journal, interrupted=interrupted)
-
-
-def _closing_event(name: str, key: str) -> EventData:
-    if name == "approvalRequired":
-        return ApprovalResolved(request_id=key, approved=False, by="interrupt", edited=False)
-    if name == "formRequired":
-        return FormResolved(request_id=key, action="cancel")
-    return InputResolved(request_id=key)

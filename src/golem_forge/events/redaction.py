@@ -21,11 +21,12 @@ import base64
 import json
 import logging
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import sha256
 from typing import Any, Final
 from urllib.parse import quote, quote_plus
 
+from golem_forge.core.regex import regex
 from golem_forge.core.text import leads_to_root
 from golem_forge.events.serialization import encode_json
 
@@ -45,14 +46,14 @@ _MANY_SPELLINGS: Final = 40
 _LONG_TEXT_FOR_MANY: Final = 20
 """The same where there are more than `_MANY_SPELLINGS` spellings, e.g. the lines of a key."""
 _MAX_CLEAN_TEXTS: Final = 2048
-_NAME: Final = re.compile(r"[\w.\-]*")
-_NAMES: Final = re.compile(r"[\w.\-/\\]*")
-_NAMES_IN_URL: Final = re.compile(r"[\w.\-%]*")
+_NAME: Final = regex(r"[\w.\-]*")
+_NAMES: Final = regex(r"[\w.\-/\\]*")
+_NAMES_IN_URL: Final = regex(r"[\w.\-%]*")
 PATH_CONTEXT: Final = 300
 """So much of what stands before a path is looked at: more than the longest name of a file."""
 _AFTER_PATH: Final = r"(?![\w-]|\.\w)"
 """`/srv/app` is found in `/srv/app/x` and at the end of a sentence, not in `/srv/app2` or `/srv/app.txt`."""
-_MARKER = re.compile(r"\[(?:redacted \d+ chars sha256:[0-9a-f]{8}|secret [^\]]*)\]")
+_MARKER = regex(r"\[(?:redacted \d+ chars sha256:[0-9a-f]{8}|secret [^\]]*)\]")
 
 
 class Redactor:
@@ -166,19 +167,9 @@ class Redactor:
         For what must keep its members whatever they are called, e.g. a schema with a property `password`.
         """
         said = joined_texts(value)
-        return value if said is not None and self.redact_secrets(said) is said else self._without_secrets(value)
-
-    def _without_secrets(self, value: Any) -> Any:
-        if isinstance(value, str):
-            return self.redact_secrets(value)
-        if isinstance(value, Mapping):
-            made = {self.redact_secrets(str(name)): self._without_secrets(item) for name, item in value.items()}
-            same = all(name in made and made[name] is item for name, item in value.items())
-            return value if same else made
-        if isinstance(value, list | tuple):
-            items = [self._without_secrets(item) for item in value]
-            return value if all(one is other for one, other in zip(items, value, strict=True)) else items
-        return value
+        if said is not None and self.redact_secrets(said) is said:
+            return value
+        return self._walk(value, (), self.redact_secrets, credentials=False)
 
     def redact_paths(self, text: str, before: str = "") -> str:
         """Only the host paths, in a text without secrets; `before` is the end of what came before it in a stream."""
@@ -198,7 +189,7 @@ class Redactor:
 
     def value(self, value: Any) -> Any:
         """The same value without what must not be shown; the same object if there was nothing."""
-        return value if self._is_clean(value, _QUICK_DEPTH) else self._redact_any(value, ())
+        return value if self._is_clean(value, _QUICK_DEPTH) else self._walk(value, (), self.text, credentials=True)
 
     def _is_clean(self, value: Any, depth: int) -> bool:
         """The quick way through for most values: plain types, plainly named, nothing to take out.
@@ -226,56 +217,37 @@ class Redactor:
             return all(self._is_clean(item, depth - 1) for item in value)
         return False
 
-    def _redact_any(self, value: Any, above: tuple[int, ...]) -> Any:
-        kind = type(value)
-        if kind is str:
-            return self.text(value)
-        if kind in _SCALARS:
+    def _walk(self, value: Any, above: tuple[int, ...], text: Callable[[str], str], *, credentials: bool) -> Any:
+        """`above`: the containers that this value is in. `credentials`: what has the name of one is replaced."""
+        if type(value) in _SCALARS:
             return value
-        if kind is list or kind is tuple:
-            return self._sequence(value, above)
-        if isinstance(value, Mapping):
-            return self._mapping(value, above)
         if isinstance(value, str):
-            return self.text(str(value))
+            return text(value if type(value) is str else str(value))
         if isinstance(value, bytes):
-            text = value.decode("utf-8", "replace")
-            shown = self.text(text)
-            return value if shown is text or shown == text else shown
-        if isinstance(value, list | tuple | set | frozenset):
-            return self._sequence(list(value), above)
-        return value
-
-    def _mapping(self, value: Mapping[Any, Any], above: tuple[int, ...]) -> Any:
-        above = _with_ancestor(value, above)
-        if not above:
-            return "[nested too deep]"
-        changed: dict[Any, Any] | None = None
-        for key, item in value.items():
-            new_key = key
-            if type(key) is str:
-                named = classify_name(key)
-                new = self._redact_any(item, above) if named == NO_CREDENTIAL else self._credential(item, named)
-                if self._shortest:
-                    new_key = self.text(key)
-            else:
-                new = self._redact_any(item, above)
-            if new is not item or new_key is not key:
-                if changed is None:
-                    changed = dict(value)
-                if new_key is not key and new_key != key:
-                    del changed[key]
-                changed[new_key] = new
-        return value if changed is None else changed
-
-    def _sequence(self, value: list[Any] | tuple[Any, ...], above: tuple[int, ...]) -> Any:
-        above = _with_ancestor(value, above)
-        if not above:
-            return "[nested too deep]"
-        new = [self._redact_any(item, above) for item in value]
-        if all(one is other for one, other in zip(new, value, strict=True)):
+            decoded = value.decode("utf-8", "replace")
+            shown = text(decoded)
+            return value if shown == decoded else shown
+        if not isinstance(value, Mapping | list | tuple | set | frozenset):
             return value
-        return new if type(value) is list else tuple(new)
+        if len(above) >= _MAX_DEPTH or id(value) in above:
+            return "[nested too deep]"
+        above = (*above, id(value))
+        if not isinstance(value, Mapping):
+            items = [self._walk(item, above, text, credentials=credentials) for item in value]
+            if isinstance(value, list | tuple) and all(new is old for new, old in zip(items, value, strict=True)):
+                return value
+            return tuple(items) if type(value) is tuple else items
+        made, same = {}, True
+        for key, item in value.items():
+            named = classify_name(key) if credentials and type(key) is str else NO_CREDENTIAL
+            new_key = text(key) if type(key) is str else key
+            if named == NO_CREDENTIAL:
+                new = self._walk(item, above, text, credentials=credentials)
+            else:
+                new = self._credential(item, named)
+            same = same and new is item and new_key is key
+            made[new_key] = new
+        return value if same else made
 
     def _credential(self, item: Any, named: int) -> Any:
         if item is None or item is True or item is False or item == "":
@@ -334,13 +306,6 @@ def _end_of(text: str, names: re.Pattern[str]) -> str:
     return text[len(text) - found.end() :] if found else ""
 
 
-def _with_ancestor(value: object, above: tuple[int, ...]) -> tuple[int, ...]:
-    """The containers above, with this one; empty when it is one of them or too deep."""
-    if len(above) >= _MAX_DEPTH or id(value) in above:
-        return ()
-    return (*above, id(value))
-
-
 def _alternatives(spellings: Mapping[str, str], after: str = "") -> re.Pattern[str] | None:
     """Longest first: a short secret must not be found inside a longer one and leave the rest of it standing."""
     if not spellings:
@@ -374,33 +339,28 @@ class StreamRedactor:
 
     def _safe_end(self, text: str) -> int:
         """The first place from which on the text could still become something to take out."""
-        secrets = self._redactor.secret_spans(text)
-        paths = self._redactor.path_spans(text)
-        secret_places = {place for one in self._redactor.secrets for place in _prefix_positions(text, one)}
+        redactor = self._redactor
+        secrets = redactor.secret_spans(text)
+        spans = secrets + redactor.path_spans(text)
         # What follows a path decides whether it is one, and a `.` needs one character more.
-        path_places = {
-            place
-            for one in self._redactor.paths
-            for ending in ("\0", ".\0")
-            for place in _prefix_positions(text, one + ending)
-        }
-        cut = min(
-            min((place for place in secret_places if not _enclosing_span_start(place, secrets)), default=len(text)),
-            min(
-                (place for place in path_places if not _enclosing_span_start(place, secrets + paths)), default=len(text)
-            ),
-        )
-        while (divided := _enclosing_span_start(cut, secrets + paths)) is not None:
+        paths = [path + ending for path in redactor.paths for ending in ("\0", ".\0")]
+        cut = min(_unfinished_start(text, redactor.secrets, secrets), _unfinished_start(text, paths, spans))
+        while (divided := _enclosing_span_start(cut, spans)) is not None:
             cut = divided
         return cut
 
 
 def redact_truncated(text: str, redactor: Redactor) -> str:
     """A text that was cut at its end, without its secrets and without an end that may be the beginning of one."""
-    secrets = redactor.secret_spans(text)
-    begun = (place for one in redactor.secrets for place in _prefix_positions(text, one))
-    cut = min((place for place in begun if _enclosing_span_start(place, secrets) is None), default=len(text))
+    cut = _unfinished_start(text, redactor.secrets, redactor.secret_spans(text))
     return redactor.redact_secrets(text[:cut])
+
+
+def _unfinished_start(text: str, spellings: Iterable[str], spans: list[tuple[int, int]]) -> int:
+    """The first place outside the spans from which the rest of the text is the beginning of a spelling; else its
+    length."""
+    places = (place for spelling in spellings for place in _prefix_positions(text, spelling))
+    return min((place for place in places if _enclosing_span_start(place, spans) is None), default=len(text))
 
 
 def _enclosing_span_start(place: int, spans: list[tuple[int, int]]) -> int | None:
@@ -426,6 +386,7 @@ _TEXT_TYPES: Final = {str}
 
 
 def joined_texts(*values: Any) -> str | None:
+    """Every text and name in plain JSON values, one a line; None where there is more of it, or something else."""
     room = _MAX_JOINED_CHARS
     texts: list[str] = []
     found = list(values)
@@ -463,7 +424,7 @@ _MIN_LINE_CHARS = 16
 """Shorter lines of a value turn up elsewhere too."""
 _WRAPPED_AT = (64, 76)
 """Where PEM and MIME (also the `base64` command) break their lines."""
-_LINE_BREAK = re.compile(r"[\r\n]+|(?:\\r)?\\n")
+_LINE_BREAK = regex(r"[\r\n]+|(?:\\r)?\\n")
 _PEM_MARKER = "-----"
 
 
@@ -524,7 +485,7 @@ def _base64_spellings(raw: bytes) -> set[str]:
     return found
 
 
-_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_WORD = regex(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _CREDENTIAL_WORDS: Final = frozenset(
     {"apikey", "token", "secret", "password", "passwd", "passphrase", "passcode", "pwd", "authorization"}
     | {"credential", "credentials", "cookie", "cookies", "jwt", "bearer", "authtoken", "accesstoken", "refreshtoken"}

@@ -9,14 +9,13 @@ adapter attached they are at once denied, cancelled, InputUnavailable.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from golem_forge.core.ids import new_id
 from golem_forge.core.options import camel, require
 from golem_forge.core.results import ToolResult
 from golem_forge.events.bus import EventBus
-from golem_forge.events.envelope import Event
 from golem_forge.events.model import ApprovalRequired, EventData, FormRequired, complete_fields, to_wire
 from golem_forge.events.open_questions import (
     APPROVAL,
@@ -45,50 +44,7 @@ class InputUnavailable(Exception):
         self.by = by
 
 
-class RuntimeUI:
-    def __init__(self, bus: EventBus) -> None:
-        self.bus = bus
-        self._questions = OpenQuestions(bus)
-
-    # ---- adapters
-
-    def attach(self, name: str) -> Callable[[], None]:
-        """Registers a UI that can answer; gives the function that says it is gone."""
-        return self._questions.attach(name)
-
-    @property
-    def attached(self) -> bool:
-        """Whether anyone can answer."""
-        return self._questions.attached
-
-    def warn_not_attached(self, who: str) -> str:
-        """A RuntimeWarning to the author of a UI, once for a bus; gives the sentence, empty the next time."""
-        return self._questions.warn_once(who)
-
-    @property
-    def ever_attached(self) -> bool:
-        """Whether anyone ever could, also one who is gone now."""
-        return self._questions.ever_attached
-
-    @property
-    def open_count(self) -> int:
-        return len(self._questions)
-
-    def replay_open(self, handler: Callable[[Event], object]) -> None:
-        """Gives a UI that has just attached every open question again: same ids, original order."""
-        self._questions.replay(handler)
-
-    def open_question(self, request_id: str) -> Event | None:
-        """One open question, as UIs were shown it; None once it is resolved."""
-        return self._questions.find(request_id)
-
-    def objection(self, answer_type: str, data: Mapping[str, Any]) -> str | None:
-        """Why this answer (`approvalResponse`, `formResponse`, `userInput`) would not count; empty: it would.
-
-        None: no such question is open. Changes nothing; for a UI that wants to tell its person before it answers.
-        """
-        return self._questions.objection(answer_type, data)
-
+class RuntimeUI(OpenQuestions):
     # ---- telling
 
     def show_message(self, message: Mapping[str, Any] | str | None = None, /, **fields: Any) -> None:
@@ -196,24 +152,20 @@ class RuntimeUI:
             wire["payload"] = wire["description"]
         if timeout is not None:
             wire.setdefault("expiresAt", iso_time(time.time() + timeout))
-        answer = await self._questions.ask(
+        answer = await self._ask(
             APPROVAL, wire, limit_s=timeout, cancel=cancel, check_edit=check_edit, worker_id=worker_id
         )
         return ApprovalAnswer(answer)
 
     def withdraw_approval(self, request_id: str, *, approved: bool, by: str, reason: str = "") -> None:
         """Closes an open card that needs no answer any more, e.g. because another answer covers it (`memory`)."""
-        self._questions.settle(request_id, {"approved": approved, "by": by, **({"reason": reason} if reason else {})})
-
-    def change_approval(self, request_id: str, **members: Any) -> None:
-        """Shows an open card again with other facts: same id, members by wire name."""
-        self._questions.change(request_id, **members)
+        self._withdraw(request_id, {"approved": approved, "by": by, **({"reason": reason} if reason else {})})
 
     def answer_by_command(self, request_id: str) -> None:
         """Closes the prompt of this id: a command came in its place. It raises InputUnavailable, by `command`."""
-        question = self._questions.find(request_id)
+        question = self.open_question(request_id)
         if question is not None and question.type == INPUT.asks:
-            self._questions.settle(request_id, {"by": COMMAND, "reason": "a command came instead"})
+            self._withdraw(request_id, {"by": COMMAND, "reason": "a command came instead"})
 
     async def request_form(
         self,
@@ -226,7 +178,7 @@ class RuntimeUI:
     ) -> AnswerData:
         """`{action, by, values?}`; nobody there, timeout and cancel all give `cancel`."""
         wire = _question(form, fields, FormRequired)
-        return await self._questions.ask(FORM, wire, limit_s=timeout, cancel=cancel, worker_id=worker_id)
+        return await self._ask(FORM, wire, limit_s=timeout, cancel=cancel, worker_id=worker_id)
 
     async def get_user_input(
         self,
@@ -238,7 +190,7 @@ class RuntimeUI:
         """The text, with `attachments`. Raises InputUnavailable."""
         request_id = new_id()
         wire = {"requestId": request_id, "prompt": prompt}
-        answer = await self._questions.ask(INPUT, wire, limit_s=timeout, cancel=cancel)
+        answer = await self._ask(INPUT, wire, limit_s=timeout, cancel=cancel)
         if "content" not in answer:
             by = answer["by"]
             raise InputUnavailable("interrupted" if by == INTERRUPT else answer.get("reason", UI_GONE), by)

@@ -1,11 +1,12 @@
-"""How values become text in events and journal records: JSON, timestamps, quoted names, raw arguments.
+"""How values become text in events and journal records: JSON, timestamps, raw arguments.
 
 `encode_json` takes any value and never raises: what JSON cannot hold becomes a short description. Threat: the text of
-an unknown object may hold a host path or a secret, so only its type is named. `pydantic_core` (four times faster than
-`json`) is loaded when the first value is encoded.
+an unknown object may hold a host path or a secret, so only its type is named. `pydantic_core` is four times faster than
+`json`, and loading it takes as long as encoding thousands of records: a command that writes a few does without. Both
+write the same bytes.
 
-`iso_time` writes UTC, ISO 8601, milliseconds, `Z`. It caches the last text: the records of one quick call fall into one
-millisecond, and formatting costs more than the rest of a record.
+`iso_time` writes UTC, ISO 8601, milliseconds, `Z`. It keeps the text of the last second: formatting costs more than the
+rest of a record.
 
 `parse_raw_args` turns arguments that arrived as JSON text into their value, so that they can be redacted. Threat: in
 invalid JSON a credential cannot be recognised, so only length and digest are kept.
@@ -15,9 +16,9 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Callable, Mapping
 from hashlib import sha256
-from json.encoder import encode_basestring_ascii
 from time import gmtime, strftime, time
 from typing import Any, Final
 
@@ -25,7 +26,11 @@ MAX_DEPTH = 100
 _MAX_INT_DIGITS = 4000
 
 _encode_strict = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
+_encode_plain = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 _to_json: Callable[..., bytes] | None = None
+_WITHOUT_LIBRARY: Final = 100
+"""So many values are encoded before `pydantic_core` is loaded for it, unless something else has loaded it."""
+_encoded = 0
 
 
 def _describe_type(value: object) -> str:
@@ -63,9 +68,12 @@ def to_plain_json(value: Any, _above: frozenset[int] = frozenset()) -> Any:
 
 def encode_json(value: Any) -> bytes:
     """Compact UTF-8 JSON."""
-    global _to_json
+    global _encoded, _to_json
     try:
         if _to_json is None:
+            _encoded += 1
+            if _encoded <= _WITHOUT_LIBRARY and "pydantic_core" not in sys.modules and _is_plain(value):
+                return _encode_plain(value).encode()
             from pydantic_core import to_json
 
             _to_json = to_json
@@ -74,12 +82,28 @@ def encode_json(value: Any) -> bytes:
         return _encode_strict(to_plain_json(value)).encode()
 
 
+def _is_plain(value: Any, depth: int = 0) -> bool:
+    """Whether `json` writes the same text for it as `pydantic_core`: numbers are those without an exponent."""
+    kind = type(value)
+    if kind is str or kind is bool or value is None:
+        return True
+    if kind is int:
+        return bool(-(1 << 53) <= value <= 1 << 53)
+    if kind is float:
+        return bool(value == 0 or 1e-4 <= abs(value) < 1e15)
+    if depth > MAX_DEPTH // 2:
+        return False
+    if kind is dict:
+        return all(type(key) is str and _is_plain(item, depth + 1) for key, item in value.items())
+    return kind is list and all(_is_plain(item, depth + 1) for item in value)
+
+
 def _bounded_int(digits: str) -> int | str:
     return int(digits) if len(digits) <= _MAX_INT_DIGITS else digits
 
 
 def decode_json(text: bytes | str) -> Any:
-    """The reverse of `encode`; ValueError for text that is not JSON."""
+    """The reverse of `encode_json`; ValueError for text that is not JSON."""
     try:
         return json.loads(text)
     except json.JSONDecodeError:
@@ -88,41 +112,20 @@ def decode_json(text: bytes | str) -> Any:
         return json.loads(text, parse_int=_bounded_int)
 
 
-_last_iso: tuple[int, str] = (-1, "")
+_last_second: tuple[int, str] = (-1, "")
 
 
 def iso_time(moment: float) -> str:
-    global _last_iso
-    millis = int(moment * 1000)
-    kept = _last_iso  # one read: another thread may replace the pair at any time
-    if kept[0] == millis:
-        return kept[1]
-    second, rest = divmod(millis, 1000)
-    if kept[0] // 1000 == second:
-        text = f"{kept[1][:20]}{rest:03d}Z"
-    else:
-        text = strftime("%Y-%m-%dT%H:%M:%S.", gmtime(second)) + f"{rest:03d}Z"
-    _last_iso = (millis, text)
-    return text
+    global _last_second
+    second, millis = divmod(int(moment * 1000), 1000)
+    last = _last_second  # one read: another thread may replace the pair at any time
+    if last[0] != second:
+        last = _last_second = second, strftime("%Y-%m-%dT%H:%M:%S.", gmtime(second))
+    return f"{last[1]}{millis:03d}Z"
 
 
 def iso_now() -> str:
     return iso_time(time())
-
-
-_MAX_NAMES = 2048
-
-
-class _QuotedNames(dict[str, str]):
-    def __missing__(self, name: str) -> str:
-        if len(self) >= _MAX_NAMES:
-            self.clear()
-        quoted = self[name] = encode_basestring_ascii(name)
-        return quoted
-
-
-QUOTED_NAMES: Final = _QuotedNames()
-"""`NAMES[name]` is the quoted name. Only for names: texts that never come again would fill it."""
 
 
 _MAX_CHARS = 1024 * 1024

@@ -1,1 +1,1 @@
-"""What every server of Forge shares: the listening socket and the check of `Host` headers."""
+"""What both servers of Forge (the page, MCP over HTTP) share: where they listen, the guard, the HTTP server itself."""

@@ -1,23 +1,24 @@
 """Where a server listens, and which `Host` headers it accepts. Shared by the web page and the MCP server.
 
-`bind_socket` gives a listening socket or raises ForgeError with the reason; `AllowedHosts` knows the `Host` headers
-that mean this server. Threats: DNS rebinding (a web page's own name that suddenly points to this machine), and an
-address that other machines can reach although nobody asked for that.
+`check_bind` refuses an address that needs a name; `bind_socket` gives a listening socket or raises ForgeError with the
+reason; `AllowedHosts` knows the `Host` headers that mean this server.
+Threats: DNS rebinding (a web page's own name that suddenly points to this machine), and an address that other machines
+can reach although nobody asked for that.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ipaddress
-import re
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from golem_forge.core.errors import ForgeError
+from golem_forge.core.regex import regex
 
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
-_HOST: Final = re.compile(r"(?:[A-Za-z0-9_](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
+_HOST: Final = regex(r"(?:[A-Za-z0-9_](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
 _LONGEST_HOST: Final = 255
 
 
@@ -60,6 +61,15 @@ def is_loopback(name: str) -> bool:
 def url_host(host: str) -> str:
     """As it is written in a URL: an IPv6 address in brackets."""
     return f"[{host.strip('[]')}]" if ":" in host else host
+
+
+def check_bind(host: str, allow_hosts: Sequence[str]) -> None:
+    """Before anything listens. Raises ForgeError for an address that other machines reach, without a name for it."""
+    if not is_loopback(host) and not allow_hosts:
+        raise ForgeError(
+            f"{host} can be reached from other machines; say with --allow-host NAME under which name it may be",
+            code="BIND_REFUSED",
+        )
 
 
 @contextlib.contextmanager

@@ -15,10 +15,10 @@ from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.core.decisions import AnsweredBy, Risk, Status, Verdict, is_riskier
 from golem_forge.core.errors import ForgeError, error_name
 from golem_forge.core.json import copy_json, restore_hidden_values, same_json
-from golem_forge.events.redaction import Redactor
 from golem_forge.events.serialization import iso_now
 from golem_forge.orchestrator.call_state import CallState, describe_changes
 from golem_forge.orchestrator.resolve import validate
+from golem_forge.orchestrator.scope import CallScope
 from golem_forge.policy.approval_queue import MAX_EDITS, ApprovalResult, PendingApproval
 from golem_forge.policy.controller import ApprovalController
 from golem_forge.policy.evaluate import Evaluation, Judge, refusal_message
@@ -32,26 +32,15 @@ from golem_forge.tools.validation import InputInvalid
 
 Replan = Callable[[], Awaitable[None]]
 """Plans and judges the call's present arguments again."""
-DescribePath = Callable[[str], tuple[dict[str, Any], ...]]
-"""A worker's path (`main/analyzer`) → `{id, name, depth, task}` of each worker on it, root first."""
-OnKept = Callable[[str, dict[str, Any]], None]
-"""(`exact`, `rule` or `grant`; what it is): something was kept for this session, for whoever must know it later."""
 
 
 class ApprovalStage:
-    def __init__(
-        self,
-        controller: ApprovalController,
-        judge: Judge,
-        redactor: Redactor,
-        describe_path: DescribePath,
-        on_kept: OnKept | None = None,
-    ) -> None:
+    def __init__(self, scope: CallScope, controller: ApprovalController, judge: Judge) -> None:
         self._controller = controller
         self._judge = judge
-        self._redactor = redactor
-        self._describe_path = describe_path
-        self._on_kept = on_kept
+        self._redactor = scope.services.redactor
+        self._ancestors = scope.ancestors or _ancestors(scope.worker)
+        self._on_kept = scope.on_kept
 
     async def approve(self, state: CallState, replan: Replan) -> None:
         answer: ApprovalResult | None = None
@@ -169,7 +158,7 @@ class ApprovalStage:
             choices=self._offers(state),
             previously_denied=self._controller.memory.denials(judged.decision.fingerprint),
         )
-        request.worker_path = (*self._describe_path(judged.facts.worker), *tools)
+        request.worker_path = (*self._ancestors, *tools)
         return PendingApproval(
             request=request,
             check_edit=lambda args: _edit_problems(state, args),
@@ -250,7 +239,7 @@ def _edit_problems(state: CallState, args: dict[str, Any]) -> tuple[tuple[str, s
     return ()
 
 
-def worker_path(worker: str) -> tuple[dict[str, Any], ...]:
+def _ancestors(worker: str) -> tuple[dict[str, Any], ...]:
     """For a worker of which nothing but its path is known."""
     names = worker.split("/")
     return tuple(

@@ -11,6 +11,7 @@ from golem_forge.core.effects import Mark
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.results import ToolResult
 from golem_forge.core.signals import InterruptSignal
+from golem_forge.core.text import shorten_middle
 from golem_forge.policy.evaluate import Evaluation
 from golem_forge.tools.context import Plan, ToolContext
 from golem_forge.tools.inputs import Arguments
@@ -130,8 +131,7 @@ def describe_changes(before: dict[str, Any], after: dict[str, Any]) -> str:
     def spell(args: dict[str, Any], name: str) -> str:
         if name not in args:
             return "(nothing)"
-        text = json.dumps(args[name], ensure_ascii=False, default=str)
-        return text if len(text) <= 200 else f"{text[:100]}…{text[-100:]}"
+        return shorten_middle(json.dumps(args[name], ensure_ascii=False, default=str), 200, "…")
 
     names = [name for name in {**before, **after} if spell(before, name) != spell(after, name)]
     if not names:

@@ -11,22 +11,17 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from functools import partial
-from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from golem_forge.core.calls import Caller, Outcome, ToolCall
 from golem_forge.core.decisions import Status, Verdict
-from golem_forge.core.effects import Effect
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.ids import new_id
 from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.signals import InterruptSignal
-from golem_forge.events.bus import EventBus
-from golem_forge.events.journal import Journal
 from golem_forge.events.journal_files import JournalError
-from golem_forge.events.redaction import Redactor
-from golem_forge.orchestrator.approve import ApprovalStage, DescribePath, OnKept, worker_path
+from golem_forge.orchestrator.approve import ApprovalStage
 from golem_forge.orchestrator.call_state import CallState
 from golem_forge.orchestrator.outputs import OutputStore
 from golem_forge.orchestrator.plan import make_plan, still_as_judged
@@ -37,31 +32,22 @@ from golem_forge.orchestrator.run import CallAborted, CallLimits, run, run_with_
 from golem_forge.orchestrator.schedule import (
     BatchMode,
     BatchOrder,
-    Gate,
     OnFailure,
     reads_of,
     run_batch,
     touched_by,
     writes_of,
 )
-from golem_forge.policy.base import ApprovalBlocks
+from golem_forge.orchestrator.scope import CallScope
 from golem_forge.policy.controller import ApprovalController
-from golem_forge.policy.evaluate import Judge, ParentPolicy, call_keys
+from golem_forge.policy.evaluate import Judge, call_keys
 from golem_forge.policy.path_access import PathAccess
-from golem_forge.policy.rules.book import RuleBook
-from golem_forge.sandbox.sandbox import Sandbox
-from golem_forge.storage.home import forge_home
 from golem_forge.tools.catalog import Catalog, ToolNotFound
-from golem_forge.tools.context import SessionParts, ToolContext
-from golem_forge.tools.factory import as_tools
+from golem_forge.tools.context import ToolContext
 from golem_forge.tools.tool import Tool
-
-if TYPE_CHECKING:
-    from golem_forge.sandbox.walls.walls import Walls
 
 MAX_CALL_DEPTH: Final = 5
 """Tools that call each other, the first one included."""
-OnEffects = Callable[[ToolCall, tuple[Effect, ...]], None]
 MAX_REPLANS: Final = 3
 OVERTAKEN: Final = "The approval check of this call was slow, so calls that came after it ran first."
 
@@ -70,68 +56,47 @@ class Orchestrator:
     """The path with everything its stages need. One per worker of a session."""
 
     def __init__(
-        self,
-        tools: Catalog | Iterable[Tool],
-        *,
-        approval: ApprovalController,
-        sandbox: Sandbox | None = None,
-        blocks: ApprovalBlocks | None = None,
-        rules: RuleBook | None = None,
-        bus: EventBus | None = None,
-        journal: Journal | None = None,
-        redactor: Redactor | None = None,
-        output_folder: Path | None = None,
-        session_id: str = "",
-        worker: str = "main",
-        worker_id: str = "",
-        signal: InterruptSignal | None = None,
-        gate: Gate | None = None,
-        project: str = "",
-        strange_zones: frozenset[str] = frozenset(),
-        walls: Walls | None = None,
-        home: Path | None = None,
-        parts: SessionParts | None = None,
-        describe_path: DescribePath = worker_path,
-        ceilings: tuple[ParentPolicy, ...] = (),
-        grants: dict[str, set[str]] | None = None,
-        on_kept: OnKept | None = None,
-        on_effects: OnEffects | None = None,
-        guest: str = "",
+        self, scope: CallScope | Catalog | Iterable[Tool], approval: ApprovalController, **options: Any
     ) -> None:
-        """`walls`: where its processes run; `home`: FORGE_HOME; `parts`: what tools keep for the session.
-
-        `worker` is the worker's path, which policy and memory go by; `worker_id` its run, for events (default: the
-        path). `describe_path` gives `{id, name, depth, task}` of each worker on the path, for cards. `grants` is
-        shared by the workers of a session. `on_kept` is called with what a person kept for the session, `on_effects`
-        with what each planned call is about to touch. `guest`: the one client of several that calls here.
-        """
-        self.catalog = tools if isinstance(tools, Catalog) else Catalog(as_tools(tools))
-        self.session_id = session_id or new_id()
-        self.worker = worker
-        self.signal = InterruptSignal() if signal is None else signal
-        self.sandbox = sandbox
+        """`scope`: or tools without a session; then `options` are fields of CallScope and SessionServices."""
+        if not isinstance(scope, CallScope):
+            scope = CallScope.of(scope, **options)
+        elif options:
+            raise TypeError(f"Orchestrator: {', '.join(options)}: set it in the CallScope")
+        services = scope.services
+        self.scope = scope
+        self.session_id = services.id
+        self.redactor = services.redactor
+        self.parts = services.parts
+        self.worker = scope.worker
+        self.catalog = scope.catalog
+        self.sandbox = scope.sandbox
+        self.walls = scope.walls
+        self.signal = scope.signal
         self.on_unknown_tool: Callable[[str], Awaitable[bool]] = _never_found
         """Hook for unknown tool names. True: the catalog may have changed, look the name up again."""
         self.refresh_tools: Callable[[], Coroutine[Any, Any, None]] = _no_refresh
         """Puts tools that changed on disk in force, when a call of a batch may have changed them for one after it."""
-        self.redactor = redactor or Redactor()
-        self.outputs = OutputStore(output_folder or forge_home().path / "output", self.session_id)
-        self.judge = Judge(blocks or ApprovalBlocks(), rules, approval.mode, project, strange_zones, ceilings, grants)
-        self._access = PathAccess(self.judge, worker)
+        self.outputs = OutputStore(services.output_folder, services.id)
+        self.judge = Judge(
+            scope.blocks,
+            services.rules,
+            approval.mode,
+            services.project,
+            services.strange_zones,
+            scope.parents,
+            scope.grants,
+        )
+        self._access = PathAccess(self.judge, scope.worker)
         self.path_rules = self._access.paths
         """What rules say about paths, for walls that are made before any call. Raises RulesUnusable."""
-        self.walls = walls
-        self.parts = parts or SessionParts()
-        self._home = home
-        self._redirect_sources = partial(self.judge.redirect_sources, worker)
-        self._on_effects = on_effects
-        self._guest = guest
-        self._gate = gate or Gate()
+        self._redirect_sources = partial(self.judge.redirect_sources, scope.worker)
+        self._gate = services.gate
         self._running: set[str] = set()
         """The ids of calls that have no Outcome yet."""
-        self._approval = ApprovalStage(approval, self.judge, self.redactor, describe_path, on_kept)
-        self._recorder = Recorder(bus, journal, self.redactor, worker, worker_id)
-        self._present = Presenter(self.redactor, self.outputs, worker, sandbox)
+        self._approval = ApprovalStage(scope, approval, self.judge)
+        self._recorder = Recorder(services, scope.worker, scope.worker_id)
+        self._present = Presenter(services.redactor, self.outputs, scope.worker, scope.sandbox)
 
     def call(self, call: ToolCall) -> Coroutine[Any, Any, Outcome]:
         """One call. Never raises for what it does; only the cancellation of the calling task passes through."""
@@ -379,8 +344,8 @@ class Orchestrator:
         state.started = perf_counter()  # the duration excludes the time a person took to answer
         if state.judged is not None:
             self.judge.count(state.judged)
-            if self._on_effects is not None and state.judged.facts.effects:
-                self._on_effects(state.call, state.judged.facts.effects)
+            if self.scope.on_effects is not None and state.judged.facts.effects:
+                self.scope.on_effects(state.call, state.judged.facts.effects)
         self._recorder.started(state)
 
     def _context(self, state: CallState) -> ToolContext:
@@ -397,16 +362,17 @@ class Orchestrator:
 
     def dry_context(self) -> ToolContext:
         """For a call that is only judged: planned like any other, but it calls, shows and reports nothing."""
+        home = self.scope.services.home
         return ToolContext(
             session_id=self.session_id,
             worker=self.worker,
-            guest=self._guest,
+            guest=self.scope.guest,
             sandbox=self.sandbox,
             outputs=self.outputs,
             walls=self.walls,
             parts=self.parts,
             redactor=self.redactor,
-            home=self._home,
+            home=home.path if home is not None else None,
             host_rule=self._access.host,
             path_rules=self._access.paths,
         )

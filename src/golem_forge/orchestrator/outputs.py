@@ -8,7 +8,6 @@ output that cannot be stored makes the call fail rather than lose data. `OutputS
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import secrets
@@ -20,6 +19,9 @@ from typing import Any, Final
 from golem_forge.core.errors import ToolFailed
 from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.results import ToolResult
+from golem_forge.core.text import FixedText, head_and_tail
+from golem_forge.events.journal_files import is_locked
+from golem_forge.storage.private_file import create_private
 
 MAX_AGE_SECONDS: Final = 7 * 24 * 3600
 MAX_TOTAL_BYTES: Final = 1 << 30
@@ -53,7 +55,7 @@ class OutputStore:
             self.prune()
         handle = f"out_{secrets.token_hex(6)}"
         path = self._folder / handle
-        with open(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
+        with create_private(path) as file:
             for piece in pieces:
                 self._kept_bytes += len(piece)
                 if self._kept_bytes > MAX_SESSION_BYTES:
@@ -97,23 +99,12 @@ class OutputStore:
         now = time.time()
         for modified, size, folder in sized:
             too_much = now - modified > MAX_AGE_SECONDS or total > MAX_TOTAL_BYTES
-            if too_much and not _is_live(self._root, folder):
+            if too_much and not is_locked(self._root.parent / "sessions" / f"{folder.name}.jsonl"):
                 total -= size
                 with contextlib.suppress(OSError):
                     for entry in os.scandir(folder):
                         os.unlink(entry.path)
                     folder.rmdir()
-
-
-def _is_live(root: Path, folder: Path) -> bool:
-    """A session is live while a process holds the lock on its journal."""
-    journal = root.parent / "sessions" / f"{folder.name}.jsonl"
-    try:
-        with open(journal, "rb") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError as error:
-        return isinstance(error, BlockingIOError)
-    return False
 
 
 def _size(folder: Path) -> int:
@@ -124,7 +115,6 @@ TEXT_LIMIT: Final = 32 * 1024
 VALUE_LIMIT: Final = 256 * 1024
 CONTENT_LIMIT: Final = 16 * 1024 * 1024
 """Images are content too, and are not cut."""
-_LINE_SLACK: Final = 1024
 SHORT_TEXT_CHARS: Final = 4096
 """A text of this length fits, whatever its characters."""
 
@@ -134,40 +124,7 @@ def bound_text(text: str, limit: int, keep: OutputStore, worker: str) -> tuple[s
     if len(text) <= limit // 4 or len(data := text.encode("utf-8", "replace")) <= limit:
         return text, ""
     handle = keep.keep(text, worker)
-    half = limit // 2
-    head = cut_tail(data[:half])
-    tail = cut_head(data[len(data) - half :])
-    left_out = data[len(head) : len(data) - len(tail)]
-    lines = left_out.count(b"\n") + (0 if left_out.endswith(b"\n") else 1)
-    joint = f"[… {lines} lines, {len(left_out)} bytes left out; whole output: read_output handle={handle}]"
-    first = head.decode("utf-8", "replace").rstrip("\n")
-    return f"{first}\n{joint}\n{tail.decode('utf-8', 'replace')}", handle
-
-
-def cut_tail(head: bytes) -> bytes:
-    """Ends at a line end if one is near, else at a whole character."""
-    newline = head.rfind(b"\n", max(0, len(head) - _LINE_SLACK))
-    if newline >= 0:
-        return head[: newline + 1]
-    end = len(head)
-    while end and head[end - 1] & 0xC0 == 0x80:
-        end -= 1
-    if end and head[end - 1] >= 0xC0:  # a lead byte: whole only if its continuation bytes are all there
-        lead = head[end - 1]
-        need = 2 if lead < 0xE0 else 3 if lead < 0xF0 else 4
-        end = end - 1 if len(head) - (end - 1) < need else end - 1 + need
-    return head[:end]
-
-
-def cut_head(tail: bytes) -> bytes:
-    """Begins after a line end if one is near, else at a whole character."""
-    newline = tail.find(b"\n", 0, _LINE_SLACK)
-    if 0 <= newline < len(tail) - 1:
-        return tail[newline + 1 :]
-    start = 0
-    while start < len(tail) and tail[start] & 0xC0 == 0x80:
-        start += 1
-    return tail[start:]
+    return head_and_tail(FixedText(data), limit, handle), handle
 
 
 def bound_result(result: ToolResult, keep: OutputStore, worker: str, limit: int = TEXT_LIMIT) -> tuple[ToolResult, str]:

@@ -19,6 +19,7 @@ from golem_forge.core.errors import error_name
 from golem_forge.core.json import safe_json
 from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.results import ToolResult
+from golem_forge.core.text import shorten_middle
 from golem_forge.events.redaction import Redactor, joined_texts
 from golem_forge.orchestrator.call_state import CallState
 from golem_forge.orchestrator.outputs import SHORT_TEXT_CHARS, OutputStore, bound_result
@@ -65,7 +66,7 @@ class Presenter:
     def safe(self, text: str) -> str:
         """What a caller may read: no secret, no host path, and bounded. Redacted first, then cut."""
         text = self._redactor.text(text[:_MAX_ERROR_CHARS])
-        return shorten_middle(self._sandbox.virtualise(text) if self._sandbox else text)
+        return shorten_middle(self._sandbox.virtualise(text) if self._sandbox else text, _MAX_SHOWN_CHARS, " … ")
 
     def _finished(self, state: CallState, finished: ToolCompletion) -> Outcome:
         """A tool that knows how its call ended; an output it already kept is not bounded again."""
@@ -160,10 +161,3 @@ def failure_text(error: BaseException) -> str:
     except BaseException:  # an exception that cannot be read is still only one failed call
         words = "(its words cannot be read)"
     return f"{kind}: {words}" if words else kind
-
-
-def shorten_middle(text: str) -> str:
-    """The beginning and the end of a long text."""
-    if len(text) <= _MAX_SHOWN_CHARS:
-        return text
-    return f"{text[: _MAX_SHOWN_CHARS // 2]} … {text[-_MAX_SHOWN_CHARS // 2 :]}"

@@ -13,25 +13,22 @@ from typing import Any, cast
 from golem_forge.core.calls import Outcome
 from golem_forge.core.json import copy_json
 from golem_forge.core.results import ToolResult
-from golem_forge.events.bus import EventBus
-from golem_forge.events.journal import Journal
+from golem_forge.events.journal import CallStart, Journal
 from golem_forge.events.journal_files import JournalError
-from golem_forge.events.redaction import Redactor
 from golem_forge.events.serialization import parse_raw_args
 from golem_forge.orchestrator.call_state import CallState
+from golem_forge.orchestrator.scope import SessionServices
 from golem_forge.tools.results import text_is_complete
 
 _log = logging.getLogger(__name__)
 
 
 class Recorder:
-    def __init__(
-        self, bus: EventBus | None, journal: Journal | None, redactor: Redactor, worker: str, worker_id: str = ""
-    ) -> None:
+    def __init__(self, services: SessionServices, worker: str, worker_id: str) -> None:
         """`worker` is the worker's path, for policy; `worker_id` its run, for events."""
-        self._bus = bus
-        self._journal = journal
-        self._redactor = redactor
+        self._bus = services.bus
+        self._journal = services.journal
+        self._redactor = services.redactor
         self._worker = worker
         self._run = "" if worker_id == worker else worker_id  # written only where it says more
         self._shown_as = worker_id or worker
@@ -65,7 +62,7 @@ class Recorder:
                 begin = journal.begin_without_effects if tool.effects == () else journal.begin
                 caller = call.caller._value_ if not call.caller_name else call.recorded_caller
                 who = (caller, self._worker, call.parent_id, str(call.name))
-                seq = begin(call.id, tool.name, args, decision, *who, worker_id=self._run)
+                seq = begin(CallStart(call.id, tool.name, args, decision, *who, worker_id=self._run))
                 state.proposed = True
         if self._bus is not None:
             self._bus.show("toolStarted", partial(self._started_data, state), self._shown_as, seq)

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -28,6 +27,7 @@ from typing import Final, Protocol
 from golem_forge.core.calls import Outcome, ToolCall
 from golem_forge.core.decisions import Status
 from golem_forge.core.effects import Mark, Verb
+from golem_forge.core.regex import regex
 from golem_forge.core.signals import InterruptSignal
 from golem_forge.orchestrator.call_state import CallState
 from golem_forge.sandbox.sandbox import Sandbox
@@ -103,7 +103,7 @@ MAX_CHECK_DELAY_S: Final = 2.0
 """Seconds that a tool's own check holds up the calls after it, unless they are known to touch other things: those do
 not wait at all. Longer checks let all pass but what is known, or has to be assumed, to depend on the call."""
 ANYWHERE: Final = ("/",)
-_CONTENT_HASH: Final = re.compile(r" (?:sha256:[0-9a-f]{64}|[0-9a-f]{32})$")
+_CONTENT_HASH: Final = regex(r" (?:sha256:[0-9a-f]{64}|[0-9a-f]{32})$")
 """What follows the path of a program inside a zone (`policy.commands`)."""
 _PATHS: Final = frozenset({Verb.READ, Verb.WRITE, Verb.DELETE})
 _CHANGES: Final = frozenset({Verb.WRITE, Verb.DELETE})

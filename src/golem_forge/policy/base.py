@@ -23,8 +23,9 @@ from golem_forge.config.approval_modes import Setting
 from golem_forge.core.decisions import Status, Verdict, VerdictSource
 from golem_forge.core.errors import BlockedError, ForgeError, error_name
 from golem_forge.core.lazy_dataclass import dataclass, field
-from golem_forge.core.text import closest_match
+from golem_forge.core.text import nearest_hint
 from golem_forge.sandbox.errors import SandboxError
+from golem_forge.tools.call_signature import predicate_wants_context
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.tools.tool import SourceKind, Tool
@@ -131,7 +132,7 @@ async def _run_with_timeout(
 
     Threat: a check that changes its arguments would change what is shown, recorded and run. It gets a copy.
     """
-    arguments = (deepcopy(values), ctx.without_calls()) if _wants_context(predicate) else (deepcopy(values),)
+    arguments = (deepcopy(values), ctx.without_calls()) if predicate_wants_context(predicate) else (deepcopy(values),)
     check = asyncio.ensure_future(_run_predicate(predicate, arguments))
     _running_checks.add(check)
     check.add_done_callback(_running_checks.discard)
@@ -161,15 +162,6 @@ async def _run_predicate(predicate: Any, arguments: tuple[Any, ...]) -> tuple[An
         return None, error
 
 
-def _wants_context(predicate: Any) -> bool:
-    try:
-        parameters = inspect.signature(predicate).parameters.values()
-    except (TypeError, ValueError):
-        return False
-    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    return len(positional) > 1 or any(p.kind is p.VAR_POSITIONAL for p in parameters)
-
-
 def _check_failed(tool: Tool, what: str) -> ForgeError:
     return ForgeError(
         f"Approval check of '{tool.name}' failed ({what}); the call was not run.",
@@ -185,8 +177,7 @@ def check_block(block: ApprovalBlock, tools: Mapping[str, Tool]) -> tuple[list[s
     for name, setting in block.tools.items():
         tool, key = tools.get(name), f"{setting.origin}: approval.tools.{name}"
         if tool is None:
-            close = closest_match(name, tools)
-            unknown.append(f"{key}: no such tool" + (f"; did you mean {close!r}?" if close else ""))
+            unknown.append(f"{key}: no such tool{nearest_hint(name, tools)}")
         elif setting.value is Verdict.PRE_APPROVED and decides_for_itself(tool) and tool.needs_approval is not False:
             errors.append(f"{key}: preApproved has no effect, '{name}' decides for itself")
     return errors, unknown

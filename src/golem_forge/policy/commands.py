@@ -29,9 +29,11 @@ from golem_forge.policy.shell.prover import prove, segment_places
 from golem_forge.policy.shell.strict import CommandWorld, Operand, Parsed, ProgramFile, Segment, parse_strict, render
 from golem_forge.sandbox.errors import SandboxError
 from golem_forge.sandbox.git.formats import is_repository_root, keeps_its_work_tree
+from golem_forge.sandbox.host import is_below
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.target import FileKind
 from golem_forge.sandbox.walls.model import PathRule
+from golem_forge.storage.private_file import open_private
 
 IsSecret = Callable[[str], bool]
 _MAX_HASHED: Final = 64 << 20
@@ -115,16 +117,12 @@ def _real_program(segment: Segment, places: tuple[str, ...], world: CommandWorld
 def _path_with_digest(path: str) -> str:
     """Unreadable or huge: a random mark, so that the approval of this call is never the approval of another."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        with open_private(path, _MAX_HASHED) as file:
+            return f"{path} sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
     except FileNotFoundError:
         return path
     except OSError:
         return f"{path} {os.urandom(16).hex()}"
-    with open(handle, "rb") as file:
-        status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > _MAX_HASHED:
-            return f"{path} {os.urandom(16).hex()}"
-        return f"{path} sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
 
 
 SYSTEM_PATH: Final = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
@@ -205,7 +203,7 @@ class SandboxWorld:
     def _touches(self, rule: PathRule) -> bool:
         roots = (self.operand(zone.virtual(()), "/") for zone in self._sandbox.zones.values())
         places = [name for root in roots for name in (root.virtual, root.outer) if name]
-        near = any(_is_below(rule.literal, place) or _is_below(place, rule.literal) for place in places)
+        near = any(is_below(rule.literal, place) or is_below(place, rule.literal) for place in places)
         return near or not rule.literal
 
     def operand(self, path: str, cwd: str) -> Operand:
@@ -249,7 +247,7 @@ class SandboxWorld:
 
     def _described(self, found: str, *, system: bool) -> ProgramFile:
         real = os.path.realpath(found)
-        zone = any(_is_below(real, zone.host) for zone in self._sandbox.zones.values())
+        zone = any(is_below(real, zone.host) for zone in self._sandbox.zones.values())
         return ProgramFile(real, system=system and not zone, zone=zone, script=_is_script(real))
 
 
@@ -264,7 +262,3 @@ def _is_script(path: str) -> bool:
             return file.read(4) not in _BINARIES
     except OSError:
         return True
-
-
-def _is_below(path: str, directory: str) -> bool:
-    return path == directory or path.startswith(directory.rstrip("/") + "/")

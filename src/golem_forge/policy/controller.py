@@ -19,7 +19,7 @@ from golem_forge.core.decisions import AnsweredBy, Decision, Risk, Verdict
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.options import options_from, require, takes_options
 from golem_forge.core.signals import InterruptSignal
-from golem_forge.core.text import closest_match
+from golem_forge.core.text import nearest_hint
 from golem_forge.events.open_questions import ApprovalAnswer
 from golem_forge.policy.approval_queue import (
     ApprovalCallback,
@@ -143,8 +143,7 @@ def _parse_mode(named: Any) -> ApprovalMode:
     try:
         return ApprovalMode(named)
     except ValueError:
-        close = closest_match(str(named), list(ApprovalMode))
-        hint = f"; did you mean '{close}'?" if close else ""
+        hint = nearest_hint(str(named), list(ApprovalMode))
         raise ValueError(f"mode {named!r} is none of {', '.join(ApprovalMode)}{hint}") from None
 
 

@@ -80,10 +80,10 @@ class Judge:
         mode: ApprovalMode = ApprovalMode.INTERACTIVE,
         project: str = "",
         strange_zones: frozenset[str] = frozenset(),
-        ceilings: tuple[ParentPolicy, ...] = (),
+        parents: tuple[ParentPolicy, ...] = (),
         grants: dict[str, set[str]] | None = None,
     ) -> None:
-        self.parents = ceilings
+        self.parents = parents
         """The workers above, root first: what is blocked for one of them is blocked here."""
         self.strange_zones = strange_zones
         """Zones that an untrusted program named: a rule about a path was not written for them."""

@@ -11,7 +11,7 @@ from functools import partial
 
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError
-from golem_forge.core.text import escape_control_chars
+from golem_forge.core.text import clip, escape_control_chars
 
 _LONGEST_SHOWN = 512
 
@@ -56,9 +56,7 @@ too_many_open_files = partial(_failed, "IO_ERROR", "Input/output error on '{path
 
 
 def invalid_path(path: str, why: str) -> SandboxError:
-    shown = one_line(path)
-    if len(shown) > _LONGEST_SHOWN:
-        shown = shown[:_LONGEST_SHOWN] + "…"
+    shown = clip(one_line(path), _LONGEST_SHOWN)
     text = f"Invalid path '{shown}': {why}"
     return SandboxError("INVALID_PATH", text, path=shown, status=Status.INPUT_INVALID)
 

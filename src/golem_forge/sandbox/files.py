@@ -17,13 +17,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import re
 import stat as st
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from golem_forge.core.effects import Verb
 from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.core.regex import regex
 from golem_forge.sandbox import errors
 from golem_forge.sandbox.handles import DIRECTORY, Handle, Identity, identity_of
 from golem_forge.sandbox.target import FileKind, Target
@@ -31,7 +31,7 @@ from golem_forge.sandbox.target import FileKind, Target
 READ_LIMIT: Final = 64 * 1024 * 1024
 LISTING_LIMIT: Final = 10_000
 _CHUNK: Final = 1024 * 1024
-_UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_UNPRINTABLE: Final = regex(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +116,7 @@ def file_info(target: Target) -> FileInfo:
 
 def delete(target: Target) -> None:
     """Remove the judged entry (a file, or a link itself) from its judged directory."""
-    if target.access is not Verb.DELETE:
-        raise ValueError("this target was not judged for delete")
+    _must_be_judged(target, Verb.DELETE)
     directory = target.parent  # held: a call that gives up meanwhile closes the target under us
     target.must_be_in_place()
     if directory is None:
@@ -154,34 +153,58 @@ def write_atomic(target: Target, data: bytes) -> None:
     stage(target, data).commit()
 
 
-def stage(target: Target, data: bytes, *, like: Target | None = None) -> StagedWrite:
-    """The new content, safe on disk beside its destination under a temporary name.
-
-    It gets the rights of the file it replaces, or of `like`: the one a move takes away.
-    """
-    staged = StagedWrite(target, data, like=like)
+def stage(target: Target, data: bytes) -> StagedWrite:
+    """The new content, safe on disk beside its destination under a temporary name."""
+    staged = StagedWrite(target, data)
     staged.prepare()
     return staged
 
 
-class StagedWrite:
-    """New content waiting for its name: made ready by `prepare`, ended by `commit` or `discard`, then `let_go`."""
+def _must_be_judged(target: Target, access: Verb) -> None:
+    if target.access is not access:
+        raise ValueError(f"this target was not judged for {access}")
+
+
+class _StagedChange:
+    """A change of one name in the directory that was judged with it."""
+
+    def __init__(self, target: Target, access: Verb) -> None:
+        _must_be_judged(target, access)
+        assert target.parent is not None
+        self.target = target
+        self._at: Handle | None = target.parent
+        self.applied = False
+        """The change is there, whether or not `commit` came to its end."""
+
+    @property
+    def _directory(self) -> Handle:
+        if self._at is None:
+            raise ValueError("this change is over")
+        return self._at
+
+    def _move(self, name: str, other: str) -> None:
+        os.rename(name, other, src_dir_fd=self._directory.fd, dst_dir_fd=self._directory.fd)
+
+    def close(self) -> None:
+        """Of every handle: nothing more is asked of this."""
+        self._at = None
+
+
+class StagedWrite(_StagedChange):
+    """New content waiting for its name: made ready by `prepare`, ended by `commit` or `discard`, then `close`. It gets
+    the rights of the file it replaces, or of `like`: the one a move takes away."""
 
     def __init__(self, target: Target, data: bytes, *, like: Target | None = None) -> None:
-        if target.access is not Verb.WRITE:
-            raise ValueError("this target was not judged for write")
+        super().__init__(target, Verb.WRITE)
         if len(data) > WRITE_LIMIT:
             raise errors.too_large(target.virtual, len(data), WRITE_LIMIT, "Write it as several files.")
-        assert target.parent is not None
         assert target.zone is not None
-        self.target = target
         self._data = data
         self._like = like or target
         self._opener = target.zone.opener
         self._held: dict[Target, Handle | None] = {each: each.entry for each in (target, self._like)}
         """Ours too: a call that gives up meanwhile closes the target under us."""
         self._base: Handle | None = target.parent
-        self._at: Handle | None = target.parent
         self._made: list[tuple[str, ...]] = []
         """Directories made for this write, each by its components below `_base`; a handle for each is too many."""
         self._new: Identity | None = None
@@ -191,8 +214,6 @@ class StagedWrite:
         """The name `keep` will give the old file, in its own directory."""
         self.kept = ""
         """The same, while the old file has it."""
-        self.applied = False
-        """The name stands for the new content, whether or not `commit` came to its end."""
 
     @property
     def made(self) -> int:
@@ -219,7 +240,7 @@ class StagedWrite:
         """Give the content its name, after one last look that the judged place is still the judged place."""
         with self._cleaned_up_on_failure():
             self.target.must_be_in_place(self._directory)
-            self._rename(self.temp)
+            self._move(self.temp, self.target.name)
             self.temp, self.applied = "", True
             self._sync_directories()
 
@@ -242,14 +263,14 @@ class StagedWrite:
                 os.unlink(target.name, dir_fd=self._directory.fd)
                 self._remove_made_directories()
             elif self.kept:
-                self._rename(self.kept)
+                self._move(self.kept, target.name)
                 self.kept = ""
             elif target.unreadable or (old := self._held[target]) is None:
                 raise errors.permission_denied(target.virtual)
             else:
                 self.temp, times = temp_name(), times_of(target.stat)
                 self._new = new_file(self.temp, self._directory, read_chunks(old), target.stat, old, times)
-                self._rename(self.temp)
+                self._move(self.temp, target.name)
                 self.temp = ""
             self.applied = False
             with contextlib.suppress(OSError):  # it is back; making that last is all that failed
@@ -260,15 +281,9 @@ class StagedWrite:
         self.kept = ""
 
     def close(self) -> None:
-        """Of every handle: nothing more is asked of this."""
-        self._base = self._at = None
+        super().close()
+        self._base = None
         self._held.clear()
-
-    @property
-    def _directory(self) -> Handle:
-        if self._at is None:
-            raise ValueError("this write is over")
-        return self._at
 
     def _content(self, target: Target) -> Handle | None:
         return self._held[target] or target.content()
@@ -289,9 +304,6 @@ class StagedWrite:
                     raise errors.path_changed(self.target.virtual) from None
                 raise
 
-    def _rename(self, name: str) -> None:
-        os.rename(name, self.target.name, src_dir_fd=self._directory.fd, dst_dir_fd=self._directory.fd)
-
     def _sync_directories(self) -> None:
         sync_directory(self._directory)
         for made in reversed(self._made):
@@ -299,7 +311,7 @@ class StagedWrite:
 
     def _above(self, made: tuple[str, ...]) -> Handle:
         if self._base is None:
-            raise ValueError("this write is over")
+            raise ValueError("this change is over")
         return Handle(self._opener(self._base.fd, made[:-1], DIRECTORY))
 
     def _remove_made_directories(self) -> None:
@@ -323,19 +335,14 @@ class StagedWrite:
             raise
 
 
-class StagedDelete:
+class StagedDelete(_StagedChange):
     """A delete that can be taken back: the file waits under a second name beside its own."""
 
     temp = ""
     made = 0
 
     def __init__(self, target: Target) -> None:
-        if target.access is not Verb.DELETE:
-            raise ValueError("this target was not judged for delete")
-        assert target.parent is not None
-        self.target = target
-        self._at: Handle | None = target.parent
-        self.applied = False
+        super().__init__(target, Verb.DELETE)
         self.second = self.kept = temp_name()
 
     def prepare(self) -> None:
@@ -383,19 +390,6 @@ class StagedDelete:
     def release(self) -> None:
         if self.applied:
             unlink_if_there(self.kept, self._directory)
-
-    def close(self) -> None:
-        """Of the handle: nothing more is asked of this."""
-        self._at = None
-
-    @property
-    def _directory(self) -> Handle:
-        if self._at is None:
-            raise ValueError("this removal is over")
-        return self._at
-
-    def _move(self, name: str, other: str) -> None:
-        os.rename(name, other, src_dir_fd=self._directory.fd, dst_dir_fd=self._directory.fd)
 
 
 _NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
@@ -66,6 +67,43 @@ def identity_of(stat: os.stat_result) -> Identity:
     return stat.st_dev, stat.st_ino
 
 
+def entry_stat(path: str, directory: int | None = None) -> os.stat_result | None:
+    """Of what stands at a name, a link itself included; None: nothing, or the system does not say."""
+    try:
+        return os.stat(path, dir_fd=directory, follow_symlinks=False)
+    except (OSError, ValueError):
+        return None
+
+
+def read_regular(file: int, limit: int) -> bytes | None:
+    """The first `limit` bytes of an open file; None: it is no regular one. Raises OSError."""
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        return None
+    data = b""
+    while len(data) < limit and (more := os.read(file, limit - len(data))):
+        data += more
+    return data
+
+
+def call_libc(name: str, *arguments: Any) -> int:
+    """A call of the C library that answers -1 and `errno` where it fails. Raises OSError, ENOSYS where the library has
+    no such call."""
+    import ctypes
+
+    call = getattr(_libc(), name, None)
+    if call is None or (result := int(call(*arguments))) < 0:
+        number = errno.ENOSYS if call is None else ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return result
+
+
+@cache
+def _libc() -> Any:
+    import ctypes
+
+    return ctypes.CDLL(None, use_errno=True)
+
+
 def open_by_walk(root: int, parts: Sequence[str], flags: int) -> int:
     """The portable way: every directory on the way is opened no-follow from the one before it."""
     if not parts:
@@ -115,7 +153,7 @@ def _how(flags: int) -> Any:
 def _openat2() -> tuple[Any, Callable[[], int]]:
     import ctypes
 
-    call = ctypes.CDLL(None, use_errno=True).syscall
+    call = ctypes.CDLL(None, use_errno=True).syscall  # one of its own: the types below are this caller's
     call.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t)
     call.restype = ctypes.c_long
     return call, ctypes.get_errno

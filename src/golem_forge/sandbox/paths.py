@@ -156,16 +156,11 @@ class _LinkRoute:
     obstacle: errors.SandboxError | None = None
 
 
-def resolve_links(zone: Zone, parts: tuple[str, ...], *, follow_last: bool, only_entry: bool = False) -> ResolvedPath:
-    """Resolve an address. With `follow_last` off a last component that is a link is itself what is found.
-
-    `only_entry`: the caller has no use for the directory it is in; where that is quicker, `parent` is the zone's root.
-    """
+def resolve_links(zone: Zone, parts: tuple[str, ...], *, follow_last: bool) -> ResolvedPath:
+    """Resolve an address. With `follow_last` off a last component that is a link is itself what is found."""
     if len(parts) > MAX_DEPTH:
         raise _too_deep(zone.virtual(parts), len(parts))
-    found = _entry_alone(zone, parts) if only_entry else None
-    if found is None:
-        found = _without_links(zone, parts)
+    found = _without_links(zone, parts)
     if found is None or _is_link(found):
         route = _follow(zone, parts, follow_last=True)  # a link that leaves is refused even where only it is meant
         if not follow_last:
@@ -178,15 +173,6 @@ def resolve_links(zone: Zone, parts: tuple[str, ...], *, follow_last: bool, only
     ):
         raise errors.invalid_path(zone.virtual(found.parts), "control character in the name")
     return found
-
-
-def _entry_alone(zone: Zone, parts: tuple[str, ...]) -> ResolvedPath | None:
-    """Something that exists and is reached without links, by one call of the kernel; None: look properly."""
-    try:
-        entry = zone.open(parts, ENTRY)
-    except OSError:
-        return None
-    return ResolvedPath(parts=parts, parent=zone.root, entry=entry, stat=os.fstat(entry.fd))
 
 
 def _without_links(zone: Zone, parts: tuple[str, ...]) -> ResolvedPath | None:

@@ -24,6 +24,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from golem_forge.core.effects import Mark
+from golem_forge.core.regex import regex
 from golem_forge.sandbox.handles import Parts
 
 GIT_FILE: Final = ".git"
@@ -58,7 +59,7 @@ _GIT_NESTED: Final = {
 }
 """Below these, at any depth: settings, hooks, and files that say where git finds settings and hooks."""
 
-_WORTH_A_LOOK: Final = re.compile(
+_WORTH_A_LOOK: Final = regex(
     r"(?:^|/)(?:\.|id_|forge\.yaml|credentials\.json|service-account)"
     r"|\.(?:worker|code-workspace|pem|key|p12|pfx|keystore|kdbx)(?:/|$)"
 )
@@ -128,15 +129,15 @@ _OBEYED_PAIRS: Final = frozenset(
         *((".config", "mise"), (".config", "mise.toml"), (".gitlab", "ci")),
     }
 )
-_OBEYED: Final = re.compile(
+_OBEYED: Final = regex(
     r"\.[^#].*(?:rc|init|profile)(?:\.[a-z0-9]+)?"  # .pdbrc .yarnrc.yml .eslintrc.json .gdbinit .Rprofile
     r"|\.[^#].*\.(?:js|cjs|mjs|ts|cts|mts|py|rb|exs|lua|el|pl|sh)"  # .pnpmfile.cjs .iex.exs .ycm_extra_conf.py
     r"|\.?lefthook(?:-local)?\.(?:ya?ml|toml|json)",
     re.DOTALL,
 )
 """How such names are made: a hidden file that a program reads when it starts, and a hidden script."""
-_AT_PYTHON_START: Final = re.compile(r"(?:site|user)customize(?:\.py[cdw]?|(?:\..+)?\.so)?", re.DOTALL)
-_FORGE: Final = re.compile(r"golem_forge(?:\.py[cdw]?|(?:\..+)?\.so)?", re.DOTALL)
+_AT_PYTHON_START: Final = regex(r"(?:site|user)customize(?:\.py[cdw]?|(?:\..+)?\.so)?", re.DOTALL)
+_FORGE: Final = regex(r"golem_forge(?:\.py[cdw]?|(?:\..+)?\.so)?", re.DOTALL)
 """As a module in every form that Python takes, or as a package."""
 _DEPENDENCY_DIRECTORIES: Final = frozenset(
     {".venv", "venv", "node_modules", "target", ".tox", ".nox", "vendor", "site-packages", "dist-packages"}

@@ -21,7 +21,6 @@ from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.sandbox import errors, protected
 from golem_forge.sandbox.handles import CONTENT, DIRECTORY, ENTRY, Handle, Identity, identity_of, reopen_entry
 from golem_forge.sandbox.paths import ResolvedPath, ZonePath, has_control_character, resolve_links
-from golem_forge.sandbox.protected import is_own_code
 from golem_forge.sandbox.zones import AccessMode, Zone
 
 _WHEN_READ: Final = frozenset({Mark.SECRET_PATH})
@@ -203,7 +202,7 @@ def open_target(place: ZonePath, access: Verb, zones: Mapping[str, Zone], *, fol
         raise errors.read_only_zone(zone.name, place.virtual)
     zone.must_be_in_place(place.virtual)
     follow_last = follow_last and access is not Verb.DELETE  # a link is deleted itself, not what it leads to
-    found = resolve_links(zone, place.parts, follow_last=follow_last, only_entry=access is Verb.READ)
+    found = resolve_links(zone, place.parts, follow_last=follow_last)
     kind = kind_of(found.stat)
     target = Target(
         access=access,
@@ -301,7 +300,7 @@ def _marks(
             found |= dict.fromkeys(marks)
     if only_read:
         return tuple(found)
-    if any(is_own_code(zone.host, parts) for parts in names):
+    if any(protected.is_own_code(zone.host, parts) for parts in names):
         found[Mark.PROTECTED_PATH] = None
     if Mark.PROTECTED_PATH not in found and any(
         protected.is_obeyed(parts, above) or shadows_another(zone, parts) for parts in names

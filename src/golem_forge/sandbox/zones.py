@@ -15,20 +15,21 @@ removed. A FORGE_HOME that cannot be written costs the note, never the walls.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
-import re
 import stat
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import InitVar, dataclass, field, replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from golem_forge.core.decisions import ChoiceEnum, Verdict, strictest
 from golem_forge.core.effects import Verb
 from golem_forge.core.errors import ConfigError
+from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.core.options import options_from, require, takes_options
+from golem_forge.core.regex import regex
 from golem_forge.sandbox.errors import zone_gone, zone_replaced
 from golem_forge.sandbox.handles import CONTENT, DIRECTORY, Handle, Identity, Opener, best_opener, identity_of
 from golem_forge.sandbox.protected import PROTECTED_NAMES, normal_name
@@ -36,7 +37,7 @@ from golem_forge.sandbox.protected import PROTECTED_NAMES, normal_name
 USER_TOOLS: Final = "user_tools"
 """The zone on FORGE_HOME/tools. Only the custom-tool toolset hands it out; it is never mounted in walls."""
 
-_NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,31}")
+_NAME: Final = regex(r"[a-z][a-z0-9_-]{0,31}")
 _SYSTEM_NAMES: Final = frozenset(
     {"bin", "boot", "dev", "etc", "home", "lib", "lib32", "lib64", "media", "mnt", "nix", "opt", "proc", "root", "run"}
     | {"sbin", "srv", "sys", "tmp", "usr", "var"}
@@ -51,7 +52,7 @@ class AccessMode(ChoiceEnum, noun="mode"):
     RW = "rw"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)  # for InitVar
 class ZoneSpec:
     """A zone as written: a host directory under a name. None as a verdict means that nobody wrote one.
 
@@ -67,7 +68,7 @@ class ZoneSpec:
     subpath: str = ""
     unprotect: tuple[str, ...] = ()
     at_host_path: bool = True
-    approval: InitVar[Mapping[str, Verdict | str] | None] = None
+    approval: dataclasses.InitVar[Mapping[str, Verdict | str] | None] = None
 
     def __post_init__(self, approval: Mapping[str, Verdict | str] | None) -> None:
         for verb, said in options_from(approval, known=("write", "delete"), where="ZoneSpec: approval").items():
@@ -183,13 +184,10 @@ class Zone:
 
     def inside(self, host_parts: Sequence[str]) -> tuple[str, ...] | None:
         """The part of an absolute host path (as components) that lies in this zone, or None."""
-        best: tuple[str, ...] | None = None
-        for spelling in (self.host, *self.aliases):
-            prefix = [part for part in spelling.split("/") if part]
-            if list(host_parts[: len(prefix)]) == prefix:
-                rest = tuple(host_parts[len(prefix) :])
-                best = rest if best is None or len(rest) < len(best) else best
-        return best
+        given = tuple(host_parts)
+        prefixes = (tuple(filter(None, spelling.split("/"))) for spelling in (self.host, *self.aliases))
+        found = (given[len(prefix) :] for prefix in prefixes if given[: len(prefix)] == prefix)
+        return min(found, key=len, default=None)
 
 
 class ZoneProblem(NamedTuple):
@@ -201,24 +199,12 @@ class ZoneProblem(NamedTuple):
 
 def check_zones(specs: Sequence[ZoneSpec], *, forge_home: Path, home: Path) -> list[ZoneProblem]:
     """Every load problem of a set of zones, in order. Reads directories' identities, opens nothing."""
-    problems: list[ZoneProblem] = []
-    seen: dict[str, tuple[ZoneSpec, set[Identity]]] = {}
-    for spec in specs:
-        problems += [ZoneProblem(spec.name, text) for text in _own_problems(spec)]
-        if spec.name in seen:
-            problems.append(ZoneProblem(spec.name, f"Zone '{spec.name}' is named twice; give each zone its own name."))
-            continue
-        if not os.path.isdir(spec.path):
-            problems.append(ZoneProblem(spec.name, f"Zone '{spec.name}': its directory does not exist; create it."))
-            continue
-        around = identities_above(spec.path)
-        problems += [ZoneProblem(spec.name, text) for text in _place_problems(spec, forge_home, home)]
-        for other, around_other in seen.values():
-            if relation := _relation(spec.path, around, other.path, around_other):
-                text = f"Zones '{spec.name}' and '{other.name}' overlap: '{spec.name}' {relation} '{other.name}'."
-                problems.append(ZoneProblem(spec.name, text))
-        seen[spec.name] = (spec, around)
-    return problems
+    seen: dict[str, ZoneSpec] = {}
+    return [
+        ZoneProblem(spec.name, text)
+        for spec in specs
+        for text in (*_own_problems(spec), *_place_problems(spec, seen, forge_home, home))
+    ]
 
 
 def open_zone(spec: ZoneSpec, opener: Opener, placeholders: PlaceholderNotes | None = None) -> Zone:
@@ -309,23 +295,33 @@ def _own_problems(spec: ZoneSpec) -> Iterator[str]:
             yield f"Zone '{name}': unprotect '{entry}' is not a protected name. Names: {' '.join(PROTECTED_NAMES)}"
 
 
-def _place_problems(spec: ZoneSpec, forge_home: Path, home: Path) -> Iterator[str]:
-    relation = _relation(spec.path, identities_above(spec.path), forge_home, identities_above(forge_home))
-    if relation:
+def _place_problems(spec: ZoneSpec, seen: dict[str, ZoneSpec], forge_home: Path, home: Path) -> Iterator[str]:
+    """`seen`: the zones before it, which it joins."""
+    if spec.name in seen:
+        yield f"Zone '{spec.name}' is named twice; give each zone its own name."
+        return
+    if not os.path.isdir(spec.path):
+        yield f"Zone '{spec.name}': its directory does not exist; create it."
+        return
+    if relation := _relation(spec.path, forge_home):
         yield f"Zone '{spec.name}' {relation} FORGE_HOME, which no zone may reach; choose another directory."
     if spec.mode is AccessMode.RW and _identity(spec.path) in identities_above(home):
         what = "is" if _identity(spec.path) == _identity(home) else "contains"
         yield f"Zone '{spec.name}' {what} the home directory and is rw; name a project directory, or use mode: ro."
+    for other in seen.values():
+        if relation := _relation(spec.path, other.path):
+            yield f"Zones '{spec.name}' and '{other.name}' overlap: '{spec.name}' {relation} '{other.name}'."
+    seen[spec.name] = spec
 
 
-def _relation(one: Path, around_one: set[Identity], other: Path, around_other: set[Identity]) -> str:
+def _relation(one: Path, other: Path) -> str:
     """How two directories lie to each other, in words; empty when they are apart."""
     first, second = _identity(one), _identity(other)
     if first is not None and first == second:
         return "is the same directory as"
-    if first in around_other:
+    if first in identities_above(other):
         return "contains"
-    return "lies in" if second in around_one else ""
+    return "lies in" if second in identities_above(one) else ""
 
 
 def _identity(path: Path) -> Identity | None:
@@ -356,14 +352,13 @@ _BEFORE_NS: Final = 50_000_000
 _AFTER_NS: Final = 1_000_000_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlaceholderNote:
+class PlaceholderNote(NamedTuple):
     zone: str
     """Its host directory."""
     parts: tuple[str, ...]
     inode: int = _NOT_MADE_YET
     """Without one it says what was about to be made, and when."""
-    changed: int
+    changed: int = 0
     """Nanoseconds since the epoch."""
     file: bool = False
     """An empty file, where git would stumble over a directory."""
@@ -376,10 +371,16 @@ class PlaceholderNote:
         return (info.st_ino, info.st_ctime_ns) == (self.inode, self.changed)
 
 
+def zone_key(host: str) -> str:
+    """The name of what Forge keeps for a zone in FORGE_HOME or in the cache."""
+    from hashlib import sha256  # slow to load, and few processes come here
+
+    return sha256(os.fsencode(host)).hexdigest()[:32]
+
+
 class PlaceholderNotes:
     def __init__(self, forge_home: Path) -> None:
         self._folder = os.path.join(forge_home, _NOTES_FOLDER)
-        self._names: dict[str, str] = {}
 
     def make(self, zone: str, parts: tuple[str, ...], parent: int, *, file: bool = False) -> None:
         """Make the directory (or empty file) `parts[-1]` in `parent` unless something stands there. Raises OSError for
@@ -388,16 +389,15 @@ class PlaceholderNotes:
         with contextlib.suppress(FileNotFoundError):
             os.stat(name, dir_fd=parent, follow_symlinks=False)
             return
-        with self._opened(zone) as note:
-            _append_note(note, PlaceholderNote(zone=zone, parts=parts, changed=time.time_ns(), file=file))
+        with self._opened(zone) as notes:
+            note = PlaceholderNote(zone, parts, changed=time.time_ns(), file=file)
+            _append_note(notes, note)
             if file:
                 os.close(os.open(name, _NEW_FILE, 0o644, dir_fd=parent))
             else:
                 os.mkdir(name, 0o755, dir_fd=parent)
             info = os.stat(name, dir_fd=parent, follow_symlinks=False)
-            _append_note(
-                note, PlaceholderNote(zone=zone, parts=parts, inode=info.st_ino, changed=info.st_ctime_ns, file=file)
-            )
+            _append_note(notes, note._replace(inode=info.st_ino, changed=info.st_ctime_ns))
 
     def include(self, info: os.stat_result) -> bool:
         """Whether this directory is a placeholder that nobody touched since, of whichever Forge with this home."""
@@ -449,12 +449,7 @@ class PlaceholderNotes:
             os.close(file)
 
     def _file(self, zone: str) -> str:
-        name = self._names.get(zone)
-        if name is None:
-            from hashlib import sha256  # slow to load, and few processes come here
-
-            name = self._names[zone] = os.path.join(self._folder, sha256(os.fsencode(zone)).hexdigest()[:32])
-        return name
+        return os.path.join(self._folder, zone_key(zone))
 
     def _files(self) -> list[str]:
         try:
@@ -466,9 +461,8 @@ class PlaceholderNotes:
 def _append_note(file: int | None, note: PlaceholderNote) -> None:
     """One write per line: several Forges may have the same file open."""
     if file is not None:
-        said = {"zone": note.zone, "parts": note.parts, "inode": note.inode, "changed": note.changed, "file": note.file}
         with contextlib.suppress(OSError):
-            os.write(file, json.dumps(said).encode() + b"\n")
+            os.write(file, json.dumps(note._asdict()).encode() + b"\n")
 
 
 def _read_notes(file: str) -> list[PlaceholderNote]:
@@ -481,14 +475,9 @@ def _read_notes(file: str) -> list[PlaceholderNote]:
     for line in lines:
         with contextlib.suppress(ValueError, KeyError, TypeError):
             said = json.loads(line)
-            note = PlaceholderNote(
-                zone=str(said["zone"]),
-                parts=tuple(map(str, said["parts"])),
-                inode=int(said["inode"]),
-                changed=int(said["changed"]),
-                file=said.get("file") is True,
-            )
-            found += [note] if note.parts else []
+            parts, inode, changed = tuple(map(str, said["parts"])), int(said["inode"]), int(said["changed"])
+            note = PlaceholderNote(str(said["zone"]), parts, inode, changed, said.get("file") is True)
+            found += [note] if parts else []
     return found
 
 

@@ -1,1 +1,1 @@
-"""Files that Forge keeps for its user: FORGE_HOME, file stamps and the content store."""
+"""Files that Forge keeps for its user: FORGE_HOME, private files, file stamps and the content store."""

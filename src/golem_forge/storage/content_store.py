@@ -18,29 +18,28 @@ import contextlib
 import errno
 import hashlib
 import os
-import re
 import stat
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 from itertools import islice
-from operator import attrgetter
+from operator import attrgetter, eq
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.json import digest
 from golem_forge.core.lazy_dataclass import dataclass, field
-from golem_forge.core.text import escape_control_chars
+from golem_forge.core.regex import regex
+from golem_forge.core.text import display_name
 from golem_forge.storage.home import ForgeHome
+from golem_forge.storage.private_file import DIRECTORY_FLAGS, READ_FLAGS, create_private
 
-FileStamp = tuple[int, int, int, int]
-file_stamp: Final[Callable[[os.stat_result], FileStamp]] = attrgetter("st_ctime_ns", "st_mtime_ns", "st_size", "st_ino")
+FileMark = tuple[int, int, int, int]
+file_mark: Final[Callable[[os.stat_result], FileMark]] = attrgetter("st_ctime_ns", "st_mtime_ns", "st_size", "st_ino")
 
 _TICK_NS: Final = 20_000_000
 """Kernels stamp files at 1 to 10 ms."""
-_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +65,7 @@ class TreeError(ForgeError):
     def __init__(self, fault: TreeFault, message: str) -> None:
         super().__init__(message, code="TREE")
         self.fault = fault
-        self.marks: dict[str, FileStamp] = {}
+        self.marks: dict[str, FileMark] = {}
         """Of what was looked at so far: while they stay, so does the fault."""
 
 
@@ -76,7 +75,7 @@ class Tree:
     """By relative name, with `/`."""
     executable: set[str] = field(default_factory=set)
     folders: set[str] = field(default_factory=set)
-    marks: dict[str, FileStamp] = field(default_factory=dict)
+    marks: dict[str, FileMark] = field(default_factory=dict)
     """Of every folder and file by relative name; the folder itself is the empty name."""
 
 
@@ -86,7 +85,7 @@ def read_tree(folder: str | os.PathLike[str], limits: TreeLimits) -> Tree:
         mode = os.lstat(folder).st_mode
         if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
             raise TreeError(TreeFault.SPECIAL, f"the folder {_special_kind(mode)}")
-        handle = os.open(folder, _DIRECTORY)
+        handle = os.open(folder, DIRECTORY_FLAGS)
         try:
             _TreeReader(tree, limits).folder(handle, "")
         finally:
@@ -99,7 +98,15 @@ def read_tree(folder: str | os.PathLike[str], limits: TreeLimits) -> Tree:
     return tree
 
 
-def unsettled(marks: Iterable[FileStamp], *, since: int) -> bool:
+def unchanged(paths: Sequence[str], marks: Sequence[FileMark]) -> bool:
+    """Whether what stands at each path still bears its mark; links are not followed."""
+    try:
+        return all(map(eq, map(file_mark, map(os.lstat, paths)), marks))
+    except OSError:
+        return False
+
+
+def unsettled(marks: Iterable[FileMark], *, since: int) -> bool:
     """Whether something was changed so shortly before it was read, at `since`, that a later change may look the same.
 
     A time far ahead is settled: the clock was set back, and the next change gets another time.
@@ -114,7 +121,7 @@ class _TreeReader:
         self.left = limits.total_bytes
 
     def folder(self, handle: int, within: str) -> None:
-        self.tree.marks[within] = file_stamp(os.fstat(handle))
+        self.tree.marks[within] = file_mark(os.fstat(handle))
         if within.count("/") >= self.limits.depth:
             what = f"{display_name(within)}: folders are nested deeper than {self.limits.depth}"
             raise TreeError(TreeFault.LIMIT, what)
@@ -132,25 +139,24 @@ class _TreeReader:
         if stat.S_ISDIR(status.st_mode):
             self.tree.folders.add(path)
             self._count(self.tree.folders, "folders")
-            handle = os.open(name, _DIRECTORY, dir_fd=above)
+            handle = os.open(name, DIRECTORY_FLAGS, dir_fd=above)
             try:
                 self.folder(handle, path)
             finally:
                 os.close(handle)
         elif stat.S_ISREG(status.st_mode):
-            self.tree.marks[path] = file_stamp(status)
-            handle = os.open(name, _FILE, dir_fd=above)
-            with open(handle, "rb", buffering=0) as file:
-                self._file(file.fileno(), path)
+            self.tree.marks[path] = file_mark(status)
+            with open(os.open(name, READ_FLAGS, dir_fd=above), "rb") as file:
+                self._file(file, path)
         else:
             raise TreeError(TreeFault.SPECIAL, f"{display_name(path)}: {_special_kind(status.st_mode)}")
 
-    def _file(self, handle: int, path: str) -> None:
-        status = os.fstat(handle)
+    def _file(self, file: BinaryIO, path: str) -> None:
+        status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise TreeError(TreeFault.SPECIAL, f"{display_name(path)}: {_special_kind(status.st_mode)}")
-        self.tree.marks[path] = file_stamp(status)
-        content = b"" if status.st_size > self.left else _bounded(handle, self.left + 1)
+        self.tree.marks[path] = file_mark(status)
+        content = b"" if status.st_size > self.left else file.read(self.left + 1)
         if max(status.st_size, len(content)) > self.left:
             raise TreeError(TreeFault.LIMIT, f"has more than {self.limits.total_bytes >> 20} MiB of files")
         self.left -= len(content)
@@ -162,19 +168,6 @@ class _TreeReader:
     def _count(self, found: set[str] | dict[str, bytes], what: str) -> None:
         if len(found) > self.limits.files:
             raise TreeError(TreeFault.LIMIT, f"has more than {self.limits.files} {what}")
-
-
-def _bounded(handle: int, most: int) -> bytes:
-    parts = []
-    while most > 0 and (part := os.read(handle, min(most, 1 << 20))):
-        parts.append(part)
-        most -= len(part)
-    return b"".join(parts)
-
-
-def display_name(name: str) -> str:
-    """A name on one line, with nothing in it that steers a terminal or hides."""
-    return escape_control_chars(name).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def _special_kind(mode: int) -> str:
@@ -193,7 +186,7 @@ def _unreadable(what: str, error: OSError) -> TreeError:
 
 _FOLDER: Final = "store"
 _UNFINISHED: Final = ".new-"
-_DIGEST: Final = re.compile(r"sha256:([0-9a-f]{64})")
+_DIGEST: Final = regex(r"sha256:([0-9a-f]{64})")
 _SNAPSHOT_LIMITS: Final = TreeLimits(files=100_000, total_bytes=1 << 30)
 
 FileFact = tuple[str, bool, int, str]
@@ -232,7 +225,7 @@ def facts_digest(facts: Iterable[FileFact]) -> str:
 class ContentStore:
     def __init__(self, home: ForgeHome) -> None:
         self._home = home
-        self._whole: dict[str, tuple[Snapshot, tuple[str, ...], list[FileStamp]]] = {}
+        self._whole: dict[str, tuple[Snapshot, tuple[str, ...], list[FileMark]]] = {}
         """Digest → a snapshot that was hashed, its paths, and their marks at that time."""
 
     def put(self, files: Mapping[str, bytes], *, executable: Collection[str] = ()) -> Snapshot:
@@ -262,7 +255,7 @@ class ContentStore:
         """The snapshot that this object hashed before, if it bears the marks it had then: as good as `known` and
         `check`, and a few stats. None: it must be looked at."""
         hashed = self._whole.get(digest)
-        return hashed[0] if hashed is not None and _file_stamps(hashed[1]) == hashed[2] else None
+        return hashed[0] if hashed is not None and unchanged(hashed[1], hashed[2]) else None
 
     def names(self) -> frozenset[str]:
         """The digests, without `sha256:`, of all snapshots there are."""
@@ -343,10 +336,9 @@ def _write_files(folder: Path, files: Mapping[str, bytes], executable: Collectio
     for name, content in files.items():
         path = folder / name
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        with open(handle, "wb") as file:
+        with create_private(path) as file:
             file.write(content)
-            os.fchmod(handle, 0o500 if name in executable else 0o400)
+            os.fchmod(file.fileno(), 0o500 if name in executable else 0o400)
     for place, _, _ in os.walk(folder, topdown=False):
         os.chmod(place, 0o500)
 
@@ -356,13 +348,6 @@ def _snapshot_tree(snapshot: Snapshot) -> Tree | None:
         return read_tree(snapshot.path, _SNAPSHOT_LIMITS)
     except TreeError:
         return None
-
-
-def _file_stamps(paths: Iterable[str]) -> list[FileStamp]:
-    try:
-        return list(map(file_stamp, map(os.lstat, paths)))
-    except OSError:
-        return []
 
 
 def _remove(folder: Path) -> None:

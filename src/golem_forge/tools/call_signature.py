@@ -103,6 +103,16 @@ def signature_from_parameters(function: Callable[..., Any], context: str | None)
     return CallSignature(by_keywords=True, context=context or "")
 
 
+def predicate_wants_context(predicate: Callable[..., Any]) -> bool:
+    """Whether a `needs_approval` function takes the context besides the arguments."""
+    try:
+        parameters = inspect.signature(predicate).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return len(positional) > 1 or any(p.kind is p.VAR_POSITIONAL for p in parameters)
+
+
 def may_need_schema(function: Callable[..., Any]) -> bool:
     """Whether `signature_from_parameters` may refuse it: a look at a name, for tools that are defined by the
     thousand."""

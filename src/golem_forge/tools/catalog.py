@@ -12,7 +12,6 @@ model's prompt cache. Raises ToolDefinitionError for a tool that cannot be offer
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
 from heapq import nlargest
@@ -21,6 +20,8 @@ from typing import Any, Final, NamedTuple
 from golem_forge.core.calls import Caller
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError, error_name
+from golem_forge.core.regex import regex
+from golem_forge.core.text import clip
 from golem_forge.tools.schema import resolve_schema
 from golem_forge.tools.search import SearchIndex, SearchResult
 from golem_forge.tools.tool import Mode, SourceKind, Tool, may_call
@@ -137,8 +138,7 @@ class Catalog:
 
     def quarantine_duplicate(self, name: str, source: SourceKind | str, reason: str) -> Quarantined:
         """The same for a name that another tool of that source has: this one stays, the other is told of."""
-        entry = Quarantined(name, SourceKind(source), reason)
-        self._quarantined[name] = entry
+        entry = self._quarantined[name] = Quarantined(name, SourceKind(source), reason)
         self._changed()
         return entry
 
@@ -172,8 +172,9 @@ class Catalog:
 
     def resolve(self, name: str, caller: Caller) -> Tool:
         """The tool this caller means, or ToolNotFound. Execution modes are enforced here."""
-        tool = (self._for_people if caller == _HUMAN else self._for_models).get(name)
-        return tool if tool is not None else self._by_alias(name, self._names_for(caller))
+        names = self._for_people if caller == _HUMAN else self._for_models
+        tool = names.get(name)
+        return tool if tool is not None else self._by_alias(name, names)
 
     def list(
         self,
@@ -197,9 +198,8 @@ class Catalog:
         """What this caller is shown, with schemas built; tools that cannot be offered are quarantined on the way."""
         key = ("offered", caller == _HUMAN)
         if key not in self._cached:
-            visible = [tool for tool in self._ordered() if may_call(caller, tool.mode)]
             good = []
-            for tool in visible:
+            for tool in [tool for tool in self._ordered() if may_call(caller, tool.mode)]:
                 if reason := schema_problem(tool):
                     self.quarantine(tool.name, tool.source, reason)
                 else:
@@ -284,7 +284,7 @@ class ToolNotFound(ForgeError):
 
     def __init__(self, name: str, known: Iterable[str] = (), *, reason: str = "") -> None:
         self.suggestions = () if reason else closest_names(name, known)
-        shown = name if len(name) <= _MAX_SHOWN else name[:_MAX_SHOWN] + "…"
+        shown = clip(name, _MAX_SHOWN)
         if reason:
             message = f"Tool {shown!r} is not available: {reason}"
         elif self.suggestions:
@@ -326,46 +326,30 @@ class DefinitionFormat(StrEnum):
 
 
 def tool_definition(tool: Tool, shape: DefinitionFormat | str) -> dict[str, Any]:
-    return _WRITERS[DefinitionFormat(shape)](tool)
+    shape = DefinitionFormat(shape)
+    if shape is DefinitionFormat.ANTHROPIC:
+        return {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}
+    if shape is DefinitionFormat.OPENAI:
+        function = {"name": tool.name, "description": tool.description, "parameters": tool.input_schema}
+        return {"type": "function", "function": function}
+    output = tool.output_schema
+    return {
+        "name": tool.name,
+        **({"title": tool.label} if tool.label else {}),
+        "description": tool.description,
+        "inputSchema": tool.input_schema,
+        # MCP knows structured content as objects only
+        **({"outputSchema": output} if output is not None and output.get("type") == "object" else {}),
+        **({"annotations": tool.annotations} if tool.annotations else {}),
+    }
 
 
 def tool_definitions(tools: Iterable[Tool], shape: DefinitionFormat | str) -> tuple[dict[str, Any], ...]:
-    write = _WRITERS[DefinitionFormat(shape)]
-    return tuple(write(tool) for tool in tools)
+    return tuple(tool_definition(tool, shape) for tool in tools)
 
 
-def _anthropic(tool: Tool) -> dict[str, Any]:
-    return {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}
-
-
-def _openai(tool: Tool) -> dict[str, Any]:
-    function = {"name": tool.name, "description": tool.description, "parameters": tool.input_schema}
-    return {"type": "function", "function": function}
-
-
-def _mcp(tool: Tool) -> dict[str, Any]:
-    shaped: dict[str, Any] = {"name": tool.name}
-    if tool.label:
-        shaped["title"] = tool.label
-    shaped["description"] = tool.description
-    shaped["inputSchema"] = tool.input_schema
-    output = tool.output_schema
-    if output is not None and output.get("type") == "object":  # MCP knows structured content as objects only
-        shaped["outputSchema"] = output
-    if tool.annotations:
-        shaped["annotations"] = tool.annotations
-    return shaped
-
-
-_WRITERS: Final[dict[DefinitionFormat, Callable[[Tool], dict[str, Any]]]] = {
-    DefinitionFormat.ANTHROPIC: _anthropic,
-    DefinitionFormat.OPENAI: _openai,
-    DefinitionFormat.MCP: _mcp,
-}
-
-
-_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
-_SERVER_NAME: Final = re.compile(r"(?=.{1,128}\Z)[A-Za-z0-9_-]+?__[A-Za-z0-9_-]+")
+_NAME: Final = regex(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
+_SERVER_NAME: Final = regex(r"(?=.{1,128}\Z)[A-Za-z0-9_-]+?__[A-Za-z0-9_-]+")
 
 
 def definition_problem(tool: Tool) -> str:

@@ -13,11 +13,12 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
-from golem_forge.core.text import closest_match, escape_control_chars
+from golem_forge.core.regex import regex
+from golem_forge.core.text import clip, closest_match, escape_control_chars
 from golem_forge.tools.schema import ResolvedSchema, alternatives, resolve_schema
 from golem_forge.tools.validation import SchemaCheck, ToolDefinitionError, short_value
 
-_NEGATIVE: Final = re.compile(r"-(?:[0-9]|\.[0-9])")
+_NEGATIVE: Final = regex(r"-(?:[0-9]|\.[0-9])")
 INTERACTIVE_FLAG: Final = "-i"
 _Converter = Callable[[str, Any, dict[str, Any]], Any]
 
@@ -204,8 +205,8 @@ def _unexpected(token: OptionToken) -> BindingError:
     return BindingError(f"Unexpected argument {_token_text(token.text, token)}")
 
 
-_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,1000}")
-_NUMBER: Final = re.compile(r"[+-]?(?:[0-9]{1,400}(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?")
+_INTEGER: Final = regex(r"[+-]?[0-9]{1,1000}")
+_NUMBER: Final = regex(r"[+-]?(?:[0-9]{1,400}(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?")
 _MAX_SHOWN: Final = 60
 BOOLEANS: Final = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 """The words for a switch that is given a value."""
@@ -324,5 +325,4 @@ def _is_allowed(schema: Any, root: dict[str, Any], value: Any) -> bool:
 
 
 def _mismatch(name: str, text: str) -> OptionMismatch:
-    shown = text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "…"
-    return OptionMismatch(f'expected {name}, got "{escape_control_chars(shown)}"')
+    return OptionMismatch(f'expected {name}, got "{escape_control_chars(clip(text, _MAX_SHOWN))}"')

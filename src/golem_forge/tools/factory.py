@@ -13,8 +13,9 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, overload
+from typing import TYPE_CHECKING, Any, Final, Protocol, overload
 
+from golem_forge._version import __version__
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.options import require, takes_options
 from golem_forge.core.results import ToolResult
@@ -109,6 +110,10 @@ def _expanded(given: Any) -> Iterable[Tool]:
 
     made: Iterable[Tool] = given.get_tools(ToolsetContext())
     return made
+
+
+native_tool: Final = functools.partial(Tool, source=SourceKind.NATIVE, code_digest=__version__)
+"""A Tool of Forge's own: its definition changes with the version alone."""
 
 
 class McpTool(Tool):

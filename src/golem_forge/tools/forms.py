@@ -267,9 +267,12 @@ def prefill_fields(fields: Sequence[FormField], values: Mapping[str, Any]) -> li
     return [_filled_field(field, values[field["name"]]) if field["name"] in values else dict(field) for field in fields]
 
 
-def mask_secrets(fields: Sequence[FormField], values: Mapping[str, Any]) -> dict[str, Any]:
+def mask_secrets(fields: Sequence[FormField], values: Mapping[str, Any], mask: str = MASK) -> dict[str, Any]:
+    """The same values with `mask` for each secret, however deep it lies."""
     by_name = {field["name"]: field for field in fields}
-    return {name: _mask_value(by_name[name], value) if name in by_name else value for name, value in values.items()}
+    return {
+        name: _mask_value(by_name[name], value, mask) if name in by_name else value for name, value in values.items()
+    }
 
 
 def restore_secrets(
@@ -326,14 +329,14 @@ def _filled_field(field: FormField, value: Any) -> dict[str, Any]:
     return filled
 
 
-def _mask_value(field: FormField, value: Any) -> Any:
+def _mask_value(field: FormField, value: Any, mask: str) -> Any:
     if not holds_secret(field) or value is None:
         return value
     if field["type"] == "group" and isinstance(value, Mapping):
-        return mask_secrets(field["fields"], value)
+        return mask_secrets(field["fields"], value, mask)
     if field["type"] == "list" and isinstance(value, list):
-        return [_mask_value(field["item"], item) for item in value]
-    return MASK  # a secret, or a choice of which one branch would be one
+        return [_mask_value(field["item"], item, mask) for item in value]
+    return mask  # a secret, or a choice of which one branch would be one
 
 
 def _secret_texts(field: FormField, value: Any) -> Iterator[str]:

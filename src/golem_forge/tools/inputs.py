@@ -1,6 +1,7 @@
 """What a tool accepts. Three ways to declare it, one interface: a JSON Schema out, checked arguments in.
 
-- `signature_input`: a function's parameters (built on first use; defining a tool costs next to nothing).
+- `signature_input`: a function's parameters (built on first use; defining a tool costs next to nothing); plain scalars
+  as a `PlainInput`, without pydantic.
 - `ModelInput`: a pydantic model.
 - `SchemaInput`: a JSON Schema alone (MCP and user tools), checked by jsonschema-rs, never coerced.
 
@@ -20,11 +21,12 @@ from collections.abc import Callable, Mapping
 from enum import Enum, auto
 from inspect import cleandoc
 from math import isfinite
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from golem_forge.core.errors import error_name
 from golem_forge.core.json import copy_json, digest
 from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.core.regex import regex
 from golem_forge.tools.schema import field_path, instance_path, with_defaults
 from golem_forge.tools.validation import InputInvalid, SchemaCheck, ToolDefinitionError
 
@@ -32,7 +34,8 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 _SCALARS = frozenset({int, str, bool, float, type(None)})
-_EXACT = frozenset({int, str, bool})
+_EXACT = {int: "integer", str: "string", bool: "boolean"}
+"""Types whose values are JSON as they are, with their names in a schema."""
 _MAX_PROBLEMS = 5
 
 
@@ -208,15 +211,61 @@ class SchemaInput:
         return Arguments(copy_json(plain if self.defaults is Defaults.FILLED else args), plain)
 
 
-def signature_input(function: Callable[..., Any], context_name: str | None) -> ModelInput:
-    """Builds the model behind a function's parameters. `ctx` is injected and never part of the schema."""
-    from pydantic import BaseModel, Field, PydanticUserError, create_model
-    from pydantic.fields import FieldInfo
+class DeclaredParameter(NamedTuple):
+    annotation: Any
+    default: Any = ...
+    description: str | None = None
 
+    def schema(self) -> dict[str, Any]:
+        """Of a plain one."""
+        said = {"default": self.default, "description": self.description, "type": _EXACT[self.annotation]}
+        return {key: value for key, value in said.items() if value is not None and value is not ...}
+
+
+class PlainInput:
+    """Parameters of plain scalars: the schema, and arguments that are exactly as declared, need no pydantic. All other
+    arguments are left to the model, which coerces or refuses them. `define` of `make bench` has its figure."""
+
+    def __init__(self, parameters: Mapping[str, DeclaredParameter], model: Callable[[], ModelInput]) -> None:
+        self._parameters = parameters
+        self._make_model = model
+
+    @functools.cached_property
+    def _model(self) -> ModelInput:
+        return self._make_model()
+
+    def schema(self) -> dict[str, Any]:
+        properties = {name: each.schema() for name, each in self._parameters.items()}
+        required = [name for name, each in self._parameters.items() if each.default is ...]
+        schema = {"properties": properties, "required": required, "type": "object", "additionalProperties": False}
+        if not required:
+            del schema["required"]
+        return schema
+
+    def names(self) -> frozenset[str]:
+        return frozenset(self._parameters)
+
+    def check(self, args: dict[str, Any]) -> Arguments:
+        plain: dict[str, Any] = {}
+        given = 0
+        for name, parameter in self._parameters.items():
+            if name in args:
+                given += 1
+                plain[name] = value = args[name]
+                if type(value) is not parameter.annotation:
+                    return self._model.check(args)
+            elif parameter.default is ...:
+                return self._model.check(args)
+            else:
+                plain[name] = parameter.default
+        return Arguments(plain, plain) if given == len(args) else self._model.check(args)
+
+
+def signature_input(function: Callable[..., Any], context_name: str | None) -> InputSpec:
+    """What a function's parameters accept. `ctx` is injected and never part of the schema."""
     hints = resolved_hints(function)
     _, texts = describe(function.__doc__)
-    fields: dict[str, Any] = {}
-    renamed: dict[str, str] = {}
+    declared: dict[str, DeclaredParameter] = {}
     for name, parameter in inspect.signature(function).parameters.items():
         if name == context_name:
             continue
@@ -225,15 +274,35 @@ def signature_input(function: Callable[..., Any], context_name: str | None) -> M
                 f"parameter {parameter} of {_name(function)!r} cannot be filled by name; "
                 "give every parameter a name of its own"
             )
-        annotation = hints.get(name, Any)
         default = ... if parameter.default is parameter.empty else parameter.default
+        declared[name] = DeclaredParameter(hints.get(name, Any), default, texts.get(name))
+    if all(_is_plain(name, each) for name, each in declared.items()):
+        return PlainInput(declared, lambda: _signature_model(function, declared))
+    return _signature_model(function, declared)
+
+
+def _is_plain(name: str, parameter: DeclaredParameter) -> bool:
+    """Whether pydantic would say the same of it: a scalar, its default too, and a name that needs no title."""
+    kind, default, _ = parameter
+    if not (kind is str or kind is int or kind is bool) or not name.isascii() or name[0] == "_" or name[-1] == "_":
+        return False
+    return default is ... or (type(default) is kind and (kind is not str or str(default).isascii()))
+
+
+def _signature_model(function: Callable[..., Any], declared: Mapping[str, DeclaredParameter]) -> ModelInput:
+    from pydantic import BaseModel, Field, PydanticUserError, create_model
+    from pydantic.fields import FieldInfo
+
+    fields: dict[str, Any] = {}
+    renamed: dict[str, str] = {}
+    for name, (annotation, default, text) in declared.items():
         info = (
             FieldInfo.from_annotation(annotation)
             if default is ...
             else FieldInfo.from_annotated_attribute(annotation, default)
         )
         if info.description is None:
-            info.description = _annotated_text(annotation) or texts.get(name)
+            info.description = _annotated_text(annotation) or text
         inner = name
         if name.startswith(("_", "model_")) or hasattr(BaseModel, name):
             inner = f"argument_{name.lstrip('_')}"
@@ -294,9 +363,9 @@ def _annotated_text(annotation: Any) -> str | None:
     return next((item for item in annotation.__metadata__ if isinstance(item, str)), None)
 
 
-_SPHINX = re.compile(r"^:param(?:\s+[^:\s]+)?\s+(\w+):\s*(.*)$")
-_GOOGLE_ENTRY = re.compile(r"^\s+\*{0,2}(\w+)\s*(?:\([^)]*\))?:\s*(.*)$")
-_NUMPY_ENTRY = re.compile(r"^(\w+)\s*(?::.*)?$")
+_SPHINX = regex(r"^:param(?:\s+[^:\s]+)?\s+(\w+):\s*(.*)$")
+_GOOGLE_ENTRY = regex(r"^\s+\*{0,2}(\w+)\s*(?:\([^)]*\))?:\s*(.*)$")
+_NUMPY_ENTRY = regex(r"^(\w+)\s*(?::.*)?$")
 _PARAMETER_SECTIONS = frozenset({"args", "arguments", "parameters", "params"})
 _SECTIONS = _PARAMETER_SECTIONS | {"returns", "return", "yields", "raises", "examples", "example", "notes", "note"}
 

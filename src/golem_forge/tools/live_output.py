@@ -12,10 +12,13 @@ import contextlib
 from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Final
 
+from golem_forge.sandbox.process.monitor import ENDED, TIMEOUT
 from golem_forge.tools.context import ToolContext
 
 if TYPE_CHECKING:
+    from golem_forge.sandbox.process.monitor import ExitStatus
     from golem_forge.sandbox.process.output import Capture
+    from golem_forge.sandbox.walls.walls import WalledChild
 
 _DELAY_S: Final = 0.2
 _INTERVAL_S: Final = 0.05
@@ -35,6 +38,22 @@ async def show_live_output(ctx: ToolContext, streams: Mapping[str, Capture], aft
             task.cancel()
         for each in followed:
             each.finish()
+
+
+async def wait_to_end(walled: WalledChild, ctx: ToolContext, seconds: float) -> ExitStatus:
+    """Shows the output of a child while it runs; its streams must be apart. Ends it after `seconds` and when the call
+    is cancelled. Raises CancelledError only where the caller itself is gone: nobody is left to read the output."""
+    child = walled.child
+    assert child.errors is not None
+    try:
+        async with show_live_output(ctx, {"stdout": child.output, "stderr": child.errors}):
+            return await child.wait(seconds) or await child.end(TIMEOUT)
+    except asyncio.CancelledError:
+        ending = await child.end(ENDED)
+        if not ctx.cancel:
+            walled.report_unread()
+            raise
+        return ending
 
 
 class _FollowedStream:

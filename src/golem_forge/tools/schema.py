@@ -20,6 +20,8 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import unquote, urldefrag, urljoin
 
 from golem_forge.core.lazy_dataclass import dataclass, field
+from golem_forge.core.regex import regex
+from golem_forge.core.text import clip
 
 _MAX_STEPS: Final = 32
 _ALTERNATIVES: Final = ("anyOf", "oneOf")
@@ -110,8 +112,8 @@ def _local_reference(reference: str, root: dict[str, Any]) -> dict[str, Any]:
     return place if isinstance(place, dict) else {}
 
 
-_BARE_IN_PATH: Final = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
-_BARE_FIELD: Final = re.compile(r"[^\s.\[\]\"'\x00-\x1f\x7f]+")
+_BARE_IN_PATH: Final = regex(r"[A-Za-z_$][A-Za-z0-9_$]*")
+_BARE_FIELD: Final = regex(r"[^\s.\[\]\"'\x00-\x1f\x7f]+")
 _MAX_PARTS: Final = 40
 _MAX_KEY: Final = 100
 
@@ -151,7 +153,7 @@ def _join_parts(parts: Iterable[str | int], bare: re.Pattern[str]) -> str:
         elif bare.fullmatch(part) and len(part) <= _MAX_KEY:
             pieces.append(f".{part}")
         else:
-            pieces.append(f"[{json.dumps(part if len(part) <= _MAX_KEY else part[:_MAX_KEY] + '…')}]")
+            pieces.append(f"[{json.dumps(clip(part, _MAX_KEY))}]")
     return "".join(pieces)
 
 

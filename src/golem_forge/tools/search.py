@@ -14,21 +14,22 @@ those that are one letter away (wrong, missing, too many, or two swapped).
 from __future__ import annotations
 
 import inspect
-import re
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import cache, lru_cache
+from heapq import nsmallest
 from itertools import chain
 from math import log
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from golem_forge.tools.inputs import SchemaInput, describe
+from golem_forge.core.regex import regex
+from golem_forge.tools.inputs import PlainInput, SchemaInput, describe
 from golem_forge.tools.tool import Tool
 
-_WORD: Final = re.compile(r"[^\W_]+")
-_CASE_CHANGE: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-_QUOTED: Final = re.compile(r"\"([^\"]*)\"|'([^']*)'")
+_WORD: Final = regex(r"[^\W_]+")
+_CASE_CHANGE: Final = regex(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_QUOTED: Final = regex(r"\"([^\"]*)\"|'([^']*)'")
 _NAME_WEIGHT: Final = 3.0
 _MAX_PROSE_COUNT: Final = 2.0
 """Less than in a name."""
@@ -209,13 +210,8 @@ def one_letter_away(word: str) -> Iterable[str]:
                 yield before + letter + after[1:]
 
 
-class _Column(NamedTuple):
-    scores: dict[str, float]
-    order: list[str]
-    """The names from the highest score down."""
-
-
-_NO_SCORES: Final = _Column({}, [])
+Scores = dict[str, float]
+"""What one word of a query adds to each name that has it."""
 _MISSPELT_RANK: Final = 3
 """How exactly a name is the query that is one letter away: after every exact one (`_exactness`)."""
 
@@ -226,7 +222,7 @@ class SearchIndex:
         self._weights: dict[str, dict[str, float]] = {}
         self._lengths: dict[str, float] = {}
         self._postings: dict[str, dict[str, float]] = {}
-        self._columns: dict[str, _Column] = {}
+        self._known_scores: dict[str, Scores] = {}
         self._by_folded: list[tuple[str, str]] = []
         self._by_letters: dict[str, set[str]] = {}
 
@@ -241,7 +237,7 @@ class SearchIndex:
         for name, tool in new:
             if name not in self._tools:
                 self._learn(name, tool)
-        self._columns.clear()
+        self._known_scores.clear()
         self._by_folded = sorted({(fold_name(key), name) for name, tool in self._tools.items() for key in _names(tool)})
         self._by_letters = {}
         for name, tool in self._tools.items():
@@ -253,19 +249,18 @@ class SearchIndex:
         asked = query_words(query)
         columns = [self._column(word) for word in asked]
         if not begun:  # else the query is the beginning of a name, and not misspelt
-            columns = [
-                column if column.scores else self._near(word) for word, column in zip(asked, columns, strict=True)
-            ]
-        columns = [column for column in columns if column.scores]
+            columns = [column or self._near(word) for word, column in zip(asked, columns, strict=True)]
         if not exact:
             exact = dict.fromkeys(self._nearly_named(query, asked), _MISSPELT_RANK)
-        matching = begun.union(exact, *(column.scores for column in columns))
+        matching = begun.union(exact, *columns)
         if len(allowed) != len(self._tools):
             matching &= allowed.keys()
         first = sorted((rank, -_total_score(name, columns), name) for name, rank in exact.items() if name in matching)
         best = [name for _, _, name in first[: max(limit, 0)]]
         if len(best) < limit:
-            best += _best_names(columns, limit - len(best), matching.difference(exact))
+            others = set().union(*columns).intersection(matching).difference(exact)
+            ranked = nsmallest(limit - len(best), ((-_total_score(name, columns), name) for name in others))
+            best += [name for _, name in ranked]
         if len(best) < limit:
             best += sorted(begun.intersection(matching).difference(best))[: limit - len(best)]
         return SearchResult([self._tools[name] for name in best], len(matching))
@@ -296,29 +291,28 @@ class SearchIndex:
         near = (self._by_letters.get(each) for each in (letters, *one_letter_away(letters)))
         return set(chain.from_iterable(names for names in near if names))
 
-    def _column(self, word: str) -> _Column:
-        """What one word and its synonyms add to each name, worked out once until the index changes."""
-        known = self._columns.get(word)
+    def _column(self, word: str) -> Scores:
+        """Of one word and its synonyms, worked out once until the index changes."""
+        known = self._known_scores.get(word)
         if known is None:
             synonyms = _synonyms().get(word, ())
-            scores = self._scores((word,), 1.0)
+            known = self._scores((word,), 1.0)
             if any(each in self._postings for each in synonyms):
-                scores = self._scores((word, *synonyms), _SYNONYM_WEIGHT) | scores
-            if not scores:
-                return _NO_SCORES  # not kept: a query may hold any words there are
-            known = self._columns[word] = _ordered(scores)
+                known = self._scores((word, *synonyms), _SYNONYM_WEIGHT) | known
+            if known:  # else not kept: a query may hold any words there are
+                self._known_scores[word] = known
         return known
 
-    def _near(self, word: str) -> _Column:
+    def _near(self, word: str) -> Scores:
         """The same for a word that no tool has: of those that it may be a misspelling of."""
         if len(word) < _SHORTEST_MISSPELT:
-            return _NO_SCORES
+            return {}
         known, synonyms = self._postings, _synonyms()
         meant = {each for each in one_letter_away(word) if len(each) > 2 and (known.get(each) or each in synonyms)}
         others = chain.from_iterable(synonyms.get(each, ()) for each in meant)
-        return _ordered(self._scores(tuple(meant.union(others)), _SYNONYM_WEIGHT)) if meant else _NO_SCORES
+        return self._scores(tuple(meant.union(others)), _SYNONYM_WEIGHT) if meant else {}
 
-    def _scores(self, words: tuple[str, ...], share: float) -> dict[str, float]:
+    def _scores(self, words: tuple[str, ...], share: float) -> Scores:
         """BM25 of words that count as one: what is rare is a tool that has any of them."""
         weights: dict[str, float] = {}
         for word in words:
@@ -327,9 +321,12 @@ class SearchIndex:
         count = len(self._tools)
         rarity = share * log(1 + (count - len(weights) + 0.5) / (len(weights) + 0.5))
         mean = sum(self._lengths.values()) / count if count else 1.0
+
+        def saturation(name: str) -> float:
+            return _SATURATION * (1 - _LENGTH_SHARE + _LENGTH_SHARE * self._lengths[name] / mean)
+
         return {
-            name: rarity * weight * (_SATURATION + 1) / (weight + _saturation(self._lengths[name], mean))
-            for name, weight in weights.items()
+            name: rarity * weight * (_SATURATION + 1) / (weight + saturation(name)) for name, weight in weights.items()
         }
 
     def _learn(self, name: str, tool: Tool) -> None:
@@ -351,10 +348,6 @@ class SearchIndex:
         del self._tools[name], self._lengths[name]
 
 
-def _ordered(scores: dict[str, float]) -> _Column:
-    return _Column(scores, sorted(scores, key=lambda name: (-scores[name], name)))
-
-
 @cache
 def _synonyms() -> dict[str, frozenset[str]]:
     """Each word of the table → the other words of its lines."""
@@ -366,39 +359,11 @@ def _synonyms() -> dict[str, frozenset[str]]:
     return {word: frozenset(group - {word}) for word, group in together.items()}
 
 
-def _saturation(length: float, mean: float) -> float:
-    return _SATURATION * (1 - _LENGTH_SHARE + _LENGTH_SHARE * length / mean)
-
-
-def _total_score(name: str, columns: list[_Column]) -> float:
+def _total_score(name: str, columns: list[Scores]) -> float:
     total = 0.0
     for column in columns:
-        total += column.scores.get(name, 0.0)
+        total += column.get(name, 0.0)
     return total
-
-
-def _best_names(columns: list[_Column], count: int, allowed: set[str]) -> list[str]:
-    """The names with the highest sums; equal sums by name.
-
-    All columns are read from their best name down, side by side, until what is left in them cannot add up to a place
-    among the best: frequent words have thousands of names, and nearly all of them need not be looked at.
-    """
-    seen: set[str] = set()
-    best: list[tuple[float, str]] = []
-    for depth in range(max((len(column.order) for column in columns), default=0)):
-        reachable = 0.0
-        for column in columns:
-            if depth < len(column.order):
-                name = column.order[depth]
-                reachable += column.scores[name]
-                if name not in seen:
-                    seen.add(name)
-                    if name in allowed:
-                        insort(best, (-_total_score(name, columns), name))
-        del best[count:]
-        if len(best) == count and -best[-1][0] > reachable:
-            break
-    return [name for _, name in best]
 
 
 @lru_cache(maxsize=8192)
@@ -428,7 +393,7 @@ def _parameter_texts(tool: Tool) -> Iterable[str]:
     declared = tool._input
     if inspect.isfunction(declared):
         declared = tool.input_schema if "input" in tool.__dict__ else declared()
-    if isinstance(declared, SchemaInput):
+    if isinstance(declared, SchemaInput | PlainInput):
         declared = declared.schema()
     if isinstance(declared, Mapping):
         properties = declared.get("properties")
@@ -457,11 +422,7 @@ def _signature_texts(tool: Tool) -> Iterable[str]:
         if isinstance(hint, str):
             yield from (one or other for one, other in _QUOTED.findall(hint) if "Annotated" in hint or "Field" in hint)
         else:
-            yield from _described(getattr(hint, "__metadata__", ()))
-
-
-def _described(metadata: Iterable[Any]) -> Iterable[str]:
-    for item in metadata:
-        text = item if isinstance(item, str) else getattr(item, "description", None)
-        if isinstance(text, str):
-            yield text
+            for item in getattr(hint, "__metadata__", ()):
+                text = item if isinstance(item, str) else getattr(item, "description", None)
+                if isinstance(text, str):
+                    yield text

@@ -6,16 +6,18 @@ outside the pool, without keeping the process alive. Code that must be killable 
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import contextvars
 import os
 import queue
 import threading
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from golem_forge.core.errors import ForgeError
+
+if TYPE_CHECKING:
+    import asyncio
 
 T = TypeVar("T")
 MAX_IDLE: Final = 8
@@ -80,7 +82,9 @@ def _take_thread() -> _ToolThread:
 
 def run_in_thread(function: Callable[[], T]) -> asyncio.Future[T]:
     """Starts `function` on a thread; the future can be cancelled at any time, which abandons the thread."""
-    loop = asyncio.get_running_loop()
+    from asyncio import get_running_loop
+
+    loop = get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
     context = contextvars.copy_context()
 

@@ -23,7 +23,7 @@ from golem_forge.core.json import digest
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.options import options_from, snake, takes_options
 from golem_forge.core.results import ToolResult
-from golem_forge.core.text import closest_match
+from golem_forge.core.text import nearest_hint
 from golem_forge.tools.call_signature import (
     CallSignature,
     approval_check,
@@ -38,6 +38,7 @@ from golem_forge.tools.inputs import (
     Defaults,
     InputSpec,
     ModelInput,
+    PlainInput,
     SchemaInput,
     context_parameter,
     describe,
@@ -233,7 +234,7 @@ class Tool:
             return SchemaInput(dict(self._input), defaults=Defaults.FILLED if ours else Defaults.LEFT_OUT)
         if self._is_lazy:
             built = self._input()
-            return built if isinstance(built, SchemaInput) else ModelInput(built)
+            return built if isinstance(built, SchemaInput | PlainInput) else ModelInput(built)
         return ModelInput(self._input)
 
     @property
@@ -406,9 +407,7 @@ class Tool:
         return known
 
     def _unknown_argument(self, name: str, known: frozenset[str], meant: str = "") -> InputInvalid:
-        close = meant or closest_match(str(name), known)
-        hint = f"; did you mean {close!r}?" if close else ""
-        text = f"unknown argument {str(name)[:100]!r}{hint}"
+        text = f"unknown argument {str(name)[:100]!r}{nearest_hint(meant or str(name), [meant] if meant else known)}"
         return InputInvalid(f"{self.name}: {text}", fields=((name, text),))
 
     def _without_aliases(self, args: dict[str, Any]) -> dict[str, Any]:
@@ -444,8 +443,7 @@ def _manual_execution(
 
 def _mode(name: str, mode: Mode | str) -> Mode:
     if mode not in tuple(Mode):
-        close = closest_match(str(mode), [each.value for each in Mode])
-        hint = f"; did you mean {close!r}?" if close else f" of {', '.join(Mode)}"
+        hint = nearest_hint(str(mode), [each.value for each in Mode], f" of {', '.join(Mode)}")
         raise ValueError(f"tool {name!r}: {mode!r} is no mode{hint}")
     return Mode(mode)
 
@@ -455,10 +453,8 @@ def _check_options(name: str, needs_approval: Any, *limits: Any) -> None:
     known = needs_approval is None or isinstance(needs_approval, bool) or callable(needs_approval)
     if not known and (not isinstance(needs_approval, str) or needs_approval not in set(Verdict)):
         options = [each.value for each in Verdict]
-        close = closest_match(needs_approval, options) if isinstance(needs_approval, str) else None
-        hint = f"; did you mean {close!r}?" if close else ""
-        expected = f"a bool, a function or one of {', '.join(options)}"
-        raise ValueError(f"tool {name!r}: needs_approval must be {expected}{hint}")
+        expected = f"a bool, a function or one of {', '.join(options)}{nearest_hint(needs_approval, options)}"
+        raise ValueError(f"tool {name!r}: needs_approval must be {expected}")
     for limit in limits:
         if limit is not None and (isinstance(limit, bool) or not isinstance(limit, (int, float)) or limit <= 0):
             raise ValueError(f"tool {name!r}: a timeout is a number of seconds above 0, got {limit!r}")

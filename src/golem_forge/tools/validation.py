@@ -17,7 +17,7 @@ from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.json import compact_json, safe_json
 from golem_forge.core.lazy_dataclass import dataclass
-from golem_forge.core.text import closest_match
+from golem_forge.core.text import clip, closest_match
 from golem_forge.tools.schema import SchemaCost, field_path, json_path
 
 if TYPE_CHECKING:
@@ -254,8 +254,7 @@ def type_name(value: Any) -> str:
 
 def short_value(value: Any) -> str:
     """A value as a person would write it, cut to a few dozen characters."""
-    text = value if isinstance(value, str) else compact_json(safe_json(value)[0])
-    return text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "…"
+    return clip(value if isinstance(value, str) else compact_json(safe_json(value)[0]), _MAX_SHOWN)
 
 
 def _message(name: str, kind: Any, error: ValidationError) -> str:

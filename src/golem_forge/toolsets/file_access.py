@@ -8,17 +8,18 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from golem_forge._version import __version__
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.core.options import require
-from golem_forge.core.text import closest_match
+from golem_forge.core.text import nearest_hint
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.target import Target
 from golem_forge.tools.context import Plan, ToolContext
-from golem_forge.tools.tool import MAX_ARGUMENT_BYTES, NeedsApproval, SourceKind, Tool
+from golem_forge.tools.factory import native_tool
+from golem_forge.tools.inputs import DeclaredParameter, ModelInput, PlainInput
+from golem_forge.tools.tool import MAX_ARGUMENT_BYTES, NeedsApproval, Tool
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -80,8 +81,7 @@ def checked_overrides(
 
 
 def _suggestion(word: str, known: Mapping[str, object] | list[str]) -> str:
-    close = closest_match(word, known)
-    return f"; did you mean '{close}'?" if close else f". There are: {', '.join(sorted(known)) or 'none'}"
+    return nearest_hint(word, known, f". There are: {', '.join(sorted(known)) or 'none'}")
 
 
 FilePlanner = Callable[[FileAccess, dict[str, Any], ToolContext], Plan]
@@ -94,7 +94,7 @@ class FileTool:
     name: str
     description: str
     label: str
-    arguments: Callable[[], type[BaseModel]]
+    arguments: Callable[[], type[BaseModel] | PlainInput]
     planner: FilePlanner
     always: Verb | None = None
     """None: it only reads."""
@@ -103,7 +103,7 @@ class FileTool:
     max_argument_bytes: int = MAX_ARGUMENT_BYTES
 
     def create(self, access: FileAccess, needs_approval: NeedsApproval | None = None) -> Tool:
-        return Tool(
+        return native_tool(
             self.name,
             self.description,
             input_schema=self.arguments,
@@ -113,10 +113,8 @@ class FileTool:
             category=self.category,
             read_only=self.always is None,
             always=self.always,
-            source=SourceKind.NATIVE,
             argument_aliases=self.aliases,
             max_argument_bytes=self.max_argument_bytes,
-            code_digest=__version__,
         )
 
 
@@ -124,18 +122,22 @@ def path_field(what: str, default: Any = ...) -> tuple[type[str], Any]:
     """For pydantic's `create_model`; required unless `default` is given."""
     from pydantic import Field
 
-    return str, Field(default=default, description=f"{what}: /<zone>/…, or relative to the default zone.")
+    return str, Field(default=default, description=_path_text(what))
 
 
-def path_arguments(name: str, what: str, default: Any = ...) -> Callable[[], type[BaseModel]]:
+def _path_text(what: str) -> str:
+    return f"{what}: /<zone>/…, or relative to the default zone."
+
+
+def path_arguments(name: str, what: str, default: Any = ...) -> Callable[[], PlainInput]:
     """The schema of a tool that takes a path and nothing else."""
 
-    def build() -> type[BaseModel]:
+    def build_model() -> ModelInput:
         from pydantic import create_model
 
-        return create_model(name, path=path_field(what, default))
+        return ModelInput(create_model(name, path=path_field(what, default)))
 
-    return build
+    return lambda: PlainInput({"path": DeclaredParameter(str, default, _path_text(what))}, build_model)
 
 
 def reading_plan(access: FileAccess, target: Target, run: Callable[[], Any]) -> Plan:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from golem_forge.core.effects import Mark, Verb
 from golem_forge.core.errors import ConfigError, ToolFailed
@@ -55,6 +55,7 @@ from golem_forge.toolsets.text import (
     replaced_whole,
     strip_line_end,
     unified_diff,
+    utc_text,
 )
 
 if TYPE_CHECKING:
@@ -219,7 +220,7 @@ def _file_info(target: Target) -> dict[str, Any]:
         "path": target.virtual,
         "type": info.kind.value,
         "size": info.size,
-        "modified": _utc_text(info.modified) if target.zone else None,
+        "modified": utc_text(info.modified) if target.zone else None,
         "mode": f"{info.mode:04o}",
         "mime": None,
         "binary": None,
@@ -248,12 +249,6 @@ def _beginning(target: Target) -> bytes:
         return os.pread(target.entry.fd, SAMPLE_BYTES, 0)
     except OSError as error:
         raise from_os_error(error, target.virtual) from None
-
-
-def _utc_text(seconds: float) -> str:
-    from datetime import UTC, datetime
-
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 _FILE_EXISTS: Final = FileTool(
@@ -387,7 +382,6 @@ _DELETE_FILE: Final = FileTool(
     always=Verb.DELETE,
 )
 _TOOLS: Final = (_READ_FILE, _LIST_FILES, _FILE_EXISTS, _FILE_INFO, _WRITE_FILE, _DELETE_FILE)
-_Options = Mapping[str, Any]
 
 
 class FilesystemToolset:
@@ -420,48 +414,29 @@ class FilesystemToolset:
         return [tool.create(access) for tool in _TOOLS]
 
 
-def _create(tool: FileTool, sandbox: Sandbox | None, needs_approval: NeedsApproval | _Options | None) -> Tool:
-    assert not isinstance(needs_approval, Mapping)  # options were taken out of it
-    return tool.create(FileAccess(sandbox), needs_approval)
+class FileToolFactory(Protocol):
+    """`sandbox` None: that of each call's context. `needs_approval` may be a mapping of options, too."""
+
+    def __call__(
+        self, sandbox: Sandbox | None = None, needs_approval: NeedsApproval | Mapping[str, Any] | None = None
+    ) -> Tool: ...
 
 
-@takes_options("create_read_file_tool", at=1)
-def create_read_file_tool(
-    sandbox: Sandbox | None = None, needs_approval: NeedsApproval | _Options | None = None
-) -> Tool:
-    return _create(_READ_FILE, sandbox, needs_approval)
+def _factory(tool: FileTool) -> FileToolFactory:
+    name = f"create_{tool.name}_tool"
+
+    @takes_options(name, at=1)
+    def create(sandbox: Sandbox | None = None, needs_approval: NeedsApproval | Mapping[str, Any] | None = None) -> Tool:
+        assert not isinstance(needs_approval, Mapping)  # options were taken out of it
+        return tool.create(FileAccess(sandbox), needs_approval)
+
+    create.__name__ = create.__qualname__ = name
+    return create
 
 
-@takes_options("create_list_files_tool", at=1)
-def create_list_files_tool(
-    sandbox: Sandbox | None = None, needs_approval: NeedsApproval | _Options | None = None
-) -> Tool:
-    return _create(_LIST_FILES, sandbox, needs_approval)
-
-
-@takes_options("create_file_exists_tool", at=1)
-def create_file_exists_tool(
-    sandbox: Sandbox | None = None, needs_approval: NeedsApproval | _Options | None = None
-) -> Tool:
-    return _create(_FILE_EXISTS, sandbox, needs_approval)
-
-
-@takes_options("create_file_info_tool", at=1)
-def create_file_info_tool(
-    sandbox: Sandbox | None = None, needs_approval: NeedsApproval | _Options | None = None
-) -> Tool:
-    return _create(_FILE_INFO, sandbox, needs_approval)
-
-
-@takes_options("create_write_file_tool", at=1)
-def create_write_file_tool(
-    sandbox: Sandbox | None = None, needs_approval: NeedsApproval | _Options | None = None
-) -> Tool:
-    return _create(_WRITE_FILE, sandbox, needs_approval)
-
-
-@takes_options("create_delete_file_tool", at=1)
-def create_delete_file_tool(
-    sandbox: Sandbox | None = None, needs_approval: NeedsApproval | _Options | None = None
-) -> Tool:
-    return _create(_DELETE_FILE, sandbox, needs_approval)
+create_read_file_tool = _factory(_READ_FILE)
+create_list_files_tool = _factory(_LIST_FILES)
+create_file_exists_tool = _factory(_FILE_EXISTS)
+create_file_info_tool = _factory(_FILE_INFO)
+create_write_file_tool = _factory(_WRITE_FILE)
+create_delete_file_tool = _factory(_DELETE_FILE)

@@ -12,29 +12,27 @@ read by later sessions, and by whatever model they use: a secret must never get 
 from __future__ import annotations
 
 import contextlib
-import fcntl
+import errno
 import hashlib
 import os
-import re
-import stat
-import time
 from collections.abc import Iterator
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
-from golem_forge._version import __version__
 from golem_forge.core.decisions import Status
 from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.errors import ForgeError, ToolFailed
 from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.core.regex import regex
 from golem_forge.core.results import ToolResult
 from golem_forge.sandbox.sandbox import Sandbox
+from golem_forge.storage.private_file import LockTimeout, read_private, wait_for_lock, write_private
 from golem_forge.tools.context import Plan, ToolContext
-from golem_forge.tools.factory import ToolsetContext
-from golem_forge.tools.tool import NeedsApproval, SourceKind, Tool
-from golem_forge.toolsets.text import unified_diff
+from golem_forge.tools.factory import ToolsetContext, native_tool
+from golem_forge.tools.tool import NeedsApproval, Tool
+from golem_forge.toolsets.text import unified_diff, utc_text
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -53,7 +51,7 @@ class MemoryToolset:
 
 
 def create_get_memory_tool(sandbox: Sandbox | None = None, needs_approval: NeedsApproval | None = None) -> Tool:
-    return Tool(
+    return native_tool(
         "get_memory",
         "Read what was remembered in earlier sessions: one memory by its id, or without an id their list.",
         input_schema=_get_arguments,
@@ -62,8 +60,6 @@ def create_get_memory_tool(sandbox: Sandbox | None = None, needs_approval: Needs
         label="Get memory",
         category="Memory",
         read_only=True,
-        source=SourceKind.NATIVE,
-        code_digest=__version__,
     )
 
 
@@ -100,21 +96,14 @@ def _get_one(store: MemoryStore, memory_id: str) -> ToolResult:
 
 
 def _list_all(store: MemoryStore) -> ToolResult:
-    entries = [
-        {
-            "id": entry.id,
-            "size": entry.size,
-            "modified": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(entry.modified)),
-        }
-        for entry in store.entries()
-    ]
+    entries = [{"id": entry.id, "size": entry.size, "modified": utc_text(entry.modified)} for entry in store.entries()]
     lines = [f"{entry['id']} ({entry['size']} bytes, {entry['modified']})" for entry in entries]
     value = {"kind": "memory.entry", "scope": store.scope.value, "entries": entries}
     return ToolResult(value=value, text="\n".join(lines) or f"No memories in scope '{store.scope}'.")
 
 
 def create_save_memory_tool(sandbox: Sandbox | None = None, needs_approval: NeedsApproval | None = None) -> Tool:
-    return Tool(
+    return native_tool(
         "save_memory",
         "Remember a short text (at most 64 KiB) for later sessions, under an id. `mode: append` adds to the end of "
         "what is there, `replace` writes it anew.",
@@ -123,8 +112,6 @@ def create_save_memory_tool(sandbox: Sandbox | None = None, needs_approval: Need
         needs_approval=needs_approval,
         label="Save memory",
         category="Memory",
-        source=SourceKind.NATIVE,
-        code_digest=__version__,
     )
 
 
@@ -192,10 +179,8 @@ def _save(store: MemoryStore, memory_id: str, old: bytes | None, new: bytes) -> 
 MAX_MEMORY_BYTES: Final = 64 * 1024
 MAX_MEMORIES: Final = 200
 ID_PATTERN: Final = "[a-z0-9][a-z0-9_-]{0,63}"
-_ID_REGEX: Final = re.compile(ID_PATTERN)
+_ID_REGEX: Final = regex(ID_PATTERN)
 _SUFFIX: Final = ".md"
-_READ_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_CREATE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _DIGEST_LENGTH: Final = 32
 
 
@@ -222,16 +207,19 @@ class MemoryStore:
         return str(self._directory / memory_id)
 
     def read(self, memory_id: str) -> bytes | None:
+        """None if there is none that can be read. Raises ToolFailed for one over MAX_MEMORY_BYTES."""
         if not _ID_REGEX.fullmatch(memory_id):
             return None
         try:
-            file = os.open(self._directory / f"{memory_id}{_SUFFIX}", _READ_FLAGS)
-        except OSError:
+            return read_private(self._directory / f"{memory_id}{_SUFFIX}", MAX_MEMORY_BYTES)
+        except OSError as error:
+            if error.errno == errno.EFBIG:
+                raise ToolFailed(
+                    f"Memory '{memory_id}' is larger than {MAX_MEMORY_BYTES} bytes, so Forge did not write it. Shorten "
+                    f"or remove memory/{self._directory.name}/{memory_id}{_SUFFIX} in FORGE_HOME.",
+                    code="TOO_LARGE",
+                ) from None
             return None
-        with open(file, "rb") as stream:
-            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-                return None
-            return stream.read(MAX_MEMORY_BYTES + 1)
 
     def entries(self) -> list[MemoryEntry]:
         found: list[MemoryEntry] = []
@@ -261,7 +249,9 @@ class MemoryStore:
                 if self.read(memory_id) != instead_of:
                     raise ToolFailed(f"Memory '{memory_id}' changed while it was being used; nothing was saved.")
                 self.check_room(memory_id)
-                self._replace(self._directory / f"{memory_id}{_SUFFIX}", data)
+                write_private(self._directory / f"{memory_id}{_SUFFIX}", data)
+        except LockTimeout:
+            raise
         except OSError:
             raise ToolFailed(f"Memory '{memory_id}' could not be written; the old one is intact.") from None
 
@@ -269,24 +259,11 @@ class MemoryStore:
     def _lock(self) -> Iterator[None]:
         lock = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            wait_for_lock(lock, f"memory/{self._directory.name}")
             yield
             os.fsync(lock)
         finally:
             os.close(lock)
-
-    def _replace(self, path: Path, data: bytes) -> None:
-        staged = path.with_name(f".forge-{os.urandom(8).hex()}.tmp")
-        try:
-            with open(os.open(staged, _CREATE_FLAGS, 0o600), "wb") as stream:
-                stream.write(data)
-                stream.flush()
-                os.fsync(stream.fileno())
-            os.rename(staged, path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(staged)
-            raise
 
 
 def open_memory_store(scope: MemoryScope, own: Sandbox | None, ctx: ToolContext) -> MemoryStore:

@@ -8,31 +8,45 @@ A line too long for one page is shown in parts, `L<n>+<char offset>: …`. Each 
 how far it came.
 
 Threat: an output of 64 MiB has up to 64 million lines; as a list of texts they would take gigabytes. So the text is
-read as often as needed, one block (at most 32 KiB) at a time, and never held.
+read as often as needed, one block (at most 32 KiB) at a time, and never held. Plain text is searched right here, block
+by block; a pattern in a process that can be killed (`tools/pattern_search.py`) and reads the file itself.
 """
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_left
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
-from golem_forge._version import __version__
 from golem_forge.core.calls import Caller
+from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ToolFailed
 from golem_forge.core.text import escape_control_chars
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.tools.context import OutputLookup, ToolContext
-from golem_forge.tools.tool import NeedsApproval, SourceKind, Tool
-from golem_forge.toolsets.line_search_child import Span, clean_pieces
+from golem_forge.tools.factory import native_tool
+from golem_forge.tools.pattern_child import Span
+from golem_forge.tools.pattern_search import (
+    MAX_PATTERN,
+    PatternLimits,
+    PatternTooCostly,
+    pattern_problem,
+    search_in_child,
+)
+from golem_forge.tools.threads import run_in_thread
+from golem_forge.tools.tool import NeedsApproval, Tool
 from golem_forge.toolsets.text import PAGE_BYTES, closing_note, first_line, offset_field
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
 DEFAULT_LIMIT: Final = 200
+SECONDS: Final = 10
+"""For a pattern."""
+_MEMORY: Final = 1 << 30
+_SPECIAL: Final = frozenset(r".^$*+?{}[]\|()")
 _DESCRIPTION: Final = (
     "Read an output that was too long to be shown, by the handle in its `[… left out …]` line. Lines come back "
     "numbered as `L<n>: text`; the last line says where to continue. `grep` shows only matching lines."
@@ -46,7 +60,6 @@ def create_read_output_tool(
     `create_<tool>_tool` has it; kept outputs are in no zone."""
 
     async def read_output(args: dict[str, Any], ctx: ToolContext) -> str:
-        from golem_forge.tools.threads import run_in_thread
 
         handle = args["handle"]
         store = outputs or ctx.outputs
@@ -60,7 +73,7 @@ def create_read_output_tool(
             pass
         raise ToolFailed(f"No output '{escape_control_chars(handle[:100])}'.", code="NO_OUTPUT")
 
-    return Tool(
+    return native_tool(
         "read_output",
         _DESCRIPTION,
         input_schema=_arguments,
@@ -70,16 +83,12 @@ def create_read_output_tool(
         category="Output",
         read_only=True,
         effects=(),
-        source=SourceKind.NATIVE,
-        code_digest=__version__,
     )
 
 
 def _arguments() -> type[BaseModel]:
     from pydantic import AfterValidator, Field, create_model
     from pydantic_core import PydanticCustomError
-
-    from golem_forge.toolsets.line_search import MAX_PATTERN, pattern_problem
 
     def usable(pattern: str) -> str:
         if problem := pattern_problem(pattern):
@@ -106,15 +115,13 @@ class _PageRequest(NamedTuple):
 
 async def _read_page(path: Path, page: _PageRequest, pattern: str) -> str:
     """Every thread opens the file for itself: one that was abandoned must not read what its number means by then."""
-    from golem_forge.tools.threads import run_in_thread
-    from golem_forge.toolsets.line_search import SearchScope, is_plain, search, search_plain
 
     def whole_page() -> str:
         return render_page(blocks_of(path), find_position(blocks_of(path), page.offset), page.limit)
 
     def beginning() -> tuple[PagePosition, SearchScope]:
         place = find_position(blocks_of(path), page.offset)
-        line = line_at(blocks_of(path), place)
+        line = line_at(blocks_of(path), place.first)
         # A match in each line behind the first fills a page of `limit` rows, one more ends it.
         return place, SearchScope(first=max(0, line - page.context), after=line, most=page.limit + 1)
 
@@ -127,7 +134,7 @@ async def _read_page(path: Path, page: _PageRequest, pattern: str) -> str:
 
     if not pattern:
         return await run_in_thread(whole_page)
-    if is_plain(pattern):
+    if _SPECIAL.isdisjoint(pattern):
         return await run_in_thread(plain_page)
     place, scope = await run_in_thread(beginning)
     found = await search(pattern, path, MAYBE_LONG, scope)
@@ -169,10 +176,13 @@ class OutputBlock(NamedTuple):
             yield OutputRow(index, text, self.start)
 
 
+_PIECE_CHARS: Final = 1 << 18
+
+
 def blocks_of(path: Path) -> Iterator[OutputBlock]:
     """Everything in a file. Raises OSError."""
-    with open(path, "rb", buffering=0) as file:
-        yield from _BlockSplitter().blocks(clean_pieces(file))
+    with open(path, encoding="utf-8", errors="replace") as text:  # every line end is LF then
+        yield from _BlockSplitter().blocks(piece.encode() for piece in iter(lambda: text.read(_PIECE_CHARS), ""))
 
 
 class _BlockSplitter:
@@ -229,9 +239,6 @@ class _BlockSplitter:
         return block
 
 
-_ENOUGH_BYTES: Final = 3 * LONG_LINE
-"""Bytes: at worst one block with a single row of the page, a row that fills it, and one that ends it."""
-_MAX_KEPT_BYTES: Final = 4 << 20
 WantedLines = Mapping[int, list[Span]]
 """Index of a line (from 0) → where in it, for lines that may be long."""
 
@@ -240,45 +247,20 @@ class PagePosition(NamedTuple):
     first: int
     """Number of the row, from 1."""
     total: int
-    before: int
-    """How many rows there are before those that were kept on the way."""
-    kept: tuple[OutputBlock, ...]
-    """Blocks with enough rows for a page, if the first is among them: most pages need no second look at the text."""
-
-    @property
-    def is_kept(self) -> bool:
-        return self.before < self.first
 
 
 def find_position(blocks: Iterable[OutputBlock], offset: int) -> PagePosition:
     """Raises ToolFailed for an offset past the end."""
-    kept: deque[OutputBlock] = deque()
-    total = before = size = 0
-    for block in blocks:
-        total += block.rows
-        if offset > 0:
-            if total < offset:
-                before = total
-            elif size <= _ENOUGH_BYTES:
-                kept.append(block)
-                size += len(block.data)
-            continue
-        kept.append(block)
-        size += len(block.data)
-        while total - before - kept[0].rows >= -offset or size > _MAX_KEPT_BYTES:
-            gone = kept.popleft()
-            before += gone.rows
-            size -= len(gone.data)
-    return PagePosition(first_line(offset, total), total, before, tuple(kept))
+    total = sum(block.rows for block in blocks)
+    return PagePosition(first_line(offset, total), total)
 
 
-def line_at(blocks: Iterable[OutputBlock], place: PagePosition) -> int:
-    """Index of the line that the first row belongs to."""
-    passed, blocks = (place.before, place.kept) if place.is_kept else (0, blocks)
+def line_at(blocks: Iterable[OutputBlock], number: int) -> int:
+    """Index of the line that a row belongs to."""
     for block in blocks:
-        if place.first <= passed + block.rows:
-            return block.line + place.first - passed - 1
-        passed += block.rows
+        if number <= block.rows:
+            return block.line + number - 1
+        number -= block.rows
     return 0
 
 
@@ -289,8 +271,7 @@ def render_page(
     last = place.total
     shown: list[str] = []
     room = PAGE_BYTES
-    before, blocks = (place.before, place.kept) if place.is_kept and wanted is None else (0, blocks)
-    for number, row in _numbered_rows(blocks, before, place.first, wanted):
+    for number, row in _numbered_rows(blocks, place.first, wanted):
         text = row.format()
         room -= len(text.encode()) + 1
         if shown and (room < 0 or len(shown) == limit):
@@ -313,9 +294,10 @@ def with_context(found: WantedLines, context: int) -> WantedLines:
 
 
 def _numbered_rows(
-    blocks: Iterable[OutputBlock], passed: int, first: int, wanted: WantedLines | None
+    blocks: Iterable[OutputBlock], first: int, wanted: WantedLines | None
 ) -> Iterator[tuple[int, OutputRow]]:
     lines = None if wanted is None else sorted(wanted)
+    passed = 0
     for block in blocks:
         wants = lines is None or bisect_left(lines, block.line) < bisect_left(lines, block.line + block.rows)
         if passed + block.rows >= first and wants:
@@ -333,3 +315,78 @@ def _is_wanted(row: OutputRow, wanted: WantedLines) -> bool:
         return spans is not None
     start, end = row.start, row.start + len(row.text)
     return any(first < end and start <= max(first, last - 1) for first, last in spans)
+
+
+class SearchScope(NamedTuple):
+    """Which of the matches are wanted: no caller is shown more than a page of them."""
+
+    first: int
+    """Index of the first line to look at, from 0."""
+    after: int
+    """Lines up to this index do not count for `most`."""
+    most: int
+
+
+def search_plain(text: str, blocks: Iterable[OutputBlock], scope: SearchScope) -> dict[int, list[Span]]:
+    """Index of a line → where in it: of a long one, the parts that hold any of a match."""
+    needle = text.encode(errors="surrogatepass")
+    found: dict[int, list[Span]] = {}
+    if b"\n" in needle or b"\r" in needle:
+        return found
+    missing = scope.most
+    for index, span in _plain_hits(needle, (block for block in blocks if block.line + block.rows > scope.first)):
+        if index < scope.first:
+            continue
+        if index not in found:
+            if not missing:
+                break
+            missing -= index > scope.after
+            found[index] = []
+        if span is not None:
+            found[index].append(span)
+    return found
+
+
+def _plain_hits(needle: bytes, blocks: Iterable[OutputBlock]) -> Iterator[tuple[int, Span | None]]:
+    overlap = len(needle) - 1
+    before, tail = (0, 0), b""
+    for block in blocks:
+        if block.start is None:
+            for index in _lines_with(needle, block):
+                yield index, None
+            continue
+        if not block.start:
+            tail = b""
+        part = (block.start, block.start + len(block.data.decode()))
+        if needle in tail + block.data[:overlap]:  # divided between two parts
+            yield block.line, before
+            yield block.line, part
+        elif needle in block.data:
+            yield block.line, part
+        before, tail = part, block.data[-overlap:] if overlap else b""
+
+
+def _lines_with(needle: bytes, block: OutputBlock) -> Iterator[int]:
+    data, line, start = block.data, block.line, 0
+    while (place := data.find(needle, start)) >= 0:
+        line += data.count(b"\n", start, place)
+        yield line
+        if (start := data.find(b"\n", place)) < 0:
+            return
+
+
+async def search(pattern: str, path: Path, long: int, scope: SearchScope) -> dict[int, list[Span]]:
+    """Index of a line → where in it (only for lines of more than `long` characters). Raises ToolFailed, OSError."""
+    rows: list[list[Any]] = []
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        order = {"pattern": pattern, "long": long, "file": file, **scope._asdict()}
+        await search_in_child(order, PatternLimits(SECONDS, _MEMORY), rows.append, (file,))
+    except TimeoutError:
+        text = f"The pattern took more than {SECONDS} s on this text and was stopped; use a simpler one."
+        raise ToolFailed(text, status=Status.TIMEOUT, code="PATTERN_TIMEOUT") from None
+    except PatternTooCostly:
+        raise ToolFailed("The pattern needs too much time or memory on this text; use a simpler one.") from None
+    finally:
+        os.close(file)
+    return {index: [(start, end) for start, end in spans] for index, *spans in rows}

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
-from golem_forge._version import __version__
 from golem_forge.core.results import ToolResult
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.tools.context import ToolContext
-from golem_forge.tools.factory import ToolsetContext
-from golem_forge.tools.tool import NeedsApproval, SourceKind, Tool
+from golem_forge.tools.factory import ToolsetContext, native_tool
+from golem_forge.tools.tool import NeedsApproval, Tool
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -48,7 +47,7 @@ class PlanToolset:
 
 def create_update_plan_tool(sandbox: Sandbox | None = None, needs_approval: NeedsApproval | None = None) -> Tool:
     """`sandbox` is not used; every `create_<tool>_tool` has it."""
-    return Tool(
+    return native_tool(
         "update_plan",
         _DESCRIPTION,
         input_schema=_arguments,
@@ -58,8 +57,6 @@ def create_update_plan_tool(sandbox: Sandbox | None = None, needs_approval: Need
         category="Plan",
         effects=(),
         inline=True,
-        source=SourceKind.NATIVE,
-        code_digest=__version__,
     )
 
 
@@ -91,7 +88,8 @@ def _arguments() -> type[BaseModel]:
 
 
 def _update(args: dict[str, Any], ctx: ToolContext) -> ToolResult:
-    steps = [_plain_step(step) for step in args["plan"]]
+    given = (step if isinstance(step, dict) else step.model_dump() for step in args["plan"])  # an embedder's are dicts
+    steps = [{"step": step["step"], "status": step["status"]} for step in given]
     explanation = args.get("explanation", "")
     ctx.parts.get(SessionPlans).replace(ctx.worker, steps)
     update: dict[str, Any] = {"plan": steps}
@@ -100,9 +98,3 @@ def _update(args: dict[str, Any], ctx: ToolContext) -> ToolResult:
     ctx.show("planUpdated", update)
     done = sum(step["status"] == "completed" for step in steps)
     return ToolResult(value={"kind": "plan.update", **update}, text=f"Plan updated: {done} of {len(steps)} done.")
-
-
-def _plain_step(step: Any) -> PlanStep:
-    """A step as it was validated, or as an embedder hands it in."""
-    plain = step if isinstance(step, dict) else step.model_dump()
-    return {"step": plain["step"], "status": plain["status"]}

@@ -14,7 +14,7 @@ from __future__ import annotations
 import codecs
 import hashlib
 import io
-import re
+import time
 from collections.abc import Sequence
 from functools import cache
 from itertools import islice
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 from golem_forge.core.diff import LineChange, covers_all_changes, line_changes, unified_hunks
 from golem_forge.core.errors import ToolFailed
+from golem_forge.core.regex import regex
 
 if TYPE_CHECKING:
     from mimetypes import MimeTypes
@@ -100,8 +101,12 @@ def _known_types() -> MimeTypes:
     return types
 
 
-_LINE_END: Final = re.compile(r"\r\n|\n|\r")
-_COUNT_CHUNK: Final = 1 << 20
+def utc_text(seconds: float) -> str:
+    """`2026-03-01T12:00:00Z`."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
+_LINE_END: Final = regex(r"\r\n|\n|\r")
 PAGE_BYTES: Final = 30 * 1024
 """Below the caller's 32 KiB, so that a page with its closing note is never cut in the middle."""
 
@@ -114,39 +119,20 @@ def split_lines(text: str) -> list[str]:
 def count_lines(text: str) -> int:
     """How many `split_lines` would give, without making them: as a list, short lines take thirty times their space."""
     unended = 0 if not text or text[-1] in "\r\n" else 1
-    return _count_line_ends(text, 0, len(text)) + unended
+    return text.count("\n") + text.count("\r") - text.count("\r\n") + unended
 
 
 def lines_from_number(text: str, first: int, limit: int) -> list[str]:
     """At most `limit` lines with their ends, from number `first` (counted from 1) on."""
-    start = _start_of(text, first)
+    ends = (match.end() for match in _LINE_END.finditer(text))
+    start = next(islice(ends, first - 2, None), len(text)) if first > 1 else 0
     lines: list[str] = []
-    for end in _LINE_END.finditer(text, start):
-        if len(lines) == limit:
-            return lines
-        lines.append(text[start : end.end()])
-        start = end.end()
+    for end in islice(ends, limit):
+        lines.append(text[start:end])
+        start = end
     if start < len(text) and len(lines) < limit:
         lines.append(text[start:])
     return lines
-
-
-def _start_of(text: str, number: int) -> int:
-    """Where a line begins: whole chunks are passed by counting, only the last one is looked at end by end."""
-    missing, position = number - 1, 0
-    while missing and position < len(text):
-        stop = min(len(text), position + _COUNT_CHUNK)
-        if text[stop - 1] == "\r" and text[stop : stop + 1] == "\n":
-            stop += 1
-        ends = _count_line_ends(text, position, stop)
-        if ends >= missing:
-            return next(islice(_LINE_END.finditer(text, position, stop), missing - 1, None)).end()
-        missing, position = missing - ends, stop
-    return position
-
-
-def _count_line_ends(text: str, start: int, stop: int) -> int:
-    return text.count("\n", start, stop) + text.count("\r", start, stop) - text.count("\r\n", start, stop)
 
 
 def strip_line_end(line: str) -> str:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from golem_forge._version import __version__
 from golem_forge.core.lazy_dataclass import dataclass
-from golem_forge.tools.tool import SourceKind, Tool
+from golem_forge.tools.factory import native_tool
+from golem_forge.tools.tool import Tool
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -55,7 +55,7 @@ def create_tool_search_tool(find: FindTools, sources: Mapping[str, int]) -> Tool
             shown["sources"] = [{"source": name, "tools": count} for name, count in found.sources.items()]
         return shown
 
-    return Tool(
+    return native_tool(
         TOOL_SEARCH,
         _DESCRIPTION.format(sources=_format_sources(sources)),
         input_schema=_arguments,
@@ -65,8 +65,6 @@ def create_tool_search_tool(find: FindTools, sources: Mapping[str, int]) -> Tool
         effects=(),
         read_only=True,
         inline=True,
-        source=SourceKind.NATIVE,
-        code_digest=__version__,
     )
 
 

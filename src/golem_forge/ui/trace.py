@@ -11,13 +11,13 @@ line when it ends, the rest when its stream is done; withdrawn text is followed 
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any, Final, TextIO
 
 from golem_forge.core.calls import Severity
+from golem_forge.core.regex import regex
 from golem_forge.events.envelope import Event
 from golem_forge.ui.render import reports, results
 from golem_forge.ui.render.card import answer_line, approval_card
@@ -38,7 +38,7 @@ from golem_forge.ui.render.lines import (
     plain_text,
     prose_lines,
     to_text,
-    wrapped,
+    wrapped_lines,
 )
 
 Fields = Mapping[str, Any]
@@ -97,8 +97,7 @@ class TraceFormatter:
         show = _FORMATTERS.get(event.type)
         rows = [] if show is None else show(self, event.wire, event.worker_id)
         if self.width is not None and event.type in _PROSE:
-            columns = max(self.width() - 1, 20)
-            rows = [part for row in rows for part in wrapped(row, columns)]
+            rows = wrapped_lines(rows, self.width())
         if self.level is TraceLevel.DEBUG:
             rows = [*rows, line(f"event {event.to_json()}", "dim")]
         return rows
@@ -341,7 +340,7 @@ _PROSE: Final = frozenset(
 """Types whose lines are Forge's own prose, which is wrapped. All else is shown as it is."""
 
 
-_NON_ASCII: Final = re.compile(r"[^\x20-\x7e]")
+_NON_ASCII: Final = regex(r"[^\x20-\x7e]")
 
 
 class Output:

@@ -18,7 +18,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import time
 from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -28,11 +27,12 @@ from typing import Any, BinaryIO, Final
 from golem_forge.core.decisions import Status
 from golem_forge.core.json import digest
 from golem_forge.core.lazy_dataclass import dataclass, field
-from golem_forge.events.journal_files import is_locked, list_journals, unseal_line
-from golem_forge.events.journal_reader import parse_body
+from golem_forge.core.regex import regex
+from golem_forge.events.journal_files import is_locked, list_journals
+from golem_forge.events.journal_reader import parse_line
 from golem_forge.events.journal_records import CallRecord, CallRecords
 from golem_forge.storage.home import ForgeHome
-from golem_forge.usertools.scratch import NOT_OUR_JSON, read_private_file, replace_private_file
+from golem_forge.storage.private_file import JSON_FILE_ERRORS, read_json, write_private
 
 HIDDEN_MARK: Final = "x"
 """The mark of a value that was taken out of the journal, as a whole or in part: equal to nothing, never shown."""
@@ -45,7 +45,7 @@ _DIGITS: Final = 16
 _MOST_ARGUMENTS: Final = 32
 _LONGEST_NAME: Final = 128
 _DEEPEST: Final = 50
-_REDACTION_MARKER: Final = re.compile(
+_REDACTION_MARKER: Final = regex(
     r"\[(?:redacted \d+ chars sha256:[0-9a-f]{8}|secret [^\]]*|unreadable \d+ chars [^\]]*|nested too deep)\]"
 )
 """Whatever redaction puts in the place of what it takes out (`events.redaction`, `events.serialization`)."""
@@ -270,8 +270,7 @@ class JournalTail:
             file.seek(self._read)
             while line := _read_line(file):
                 self._read = file.tell()
-                parts = unseal_line(line[:-1]) if _is_relevant(line) else None
-                if parts is not None and (record := parse_body(parts[0])) is not None:
+                if _is_relevant(line) and (record := parse_line(line[:-1])) is not None:
                     yield record
 
 
@@ -373,7 +372,7 @@ def _bounded_sessions(there: dict[str, _CachedSession]) -> Iterable[SessionCalls
 
 def _load_cache(home: ForgeHome) -> dict[str, _CachedSession]:
     try:
-        cached = json.loads(read_private_file(home.path / _CACHE_FOLDER / _CACHE_FILE, _LARGEST_CACHE))
+        cached = read_json(home.path / _CACHE_FOLDER / _CACHE_FILE, _LARGEST_CACHE)
         if cached["version"] != _CACHE_VERSION:
             return {}
         return {
@@ -382,7 +381,7 @@ def _load_cache(home: ForgeHome) -> dict[str, _CachedSession]:
             )
             for id, (size, changed, segments) in cached["sessions"].items()
         }
-    except NOT_OUR_JSON:
+    except JSON_FILE_ERRORS:
         return {}
 
 
@@ -391,7 +390,7 @@ def _save_cache(home: ForgeHome, there: dict[str, _CachedSession]) -> None:
     sessions = {id: session.to_json() for id, session in there.items()}
     text = json.dumps({"version": _CACHE_VERSION, "sessions": sessions}, separators=(",", ":"))
     with contextlib.suppress(OSError, UnicodeError):
-        replace_private_file(home.ensure(_CACHE_FOLDER), _CACHE_FILE, text.encode())
+        write_private(home.ensure(_CACHE_FOLDER) / _CACHE_FILE, text.encode(), durable=False)
 
 
 LONGEST_SEQUENCE: Final = 6
@@ -438,15 +437,19 @@ def find_repeated(
     """`own`: names of user tools; a call of one is what a suggestion leads to, so it is part of none.
 
     The longest first, then those seen most often."""
-    pieces = [
+    rows = [
         _StepRow(session.id, part)
         for session in sessions
         for segment in session.segments
         for part in _split_segment(segment, own, since)
     ]
     found: list[RepeatedSequence] = []
-    for often in reversed(_repeated(pieces)):
-        found += _choose(often, MOST_FOUND - len(found))
+    for length in range(LONGEST_SEQUENCE, SHORTEST_SEQUENCE - 1, -1):
+        places: dict[CallSequence, list[_Position]] = defaultdict(list)
+        for row in rows:
+            for at in range(len(row.steps) - length + 1):
+                places[tuple(row.shapes[at : at + length])].append((row, at))
+        found += _choose(places, MOST_FOUND - len(found))
     return tuple(found)
 
 
@@ -473,52 +476,30 @@ class _StepRow:
 _Position = tuple[_StepRow, int]
 
 
-def _repeated(pieces: list[_StepRow]) -> list[dict[CallSequence, list[_Position]]]:
-    """By length, the shortest first: where each run stands that stands anywhere often enough. A longer one can do so
-    only where its beginning and its end do, so the others are not even looked at."""
-    found: list[dict[CallSequence, list[_Position]]] = []
-    hopeful: list[_Position] = [
-        (piece, at) for piece in pieces for at in range(len(piece.steps) - SHORTEST_SEQUENCE + 1)
-    ]
-    for length in range(SHORTEST_SEQUENCE, LONGEST_SEQUENCE + 1):
-        places: dict[CallSequence, list[_Position]] = defaultdict(list)
-        for piece, at in hopeful:
-            places[tuple(piece.shapes[at : at + length])].append((piece, at))
-        often = {run: where for run, where in places.items() if len(where) >= MIN_OCCURRENCES}
-        found.append(often)
-        there = {(id(piece), at) for where in often.values() for piece, at in where}
-        hopeful = [
-            (piece, at)
-            for piece, at in hopeful
-            if (id(piece), at) in there and (id(piece), at + 1) in there and at + length < len(piece.steps)
-        ]
-    return found
-
-
-def _choose(often: dict[CallSequence, list[_Position]], most: int) -> list[RepeatedSequence]:
+def _choose(places: dict[CallSequence, list[_Position]], most: int) -> list[RepeatedSequence]:
     """Of runs of one length. Where two share steps, the one that was seen more often has them."""
     found: list[RepeatedSequence] = []
+    often = {run: where for run, where in places.items() if len(where) >= MIN_OCCURRENCES}
     for run in sorted(often, key=lambda run: -len(_without_overlaps(often[run], len(run)))):
-        where = _without_overlaps([(piece, at) for piece, at in often[run] if piece.free(at, len(run))], len(run))
+        where = _without_overlaps([(row, at) for row, at in often[run] if row.free(at, len(run))], len(run))
         only_one_step = len(run) > SHORTEST_SEQUENCE and len(set(run)) == 1
         if only_one_step or len(where) < MIN_OCCURRENCES or len(found) >= most:
             continue
-        one = RepeatedSequence(
-            run, tuple(Occurrence(piece.session, piece.steps[at : at + len(run)]) for piece, at in where)
-        )
+        seen = tuple(Occurrence(row.session, row.steps[at : at + len(run)]) for row, at in where)
+        one = RepeatedSequence(run, seen)
         if one.sessions >= MIN_SESSIONS:
-            for piece, at in where:
-                piece.take(at, len(run))
+            for row, at in where:
+                row.take(at, len(run))
             found.append(one)
     return sorted(found, key=lambda each: -len(each.occurrences))
 
 
 def _without_overlaps(where: list[_Position], length: int) -> list[_Position]:
-    """Those that do not overlap, from the left. `where` is in order within each piece."""
+    """Those that do not overlap, from the left. `where` is in order within each row."""
     apart: list[_Position] = []
-    for piece, at in where:
-        if not apart or apart[-1][0] is not piece or at >= apart[-1][1] + length:
-            apart.append((piece, at))
+    for row, at in where:
+        if not apart or apart[-1][0] is not row or at >= apart[-1][1] + length:
+            apart.append((row, at))
     return apart
 
 

@@ -9,16 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
+from functools import partial
 from time import perf_counter
 
-from golem_forge.core.lazy_dataclass import dataclass, field
+from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.text import slash_command
 from golem_forge.tools.catalog import Catalog
+from golem_forge.tools.sources import CatalogChanges, CatalogSync, KeptOut, SourceTool
 from golem_forge.tools.tool import SourceKind, Tool
 from golem_forge.usertools.create import create_create_custom_tool
 from golem_forge.usertools.diagnostics import Diagnostic, DiagnosticCode
 from golem_forge.usertools.folder import ToolEntry
-from golem_forge.usertools.tool import RUN_TOOL_NAME, create_run_custom_tool, not_found, unavailable_message, user_tool
+from golem_forge.usertools.native_tools import (
+    RUN_TOOL_NAME,
+    create_run_custom_tool,
+    not_found,
+    unavailable_message,
+)
+from golem_forge.usertools.tool import user_tool
 from golem_forge.usertools.trust import ToolState, ToolStatus, tool_status, tool_statuses
 from golem_forge.usertools.workshop import Workshop
 
@@ -37,29 +45,6 @@ class ToolSelection:
         return "*" in self.tools or any(fnmatchcase(name, glob) for glob in self.tools)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UserToolChanges:
-    added: tuple[str, ...] = ()
-    changed: tuple[str, ...] = ()
-    removed: tuple[str, ...] = ()
-    diagnostics: tuple[str, ...] = ()
-    announcements: tuple[str, ...] = ()
-    """For the person, each once per session."""
-    warnings: tuple[str, ...] = ()
-
-
-@dataclass(slots=True)
-class _PendingChanges:
-    added: list[str] = field(default_factory=list)
-    changed: list[str] = field(default_factory=list)
-    removed: list[str] = field(default_factory=list)
-    diagnostics: list[str] = field(default_factory=list)
-    placed: list[str] = field(default_factory=list)
-    """What can be called from now on, offered or not."""
-    new: list[str] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-
-
 class UserTools:
     def __init__(
         self,
@@ -76,17 +61,11 @@ class UserTools:
         self._offer = offer
         self._catalog = catalog
         self._on_placed = on_placed
-        self._on_returned = on_returned
+        self._sync = CatalogSync(catalog, SourceKind.CUSTOM, on_placed=on_placed, on_returned=on_returned)
         self._seen: tuple[object, ...] = ()
         """What the registry and the store said when the catalog was last brought in step. Other workers of the session
         share both, so it does not count who noticed a change first."""
         self._statuses: dict[str, tuple[ToolEntry, ToolStatus]] = {}
-        self._offered: dict[str, str] = {}
-        """Name → digest of the tools of ours that are in the catalog."""
-        self._known: dict[str, str] = {}
-        """Name → digest of every other tool folder, and name → reason of what is no tool."""
-        self._displaced: dict[str, Tool] = {}
-        """Built-in tools that a tool of the user's stands in for."""
         self._announced: set[str] = set()
         self.announcements: tuple[str, ...] = ()
         """All there were until now."""
@@ -103,7 +82,7 @@ class UserTools:
 
     def offers(self, name: str) -> bool:
         """Whether the catalog's tool of that name is one of the user's."""
-        return name in self._offered
+        return self._sync.has_placed(name)
 
     def names(self) -> tuple[str, ...]:
         """Of the tools that can be run, active or not."""
@@ -129,7 +108,7 @@ class UserTools:
             self._on_placed((name,))
         return user_tool(self._workshop, found, seconds=seconds)
 
-    def refresh(self) -> UserToolChanges | None:
+    def refresh(self) -> CatalogChanges | None:
         """None: nothing is other than before."""
         began = perf_counter()
         registry = self._workshop.registry
@@ -141,34 +120,23 @@ class UserTools:
             return None
         if not before or before[0] != version:
             self._statuses = {}
-        return self._update_catalog(entries, diagnostics)
-
-    def _update_catalog(
-        self, entries: Mapping[str, ToolEntry], diagnostics: tuple[Diagnostic, ...]
-    ) -> UserToolChanges | None:
-        pending = _PendingChanges()
-        there = {name: entry for name, entry in entries.items() if self._offer.includes(name)}
-        faults = {each.tool: each for each in diagnostics if self._offer.includes(each.tool)}
-        for name in [name for name in (*self._offered, *self._known) if name not in there and name not in faults]:
-            self._gone(name, pending)
-        for entry, status in self._statuses_of(there):
-            self._place(entry, status, pending)
-        for fault in faults.values():
-            self._keep_out(fault, pending)
-        if pending.placed:
-            self._on_placed(tuple(pending.placed))
-        if pending == _PendingChanges():
-            return None
-        announced = _announcement_lines(pending.new)
+        tools: dict[str, SourceTool] = {}
+        kept_out: dict[str, KeptOut] = {}
+        for entry, status in self._statuses_of(
+            {name: each for name, each in entries.items() if self._offer.includes(name)}
+        ):
+            if self._is_taken(entry.name):
+                kept_out[entry.name] = _not_a_tool(_name_conflict(entry.name))
+            elif status.why is None:
+                tools[entry.name] = SourceTool(mark=entry.digest, make=partial(self._tool, entry))
+            else:
+                kept_out[entry.name] = self._inactive(entry, status.state, status.why)
+        kept_out |= {each.tool: _not_a_tool(each) for each in diagnostics if self._offer.includes(each.tool)}
+        changes = self._sync.update(tools, kept_out)
+        if not (announced := self._announce_new()):
+            return changes
         self.announcements += announced
-        return UserToolChanges(
-            added=tuple(pending.added),
-            changed=tuple(pending.changed),
-            removed=tuple(pending.removed),
-            diagnostics=tuple(pending.diagnostics),
-            announcements=announced,
-            warnings=tuple(pending.warnings),
-        )
+        return replace(changes or CatalogChanges(), announcements=announced)
 
     def _statuses_of(self, there: Mapping[str, ToolEntry]) -> Iterable[tuple[ToolEntry, ToolStatus]]:
         """While the store has not changed, only folders that changed are looked up in it."""
@@ -179,87 +147,49 @@ class UserTools:
         self._statuses = {name: new.get(name) or before[name] for name in there}
         return self._statuses.values()
 
-    def _place(self, entry: ToolEntry, status: ToolStatus, pending: _PendingChanges) -> None:
-        name = entry.name
-        if self._is_taken(name):
-            self._keep_out(_name_conflict(name), pending)
-        elif status.state is ToolState.ACTIVE:
-            self._put_in(entry, self._catalog.get(name), pending)
-        else:
-            assert status.why is not None
-            self._set_aside(entry, status, status.why, pending)
+    def _inactive(self, entry: ToolEntry, state: ToolState, why: Diagnostic) -> KeptOut:
+        """A model need not try by name what was agreed to and is not active all the same: it failed."""
 
-    def _put_in(self, entry: ToolEntry, present: Tool | None, pending: _PendingChanges) -> None:
-        name, before = entry.name, self._offered.get(entry.name)
-        if before == entry.digest:
-            return
-        if before is None and present is not None:
-            self._displaced[name] = present
-            pending.warnings.append(f"custom tool '{name}' replaces the built-in tool of that name")
-        (pending.changed if before else pending.added).append(name)
-        pending.placed.append(name)
-        self._known.pop(name, None)
-        self._offered[name] = entry.digest
-        self._catalog.unhide(name)
-        self._catalog.add(self._tool(entry), replace=True)
+        def hidden() -> tuple[Tool, bool]:
+            return self._tool(entry), self._workshop.other_version_trusted(entry)
 
-    def _set_aside(self, entry: ToolEntry, status: ToolStatus, why: Diagnostic, pending: _PendingChanges) -> None:
-        name, mark = entry.name, f"{entry.digest} {why.code} {why.message}"
-        if self._known.get(name) == mark:
-            return
-        self._out_of_catalog(name, pending)
-        self._known[name] = mark
-        if status.state is ToolState.RETIRED:
-            self._catalog.unhide(name)
-        else:
-            # Bytes that were agreed to and are not active all the same failed: a model need not try them by name.
-            self._catalog.hide(self._tool(entry), by_models=self._workshop.other_version_trusted(entry))
-            if self._means_ours(name):
-                pending.placed.append(name)
-        through = f"; a model calls it through {RUN_TOOL_NAME} (tool_name: {name!r}), which asks the person first"
-        hint = through if why.code is DiagnosticCode.UNTRUSTED else ""
-        self._catalog.quarantine(name, SourceKind.CUSTOM, f"{why.code}: {why.message}{hint}")
-        if why.code is not DiagnosticCode.UNTRUSTED:
-            pending.diagnostics.append(_first_line(why))
-        elif name not in self._announced and name not in self._workshop.created_names:
-            self._announced.add(name)
-            pending.new.append(name)
+        reason, untrusted = f"{why.code}: {why.message}", why.code is DiagnosticCode.UNTRUSTED
+        if untrusted:
+            reason += (
+                f"; a model calls it through {RUN_TOOL_NAME} (tool_name: {entry.name!r}), which asks the person first"
+            )
+        return KeptOut(
+            mark=(entry.digest, reason),
+            reason=reason,
+            diagnostic="" if untrusted else _first_line(why),
+            hide=None if state is ToolState.RETIRED else hidden,
+        )
 
-    def _keep_out(self, fault: Diagnostic, pending: _PendingChanges) -> None:
-        name, mark = fault.tool, f"{fault.code} {fault.message}"
-        if self._known.get(name) == mark:
-            return
-        self._out_of_catalog(name, pending)
-        self._known[name] = mark
-        self._catalog.unhide(name)
-        keep_out = self._catalog.quarantine_duplicate if self._is_taken(name) else self._catalog.quarantine
-        keep_out(name, SourceKind.CUSTOM, f"{fault.code}: {fault.message}")
-        pending.diagnostics.append(_first_line(fault))
-
-    def _gone(self, name: str, pending: _PendingChanges) -> None:
-        self._out_of_catalog(name, pending)
-        self._known.pop(name, None)
-        self._catalog.unhide(name)
-        self._catalog.release(name)
-
-    def _out_of_catalog(self, name: str, pending: _PendingChanges) -> None:
-        if self._offered.pop(name, None) is None:
-            return
-        pending.removed.append(name)
-        self._catalog.remove(name)
-        if (built_in := self._displaced.pop(name, None)) is not None:
-            self._catalog.add(built_in)
-            self._on_returned(name)
+    def _announce_new(self) -> tuple[str, ...]:
+        """Lines about tools that nobody has agreed to yet, each tool once per session."""
+        known = self._announced | self._workshop.created_names
+        new = [
+            name
+            for name, (_, status) in self._statuses.items()
+            if status.why is not None and status.why.code is DiagnosticCode.UNTRUSTED
+            if name not in known and not self._is_taken(name)
+        ]
+        self._announced |= set(new)
+        if len(new) > MOST_ANNOUNCED:
+            return (f"{len(new)} new tools are not active; `forge tools list` shows them",)
+        return tuple(
+            f"new tool '{name}' is not active; run {slash_command(name)} or forge tools activate {name}" for name in new
+        )
 
     def _is_taken(self, name: str) -> bool:
         """A tool that the worker was given otherwise (by a block of its file, by an embedder) has the name."""
         present = self._catalog.get(name)
-        return present is not None and name not in self._offered and present.source is not SourceKind.NATIVE
+        return present is not None and not self._sync.has_placed(name) and present.source is not SourceKind.NATIVE
 
     def _means_ours(self, name: str) -> bool:
         """Threat: a folder that nobody agreed to, with the name of a built-in tool. What the block says about approval
         must not be said of that one."""
-        return name in self._offered or name not in self._catalog
+        return self._sync.has_placed(name) or name not in self._catalog
 
     def _tool(self, entry: ToolEntry) -> Tool:
         """Fresh at every call: whoever edits a folder between two refreshes changes what is called, not what runs."""
@@ -287,14 +217,11 @@ def _name_conflict(name: str) -> Diagnostic:
     return Diagnostic(tool=name, code=DiagnosticCode.NAME_CONFLICT, message=_CONFLICT_MESSAGE)
 
 
+def _not_a_tool(why: Diagnostic) -> KeptOut:
+    reason = f"{why.code}: {why.message}"
+    return KeptOut(mark=reason, reason=reason, diagnostic=_first_line(why))
+
+
 def _first_line(why: Diagnostic) -> str:
     """Its first line: whoever made the call has read the rest, and `forge tools doctor` has it."""
     return f"{why.tool}: {why.code}: {why.message.partition(chr(10))[0]}"
-
-
-def _announcement_lines(names: list[str]) -> tuple[str, ...]:
-    if len(names) > MOST_ANNOUNCED:
-        return (f"{len(names)} new tools are not active; `forge tools list` shows them",)
-    return tuple(
-        f"new tool '{name}' is not active; run {slash_command(name)} or forge tools activate {name}" for name in names
-    )

@@ -18,87 +18,36 @@ import re
 import shutil
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
-from functools import partial
+from functools import cache, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.core.calls import Caller
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.core.regex import regex
 from golem_forge.core.results import ToolResult
 from golem_forge.storage.home import ForgeHome
 from golem_forge.tools.catalog import Catalog
 from golem_forge.tools.context import Plan, ToolContext
-from golem_forge.tools.tool import Mode, Planner, SourceKind, Tool
+from golem_forge.tools.tool import Tool
 from golem_forge.tools.validation import InputInvalid
 from golem_forge.usertools.diagnostics import DiagnosticCode, Unusable, is_reserved, name_problem
 from golem_forge.usertools.folder import write_folder
 from golem_forge.usertools.manifest import MANIFEST_FILE, BooleanFlags, ToolManifest
+from golem_forge.usertools.manifest.reader import manifest_from_values
+from golem_forge.usertools.manifest.schema import MAX_MANIFEST_BYTES, ManifestFault
+from golem_forge.usertools.manifest.writer import manifest_text
+from golem_forge.usertools.native_tools import CREATE_TOOL_NAME, create_tool_definition, invalid_field
 from golem_forge.usertools.store.records import Author, AuthorKind
 
 if TYPE_CHECKING:
     from golem_forge.usertools.workshop import Workshop
 
-CREATE_TOOL_NAME: Final = "create_custom_tool"
-_OBJECT: Final[dict[str, Any]] = {"type": "object"}
-_CREATE_TOOL_SCHEMA: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {
-        "name": {"type": "string", "description": "Letters, digits, '-' and '_', starting with a letter"},
-        "description": {"type": "string", "description": "One line: what the tool does"},
-        "language": {"enum": ["python", "shell", "go"], "default": "python"},
-        "usage": {"type": "string", "description": "How to use it, for whoever calls it later"},
-        "parameters": {
-            "type": "array",
-            "items": _OBJECT,
-            "description": "Each {name, type, description, required?, default?, enum?, …}",
-        },
-        "source": {"type": "string", "description": "The whole source; without it a template is written"},
-        "tests": {
-            "type": "array",
-            "items": _OBJECT,
-            "description": "Each {name, arguments, files?, expect: {stdout | stdout_contains | json | exit_code}}",
-        },
-        "version": {"type": "string", "default": "1.0.0"},
-    },
-    "required": ["name", "description"],
-    "additionalProperties": False,
-}
-
 
 def create_create_custom_tool(workshop: Workshop, catalog: Catalog) -> Tool:
-    return _make_tool(partial(_plan_creation, workshop, catalog))
-
-
-def listed_create_custom_tool() -> Tool:
-    """The same for a list of what there is, where nothing is called."""
-    return _make_tool(_not_planned)
-
-
-def _make_tool(planner: Planner) -> Tool:
-    return Tool(
-        CREATE_TOOL_NAME,
-        "Create a new custom tool that stays for later sessions: a folder in /user_tools with its tool.yaml and "
-        "source. Edit the files, declare parameters and at least one test, then call run_custom_tool.",
-        input_schema=_CREATE_TOOL_SCHEMA,
-        planner=planner,
-        redirect=_check_required,
-        mode=Mode.BOTH,
-        source=SourceKind.NATIVE,
-        category="Custom tools",
-        always=Verb.WRITE,
-    )
-
-
-def _check_required(args: dict[str, Any]) -> None:
-    """In the words people know; an empty text is as missing as none."""
-    for name in ("name", "description"):
-        if not args.get(name):
-            raise _invalid_field(name, "missing required parameter")
-
-
-def _not_planned(args: dict[str, Any], ctx: ToolContext) -> Plan:
-    raise AssertionError("it is only shown")
+    return create_tool_definition(partial(_plan_creation, workshop, catalog))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,81 +145,6 @@ def _new_file_diff(address: str, data: bytes) -> str:
     return f"--- /dev/null\n+++ {address}\n@@ -0,0 +1,{len(lines)} @@\n" + "".join(f"+{line}\n" for line in lines)
 
 
-PYTHON_TEMPLATE: Final = '''\
-"""Replace this with what the tool does. Only the standard library and files of this folder can be imported."""
-
-import argparse
-import os
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    # One flag for every parameter in tool.yaml: a call with {"example": "text"} arrives as --example=text.
-    parser.add_argument("--example", default="", help="an example parameter")
-    given = parser.parse_args()
-
-    # The worker's default zone, and the current directory of every run.
-    workspace = os.environ.get("FORGE_WORKSPACE", "")
-
-    # What is printed is the result. Exit with another code than 0 to say that it failed.
-    print(f"example: {given.example}")
-    print(f"workspace: {workspace}")
-
-
-if __name__ == "__main__":
-    main()
-'''
-
-SHELL_TEMPLATE: Final = """\
-#!/bin/sh
-# Replace this with what the tool does.
-set -eu
-
-# One flag for every parameter in tool.yaml: a call with {"example": "text"} arrives as --example=text.
-example=""
-for argument in "$@"; do
-  case "$argument" in
-    --example=*) example="${argument#--example=}" ;;
-    *)
-      printf 'unknown argument: %s\\n' "$argument" >&2
-      exit 2
-      ;;
-  esac
-done
-
-# The worker's default zone, and the current directory of every run.
-workspace="${FORGE_WORKSPACE:-}"
-
-# What is printed is the result. Exit with another code than 0 to say that it failed.
-printf 'example: %s\\n' "$example"
-printf 'workspace: %s\\n' "$workspace"
-"""
-
-GO_TEMPLATE: Final = """\
-// Replace this with what the tool does.
-package main
-
-import (
-	"flag"
-	"fmt"
-	"os"
-)
-
-func main() {
-	// One flag for every parameter in tool.yaml: a call with {"example": "text"} arrives as --example=text.
-	example := flag.String("example", "", "an example parameter")
-	flag.Parse()
-
-	// The worker's default zone, and the current directory of every run.
-	workspace := os.Getenv("FORGE_WORKSPACE")
-
-	// What is printed is the result. Exit with another code than 0 to say that it failed.
-	fmt.Printf("example: %s\\n", *example)
-	fmt.Printf("workspace: %s\\n", workspace)
-}
-"""
-
-
 UNFINISHED_PREFIX: Final = ".new-"
 """How a folder begins that is being written; no tool can be called so."""
 DEFAULT_VERSION: Final = "1.0.0"
@@ -285,7 +159,12 @@ class Language(StrEnum):
 
 
 _SUFFIXES: Final = {Language.PYTHON: ".py", Language.SHELL: ".sh", Language.GO: ".go"}
-_TEMPLATES: Final = {Language.PYTHON: PYTHON_TEMPLATE, Language.SHELL: SHELL_TEMPLATE, Language.GO: GO_TEMPLATE}
+
+
+@cache
+def template(language: Language) -> bytes:
+    """The source of a new tool for which none was given."""
+    return (Path(__file__).parent / "templates" / f"{language}.txt").read_bytes()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -309,7 +188,7 @@ class NewTool:
         try:
             given["language"] = Language(given.get("language", Language.PYTHON))
         except ValueError:
-            raise _invalid_field("language", f"must be one of {', '.join(Language)}") from None
+            raise invalid_field("language", f"must be one of {', '.join(Language)}") from None
         return NewTool(**given)
 
     @property
@@ -336,9 +215,6 @@ def creation_problem(name: str, description: str, taken: Collection[str], existi
 
 def scaffold(request: NewTool) -> dict[str, bytes]:
     """The manifest, then the source."""
-    from golem_forge.usertools.manifest.nodes import MAX_MANIFEST_BYTES
-    from golem_forge.usertools.manifest.writer import manifest_text
-
     if problem := creation_problem(request.name, request.description, (), ()):
         raise InputInvalid(f"{CREATE_TOOL_NAME}: {problem}")
     text = manifest_text(_new_manifest(request), stated=("parameters", "boolean_flags")).encode()
@@ -346,16 +222,13 @@ def scaffold(request: NewTool) -> dict[str, bytes]:
         problem = f"would be larger than {MAX_MANIFEST_BYTES // 1024} KiB; shorten what is in it"
         raise InputInvalid(f"{CREATE_TOOL_NAME}: {MANIFEST_FILE} {problem}")
     try:
-        source = (request.source or _TEMPLATES[request.language]).encode()
+        source = request.source.encode() or template(request.language)
     except UnicodeEncodeError:
-        raise _invalid_field("source", "contains half a surrogate pair, which is no character") from None
+        raise invalid_field("source", "contains half a surrogate pair, which is no character") from None
     return {MANIFEST_FILE: text, request.source_file: source}
 
 
 def _new_manifest(request: NewTool) -> ToolManifest:
-    from golem_forge.usertools.manifest.nodes import Fields, ManifestFault, dotted_path, node_from_json
-    from golem_forge.usertools.manifest.reader import manifest_from_nodes
-
     given: dict[str, Any] = {
         "name": request.name,
         "description": request.description,
@@ -367,16 +240,9 @@ def _new_manifest(request: NewTool) -> ToolManifest:
         "tests": list(request.tests),
     }
     try:
-        top = node_from_json(given)
-        assert isinstance(top, Fields)
-        return manifest_from_nodes(top, request.name)
+        return manifest_from_values(given, request.name)
     except ManifestFault as fault:
-        where = dotted_path(fault.place)
-        raise InputInvalid(f"{CREATE_TOOL_NAME}: {fault}", fields=((where, fault.problem),)) from None
-
-
-def _invalid_field(field: str, problem: str) -> InputInvalid:
-    return InputInvalid(f"{CREATE_TOOL_NAME}: {field}: {problem}", fields=((field, problem),))
+        raise InputInvalid(f"{CREATE_TOOL_NAME}: {fault}", fields=((fault.where, fault.problem),)) from None
 
 
 def write_tool_folder(home: ForgeHome, name: str, files: Mapping[str, bytes], executable: Collection[str] = ()) -> None:
@@ -415,11 +281,11 @@ def _write_and_rename(tools: int, name: str, files: Mapping[str, bytes], executa
 MIN_SIMILARITY: Final = 0.5
 MOST_NAMED: Final = 3
 
-_WORD: Final = re.compile(r"[^\W_]+")
+_WORD: Final = regex(r"[^\W_]+")
 _SHORTEST_WORD: Final = 3
 _STOP_WORDS: Final = frozenset(["the", "and", "for", "with", "from", "into", "that", "this", "tool"])
-_NAME_LINE: Final = re.compile(rb"^name[ ]*:[^\n]*\n?", re.MULTILINE)
-_ENTRYPOINT_LINE: Final = re.compile(rb"^entrypoint[ ]*:[ ]*([\"']?)([^\s\"'#]+)\1[ ]*$", re.MULTILINE)
+_NAME_LINE: Final = regex(rb"^name[ ]*:[^\n]*\n?", re.MULTILINE)
+_ENTRYPOINT_LINE: Final = regex(rb"^entrypoint[ ]*:[ ]*([\"']?)([^\s\"'#]+)\1[ ]*$", re.MULTILINE)
 
 
 def find_similar(name: str, description: str, others: Mapping[str, str]) -> tuple[str, ...]:
@@ -463,7 +329,7 @@ def _with_generic_name(files: Mapping[str, bytes], name: str) -> dict[str, bytes
     stem, dot, ending = entrypoint.rpartition(".")
     if found is None or not dot or stem != name or entrypoint not in files:
         return None
-    if files[entrypoint].decode("utf-8", "replace") in _TEMPLATES.values():  # nobody has written anything yet
+    if files[entrypoint] in map(template, Language):  # nobody has written anything yet
         return None
     renamed, text = f"<name>.{ending}", files[MANIFEST_FILE]
     manifest = text[: found.start()] + b"entrypoint: " + renamed.encode() + text[found.end() :]

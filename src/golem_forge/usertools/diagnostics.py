@@ -10,15 +10,14 @@ tools. A reserved name, in any case, always stands for the built-in tool.
 
 from __future__ import annotations
 
-import re
 from enum import StrEnum
 from typing import Any, Final
 
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass
-from golem_forge.core.text import escape_control_chars
-from golem_forge.storage.content_store import display_name
+from golem_forge.core.regex import regex
+from golem_forge.core.text import clip, display_name, escape_control_chars
 
 
 class DiagnosticCode(StrEnum):
@@ -76,7 +75,7 @@ class Unusable(ForgeError):
         return Diagnostic(tool=tool, code=self.diagnostic_code, message=self.message, line=self.line)
 
 
-TOOL_NAME: Final = re.compile(r"(?!.*__)[A-Za-z][A-Za-z0-9_-]{0,63}\Z")
+TOOL_NAME: Final = regex(r"(?!.*__)[A-Za-z][A-Za-z0-9_-]{0,63}\Z")
 
 RESERVED_NAMES: Final = frozenset(
     {"create_custom_tool", "run_custom_tool", "exec_command", "write_stdin", "apply_patch"}
@@ -104,5 +103,4 @@ class SharingError(ForgeError):
 
 def quote_name(name: str) -> str:
     """A name that a stranger chose, for a message: short, and without a character that could steer a terminal."""
-    shown = display_name(name)
-    return f"'{shown}'" if len(shown) <= 120 else f"'{shown[:120]}…'"
+    return f"'{clip(display_name(name), 120)}'"

@@ -4,8 +4,7 @@
 its workspace so that the report would show a file of the person's (none is followed). The report has one line a case,
 values as JSON strings, long ones cut around the first difference; bounded, and it cannot steer a terminal or a model.
 
-`search_pattern` runs `stdout_matches` in a process of its own with little memory and a fixed time. Threat: Python's
-`re` backtracks, and pattern and text both come from the tool.
+`search_pattern` runs `stdout_matches` with little memory and a fixed time: pattern and text both come from the tool.
 
 `update_golden` (`forge tools test --update`) rewrites `expect.stdout` of the cases that have one, or that expect
 nothing at all, and no other byte of `tool.yaml`. A case that did not end as expected is not updated. Raises ForgeError
@@ -23,37 +22,30 @@ import secrets
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass, replace
-from golem_forge.core.text import escape_control_chars
-from golem_forge.sandbox.host import isolated
-from golem_forge.sandbox.process.monitor import (
-    CPU_LIMIT,
-    MEMORY_LIMIT,
-    OUTPUT_LIMIT,
-    PROCESS_LIMIT,
-    TIMEOUT,
-    ExitStatus,
-)
-from golem_forge.storage.content_store import display_name
+from golem_forge.core.text import display_name, escape_control_chars, shorten
+from golem_forge.sandbox.process import monitor
+from golem_forge.storage.home import ForgeHome
+from golem_forge.storage.private_file import DIRECTORY_FLAGS, READ_FLAGS, create_private
+from golem_forge.tools.pattern_search import PatternLimits, PatternTooCostly, search_in_child
 from golem_forge.usertools.diagnostics import Unusable
 from golem_forge.usertools.folder import ToolEntry
 from golem_forge.usertools.manifest import MANIFEST_FILE, Expectation, ToolManifest
+from golem_forge.usertools.manifest.reader import read_manifest
+from golem_forge.usertools.manifest.writer import have_expectations, set_expected_stdout
 from golem_forge.usertools.run.output import shell_exit_code, signal_name
-
-if TYPE_CHECKING:
-    from golem_forge.storage.home import ForgeHome
 
 MOST_OUTPUT: Final = 1 << 20
 """Of a case, both streams together; and of a file that is expected."""
 _DEEPEST: Final = 100
 _LIMITS: Final = {
-    MEMORY_LIMIT: "used more memory than it may",
-    PROCESS_LIMIT: "started more processes than it may",
-    CPU_LIMIT: "used more CPU time than it may",
-    OUTPUT_LIMIT: f"printed more than {MOST_OUTPUT >> 20} MiB",
+    monitor.MEMORY_LIMIT: "used more memory than it may",
+    monitor.PROCESS_LIMIT: "started more processes than it may",
+    monitor.CPU_LIMIT: "used more CPU time than it may",
+    monitor.OUTPUT_LIMIT: f"printed more than {MOST_OUTPUT >> 20} MiB",
 }
 
 OpenFile = Callable[[tuple[str, ...]], int]
@@ -62,7 +54,7 @@ OpenFile = Callable[[tuple[str, ...]], int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseRun:
-    ending: ExitStatus
+    ending: monitor.ExitStatus
     timeout: float
     """That it was given."""
     stdout: bytes
@@ -87,7 +79,7 @@ def ended_as_expected(expect: Expectation, seen: CaseRun) -> bool:
 
 
 def find_problems(expect: Expectation, seen: CaseRun) -> tuple[str, ...]:
-    if seen.ending.code == TIMEOUT:
+    if seen.ending.code == monitor.TIMEOUT:
         return (f"timed out after {seen.timeout:g} seconds{_stderr_tail(seen.stderr)}",)
     if seen.ending.code:
         return (_LIMITS.get(seen.ending.code, f"was ended ({seen.ending.code})"),)
@@ -145,7 +137,7 @@ def _json_problems(expected: Any, data: bytes) -> Iterator[str]:
     else:
         if found is not None:
             where, one, other = found
-            place = f"{shortened(display_name(where), SHOWN_CHARACTERS)}: " if where else ""
+            place = f"{shorten(display_name(where), SHOWN_CHARACTERS)}: " if where else ""
             yield f"json: {place}expected {one}, got {other}"
 
 
@@ -236,7 +228,7 @@ class CaseResult:
         shown = self.problems[:_MOST_PROBLEMS]
         if left := len(self.problems) - len(shown):
             shown = (*shown, f"and {left} more")
-        return shortened(f"FAIL {self.name}: {'; '.join(shown)}", _LONGEST_LINE)
+        return shorten(f"FAIL {self.name}: {'; '.join(shown)}", _LONGEST_LINE)
 
 
 def failed_tests_text(tool: str, results: Sequence[CaseResult]) -> str:
@@ -249,7 +241,7 @@ def failed_tests_text(tool: str, results: Sequence[CaseResult]) -> str:
 
 def case_name(name: str, index: int) -> str:
     """`index` counts from 0, people from 1."""
-    return shortened(display_name(name), _LONGEST_NAME) if name.strip() else f"test {index + 1}"
+    return shorten(display_name(name), _LONGEST_NAME) if name.strip() else f"test {index + 1}"
 
 
 def quote_value(text: str) -> str:
@@ -269,7 +261,7 @@ def expected_got(expected: str, got: str) -> str:
 
 def compact(value: Any) -> str:
     """A JSON value on one line, its beginning if it is long."""
-    return shortened(display_name(json.dumps(value, ensure_ascii=False, separators=(",", ":"))), SHOWN_CHARACTERS)
+    return shorten(display_name(json.dumps(value, ensure_ascii=False, separators=(",", ":"))), SHOWN_CHARACTERS)
 
 
 def text_of(data: bytes) -> str:
@@ -278,18 +270,9 @@ def text_of(data: bytes) -> str:
 
 
 def first_difference(one: str, other: str) -> int:
-    low, high = 0, min(len(one), len(other))
-    while low < high:  # by halves: whole slices are compared at once
-        middle = (low + high + 1) // 2
-        if one[low:middle] == other[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
-
-
-def shortened(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
+    return next(
+        (at for at, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), min(len(one), len(other))
+    )
 
 
 def _quote_around(text: str, at: int) -> str:
@@ -304,14 +287,6 @@ def _json_quoted(text: str) -> str:
 
 PATTERN_SECONDS: Final = 3
 _PATTERN_MEMORY: Final = 512 << 20
-_FOUND_ANSWER: Final = b"found"
-_PATTERN_PROGRAM: Final = f"""
-import json, re, resource, sys
-resource.setrlimit(resource.RLIMIT_CPU, ({PATTERN_SECONDS} + 1, {PATTERN_SECONDS} + 1))
-resource.setrlimit(resource.RLIMIT_AS, ({_PATTERN_MEMORY}, {_PATTERN_MEMORY}))
-pattern, text = json.load(sys.stdin)
-sys.stdout.write("{_FOUND_ANSWER.decode()}" if re.search(pattern, text) else "not")
-"""
 
 
 class PatternResult(Enum):
@@ -322,36 +297,17 @@ class PatternResult(Enum):
 
 async def search_pattern(pattern: str, text: str) -> PatternResult:
     """As `re.search` has it: `$` is also found before the last line end."""
-    import asyncio
-
-    child = await asyncio.create_subprocess_exec(
-        *isolated("-c", _PATTERN_PROGRAM),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-        env={},
-        cwd="/",
-        start_new_session=True,
-    )
+    found: list[list[Any]] = []
     try:
-        async with asyncio.timeout(PATTERN_SECONDS):
-            answer, _ = await child.communicate(json.dumps([pattern, text]).encode())
-    except TimeoutError:
+        order = {"pattern": pattern, "text": text}
+        await search_in_child(order, PatternLimits(PATTERN_SECONDS, _PATTERN_MEMORY), found.append)
+    except (TimeoutError, PatternTooCostly):
         return PatternResult.GIVEN_UP
-    finally:
-        if child.returncode is None:
-            child.kill()
-            await child.wait()
-    if child.returncode != 0:
-        return PatternResult.GIVEN_UP
-    return PatternResult.FOUND if answer == _FOUND_ANSWER else PatternResult.NOT_FOUND
+    return PatternResult.FOUND if found else PatternResult.NOT_FOUND
 
 
 _BOM: Final = b"\xef\xbb\xbf"
 _LARGEST_MANIFEST: Final = 64 * 1024
-_READ_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_CREATE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -366,8 +322,6 @@ class GoldenUpdate:
 
 def golden_manifest(data: bytes, manifest: ToolManifest, results: Sequence[CaseResult]) -> GoldenUpdate:
     """`manifest`: what `data` says. Raises ForgeError."""
-    from golem_forge.usertools.manifest.writer import have_expectations, set_expected_stdout
-
     text = data.decode("utf-8-sig")
     printed: dict[int, str] = {}
     refused = []
@@ -395,10 +349,10 @@ def golden_manifest(data: bytes, manifest: ToolManifest, results: Sequence[CaseR
 def update_golden(home: ForgeHome, entry: ToolEntry, results: Sequence[CaseResult]) -> GoldenUpdate:
     """The same for the file in the tool's folder. Afterwards the folder is another version, which is trusted anew."""
     with contextlib.ExitStack() as opened:
-        tools = os.open(home.path / "tools", _FOLDER_FLAGS)
+        tools = os.open(home.path / "tools", DIRECTORY_FLAGS)
         opened.callback(os.close, tools)
         try:
-            folder = os.open(entry.name, _FOLDER_FLAGS, dir_fd=tools)
+            folder = os.open(entry.name, DIRECTORY_FLAGS, dir_fd=tools)
             opened.callback(os.close, folder)
             data = _read_manifest_file(folder)
             known = next((fact.sha256 for fact in entry.files if fact.path == MANIFEST_FILE), "")
@@ -413,7 +367,7 @@ def update_golden(home: ForgeHome, entry: ToolEntry, results: Sequence[CaseResul
 
 
 def _read_manifest_file(folder: int) -> bytes:
-    with open(os.open(MANIFEST_FILE, _READ_FLAGS, dir_fd=folder), "rb") as file:
+    with open(os.open(MANIFEST_FILE, READ_FLAGS, dir_fd=folder), "rb") as file:
         return file.read(_LARGEST_MANIFEST + 1)
 
 
@@ -422,7 +376,7 @@ def _replace_manifest(data: bytes, tools: int, folder: int, old: bytes) -> None:
     would be a part of the tool."""
     unfinished = f".new-{secrets.token_hex(8)}"
     try:
-        with open(os.open(unfinished, _CREATE_FLAGS, 0o600, dir_fd=tools), "wb") as file:
+        with create_private(unfinished, dir_fd=tools) as file:
             file.write(data)
             file.flush()
             os.fchmod(file.fileno(), os.stat(MANIFEST_FILE, dir_fd=folder, follow_symlinks=False).st_mode & 0o777)
@@ -436,8 +390,6 @@ def _replace_manifest(data: bytes, tools: int, folder: int, old: bytes) -> None:
 
 
 def _must_read_back(data: bytes, old: ToolManifest, printed: Mapping[int, str]) -> None:
-    from golem_forge.usertools.manifest.reader import read_manifest
-
     tests = tuple(
         replace(case, expect=replace(case.expect, stdout=printed[index])) if index in printed else case
         for index, case in enumerate(old.tests)

@@ -23,27 +23,28 @@ import shutil
 import tempfile
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from functools import cached_property
 from pathlib import Path
 from typing import Final
 
-from golem_forge.core.text import escape_control_chars
+from golem_forge.core.lazy_dataclass import WithCache, dataclass, field
+from golem_forge.core.text import display_name, escape_control_chars
+from golem_forge.sandbox.handles import call_libc
 from golem_forge.sandbox.walls.model import HostDirectory
 from golem_forge.storage.content_store import (
-    FileStamp,
+    FileMark,
     Tree,
     TreeError,
     TreeFault,
     TreeLimits,
     content_facts,
-    display_name,
     facts_digest,
     read_tree,
     unsettled,
 )
 from golem_forge.storage.home import ForgeHome
+from golem_forge.storage.private_file import CREATE_FLAGS, DIRECTORY_FLAGS
 from golem_forge.usertools.diagnostics import DiagnosticCode, SharingError, Unusable
 from golem_forge.usertools.manifest import ToolManifest
 
@@ -107,8 +108,8 @@ _FAULT_CODES: Final = {
 }
 
 
-@dataclass(frozen=True)
-class FolderFiles:
+@dataclass(frozen=True, slots=True)
+class FolderFiles(WithCache):
     files: Mapping[str, bytes]
     """By relative name, with `/`."""
     executable: frozenset[str]
@@ -138,7 +139,7 @@ class FolderReading:
     """What became of one try to read a folder, and how a later look notices that it would come out differently."""
 
     found: FolderFiles | Unusable
-    marks: Mapping[str, FileStamp]
+    marks: Mapping[str, FileMark]
     """Of each folder and file that was looked at; the folder itself is the empty name."""
     validity: Validity
 
@@ -167,7 +168,7 @@ def try_folder(path: Path) -> FolderReading:
     return FolderReading(found=_check_file_names(tree), marks=tree.marks, validity=validity)
 
 
-def validity_since(marks: Iterable[FileStamp], started: int) -> Validity:
+def validity_since(marks: Iterable[FileMark], started: int) -> Validity:
     return Validity.MOMENT if unsettled(marks, since=started) else Validity.WHILE_MARKED
 
 
@@ -208,8 +209,6 @@ def find_entrypoint(entrypoint: str, folder: FolderFiles) -> tuple[str, ProgramK
     return entrypoint, ProgramKind.EXECUTABLE
 
 
-_DIRECTORY_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_NEW_FILE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _EXECUTABLE_BITS: Final = 0o777
 _FILE_BITS: Final = 0o666
 
@@ -240,7 +239,7 @@ def write_folder(
                 if inside not in folders:
                     folders[inside] = _make_folder(held, folders[outside], part, for_whom)
             mode = (_EXECUTABLE_BITS if file in executable else _FILE_BITS) & ~for_whom.value
-            handle = os.open(name, _NEW_FILE_FLAGS, mode, dir_fd=folders[inside])
+            handle = os.open(name, CREATE_FLAGS, mode, dir_fd=folders[inside])
             with open(handle, "wb") as stream:
                 stream.write(content)
                 stream.flush()
@@ -251,7 +250,7 @@ def write_folder(
 
 def _make_folder(held: contextlib.ExitStack, parent: int, name: str, for_whom: ReadableBy) -> int:
     os.mkdir(name, _EXECUTABLE_BITS & ~for_whom.value, dir_fd=parent)
-    handle = os.open(name, _DIRECTORY_FLAGS, dir_fd=parent)
+    handle = os.open(name, DIRECTORY_FLAGS, dir_fd=parent)
     held.callback(os.close, handle)
     return handle
 
@@ -311,7 +310,13 @@ def install(home: ForgeHome, name: str, folder: Path) -> None:
 
 def exchange(home: ForgeHome, name: str, folder: Path) -> None:
     """`tools/<name>` becomes the staged folder, and the staged folder what was there; no moment without either."""
-    _swap(folder, home.path / TOOLS_FOLDER / name)
+    live = home.path / TOOLS_FOLDER / name
+    try:
+        _exchange_names(folder, live)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOSYS):
+            raise
+        _swap_in_steps(folder, live)
 
 
 def check_name_free(home: ForgeHome, name: str) -> None:
@@ -325,21 +330,12 @@ def _name_taken(home: ForgeHome, name: str) -> SharingError:
     return SharingError(f"tool '{name}' already exists at {folder}; import it under another name with --as NAME")
 
 
-def _swap(one: Path, other: Path) -> None:
-    import ctypes
-
-    libc = ctypes.CDLL(None, use_errno=True)
-    if hasattr(libc, "renameat2"):
-        if not libc.renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE):
-            return
-        number = ctypes.get_errno()
-        if number not in (errno.EINVAL, errno.ENOSYS):
-            raise OSError(number, os.strerror(number))
-    _swap_in_steps(one, other)
+def _exchange_names(one: Path, other: Path) -> None:
+    """In one step. Raises OSError EINVAL or ENOSYS where the file system or the kernel cannot."""
+    call_libc("renameat2", _AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE)
 
 
 def _swap_in_steps(one: Path, other: Path) -> None:
-    """For a file system that cannot exchange two names."""
     aside = one.with_name(f"{one.name}.aside")
     os.rename(other, aside)
     try:

@@ -9,23 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.usertools.diagnostics import Unusable, name_problem
 from golem_forge.usertools.expectations import case_name
-from golem_forge.usertools.folder import FolderFiles, read_folder
+from golem_forge.usertools.folder import FolderFiles, ToolEntry, read_folder
+from golem_forge.usertools.manifest import ToolManifest
 from golem_forge.usertools.store.history import VersionChange, VersionLogEntry, find_version, undo, version_log
 from golem_forge.usertools.store.history import short_digest as short_digest
 from golem_forge.usertools.store.statistics import ToolStats, ToolTotals, tool_statistics, total_statistics
 from golem_forge.usertools.trust import tool_status, tool_statuses
 from golem_forge.usertools.trust_card import CardFiles, compare_permissions, permissions, version_manifest
-
-if TYPE_CHECKING:
-    from golem_forge.usertools.folder import ToolEntry
-    from golem_forge.usertools.manifest import ToolManifest
-    from golem_forge.usertools.workshop import Workshop
+from golem_forge.usertools.workshop import Workshop
 
 
 def tool_details(workshop: Workshop, entry: ToolEntry) -> dict[str, Any]:

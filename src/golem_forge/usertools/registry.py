@@ -29,19 +29,20 @@ from types import MappingProxyType
 from typing import Final
 
 from golem_forge.core.lazy_dataclass import dataclass, field
+from golem_forge.core.text import display_name
 from golem_forge.storage.content_store import (
     ContentStore,
-    FileStamp,
+    FileMark,
     Snapshot,
     StoreError,
-    display_name,
-    file_stamp,
+    file_mark,
     unsettled,
 )
 from golem_forge.storage.home import ForgeHome
 from golem_forge.usertools.diagnostics import Diagnostic, DiagnosticCode, Unusable, name_problem
 from golem_forge.usertools.folder import FolderFiles, ToolEntry, Validity
 from golem_forge.usertools.manifest import MANIFEST_FILE, ToolManifest, manifest_to_json
+from golem_forge.usertools.manifest.reader import read_manifest
 from golem_forge.usertools.scan import FolderScan, RegistryCache, restore_scan, scan_folder
 
 TOOLS: Final = "tools"
@@ -213,8 +214,6 @@ class Registry:
 
     def _prove(self, entry: ToolEntry, snapshot: Snapshot) -> None:
         """Threat: a forged cache that gives trusted bytes a manifest with more reach."""
-        from golem_forge.usertools.manifest.reader import read_manifest
-
         files, _ = self._store.read(snapshot)
         if _canonical_json(read_manifest(files[MANIFEST_FILE], folder=entry.name)) != _canonical_json(entry.manifest):
             self._cache.remove()
@@ -308,14 +307,14 @@ class FolderListing:
     """Folders past the limit."""
     same_ignoring_case: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
     """Lower-case name → the names it stands for, where there are several."""
-    mark: FileStamp | None = None
+    mark: FileMark | None = None
     """None: the directory changes or cannot be read; list it again."""
     problem: str = ""
 
     @property
     def is_current(self) -> bool:
         try:
-            return self.mark is not None and file_stamp(os.stat(self.tools)) == self.mark
+            return self.mark is not None and file_mark(os.stat(self.tools)) == self.mark
         except OSError:
             return False
 
@@ -327,7 +326,7 @@ class FolderListing:
 def list_folders(tools: str) -> FolderListing:
     started = time.time_ns()
     try:
-        mark = file_stamp(os.stat(tools))
+        mark = file_mark(os.stat(tools))
         with os.scandir(tools) as listing:
             folders = (each for each in listing if each.is_dir(follow_symlinks=False) or each.is_symlink())
             found = {each.name for each in folders if not each.name.startswith(".")}
@@ -336,7 +335,7 @@ def list_folders(tools: str) -> FolderListing:
     return _make_listing(tools, found, None if unsettled((mark,), since=started) else mark)
 
 
-def _make_listing(tools: str, found: set[str], mark: FileStamp | None) -> FolderListing:
+def _make_listing(tools: str, found: set[str], mark: FileMark | None) -> FolderListing:
     names = sorted(found)
     spellings: dict[str, list[str]] = {}
     for name in names:
@@ -371,18 +370,13 @@ class MarkIndex:
         return frozenset(found)
 
 
-def _all_equal(paths: Iterator[str], marks: Iterator[FileStamp]) -> bool:
+def _all_equal(paths: Iterator[str], marks: Iterator[FileMark]) -> bool:
     """Whether all that is left in both is so; else both have gone past the first that is not."""
     try:
-        return all(map(eq, map(file_stamp, map(os.lstat, paths)), marks))
+        return all(map(eq, map(file_mark, map(os.lstat, paths)), marks))
     except OSError:
         next(marks)
         return False
-
-
-async def watch_folders(home: ForgeHome, *, poll_s: float = 0.5) -> AsyncIterator[RegistryChanges]:
-    async for found in watch_registry(Registry(home), poll_s=poll_s):
-        yield found
 
 
 async def watch_registry(registry: Registry, *, poll_s: float = 0.5) -> AsyncIterator[RegistryChanges]:

@@ -19,16 +19,17 @@ import json
 import os
 import stat
 import time
-from collections.abc import Collection, Mapping, Sequence
-from operator import eq
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from golem_forge._version import __version__
 from golem_forge.core.errors import error_name
 from golem_forge.core.lazy_dataclass import dataclass
-from golem_forge.storage.content_store import ContentStore, FileStamp, display_name, file_stamp
+from golem_forge.core.text import display_name
+from golem_forge.storage.content_store import ContentStore, FileMark, file_mark, unchanged
 from golem_forge.storage.home import ForgeHome
+from golem_forge.storage.private_file import read_private, write_private
 from golem_forge.usertools.diagnostics import Diagnostic, DiagnosticCode, Unusable, name_problem
 from golem_forge.usertools.folder import (
     FileFact,
@@ -41,7 +42,7 @@ from golem_forge.usertools.folder import (
     validity_since,
 )
 from golem_forge.usertools.manifest import MANIFEST_FILE, manifest_from_json, manifest_to_json
-from golem_forge.usertools.scratch import read_private_file, replace_private_file
+from golem_forge.usertools.manifest.reader import read_manifest
 
 ScanResult = ToolEntry | Diagnostic | None
 """None: no tool and no error (a folder without `tool.yaml`)."""
@@ -51,7 +52,7 @@ ScanResult = ToolEntry | Diagnostic | None
 class FolderScan:
     result: ScanResult
     paths: tuple[str, ...]
-    marks: list[FileStamp]
+    marks: list[FileMark]
     validity: Validity
 
     @property
@@ -69,14 +70,14 @@ def scan_folder(tools: str, name: str, store: ContentStore) -> FolderScan | None
             if not os.path.isdir(folder):
                 return None
             problem = _diagnostic(name, DiagnosticCode.SYMLINK, "the folder is a symbolic link")
-            return _make_scan(folder, {"": file_stamp(status)}, problem, Validity.WHILE_MARKED)
+            return _make_scan(folder, {"": file_mark(status)}, problem, Validity.WHILE_MARKED)
         if not stat.S_ISDIR(status.st_mode):
             return None
         os.lstat(f"{folder}/{MANIFEST_FILE}")
     except FileNotFoundError:
         if not os.path.lexists(folder):
             return None
-        mark = file_stamp(status)
+        mark = file_mark(status)
         return _make_scan(folder, {"": mark}, None, validity_since((mark,), started))
     except OSError:
         pass  # what cannot be looked at cannot be read either, and that says why
@@ -100,17 +101,7 @@ def _diagnostic(folder: str, code: DiagnosticCode, message: str) -> Diagnostic:
     return Diagnostic(tool=display_name(folder), code=code, message=message)
 
 
-def unchanged(paths: Sequence[str], marks: Sequence[FileStamp]) -> bool:
-    """Whether each of them still bears its mark."""
-    try:
-        return all(map(eq, map(file_stamp, map(os.lstat, paths)), marks))
-    except OSError:
-        return False
-
-
 def _read_entry(folder: Path, name: str, found: FolderFiles, store: ContentStore) -> ToolEntry | None:
-    from golem_forge.usertools.manifest.reader import read_manifest
-
     if MANIFEST_FILE not in found.files:
         if MANIFEST_FILE in found.folders:
             raise Unusable(DiagnosticCode.UNREADABLE, f"{MANIFEST_FILE}: is a directory")
@@ -123,7 +114,7 @@ def _read_entry(folder: Path, name: str, found: FolderFiles, store: ContentStore
     return ToolEntry(name=name, folder=folder, manifest=manifest, digest=found.digest, files=found.facts)
 
 
-def _make_scan(folder: str, marks: Mapping[str, FileStamp], result: ScanResult, validity: Validity) -> FolderScan:
+def _make_scan(folder: str, marks: Mapping[str, FileMark], result: ScanResult, validity: Validity) -> FolderScan:
     paths = tuple(f"{folder}/{name}" if name else folder for name in marks)
     return FolderScan(result=result, paths=paths, marks=list(marks.values()), validity=validity)
 
@@ -144,7 +135,7 @@ class RegistryCache:
     def load(self) -> dict[str, str]:
         """Name → what `restore_scan` takes."""
         try:
-            lines = read_private_file(self._path, _LARGEST_CACHE).decode().splitlines()
+            lines = read_private(self._path, _LARGEST_CACHE).decode().splitlines()
         except (OSError, ValueError):
             return {}
         if not lines or lines[0] != _cache_header():
@@ -160,7 +151,7 @@ class RegistryCache:
         with contextlib.suppress(OSError):  # without it the next start is slower, and that is all
             if not self._lines or self._lines + len(news) > 2 * len(scans) + _SPARE_LINES:
                 lines = [f"{_cache_header()}\n", *_cache_lines(scans)]
-                replace_private_file(self._home.ensure("cache"), "registry", "".join(lines).encode())
+                write_private(self._home.ensure("cache") / "registry", "".join(lines).encode(), durable=False)
                 self._lines = len(lines)
             else:
                 handle = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)

@@ -1,39 +1,37 @@
-"""Private directories for builds, tests and sockets, walls around one of them, a file lock, and private files.
+"""Private directories for builds, tests and sockets, walls around one of them, and a lock without a time limit.
 
 `scratch_walls` takes a directory and gives Walls whose only zone it is, writable, at `/<zone>`. These walls cannot be
 switched off: code runs there that nobody has approved for more, so without full walls nothing starts.
 `private_directory` makes a directory below FORGE_HOME/cache and removes it afterwards, whatever was done to it;
 `program_directory` does so where a program may have left a great deal. `file_lock` excludes tasks and processes alike,
-waits without blocking the event loop, and is released when its holder is done, cancelled or gone.
-`read_private_file` and `replace_private_file` are for small files of ours below FORGE_HOME.
+waits as long as a build takes without blocking the event loop, and is released when its holder is done, cancelled or
+gone.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-import errno
-import fcntl
 import os
-import stat
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from golem_forge.config.sandbox_block import WallSettings
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.lazy_dataclass import replace
+from golem_forge.events.redaction import Redactor
 from golem_forge.sandbox.handles import best_opener
+from golem_forge.sandbox.process import cleanup
 from golem_forge.sandbox.protected import PROTECTED_NAMES
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.walls.model import Level, ProbeReport
+from golem_forge.sandbox.walls.walls import Walls
 from golem_forge.sandbox.zones import AccessMode, ZoneSpec, open_zone
-
-if TYPE_CHECKING:
-    from golem_forge.events.redaction import Redactor
-    from golem_forge.sandbox.walls.walls import Walls
-    from golem_forge.storage.home import ForgeHome
+from golem_forge.storage.home import ForgeHome
+from golem_forge.storage.private_file import DIRECTORY_FLAGS, open_lock, try_lock
 
 _ABANDONED_S: Final = 7 * 24 * 3600.0
 """Longer than anything here is in use: a directory of that age was left by a Forge that was killed."""
@@ -41,7 +39,6 @@ _LOCKED_WITHIN_S: Final = 60.0
 """By this age a directory is claimed by whoever made it."""
 _REMOVED_WITHIN_S: Final = 0.3
 _INNER: Final = "room"
-_DIRECTORY_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def scratch_walls(
@@ -54,8 +51,6 @@ def scratch_walls(
     report: ProbeReport | None = None,
 ) -> Walls:
     """`report`: what is known of this machine already. Raises OSError if the directory cannot be opened."""
-    from golem_forge.sandbox.walls.walls import Walls
-
     spec = ZoneSpec(
         name=zone,
         path=directory,
@@ -80,7 +75,7 @@ def scratch_walls(
 @contextlib.contextmanager
 def private_directory(home: ForgeHome, purpose: str) -> Iterator[Path]:
     """A new directory for its owner alone, gone afterwards."""
-    with _make_directory(home, purpose) as (made, inner):
+    with held_directory(home.ensure("cache", purpose), after_s=_ABANDONED_S) as (made, inner):
         try:
             yield inner
         finally:
@@ -91,12 +86,11 @@ def private_directory(home: ForgeHome, purpose: str) -> Iterator[Path]:
 async def program_directory(home: ForgeHome, purpose: str) -> AsyncIterator[Path]:
     """The same for a program to write in, which may leave a great deal: a thread removes it, and whoever was cancelled
     does not wait for that."""
-    import asyncio
 
     def removal() -> asyncio.Future[None]:
         return asyncio.get_running_loop().run_in_executor(None, remove_tree, made)
 
-    with _make_directory(home, purpose) as (made, inner):
+    with held_directory(home.ensure("cache", purpose), after_s=_ABANDONED_S) as (made, inner):
         try:
             yield inner
         except BaseException:
@@ -106,25 +100,18 @@ async def program_directory(home: ForgeHome, purpose: str) -> AsyncIterator[Path
 
 
 @contextlib.contextmanager
-def _make_directory(home: ForgeHome, purpose: str) -> Iterator[tuple[Path, Path]]:
-    """What is to be removed, and the directory in it: walls lock that one for themselves."""
-    parent = home.ensure("cache", purpose)
-    remove_abandoned(parent, after_s=_ABANDONED_S)
-    made = Path(tempfile.mkdtemp(dir=parent))
-    with hold_directory(made):
+def held_directory(parent: Path, *, after_s: float, prefix: str = "") -> Iterator[tuple[Path, Path]]:
+    """What is to be removed, and the directory in it: walls lock that one for themselves. In use from now on; a Forge
+    that is killed claims nothing any more, and what it left goes after `after_s`."""
+    remove_abandoned(parent, after_s=after_s, prefix=prefix)
+    made = Path(tempfile.mkdtemp(prefix=prefix, dir=parent.resolve()))
+    handle = os.open(made, DIRECTORY_FLAGS)
+    try:
+        with contextlib.suppress(OSError):  # a file system without locks: its age alone counts
+            try_lock(handle)
         inner = made / _INNER
         inner.mkdir(mode=0o700)
         yield made, inner
-
-
-@contextlib.contextmanager
-def hold_directory(directory: Path) -> Iterator[None]:
-    """In use from now on; a Forge that is killed claims nothing any more."""
-    handle = os.open(directory, _DIRECTORY_FLAGS)
-    try:
-        with contextlib.suppress(OSError):  # a file system without locks: its age alone counts
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
     finally:
         os.close(handle)
 
@@ -141,10 +128,9 @@ def remove_abandoned(parent: Path, *, after_s: float, prefix: str = "") -> None:
 
 def _is_unlocked(path: str) -> bool:
     with contextlib.suppress(OSError):
-        handle = os.open(path, _DIRECTORY_FLAGS)
+        handle = os.open(path, DIRECTORY_FLAGS)
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
+            return try_lock(handle)
         finally:
             os.close(handle)
     return False
@@ -153,12 +139,10 @@ def _is_unlocked(path: str) -> bool:
 def remove_tree(directory: Path) -> None:
     """However deep it is, and also where a program took away its own right to change what it had made. Links are
     removed, not followed; what cannot be removed stays."""
-    from golem_forge.sandbox.process.cleanup import remove_tree as clear
-
     with contextlib.suppress(OSError):
         if not directory.is_symlink():
             directory.chmod(0o700)
-    clear(os.fspath(directory))
+    cleanup.remove_tree(os.fspath(directory))
 
 
 _POLL_S: Final = 0.02
@@ -166,50 +150,10 @@ _POLL_S: Final = 0.02
 
 @contextlib.asynccontextmanager
 async def file_lock(file: Path) -> AsyncIterator[None]:
-    import asyncio
-
-    # A handle of its own each time: that is what makes two tasks of one process exclude each other, too.
-    handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    handle = open_lock(file)
     try:
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                await asyncio.sleep(_POLL_S)
+        while not try_lock(handle):  # noqa: ASYNC110 - nobody is told when a lock gets free
+            await asyncio.sleep(_POLL_S)
         yield
     finally:
         os.close(handle)
-
-
-NOT_OUR_JSON: Final = (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError)
-"""What reading a JSON file and taking it apart raises where it is not there or not what we wrote."""
-
-
-def read_private_file(path: Path, most: int) -> bytes:
-    """The whole of a regular file of at most `most` bytes; follows no link. Raises OSError for anything else."""
-    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > most:
-            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
-        with open(handle, "rb", closefd=False) as file:
-            return file.read(most)
-    finally:
-        os.close(handle)
-
-
-def replace_private_file(folder: Path, name: str, data: bytes, *, durable: bool = False) -> None:
-    """All or nothing, mode 0600; `durable`: on the disk when it returns. Raises OSError."""
-    new = folder / f".{name}-{os.urandom(8).hex()}"
-    try:
-        handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        with open(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            if durable:
-                os.fsync(handle)
-        os.replace(new, folder / name)
-    except BaseException:
-        new.unlink(missing_ok=True)
-        raise

@@ -25,11 +25,13 @@ from typing import Any, Final
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.json import canonical
 from golem_forge.core.lazy_dataclass import dataclass
-from golem_forge.core.text import escape_control_chars
+from golem_forge.core.regex import regex
+from golem_forge.core.text import clip, escape_control_chars, one_line
 from golem_forge.events.journal_files import journal_path
 from golem_forge.events.journal_records import CallRecords
 from golem_forge.events.serialization import iso_now, iso_time
 from golem_forge.storage.home import ForgeHome
+from golem_forge.storage.private_file import JSON_FILE_ERRORS, read_json, write_private
 from golem_forge.usertools.call_sequences import (
     DAY_S,
     DAYS,
@@ -45,7 +47,6 @@ from golem_forge.usertools.call_sequences import (
     value_mark,
 )
 from golem_forge.usertools.diagnostics import is_reserved, name_problem
-from golem_forge.usertools.scratch import NOT_OUR_JSON, read_private_file, replace_private_file
 from golem_forge.usertools.store import ToolStore
 from golem_forge.usertools.store.statistics import median
 
@@ -57,10 +58,9 @@ def find_suggestions(
     *,
     native: Collection[str] = (),
     redact: Redact = lambda value: value,
-    now: float | None = None,
 ) -> tuple[Suggestion, ...]:
     """`native`: names of built-in tools, which stay what they are where a user tool replaces one."""
-    since = iso_time((time.time() if now is None else now) - DAYS * DAY_S)
+    since = iso_time(time.time() - DAYS * DAY_S)
     own = {str(name) for (name,) in store.rows("SELECT name FROM tools")}
     made = {str(key) for (key,) in store.rows("SELECT DISTINCT suggestion FROM creations WHERE suggestion <> ''")}
     settled = made | dismissed_keys(home).keys()
@@ -220,11 +220,8 @@ def event_sequence_key(sequence: Any) -> str:
         return ""
 
 
-class _UnknownValue:
-    """No value: it cannot be read any more, or must not be shown."""
-
-
-_UNKNOWN_VALUE: Final = _UnknownValue()
+_UNKNOWN_VALUE: Final = object()
+"""It cannot be read any more, or must not be shown."""
 
 
 def _known_value(args: Mapping[str, Any], argument: str, expected: str, redact: Redact) -> Any:
@@ -248,7 +245,7 @@ class _ArgumentSlot:
 
     @property
     def stays(self) -> bool:
-        return len(set(self.marks)) == 1 and not isinstance(self.value, _UnknownValue)
+        return len(set(self.marks)) == 1 and self.value is not _UNKNOWN_VALUE
 
     def parameter(self, name: str) -> SuggestedParameter:
         kind, items = self._type()
@@ -289,10 +286,10 @@ def _bounded_value(value: Any, seen: Occurrence, at: int) -> Any:
     return f"[{length:,} characters, the same each time; call {seen.steps[at].call} of session {seen.session} has them]"
 
 
-_NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_-]+")
+_NOT_IN_NAMES: Final = regex(r"[^A-Za-z0-9_-]+")
 _LONGEST_NAME: Final = 64
 _ROOM_FOR_NUMBER: Final = 4
-_FIRST_WORD: Final = re.compile(r"[A-Za-z][A-Za-z0-9]*")
+_FIRST_WORD: Final = regex(r"[A-Za-z][A-Za-z0-9]*")
 _MOST_WORDS: Final = 4
 _FALLBACK_TOOL: Final = "steps"
 
@@ -321,8 +318,8 @@ def _unique(plain: str, fits: Callable[[str], bool]) -> str:
     return next(name for name in (plain, *(f"{plain}_{number}" for number in range(2, 1000))) if fits(name))
 
 
-_PLAIN_WORD: Final = re.compile(r"[A-Za-z0-9_./*:@+=,^$\\-]{1,60}", re.ASCII)
-_PLAIN_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,127}", re.ASCII)
+_PLAIN_WORD: Final = regex(r"[A-Za-z0-9_./*:@+=,^$\\-]{1,60}", re.ASCII)
+_PLAIN_NAME: Final = regex(r"[A-Za-z][A-Za-z0-9_.-]{0,127}", re.ASCII)
 _LONGEST_LINE: Final = 1_000
 _LONGEST_SHOWN_VALUE: Final = 120
 _LEFT_OUT: Final = "…"
@@ -352,7 +349,7 @@ def lines_for_person(suggestion: Suggestion) -> list[str]:
         *calls,
         *(["  parameters:", *parameters] if parameters else ["  no parameters: every call was the same"]),
     )
-    return [escape_control_chars(line).replace("\n", " ").replace("\t", " ") for line in lines]
+    return [one_line(line) for line in lines]
 
 
 def _arguments_for_model(call: SuggestedCall) -> str:
@@ -378,7 +375,7 @@ def _arguments_for_person(call: SuggestedCall) -> str:
 
 def _value_for_person(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= _LONGEST_SHOWN_VALUE else f"{text[:_LONGEST_SHOWN_VALUE]}{_LEFT_OUT}"
+    return clip(text, _LONGEST_SHOWN_VALUE)
 
 
 _STATE_FOLDER: Final = "state"
@@ -390,9 +387,9 @@ _MOST_DISMISSED: Final = 1_000
 def dismissed_keys(home: ForgeHome) -> dict[str, str]:
     """Key → when it was dismissed."""
     try:
-        known = json.loads(read_private_file(home.path / _STATE_FOLDER / _DISMISSED_FILE, _LARGEST_FILE))
+        known = read_json(home.path / _STATE_FOLDER / _DISMISSED_FILE, _LARGEST_FILE)
         return {str(key): str(at) for key, at in known["dismissed"].items()}
-    except NOT_OUR_JSON:
+    except JSON_FILE_ERRORS:
         return {}
 
 
@@ -413,7 +410,7 @@ def undismiss_sequence(home: ForgeHome, key: str) -> bool:
 def _save_dismissed(home: ForgeHome, known: dict[str, str]) -> None:
     try:
         text = json.dumps({"dismissed": known}, indent=2)
-        replace_private_file(home.ensure(_STATE_FOLDER), _DISMISSED_FILE, text.encode())
+        write_private(home.ensure(_STATE_FOLDER) / _DISMISSED_FILE, text.encode(), durable=False)
     except OSError as error:
         raise ForgeError(
             f"The dismissal could not be kept in $FORGE_HOME/{_STATE_FOLDER}/{_DISMISSED_FILE}: {error.strerror}. "

@@ -9,19 +9,22 @@ a cancel ends its whole process tree, and the time of one case and of all cases 
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from golem_forge.config.sandbox_block import variable_problem
+from golem_forge.config.sandbox_block import WallSettings, variable_problem
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.ids import new_id
 from golem_forge.core.lazy_dataclass import dataclass, replace
+from golem_forge.core.text import display_name
 from golem_forge.sandbox.errors import SandboxError
-from golem_forge.sandbox.walls.model import Job, Level, Streams
-from golem_forge.storage.content_store import display_name
+from golem_forge.sandbox.walls.model import Job, Level, ProbeReport, Streams
+from golem_forge.sandbox.walls.walls import WalledChild, Walls
+from golem_forge.storage.home import ForgeHome
+from golem_forge.storage.private_file import READ_FLAGS, create_private
+from golem_forge.tools.inputs import SchemaInput
 from golem_forge.usertools.expectations import (
     MOST_OUTPUT,
     CaseResult,
@@ -37,20 +40,13 @@ from golem_forge.usertools.expectations import (
 from golem_forge.usertools.folder import ProgramKind, ToolEntry, ToolProgram
 from golem_forge.usertools.manifest import TestCase, ToolManifest, input_schema
 from golem_forge.usertools.run import ProcessInput, RunInfo, process_input, tool_environment
+from golem_forge.usertools.run.call_server import RefusingCallServer
+from golem_forge.usertools.run.interpreter import WaitingInterpreter, python_job
 from golem_forge.usertools.scratch import program_directory, scratch_walls
-
-if TYPE_CHECKING:
-    from golem_forge.config.sandbox_block import WallSettings
-    from golem_forge.events.redaction import Redactor
-    from golem_forge.sandbox.walls.model import ProbeReport
-    from golem_forge.sandbox.walls.walls import WalledChild, Walls
-    from golem_forge.storage.home import ForgeHome
 
 TEST_ZONE: Final = "workspace"
 MOST_CASES: Final = 200
 WHOLE_RUN_S: Final = 600.0
-_READ_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_CREATE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +58,6 @@ class _TestRun:
     home: ForgeHome
     settings: WallSettings | None
     report: ProbeReport | None
-    redactor: Redactor | None
     session_id: str
     until: float
     """On the monotonic clock."""
@@ -79,8 +74,6 @@ async def run_tests(
     home: ForgeHome,
     settings: WallSettings | None = None,
     report: ProbeReport | None = None,
-    redactor: Redactor | None = None,
-    session_id: str = "",
     whole_run_s: float = WHOLE_RUN_S,
 ) -> tuple[CaseResult, ...]:
     run = _TestRun(
@@ -89,8 +82,7 @@ async def run_tests(
         home=home,
         settings=settings,
         report=report,
-        redactor=redactor,
-        session_id=session_id or new_id(),
+        session_id=new_id(),
         until=time.monotonic() + whole_run_s,
     )
     results = []
@@ -111,9 +103,7 @@ async def _run_case(run: _TestRun, name: str, case: TestCase) -> CaseResult:
             _write_files(directory, case.files)
         except _InvalidCase as why:
             return _not_run(name, str(why))
-        walls = scratch_walls(
-            directory, zone=TEST_ZONE, home=run.home, settings=run.settings, redactor=run.redactor, report=run.report
-        )
+        walls = scratch_walls(directory, zone=TEST_ZONE, home=run.home, settings=run.settings, report=run.report)
         with walls.sandbox:
             try:
                 passed = _arguments(run.entry.manifest, case.arguments, walls)
@@ -151,8 +141,6 @@ async def _run_program(
     )
     async with contextlib.AsyncExitStack() as opened:
         if run.entry.manifest.calls:
-            from golem_forge.usertools.run.call_server import RefusingCallServer
-
             server = await opened.enter_async_context(RefusingCallServer(run.home))
             env = {**job.env, **server.env}
             job = replace(job, shown=(*job.shown, *server.shown), env=env, path_first=server.path)
@@ -163,8 +151,6 @@ async def _start_program(walls: Walls, job: Job, program: ToolProgram, passed: P
     """Python as a call starts it, so that what holds in a test holds in a call."""
     if program.kind is not ProgramKind.PYTHON:
         return await walls.start(job)
-    from golem_forge.usertools.run.interpreter import WaitingInterpreter, python_job
-
     interpreter = await WaitingInterpreter.start(walls, python_job(replace(job, stdin=None), program, Level.FULL))
     return await interpreter.run(program.script, passed.argv, passed.stdin, job.path_first)
 
@@ -187,7 +173,7 @@ async def _wait_for_end(walled: WalledChild, walls: Walls, case: TestCase, secon
         stdout=stdout,
         stderr=child.errors.read() if child.errors is not None else b"",
         searched=searched,
-        open=lambda parts: zone.opener(zone.root.fd, parts, _READ_FLAGS),
+        open=lambda parts: zone.opener(zone.root.fd, parts, READ_FLAGS),
     )
 
 
@@ -209,8 +195,6 @@ def _environment(run: _TestRun, case: TestCase) -> dict[str, str]:
 
 def _arguments(manifest: ToolManifest, given: Mapping[str, Any], walls: Walls) -> ProcessInput:
     """By the same rules as a call's, so that a test cannot pass what no caller could."""
-    from golem_forge.tools.inputs import SchemaInput
-
     try:
         values = SchemaInput(input_schema(manifest)).check(dict(given)).values
         return process_input(manifest, values, paths=_inner_paths(manifest, values, walls))
@@ -241,7 +225,7 @@ def _write_files(directory: Path, files: Mapping[str, str]) -> None:
         path = directory.joinpath(*parts)
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with open(os.open(path, _CREATE_FLAGS, 0o600), "wb") as file:
+            with create_private(path) as file:
                 file.write(text.encode("utf-8", "surrogatepass"))
         except OSError as error:
             raise _InvalidCase(f"files: {quote_value(name)} cannot be put in place ({error.strerror})") from None

@@ -19,25 +19,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import slash_command
+from golem_forge.sandbox.sandbox import Sandbox
+from golem_forge.sandbox.walls.model import ProbeReport
+from golem_forge.sandbox.walls.walls import Walls
+from golem_forge.storage.content_store import Snapshot
+from golem_forge.usertools.build import PreparedTool
 from golem_forge.usertools.create import find_identical, find_similar
 from golem_forge.usertools.diagnostics import Diagnostic, DiagnosticCode, Unusable
+from golem_forge.usertools.expectations import CaseResult, failed_tests_text
 from golem_forge.usertools.folder import ToolEntry
 from golem_forge.usertools.manifest import MANIFEST_FILE
 from golem_forge.usertools.store.records import VersionStatus
-from golem_forge.usertools.trust_card import TrustCard, trust_card
+from golem_forge.usertools.test import run_tests
+from golem_forge.usertools.trust_card import ToolFacts, TrustCard, trust_card
 from golem_forge.usertools.workshop import Workshop
-
-if TYPE_CHECKING:
-    from golem_forge.sandbox.walls.model import ProbeReport
-    from golem_forge.storage.content_store import Snapshot
-    from golem_forge.usertools.build import PreparedTool
-    from golem_forge.usertools.expectations import CaseResult
 
 
 class ToolState(StrEnum):
@@ -164,7 +165,7 @@ async def make_ready(workshop: Workshop, entry: ToolEntry) -> ReadyTool:
         workshop.store.mark_built(entry.name, entry.digest)  # what an earlier build left may be new to the store
     except Unusable as cause:
         raise _record_failure(workshop, entry, cause) from None
-    workshop.prepared.keep(entry.digest, prepared)
+    workshop.keep_prepared(entry.digest, prepared)
     return ReadyTool(entry=entry, snapshot=snapshot, prepared=prepared)
 
 
@@ -184,8 +185,6 @@ async def run_required_tests(
     workshop: Workshop, entry: ToolEntry, prepared: PreparedTool, *, report: ProbeReport | None
 ) -> tuple[CaseResult, ...]:
     """Runs its tests; the state follows. Only after the person said yes. Raises TestsFailed."""
-    from golem_forge.usertools.test import run_tests
-
     results = await run_tests(entry, prepared.program, home=workshop.home, settings=workshop.settings, report=report)
     workshop.changes += 1
     if not all(one.ok for one in results):
@@ -200,8 +199,6 @@ class TestsFailed(ForgeError):
     __test__ = False
 
     def __init__(self, name: str, results: tuple[CaseResult, ...]) -> None:
-        from golem_forge.usertools.expectations import failed_tests_text
-
         super().__init__(failed_tests_text(name, results), code="TESTS_FAILED")
         self.results = results
 
@@ -212,13 +209,15 @@ def make_trust_card(workshop: Workshop, ready: ReadyTool) -> TrustCard:
     return trust_card(
         entry,
         workshop.registry.files(entry),
-        provenance=store.provenance(entry.name).describe(),
-        folder_shown=workshop.display_folder(entry.name),
-        old=workshop.registry.version_files(before) if before and before != entry.digest else None,
-        build_hosts=ready.hosts,
-        similar=similar_tools(workshop, entry.name, entry.manifest.description),
-        shadows=workshop.shadows(entry.name),
-        denied=store.denials(entry.name, entry.digest),
+        ToolFacts(
+            provenance=store.provenance(entry.name).describe(),
+            folder_shown=workshop.display_folder(entry.name),
+            build_hosts=ready.hosts,
+            similar=similar_tools(workshop, entry.name, entry.manifest.description),
+            shadows=workshop.shadows(entry.name),
+            denied=store.denials(entry.name, entry.digest),
+        ),
+        workshop.registry.version_files(before) if before and before != entry.digest else None,
     )
 
 
@@ -266,9 +265,6 @@ async def activate_tool(workshop: Workshop, entry: ToolEntry, agreed: ConsentCal
 
 async def walls_report(workshop: Workshop) -> ProbeReport:
     """What this machine gives, tried once for all that is started."""
-    from golem_forge.sandbox.sandbox import Sandbox
-    from golem_forge.sandbox.walls.walls import Walls
-
     return await Walls(Sandbox(), workshop.settings, forge_home=workshop.home.path, redactor=workshop.redactor).report()
 
 

@@ -13,22 +13,18 @@ that runs in place of its source. Each is a warning.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from golem_forge.core.diff import file_diff
 from golem_forge.core.lazy_dataclass import dataclass
-from golem_forge.core.text import count_control_chars, escape_control_chars
+from golem_forge.core.regex import regex
+from golem_forge.core.text import count_control_chars, display_name, escape_control_chars
 from golem_forge.sandbox.zones import AccessMode
-from golem_forge.storage.content_store import display_name
 from golem_forge.usertools.diagnostics import Unusable
-from golem_forge.usertools.folder import ELF, ToolEntry
+from golem_forge.usertools.folder import ELF, FolderFiles, ToolEntry
 from golem_forge.usertools.manifest import DEFAULT_TIMEOUT_S, MANIFEST_FILE, ToolManifest
-
-if TYPE_CHECKING:
-    from golem_forge.usertools.folder import FolderFiles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,20 +42,22 @@ class TrustCard:
         return "\n".join((*warnings, self.text, *((self.diff,) if self.diff else ())))
 
 
-def trust_card(
-    entry: ToolEntry,
-    files: FolderFiles,
-    *,
-    provenance: str,
-    folder_shown: str,
-    old: FolderFiles | None = None,
-    build_hosts: Sequence[str] = (),
-    similar: Sequence[str] = (),
-    shadows: bool = False,
-    denied: int = 0,
-) -> TrustCard:
-    """`old`: the version that was trusted last; `shadows`: a built-in tool has this name; `denied`: how often this very
-    version was."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolFacts:
+    """What the card says besides the files."""
+
+    provenance: str
+    folder_shown: str
+    build_hosts: Sequence[str] = ()
+    similar: Sequence[str] = ()
+    shadows: bool = False
+    """A built-in tool has this name."""
+    denied: int = 0
+    """How often this very version was."""
+
+
+def trust_card(entry: ToolEntry, files: FolderFiles, facts: ToolFacts, old: FolderFiles | None = None) -> TrustCard:
+    """`old`: the version that was trusted last."""
     manifest = entry.manifest
     if old is not None and old.digest == files.digest:
         old = None
@@ -67,22 +65,21 @@ def trust_card(
     before = version_manifest(entry.name, old)
     version = f"{before.version} -> " if before and before.version != manifest.version else ""
     tests = len(manifest.tests)
-    granted, changed = compare_permissions(
-        permissions(before, build_hosts=build_hosts) if before else None, permissions(manifest, build_hosts=build_hosts)
-    )
+    was = permissions(before, build_hosts=facts.build_hosts) if before else None
+    granted, changed = compare_permissions(was, permissions(manifest, build_hosts=facts.build_hosts))
     head = [
         f"custom tool '{entry.name}'",
         f"version: {version}{manifest.version}",
         f"description: {manifest.description}",
-        f"provenance: {provenance}",
-        f"folder: {folder_shown}",
+        f"provenance: {facts.provenance}",
+        f"folder: {facts.folder_shown}",
         f"digest: {entry.digest}",
         f"runs: {_program_line(manifest.entrypoint, files)}",
         *granted,
         f"tests: {tests or 'no'} test{'' if tests == 1 else 's'}",
-        *([f"similar tools: {', '.join(similar)}"] if similar else ()),
-        *([f"replaces the built-in tool '{entry.name}'"] if shadows else ()),
-        *([f"denied {'once' if denied == 1 else f'{denied} times'} before"] if denied else ()),
+        *([f"similar tools: {', '.join(facts.similar)}"] if facts.similar else ()),
+        *([f"replaces the built-in tool '{entry.name}'"] if facts.shadows else ()),
+        *([f"denied {'once' if facts.denied == 1 else f'{facts.denied} times'} before"] if facts.denied else ()),
     ]
     if old is None:
         diff, body = "", ["files:", shown.full()]
@@ -91,7 +88,7 @@ def trust_card(
         if same := shown.unchanged():
             body.append(display_name(f"unchanged files: {', '.join(same)}"))
     warnings = list(shown.warnings)
-    if shadows:
+    if facts.shadows:
         warnings.insert(0, f"replaces the built-in tool '{entry.name}'")
     if changed:
         warnings.insert(0, f"what it may do changed since it was trusted: {', '.join(changed)}")
@@ -121,10 +118,10 @@ LONGEST_FILE: Final = 256 * 1024
 _SHOWN_END: Final = 32 * 1024
 _MOST_TOGETHER: Final = 1 << 20
 _MOST_COMPARED: Final = 1 << 20
-_LONG_LINE: Final = re.compile(r"[^\n]{1001}")
+_LONG_LINE: Final = regex(r"[^\n]{1001}")
 _LINE_MARK: Final = "  | "
-_ENCODING: Final = re.compile(r"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
-_LINE_END: Final = re.compile(r"\r\n|\r|\n")
+_ENCODING: Final = regex(r"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
+_LINE_END: Final = regex(r"\r\n|\r|\n")
 """As Python reads it: a lone CR ends a line, too."""
 _USUAL_ENCODINGS: Final = frozenset({"utf-8", "utf8", "ascii", "us-ascii"})
 _COMPILED: Final = (".pyc", ".pyo", ".so", ".syso")

@@ -9,17 +9,18 @@ the proposed parameters, or at least a word of what the calls do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import Final
 
 from golem_forge.config.sandbox_block import WallSettings
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.events.redaction import Redactor
+from golem_forge.sandbox.walls.walls import Walls
 from golem_forge.storage.content_store import ContentStore
 from golem_forge.storage.home import ForgeHome
 from golem_forge.tools.context import HostRule, no_host_rule
-from golem_forge.usertools.build import Builder
+from golem_forge.usertools.build import Builder, PreparedTool
 from golem_forge.usertools.create import NewTool, content_words
 from golem_forge.usertools.folder import ToolEntry
 from golem_forge.usertools.registry import Registry
@@ -27,12 +28,7 @@ from golem_forge.usertools.run import BackgroundRunner, register_secrets
 from golem_forge.usertools.scratch import scratch_walls
 from golem_forge.usertools.store import ToolStore
 from golem_forge.usertools.store.history import prune_versions
-
-if TYPE_CHECKING:
-    from golem_forge.sandbox.walls.model import ProbeReport
-    from golem_forge.sandbox.walls.walls import Walls
-    from golem_forge.usertools.build import PreparedTool
-    from golem_forge.usertools.suggestions import Suggestion
+from golem_forge.usertools.suggestions import Suggestion
 
 _STOP_WORDS: Final = frozenset({"file", "files", "tool", "path", "name", "command", "content", "text", "the", "and"})
 
@@ -63,27 +59,7 @@ class PendingSuggestions:
         return best.key, best.sequence_ms
 
 
-T = TypeVar("T")
-_LRU_SIZE: Final = 64
-
-
-class LruCache(Generic[T]):
-    """The last few things by name; the one that was not used for longest makes room."""
-
-    def __init__(self) -> None:
-        self._values: dict[str, T] = {}
-
-    def get(self, name: str) -> T | None:
-        found = self._values.pop(name, None)
-        if found is not None:
-            self._values[name] = found
-        return found
-
-    def keep(self, name: str, what: T) -> None:
-        self._values.pop(name, None)
-        self._values[name] = what
-        if len(self._values) > _LRU_SIZE:
-            del self._values[next(iter(self._values))]
+_MOST_PREPARED: Final = 64
 
 
 @dataclass(slots=True, kw_only=True)
@@ -105,12 +81,18 @@ class Workshop:
     """(name, digest) that only mode `approve_all` let through: for this session, never on disk."""
     created_names: set[str] = field(default_factory=set)
     """Names that this session created: nobody need be told that they are there."""
-    prepared: LruCache[PreparedTool] = field(default_factory=LruCache)
+    prepared: dict[str, PreparedTool] = field(default_factory=dict)
     """By digest: what was found ready before, so that a call need not look for it again."""
     suggestions: PendingSuggestions = field(default_factory=PendingSuggestions)
     """What this session was told could be a tool."""
     changes: int = 0
     """Counts what this session changed in the store, so that whoever shows tools reads it again."""
+
+    def keep_prepared(self, digest: str, prepared: PreparedTool) -> None:
+        """The oldest makes room."""
+        if len(self.prepared) >= _MOST_PREPARED:
+            del self.prepared[next(iter(self.prepared))]
+        self.prepared[digest] = prepared
 
     def version(self) -> object:
         """Another value whenever the store may have changed, also by another process."""
@@ -157,12 +139,9 @@ def open_workshop(
     home: ForgeHome,
     *,
     native: Mapping[str, str],
-    session_id: str = "",
     redactor: Redactor | None = None,
     environ: Mapping[str, str],
     settings: WallSettings | None = None,
-    report: Callable[[], ProbeReport | None] = lambda: None,
-    run_on: BackgroundRunner | None = None,
     zones: Sequence[str] = (),
     host_rule: HostRule = no_host_rule,
 ) -> Workshop:
@@ -171,7 +150,7 @@ def open_workshop(
     store, contents = ToolStore(home), ContentStore(home)
 
     def build_walls(directory: Path) -> Walls:
-        return scratch_walls(directory, zone="build", home=home, settings=settings, redactor=redactor, report=report())
+        return scratch_walls(directory, zone="build", home=home, settings=settings, redactor=redactor)
 
     def record(entry: ToolEntry) -> None:
         register_secrets(entry.manifest, environ, redactor)
@@ -184,9 +163,7 @@ def open_workshop(
         store=store,
         builder=Builder(home, walls=build_walls, environ=environ, kept_out=zones, host_rule=host_rule),
         native=native,
-        session_id=session_id,
         redactor=redactor,
         environ=environ,
         settings=settings,
-        background_runner=run_on,
     )

@@ -160,7 +160,7 @@ async def test_a_host_nobody_needs_is_let_go_and_the_next_call_gets_another(plac
     place.write("tools.py", CODE)
     path = await place.opened(*NAMES)
     (pool,) = place.made[0].pools
-    pool._idle_s = 0.2
+    pool._idle.idle_seconds = 0.2
     assert (await call(path, "count")).text == "1"
     first = pool.hosts[0].pid
     await until(lambda: not pool.hosts and gone(first))

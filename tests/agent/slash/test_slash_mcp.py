@@ -13,7 +13,7 @@ from tests.mcp.pools import Rig, pooled
 
 from golem_forge.config.mcp_spec import ServerSpec
 from golem_forge.events.runtime_ui import create_runtime_ui
-from golem_forge.mcp.client.model import ServerAccess
+from golem_forge.mcp.client.resources import ServerAccess
 from golem_forge.sandbox.walls.bubblewrap import find_bwrap
 
 TEXT = "[prompt 'greet' of the MCP server 'echo']\nSay hello to Ada."

@@ -9,6 +9,7 @@ from typing import Any
 from golem_forge.agent.session import Session
 from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.core.calls import Caller, Outcome, ToolCall
+from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.signals import InterruptSignal
 from golem_forge.mcp.server.approval import ClientApproval
 from golem_forge.mcp.server.host import ClientFacts, Progress, ServedCalls
@@ -19,32 +20,11 @@ from golem_forge.tools.tool import Tool
 
 class SessionGuest:
     def __init__(self, session: Session, client: ClientFacts, mode: ApprovalMode, calls: ServedCalls) -> None:
-        tree, station = session.state, session.scope
+        station = session.scope
         self._session = session
         self._name = client.caller_name
-        self._path = Orchestrator(
-            station.catalog,
-            approval=ClientApproval(mode, calls),
-            sandbox=station.sandbox,
-            blocks=station.orchestrator.judge.blocks,
-            rules=tree.rules,
-            bus=tree.bus,
-            journal=tree.journal,
-            redactor=tree.redactor,
-            output_folder=tree.home.path / "output",
-            session_id=tree.id,
-            worker=station.orchestrator.worker,
-            worker_id=station.id,
-            signal=station.signal,
-            gate=tree.gate,
-            project=str(tree.program.root),
-            strange_zones=tree.program.strange_zones,
-            walls=station.walls,
-            home=tree.home.path,
-            parts=tree.parts,
-            grants={},  # what this client's person allows, nobody else's call may use
-            describe_path=lambda _: tuple(link.to_wire() for link in station.lineage),
-        )
+        own = {"grants": {}, "on_kept": None, "on_effects": None, "blocks": station.orchestrator.judge.blocks}
+        self._path = Orchestrator(replace(station.orchestrator.scope, **own), ClientApproval(mode, calls))
 
     async def call(self, name: str, args: Any, *, call_id: str, cancel: InterruptSignal, progress: Progress) -> Outcome:
         session = self._session

@@ -13,9 +13,10 @@ import pytest
 from mcp.shared.exceptions import MCPError
 from tests.deadlines import within
 
-from golem_forge.mcp.server import sdk
+from golem_forge.mcp.server import http
 from golem_forge.mcp.server.host import ClientQuestion, ServedCall
 from golem_forge.mcp.server.stdio import MOST_UNREAD
+from golem_forge.net import server
 
 from .conftest import MODES, Process, Served, Serving
 from .test_stdio import ByHand
@@ -62,7 +63,7 @@ class TestConnections:
     async def test_one_that_asks_for_nothing_is_closed(
         self, serving: Serving, monkeypatch: pytest.MonkeyPatch, said: bytes
     ) -> None:
-        monkeypatch.setattr(sdk, "IDLE_CHECK_SECONDS", 0.2)
+        monkeypatch.setattr(server, "CHECK_SECONDS", 0.2)
         async with serving() as served:
             reader, writer = await asyncio.open_connection("127.0.0.1", port_of(served.url))
             writer.write(said)
@@ -74,13 +75,13 @@ class TestConnections:
     async def test_one_that_waits_for_its_answer_is_not(
         self, serving: Serving, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(sdk, "IDLE_CHECK_SECONDS", 0.1)
+        monkeypatch.setattr(server, "CHECK_SECONDS", 0.1)
         async with serving() as served, served.client("auto") as client:
             assert (await client.call_tool("slow", {"x": 14})).content[0].text == "slept"
 
     async def test_too_many_at_once_are_turned_away(self, serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
         """Nobody's files run out, and once they are gone all is as before."""
-        monkeypatch.setattr(sdk, "MOST_CONNECTIONS", 8)
+        monkeypatch.setattr(http, "MOST_CONNECTIONS", 8)
         async with serving() as served:
             port = port_of(served.url)
             held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(8)]

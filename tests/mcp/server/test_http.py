@@ -14,7 +14,8 @@ from tests.deadlines import within
 
 from golem_forge.core.errors import ForgeError
 from golem_forge.mcp.server import http
-from golem_forge.mcp.server.http import HttpOptions, check_bind, parse_address
+from golem_forge.mcp.server.http import HttpOptions, parse_address
+from golem_forge.net.listen import check_bind
 
 from .conftest import Served, Serving
 
@@ -111,10 +112,10 @@ class TestDoor:
     def test_a_bind_that_others_reach_needs_a_name(self) -> None:
         for bind in ("0.0.0.0", "::", "192.168.1.5", "example.test"):
             with pytest.raises(ForgeError, match="--allow-host"):
-                check_bind(HttpOptions(bind=bind))
-            check_bind(HttpOptions(bind=bind, allow_hosts=("forge.test",)))
+                check_bind(bind, ())
+            check_bind(bind, ("forge.test",))
         for bind in ("127.0.0.1", "localhost", "::1", "[::1]", "127.8.8.8"):
-            check_bind(HttpOptions(bind=bind))
+            check_bind(bind, ())
 
     @pytest.mark.parametrize(
         ("text", "address"),

@@ -19,7 +19,7 @@ from golem_forge.config.sandbox_block import ResourceLimits
 from golem_forge.sandbox.errors import SandboxError
 from golem_forge.sandbox.process import launcher
 from golem_forge.sandbox.process.child import Child, start_process
-from golem_forge.sandbox.process.launch import ARGUMENTS, Launch, TreeRoot
+from golem_forge.sandbox.process.launch import ChildFd, Launch, TreeRoot
 from golem_forge.sandbox.walls.model import Streams
 
 ENV = {"PATH": "/usr/bin:/bin", "HOME": "/tmp", "LANG": "C.UTF-8"}
@@ -75,7 +75,7 @@ def launch_of(
         "private": b"/nonexistent",
     }
     argv = launcher.argv(os.path.realpath(sys.executable))
-    descriptors = {ARGUMENTS: content(marshal.dumps(order))}
+    descriptors = {ChildFd.ARGUMENTS: content(marshal.dumps(order))}
     return Launch(argv=argv, env=env, root=root, limits=limits, descriptors=descriptors, make_error=refused)
 
 
@@ -90,7 +90,7 @@ def _bwrap(command: tuple[str, ...], limits: ResourceLimits, terminal: bool, env
         env=env,
         root=TreeRoot.NAMESPACE,
         limits=limits,
-        descriptors={ARGUMENTS: content("\0".join(walls).encode() + b"\0")},
+        descriptors={ChildFd.ARGUMENTS: content("\0".join(walls).encode() + b"\0")},
         make_error=refused,
     )
 

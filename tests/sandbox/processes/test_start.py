@@ -16,7 +16,7 @@ from tests.deadlines import LONG, within
 
 from golem_forge.sandbox.errors import SandboxError
 from golem_forge.sandbox.process.child import Child, start_process
-from golem_forge.sandbox.process.launch import GO, Launch, TreeRoot
+from golem_forge.sandbox.process.launch import ChildFd, Launch, TreeRoot
 from golem_forge.sandbox.walls.model import Streams
 
 from .conftest import ENV, Plain, content, launch_of, living, refused, until_output
@@ -189,7 +189,7 @@ async def test_the_command_waits_for_go(tmp_path):
 
     launch = launch_of(TreeRoot.NAMESPACE, "readlink", "/proc/self/ns/net")
     stage = list(launch.argv)
-    stage[6] = stage[6].replace("exec ", f"read -r _ <&{GO}; exec 8<&-; exec ")
+    stage[6] = stage[6].replace("exec ", f"read -r _ <&{ChildFd.GO}; exec 8<&-; exec ")
     launch.argv, launch.before_go = tuple(stage), before_go
     child = await start_process(launch, Streams.MERGED, stdin=None, filter=Plain)
     assert seen[-1] == "done"
@@ -204,7 +204,7 @@ async def test_a_failing_before_go_leaves_nothing(marker):
     after = []
     launch = launch_of(TreeRoot.NAMESPACE, "sleep", "60", env={"MARKER": marker})
     stage = list(launch.argv)
-    stage[6] = stage[6].replace("exec ", f"read -r _ <&{GO}; exec ")
+    stage[6] = stage[6].replace("exec ", f"read -r _ <&{ChildFd.GO}; exec ")
     launch.argv, launch.before_go, launch.on_exit = tuple(stage), before_go, lambda: after.append(1)
     with pytest.raises(RuntimeError, match="no proxy"):
         await start_process(launch, Streams.MERGED, stdin=None, filter=Plain)

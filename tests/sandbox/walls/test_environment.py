@@ -13,25 +13,22 @@ from golem_forge.core.errors import ConfigError, ToolFailed
 from golem_forge.events.redaction import Redactor
 from golem_forge.sandbox.walls.environment import (
     EnvBlock,
-    child_environment,
     exec_environment,
+    job_environment,
     make_env_block,
     resolve_env,
 )
-from golem_forge.sandbox.walls.model import Level
+from golem_forge.sandbox.walls.model import Job, Level
+from golem_forge.sandbox.walls.toolchains import VisibleToolchains
 
 CANARY = "canary-value-4711"
 
 
 def test_every_child_gets_the_base_and_nothing_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_SECRET", CANARY)
-    found = child_environment(
-        path=("/opt/x", "/usr/bin"),
-        variables={"PYENV_ROOT": "/opt/pyenv"},
-        home="/home/forge",
-        tmp="/tmp",
-        declared={"LANG": "de_DE.UTF-8", "X": "1", "PATH": "/evil", "HOME": "/evil"},
-    )
+    toolchains = VisibleToolchains(path=("/opt/x", "/usr/bin"), variables={"PYENV_ROOT": "/opt/pyenv"})
+    job = Job(argv=(), env={"LANG": "de_DE.UTF-8", "X": "1", "PATH": "/evil", "HOME": "/evil"})
+    found = job_environment(job, toolchains, home="/home/forge", tmp="/tmp", level=Level.FULL)
     assert found == {
         "PATH": "/opt/x:/usr/bin",
         "PYENV_ROOT": "/opt/pyenv",

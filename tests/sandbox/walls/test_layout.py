@@ -12,7 +12,8 @@ from golem_forge.core.effects import Verb
 from golem_forge.events.redaction import Redactor
 from golem_forge.sandbox.git.repository import git_identity
 from golem_forge.sandbox.handles import DIRECTORY, Handle, best_opener
-from golem_forge.sandbox.walls import environment, layout
+from golem_forge.sandbox.walls import changes, environment, layout
+from golem_forge.sandbox.walls.changes import MountPoint
 from golem_forge.sandbox.walls.model import PlannedZone, RefusalReason, Restriction, WallPlan
 from golem_forge.sandbox.walls.restrictions import MOST_MOUNTS, within_budget
 from golem_forge.sandbox.zones import AccessMode, Zone
@@ -201,7 +202,7 @@ class TestIdentity:
 class TestOutput:
     def test_both_forms_of_a_directory(self, monkeypatch: pytest.MonkeyPatch) -> None:
         table = [("/", "/"), ("/data", "/@volume"), ("/data/mine", "/"), ("/data/mine", "/later")]
-        monkeypatch.setattr(environment, "_mounts", lambda: table)
+        monkeypatch.setattr(changes, "mount_points", lambda: [MountPoint(*each, "ext4") for each in table])
         zone = _zone("/data/mine/my app")
 
         text = environment.output_redactor([zone], None).text(
@@ -211,7 +212,8 @@ class TestOutput:
         assert text == "/workspace/a /workspace/b /workspace/c /later /data/mine/my apple"
 
     def test_a_short_form_is_left_alone(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(environment, "_mounts", lambda: [("/", "/"), ("/home", "/")])
+        table = [("/", "/"), ("/home", "/")]
+        monkeypatch.setattr(changes, "mount_points", lambda: [MountPoint(*each, "ext4") for each in table])
 
         made = environment.output_redactor([_zone("/home/app")], None)
 

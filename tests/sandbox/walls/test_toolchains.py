@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from golem_forge.sandbox.walls.toolchains import VisibleToolchains, find_toolchains, without_toolchains
+from golem_forge.sandbox.walls.toolchains import VisibleToolchains, find_toolchains
 
 
 class Machine:
@@ -64,7 +64,7 @@ def test_directories_of_the_path_are_shown_alone_and_in_order(machine: Machine) 
 def test_without_toolchains_only_the_system_is_left(machine: Machine) -> None:
     machine.on_path(machine.make(".pyenv/shims/", ".pyenv/libexec/pyenv").parent / "shims")
     docs = machine.make("docs/")
-    found = without_toolchains(machine.environ, machine.home, forge_home=machine.forge, extra_read=[str(docs)])
+    found = machine.find(extra_read=[str(docs)], only_system=True)
     assert found.path == ("/usr/local/bin", "/usr/bin", "/bin")
     assert (found.directories, found.declared, found.variables) == ((str(docs),), (str(docs),), {})
 

@@ -14,6 +14,7 @@ from golem_forge.core.decisions import Risk, Status, Verdict
 from golem_forge.orchestrator.orchestrator import Orchestrator
 from golem_forge.policy.controller import ApprovalController
 from golem_forge.sandbox.sandbox import Sandbox
+from golem_forge.storage.home import ForgeHome
 from golem_forge.toolsets.edit import create_apply_patch_tool
 
 
@@ -26,7 +27,7 @@ def made(sandbox: Sandbox, tmp_path: Path, answer: Any) -> Orchestrator:
         [create_apply_patch_tool()],
         approval=ApprovalController(approval_callback=answer),
         sandbox=sandbox,
-        output_folder=tmp_path / "output",
+        home=ForgeHome(tmp_path),
     )
 
 
@@ -61,7 +62,7 @@ async def test_verdict_and_risk(
         [create_apply_patch_tool()],
         approval=ApprovalController(mode="auto_deny"),
         sandbox=sandbox,
-        output_folder=tmp_path / "output",
+        home=ForgeHome(tmp_path),
     )
     outcome = await path.call(ToolCall("apply_patch", {"patch": wrapped(body)}))
     assert outcome.decision is not None

@@ -16,6 +16,7 @@ from golem_forge.orchestrator.orchestrator import Orchestrator
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.walls.model import Level, ProbeReport
 from golem_forge.sandbox.walls.walls import Walls
+from golem_forge.storage.home import ForgeHome
 from golem_forge.toolsets.exec import create_exec_command_tool, create_write_stdin_tool
 from golem_forge.toolsets.output import create_read_output_tool
 
@@ -67,9 +68,7 @@ async def benches(
         if "ask" not in options:
             options.setdefault("mode", "approve_all")
         tools = tools or (create_exec_command_tool(), create_write_stdin_tool())
-        path = make_path(
-            *tools, create_read_output_tool(), sandbox=sandbox, output_folder=tmp_path / "output", **options
-        )
+        path = make_path(*tools, create_read_output_tool(), sandbox=sandbox, home=ForgeHome(tmp_path), **options)
         if path.walls is None:
             report = ProbeReport(level=Level.FULL)  # probing has tests of its own
             path.walls = Walls(sandbox, forge_home=tmp_path / "forge_home", rules=path.path_rules, report=report)

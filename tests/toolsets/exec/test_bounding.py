@@ -7,7 +7,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from golem_forge.toolsets.exec.result import FixedText, JoinedText, TextSlice, TextSource, bound_text
+from golem_forge.core.text import FixedText, TextSource
+from golem_forge.toolsets.exec.result import JoinedText, TextSlice, bound_text
 
 
 class Kept(list[bytes]):

@@ -218,6 +218,18 @@ async def test_include_is_about_the_path_from_where_the_search_begins(call: Any,
     assert await found(call, path="src", include="src/deep/*.py") == []
 
 
+async def test_no_include_glob_freezes_the_runtime(call: Any, engine: str, workspace: Path) -> None:
+    """Each star of these would try every place of a long name again, for each place of the star before it."""
+    long_name = "a" * 250
+    write(workspace / long_name)
+    write(workspace / "xaab")
+    assert await found(call, include="*a" * 40 + "*b") == []
+    assert await found(call, include="*a" * 40 + "*") == [f"/workspace/{long_name}"]
+    assert await found(call, include="[x]*a*[!b]*b") == ["/workspace/xaab"]
+    costly = await call("grep_files", pattern="needle", include="{x,y}*{a,b}*{a,b}*{b,c}*")
+    assert costly.value["engine"] == "python" and costly.text == "/workspace/xaab"  # in a process that can be killed
+
+
 async def test_ignore_case_and_unicode(call: Any, engine: str, workspace: Path) -> None:
     write(workspace / "a.txt", "NEEDLE Ärger\n")
     assert await found(call) == []
@@ -372,7 +384,7 @@ def _searching() -> list[str]:
     """Children of this process that run the Python engine."""
     children = Path(f"/proc/self/task/{os.getpid()}/children")
     commands = (Path(f"/proc/{pid}/cmdline") for pid in children.read_text().split())
-    return [text for each in commands if "scan_child" in (text := each.read_text())]
+    return [text for each in commands if "pattern_child" in (text := each.read_text())]
 
 
 async def test_without_a_ripgrep_that_starts_python_does_it(ctx: ToolContext, workspace: Path, bare_walls: Any) -> None:

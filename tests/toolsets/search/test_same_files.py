@@ -10,8 +10,8 @@ import pytest
 
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.tools.context import ToolContext
+from golem_forge.tools.pattern_child import GitIgnoreFile, GlobError, compile_glob
 from golem_forge.toolsets.search import create_grep_files_tool
-from golem_forge.toolsets.search.scan_child import GitIgnoreFile, GlobError, compile_glob
 
 NAMES = (
     *("a", "b", "c", "ab", "a.log", "b.txt", "foo", "Foo", "x y", "build", ".hid"),

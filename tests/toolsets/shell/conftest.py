@@ -13,6 +13,7 @@ from golem_forge.orchestrator.orchestrator import Orchestrator
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.walls.model import Level, ProbeReport
 from golem_forge.sandbox.walls.walls import Walls
+from golem_forge.storage.home import ForgeHome
 from golem_forge.tools.factory import ToolsetContext
 from golem_forge.toolsets.exec.shell import ShellToolset
 from golem_forge.toolsets.output import create_read_output_tool
@@ -36,7 +37,7 @@ async def shells(
     def make(block: dict[str, Any], *, level: Level = Level.FULL, **options: Any) -> Shell:
         toolset = ShellToolset()
         (tool,) = toolset.get_tools(ToolsetContext(config=toolset.config.model_validate(block)))
-        path = make_path(tool, create_read_output_tool(), sandbox=sandbox, output_folder=tmp_path / "output", **options)
+        path = make_path(tool, create_read_output_tool(), sandbox=sandbox, home=ForgeHome(tmp_path), **options)
         report = ProbeReport(level=level)  # probing has tests of its own
         path.walls = Walls(sandbox, forge_home=tmp_path / "forge_home", rules=path.path_rules, report=report)
         made.append(path)

@@ -25,7 +25,7 @@ from golem_forge.storage.home import ForgeHome
 from golem_forge.ui.web import app
 from golem_forge.ui.web.api import sessions as login_operations
 from golem_forge.ui.web.api.operation import ApiCall, operation
-from golem_forge.ui.web.app import WebServer, assemble_app
+from golem_forge.ui.web.app import WebServer, make_app
 from golem_forge.ui.web.listen import ListenAddress
 from golem_forge.ui.web.sdk import Response, WebSocket
 from golem_forge.ui.web.security import LoginStore, RequestGuard
@@ -95,20 +95,20 @@ def cookie_in(answer: Answer) -> Any:
 
 
 def behind(done: list[str], login: LoginStore, hosts: AllowedHosts, house: SessionRegistry) -> RequestGuard:
-    @operation("POST", "/api/thing", "do_thing", body=Thing, answer=Thing, tag="x")
-    async def do_thing(call: ApiCall) -> Thing:
-        done.append(call.body.text)
-        return Thing(text=call.body.text)
+    @operation("POST", "/api/thing", "do_thing", tag="x")
+    async def do_thing(call: ApiCall, body: Thing) -> Thing:
+        done.append(body.text)
+        return Thing(text=body.text)
 
-    @operation("GET", "/api/thing", "see_thing", answer=Thing, tag="x")
+    @operation("GET", "/api/thing", "see_thing", tag="x")
     async def see_thing(call: ApiCall) -> Thing:
         return Thing(text="seen")
 
-    @operation("POST", "/api/upload/{name}", "upload", raw_body="application/octet-stream", answer=Thing, tag="x")
+    @operation("POST", "/api/upload/{name}", "upload", raw_body="application/octet-stream", tag="x")
     async def upload(call: ApiCall) -> Thing:
         return Thing(text=str(sum([len(piece) async for piece in call.request.stream()])))
 
-    @operation("GET", "/api/broken", "broken", answer=Thing, tag="x")
+    @operation("GET", "/api/broken", "broken", tag="x")
     async def broken(call: ApiCall) -> Thing:
         raise RuntimeError("canary-in-an-error")
 
@@ -116,7 +116,7 @@ def behind(done: list[str], login: LoginStore, hosts: AllowedHosts, house: Sessi
     async def large(call: ApiCall) -> Response:
         return Response(bytes(LARGE), headers={"server": "x", "content-security-policy": "default-src *"})
 
-    @operation("GET", "/api/stuck", "stuck", answer=Thing, tag="x")
+    @operation("GET", "/api/stuck", "stuck", tag="x")
     async def stuck(call: ApiCall) -> Thing:
         done.append("stuck")
         try:
@@ -135,7 +135,7 @@ def behind(done: list[str], login: LoginStore, hosts: AllowedHosts, house: Sessi
             done.append("closed")
 
     operations = [do_thing, see_thing, upload, broken, large, stuck, login_operations.log_in, login_operations.log_out]
-    return assemble_app(operations, echo, house, login=login, hosts=hosts)
+    return make_app(house, login=login, hosts=hosts, operations=operations, socket=echo)
 
 
 @contextlib.asynccontextmanager

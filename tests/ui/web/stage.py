@@ -85,7 +85,7 @@ class Stage:
     @contextlib.contextmanager
     def unplugged(self) -> Iterator[None]:
         """As a network that is away: every connection breaks off without a goodbye, and no other gets through."""
-        from golem_forge.ui.web.quiet_server import TimedHttpConnection
+        from golem_forge.net.server import TimedHttpConnection
 
         made = TimedHttpConnection.connection_made
 

@@ -13,7 +13,7 @@ from tests.ui.web.stranger import request, sent
 
 from golem_forge.storage.home import ForgeHome
 from golem_forge.ui.web import api
-from golem_forge.ui.web.api import all_operations
+from golem_forge.ui.web.api.openapi import all_operations
 from golem_forge.ui.web.api.operation import Operation
 from golem_forge.ui.web.app import WebServer
 from golem_forge.ui.web.listen import ListenAddress

@@ -9,9 +9,12 @@ from typing import Any
 from tests.ui.web.bench import Window, Windows, browsing
 
 from golem_forge.core.ids import is_id
+from golem_forge.events.envelope import Event
+from golem_forge.events.serialization import encode_json
 from golem_forge.tools.forms import derive_fields
-from golem_forge.ui.render.card import approval_card
+from golem_forge.ui.render.card import approval_card, card_view
 from golem_forge.ui.render.lines import plain_text
+from golem_forge.ui.web.views import event_with_view
 
 pytestmark = browsing
 
@@ -62,7 +65,7 @@ def question(
         "asks": asks,
         "requestId": data["requestId"],
         "resolved": resolved,
-        "shown": {"event": event, "view": {"cut": cut}},
+        "shown": {"event": event, "view": {"cut": cut, "card": card_view(data)}},
     }
 
 
@@ -153,6 +156,18 @@ async def test_a_card_says_what_the_terminals_card_says(windows: Windows) -> Non
 
 def _flat(text: str) -> str:
     return " ".join(text.split())
+
+
+async def test_of_very_many_facts_both_ends_are_shown_and_how_many_are_between(windows: Windows) -> None:
+    window = await windows.with_modules()
+    data = request(effects=[f"write /ws/{number}.txt" for number in range(2000)])
+    made = event_with_view(Event("approvalRequired", data))
+    assert len(encode_json(made["view"])) < 1 << 17
+    await show(window, {**question(data), "shown": made})
+    said = await window.text()
+    assert "write /ws/0.txt" in said
+    assert "write /ws/1999.txt" in said
+    assert " more …" in said
 
 
 async def test_only_a_press_meant_for_the_button_answers(windows: Windows) -> None:

@@ -33,7 +33,7 @@ _PARSE = """async (texts) => {
 }"""
 _DRAW = """async ({text, most}) => {
   const { diffView } = await import("/cards/diff.js");
-  document.querySelector("main").replaceChildren(diffView(text, {}, most ? {most} : {}));
+  document.querySelector("main").replaceChildren(diffView(text, most ? {most} : {}));
 }"""
 
 

@@ -10,7 +10,7 @@ import pytest
 from golem_forge.core.decisions import Decision, Verdict
 from golem_forge.events.bus import EventBus
 from golem_forge.events.envelope import Event
-from golem_forge.events.journal import Journal
+from golem_forge.events.journal import CallStart, Journal
 from golem_forge.events.journal_reader import events_after
 from golem_forge.events.recovery import reopen
 from golem_forge.ui.web.stream import history as journal_index
@@ -43,7 +43,7 @@ class Written:
         self.bus.seq = self.journal.seq
 
     def quick_call(self, id: str) -> None:
-        self.journal.begin_without_effects(id, "echo", {"text": id}, DECISION, worker="main")
+        self.journal.begin_without_effects(CallStart(id, "echo", {"text": id}, DECISION, worker="main"))
         self.journal.finish(id, "success", 1.0, value={"kind": "text", "content": id})
         self.bus.seq = self.journal.seq
 
@@ -218,7 +218,6 @@ async def test_a_line_that_is_no_record_is_passed_over_once(
 ) -> None:
     """Threat: a line without an end, looked at four times a second, would be read again and again."""
     monkeypatch.setattr(journal_index, "MAX_LINE", 4096)
-    monkeypatch.setattr(journal_index, "_READ_BYTES", 1024)
     made = Written(tmp_path / "home")
     made.say(3)
     made.journal.flush()
@@ -228,9 +227,9 @@ async def test_a_line_that_is_no_record_is_passed_over_once(
     index = journal_index.JournalIndex(path)
     assert index.grow() and index.last == 3
     read: list[int] = []
-    whole = journal_index._whole_lines
+    lines = journal_index._lines
     monkeypatch.setattr(
-        journal_index, "_whole_lines", lambda *given: (read.append(line.size) or line for line in whole(*given))
+        journal_index, "_lines", lambda *given, **how: (read.append(len(line)) or line for line in lines(*given, **how))
     )
     assert index.grow() and sum(read) == 0
     with path.open("ab") as file:

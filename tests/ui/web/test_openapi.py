@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from golem_forge.events.envelope import Event
 from golem_forge.events.model import REGISTRY
-from golem_forge.ui.web.api import all_operations
-from golem_forge.ui.web.api.openapi import openapi_document
+from golem_forge.ui.web.api.openapi import all_operations, openapi_document
 
 if TYPE_CHECKING:
     from tests.ui.web.asking import Asked

@@ -21,6 +21,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from golem_forge.core.errors import ForgeError
+from golem_forge.net import server
 from golem_forge.ui.web import need_web, quiet_server, security
 from golem_forge.ui.web.listen import ListenAddress, check_address
 
@@ -139,7 +140,7 @@ class TestReach:
 class TestConnections:
     @pytest.mark.parametrize("said", [b"", b"GET / HTTP/1.1\r\nX-Slow: ", b"GET / HTTP/1.1\r\nHost: evil\r\n\r\nG"])
     async def test_one_that_asks_for_nothing_is_closed(self, said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(quiet_server, "CHECK_SECONDS", 0.1)
+        monkeypatch.setattr(server, "CHECK_SECONDS", 0.1)
         async with front() as served:
             reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
             writer.write(said)
@@ -149,7 +150,7 @@ class TestConnections:
             writer.close()
 
     async def test_one_that_drips_its_head_is_closed(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(quiet_server, "CHECK_SECONDS", 0.1)
+        monkeypatch.setattr(server, "CHECK_SECONDS", 0.1)
         async with front() as served:
             reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
             writer.write(b"GET / HTTP/1.1\r\n")
@@ -164,7 +165,7 @@ class TestConnections:
             writer.close()
 
     async def test_a_socket_that_says_nothing_stays(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(quiet_server, "CHECK_SECONDS", 0.05)
+        monkeypatch.setattr(server, "CHECK_SECONDS", 0.05)
         async with front() as served, socket_of(served) as page:
             await asyncio.sleep(0.05)
             for _ in range(4):
@@ -173,7 +174,7 @@ class TestConnections:
             assert await asyncio.wait_for(page.recv(), 20) == "still here"
 
     async def test_who_does_not_take_the_answer_is_let_go(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(quiet_server, "CHECK_SECONDS", 0.1)
+        monkeypatch.setattr(server, "CHECK_SECONDS", 0.1)
         async with front() as served:
             asking = socket.create_connection(("127.0.0.1", served.port))
             asking.sendall(request(served.address, "/api/large", Cookie=served.cookie, Connection="").encode())
@@ -184,7 +185,7 @@ class TestConnections:
             asking.close()
 
     async def test_who_takes_it_slowly_gets_it_all(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(quiet_server, "CHECK_SECONDS", 0.2)
+        monkeypatch.setattr(server, "CHECK_SECONDS", 0.2)
         async with front() as served:
             reader, writer = await asyncio.open_connection("127.0.0.1", served.port, limit=1 << 20)
             writer.write(request(served.address, "/api/large", Cookie=served.cookie).encode())
@@ -296,7 +297,7 @@ class TestSockets:
                 assert await other.recv() == "still here"
 
     async def test_one_that_reads_nothing_is_cut_off(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(quiet_server, "CHECK_SECONDS", 0.1)
+        monkeypatch.setattr(server, "CHECK_SECONDS", 0.1)
         async with front() as served:
             cookie = served.cookie
             async with deaf(served, cookie):

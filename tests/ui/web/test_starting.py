@@ -37,7 +37,7 @@ def wish(**more: Any) -> StartRequest:
 
 
 def said(own: SessionLauncher, id: str) -> list[str]:
-    events = events_after(journal_path(own.registry.home.path, id))
+    events = events_after(journal_path(own.home.path, id))
     return [event.wire["message"]["content"] for event in events if event.type == "message"]
 
 
@@ -48,42 +48,42 @@ async def until(happened: Any) -> None:
 
 
 async def test_a_session_is_started_answers_ends_and_is_resumed(own: SessionLauncher) -> None:
-    id = await own.registry.start(wish(input="Hi"))
-    assert own.registry.current == id and own.registry.live(id).state is SessionStatus.LIVE
+    id = await own.start(wish(input="Hi"))
+    assert own.current == id and own.live(id).state is SessionStatus.LIVE
     await until(lambda: said(own, id) == ["Hi", "Hello there."])
-    await own.registry.end(id)
-    assert own.registry.live_sessions() == () and not is_locked(journal_path(own.registry.home.path, id))
-    closed = await own.registry.find(id)
+    await own.end(id)
+    assert own.live_sessions() == () and not is_locked(journal_path(own.home.path, id))
+    closed = await own.find(id)
     assert closed.state is SessionStatus.CLOSED
     with pytest.raises(ApiRefusal, match="can only be looked at") as refused:
-        own.registry.live(id)
+        own.live(id)
     assert refused.value.status == 409
-    assert await own.registry.start(StartRequest(resume=id, input="Again")) == id
+    assert await own.start(StartRequest(resume=id, input="Again")) == id
     await until(lambda: said(own, id)[2:] == ["Again", "Hello there."])
-    assert await own.registry.start(StartRequest(resume=id)) == id  # it runs here already: the page goes there
+    assert await own.start(StartRequest(resume=id)) == id  # it runs here already: the page goes there
 
 
 async def test_the_question_whether_to_trust_is_there_to_be_answered(own: SessionLauncher) -> None:
-    program = own.registry.directory / "project"
+    program = own.directory / "project"
     (program / "forge.yaml").write_text("entry: main.worker\n")
     (program / "tools.py").write_text('def one() -> str:\n    """One."""\n    return "1"\n')
     toolsets = "toolsets: {custom: {module: ./tools.py, tools: [one]}}"
     (program / "main.worker").write_text(f"---\nname: main\n{toolsets}\n---\nHi\n")
-    id = await own.registry.start(wish())
-    session = own.registry.live(id)
+    id = await own.start(wish())
+    session = own.live(id)
     [question] = session.open_questions()
     assert question.wire["type"] == "trust"
     session.bus.emit("approvalResponse", {"requestId": question.wire["requestId"], "approved": True}, source="browser")
-    await until(lambda: session.standing.last("sessionStarted") is not None)
+    await until(lambda: session.audience.standing.last("sessionStarted") is not None)
     assert "one" in {tool.name for tool in session.runtime.get_tools()}  # type: ignore[union-attr]
 
 
 async def test_what_cannot_be_started_is_refused_and_leaves_nothing(own: SessionLauncher) -> None:
     with pytest.raises(ConfigError, match="no such directory"):
-        await own.registry.start(wish(directory="nowhere"))
+        await own.start(wish(directory="nowhere"))
     with pytest.raises(ForgeError):
-        await own.registry.start(StartRequest(resume="nothere"))
-    assert own.registry.live_sessions() == () and own._running == {}
+        await own.start(StartRequest(resume="nothere"))
+    assert own.live_sessions() == () and own._running == {}
 
 
 async def test_a_page_of_one_session_starts_no_other(tmp_path: Path) -> None:
@@ -101,16 +101,16 @@ async def test_a_start_that_fails_after_its_question_says_why_on_the_page(
     own: SessionLauncher, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Whoever asked for it has had the answer already, and nobody looks at the terminal."""
-    program = own.registry.directory / "project"
+    program = own.directory / "project"
     (program / "forge.yaml").write_text("approval: {tools: {exec_command: preApproved}}\n")
-    session = own.registry.live(await own.registry.start(wish()))
+    session = own.live(await own.start(wish()))
     heard: list[Any] = []
     session.bus.on("*", heard.append)
     [question] = session.open_questions()
     with pytest.raises(ApiRefusal, match="just being started"):
         take_action(session, "command", {"requestId": "r", "text": "/status"})
     take_action(session, "approvalResponse", {"requestId": question.wire["requestId"], "approved": True})
-    await until(lambda: own.registry.live_sessions() == ())
+    await until(lambda: own.live_sessions() == ())
     [told] = [event.wire for event in heard if event.type == "status"]
     assert told["type"] == "error" and "preApproved has no effect" in told["message"]
     [ended] = [event.wire for event in heard if event.type == "sessionEnd"]

@@ -268,10 +268,10 @@ def test_where_two_names_cannot_be_swapped_two_renames_do(shop: Shop, monkeypatc
     first = shop.write("one")
     shop.write("two")
 
-    def refused(home: ForgeHome, name: str, folder: Path) -> None:
+    def refused(one: Path, other: Path) -> None:
         raise OSError(22, "Invalid argument")
 
-    monkeypatch.setattr(staging, "exchange", refused)
+    monkeypatch.setattr(staging, "_exchange_names", refused)
     assert shop.undo() == history.VersionChange(digest=first)
     assert shop.present == first
 

@@ -17,7 +17,7 @@ from golem_forge.storage.home import ForgeHome
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.factory import tool
 from golem_forge.tools.tool import Tool
-from golem_forge.usertools.run.call_server import make_call_server
+from golem_forge.usertools.run.call_server import ToolCallServer
 
 
 def _caller(name: str, target: str, *calls: str, args_json: str = "") -> Tool:
@@ -25,7 +25,7 @@ def _caller(name: str, target: str, *calls: str, args_json: str = "") -> Tool:
 
     async def run(n: int, *, ctx: ToolContext) -> str:
         """Calls another."""
-        async with make_call_server(ctx, SESSIONS[-1].catalog.get, calls, time.time() + 20) as desk:
+        async with ToolCallServer(ctx, SESSIONS[-1].catalog.get, calls, time.time() + 20) as desk:
             folder, place = desk.shown[1].host, desk.shown[0].host
             child = await asyncio.create_subprocess_exec(
                 f"{folder}/forge",

@@ -315,7 +315,7 @@ async def main():
     interpreters.prepare(walls, job)
     while interpreters._starting:
         await asyncio.sleep(0.01)
-    print(interpreters._idle[0].walled.child.pid, flush=True)
+    print(next(iter(interpreters._idle)).walled.child.pid, flush=True)
     await asyncio.sleep(60)
 asyncio.run(main())
 """

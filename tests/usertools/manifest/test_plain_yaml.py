@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from golem_forge.usertools.manifest.nodes import Fields, _parse_full_yaml, parse_plain_yaml
+from golem_forge.config.yaml_reader import YamlDocument, read_full_document, read_simple_document
 
 MANIFESTS = Path(__file__).parent / "manifests"
 
@@ -64,10 +64,24 @@ _LINES = st.one_of(
 
 def agree(text: str) -> bool:
     """Whether the quick reader took it."""
-    quick = parse_plain_yaml(text)
+    quick = read_simple_document(text, strict=True)
     if quick is not None:
-        assert _parse_full_yaml(text) == quick
+        assert everything(read_full_document(text, strict=True)) == everything(quick)
+    config = read_simple_document(text)
+    if config is not None:
+        assert everything(read_full_document(text)) == everything(config)
     return quick is not None
+
+
+def everything(document: YamlDocument) -> object:
+    """Values with their types (text without quotes is not text in quotes) and lines."""
+
+    def typed(value: object) -> object:
+        if isinstance(value, dict):
+            return {key: typed(item) for key, item in value.items()}
+        return [typed(item) for item in value] if isinstance(value, list) else (type(value), value)
+
+    return typed(document.value), document.lines, document.starts, document.problems
 
 
 class Writer:
@@ -181,14 +195,15 @@ def test_ordinary_manifests_are_read_the_quick_way() -> None:
     "text", ["", "\n", "- a\n", "a: &x b\n", "a: b", " a: b\n", "a: b\n  c\n", "a: b\na: c\n", "a: >\n  b\n"]
 )
 def test_everything_else_is_left_to_the_parser(text: str) -> None:
-    assert parse_plain_yaml(text) is None
+    assert read_simple_document(text, strict=True) is None
 
 
 def test_depth_is_bounded() -> None:
-    assert parse_plain_yaml("".join(" " * level + "a:\n" for level in range(60))) is None
+    assert read_simple_document("".join(" " * level + "a:\n" for level in range(60)), strict=True) is None
 
 
 def test_an_empty_value_is_an_empty_text() -> None:
-    made = parse_plain_yaml("a:\nb: c\n")
-    assert isinstance(made, Fields)
-    assert made == _parse_full_yaml("a:\nb: c\n")
+    made = read_simple_document("a:\nb: c\n", strict=True)
+    assert made is not None
+    assert made.value == {"a": "", "b": "c"}
+    assert everything(made) == everything(read_full_document("a:\nb: c\n", strict=True))

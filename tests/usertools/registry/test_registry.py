@@ -21,7 +21,7 @@ from golem_forge.usertools import registry as registry_listing
 from golem_forge.usertools import registry as registry_state
 from golem_forge.usertools.diagnostics import Diagnostic, DiagnosticCode, Unusable
 from golem_forge.usertools.folder import ToolEntry, read_folder
-from golem_forge.usertools.registry import Registry, RegistryChanges, watch_folders, watch_registry
+from golem_forge.usertools.registry import Registry, RegistryChanges, watch_registry
 
 _OPENED: list[list[str]] = []
 
@@ -136,16 +136,16 @@ def test_one_broken_folder_never_hides_another(home: ForgeHome) -> None:
 def test_a_reader_that_breaks_on_a_folder_spoils_only_that_one(
     home: ForgeHome, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from golem_forge.usertools.manifest import reader as manifest_reading
+    from golem_forge.usertools import scan
 
-    real = manifest_reading.read_manifest
+    real = scan.read_manifest
 
     def breaks(data: bytes, *, folder: str) -> Any:
         if folder == "bad":
             raise RecursionError("/host/path")
         return real(data, folder=folder)
 
-    monkeypatch.setattr(manifest_reading, "read_manifest", breaks)
+    monkeypatch.setattr(scan, "read_manifest", breaks)
     make(home, "good")
     make(home, "bad")
     registry = Registry(home)
@@ -647,7 +647,7 @@ def test_a_lost_snapshot_is_made_again_at_the_next_start(home: ForgeHome) -> Non
 
 async def test_a_watch_tells_of_each_change(home: ForgeHome) -> None:
     folder = make(home, "greet")
-    watch = watch_folders(home, poll_s=0.01)
+    watch = watch_registry(Registry(home), poll_s=0.01)
     assert await asyncio.wait_for(anext(watch), 20) == RegistryChanges(added=("greet",))
     (folder / "tool.yaml").write_text("name: [\n")
     assert await asyncio.wait_for(anext(watch), 20) == RegistryChanges(removed=("greet",), diagnosed=("greet",))

@@ -13,11 +13,11 @@ from golem_forge.core.errors import ForgeError
 from golem_forge.storage.home import ForgeHome
 from golem_forge.usertools.diagnostics import SharingError
 from golem_forge.usertools.folder import read_folder
-from golem_forge.usertools.share import read_lock
+from golem_forge.usertools.share import GitAccess, read_lock
 from golem_forge.usertools.share.importer import import_tool
 from golem_forge.usertools.share.reader import CollectionEntry, browse_collection
 
-FILE = frozenset({"file"})
+FILE = GitAccess(transports=frozenset({"file"}))
 MakeTool = Callable[..., Path]
 
 
@@ -45,15 +45,15 @@ def write(repository: Any, rows: object) -> None:
 def test_it_is_listed_and_searched(home: ForgeHome, collection: Any) -> None:
     source = collection.source(collection.commit())
     for each in (source, str(collection.folder)):
-        listing = browse_collection(each, home=home, transports=FILE)
+        listing = browse_collection(each, home=home, access=FILE)
         assert [row.to_json() for row in listing.rows] == collection.rows and listing.problems == ()
-        assert [row.name for row in browse_collection(each, "PERSON afar", home=home, transports=FILE).rows] == ["wave"]
-        assert browse_collection(each, "nothing", home=home, transports=FILE).rows == ()
+        assert [row.name for row in browse_collection(each, "PERSON afar", home=home, access=FILE).rows] == ["wave"]
+        assert browse_collection(each, "nothing", home=home, access=FILE).rows == ()
 
 
 def test_one_is_imported_and_the_lock_names_its_own_place(home: ForgeHome, collection: Any) -> None:
     commit = collection.commit()
-    imported = import_tool(collection.source(commit), home=home, pick="wave", transports=FILE)
+    imported = import_tool(collection.source(commit), home=home, pick="wave", access=FILE)
     assert imported.digest == collection.rows[1]["digest"]
     assert read_lock(home)["wave"].source == collection.source(commit, "all/wave")
     import_tool(str(collection.folder), home=home, pick="greet", rename="hello")
@@ -63,16 +63,16 @@ def test_one_is_imported_and_the_lock_names_its_own_place(home: ForgeHome, colle
 def test_without_a_name_it_says_what_there_is(home: ForgeHome, collection: Any) -> None:
     for source in (collection.source(collection.commit()), str(collection.folder)):
         with pytest.raises(SharingError, match="name the tool to import after it: greet, wave"):
-            import_tool(source, home=home, transports=FILE)
+            import_tool(source, home=home, access=FILE)
         with pytest.raises(SharingError, match="did you mean 'greet'"):
-            import_tool(source, home=home, pick="gret", transports=FILE)
+            import_tool(source, home=home, pick="gret", access=FILE)
 
 
 def test_other_files_than_listed_are_refused(home: ForgeHome, collection: Any, leftovers: Any) -> None:
     (collection.folder / "all" / "wave" / "greet.py").write_text("print('swapped')\n")
     for source in (collection.source(collection.commit()), str(collection.folder)):
         with pytest.raises(SharingError, match="digest"):
-            import_tool(source, home=home, pick="wave", transports=FILE)
+            import_tool(source, home=home, pick="wave", access=FILE)
     assert leftovers() == []
 
 
@@ -122,12 +122,12 @@ def test_a_list_without_end_or_behind_a_link(home: ForgeHome, tmp_path: Path, co
     index.write_bytes(b" " * (5 << 20))
     for source in (collection.source(collection.commit()), str(collection.folder)):
         with pytest.raises(SharingError, match="larger than"):
-            browse_collection(source, home=home, transports=FILE)
+            browse_collection(source, home=home, access=FILE)
     index.rename(tmp_path / "index")
     index.symlink_to(tmp_path / "index")
     for source in (collection.source(collection.commit()), str(collection.folder)):
         with pytest.raises(ForgeError):
-            browse_collection(source, home=home, transports=FILE)
+            browse_collection(source, home=home, access=FILE)
 
 
 def test_a_path_through_a_link_is_refused(

@@ -8,7 +8,7 @@ import ssl
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from tests.deadlines import within
 from golem_forge.storage.home import ForgeHome
 from golem_forge.usertools.diagnostics import DiagnosticCode, SharingError, Unusable
 from golem_forge.usertools.folder import read_folder
-from golem_forge.usertools.share import GitSource, read_lock
+from golem_forge.usertools.share import GitAccess, GitSource, read_lock
 from golem_forge.usertools.share.git import GitCommand, GitOutputTooLarge, fetch_commit
 from golem_forge.usertools.share.importer import ImportedTool, import_tool
 
@@ -27,8 +27,8 @@ FILE = frozenset({"file"})
 MakeTool = Callable[..., Path]
 
 
-def take(source: str, home: ForgeHome, **options: Any) -> ImportedTool:
-    return import_tool(source, home=home, transports=FILE, **options)
+def take(source: str, home: ForgeHome, environ: Mapping[str, str] = os.environ, **options: Any) -> ImportedTool:
+    return import_tool(source, home=home, access=GitAccess(environ=environ, transports=FILE), **options)
 
 
 def test_the_pinned_commit_is_imported_not_the_newest(home: ForgeHome, make_tool: MakeTool, repository: Any) -> None:
@@ -136,7 +136,7 @@ def test_the_file_transport_needs_to_be_named(home: ForgeHome, make_tool: MakeTo
     with pytest.raises(SharingError, match=r"git\+https"):
         import_tool(repository.source(commit), home=home)
     source = GitSource(url=f"file://{repository.folder}", commit=commit)
-    with pytest.raises(SharingError, match="not allowed"), fetch_commit(source, home=home, environ=os.environ):
+    with pytest.raises(SharingError, match="not allowed"), fetch_commit(source, home):
         pass
 
 
@@ -146,7 +146,8 @@ def test_git_is_told_nothing_of_the_surroundings(home: ForgeHome, make_tool: Mak
     odd = {"GIT_DIR": "/nowhere", "GIT_INDEX_FILE": "/nowhere", "GIT_OBJECT_DIRECTORY": "/nowhere", "SECRET": "canary"}
     odd |= {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "core.bare", "GIT_CONFIG_VALUE_0": "broken"}
     assert take(repository.source(commit), home, environ=dict(os.environ) | odd).commit == commit
-    told = GitCommand(folder=home.path, environ=dict(os.environ) | odd, transports=FILE)._environment()
+    access = GitAccess(environ=dict(os.environ) | odd, transports=FILE)
+    told = GitCommand(folder=home.path, access=access)._environment()
     assert "SECRET" not in told and told["GIT_DIR"] == str(home.path) and told["GIT_TERMINAL_PROMPT"] == "0"
 
 
@@ -165,7 +166,7 @@ def odd_git(tmp_path: Path) -> Callable[..., GitCommand]:
         program.write_text(f"#!/bin/sh\n{script}\n")
         program.chmod(0o755)
         environ = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
-        return GitCommand(folder=tmp_path, environ=environ, transports=FILE, seconds=seconds)
+        return GitCommand(folder=tmp_path, access=GitAccess(environ=environ, transports=FILE), seconds=seconds)
 
     return make
 
@@ -267,6 +268,7 @@ def test_over_https(home: ForgeHome, make_tool: MakeTool, repository: Any, serve
     source = f"git+{address}/repository/.git@{commit}#sub"
     environ = {name: value for name, value in os.environ.items() if not name.lower().endswith("proxy")}
     with pytest.raises(SharingError, match="certificate"):
-        import_tool(source, home=home, environ=environ)
-    imported = import_tool(source, home=home, environ=environ | {"GIT_SSL_CAINFO": str(certificate)})
+        import_tool(source, home=home, access=GitAccess(environ=environ))
+    access = GitAccess(environ=environ | {"GIT_SSL_CAINFO": str(certificate)})
+    imported = import_tool(source, home=home, access=access)
     assert (imported.digest, imported.commit, imported.source) == (digest, commit, source)

@@ -19,7 +19,7 @@ from golem_forge.usertools import share
 from golem_forge.usertools.diagnostics import DiagnosticCode, SharingError, Unusable
 from golem_forge.usertools.folder import FolderFiles, read_folder, staging_folder
 from golem_forge.usertools.manifest import ToolManifest
-from golem_forge.usertools.share import MISSING, Drift, lock_path, read_lock, verify_tools
+from golem_forge.usertools.share import MISSING, Drift, GitAccess, lock_path, read_lock, verify_tools
 from golem_forge.usertools.share.export import export_tool
 from golem_forge.usertools.share.git import GitCommand
 from golem_forge.usertools.share.importer import import_tool
@@ -202,7 +202,7 @@ def test_no_file_of_an_import_is_executed(
     repository.run("config", "filter.evil.smudge", f"touch {place}/smudge")
     archive = export_tool(read_folder(folder), "greet", tmp_path / "greet.tar.gz")
     for name, source in (("a", str(folder)), ("b", str(archive)), ("c", repository.source(commit, "greet"))):
-        import_tool(source, home=home, rename=name, transports=frozenset({"file"}))
+        import_tool(source, home=home, rename=name, access=GitAccess(transports=frozenset({"file"})))
         assert (home.path / "tools" / name / "setup.py").is_file()
     assert list(place.iterdir()) == []
 
@@ -219,9 +219,9 @@ def test_a_persons_own_git_settings_start_no_hook(
         (hooks / hook).write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
         (hooks / hook).chmod(0o755)
     (own_home / ".gitconfig").write_text(f"[core]\nhooksPath={hooks}\n[init]\ntemplateDir={hooks.parent}\n")
-    import_tool(repository.source(commit), home=home, transports=frozenset({"file"}))
+    import_tool(repository.source(commit), home=home, access=GitAccess(transports=frozenset({"file"})))
     with staging_folder(home) as folder:
-        git = GitCommand(folder=folder, environ=os.environ, transports=frozenset())
+        git = GitCommand(folder=folder, access=GitAccess(environ=os.environ, transports=frozenset()))
         git.output(["init", "--quiet", "--bare", "--template=", "."], 100)
         blob = git.output(["hash-object", "-w", "--stdin"], 100, stdin=b"x").decode().strip()
         git.output(["update-ref", "refs/forge/x", blob], 100)  # what the person's hook would be told of

@@ -14,10 +14,10 @@ from golem_forge.usertools import folder as staging
 from golem_forge.usertools import share
 from golem_forge.usertools.diagnostics import SharingError, Unusable
 from golem_forge.usertools.folder import FolderFiles, read_folder
-from golem_forge.usertools.share import read_lock, verify_tools
+from golem_forge.usertools.share import GitAccess, read_lock, verify_tools
 from golem_forge.usertools.share.importer import apply_update, import_tool, prepare_update
 
-FILE = frozenset({"file"})
+FILE = GitAccess(transports=frozenset({"file"}))
 MakeTool = Callable[..., Path]
 
 
@@ -31,7 +31,7 @@ def imported(home: ForgeHome, make_tool: MakeTool, repository: Any) -> Any:
     """A tool imported as `hello` from a repository that has moved on since."""
     folder = make_tool(at=repository.folder / "greet")
     repository.first = repository.commit()
-    import_tool(repository.source(repository.first, "greet"), home=home, rename="hello", transports=FILE)
+    import_tool(repository.source(repository.first, "greet"), home=home, rename="hello", access=FILE)
     (folder / "greet.py").write_text("print('newer')\n")
     (folder / "tool.yaml").write_text((folder / "tool.yaml").read_text().replace('"1.2"', '"1.3"'))
     repository.second = repository.commit()
@@ -43,7 +43,7 @@ def test_an_edit_is_shown_and_replaced_by_the_newest(home: ForgeHome, imported: 
     (live / "greet.py").write_text("print('mine')\n")
     edited = read_folder(live).digest
     assert [drift.name for drift in verify_tools(home)] == ["hello"]
-    update = prepare_update("hello", home=home, transports=FILE)
+    update = prepare_update("hello", home=home, access=FILE)
     assert update.old.files["greet.py"] == b"print('mine')\n" and update.new.files["greet.py"] == b"print('newer')\n"
     assert read_folder(live).digest == edited, "nothing changes before it was seen"
     kept = Kept()
@@ -58,11 +58,11 @@ def test_an_edit_is_shown_and_replaced_by_the_newest(home: ForgeHome, imported: 
 
 def test_a_named_commit_is_taken(home: ForgeHome, imported: Any) -> None:
     for commit in (imported.first, f"@{imported.first}"):
-        update = prepare_update("hello", home=home, commit=commit, transports=FILE)
+        update = prepare_update("hello", home=home, commit=commit, access=FILE)
         assert update.new.digest == update.old.digest and update.imported.commit == imported.first
     for commit in ("main", imported.first[:12]):
         with pytest.raises(SharingError, match="pin a full commit id"):
-            prepare_update("hello", home=home, commit=commit, transports=FILE)
+            prepare_update("hello", home=home, commit=commit, access=FILE)
 
 
 def test_a_folder_is_read_again(home: ForgeHome, make_tool: MakeTool) -> None:
@@ -82,7 +82,7 @@ def test_a_tool_that_was_not_imported(home: ForgeHome) -> None:
 
 def test_an_edit_after_the_diff_is_kept(home: ForgeHome, imported: Any) -> None:
     live, before = home.path / "tools" / "hello", read_lock(home)
-    update = prepare_update("hello", home=home, transports=FILE)
+    update = prepare_update("hello", home=home, access=FILE)
     (live / "greet.py").write_text("print('written meanwhile')\n")
     with pytest.raises(SharingError, match="changed meanwhile"):
         apply_update(update, home=home, seen=Kept())
@@ -94,13 +94,13 @@ def test_a_failure_in_the_middle_leaves_the_old_version(
     home: ForgeHome, imported: Any, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     live, before = home.path / "tools" / "hello", read_lock(home)
-    update = prepare_update("hello", home=home, transports=FILE)
+    update = prepare_update("hello", home=home, access=FILE)
 
     def fail(*_: object) -> None:
         raise KeyboardInterrupt
 
     if step == "swap":
-        monkeypatch.setattr(staging, "_swap", fail)
+        monkeypatch.setattr(staging, "_exchange_names", fail)
     elif step == "record":
         monkeypatch.setattr(share.os, "replace", fail)
     with pytest.raises(KeyboardInterrupt):
@@ -135,5 +135,5 @@ def test_a_new_version_that_is_no_tool_changes_nothing(home: ForgeHome, imported
     (imported.folder / "greet" / "tool.yaml").write_text("name: greet\n")
     imported.commit()
     with pytest.raises(Unusable):
-        prepare_update("hello", home=home, transports=FILE)
+        prepare_update("hello", home=home, access=FILE)
     assert read_folder(live).digest == before

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from golem_forge.core.decisions import Decision, Risk, Status, Verdict
-from golem_forge.events.journal import Journal
+from golem_forge.events.journal import CallStart, Journal
 from golem_forge.storage.home import ForgeHome
 from golem_forge.usertools import call_sequences
 from golem_forge.usertools.call_sequences import JournalTail, TurnReader, recent_sessions
@@ -51,7 +51,7 @@ class Book:
     ) -> str:
         self._n += 1
         id, args = id or f"c{self._n}", args or {}
-        self.journal.begin(id, tool, args, DECISION, caller, "main", "", requested or tool, worker_id=worker)
+        self.journal.begin(CallStart(id, tool, args, DECISION, caller, "main", "", requested or tool, worker_id=worker))
         if status:
             self.journal.finish(id, status, 2.5, "", "", {"kind": "text", "content": "x" * 100}, None)
         return id

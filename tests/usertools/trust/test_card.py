@@ -13,7 +13,14 @@ from tests.deadlines import within
 from golem_forge.core.text import count_control_chars
 from golem_forge.usertools.folder import FolderFiles, ToolEntry
 from golem_forge.usertools.manifest.reader import read_manifest
-from golem_forge.usertools.trust_card import LONGEST_FILE, PERMISSION_HELP, TrustCard, permissions, trust_card
+from golem_forge.usertools.trust_card import (
+    LONGEST_FILE,
+    PERMISSION_HELP,
+    ToolFacts,
+    TrustCard,
+    permissions,
+    trust_card,
+)
 
 SOURCE = b"#!/bin/sh\necho hello\n"
 ELF = b"\x7fELF\x02\x01\x01\0rest of it"
@@ -27,7 +34,7 @@ def folder(files: Mapping[str, bytes], executable: Collection[str] = ()) -> Fold
     return FolderFiles(files, frozenset(executable))
 
 
-def card(files: FolderFiles, **facts: Any) -> TrustCard:
+def card(files: FolderFiles, old: FolderFiles | None = None, **facts: Any) -> TrustCard:
     entry = ToolEntry(
         name="x",
         folder=Path("/nowhere/x"),
@@ -36,7 +43,7 @@ def card(files: FolderFiles, **facts: Any) -> TrustCard:
         files=files.facts,
     )
     facts = {"provenance": "manual", "folder_shown": "~/.forge/tools/x", **facts}
-    return trust_card(entry, files, **facts)
+    return trust_card(entry, files, ToolFacts(**facts), old)
 
 
 def plain(more: str = "", **others: bytes) -> FolderFiles:

@@ -7,19 +7,18 @@ be used. All problems are found before any block is used (`toolset_blocks.worker
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
 
-from golem_forge.config.approval_modes import Setting
-from golem_forge.config.sandbox_block import VERDICT_CHECK
-from golem_forge.config.schema import Check, ConfigProblems, MappingSchema, flag, list_of, map_of, refuse, text
+from golem_forge.config.approval_modes import approval_settings
+from golem_forge.config.schema import Check, ConfigProblems, MappingSchema, flag, list_of, text, value_that
 from golem_forge.config.yaml_file import YamlPath
-from golem_forge.core.decisions import Verdict
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.policy.base import ApprovalBlock
 from golem_forge.sandbox.walls.environment import EnvBlock, env_block
 
 EVERY_SERVER: Final = "*"
+_BlockT = TypeVar("_BlockT")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,20 +111,8 @@ class WorkerBlocks:
         return (*self.custom, *self.external)
 
 
-_APPROVAL: Final = MappingSchema({"default": VERDICT_CHECK, "tools": map_of(VERDICT_CHECK)})
-
-
 def approval_block(value: Any, path: YamlPath, problems: ConfigProblems) -> ApprovalBlock:
-    checked: Any = _APPROVAL(value, path, problems)
-    said: dict[str, Any] = checked if isinstance(checked, dict) else {}
-    default = said.get("default")
-    return ApprovalBlock(
-        default=None if default is None else Setting(Verdict(default), problems.file.at((*path, "default"))),
-        tools={
-            name: Setting(Verdict(word), problems.file.at((*path, "tools", name)))
-            for name, word in said.get("tools", {}).items()
-        },
-    )
+    return ApprovalBlock(**approval_settings(value, path, problems))
 
 
 def _names(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
@@ -149,101 +136,83 @@ def _exports(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
     return names
 
 
-def _module(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
-    if isinstance(value, str) and value.endswith(".py") and "\0" not in value:
-        return value
-    return refuse(problems, path, value, "a Python file, like ./tools.py")
+def _servers(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
+    names = _names(value, path, problems)
+    if isinstance(names, list) and EVERY_SERVER in names and len(names) > 1:
+        problems.add(path, f"'{EVERY_SERVER}' means every server; name it alone")
+    return names
 
 
+def _is_module(value: Any) -> bool:
+    return isinstance(value, str) and value.endswith(".py") and "\0" not in value
+
+
+_MODULE: Final = value_that(_is_module, "a Python file, like ./tools.py")
 _SHARED: Final[dict[str, Check]] = {"approval": approval_block, "env": env_block}
-_CUSTOM: Final = MappingSchema({"module": _module, "tools": _exports, **_SHARED}, required=("module", "tools"))
+_CUSTOM: Final = MappingSchema({"module": _MODULE, "tools": _exports, **_SHARED}, required=("module", "tools"))
 _EXTERNAL: Final = MappingSchema(
     {"package": text, "import": text, "entry_point": text, "tools": _names, **_SHARED}, required=("package",)
 )
 _WORKERS: Final = MappingSchema({"allow": _names, "approval": approval_block}, required=("allow",))
-
-
-_MCP: Final = MappingSchema({"servers": _names}, required=("servers",))
 _USER_TOOLS: Final = MappingSchema({"tools": _names, "create": flag, "approval": approval_block})
+_MCP: Final = MappingSchema({"servers": _servers}, required=("servers",))
 
 
-def user_tools_block(value: Any, path: YamlPath, problems: ConfigProblems) -> UserToolsBlock | None:
-    checked = _checked(_USER_TOOLS, {} if value is None else value, path, problems)
-    if checked is None:
+def _read_block(
+    made: Callable[..., _BlockT],
+    schema: MappingSchema,
+    value: Any,
+    path: YamlPath,
+    problems: ConfigProblems,
+    **more: str,
+) -> _BlockT | None:
+    """The block as a record; None where it cannot be used."""
+    before = len(problems.found)
+    checked = schema(value, path, problems)
+    if len(problems.found) > before or not isinstance(checked, dict):
         return None
-    return UserToolsBlock(
-        tools=tuple(checked.get("tools", ("*",))),
-        create=checked.get("create", True),
-        approval=checked.get("approval") or ApprovalBlock(),
-        origin=problems.file.at(path),
-    )
-
-
-def mcp_block(value: Any, path: YamlPath, problems: ConfigProblems) -> McpBlock | None:
-    checked = _checked(_MCP, value, path, problems)
-    if checked is None:
-        return None
-    servers = tuple(checked["servers"])
-    if EVERY_SERVER in servers and len(servers) > 1:
-        problems.add((*path, "servers"), f"'{EVERY_SERVER}' means every server; name it alone")
-        return None
-    return McpBlock(servers=servers, origin=problems.file.at(path))
+    given: dict[str, Any] = {"import_path" if key == "import" else key: said for key, said in checked.items()}
+    given |= {key: tuple(said) for key, said in given.items() if isinstance(said, list)}
+    return made(**given, origin=problems.file.at(path), **more)
 
 
 def custom_blocks(value: Any, path: YamlPath, problems: ConfigProblems) -> tuple[CustomBlock, ...]:
     """One block, or a list of them."""
     if not isinstance(value, list):
-        found = _custom(value, path, "custom", problems)
-        return (found,) if found else ()
-    if not value:
-        problems.add(path, "expected at least one block")
-    blocks = [_custom(each, (*path, index), f"custom[{index}]", problems) for index, each in enumerate(value)]
-    return tuple(block for block in blocks if block)
-
-
-def _custom(value: Any, path: YamlPath, key: str, problems: ConfigProblems) -> CustomBlock | None:
-    checked = _checked(_CUSTOM, value, path, problems)
-    if checked is None:
-        return None
-    return CustomBlock(
-        module=checked["module"],
-        tools=tuple(checked["tools"]),
-        approval=checked.get("approval") or ApprovalBlock(),
-        env=checked.get("env"),
-        origin=problems.file.at(path),
-        key=key,
-    )
+        found = [_read_block(CustomBlock, _CUSTOM, value, path, problems)]
+    else:
+        if not value:
+            problems.add(path, "expected at least one block")
+        found = [
+            _read_block(CustomBlock, _CUSTOM, each, (*path, index), problems, key=f"custom[{index}]")
+            for index, each in enumerate(value)
+        ]
+    return tuple(block for block in found if block)
 
 
 def external_block(value: Any, path: YamlPath, problems: ConfigProblems) -> ExternalBlock | None:
     if isinstance(value, dict) and ("import" in value) == ("entry_point" in value):
         problems.add(path, "needs exactly one of 'import' and 'entry_point'")
-    checked = _checked(_EXTERNAL, value, path, problems)
-    if checked is None:
-        return None
-    return ExternalBlock(
-        package=checked["package"],
-        import_path=checked.get("import", ""),
-        entry_point=checked.get("entry_point", ""),
-        tools=tuple(checked.get("tools", ())),
-        approval=checked.get("approval") or ApprovalBlock(),
-        env=checked.get("env"),
-        origin=problems.file.at(path),
-    )
+    return _read_block(ExternalBlock, _EXTERNAL, value, path, problems)
 
 
 def workers_block(value: Any, path: YamlPath, problems: ConfigProblems) -> WorkersBlock | None:
-    checked = _checked(_WORKERS, value, path, problems)
-    if checked is None:
-        return None
-    return WorkersBlock(
-        allow=tuple(checked["allow"]),
-        approval=checked.get("approval") or ApprovalBlock(),
-        origin=problems.file.at(path),
-    )
+    return _read_block(WorkersBlock, _WORKERS, value, path, problems)
 
 
-def _checked(shape: MappingSchema, value: Any, path: YamlPath, problems: ConfigProblems) -> dict[str, Any] | None:
-    before = len(problems.found)
-    checked: Any = shape(value, path, problems)
-    return checked if len(problems.found) == before and isinstance(checked, dict) else None
+def user_tools_block(value: Any, path: YamlPath, problems: ConfigProblems) -> UserToolsBlock | None:
+    return _read_block(UserToolsBlock, _USER_TOOLS, value, path, problems)
+
+
+def mcp_block(value: Any, path: YamlPath, problems: ConfigProblems) -> McpBlock | None:
+    return _read_block(McpBlock, _MCP, value, path, problems)
+
+
+CODE_BLOCKS: Final[dict[str, Check]] = {
+    "custom": custom_blocks,
+    "external": external_block,
+    "workers": workers_block,
+    "user_tools": user_tools_block,
+    "mcp": mcp_block,
+}
+"""Blocks whose tools are not native."""

@@ -1,8 +1,7 @@
 """The files of a program: read them safely, split a worker file, find a worker by reference.
 
 `read_inside` reads only what really lies inside the program. Threat: the files come from strangers, and a link could
-make Forge read (and a person trust) what lies outside. The place of a file is asked of its open handle, so what is
-checked is what is read.
+make Forge read (and a person trust) what lies outside.
 
 A worker file is YAML between two lines that are only `---`, then the instructions. The split is by whole lines, so
 `---` inside a value or in the instructions is text. A worker in a `*.yaml` or `*.yml` file may be one YAML document
@@ -17,38 +16,20 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from golem_forge.config.yaml_file import YamlFile, parse_yaml
+from golem_forge.config.yaml_file import YamlFile, parse_yaml, read_bytes
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.lazy_dataclass import dataclass, replace
-from golem_forge.core.text import closest_match
-
-MAX_FILE_BYTES: Final = 1 << 20
+from golem_forge.core.regex import regex
+from golem_forge.core.text import nearest_hint
 
 
 def read_inside(root: Path, path: Path, name: str) -> bytes:
     """The whole file; `root` is a real path, `name` what messages call the file. Raises ConfigError."""
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except FileNotFoundError:
-        raise ConfigError(f"{name}: file not found") from None
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{name}: cannot be read ({getattr(error, 'strerror', '') or 'bad name'})") from None
-    with os.fdopen(handle, "rb") as file:
-        if not Path(os.readlink(f"/proc/self/fd/{handle}")).is_relative_to(root):
-            raise ConfigError(
-                f"{name}: is reached through a link that leads outside the program; put the file itself there"
-            )
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise ConfigError(f"{name}: is not a regular file")
-        data = file.read(MAX_FILE_BYTES + 1)
-    if len(data) > MAX_FILE_BYTES:
-        raise ConfigError(f"{name}: is larger than {MAX_FILE_BYTES} bytes")
-    return data
+    return read_bytes(path, name, inside=root)
 
 
 def below_root(root: Path, path: Path) -> Path | None:
@@ -63,8 +44,8 @@ def below_root(root: Path, path: Path) -> Path | None:
 
 YAML_SUFFIXES: Final = (".yaml", ".yml")
 INSTRUCTIONS: Final = "instructions"
-_NAME_KEY: Final = re.compile(rb"^name[ \t]*:", re.MULTILINE)
-_INSTRUCTIONS_KEY: Final = re.compile(rb"^instructions[ \t]*:", re.MULTILINE)
+_NAME_KEY: Final = regex(rb"^name[ \t]*:", re.MULTILINE)
+_INSTRUCTIONS_KEY: Final = regex(rb"^instructions[ \t]*:", re.MULTILINE)
 _FENCE: Final = b"---"
 _BOM: Final = b"\xef\xbb\xbf"
 
@@ -157,9 +138,8 @@ def find_worker(reference: str, folder: Path, places: Sequence[Path], root: Path
         for path in (place / f"{reference}{WORKER_SUFFIX}", place / reference / f"{reference}{WORKER_SUFFIX}"):
             if path.is_file():
                 return path
-    close = closest_match(reference, [path.name.removesuffix(WORKER_SUFFIX) for path in worker_files(places)])
+    hint = nearest_hint(reference, [path.name.removesuffix(WORKER_SUFFIX) for path in worker_files(places)])
     where = ", ".join(relative_name(root, place) or "the program root" for place in places)
-    hint = f"; did you mean '{close}'?" if close else ""
     raise ConfigError(f"worker '{reference}' not found in {where}{hint}")
 
 

@@ -8,20 +8,18 @@ toolset is validated by the pydantic model of its keys.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
 
 from golem_forge.agent.files.block_schema import (
+    CODE_BLOCKS,
     EVERY_SERVER,
     McpBlock,
     UserToolsBlock,
     WorkerBlocks,
     approval_block,
-    custom_blocks,
-    external_block,
     mcp_block,
     user_tools_block,
-    workers_block,
 )
 from golem_forge.agent.files.worker import Worker
 from golem_forge.agent.tool_inventory import TOOLSETS
@@ -30,10 +28,11 @@ from golem_forge.config.schema import ConfigProblems, dotted_path
 from golem_forge.config.yaml_file import YamlFile, YamlPath
 from golem_forge.core.decisions import strictest
 from golem_forge.core.errors import ConfigError
-from golem_forge.core.text import closest_match, escape_control_chars
+from golem_forge.core.text import escape_control_chars, nearest_hint
 from golem_forge.policy.base import ApprovalBlock, check_block
 from golem_forge.tools.factory import Toolset, ToolsetContext
 from golem_forge.tools.tool import Tool
+from golem_forge.toolsets import CodingToolset
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
@@ -41,8 +40,6 @@ if TYPE_CHECKING:
 ALWAYS_THERE: Final = "read_output"
 """The native tool that is in every catalog, whatever the blocks say."""
 _Block = TypeVar("_Block")
-CODE_BLOCKS: Final = ("custom", "external", "workers", "user_tools", "mcp")
-"""Blocks whose tools are not native."""
 
 
 def worker_blocks(worker: Worker) -> WorkerBlocks:
@@ -59,11 +56,8 @@ def read_blocks(value: Any, path: YamlPath, problems: ConfigProblems, toolsets: 
         kind = type(value).__name__
         problems.add(path, f"must be a mapping from names to blocks, like {{'coding': {{}}}}, not {kind}")
         return WorkerBlocks()
-    custom = custom_blocks(value["custom"], (*path, "custom"), problems) if "custom" in value else ()
-    external = external_block(value["external"], (*path, "external"), problems) if "external" in value else None
-    workers = workers_block(value["workers"], (*path, "workers"), problems) if "workers" in value else None
-    users = user_tools_block(value["user_tools"], (*path, "user_tools"), problems) if "user_tools" in value else None
-    mcp = mcp_block(value["mcp"], (*path, "mcp"), problems) if "mcp" in value else None
+    code = {name: read(value[name], (*path, name), problems) for name, read in CODE_BLOCKS.items() if name in value}
+    custom, external = code.pop("custom", ()), code.pop("external", None)
     native: dict[str, Mapping[str, Any]] = {}
     approval: dict[str, ApprovalBlock] = {}
     for name, block in value.items():
@@ -72,15 +66,13 @@ def read_blocks(value: Any, path: YamlPath, problems: ConfigProblems, toolsets: 
         read = _read_native(name, block, (*path, name), problems, toolsets)
         if read is not None:
             native[name], approval[name] = read
-    speaking = (*custom, *(each for each in (external, workers, users) if each is not None))
-    approval |= {each.key: each.approval for each in speaking}
+    speaking = (*custom, external, code.get("workers"), code.get("user_tools"))
+    approval |= {each.key: each.approval for each in speaking if each is not None}
     return WorkerBlocks(
         native=native,
         custom=custom,
         external=(external,) if external else (),
-        workers=workers,
-        user_tools=users,
-        mcp=mcp,
+        **code,
         approval={key: said for key, said in approval.items() if said.default or said.tools},
     )
 
@@ -135,12 +127,9 @@ def check_servers(block: McpBlock, program: Program) -> list[str]:
     found: list[str] = []
     for name in block.servers:
         if name != EVERY_SERVER and name not in known:
-            close = closest_match(name, known)
-            hint = f"did you mean '{close}'?" if close else f"{there} (`forge mcp add` adds one)"
-            found.append(
-                f"{block.origin}: toolsets.{block.key}.servers: no such server "
-                f"'{escape_control_chars(name[:80])}'; {hint}"
-            )
+            hint = nearest_hint(name, known, f"; {there} (`forge mcp add` adds one)")
+            shown = escape_control_chars(name[:80])
+            found.append(f"{block.origin}: toolsets.{block.key}.servers: no such server '{shown}'{hint}")
     return found
 
 
@@ -178,11 +167,10 @@ def approval_now(
 
 def _not_exposed(blocks: WorkerBlocks, exposed: Mapping[str, list[str]]) -> Iterator[str]:
     for key, block in blocks.approval.items():
-        known = exposed.get(key)
-        for name, said in block.tools.items() if known is not None else ():
-            if name not in (known or ()):
-                close = closest_match(name, known or ())
-                hint = f"; did you mean '{close}'?" if close else f". It exposes: {', '.join(known or ()) or 'nothing'}"
+        known = exposed.get(key, ())
+        for name, said in block.tools.items() if key in exposed else ():
+            if name not in known:
+                hint = nearest_hint(name, known, f". It exposes: {', '.join(known) or 'nothing'}")
                 yield f"{said.origin}: toolsets.{key}.approval.tools.{name}: not a tool of this block{hint}"
 
 
@@ -222,9 +210,7 @@ def _read_native(
     toolset = toolsets.get(name)
     if toolset is None:
         known = (*toolsets, *CODE_BLOCKS)
-        close = closest_match(name, known)
-        hint = f"; did you mean '{close}'?" if close else f". There are: {', '.join(sorted(known))}"
-        problems.add(path, f"no such toolset{hint}")
+        problems.add(path, f"no such toolset{_nearest_hint(name, known)}")
         return None
     block = {} if block is None else block
     if not isinstance(block, Mapping):
@@ -251,8 +237,7 @@ def _check_native_approval(
     for name, said in approval.tools.items():
         place: YamlPath = (*path, "tools", name)
         if name not in known:
-            close = closest_match(name, known)
-            problems.add(place, "not a tool of this block" + (f"; did you mean '{close}'?" if close else ""))
+            problems.add(place, f"not a tool of this block{nearest_hint(name, known)}")
         elif check_block(ApprovalBlock(tools={name: said}), known)[0]:
             problems.add(place, f"preApproved has no effect, '{name}' decides for itself")
 
@@ -293,7 +278,10 @@ def _file_of(worker: Worker) -> YamlFile:
 def checked_block(
     toolset: Toolset, block: Mapping[str, Any], path: YamlPath, problems: ConfigProblems
 ) -> BaseModel | None:
-    """The block (without `approval`) as the toolset's model; None where it has no keys of its own."""
+    """The block (without `approval`) as the toolset's model; None where it has no keys of its own, or is the bundle as
+    it stands, which the built-in worker has: it starts without loading pydantic."""
+    if not block and isinstance(toolset, CodingToolset):
+        return None
     model = toolset.config
     if model is None:
         for key in block:
@@ -341,9 +329,5 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
     return found[0] if len(found) == 1 else None
 
 
-def _nearest_hint(key: str, known: Iterable[str]) -> str:
-    known = list(known)
-    if not known:
-        return ""
-    close = closest_match(key, known)
-    return f"; did you mean '{close}'?" if close else f". There are: {', '.join(sorted(known))}"
+def _nearest_hint(key: str, known: Collection[str]) -> str:
+    return nearest_hint(key, known, f". There are: {', '.join(sorted(known))}" if known else "")

@@ -6,9 +6,9 @@ problem is `file:line: key: message`, with the nearest known key for an unknown 
 
 from __future__ import annotations
 
-import re
+import math
 from collections.abc import Mapping
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import is_dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Any, Final
@@ -18,23 +18,34 @@ from golem_forge.agent.files.toolset_blocks import read_blocks
 from golem_forge.agent.files.worker import AttachmentPolicy, BatchSettings, Worker, WorkerSandbox, WorkerZone
 from golem_forge.agent.model.selection import check_compatible, split_model
 from golem_forge.agent.tool_inventory import TOOLSETS
-from golem_forge.config import schema
 from golem_forge.config.mcp_blocks import FOREIGN_SERVERS_KEY, MCP_KEYS
 from golem_forge.config.program import PROGRAM_FILE
 from golem_forge.config.run_block import BUDGET_CHECK, RUN_KEYS, BudgetLimits
-from golem_forge.config.sandbox_block import VERDICT_CHECK, whole_number
-from golem_forge.config.schema import MappingSchema, check, dotted_path, flag, list_of, one_of, refuse, text
+from golem_forge.config.sandbox_block import ZONE_APPROVAL, whole_number, zone_verdict
+from golem_forge.config.schema import (
+    ConfigProblems,
+    MappingSchema,
+    changed_fields,
+    check,
+    dotted_path,
+    flag,
+    list_of,
+    one_of,
+    refuse,
+    text,
+    whole_between,
+)
 from golem_forge.config.yaml_file import YamlFile, YamlPath, read_bytes
-from golem_forge.core.decisions import Verdict
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.options import snake
+from golem_forge.core.regex import regex
 from golem_forge.tools.validation import SchemaCheck, ToolDefinitionError
 
-_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
+_NAME: Final = regex(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 _RESERVED: Final = frozenset({"create_custom_tool", "run_custom_tool", "exec_command", "write_stdin", "apply_patch"})
 _NEED_ZONES: Final = frozenset({"filesystem", "coding", "edit", "search"})
-_SUFFIX: Final = re.compile(r"\.[^./\s]+")
+_SUFFIX: Final = regex(r"\.[^./\s]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +70,7 @@ def parse_worker(data: bytes, shown: str, path: Path | None = None) -> Worker | 
         file, instructions = parsed_worker(data, shown)
         file = _with_our_keys(file)
         _is_worker(file)
-    except ConfigError as error:
-        return WorkerProblems(tuple(error.problems))
-    problems = schema.ConfigProblems(file)
-    values = check(_SHAPE, file, problems)
-    _check_zones(values.get("sandbox"), problems)
-    if problems.found:
-        return WorkerProblems(tuple(problems.found))
-    worker = _worker(values, file, instructions, shown, path)
-    try:
+        worker = _worker(_checked_values(ConfigProblems(file)), file, instructions, shown, path)
         _check_model(worker)
     except ConfigError as error:
         return WorkerProblems(tuple(error.problems))
@@ -77,23 +80,28 @@ def parse_worker(data: bytes, shown: str, path: Path | None = None) -> Worker | 
 def checked_worker(given: Worker | Mapping[str, Any]) -> Worker:
     """A worker made in Python, or a mapping of its keys in snake_case or camelCase: every value means what it means in
     a worker file. Raises ConfigError with every problem."""
-    said = given if isinstance(given, Mapping) else _changed_fields(given)
+    said = given if isinstance(given, Mapping) else changed_fields(given, without=_OF_THE_FILE)
     value = {snake(str(key)): _as_yaml(each) for key, each in said.items()}
     if len(value) < len(said):
         raise ConfigError("Worker: a key is given twice, in snake_case and in camelCase; keep one of the two")
     instructions = value.pop(INSTRUCTIONS, "")
     file = _with_our_keys(YamlFile("Worker", value, {}, elsewhere={(): "Worker"}))
-    problems = schema.ConfigProblems(file)
+    problems = ConfigProblems(file)
     if not isinstance(instructions, str):
         refuse(problems, (INSTRUCTIONS,), instructions, "a text")
-    values = check(_SHAPE, file, problems)
-    _check_zones(values.get("sandbox"), problems)
-    problems.raise_if_any()
-    worker = _worker(values, file, instructions, "", None)
+    worker = _worker(_checked_values(problems), file, instructions, "", None)
     if isinstance(given, Worker):
         worker = replace(worker, path=given.path, shown_path=given.shown_path, lines=given.lines)
     _check_model(worker)
     return worker
+
+
+def _checked_values(problems: ConfigProblems) -> dict[str, Any]:
+    """Raises ConfigError with every problem."""
+    values = check(_SHAPE, problems.file, problems)
+    _check_zones(values.get("sandbox"), problems)
+    problems.raise_if_any()
+    return values
 
 
 def missing_sandbox(worker: Worker) -> str:
@@ -163,25 +171,14 @@ def _worker(values: Mapping[str, Any], file: YamlFile, instructions: str, shown:
     )
 
 
-def _changed_fields(record: Any) -> dict[str, Any]:
-    """The members of a record that differ from what they are by default, as a file would have them."""
-    said = {}
-    for member in fields(record):
-        default = member.default if member.default_factory is MISSING else member.default_factory()
-        value = getattr(record, member.name)
-        if member.name not in _OF_THE_FILE and (type(value) is not type(default) or value != default):
-            said[member.name] = value
-    return said
-
-
 def _as_yaml(value: Any) -> Any:
     """A value of Python as YAML would give it: plain mappings, lists and texts."""
     if isinstance(value, WorkerZone):
-        said = _changed_fields(value)
+        said = changed_fields(value)
         approval = {verb: said.pop(verb) for verb in ("write", "delete") if verb in said}
         return _as_yaml({**said, "approval": approval} if approval else said)
     if is_dataclass(value) and not isinstance(value, type):
-        return _as_yaml(_changed_fields(value))
+        return _as_yaml(changed_fields(value))
     if isinstance(value, Mapping):
         return {key: _as_yaml(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
@@ -196,16 +193,12 @@ def _check_model(worker: Worker) -> None:
 
 
 def _sandbox(block: Mapping[str, Any]) -> WorkerSandbox:
-    def verdict(zone: Mapping[str, Any], verb: str) -> Verdict | None:
-        word = zone.get("approval", {}).get(verb)
-        return None if word is None else Verdict(word)
-
     zones = tuple(
         WorkerZone(
             name=zone["name"],
             mode=zone.get("mode"),
-            write=verdict(zone, "write"),
-            delete=verdict(zone, "delete"),
+            write=zone_verdict(zone, "write"),
+            delete=zone_verdict(zone, "delete"),
             subpath=zone.get("subpath", ""),
         )
         for zone in block.get("zones", ())
@@ -213,7 +206,7 @@ def _sandbox(block: Mapping[str, Any]) -> WorkerSandbox:
     return WorkerSandbox(zones=zones, default_zone=block.get("default_zone", ""))
 
 
-def _check_zones(block: Mapping[str, Any] | None, problems: schema.ConfigProblems) -> None:
+def _check_zones(block: Mapping[str, Any] | None, problems: ConfigProblems) -> None:
     """What holds between the zones of one block; whether the program has them is asked when they are opened."""
     if block is None:
         return
@@ -232,7 +225,7 @@ def _check_zones(block: Mapping[str, Any] | None, problems: schema.ConfigProblem
         problems.add(("sandbox", "default_zone"), f"'{default}' is not among this worker's zones ({have})")
 
 
-def _name(value: Any, path: YamlPath, problems: schema.ConfigProblems) -> Any:
+def _name(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
     if not isinstance(value, str) or not _NAME.fullmatch(value) or "__" in value:
         return refuse(
             problems, path, value, "a name of letters, digits, '-' and '_', starting with a letter, at most 64, no '__'"
@@ -242,13 +235,13 @@ def _name(value: Any, path: YamlPath, problems: schema.ConfigProblems) -> Any:
     return value
 
 
-def _globs(value: Any, path: YamlPath, problems: schema.ConfigProblems) -> Any:
+def _globs(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
     if value == []:
         problems.add(path, 'expected at least one glob, like "anthropic:*"')
     return list_of(text)(value, path, problems)
 
 
-def _toolsets(value: Any, path: YamlPath, problems: schema.ConfigProblems) -> Any:
+def _toolsets(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
     """The blocks as they are written, `name:` with nothing as an empty one; `toolset_blocks` reads them again."""
     read_blocks({} if value is None else value, path, problems, TOOLSETS)
     if not isinstance(value, dict):
@@ -256,7 +249,7 @@ def _toolsets(value: Any, path: YamlPath, problems: schema.ConfigProblems) -> An
     return {name: {} if block is None else block for name, block in value.items()}
 
 
-def _schema(value: Any, path: YamlPath, problems: schema.ConfigProblems) -> Any:
+def _schema(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
     if not isinstance(value, dict):
         return refuse(problems, path, value, "a JSON Schema")
     try:
@@ -266,12 +259,10 @@ def _schema(value: Any, path: YamlPath, problems: schema.ConfigProblems) -> Any:
     return value
 
 
-def _count(value: Any, path: YamlPath, problems: schema.ConfigProblems) -> Any:
-    usable = isinstance(value, int) and not isinstance(value, bool) and value >= 0
-    return value if usable else refuse(problems, path, value, "a whole number, 0 or more")
+_count: Final = whole_between(0, math.inf, "a whole number, 0 or more")
 
 
-def _suffix(value: Any, path: YamlPath, problems: schema.ConfigProblems) -> Any:
+def _suffix(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
     if isinstance(value, str) and _SUFFIX.fullmatch(value):
         return value.lower()
     return refuse(problems, path, value, "a suffix with its dot, like .pdf")
@@ -281,7 +272,7 @@ _ZONE: Final = MappingSchema(
     {
         "name": text,
         "mode": one_of("ro", "rw"),
-        "approval": MappingSchema({"write": VERDICT_CHECK, "delete": VERDICT_CHECK}),
+        "approval": ZONE_APPROVAL,
         "subpath": text,
     },
     required=("name",),

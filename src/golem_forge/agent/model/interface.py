@@ -12,7 +12,6 @@ The journal, its index and every later request must still be able to hold them.
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final, Protocol
@@ -23,6 +22,8 @@ from golem_forge.core.errors import ForgeError
 from golem_forge.core.ids import new_id
 from golem_forge.core.json import NotJson, as_json, safe_json, valid_unicode
 from golem_forge.core.lazy_dataclass import dataclass, replace
+from golem_forge.core.regex import regex
+from golem_forge.core.text import clip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +148,7 @@ class Model(Protocol):
 
 
 RESPONSE_CUT: Final = "response was cut at the token limit"
-_USABLE_ID: Final = re.compile(r"[!-~]{1,256}")
+_USABLE_ID: Final = regex(r"[!-~]{1,256}")
 _LONGEST_NAME: Final = 200
 """No tool has a longer one."""
 
@@ -190,9 +191,7 @@ def _storable_call(call: RequestedCall, taken: set[str]) -> RequestedCall:
     usable = call.id not in taken and _USABLE_ID.fullmatch(call.id) is not None
     call_id = call.id if usable else f"call_{new_id()}"
     taken.add(call_id)
-    name = valid_unicode(call.name)
-    if len(name) > _LONGEST_NAME:
-        name = f"{name[:_LONGEST_NAME]}…"
+    name = clip(valid_unicode(call.name), _LONGEST_NAME)
     args, problem = _storable_args(call.args)
     if call_id == call.id and name == call.name and args is call.args:
         return call

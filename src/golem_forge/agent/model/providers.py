@@ -47,6 +47,7 @@ from golem_forge.agent.model.interface import (
 from golem_forge.agent.model.selection import INSTALL
 from golem_forge.core.decisions import Status
 from golem_forge.core.lazy_dataclass import replace
+from golem_forge.core.regex import regex
 
 _CONNECT_SECONDS: Final = 10
 _SILENCE_SECONDS: Final = 600
@@ -196,7 +197,7 @@ class PydanticAIModel:
 
 _NO_INPUT: Final = "[no input]"
 """Providers refuse a message without content; a worker may allow one."""
-_PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")
+_PLAIN_NAME: Final = regex(r"[A-Za-z0-9_-]{1,128}")
 _OUTCOMES: Final = {
     Status.SUCCESS: "success",
     Status.APPROVAL_DENIED: "denied",

@@ -46,7 +46,7 @@ from golem_forge.config.schema import ConfigProblems, MappingSchema, list_of, ma
 from golem_forge.config.yaml_file import YamlPath, parse_yaml, read_bytes
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.lazy_dataclass import dataclass
-from golem_forge.core.text import closest_match
+from golem_forge.core.text import clip, nearest_hint
 
 _RETRYABLE: Final = (408, 429)
 _SHOWN: Final = 200
@@ -110,8 +110,7 @@ class ScriptedModel:
         last = _text_of(request.messages[-1]) if request.messages else ""
         for wanted in turn.expect:
             if wanted not in last:
-                seen = last if len(last) <= _SHOWN else f"{last[:_SHOWN]}…"
-                where = turn.where or self.name
+                where, seen = turn.where or self.name, clip(last, _SHOWN)
                 raise ModelError(f"{where}: expected {wanted!r} in the last message, which is {seen!r}", code="SCRIPT")
         usage = turn.usage or TokenUsage(
             input=estimate_request(request),
@@ -169,9 +168,8 @@ def open_script(name: str, *, root: Path, worker: str, confined: bool = False) -
     path: YamlPath = ("turns",)
     if "workers" in script:
         if worker not in script["workers"]:
-            close = closest_match(worker, script["workers"])
-            hint = f"did you mean {close!r}?" if close else f"workers: {', '.join(script['workers'])}"
-            raise ConfigError(f"{file.at(('workers',))}: workers: no turns for worker {worker!r}; {hint}")
+            hint = nearest_hint(worker, script["workers"], f"; workers: {', '.join(script['workers'])}")
+            raise ConfigError(f"{file.at(('workers',))}: workers: no turns for worker {worker!r}{hint}")
         path = ("workers", worker)
     listed = script["turns"] if "turns" in script else script["workers"][worker]
     turns = [_turn(each, file.at((*path, index))) for index, each in enumerate(listed)]

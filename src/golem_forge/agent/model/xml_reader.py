@@ -12,7 +12,6 @@ from the tool's schema; the look of a text decides nothing. Where a string is al
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -20,11 +19,13 @@ from golem_forge.agent.messages import RequestedCall
 from golem_forge.agent.model.xml_scanner import BLANKS, TOOL_NAME, CallScanner, Element, FenceTracker, shorten_problem
 from golem_forge.core.ids import new_id
 from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.core.regex import regex
+from golem_forge.core.text import clip
 from golem_forge.tools.schema import field_path, resolve_schema
 from golem_forge.tools.validation import type_name
 
 _TAG: Final = "<tool>"
-_TAG_OR_PREFIX: Final = re.compile(r"<tool>|<(?:t(?:o(?:ol?)?)?)?\Z")
+_TAG_OR_PREFIX: Final = regex(r"<tool>|<(?:t(?:o(?:ol?)?)?)?\Z")
 _CALL_PARTS: Final = ("server_name", TOOL_NAME, "arguments")
 LOCAL_SERVER: Final = "local"
 SERVER_SEPARATOR: Final = "__"
@@ -161,8 +162,8 @@ def _shape_problem(root: Element, name: str) -> str:
     return f"elements inside {nested.name}" if nested else ""
 
 
-_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,1000}")
-_NUMBER: Final = re.compile(r"[+-]?(?:[0-9]{1,400}(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?")
+_INTEGER: Final = regex(r"[+-]?[0-9]{1,1000}")
+_NUMBER: Final = regex(r"[+-]?(?:[0-9]{1,400}(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?")
 _BOOLEANS: Final = {"true": True, "false": False}
 _ANY: Final = frozenset({"string", "integer", "number", "boolean", "null", "array", "object"})
 _COMBINED: Final = ("anyOf", "oneOf", "allOf")
@@ -287,10 +288,8 @@ class _TypedReader:
         value = _parse_json(bare or "{}")
         if ("object" in kinds and isinstance(value, dict)) or ("array" in kinds and isinstance(value, list)):
             return value
-        shown = text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
-        raise ArgumentMismatch(
-            path, f"expected {' or '.join(sorted(kinds))}, got {json.dumps(shown, ensure_ascii=False)}"
-        )
+        shown = json.dumps(clip(text, _MAX_SHOWN), ensure_ascii=False)
+        raise ArgumentMismatch(path, f"expected {' or '.join(sorted(kinds))}, got {shown}")
 
     def _read(self, schema: Any) -> dict[str, Any]:
         return resolve_schema(schema, self._root).schema

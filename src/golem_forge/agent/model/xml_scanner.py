@@ -16,6 +16,8 @@ from enum import Enum, auto
 from typing import Final
 
 from golem_forge.core.lazy_dataclass import dataclass, field
+from golem_forge.core.regex import regex
+from golem_forge.core.text import shorten
 
 MAX_CALL_BYTES: Final = 10 * 1024 * 1024
 MAX_LEVELS: Final = 64
@@ -27,12 +29,12 @@ BLANKS: Final = " \t\r\n"
 
 _CDATA: Final = "<![CDATA["
 _NAME: Final = r"[^\W\d][\w.:-]{0,127}"
-_TAG: Final = re.compile(rf"<(/?)({_NAME})[ \t\r\n]{{0,100}}(/?)>")
-_TAG_SO_FAR: Final = re.compile(rf"</?(?:{_NAME}(?:[ \t\r\n]{{0,100}}/?)?)?\Z")
-_STARTS_TAG: Final = re.compile(r"[^\W\d]|[/!?]")
-_REFERENCE: Final = re.compile(r"&(?:(amp|lt|gt|quot|apos)|#([0-9]{1,7})|#[xX]([0-9a-fA-F]{1,6}));")
+_TAG: Final = regex(rf"<(/?)({_NAME})[ \t\r\n]{{0,100}}(/?)>")
+_TAG_SO_FAR: Final = regex(rf"</?(?:{_NAME}(?:[ \t\r\n]{{0,100}}/?)?)?\Z")
+_STARTS_TAG: Final = regex(r"[^\W\d]|[/!?]")
+_REFERENCE: Final = regex(r"&(?:(amp|lt|gt|quot|apos)|#([0-9]{1,7})|#[xX]([0-9a-fA-F]{1,6}));")
 _NAMED_REFERENCES: Final = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
-ELEMENT_NAME: Final = re.compile(_NAME)
+ELEMENT_NAME: Final = regex(_NAME)
 
 
 @dataclass(slots=True)
@@ -88,7 +90,7 @@ def _referenced(match: re.Match[str]) -> str:
 
 
 def shorten_problem(text: str) -> str:
-    return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 1]}…"
+    return shorten(text, MAX_SHOWN)
 
 
 class CallScanner:

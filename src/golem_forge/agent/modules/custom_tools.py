@@ -21,7 +21,7 @@ from golem_forge.core.decisions import Verdict, strictest
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.json import sha256_hex
 from golem_forge.core.options import options_from
-from golem_forge.core.text import closest_match
+from golem_forge.core.text import nearest_hint
 from golem_forge.policy.base import ApprovalBlock, check_block
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.tool import Tool
@@ -87,8 +87,7 @@ def _approval(said: Any, where: str) -> ApprovalBlock:
 
 def _verdict(said: Any, where: str) -> Verdict:
     if said not in tuple(Verdict):
-        close = closest_match(str(said), list(Verdict))
-        hint = f"; did you mean '{close}'?" if close else f". There are: {', '.join(Verdict)}"
+        hint = nearest_hint(str(said), list(Verdict), f". There are: {', '.join(Verdict)}")
         raise ConfigError(f"{where}: {said!r} is no verdict{hint}")
     return Verdict(said)
 

@@ -33,8 +33,8 @@ from typing import Any, Final, Literal
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.errors import error_name
-from golem_forge.core.lazy_dataclass import dataclass, field
-from golem_forge.core.text import closest_match
+from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.core.text import closest_match, nearest_remark
 from golem_forge.tools.factory import FunctionTool, ToolsetContext
 from golem_forge.tools.inputs import Defaults, SchemaInput
 from golem_forge.tools.tool import MAX_ARGUMENT_BYTES, Mode, Tool
@@ -190,8 +190,7 @@ def toolset_tools(value: Any, names: Sequence[str], shown: str) -> dict[str, Too
         found[tool.name] = _check_usable(tool, shown)
     for name in names:
         if name not in found:
-            close = closest_match(name, found)
-            hint = f" (did you mean '{close}'?)" if close else ""
+            hint = nearest_remark(name, found)
             raise ExportError(f"Tool '{name}' not found in {shown}{hint}. Available exports: {', '.join(found)}")
     return {name: found[name] for name in names} if names else found
 
@@ -230,54 +229,46 @@ OwnVerdict = bool | str | None
 class ToolDescription:
     export: str
     """What the host knows it by."""
-    name: str
-    description: str
     input_schema: dict[str, Any]
-    output_schema: dict[str, Any] | None = None
-    mode: Mode = Mode.LLM
-    label: str = ""
-    category: str = ""
-    annotations: dict[str, Any] = field(default_factory=dict)
-    timeout: float | None = None
-    idle_timeout: float | None = None
-    read_only: bool = False
-    approval: OwnVerdict | Literal["predicate"] = None
-    """Its own `needs_approval`: None if it has none, `predicate` if the host must be asked for each call."""
-    aliases: dict[str, str] = field(default_factory=dict)
-    max_argument_bytes: int = MAX_ARGUMENT_BYTES
-    effects: tuple[Effect, ...] | None = None
-    always_load: bool = False
-    fills_defaults: bool = False
+    fills_defaults: bool
     """Its host fills in the defaults of the schema: what is left out is what the schema says."""
+    approval: OwnVerdict | Literal["predicate"]
+    """Its own `needs_approval`: None if it has none, `predicate` if the host must be asked for each call."""
+    options: Mapping[str, Any]
+    """Keywords of `Tool` for all the rest."""
 
     @classmethod
     def read(cls, said: Mapping[str, Any]) -> ToolDescription:
-        texts = {key: str(said.get(key, ""))[:_MAX_TEXT] for key in ("export", "name", "description")}
-        effects = said.get("effects")
         approval = said.get("approval")
         if not isinstance(approval, (bool, str, type(None))) or (
             isinstance(approval, str) and approval not in (PREDICATE, *Verdict)
         ):
             raise ValueError("a verdict that is none")
-        return cls(
-            **texts,
-            input_schema=dict(said["input_schema"]),
-            output_schema=None if said.get("output_schema") is None else dict(said["output_schema"]),
-            mode=Mode(said["mode"]),
-            label=str(said.get("label", ""))[:200],
-            category=str(said.get("category", ""))[:200],
-            annotations=dict(said.get("annotations") or {}),
-            timeout=_seconds(said.get("timeout")),
-            idle_timeout=_seconds(said.get("idle_timeout")),
-            read_only=said.get("read_only") is True,
-            always_load=said.get("always_load") is True,
-            fills_defaults=said.get("fills_defaults") is True,
-            approval=approval,
-            aliases={str(key): str(value) for key, value in (said.get("aliases") or {}).items()},
-            max_argument_bytes=min(int(said.get("max_argument_bytes") or MAX_ARGUMENT_BYTES), MAX_ARGUMENT_BYTES),
-            effects=None
+        effects, output_schema = said.get("effects"), said.get("output_schema")
+        options = {
+            "name": str(said.get("name", ""))[:_MAX_TEXT],
+            "description": str(said.get("description", ""))[:_MAX_TEXT],
+            "output_schema": None if output_schema is None else dict(output_schema),
+            "mode": Mode(said["mode"]),
+            "label": str(said.get("label", ""))[:200],
+            "category": str(said.get("category", ""))[:200],
+            "annotations": dict(said.get("annotations") or {}),
+            "timeout": _seconds(said.get("timeout")),
+            "idle_timeout": _seconds(said.get("idle_timeout")),
+            "read_only": said.get("read_only") is True,
+            "always_load": said.get("always_load") is True,
+            "argument_aliases": {str(key): str(value) for key, value in (said.get("aliases") or {}).items()} or None,
+            "max_argument_bytes": min(int(said.get("max_argument_bytes") or MAX_ARGUMENT_BYTES), MAX_ARGUMENT_BYTES),
+            "effects": None
             if effects is None
             else tuple(Effect(verb=Verb(verb), target=str(target)) for verb, target in effects),
+        }
+        return cls(
+            export=str(said.get("export", ""))[:_MAX_TEXT],
+            input_schema=dict(said["input_schema"]),
+            fills_defaults=said.get("fills_defaults") is True,
+            approval=approval,
+            options=options,
         )
 
 

@@ -19,7 +19,6 @@ import asyncio
 import contextlib
 import json
 import socket
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -28,12 +27,13 @@ from golem_forge.agent.modules.exports import PREDICATE, ToolDescription
 from golem_forge.agent.modules.protocol import MAX_MESSAGE_BYTES, encode_message, error_from_wire, outcome_to_wire
 from golem_forge.core.calls import ToolCompletion
 from golem_forge.core.errors import BlockedError, ForgeError, ToolFailed, error_name
-from golem_forge.core.lazy_dataclass import dataclass, replace
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.results import from_mcp
 from golem_forge.sandbox.errors import SandboxError
 from golem_forge.sandbox.process.monitor import ExitStatus
 from golem_forge.sandbox.walls.denials import blocked_line
 from golem_forge.sandbox.walls.model import Job
+from golem_forge.sandbox.walls.socket_child import IDLE_SECONDS, IdleChildren, start_on_socket
 from golem_forge.sandbox.walls.walls import WalledChild, Walls
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.inputs import Defaults, SchemaInput
@@ -64,6 +64,8 @@ class ModuleRefused(Exception):
 class HostStart:
     """Everything a host needs to know to load one module or package."""
 
+    digest: str
+    """Of all the code that will be loaded."""
     order: Mapping[str, Any]
     """The `load` message but for its id."""
     job: Callable[[], Job]
@@ -80,24 +82,15 @@ class ModuleHost:
         self._writer: asyncio.StreamWriter | None = None
         self._number = 0
         self._cpu = 0.0
-        self.served = 0
-        """How often it was given to a call."""
         self.waiting = 0
         """Calls of other tools that its own call waits for."""
         self.tools: tuple[ToolDescription, ...] = ()
 
     @classmethod
     async def start(cls, walls: Walls, loading: HostStart) -> ModuleHost:
-        ours, theirs = socket.socketpair()
-        try:
-            job = loading.job()
-            walled = await walls.start(replace(job, stdin=theirs.fileno()))
-        except BaseException:
-            ours.close()
-            raise
-        finally:
-            theirs.close()
-        host = cls(walls, walled, job, ours)
+        job = loading.job()
+        walled, wire = await start_on_socket(walls, job)
+        host = cls(walls, walled, job, wire)
         try:
             await host._load(loading.order)
         except BaseException:
@@ -289,21 +282,15 @@ def _context_to_wire(ctx: ToolContext) -> dict[str, str]:
 
 
 MAX_HOSTS: Final = 4
-IDLE_S: Final = 60.0
-"""So long a host waits for another call: its walls keep placeholders in the zones, and it holds memory."""
 
 
 class HostPool:
-    def __init__(self, walls: Walls, loading: HostStart, *, idle_s: float = IDLE_S) -> None:
+    def __init__(self, walls: Walls, loading: HostStart) -> None:
         self._walls = walls
         self._loading = loading
-        self._idle_s = idle_s
-        self._idle: list[ModuleHost] = []
-        self._ending: set[asyncio.Task[object]] = set()
+        self._idle: IdleChildren[ModuleHost] = IdleChildren(IDLE_SECONDS)
         self._busy: set[ModuleHost] = set()
-        self._taken = 0
-        """Places of the four in use, a host that is just being started included."""
-        self._turns: deque[asyncio.Future[None]] = deque()
+        self._slots = asyncio.Semaphore(MAX_HOSTS)
         self._retired = False
 
     @property
@@ -317,38 +304,28 @@ class HostPool:
 
     @asynccontextmanager
     async def use(self) -> AsyncIterator[ModuleHost]:
-        await self._place()
-        host: ModuleHost | None = None
-        try:
+        self._must_be_in_force()
+        if len(self._busy) >= MAX_HOSTS and all(host.waiting for host in self._busy):
+            raise ToolFailed(
+                f"all {MAX_HOSTS} hosts of this module wait for tools they called; this call could never start"
+            )
+        async with self._slots:
             host = await self._host()
-            self._must_be_in_force()
-            self._busy.add(host)
-            host.served += 1
             try:
+                self._must_be_in_force()
+                self._busy.add(host)
                 yield host
             except ForgeError:
                 raise  # the tool's own failure, or a host that is gone already
             except BaseException:
                 await asyncio.shield(host.end())
                 raise
-        finally:
-            if host is not None:
+            finally:
                 self._busy.discard(host)
                 if self._retired:
                     await host.end()
                 elif host.alive:
-                    self._idle.append(host)
-                    asyncio.get_running_loop().call_later(self._idle_s, self._let_go, host, host.served)
-            self._taken -= 1
-            self._wake()
-
-    def _let_go(self, host: ModuleHost, served: int) -> None:
-        """Unless it served somebody meanwhile."""
-        if host in self._idle and host.served == served:
-            self._idle.remove(host)
-            task: asyncio.Task[object] = asyncio.get_running_loop().create_task(host.end())
-            self._ending.add(task)
-            task.add_done_callback(self._ending.discard)
+                    self._idle.add(host)
 
     def withdraw(self) -> None:
         """From now on calls are refused, those that are approved already included: it was for this code."""
@@ -357,17 +334,17 @@ class HostPool:
     async def retire(self) -> None:
         """Idle hosts end now, busy ones after their call."""
         self.withdraw()
-        idle, self._idle = self._idle, []
-        await asyncio.gather(*(host.end() for host in idle))
+        await self._idle.aclose()
 
     async def aclose(self) -> None:
         """Ends every host, whatever it does."""
         await self.retire()
-        await asyncio.gather(*(host.end() for host in tuple(self._busy)), *self._ending)
+        await asyncio.gather(*(host.end() for host in tuple(self._busy)))
 
     async def _host(self) -> ModuleHost:
+        """The idle host that was used last, or a new one."""
         while self._idle:
-            host = self._idle.pop()
+            host = self._idle.take(tuple(self._idle)[-1])
             try:
                 if host.usable:
                     return host
@@ -377,33 +354,9 @@ class HostPool:
             await host.end()
         return await ModuleHost.start(self._walls, self._loading)
 
-    async def _place(self) -> None:
-        self._must_be_in_force()
-        while self._taken >= MAX_HOSTS:
-            if len(self._busy) >= MAX_HOSTS and all(host.waiting for host in self._busy):
-                raise ToolFailed(
-                    f"all {MAX_HOSTS} hosts of this module wait for tools they called; this call could never start"
-                )
-            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._turns.append(turn)
-            try:
-                await turn
-            except BaseException:
-                if turn.done() and not turn.cancelled():
-                    self._wake()  # the turn was given just now; somebody else takes it
-                raise
-        self._taken += 1
-
     def _must_be_in_force(self) -> None:
         if self._retired:
             raise ToolFailed("the code of this tool was changed or withdrawn; look which tools there are now")
-
-    def _wake(self) -> None:
-        while self._turns:
-            turn = self._turns.popleft()
-            if not turn.done():
-                turn.set_result(None)
-                return
 
 
 def hosted_tool(described: ToolDescription, pool: HostPool, digest: str) -> Tool:
@@ -425,24 +378,11 @@ def hosted_tool(described: ToolDescription, pool: HostPool, digest: str) -> Tool
 
     defaults = Defaults.BY_RUNNER if described.fills_defaults else Defaults.LEFT_OUT
     return Tool(
-        described.name,
-        described.description,
+        **described.options,
         input_schema=lambda: SchemaInput(described.input_schema, defaults=defaults),
-        output_schema=described.output_schema,
         execute=execute,
         takes_mapping=True,
         needs_approval=predicate if described.approval == PREDICATE else described.approval,
-        mode=described.mode,
-        label=described.label,
-        category=described.category,
-        annotations=described.annotations,
-        timeout=described.timeout,
-        idle_timeout=described.idle_timeout,
-        read_only=described.read_only,
-        always_load=described.always_load,
-        effects=described.effects,
         source=SourceKind.CUSTOM,
-        argument_aliases=described.aliases or None,
-        max_argument_bytes=described.max_argument_bytes,
         code_digest=f"{digest}:{export}",
     )

@@ -18,29 +18,12 @@ from itertools import count
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from golem_forge.agent.modules.exports import (
-    ExportError,
-    describe_tool,
-    exported_tools,
-    import_attribute,
-    import_file,
-    load_failure,
-    module_name,
-    refuse_below,
-    toolset_tools,
-)
-from golem_forge.agent.modules.protocol import (
-    MAX_MESSAGE_BYTES,
-    CallTool,
-    HostContext,
-    encode_message,
-    error_to_wire,
-    sandbox_from_wire,
-)
+from golem_forge.agent.modules import exports, protocol
 from golem_forge.core.errors import ToolFailed
 from golem_forge.core.json import NotJson, as_json
 from golem_forge.core.results import ToolResult, convert_call_result, to_mcp
 from golem_forge.sandbox.sandbox import Sandbox
+from golem_forge.tools.call_signature import predicate_wants_context
 from golem_forge.tools.tool import Tool
 
 if TYPE_CHECKING:
@@ -68,7 +51,7 @@ class HostLoop:
             try:
                 answer = work[order["op"]](order)
             except BaseException as error:  # a module may raise anything, SystemExit included
-                answer = {"error": error_to_wire(error)}
+                answer = {"error": protocol.error_to_wire(error)}
             sys.stdout.flush()
             sys.stderr.flush()
             self._answer(order["id"], answer)
@@ -84,9 +67,11 @@ class HostLoop:
         os._exit(0)  # Forge is gone, or wants no more
 
     def _send(self, message: Mapping[str, Any]) -> None:
-        data = memoryview(encode_message(message))
-        if len(data) > MAX_MESSAGE_BYTES:
-            raise ToolFailed(f"more than {MAX_MESSAGE_BYTES >> 20} MiB; write it to a file and return its path")
+        data = memoryview(protocol.encode_message(message))
+        if len(data) > protocol.MAX_MESSAGE_BYTES:
+            raise ToolFailed(
+                f"more than {protocol.MAX_MESSAGE_BYTES >> 20} MiB; write it to a file and return its path"
+            )
         with self._writing:
             while data:
                 data = data[os.write(self._wire, data) :]
@@ -95,26 +80,27 @@ class HostLoop:
         try:
             self._send({"id": number, "cpu": time.process_time(), **answer})
         except Exception as error:  # what cannot be written down at all
-            self._send({"id": number, "cpu": time.process_time(), "error": error_to_wire(error)})
+            self._send({"id": number, "cpu": time.process_time(), "error": protocol.error_to_wire(error)})
 
     # The three orders
 
     def _load(self, order: dict[str, Any]) -> dict[str, Any]:
         self._zones = order["zones"]
         file = order.get("file", "")
-        refuse_below(order["refused"], order["roots"])
+        exports.refuse_below(order["refused"], order["roots"])
         try:
             if file:
                 sys.path[:0] = order["folders"]
-                self._tools = exported_tools(import_file(file, module_name(file)), order["names"], order["shown"])
+                module = exports.import_file(file, exports.module_name(file))
+                self._tools = exports.exported_tools(module, order["names"], order["shown"])
             else:
-                found = import_attribute(order["import"])
-                self._tools = toolset_tools(found, order["names"], order["shown"])
-            return {"value": [describe_tool(export, tool) for export, tool in self._tools.items()]}
-        except ExportError as error:
+                found = exports.import_attribute(order["import"])
+                self._tools = exports.toolset_tools(found, order["names"], order["shown"])
+            return {"value": [exports.describe_tool(export, tool) for export, tool in self._tools.items()]}
+        except exports.ExportError as error:
             return {"refused": str(error), "complete": True}
         except BaseException as error:
-            return {"refused": load_failure(error, file)}
+            return {"refused": exports.load_failure(error, file)}
 
     def _call(self, order: dict[str, Any]) -> dict[str, Any]:
         tool = self._tools[order["export"]]
@@ -136,7 +122,7 @@ class HostLoop:
         tool = self._tools[order["export"]]
         values = tool.validate(order["args"]).values
         predicate: Any = tool.needs_approval
-        arguments = (values, self._context(order, _no_calls)) if _takes_two(predicate) else (values,)
+        arguments = (values, self._context(order, _no_calls)) if predicate_wants_context(predicate) else (values,)
         answer = self._finished(predicate(*arguments))
         if isinstance(answer, (bool, str)):
             return {"value": answer}
@@ -158,12 +144,12 @@ class HostLoop:
 
     # What a tool is given
 
-    def _context(self, order: dict[str, Any], ask: CallTool | None = None) -> HostContext:
+    def _context(self, order: dict[str, Any], ask: protocol.CallTool | None = None) -> protocol.HostContext:
         if self._sandbox is None:
-            self._sandbox = sandbox_from_wire(self._zones)
+            self._sandbox = protocol.sandbox_from_wire(self._zones)
         number = order["id"]
         ask = ask or partial(self._ask, number)
-        return HostContext(order["context"], self._sandbox, ask, partial(self._progress, number))
+        return protocol.HostContext(order["context"], self._sandbox, ask, partial(self._progress, number))
 
     def _ask(self, number: int, name: str, args: dict[str, Any]) -> Future[dict[str, Any]]:
         if not isinstance(args, dict):
@@ -190,15 +176,3 @@ def _require_json(value: Any) -> Any:
     except (PydanticSerializationError, ValueError, RecursionError) as error:
         raise NotJson(str(error).splitlines()[0]) from None
     return value
-
-
-def _takes_two(predicate: Any) -> bool:
-    """Whether a predicate wants the context besides the arguments."""
-    import inspect
-
-    try:
-        parameters = inspect.signature(predicate).parameters.values()
-    except (TypeError, ValueError):
-        return False
-    positional = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
-    return len(positional) > 1 or any(each.kind is each.VAR_POSITIONAL for each in parameters)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
+from functools import reduce
+from operator import add
 from pathlib import Path
 
 from golem_forge.agent.files.toolset_blocks import worker_blocks
@@ -22,19 +24,8 @@ from golem_forge.events.redaction import Redactor
 from golem_forge.policy.base import check_block
 from golem_forge.sandbox.walls.walls import Walls
 from golem_forge.storage.home import ForgeHome
+from golem_forge.tools.sources import CatalogChanges
 from golem_forge.tools.tool import Tool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModuleChanges:
-    """What changed since the last refresh."""
-
-    tools: tuple[Tool, ...] = ()
-    """The tools of `added` and `changed`."""
-    added: tuple[str, ...] = ()
-    changed: tuple[str, ...] = ()
-    removed: tuple[str, ...] = ()
-    diagnostics: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -94,18 +85,10 @@ class ModuleTools:
         """Block (`custom`, `custom[1]`, `external`) → names of its tools; a block that was not loaded is not there."""
         return {block.source.block.key: list(block.tools) for block in self._blocks if block.pool is not None}
 
-    async def refresh(self, taken: Collection[str] = ()) -> ModuleChanges | None:
+    async def refresh(self, taken: Collection[str] = ()) -> CatalogChanges | None:
         """None: nothing changed since the last refresh. `taken`: names of all tools there are, these included."""
         found = [seen for block in self._blocks if (seen := await self._check_block(block, taken)) is not None]
-        if not found:
-            return None
-        return ModuleChanges(
-            tools=tuple(tool for one in found for tool in one.tools),
-            added=tuple(name for one in found for name in one.added),
-            changed=tuple(name for one in found for name in one.changed),
-            removed=tuple(name for one in found for name in one.removed),
-            diagnostics=tuple(text for one in found for text in one.diagnostics),
-        )
+        return reduce(add, found) if found else None
 
     async def aclose(self) -> None:
         pools, self._pools = self._pools, []
@@ -133,7 +116,7 @@ class ModuleTools:
             return False
         return not block.waits_for_trust
 
-    async def _check_block(self, block: _LoadedBlock, taken: Collection[str]) -> ModuleChanges | None:
+    async def _check_block(self, block: _LoadedBlock, taken: Collection[str]) -> CatalogChanges | None:
         source = block.source
         if isinstance(source, PackageSource):
             if not block.waits_for_trust:
@@ -157,17 +140,17 @@ class ModuleTools:
             return self._withdraw(block, [_with_origin(block, str(error))])
         if problems := _ineffective_approvals(block):
             return self._withdraw(block, problems)
-        return ModuleChanges(
+        return CatalogChanges(
             tools=tuple(block.tools.values()),
             added=tuple(name for name in block.tools if name not in before),
             changed=tuple(name for name in block.tools if name in before),
             removed=tuple(name for name in before if name not in block.tools),
         )
 
-    def _withdraw(self, block: _LoadedBlock, diagnostics: list[str]) -> ModuleChanges:
+    def _withdraw(self, block: _LoadedBlock, diagnostics: list[str]) -> CatalogChanges:
         removed = tuple(block.tools)
         self._retire(block)
-        return ModuleChanges(removed=removed, diagnostics=tuple(diagnostics))
+        return CatalogChanges(removed=removed, diagnostics=tuple(diagnostics))
 
     async def _load_block(self, block: _LoadedBlock, taken: Collection[str] = ()) -> None:
         """Loads what was read last and puts it in force. Raises SourceError; what was in force still is then.
@@ -179,7 +162,7 @@ class ModuleTools:
         pool: HostPool | None = None
         try:
             prepared = await source.prepare()
-            pool = HostPool(self._walls, prepared.loading)
+            pool = HostPool(self._walls, prepared)
             self._pools.append(pool)
             found = [hosted_tool(each, pool, prepared.digest) for each in await pool.load()]
             tools = {tool.name: tool for tool in found}

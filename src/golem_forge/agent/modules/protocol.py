@@ -61,43 +61,34 @@ def error_from_wire(said: Mapping[str, Any]) -> ForgeError:
     return ToolFailed(message, status=status, code=str(said.get("code", "")))
 
 
+_PLAIN_FIELDS: Final = ("tool", "error", "code", "duration_ms", "executed", "truncated", "output_handle")
+"""Of an Outcome, those that are JSON already."""
+
+
 def outcome_to_wire(outcome: Outcome) -> dict[str, Any]:
     """What a tool that called another one is told of it."""
     return {
         "name": outcome.call.name,
         "args": safe_json(outcome.call.args)[0],
         "id": outcome.call.id,
-        "tool": outcome.tool,
         "status": outcome.status.value,
         "result": safe_json(to_mcp(outcome.result))[0] if outcome.result else None,
-        "error": outcome.error,
-        "code": outcome.code,
-        "duration_ms": outcome.duration_ms,
-        "executed": outcome.executed,
-        "truncated": outcome.truncated,
-        "output_handle": outcome.output_handle,
         "notes": list(outcome.notes),
         "protected_created": list(outcome.protected_created),
         "leftovers": [one.to_wire() for one in outcome.leftovers],
+        **{name: getattr(outcome, name) for name in _PLAIN_FIELDS},
     }
 
 
 def outcome_from_wire(said: Mapping[str, Any]) -> Outcome:
-    result = said["result"]
     return Outcome(
         ToolCall(said["name"], said["args"], Caller.TOOL, said["id"]),
-        said["tool"],
-        Status(said["status"]),
-        result=from_mcp(result) if result is not None else None,
-        error=said["error"],
-        code=said["code"],
-        duration_ms=said["duration_ms"],
-        executed=said["executed"],
-        truncated=said["truncated"],
-        output_handle=said["output_handle"],
+        status=Status(said["status"]),
+        result=from_mcp(said["result"]) if said["result"] is not None else None,
         notes=tuple(said["notes"]),
         protected_created=tuple(said["protected_created"]),
         leftovers=tuple(Leftover.from_wire(one) for one in said["leftovers"]),
+        **{name: said[name] for name in _PLAIN_FIELDS},
     )
 
 

@@ -1,6 +1,6 @@
 """A source of tools outside Forge: one tool module of a program, or one installed package.
 
-`prepare` reads what is there now and returns a PreparedModule: its digest and what a host needs to load it. Nothing is
+`prepare` reads what is there now and returns a HostStart: its digest and what a host needs to load it. Nothing is
 imported. Raises SourceError with the text a person reads: a file that is gone, a package that is not installed.
 
 `locate_package` finds the object of an `external` block without importing anything: its import path, the directories
@@ -18,7 +18,6 @@ import hashlib
 import importlib.util
 import os
 import site
-import sys
 import sysconfig
 from collections.abc import Iterable, Mapping
 from importlib import metadata
@@ -32,12 +31,12 @@ from golem_forge.agent.trust import import_folders, scan_module
 from golem_forge.core.errors import ConfigError, ToolFailed
 from golem_forge.core.json import digest
 from golem_forge.core.lazy_dataclass import dataclass, field
-from golem_forge.core.text import closest_match
+from golem_forge.core.text import nearest_remark
 from golem_forge.events.redaction import Redactor
 from golem_forge.sandbox.host import base_python
 from golem_forge.sandbox.walls.environment import EnvBlock, resolve_env
 from golem_forge.sandbox.walls.model import HostDirectory, Job, Level
-from golem_forge.sandbox.walls.toolchains import ForbiddenDirectories, in_system
+from golem_forge.sandbox.walls.toolchains import ForbiddenDirectories, own_python_directory
 from golem_forge.sandbox.walls.walls import Walls
 from golem_forge.storage.content_store import ContentStore, content_digest
 from golem_forge.storage.file_stamp import FileStamp, file_stamp
@@ -79,12 +78,6 @@ class SourceContext:
             "refused": refused,
             "roots": list(roots),
         }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreparedModule:
-    digest: str
-    loading: HostStart
 
 
 @dataclass(slots=True, kw_only=True)
@@ -138,7 +131,7 @@ class ModuleSource:
         """Of the files its tools are made from, where they really are."""
         return tuple(os.path.realpath(self.context.root / name) for name in self._files)
 
-    async def prepare(self) -> PreparedModule:
+    async def prepare(self) -> HostStart:
         """Of the files as they were last read."""
         around, files = self.context, self._files
         store = ContentStore(around.home)
@@ -159,7 +152,7 @@ class ModuleSource:
             "names": list(self.block.tools),
             "shown": self.shown,
         }
-        return PreparedModule(digest=snapshot.digest, loading=HostStart(order=order, job=job))
+        return HostStart(digest=snapshot.digest, order=order, job=job)
 
     def _file(self) -> Path:
         return self.folder / self.block.module
@@ -186,7 +179,7 @@ class PackageSource:
         """None that could count before the next session."""
         return ()
 
-    async def prepare(self) -> PreparedModule:
+    async def prepare(self) -> HostStart:
         around = self.context
         try:
             found = locate_package(self.block)
@@ -210,7 +203,7 @@ class PackageSource:
                 )
             return around.job(ready, self.block.env, level)
 
-        return PreparedModule(digest=found.digest, loading=HostStart(order=order, job=job))
+        return HostStart(digest=found.digest, order=order, job=job)
 
 
 def _locate_or_none(block: ExternalBlock) -> LocatedPackage | None:
@@ -263,8 +256,7 @@ def _entry_point(distribution: metadata.Distribution, block: ExternalBlock) -> s
         value = points[block.entry_point].partition("[")[0].strip()
         return value if ":" in value else f"{value}:{block.entry_point}"
     have = ", ".join(sorted(points)) or "none"
-    close = closest_match(block.entry_point, points)
-    hint = f" (did you mean '{close}'?)" if close else ""
+    hint = nearest_remark(block.entry_point, points)
     raise ExternalError(
         f"Package '{block.package}' has no entry point '{block.entry_point}'{hint} in group "
         f"{ENTRY_POINT_GROUP}. Found: {have}"
@@ -335,8 +327,8 @@ def host_interpreter(
 ) -> HostInterpreter:
     """`further`: where packages are installed besides Forge's own place; `packages`: single ones, each shown alone."""
     forbidden = ForbiddenDirectories(os.path.expanduser("~"), os.fspath(forge_home))
-    base = os.path.realpath(sys.base_prefix)
-    if not in_system(base) and (why := _why_forbidden(forbidden, base)):
+    base, why = own_python_directory(forge_home)
+    if why:
         raise ToolFailed(f"Module tools cannot run: the directory of this Python {why}. Install Forge in another one.")
     package = os.path.realpath(os.path.join(os.path.dirname(__file__), "..", ".."))
     libraries = [path for path in _libraries(further) if not _why_forbidden(forbidden, path)]
@@ -351,7 +343,7 @@ def host_interpreter(
     search = list(dict.fromkeys((os.path.dirname(own.inner), *map(_search_path, places))))
     return HostInterpreter(
         argv=(base_python(), "-I", "-S", "-B", program, *search),
-        shown=(*(() if in_system(base) else (HostDirectory(base, base),)), own, *places),
+        shown=(*((HostDirectory(base, base),) if base else ()), own, *places),
     )
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import inspect
 import json
-import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -37,11 +36,13 @@ from golem_forge.agent.slash.invocation import (
 )
 from golem_forge.agent.slash.manual import ordered_manual_tools
 from golem_forge.agent.slash.parser import CommandError, callable_names, find_name
-from golem_forge.agent.slash.table import columns, local_time
 from golem_forge.core.calls import Caller, ToolCall
 from golem_forge.core.errors import ForgeError
-from golem_forge.core.text import closest_match, escape_control_chars, slash_command
-from golem_forge.mcp.client.model import ServerAccess, ServerStatus
+from golem_forge.core.regex import regex
+from golem_forge.core.table import columns, local_minute
+from golem_forge.core.text import escape_control_chars, nearest_remark, slash_command
+from golem_forge.mcp.client.model import ServerStatus
+from golem_forge.mcp.client.resources import ServerAccess
 from golem_forge.policy.rules.usage import rule_usage
 from golem_forge.tools.forms import derive_fields
 from golem_forge.tools.threads import run_in_thread
@@ -216,7 +217,7 @@ def _rule_row(rule: RuleInForce) -> tuple[str, ...]:
         rule.verdict,
         rule.what + (f" ({rule.scope})" if rule.scope else ""),
         rule.kept_in,
-        local_time(rule.last_used) if rule.last_used else "never",
+        local_minute(rule.last_used) if rule.last_used else "never",
         f"inactive: {rule.inactive}" if rule.inactive else "",
     )
 
@@ -275,7 +276,7 @@ def _format_source(source: Mapping[str, Any]) -> str:
 
 TRACE_LEVELS: Final = ("quiet", "summary", "normal", "debug")
 _STEP_MARKS: Final = {"completed": "[x]", "in_progress": "[>]", "pending": "[ ]"}
-_RANGE: Final = re.compile(r"(?P<first>[1-9][0-9]{0,9})(?:-(?P<last>[1-9][0-9]{0,9}))?")
+_RANGE: Final = regex(r"(?P<first>[1-9][0-9]{0,9})(?:-(?P<last>[1-9][0-9]{0,9}))?")
 _MOST_LINES: Final = 2000
 
 
@@ -319,8 +320,7 @@ async def trace_command(call: Invocation) -> str:
         raise CommandError(f"/trace LEVEL, one of {', '.join(TRACE_LEVELS)}")
     level = call.args[0].lower()
     if level not in TRACE_LEVELS:
-        close = closest_match(level, TRACE_LEVELS)
-        hint = f" (did you mean '{close}'?)" if close else ""
+        hint = nearest_remark(level, TRACE_LEVELS)
         raise CommandError(f"'{call.args[0]}' is no level{hint}: {', '.join(TRACE_LEVELS)}")
     return f"Trace level: {level}"
 
@@ -342,8 +342,7 @@ async def rate_command(call: Invocation) -> str:
     registry = Registry(call.host.home)
     if registry.lookup(name) is None:
         registry.refresh()
-        close = closest_match(name, registry.entries)
-        hint = f" (did you mean '{close}'?)" if close else ""
+        hint = nearest_remark(name, registry.entries)
         raise CommandError(f"There is no tool '{escape_control_chars(name[:100])}' of yours{hint}")
     book = ToolStore(call.host.home)
     try:
@@ -409,8 +408,7 @@ def _server_row(status: ServerStatus) -> tuple[str, ...]:
 async def _reconnect(host: SlashHost, name: str) -> str:
     pool, names = _servers(host)
     if pool is None or name not in names:
-        close = closest_match(name, names)
-        hint = f" (did you mean '{close}'?)" if close else ""
+        hint = nearest_remark(name, names)
         raise CommandError(f"MCP server not found: {escape_control_chars(name[:100])}{hint}")
     await pool.reconnect(name)
     with contextlib.suppress(ForgeError):  # its state says why

@@ -1,7 +1,6 @@
 """The tools a person may run, in the order UIs list them, and how their secrets stay out of the journal.
 
-The user's own tools come first, native and MCP ones last. `SessionActions` runs them for a session without a worker
-(`open_session`); a runtime has `SlashCommands`.
+The user's own tools come first, native and MCP ones last.
 
 `conceal_secrets` takes an action before the bus's readers see it and replaces what stands in a secret field of its tool
 (`manualToolInvoke`, an edited `approvalResponse`) with a placeholder; a command that contains such a value is recorded
@@ -11,15 +10,11 @@ of fields that are named like a credential by their names, but cannot find them 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from golem_forge.agent.slash.parser import TOOL_RUNNERS, CommandError, callable_names, find_name, is_command, tokenize
-from golem_forge.core.calls import Caller, ToolCall
-from golem_forge.core.ids import is_id
-from golem_forge.events.envelope import Event
+from golem_forge.core.calls import Caller
 from golem_forge.events.redaction import NO_CREDENTIAL, classify_name
 from golem_forge.orchestrator.orchestrator import Orchestrator
 from golem_forge.tools.catalog import Catalog
@@ -28,12 +23,7 @@ from golem_forge.tools.forms import derive_fields, mask_secrets
 from golem_forge.tools.tool import SourceKind, Tool
 
 if TYPE_CHECKING:
-    from golem_forge.agent.session import Session
     from golem_forge.events.runtime_ui import RuntimeUI
-
-NO_COMMANDS: Final = (
-    "This session has no worker, so it takes no slash commands; `manualToolInvoke` with toolName and args runs a tool."
-)
 
 _PLACES: Final = {SourceKind.CUSTOM: 0, SourceKind.NATIVE: 1, SourceKind.MCP: 2}
 
@@ -58,69 +48,6 @@ def described_tool(tool: Tool) -> dict[str, Any]:
     if tool.category:
         described["category"] = tool.category
     return described
-
-
-class SessionActions:
-    """Hears `manualToolInvoke` and `interrupt` on a session's bus, and says that it knows no `command`."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._tasks: set[asyncio.Task[Any]] = set()
-        self._closed = False
-        bus = session.bus
-        bus.conceal = partial(conceal_secrets, self)
-        bus.commands = self
-        self._forget = [bus.on("interrupt", self._interrupt)]
-        self._paused = [bus.on("manualToolInvoke", self._invoke), bus.on("command", self._refuse)]
-
-    def pause(self) -> None:
-        while self._paused:
-            self._paused.pop()()
-
-    def resume(self) -> None:
-        """Commands had a host, which is gone: they are refused no more, by nobody."""
-        if not self._closed:
-            self._paused = [self._session.bus.on("manualToolInvoke", self._invoke)]
-
-    @property
-    def path(self) -> Orchestrator:
-        return self._session.path
-
-    @property
-    def ui(self) -> RuntimeUI:
-        return self._session.state.ui
-
-    async def aclose(self) -> None:
-        self._closed = True
-        self.pause()
-        for forget in self._forget:
-            forget()
-        for task in set(self._tasks):
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(set(self._tasks))
-
-    def _interrupt(self, event: Event) -> None:
-        self._session.interrupt(str(event.wire.get("reason") or "interrupted"))
-
-    def _refuse(self, event: Event) -> None:
-        self._session.bus.emit("status", {"type": "error", "message": NO_COMMANDS, "code": "command"})
-
-    def _invoke(self, event: Event) -> None:
-        wire, known = event.wire, self._session.state.call_ids
-        call = ToolCall(str(wire["toolName"]), wire["args"], Caller.HUMAN)
-        if is_id(request_id := wire.get("requestId")):
-            if request_id in known:  # sent twice, run once
-                return
-            known.add(request_id)
-            call.id = request_id
-        task = asyncio.get_running_loop().create_task(self._run(call))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _run(self, call: ToolCall) -> None:
-        await self._session.look(call.name)
-        await self.path.call(call)
 
 
 _NOT_RECORDED: Final = "[not recorded: a secret was typed]"

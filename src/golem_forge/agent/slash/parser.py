@@ -15,17 +15,18 @@ from typing import Any, Final, Literal
 
 from golem_forge.core.calls import Caller
 from golem_forge.core.lazy_dataclass import dataclass, field
+from golem_forge.core.regex import regex
 from golem_forge.core.text import SLASH_COMMANDS
 from golem_forge.tools.cli_args import INTERACTIVE_FLAG, OptionToken
 from golem_forge.tools.tool import Tool, may_call
 
 BUILT_IN_NAMES: Final = SLASH_COMMANDS
 TOOL_RUNNERS: Final = frozenset({"tool", "t"})
-_NEGATIVE: Final = re.compile(r"-(?:[0-9]|\.[0-9])")
-_WORD_PART: Final = re.compile(
+_NEGATIVE: Final = regex(r"-(?:[0-9]|\.[0-9])")
+_WORD_PART: Final = regex(
     r"""'(?P<single>[^']*)'|"(?P<double>(?:[^"\\]|\\["\\]?)*+)"|\\(?P<escaped>.)|(?P<bare>[^\s'"\\]+)""", re.DOTALL
 )
-_ESCAPED: Final = re.compile(r"""\\(["\\])""")
+_ESCAPED: Final = regex(r"""\\(["\\])""")
 _UNFINISHED: Final = {
     "'": "Unclosed single quote at position {}",
     '"': "Unclosed double quote at position {}",

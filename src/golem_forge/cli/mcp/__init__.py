@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from golem_forge.cli.args import run_verb, usage_of
-from golem_forge.cli.format import print_error
+from golem_forge.cli.format import fail
 from golem_forge.core.errors import ForgeError
 from golem_forge.mcp.client.model import SERVER_NOT_FOUND
 
@@ -36,8 +36,7 @@ def run(words: list[str]) -> int:
     except ForgeError as error:
         if error.code != SERVER_NOT_FOUND:
             raise
-        print_error(f"mcp {words[0]}", error.message)
-        return 4
+        return fail(f"mcp {words[0]}", error.message, 4)
 
 
 def usage() -> str:

@@ -1,9 +1,9 @@
 """`forge mcp add NAME (URL | -- COMMAND ARGS…)` and `forge mcp remove NAME`: edit a server's block in forge.yaml.
 
 `add` writes the block, shows the card, asks, connects and prints what the server offers. It refuses a name that is
-taken anywhere and zones that the program does not have; then nothing is written. Arguments raise AddUsageError for what
-a file cannot say: both transports, an option of the other transport, `KEY=VALUE` without `=`. `remove` takes the block
-out and forgets approval, pins and cached manifest.
+taken anywhere and zones that the program does not have; then nothing is written. Arguments raise CommandUsageError for
+what a file cannot say: both transports, an option of the other transport, `KEY=VALUE` without `=`. `remove` takes the
+block out and forgets approval, pins and cached manifest.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from golem_forge.agent.mcp_status import read_inventory
+from golem_forge.agent.files.roster import load_roster
+from golem_forge.agent.files.toolset_blocks import worker_blocks
+from golem_forge.agent.mcp_status import ServerInventory, read_inventory
 from golem_forge.agent.worker_zones import is_home_without_program
-from golem_forge.cli.args import parser
-from golem_forge.cli.format import one_line, print_error
-from golem_forge.cli.mcp.approve import DENIED, Consent, ask_to_start
+from golem_forge.cli.args import DENIED, CommandUsageError, read_args
+from golem_forge.cli.format import fail
+from golem_forge.cli.mcp.approve import Consent, ask_to_start
 from golem_forge.cli.mcp.test import NotConnected, connect, print_connected, print_not_connected, unseen_file
 from golem_forge.config.mcp_edit import add_server, remove_server
 from golem_forge.config.mcp_json import MCP_JSON
-from golem_forge.config.mcp_spec import ServerTrust
+from golem_forge.config.mcp_spec import ServerSpec, ServerTrust
 from golem_forge.config.program import PROGRAM_FILE
 from golem_forge.core.errors import ConfigError
-from golem_forge.core.text import display_path
+from golem_forge.core.text import display_path, one_line
 from golem_forge.events.redaction import NO_CREDENTIAL, classify_name
 
 if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
+    from argparse import Namespace
 
-    from golem_forge.agent.mcp_status import ServerInventory
-    from golem_forge.config.mcp_spec import ServerSpec
 
 ADD_HELP: Final = """usage: forge mcp add NAME URL [options]
        forge mcp add NAME [options] -- COMMAND ARGS…
@@ -69,23 +69,15 @@ Exit: 0 done, 1 it was written but does not answer, 2 usage or configuration, 3 
 
 def run_add(words: list[str]) -> int:
     cut = words.index("--") if "--" in words else len(words)
-    reader = parser("mcp add", ADD_HELP)
-    reader.add_argument("name", metavar="NAME")
-    reader.add_argument("url", metavar="URL", nargs="?")
-    reader.add_argument("--user", action="store_true")
-    reader.add_argument("--yes", action="store_true")
-    reader.add_argument("-p", "--program", default=".")
-    add_server_options(reader)
-    asked = reader.parse_args(words[:cut])
+    declared = ("NAME", "URL?", "--user", "--yes", "-p,--program DIR", *_SERVER_OPTIONS)
+    asked = read_args("mcp add", ADD_HELP, words[:cut], *declared, program=".")
     try:
         block = server_block(asked, asked.url, words[cut + 1 :])
-    except AddUsageError as error:
-        print_error("mcp add", f"{error}; `forge mcp add --help` says more.")
-        return 2
+    except CommandUsageError as error:
+        return fail("mcp add", f"{error}; `forge mcp add --help` says more.", 2)
     place = read_inventory(asked.program)
     if refusal := _refusal(place, asked.name, block, user=asked.user):
-        print_error("mcp add", refusal)
-        return 2
+        return fail("mcp add", refusal, 2)
     place, spec = _write_block(place, asked.name, block, user=asked.user, directory=asked.program)
     _print_notes(place, spec, block)
     return _start_server(place, spec, asked.program, yes=asked.yes)
@@ -151,8 +143,7 @@ def _print_note(text: str) -> None:
 
 def _start_server(place: ServerInventory, spec: ServerSpec, directory: str, *, yes: bool) -> int:
     if spec.problem:
-        print_error("mcp add", f"'{spec.name}' cannot be used as it is written: {spec.problem}")
-        return 1
+        return fail("mcp add", f"'{spec.name}' cannot be used as it is written: {spec.problem}", 1)
     answer = ask_to_start(place, spec, yes=yes)
     if answer is not Consent.YES:
         print(f"{spec.name} is pending: `forge mcp approve {spec.name}` lets it start.")
@@ -162,8 +153,7 @@ def _start_server(place: ServerInventory, spec: ServerSpec, directory: str, *, y
     except NotConnected as refused:
         print_not_connected("mcp add", refused)
         again = f"`forge mcp test {spec.name}` tries again, `remove` takes it out."
-        print_error("mcp add", f"it stays in {spec.origin}: {again}")
-        return 1
+        return fail("mcp add", f"it stays in {spec.origin}: {again}", 1)
     print_connected(place, spec, found)
     _print_who_sees_it(place, spec)
     return 0
@@ -171,9 +161,6 @@ def _start_server(place: ServerInventory, spec: ServerSpec, directory: str, *, y
 
 def _print_who_sees_it(place: ServerInventory, spec: ServerSpec) -> None:
     """A worker sees the servers that its block names; one without the block would never find this one."""
-    from golem_forge.agent.files.roster import load_roster
-    from golem_forge.agent.files.toolset_blocks import worker_blocks
-
     try:
         worker = load_roster(place.program).root
         seen = worker_blocks(worker).mcp
@@ -184,38 +171,27 @@ def _print_who_sees_it(place: ServerInventory, spec: ServerSpec) -> None:
         _print_note(f"the worker '{worker.name}' does not see it yet; write into its file: {block}")
 
 
+_SERVER_OPTIONS: Final = (
+    *("--env PAIR…", "--pass-env NAME…", "--zone ZONE…", "--network HOST…", "--header PAIR…", "--allow GLOB…"),
+    *("--deny GLOB…", "--no-network", "--cwd ADDRESS", "--auth none|oauth", "--bearer-env NAME"),
+    *("--trust untrusted|trusted", "--protocol auto|legacy", "--required"),
+)
 _STDIO: Final = ("env", "pass_env", "zone", "cwd", "network", "no_network")
 _HTTP: Final = ("header", "auth", "bearer_env")
-
-
-class AddUsageError(Exception):
-    pass
-
-
-def add_server_options(reader: ArgumentParser) -> None:
-    for repeated in ("--env", "--pass-env", "--zone", "--network", "--header", "--allow", "--deny"):
-        reader.add_argument(repeated, action="append", default=[])
-    reader.add_argument("--no-network", action="store_true")
-    reader.add_argument("--cwd")
-    reader.add_argument("--auth", choices=("none", "oauth"))
-    reader.add_argument("--bearer-env")
-    reader.add_argument("--trust", choices=("untrusted", "trusted"))
-    reader.add_argument("--protocol", choices=("auto", "legacy"))
-    reader.add_argument("--required", action="store_true")
 
 
 def server_block(asked: Namespace, url: str | None, command: Sequence[str]) -> dict[str, Any]:
     """Keys in the order people read them."""
     if url is not None and command:
-        raise AddUsageError("a server has either a URL or a COMMAND, not both")
+        raise CommandUsageError("a server has either a URL or a COMMAND, not both")
     if url is None and not command:
-        raise AddUsageError("name a URL, or write the command after `--`: forge mcp add NAME -- COMMAND ARGS…")
+        raise CommandUsageError("name a URL, or write the command after `--`: forge mcp add NAME -- COMMAND ARGS…")
     if url is not None and "://" not in url:
-        raise AddUsageError(f"'{url}' is no URL; a command goes after `--`: forge mcp add NAME -- {url} …")
+        raise CommandUsageError(f"'{url}' is no URL; a command goes after `--`: forge mcp add NAME -- {url} …")
     kind, others = ("a server with a URL", _STDIO) if url is not None else ("a server that is started", _HTTP)
     for name in others:
         if getattr(asked, name):
-            raise AddUsageError(f"--{name.replace('_', '-')} has no effect for {kind}")
+            raise CommandUsageError(f"--{name.replace('_', '-')} has no effect for {kind}")
     block = _http_block(asked, url) if url is not None else _stdio_block(asked, command)
     if asked.trust:
         block["trust"] = asked.trust
@@ -230,7 +206,7 @@ def server_block(asked: Namespace, url: str | None, command: Sequence[str]) -> d
 
 def _stdio_block(asked: Namespace, command: Sequence[str]) -> dict[str, Any]:
     if asked.network and asked.no_network:
-        raise AddUsageError("--network and --no-network exclude each other")
+        raise CommandUsageError("--network and --no-network exclude each other")
     block: dict[str, Any] = {"command": command[0]}
     if command[1:]:
         block["args"] = list(command[1:])
@@ -249,7 +225,7 @@ def _stdio_block(asked: Namespace, command: Sequence[str]) -> dict[str, Any]:
 
 def _http_block(asked: Namespace, url: str) -> dict[str, Any]:
     if asked.auth and asked.bearer_env:
-        raise AddUsageError("--auth and --bearer-env exclude each other")
+        raise CommandUsageError("--auth and --bearer-env exclude each other")
     block: dict[str, Any] = {"url": url}
     if asked.header:
         block["headers"] = _pairs("--header", asked.header, "=:")
@@ -266,10 +242,10 @@ def _pairs(option: str, words: Iterable[str], signs: str) -> dict[str, str]:
     for word in words:
         place = min((found for sign in signs if (found := word.find(sign)) > 0), default=-1)
         if place < 0:
-            raise AddUsageError(f"{option} wants NAME=VALUE")  # the word may be a secret: it is not repeated
+            raise CommandUsageError(f"{option} wants NAME=VALUE")  # the word may be a secret: it is not repeated
         name, value = word[:place].strip(), word[place + 1 :]
         if name in pairs:
-            raise AddUsageError(f"{option} {name} is there twice")
+            raise CommandUsageError(f"{option} {name} is there twice")
         pairs[name] = value.strip() if word[place] == ":" else value
     return pairs
 
@@ -277,7 +253,7 @@ def _pairs(option: str, words: Iterable[str], signs: str) -> dict[str, str]:
 def _zone(word: str) -> tuple[str, str]:
     name, colon, mode = word.partition(":")
     if colon and mode not in ("ro", "rw"):
-        raise AddUsageError(f"--zone {word}: write NAME, NAME:ro or NAME:rw")
+        raise CommandUsageError(f"--zone {word}: write NAME, NAME:ro or NAME:rw")
     return name, mode or "ro"
 
 
@@ -293,11 +269,7 @@ Exit: 0 done, 2 usage or configuration, 4 no such server."""
 
 
 def run_remove(words: list[str]) -> int:
-    reader = parser("mcp remove", REMOVE_HELP)
-    reader.add_argument("name", metavar="NAME")
-    reader.add_argument("--user", action="store_true")
-    reader.add_argument("-p", "--program", default=".")
-    asked = reader.parse_args(words)
+    asked = read_args("mcp remove", REMOVE_HELP, words, "NAME", "--user", "-p,--program DIR", program=".")
     place = read_inventory(asked.program)
     spec = place.spec(asked.name)
     file = place.home.config if asked.user else place.program.root / PROGRAM_FILE
@@ -306,8 +278,7 @@ def run_remove(words: list[str]) -> int:
     except ConfigError as error:
         elsewhere = f" It is configured in {spec.origin}." if spec.origin else ""
         hint = f" Take it out there: {MCP_JSON} belongs to other products too." if spec.origin == MCP_JSON else ""
-        print_error("mcp remove", f"{'; '.join(error.problems)}.{elsewhere}{hint}")
-        return 4
+        return fail("mcp remove", f"{'; '.join(error.problems)}.{elsewhere}{hint}", 4)
     place.book.forget(spec.scope, spec.name)
     place.cache.forget(spec.scope, spec.name)
     print(f"removed {spec.name} from {display_path(file)}")

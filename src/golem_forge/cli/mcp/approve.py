@@ -13,20 +13,18 @@ from __future__ import annotations
 import shlex
 import sys
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from golem_forge.agent.mcp_status import offered_names, read_inventory
-from golem_forge.cli.args import parser
-from golem_forge.cli.format import did_you_mean, one_line, print_error
-from golem_forge.core.text import escape_control_chars
+from golem_forge.agent.mcp_status import ServerInventory, offered_names, read_inventory
+from golem_forge.cli.args import BY_FLAG, BY_PERSON, DENIED, read_args
+from golem_forge.cli.format import fail
+from golem_forge.cli.mcp.test import NotConnected, connect, print_not_connected
+from golem_forge.config.mcp_spec import ServerSpec
+from golem_forge.core.text import escape_control_chars, nearest_remark, one_line
 from golem_forge.mcp.client.approval_text import server_card, server_diff
 from golem_forge.mcp.client.model import HeldTool, RemoteTool, ServerToolList
 from golem_forge.mcp.client.tool_list import all_entries, awaiting_approval, definition_to_approve, is_awaiting_approval
 from golem_forge.ui.line_terminal import ask_yes, can_ask
-
-if TYPE_CHECKING:
-    from golem_forge.agent.mcp_status import ServerInventory
-    from golem_forge.config.mcp_spec import ServerSpec
 
 HELP: Final = """usage: forge mcp approve NAME [TOOL] [--yes] [-p DIR]
 
@@ -43,21 +41,16 @@ Exit: 0 agreed or nothing to agree to, 1 it cannot be approved, 2 usage or confi
 
 
 def run_approve(words: list[str]) -> int:
-    reader = parser("mcp approve", HELP)
-    reader.add_argument("name", metavar="NAME")
-    reader.add_argument("tool", metavar="TOOL", nargs="?")
-    reader.add_argument("--yes", action="store_true")
-    reader.add_argument("-p", "--program", default=".")
-    asked = reader.parse_args(words)
+    asked = read_args("mcp approve", HELP, words, "NAME", "TOOL?", "--yes", "-p,--program DIR", program=".")
     place = read_inventory(asked.program)
     spec = place.spec(asked.name)
     if spec.problem:
-        print_error("mcp approve", f"'{spec.name}' cannot be used: {spec.problem}")
-        return 1
+        return fail("mcp approve", f"'{spec.name}' cannot be used: {spec.problem}", 1)
     fresh = not place.book.approved(spec)
     if fresh and asked.tool is not None:  # a yes to a tool must not be one to a config that nobody looked at
-        print_error("mcp approve", f"'{spec.name}' itself waits for approval; run: forge mcp approve {spec.name}")
-        return DENIED
+        return fail(
+            "mcp approve", f"'{spec.name}' itself waits for approval; run: forge mcp approve {spec.name}", DENIED
+        )
     answer = ask_to_start(place, spec, yes=asked.yes)
     if answer is not Consent.YES:
         return _print_not_approved(answer, f"{spec.name} is not approved; it is not started.", [spec.name])
@@ -87,8 +80,6 @@ def _all_tools(place: ServerInventory, spec: ServerSpec, *, fresh: bool, yes: bo
 def _one_tool(place: ServerInventory, spec: ServerSpec, wanted: str, directory: str, *, yes: bool) -> int:
     listing = place.known(spec.name).listing
     if listing is None:
-        from golem_forge.cli.mcp.test import NotConnected, connect, print_not_connected
-
         try:
             listing = connect(directory, spec.name).listing
         except NotConnected as refused:
@@ -96,13 +87,11 @@ def _one_tool(place: ServerInventory, spec: ServerSpec, wanted: str, directory: 
             return 1
     found = _find(place, listing, wanted)
     if found is None:
-        hint = did_you_mean(wanted, [one.name for one in all_entries(listing)])
+        hint = nearest_remark(wanted, [one.name for one in all_entries(listing)])
         lists = f"`forge mcp show {spec.name}` lists them."
-        print_error("mcp approve", f"{spec.name} has no tool '{wanted}'{hint}. {lists}")
-        return 4
+        return fail("mcp approve", f"{spec.name} has no tool '{wanted}'{hint}. {lists}", 4)
     if isinstance(found, HeldTool) and found.tool is None:
-        print_error("mcp approve", f"'{found.name}' cannot be approved: {found.reason.value}: {found.message}")
-        return 1
+        return fail("mcp approve", f"'{found.name}' cannot be approved: {found.reason.value}: {found.message}", 1)
     if not is_awaiting_approval(found):
         print(one_line(f"{found.name} is approved as it is."))
         return 0
@@ -136,13 +125,7 @@ def _print_not_approved(answer: Consent, text: str, words: list[str]) -> int:
     if answer is Consent.NOBODY:
         again = shlex.join(["forge", "mcp", "approve", *words, "--yes"])
         text = f"nobody can be asked here. Read the text above, then run `{again}`."
-    print_error("mcp approve", text)
-    return DENIED
-
-
-DENIED: Final = 3
-BY_FLAG: Final = "command line (--yes)"
-BY_PERSON: Final = "person"
+    return fail("mcp approve", text, DENIED)
 
 
 class Consent(Enum):

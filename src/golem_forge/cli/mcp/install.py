@@ -21,13 +21,16 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
-from golem_forge.cli.args import parser
-from golem_forge.cli.format import columns, did_you_mean, print_error
+from golem_forge.cli.args import declare, parser
+from golem_forge.cli.format import fail, print_error
 from golem_forge.config.mcp_spec import NAME_RULE, is_server_name
 from golem_forge.config.program import program_root
 from golem_forge.core.lazy_dataclass import dataclass
-from golem_forge.core.text import display_path
+from golem_forge.core.regex import regex
+from golem_forge.core.table import columns
+from golem_forge.core.text import display_path, nearest_remark
 from golem_forge.sandbox.host import find_program
+from golem_forge.storage.private_file import replacing
 
 HELP: Final = """usage: forge mcp install [CLIENT] [--write] [--name NAME] [--worker FILE] [-p DIR]
 
@@ -46,12 +49,9 @@ DEFAULT_NAME: Final = "golem-forge"
 
 
 def run_install(words: list[str]) -> int:
-    reader = parser("mcp install", HELP)
-    reader.add_argument("client", metavar="CLIENT", nargs="?")
-    reader.add_argument("--write", action="store_true")
-    reader.add_argument("--name", default=DEFAULT_NAME)
-    reader.add_argument("--worker", metavar="FILE")
-    reader.add_argument("-p", "--program", default=".")
+    declared = ("CLIENT?", "--write", "--name NAME", "--worker FILE", "-p,--program DIR")
+    reader = declare(parser("mcp install", HELP), *declared)
+    reader.set_defaults(name=DEFAULT_NAME, program=".")
     asked = reader.parse_args(words)
     if not is_server_name(asked.name):
         reader.error(f"--name '{asked.name}' cannot name a server ({NAME_RULE})")
@@ -65,9 +65,8 @@ def run_install(words: list[str]) -> int:
         print(columns([("CLIENT", "PRODUCT", "FILE"), *rows]))
         return 0
     if asked.client not in PRODUCTS:
-        hint = did_you_mean(asked.client, PRODUCTS)
-        print_error("mcp install", f"no product '{asked.client}' is known{hint}. `forge mcp install` lists them.")
-        return 4
+        hint = nearest_remark(asked.client, PRODUCTS)
+        return fail("mcp install", f"no product '{asked.client}' is known{hint}. `forge mcp install` lists them.", 4)
     start = _serve_command(root, asked.worker)
     product = PRODUCTS[asked.client]
     return (_write_entry if asked.write else _print_entry)(product, product.file(root), asked.name, start)
@@ -231,7 +230,7 @@ PRODUCTS: Final[Mapping[str, Product]] = {
 
 
 MAX_BYTES: Final = 4 << 20
-_BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
+_BARE: Final = regex(r"[A-Za-z0-9_-]+")
 
 
 class CannotMerge(Exception):
@@ -260,21 +259,12 @@ def merge(path: Path, format: Format, key: str, name: str, entry: Mapping[str, A
     if text == before:
         return False
     place.parent.mkdir(parents=True, exist_ok=True)
-    fresh = place.with_name(f".{place.name}-{os.urandom(8).hex()}.tmp")
-    try:
-        handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        with open(handle, "wb") as out:
-            out.write(text.encode())
-            out.flush()
-            with contextlib.suppress(FileNotFoundError):
-                os.fchmod(handle, stat.S_IMODE(os.lstat(place).st_mode))
-            os.fsync(handle)
+    with replacing(place) as out:
+        out.write(text.encode())
+        with contextlib.suppress(FileNotFoundError):
+            os.fchmod(out.fileno(), stat.S_IMODE(os.lstat(place).st_mode))
         if _read_config(place) != before:
             raise CannotMerge("it was changed meanwhile; try again")
-        os.replace(fresh, place)
-    except BaseException:
-        fresh.unlink(missing_ok=True)
-        raise
     return True
 
 

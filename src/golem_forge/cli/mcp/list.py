@@ -9,20 +9,25 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from golem_forge.agent.mcp_status import offered_names, prompt_names, read_inventory, server_details, server_summary
-from golem_forge.cli.args import parser
-from golem_forge.cli.format import columns, one_line, print_error, print_json, shortened
-from golem_forge.core.text import escape_control_chars
+from golem_forge.agent.mcp_status import (
+    KnownServer,
+    offered_names,
+    prompt_names,
+    read_inventory,
+    server_details,
+    server_summary,
+)
+from golem_forge.cli.args import read_args
+from golem_forge.cli.format import print_error, print_json
+from golem_forge.config.mcp_spec import ServerSpec
+from golem_forge.core.table import columns
+from golem_forge.core.text import escape_control_chars, one_line, shorten
 from golem_forge.events.serialization import iso_time
 from golem_forge.mcp.client.approval_text import server_card
+from golem_forge.mcp.client.model import Identity, RemoteTool, ServerManifest, ServerToolList
 from golem_forge.mcp.client.tool_source import is_offered
-
-if TYPE_CHECKING:
-    from golem_forge.agent.mcp_status import KnownServer
-    from golem_forge.config.mcp_spec import ServerSpec
-    from golem_forge.mcp.client.model import Identity, RemoteTool, ServerManifest, ServerToolList
 
 LIST_HELP: Final = """usage: forge mcp list [--json] [-p DIR]
 
@@ -41,10 +46,7 @@ _ERROR_WIDTH: Final = 200
 
 
 def run_list(words: list[str]) -> int:
-    reader = parser("mcp list", LIST_HELP)
-    reader.add_argument("--json", action="store_true")
-    reader.add_argument("-p", "--program", default=".")
-    asked = reader.parse_args(words)
+    asked = read_args("mcp list", LIST_HELP, words, "--json", "-p,--program DIR", program=".")
     place = read_inventory(asked.program)
     found = place.all()
     problem, warnings = place.book.problem, place.program.mcp.warnings
@@ -67,7 +69,7 @@ def _server_row(known: KnownServer) -> tuple[str, ...]:
     name, listing, offered, held = known.spec.name, known.listing, "-", "-"
     if listing is not None and known.offered is not None:
         offered, held = str(known.offered), str(len(listing.held))
-    note = shortened(known.error, _ERROR_WIDTH)
+    note = shorten(known.error, _ERROR_WIDTH)
     if not known.error and listing is not None and listing.held:
         note = f"tools are held back; run: forge mcp show {name}"
     return name, known.state.value, offered, held, known.spec.origin, note
@@ -90,11 +92,7 @@ _INSTRUCTIONS_WIDTH: Final = 2048
 
 
 def run_show(words: list[str]) -> int:
-    reader = parser("mcp show", SHOW_HELP)
-    reader.add_argument("name", metavar="NAME")
-    reader.add_argument("--json", action="store_true")
-    reader.add_argument("-p", "--program", default=".")
-    asked = reader.parse_args(words)
+    asked = read_args("mcp show", SHOW_HELP, words, "NAME", "--json", "-p,--program DIR", program=".")
     place = read_inventory(asked.program)
     known = place.known(asked.name)
     names = offered_names(each.listing for each in place.all())
@@ -120,7 +118,7 @@ def _print_server(known: KnownServer, names: Mapping[Identity, str]) -> None:
     print(f"listed: {iso_time(manifest.fetched_at)}")
     print(f"server: {introduction(manifest)}")
     if manifest.instructions:
-        print(one_line(f"instructions: {shortened(manifest.instructions, _INSTRUCTIONS_WIDTH)}"))
+        print(one_line(f"instructions: {shorten(manifest.instructions, _INSTRUCTIONS_WIDTH)}"))
     print_offer(spec, manifest, known.listing, names)
 
 
@@ -132,13 +130,13 @@ NOT_OFFERED: Final = "not offered"
 def introduction(manifest: ServerManifest) -> str:
     """`echo 1, protocol 2025-11-25`, in the server's own words."""
     own = " ".join(str(manifest.info[key]) for key in ("name", "version") if manifest.info.get(key))
-    return one_line(shortened(", ".join(part for part in (own, f"protocol {manifest.protocol}") if part), 200))
+    return one_line(shorten(", ".join(part for part in (own, f"protocol {manifest.protocol}") if part), 200))
 
 
 def tool_row(spec: ServerSpec, tool: RemoteTool, name: str) -> tuple[str, str, str, str]:
     """NAME, RAW, PIN, DESCRIPTION"""
     pin = tool.familiarity.value if is_offered(spec, tool.name) else NOT_OFFERED
-    return name, tool.name, pin, shortened(_first_line(tool.description), _DESCRIPTION_WIDTH)
+    return name, tool.name, pin, shorten(_first_line(tool.description), _DESCRIPTION_WIDTH)
 
 
 def print_offer(
@@ -168,7 +166,7 @@ def _prompts(manifest: ServerManifest) -> str:
     names = prompt_names(manifest)
     if not names:
         return "none"
-    shown = ", ".join(shortened(name, 60) for name in names[:_MOST_NAMES])
+    shown = ", ".join(shorten(name, 60) for name in names[:_MOST_NAMES])
     more = f" … and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
     return one_line(f"{len(names)}: {shown}{more}")
 

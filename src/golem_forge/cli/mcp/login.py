@@ -7,19 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from golem_forge.agent.mcp_status import read_inventory
-from golem_forge.cli.args import parser
-from golem_forge.cli.format import print_error
-from golem_forge.cli.mcp.approve import DENIED, Consent, ask_to_start
+from golem_forge.cli.args import DENIED, read_args
+from golem_forge.cli.format import fail
+from golem_forge.cli.mcp.approve import Consent, ask_to_start
 from golem_forge.config.mcp_expand import expand_text
-from golem_forge.config.mcp_spec import AuthKind
+from golem_forge.config.mcp_spec import AuthKind, ServerSpec
 from golem_forge.core.text import escape_control_chars
 from golem_forge.mcp.client.oauth import login, logout
-
-if TYPE_CHECKING:
-    from golem_forge.config.mcp_spec import ServerSpec
 
 LOGIN_HELP: Final = """usage: forge mcp login NAME [--yes] [-p DIR]
 
@@ -41,39 +38,29 @@ Exit: 0 done, 2 usage or configuration, 4 no such server, or there was no login.
 
 
 def run_login(words: list[str]) -> int:
-    reader = parser("mcp login", LOGIN_HELP)
-    reader.add_argument("name", metavar="NAME")
-    reader.add_argument("--yes", action="store_true")
-    reader.add_argument("-p", "--program", default=".")
-    asked = reader.parse_args(words)
+    asked = read_args("mcp login", LOGIN_HELP, words, "NAME", "--yes", "-p,--program DIR", program=".")
     place = read_inventory(asked.program)
     spec = place.spec(asked.name)
     if spec.auth.kind is not AuthKind.OAUTH:
         why = "it is started as a program; only servers with a url have one"
         if spec.is_http:
             why = f"write `auth: oauth` for mcp.servers.{spec.name} in {spec.origin.partition(':')[0]}"
-        print_error("mcp login", f"'{spec.name}' has no login: {why}")
-        return 2
+        return fail("mcp login", f"'{spec.name}' has no login: {why}", 2)
     answer = ask_to_start(place, spec, yes=asked.yes)
     if answer is not Consent.YES:
         nobody = f"nobody can be asked here. Read the text above, then run `forge mcp login {spec.name} --yes`."
-        print_error("mcp login", nobody if answer is Consent.NOBODY else f"{spec.name} is not approved.")
-        return DENIED
+        return fail("mcp login", nobody if answer is Consent.NOBODY else f"{spec.name} is not approved.", DENIED)
     asyncio.run(login(spec, place.home, show_url=_print_url, url=_address(spec)))
     print(f"logged in at {spec.name}; `forge mcp test {spec.name}` shows what it offers.")
     return 0
 
 
 def run_logout(words: list[str]) -> int:
-    reader = parser("mcp logout", LOGOUT_HELP)
-    reader.add_argument("name", metavar="NAME")
-    reader.add_argument("-p", "--program", default=".")
-    asked = reader.parse_args(words)
+    asked = read_args("mcp logout", LOGOUT_HELP, words, "NAME", "-p,--program DIR", program=".")
     place = read_inventory(asked.program)
     spec = place.spec(asked.name)
     if not spec.is_http or not asyncio.run(logout(spec, place.home, url=_address(spec))):
-        print_error("mcp logout", f"there was no login at '{spec.name}'.")
-        return 4
+        return fail("mcp logout", f"there was no login at '{spec.name}'.", 4)
     print(f"logged out of {spec.name}.")
     return 0
 

@@ -12,14 +12,16 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from golem_forge.cli.args import parser
-from golem_forge.cli.format import columns, print_error, print_json
+from golem_forge.cli.args import DENIED, declare, parser
+from golem_forge.cli.format import fail, print_error, print_json
 from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.core.calls import LEFTOVERS
 from golem_forge.core.errors import ForgeError
+from golem_forge.core.table import columns
 from golem_forge.core.text import escape_control_chars
 from golem_forge.mcp import need_sdk
 from golem_forge.mcp.server.tokens import TokenStore
+from golem_forge.net.listen import check_bind
 from golem_forge.storage.home import forge_home
 
 if TYPE_CHECKING:
@@ -43,17 +45,13 @@ A call that asks is put before the client's person where the client can ask; els
 It ends when stdin ends, or with SIGTERM. `forge mcp install` makes other products start it.
 Exit: 0 ended, 1 failed, 2 usage or configuration, 3 the program is not trusted."""
 
-_DENIED: Final = 3
-
 
 def run_serve(words: list[str]) -> int:
-    reader = parser("mcp serve", SERVE_HELP)
-    reader.add_argument("--worker", metavar="FILE")
-    reader.add_argument("--http", metavar="HOST:PORT", nargs="?", const="")
-    reader.add_argument("--allow-host", action="append", default=[])
-    reader.add_argument("--allow-origin", action="append", default=[])
-    reader.add_argument("--approval", choices=[mode.value for mode in ApprovalMode])
-    reader.add_argument("-p", "--program", default=".")
+    modes = f"--approval {'|'.join(ApprovalMode)}"
+    declared = ("--worker FILE", "--allow-host NAME…", "--allow-origin ORIGIN…", modes, "-p,--program DIR")
+    reader = declare(parser("mcp serve", SERVE_HELP), *declared)
+    reader.add_argument("--http", nargs="?", const="")
+    reader.set_defaults(program=".")
     asked = reader.parse_args(words)
     need_sdk()
     options = None
@@ -61,11 +59,11 @@ def run_serve(words: list[str]) -> int:
         try:
             options = _http_options(asked.http, asked.allow_host, asked.allow_origin)
         except ForgeError as refused:
-            print_error("mcp serve", refused.message)
-            return 2
+            return fail("mcp serve", refused.message, 2)
     elif asked.allow_host or asked.allow_origin:
-        print_error("mcp serve", "--allow-host and --allow-origin are for --http; there is nobody to check over stdin.")
-        return 2
+        return fail(
+            "mcp serve", "--allow-host and --allow-origin are for --http; there is nobody to check over stdin.", 2
+        )
     code = asyncio.run(_serve(asked.program, asked.worker, asked.approval, options))
     if code == 0:
         _exit_now()
@@ -83,12 +81,12 @@ def _exit_now() -> NoReturn:
 
 def _http_options(address: str, hosts: list[str], origins: list[str]) -> HttpOptions:
     """Raises ForgeError."""
-    from golem_forge.mcp.server.http import HttpOptions, check_bind, parse_address
+    from golem_forge.mcp.server.http import HttpOptions, parse_address
 
     default = HttpOptions()
     bind, port = parse_address(address) if address else (default.bind, default.port)
     options = HttpOptions(bind=bind, port=port, allow_hosts=tuple(hosts), allow_origins=tuple(origins))
-    check_bind(options)
+    check_bind(options.bind, options.allow_hosts)
     return options
 
 
@@ -112,8 +110,7 @@ async def _serve(program: str, worker: str | None, approval: str | None, options
                 print_error("mcp serve", "there is no token yet, so nobody is let in: forge mcp token create NAME")
             return await serve_http(host, options, tokens)
     except NotTrusted as refused:
-        print_error("mcp serve", str(refused))
-        return _DENIED
+        return fail("mcp serve", str(refused), DENIED)
 
 
 def _print_leftovers(event: Event) -> None:
@@ -139,8 +136,7 @@ Exit: 0 done, 1 it failed (a name that is taken), 2 usage, 4 no such token."""
 def run_token(words: list[str]) -> int:
     reader = parser("mcp token", TOKEN_HELP)
     reader.add_argument("action", choices=("create", "list", "revoke"))
-    reader.add_argument("name", metavar="NAME", nargs="?")
-    reader.add_argument("--json", action="store_true")
+    declare(reader, "NAME?", "--json")
     asked = reader.parse_args(words)
     if (asked.name is None) is not (asked.action == "list"):
         reader.error("list takes no NAME" if asked.name else f"{asked.action} needs a NAME")
@@ -164,8 +160,7 @@ def _revoke(store: TokenStore, name: str) -> int:
     except ForgeError as error:
         if there:
             raise
-        print_error("mcp token", error.message)
-        return 4
+        return fail("mcp token", error.message, 4)
     print(f"revoked {name}.")
     return 0
 

@@ -14,22 +14,20 @@ import time
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from golem_forge.agent.mcp_status import offered_names, read_inventory
-from golem_forge.cli.args import parser
-from golem_forge.cli.format import one_line, print_error, print_json
-from golem_forge.cli.mcp.approve import DENIED
+from golem_forge.agent.mcp_servers import session_servers
+from golem_forge.agent.mcp_status import ServerInventory, offered_names, read_inventory
+from golem_forge.agent.session_state import SessionOptions, open_session_state
+from golem_forge.cli.args import DENIED, read_args
+from golem_forge.cli.format import print_error, print_json
 from golem_forge.cli.mcp.list import introduction, print_offer
+from golem_forge.config.mcp_spec import ServerSpec
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass
-from golem_forge.mcp.client.model import ServerState
+from golem_forge.core.text import one_line
+from golem_forge.mcp.client.model import ServerManifest, ServerState, ServerToolList
 from golem_forge.mcp.client.tool_source import is_offered
-
-if TYPE_CHECKING:
-    from golem_forge.agent.mcp_status import ServerInventory
-    from golem_forge.config.mcp_spec import ServerSpec
-    from golem_forge.mcp.client.model import ServerManifest, ServerToolList
 
 TEST_HELP: Final = """usage: forge mcp test NAME [--json] [-p DIR]
 
@@ -51,19 +49,12 @@ Exit: 0 done, 1 it does not answer, 2 usage or configuration, 3 it is not approv
 
 
 def run_test(words: list[str]) -> int:
-    reader = parser("mcp test", TEST_HELP)
-    reader.add_argument("name", metavar="NAME")
-    reader.add_argument("--json", action="store_true")
-    reader.add_argument("-p", "--program", default=".")
-    asked = reader.parse_args(words)
+    asked = read_args("mcp test", TEST_HELP, words, "NAME", "--json", "-p,--program DIR", program=".")
     return _connect("test", asked.program, asked.name, as_json=asked.json)
 
 
 def run_reconnect(words: list[str]) -> int:
-    reader = parser("mcp reconnect", RECONNECT_HELP)
-    reader.add_argument("name", metavar="NAME")
-    reader.add_argument("-p", "--program", default=".")
-    asked = reader.parse_args(words)
+    asked = read_args("mcp reconnect", RECONNECT_HELP, words, "NAME", "-p,--program DIR", program=".")
     return _connect("reconnect", asked.program, asked.name, as_json=False)
 
 
@@ -156,9 +147,6 @@ def _progress_message(text: str) -> Iterator[None]:
 
 
 async def _connect_async(directory: Path | str, name: str) -> ProbeResult:
-    from golem_forge.agent.mcp_servers import session_servers
-    from golem_forge.agent.session_state import SessionOptions, open_session_state
-
     tree = open_session_state(directory, SessionOptions(journal=False))
     try:
         pool = session_servers(tree).pool

@@ -8,22 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from golem_forge.cli.args import parser
+from golem_forge.cli.args import read_args
 from golem_forge.cli.format import print_error, print_json
 from golem_forge.cli.tools.workshop import open_workshop
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.text import escape_control_chars
+from golem_forge.usertools.diagnostics import Diagnostic
 from golem_forge.usertools.registry import watch_registry
 from golem_forge.usertools.trust import BuildFailed, inactive_tools, make_ready
+from golem_forge.usertools.workshop import Workshop
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from golem_forge.usertools.diagnostics import Diagnostic
-    from golem_forge.usertools.workshop import Workshop
-
     Say = Callable[[Workshop, tuple[Diagnostic, ...]], None]
 
 HELP: Final = """usage: forge tools doctor [--json] [--watch]
@@ -35,14 +33,10 @@ built is built or checked, without running it and without fetching anything.
   --watch   again after every change, until it is interrupted
 
 Exit: 0 done, 2 usage or configuration."""
-_VERB: Final = "doctor"
 
 
 def run_doctor(words: list[str]) -> int:
-    reader = parser(f"tools {_VERB}", HELP)
-    reader.add_argument("--json", action="store_true")
-    reader.add_argument("--watch", action="store_true")
-    asked = reader.parse_args(words)
+    asked = read_args("tools doctor", HELP, words, "--json", "--watch")
     workshop = open_workshop()
     say = _print_found_json if asked.json else _print_found
     asyncio.run(_watch(workshop, say) if asked.watch else _examine(workshop, say))
@@ -71,7 +65,7 @@ async def _build_unbuilt(workshop: Workshop) -> None:
         except BuildFailed:
             continue  # it is recorded, with the reason
         except ForgeError as error:
-            print_error(f"tools {_VERB}", f"tools were not built or checked: {error.message}")
+            print_error("tools doctor", f"tools were not built or checked: {error.message}")
             return
 
 

@@ -10,33 +10,23 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from golem_forge.agent.tool_inventory import build_catalog
-from golem_forge.cli.args import parser
-from golem_forge.cli.format import print_error
-from golem_forge.cli.tools.workshop import (
-    DENIED,
-    NO_SUCH_TOOL,
-    ConsentFlag,
-    ask_fetch,
-    ask_trust,
-    find_entry,
-    open_workshop,
-    run_with_consent,
-)
+from golem_forge.cli.args import DENIED, NOT_FOUND, read_args
+from golem_forge.cli.format import fail, print_error
+from golem_forge.cli.tools.workshop import ask_fetch, ask_trust, find_entry, open_workshop, run_with_consent
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.text import escape_control_chars
 from golem_forge.tools.validation import InputInvalid
 from golem_forge.ui.line_terminal import ask_yes, can_ask
-from golem_forge.usertools.create import CREATE_TOOL_NAME, check_creation, create_tool_folder, creation_notes
+from golem_forge.usertools.create import check_creation, create_tool_folder, creation_notes
+from golem_forge.usertools.folder import ToolEntry
+from golem_forge.usertools.native_tools import CREATE_TOOL_NAME
 from golem_forge.usertools.store.history import remove_tool
 from golem_forge.usertools.store.records import MANUAL_AUTHOR
 from golem_forge.usertools.trust import activate_tool, fetch_and_build, make_ready, restore_tool, retire_tool
-
-if TYPE_CHECKING:
-    from golem_forge.usertools.folder import ToolEntry
-    from golem_forge.usertools.workshop import Workshop
+from golem_forge.usertools.workshop import Workshop
 
 NEW_HELP: Final = """\
 usage: forge tools new NAME [--description TEXT] [--language LANGUAGE] [--usage TEXT] [--source FILE]
@@ -49,19 +39,14 @@ Makes ~/.forge/tools/NAME with a tool.yaml and a source to start from. Nothing o
   --source FILE        take this file as the source instead of the template; `-` reads it from standard input
 
 Exit: 0 made, 2 a name or text that cannot be used, or a name that is taken."""
-_NEW: Final = "new"
 _LANGUAGES: Final = {".py": "python", ".sh": "shell", ".go": "go"}
 _LARGEST_SOURCE: Final = 10 << 20
 
 
 def run_new(words: list[str]) -> int:
-    reader = parser(f"tools {_NEW}", NEW_HELP)
-    reader.add_argument("name", metavar="NAME")
-    reader.add_argument("--description")
-    reader.add_argument("--language", choices=tuple(_LANGUAGES.values()))
-    reader.add_argument("--usage", default="")
-    reader.add_argument("--source", metavar="FILE")
-    asked = reader.parse_args(words)
+    languages = f"--language {'|'.join(_LANGUAGES.values())}"
+    declared = ("NAME", "--description TEXT", languages, "--usage TEXT", "--source FILE")
+    asked = read_args("tools new", NEW_HELP, words, *declared, usage="")
     args: dict[str, Any] = {
         "name": asked.name,
         # Words that say nothing, so that two tools nobody has described yet are not alike.
@@ -80,8 +65,7 @@ def run_new(words: list[str]) -> int:
         made = create_tool_folder(creation)
     except InputInvalid as refused:
         text = refused.message.removeprefix(f"{CREATE_TOOL_NAME}: ")
-        print_error(f"tools {_NEW}", text.replace("/user_tools", workshop.display_folder("")))
-        return 2
+        return fail("tools new", text.replace("/user_tools", workshop.display_folder("")), 2)
     folder = workshop.display_folder(name)
     print(escape_control_chars(f"Created custom tool '{name}' (draft) in {folder}: tool.yaml, {made}."))
     edit = "Edit the source, declare parameters and at least one test in tool.yaml"
@@ -104,15 +88,15 @@ def _read_source(path: str) -> str | None:
             with open(path, "rb") as file:
                 data = file.read(_LARGEST_SOURCE + 1)
         if len(data) > _LARGEST_SOURCE:
-            print_error(f"tools {_NEW}", f"{path} is larger than {_LARGEST_SOURCE >> 20} MiB.")
+            print_error("tools new", f"{path} is larger than {_LARGEST_SOURCE >> 20} MiB.")
         elif not data.strip():
-            print_error(f"tools {_NEW}", f"{path} is empty; leave --source out to start from a template.")
+            print_error("tools new", f"{path} is empty; leave --source out to start from a template.")
         else:
             return data.decode()
     except UnicodeDecodeError:
-        print_error(f"tools {_NEW}", f"{path} is not UTF-8 text.")
+        print_error("tools new", f"{path} is not UTF-8 text.")
     except OSError as error:
-        print_error(f"tools {_NEW}", f"{path} cannot be read: {error.strerror}.")
+        print_error("tools new", f"{path} cannot be read: {error.strerror}.")
     return None
 
 
@@ -124,17 +108,16 @@ strictest walls and runs none of the tool's code; packages that must be fetched 
   --yes     fetch them without being asked, for exactly the tools that are named
 
 Exit: 0 built, 1 it failed, 2 usage, 3 not agreed to fetch, 4 no such tool."""
-_BUILD: Final = "build"
 
 
 def run_build(words: list[str]) -> int:
-    return run_with_consent(_BUILD, BUILD_HELP, words, _build)
+    return run_with_consent("build", BUILD_HELP, words, _build)
 
 
-async def _build(workshop: Workshop, entry: ToolEntry, answer: ConsentFlag) -> int:
+async def _build(workshop: Workshop, entry: ToolEntry, yes: bool) -> int:
     ready = await make_ready(workshop, entry)
     if ready.prepared is None:
-        if not ask_fetch(workshop, _BUILD, ready, answer):
+        if not ask_fetch(workshop, "build", ready, yes):
             return DENIED
         await fetch_and_build(workshop, ready)
     print(f"tool '{entry.name}' is built")
@@ -149,15 +132,14 @@ trusted last, and asks. After a yes its tests run in the strictest walls; when a
   --yes     the answer to the card of exactly the tools that are named
 
 Exit: 0 active, 1 it could not be built, its tests failed or are missing, 2 usage, 3 not agreed, 4 no such tool."""
-_ACTIVATE: Final = "activate"
 
 
 def run_activate(words: list[str]) -> int:
-    return run_with_consent(_ACTIVATE, ACTIVATE_HELP, words, _activate)
+    return run_with_consent("activate", ACTIVATE_HELP, words, _activate)
 
 
-async def _activate(workshop: Workshop, entry: ToolEntry, answer: ConsentFlag) -> int:
-    results = await activate_tool(workshop, entry, lambda ready: ask_trust(workshop, _ACTIVATE, ready, answer))
+async def _activate(workshop: Workshop, entry: ToolEntry, yes: bool) -> int:
+    results = await activate_tool(workshop, entry, lambda ready: ask_trust(workshop, "activate", ready, yes))
     if results is None:
         return DENIED
     for result in results:
@@ -187,15 +169,13 @@ def run_restore(words: list[str]) -> int:
 
 
 def _switch_each(verb: str, text: str, words: list[str], change: Callable[[Workshop, str], str]) -> int:
-    reader = parser(f"tools {verb}", text)
-    reader.add_argument("names", metavar="NAME", nargs="+")
-    names = list(dict.fromkeys(reader.parse_args(words).names))
+    names = list(dict.fromkeys(read_args(f"tools {verb}", text, words, "names:NAME+").names))
     workshop = open_workshop()
     # A folder that is no usable tool counts too: whoever repairs it later may not want it offered.
     missing = [name for name in names if workshop.registry.lookup(name) is None]
     missing = [name for name in missing if find_entry(workshop, verb, name) is None]
     if missing:
-        return NO_SUCH_TOOL
+        return NOT_FOUND
     for name in names:
         print(change(workshop, name))
     return 0
@@ -208,20 +188,16 @@ Takes the folder away after a question. Its versions are kept: `forge tools undo
   --yes     without the question
 
 Exit: 0 removed, 1 it could not be, 2 usage, 3 not agreed, 4 no such tool."""
-_REMOVE: Final = "remove"
 
 
 def run_remove(words: list[str]) -> int:
-    reader = parser(f"tools {_REMOVE}", REMOVE_HELP)
-    reader.add_argument("names", metavar="NAME", nargs="+")
-    reader.add_argument("--yes", action="store_true")
-    asked = reader.parse_args(words)
+    asked = read_args("tools remove", REMOVE_HELP, words, "names:NAME+", "--yes")
     workshop, names = open_workshop(), list(dict.fromkeys(asked.names))
     missing = [name for name in names if workshop.registry.lookup(name) is None]
     for name in missing:
-        find_entry(workshop, _REMOVE, name)  # says so, with the nearest name
+        find_entry(workshop, "remove", name)  # says so, with the nearest name
     if missing:
-        return NO_SUCH_TOOL
+        return NOT_FOUND
     worst = 0
     for name in names:
         worst = max(worst, _remove(workshop, name) if asked.yes or _ask_remove(workshop, name) else DENIED)
@@ -232,11 +208,11 @@ def _ask_remove(workshop: Workshop, name: str) -> bool:
     folder = workshop.display_folder(name)
     if not can_ask():
         again = f"`forge tools remove {name} --yes` removes {folder}."
-        print_error(f"tools {_REMOVE}", f"nobody can be asked here; {again}")
+        print_error("tools remove", f"nobody can be asked here; {again}")
         return False
     if ask_yes(escape_control_chars(f"Remove {folder}? `forge tools undo {name}` brings it back. [y/N] ")):
         return True
-    print_error(f"tools {_REMOVE}", f"'{name}' was left as it is.")
+    print_error("tools remove", f"'{name}' was left as it is.")
     return False
 
 
@@ -244,8 +220,7 @@ def _remove(workshop: Workshop, name: str) -> int:
     try:
         done = remove_tool(home=workshop.home, store=workshop.store, name=name)
     except ForgeError as error:
-        print_error(f"tools {_REMOVE}", error.message)
-        return 1
+        return fail("tools remove", error.message, 1)
     then = f"`forge tools undo {name}` brings it back"
     if done.set_aside is not None:
         then = f"its files, which could not be a version: {workshop.home.shown(done.set_aside)}"

@@ -12,29 +12,29 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from golem_forge.agent import tool_inventory
 from golem_forge.agent.tool_inventory import has_tool_folders, open_listing_workshop
-from golem_forge.cli.args import parser
-from golem_forge.cli.format import columns, print_error, print_json, shortened
+from golem_forge.cli.args import declare, parser, read_args
+from golem_forge.cli.format import print_error, print_json
 from golem_forge.config.program import PROGRAM_FILE, program_root
 from golem_forge.config.run_block import MAIN_WORKER
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.lazy_dataclass import dataclass, field
+from golem_forge.core.table import columns
+from golem_forge.core.text import shorten
 from golem_forge.storage.home import ForgeHome, forge_home
-from golem_forge.tools.catalog import Catalog
+from golem_forge.tools.catalog import Catalog, Quarantined
+from golem_forge.tools.tool import Tool
+from golem_forge.usertools.native_tools import create_run_custom_tool, listed_create_custom_tool
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from golem_forge.agent.explain import DryEvaluator
     from golem_forge.agent.session_plan import SessionPlan
     from golem_forge.policy.base import ApprovalBlock
-    from golem_forge.tools.catalog import Quarantined
-    from golem_forge.tools.tool import Tool
     from golem_forge.usertools.diagnostics import Diagnostic
     from golem_forge.usertools.workshop import Workshop
 
@@ -63,11 +63,7 @@ _REASON_WIDTH: Final = 300
 
 
 def run_list(words: list[str]) -> int:
-    reader = parser("tools list", LIST_HELP)
-    reader.add_argument("--json", action="store_true")
-    reader.add_argument("--source", choices=("native", "custom", "mcp"))
-    reader.add_argument("--mode", choices=("llm", "manual", "both"))
-    asked = reader.parse_args(words)
+    asked = read_args("tools list", LIST_HELP, words, "--json", "--source native|custom|mcp", "--mode llm|manual|both")
 
     seen = take_inventory()
     print_unread(seen)
@@ -99,7 +95,7 @@ def run_list(words: list[str]) -> int:
         print(columns(((each.name, str(each.source), each.reason) for each in quarantined), indent="  "))
     if skipped:
         print("\nskipped:" if tools or quarantined else "skipped:")
-        rows = ((each.tool, each.code.value, shortened(_first_line(each.message), _REASON_WIDTH)) for each in skipped)
+        rows = ((each.tool, each.code.value, shorten(_first_line(each.message), _REASON_WIDTH)) for each in skipped)
         print(columns(rows, indent="  "))
     if seen.has_entry:
         print(f"note: {OF_THE_WORKER}", file=sys.stderr)
@@ -107,9 +103,7 @@ def run_list(words: list[str]) -> int:
 
 
 def run_search(words: list[str]) -> int:
-    reader = parser("tools search", SEARCH_HELP)
-    reader.add_argument("--json", action="store_true")
-    reader.add_argument("query", metavar="QUERY", nargs="+")
+    reader = declare(parser("tools search", SEARCH_HELP), "--json", "QUERY+")
     reader.add_argument("--limit", type=_positive, default=10)
     asked = reader.parse_args(words)
 
@@ -163,7 +157,7 @@ def _positive(text: str) -> int:
 
 def _tool_table(tools: Iterable[Tool]) -> str:
     head = ("NAME", "SOURCE", "MODE", "DESCRIPTION")
-    described = ((tool, shortened(_first_line(tool.description), _DESCRIPTION_WIDTH)) for tool in tools)
+    described = ((tool, shorten(_first_line(tool.description), _DESCRIPTION_WIDTH)) for tool in tools)
     return columns([head, *((tool.name, tool.source.value, tool.mode.value, text) for tool, text in described)])
 
 
@@ -282,9 +276,6 @@ def _program_tools(directory: Path | str, home: ForgeHome) -> Iterator[ProgramTo
 def _add_own_tools(catalog: Catalog, home: ForgeHome) -> Workshop | None:
     """As the built-in worker sees them. None: there are no tool folders."""
     if not has_tool_folders(home):
-        from golem_forge.usertools.create import listed_create_custom_tool
-        from golem_forge.usertools.tool import create_run_custom_tool
-
         catalog.add(listed_create_custom_tool())
         catalog.add(create_run_custom_tool(lambda name, seconds: None, tuple))
         return None

@@ -5,13 +5,15 @@ Nothing runs. `diff` and `log` change nothing; `undo` is itself a version, and w
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from golem_forge.cli.args import parser
-from golem_forge.cli.format import columns, did_you_mean, one_line, print_error, print_json
-from golem_forge.cli.journal import local_time
-from golem_forge.cli.tools.workshop import NO_SUCH_TOOL, load_workshop, print_refusal, print_usage_error, status_line
+from golem_forge.cli.args import NOT_FOUND, read_args
+from golem_forge.cli.format import fail, print_error, print_json
+from golem_forge.cli.tools.workshop import load_workshop, print_refusal, print_usage_error, status_line
 from golem_forge.core.errors import ForgeError
+from golem_forge.core.table import columns, local_time
+from golem_forge.core.text import nearest_remark, one_line
+from golem_forge.usertools.folder import FolderFiles
 from golem_forge.usertools.overview import (
     compare_versions,
     diff_versions,
@@ -21,11 +23,8 @@ from golem_forge.usertools.overview import (
     tool_folder,
     undo_version,
 )
-
-if TYPE_CHECKING:
-    from golem_forge.usertools.folder import FolderFiles
-    from golem_forge.usertools.store.history import VersionLogEntry
-    from golem_forge.usertools.workshop import Workshop
+from golem_forge.usertools.store.history import VersionLogEntry
+from golem_forge.usertools.workshop import Workshop
 
 DIFF_HELP: Final = """usage: forge tools diff NAME [DIGEST [DIGEST]]
 
@@ -52,10 +51,7 @@ Exit: 0 done, 1 it could not be brought back, 2 usage, 4 no such tool."""
 
 
 def run_diff(words: list[str]) -> int:
-    reader = parser("tools diff", DIFF_HELP)
-    reader.add_argument("name")
-    reader.add_argument("digests", nargs="*")
-    asked = reader.parse_args(words)
+    asked = read_args("tools diff", DIFF_HELP, words, "name", "digests*")
     if len(asked.digests) > 2:
         return print_usage_error("diff", "two versions can be compared, not more")
     workshop = load_workshop()
@@ -68,10 +64,7 @@ def run_diff(words: list[str]) -> int:
 
 
 def run_log(words: list[str]) -> int:
-    reader = parser("tools log", LOG_HELP)
-    reader.add_argument("name")
-    reader.add_argument("--json", action="store_true")
-    asked = reader.parse_args(words)
+    asked = read_args("tools log", LOG_HELP, words, "name", "--json")
     workshop = load_workshop()
     if not is_known_tool(workshop, asked.name):
         return _print_unknown_tool(workshop, "log", asked.name)
@@ -90,10 +83,7 @@ def run_log(words: list[str]) -> int:
 
 
 def run_undo(words: list[str]) -> int:
-    reader = parser("tools undo", UNDO_HELP)
-    reader.add_argument("name")
-    reader.add_argument("digest", nargs="?")
-    asked = reader.parse_args(words)
+    asked = read_args("tools undo", UNDO_HELP, words, "name", "digest?")
     if asked.digest == "":
         return print_usage_error("undo", "the digest is empty")
     workshop = load_workshop()
@@ -140,9 +130,12 @@ def _version_row(row: VersionLogEntry) -> tuple[str, str, str, str]:
 
 
 def _print_unknown_tool(workshop: Workshop, verb: str, name: str) -> int:
-    hint = did_you_mean(name, workshop.registry.entries)
-    print_error(f"tools {verb}", f"no tool '{name}' of yours, now or earlier{hint}. `forge tools list` shows them.")
-    return NO_SUCH_TOOL
+    hint = nearest_remark(name, workshop.registry.entries)
+    return fail(
+        f"tools {verb}",
+        f"no tool '{name}' of yours, now or earlier{hint}. `forge tools list` shows them.",
+        NOT_FOUND,
+    )
 
 
 def print_difference(verb: str, name: str, old: FolderFiles, new: FolderFiles) -> None:

@@ -10,23 +10,25 @@ import asyncio
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from golem_forge.cli.call import CallUsageError, ask_person, call_in_session, parse
-from golem_forge.cli.format import print_error
-from golem_forge.cli.tools.workshop import BY_FLAG, DENIED, NO_SUCH_TOOL, ConsentFlag, find_entry
+from golem_forge.agent.session import open_session
+from golem_forge.cli.args import BY_FLAG, DENIED, NOT_FOUND, CommandUsageError
+from golem_forge.cli.call import CallCommand, ask_person, call_in_session, parse
+from golem_forge.cli.format import fail
+from golem_forge.cli.tools.workshop import find_entry
 from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import escape_control_chars
 from golem_forge.ui.line_terminal import can_ask
-from golem_forge.usertools.tool import built_program, debug_program, user_tool
+from golem_forge.usertools.build import PreparedTool
+from golem_forge.usertools.folder import ToolEntry
+from golem_forge.usertools.tool import user_tool
 from golem_forge.usertools.trust import check_promotable, make_ready, make_trust_card
+from golem_forge.usertools.workshop import Workshop
 
 if TYPE_CHECKING:
     from golem_forge.agent.session import Session
-    from golem_forge.cli.call import CallCommand
     from golem_forge.policy.request import ApprovalRequest
-    from golem_forge.usertools.folder import ToolEntry
-    from golem_forge.usertools.workshop import Workshop
 
 HELP: Final = """usage: forge tools run NAME [--param=value …] [--args-json JSON] [--debug] [--yes] [--json]
                        [--approval MODE] [-p DIR]
@@ -43,13 +45,12 @@ first.
   -p, --program DIR run in that directory instead of this one
 
 Exit: 0 success, 1 failed, 2 bad arguments or config, 3 denied, 4 no such tool, 124 timed out, 130 interrupted."""
-_VERB: Final = "run"
 
 
 @dataclass(slots=True)
 class _RunArgs:
     call: CallCommand
-    answer: ConsentFlag
+    yes: bool
     debug: bool
 
 
@@ -60,9 +61,8 @@ def run_run(words: list[str]) -> int:
             print(HELP)
             return 0 if asked.call.help else 2
         return asyncio.run(_run(asked))
-    except CallUsageError as error:
-        print_error(f"tools {_VERB}", str(error))
-        return 2
+    except CommandUsageError as error:
+        return fail("tools run", str(error), 2)
 
 
 def _parse_args(words: list[str]) -> _RunArgs:
@@ -70,24 +70,22 @@ def _parse_args(words: list[str]) -> _RunArgs:
     end = words.index("--") if "--" in words else len(words)
     before, after = words[:end], words[end:]
     rest = [word for word in before if word not in ("--debug", "--yes")]
-    return _RunArgs(parse([*rest, *after]), ConsentFlag.of("--yes" in before), "--debug" in before)
+    return _RunArgs(parse([*rest, *after]), "--yes" in before, "--debug" in before)
 
 
 async def _run(asked: _RunArgs) -> int:
-    from golem_forge.agent.session import open_session
-
     command = asked.call
     asker = _approval_callback(asked)
     async with open_session(command.program, approval=command.approval, approval_callback=asker) as session:
         assert session.user_tools is not None  # the built-in worker has them
         workshop = session.user_tools.workshop
-        entry = find_entry(workshop, _VERB, command.name)
+        entry = find_entry(workshop, "run", command.name)
         if entry is None:
-            return NO_SUCH_TOOL
+            return NOT_FOUND
         if (code := await _check_trust(session, workshop, entry, asked)) != 0:
             return code
         session.refresh()  # what it says of the folder now must not take the place of what is put in next
-        program = debug_program if asked.debug else built_program
+        program = PreparedTool.debug_program if asked.debug else PreparedTool.program
         session.catalog.add(user_tool(workshop, entry, program=program), replace=True)
         return await call_in_session(session, command)
 
@@ -103,7 +101,7 @@ def _approval_callback(asked: _RunArgs) -> Any:
             return {"approved": True}
         return ask_person(request) if somebody else {"approved": False, "reason": "nobody can be asked here"}
 
-    if asked.answer is ConsentFlag.YES:
+    if asked.yes:
         return given
     return ask_person if somebody else None
 
@@ -112,10 +110,9 @@ async def _check_trust(session: Session, workshop: Workshop, entry: ToolEntry, a
     """0, or the exit code; it was said why. At a terminal the call's own card shows the tool and asks."""
     name = entry.name
     if workshop.store.is_retired(name):
-        print_error(f"tools {_VERB}", f"'{name}' is retired. `forge tools restore {name}` switches it on again.")
-        return NO_SUCH_TOOL
+        return fail("tools run", f"'{name}' is retired. `forge tools restore {name}` switches it on again.", NOT_FOUND)
     nobody = session.state.controller.mode is ApprovalMode.AUTO_DENY
-    if workshop.trusts(entry) or (asked.answer is ConsentFlag.ASK and not nobody):
+    if workshop.trusts(entry) or not (asked.yes or nobody):
         return 0
     try:
         check_promotable(workshop, entry)
@@ -123,10 +120,8 @@ async def _check_trust(session: Session, workshop: Workshop, entry: ToolEntry, a
         print(escape_control_chars(make_trust_card(workshop, ready).full_text), file=sys.stderr)
         if nobody:
             then = f"Read the text above, then run `forge tools activate {name} --yes`, or this again with --yes."
-            print_error(f"tools {_VERB}", f"'{name}' is not trusted and nobody is asked here. {then}")
-            return DENIED
+            return fail("tools run", f"'{name}' is not trusted and nobody is asked here. {then}", DENIED)
         workshop.trust(entry, who=BY_FLAG)
     except ForgeError as error:
-        print_error(f"tools {_VERB}", error.message)
-        return 1
+        return fail("tools run", error.message, 1)
     return 0

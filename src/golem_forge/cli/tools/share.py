@@ -12,45 +12,33 @@ anything is replaced.
 
 from __future__ import annotations
 
-import os
 from dataclasses import asdict, replace
+from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from golem_forge.cli.args import parser
-from golem_forge.cli.format import columns, one_line, print_error, print_json, shortened
+from golem_forge.cli.args import DENIED, FAILED, NOT_FOUND, declare, parser, read_args
+from golem_forge.cli.format import fail, print_error, print_json
 from golem_forge.cli.tools.log import print_difference
-from golem_forge.cli.tools.workshop import (
-    DENIED,
-    FAILED,
-    NO_SUCH_TOOL,
-    find_entry,
-    load_workshop,
-    print_refusal,
-    print_usage_error,
-    status_line,
-)
+from golem_forge.cli.tools.workshop import find_entry, load_workshop, print_refusal, print_usage_error, status_line
 from golem_forge.core.errors import ForgeError
-from golem_forge.core.text import display_path
+from golem_forge.core.table import columns
+from golem_forge.core.text import display_path, one_line, shorten
 from golem_forge.events.serialization import iso_now
 from golem_forge.storage.content_store import ContentStore
 from golem_forge.storage.home import forge_home
 from golem_forge.ui.line_terminal import ask_yes, can_ask
 from golem_forge.usertools import share
 from golem_forge.usertools.diagnostics import is_reserved, name_problem
-from golem_forge.usertools.share import check_commit, parse_source, read_lock, verify_tools
+from golem_forge.usertools.folder import FolderFiles
+from golem_forge.usertools.manifest import ToolManifest
+from golem_forge.usertools.share import LockRecord, check_commit, parse_source, read_lock, verify_tools
 from golem_forge.usertools.share.export import export_skill, export_tool
-from golem_forge.usertools.share.importer import apply_update, import_tool, lock_record, prepare_update
+from golem_forge.usertools.share.importer import ImportedTool, ToolUpdate, apply_update, import_tool, prepare_update
 from golem_forge.usertools.share.reader import browse_collection
 from golem_forge.usertools.store.records import Author, AuthorKind
 from golem_forge.usertools.trust import identical_tool, similar_tools
-
-if TYPE_CHECKING:
-    from golem_forge.usertools.folder import FolderFiles
-    from golem_forge.usertools.manifest import ToolManifest
-    from golem_forge.usertools.share import LockRecord
-    from golem_forge.usertools.share.importer import ImportedTool, ToolUpdate
-    from golem_forge.usertools.workshop import Workshop
+from golem_forge.usertools.workshop import Workshop
 
 EXPORT_HELP: Final = """usage: forge tools export NAME -o DIR | -o FILE.tar.gz
        forge tools export NAME --skill -o DIR
@@ -67,10 +55,8 @@ _ARCHIVES: Final = (".tar.gz", ".tgz", ".tar", ".zip")
 
 
 def run_export(words: list[str]) -> int:
-    reader = parser("tools export", EXPORT_HELP)
-    reader.add_argument("name")
-    reader.add_argument("-o", "--output", required=True, metavar="OUT")
-    reader.add_argument("--skill", action="store_true")
+    reader = declare(parser("tools export", EXPORT_HELP), "name", "--skill")
+    reader.add_argument("-o", "--output", required=True)
     asked = reader.parse_args(words)
     if not asked.output:
         return print_usage_error("export", "-o needs a folder or a FILE.tar.gz")
@@ -81,7 +67,7 @@ def run_export(words: list[str]) -> int:
     workshop = load_workshop()
     entry = find_entry(workshop, "export", asked.name)
     if entry is None:
-        return NO_SUCH_TOOL
+        return NOT_FOUND
     try:
         files = workshop.registry.files(entry)
         written = export_skill(entry.manifest, files, out) if asked.skill else export_tool(files, entry.name, out)
@@ -112,13 +98,9 @@ Exit: 0 done, 1 it was refused, 2 usage, 4 no such tool in the collection."""
 
 
 def run_import(words: list[str]) -> int:
-    reader = parser("tools import", IMPORT_HELP)
-    reader.add_argument("source", metavar="SRC")
-    reader.add_argument("name", nargs="?", metavar="NAME")
-    reader.add_argument("--as", dest="rename", metavar="NAME")
-    reader.add_argument("--entrypoint", metavar="FILE")
-    asked = reader.parse_args(words)
-    if problem := _usage_problem(asked.source, asked.name, asked.rename, asked.entrypoint):
+    asked = read_args("tools import", IMPORT_HELP, words, "source:SRC", "NAME?", "--as NAME", "--entrypoint FILE")
+    rename: str | None = getattr(asked, "as")
+    if problem := _usage_problem(asked.source, asked.name, rename, asked.entrypoint):
         return print_usage_error("import", problem)
 
     workshop = load_workshop()
@@ -131,11 +113,10 @@ def run_import(words: list[str]) -> int:
         imported = import_tool(
             asked.source,
             home=workshop.home,
-            rename=asked.rename or "",
+            rename=rename or "",
             entrypoint=asked.entrypoint or "",
             pick=asked.name or "",
             check=refuse_twin,
-            environ=os.environ,
         )
     except (ForgeError, OSError) as error:
         return print_refusal("import", error)
@@ -195,18 +176,14 @@ _DESCRIPTION_WIDTH: Final = 100
 
 
 def run_browse(words: list[str]) -> int:
-    reader = parser("tools browse", BROWSE_HELP)
-    reader.add_argument("source", metavar="SRC")
-    reader.add_argument("query", nargs="*", metavar="QUERY")
-    reader.add_argument("--json", action="store_true")
-    asked = reader.parse_args(words)
+    asked = read_args("tools browse", BROWSE_HELP, words, "source:SRC", "QUERY*", "--json")
 
     try:
         parse_source(asked.source)
     except ForgeError as error:
         return print_usage_error("browse", error.message)
     try:
-        listing = browse_collection(asked.source, " ".join(asked.query), home=forge_home(), environ=os.environ)
+        listing = browse_collection(asked.source, " ".join(asked.query), home=forge_home())
     except (ForgeError, OSError) as error:
         return print_refusal("browse", error)
     if asked.json:
@@ -217,7 +194,7 @@ def run_browse(words: list[str]) -> int:
     if not listing.rows:
         print_error("tools browse", "no tool in it fits." if asked.query else "it lists no tools.")
         return 0
-    rows = ((row.name, row.version, shortened(row.description, _DESCRIPTION_WIDTH)) for row in listing.rows)
+    rows = ((row.name, row.version, shorten(row.description, _DESCRIPTION_WIDTH)) for row in listing.rows)
     print(columns([("NAME", "VERSION", "DESCRIPTION"), *rows]))
     print(f"\nforge tools import {one_line(asked.source)} NAME takes one; it starts as a draft that nobody trusts.")
     return 0
@@ -235,11 +212,7 @@ Exit: 0 done or nothing new, 1 it failed, 2 usage, 3 not agreed, 4 no such tool.
 
 
 def run_update(words: list[str]) -> int:
-    reader = parser("tools update", UPDATE_HELP)
-    reader.add_argument("name")
-    reader.add_argument("commit", nargs="?", metavar="@COMMIT")
-    reader.add_argument("--yes", action="store_true")
-    asked = reader.parse_args(words)
+    asked = read_args("tools update", UPDATE_HELP, words, "name", "commit:@COMMIT?", "--yes")
 
     commit = ""
     if asked.commit is not None:
@@ -252,7 +225,7 @@ def run_update(words: list[str]) -> int:
         record = read_lock(workshop.home).get(asked.name)
         if record is None or workshop.registry.lookup(asked.name) is None:
             return _print_not_updatable(workshop, asked.name, record)
-        update = prepare_update(asked.name, home=workshop.home, commit=commit, environ=os.environ)
+        update = prepare_update(asked.name, home=workshop.home, commit=commit)
         if update.new.digest == update.old.digest:
             return _print_up_to_date(workshop, update, record)
         return _update(workshop, update, record, yes=asked.yes)
@@ -264,18 +237,17 @@ def _print_not_updatable(workshop: Workshop, name: str, record: LockRecord | Non
     if record is not None:
         print_error("tools update", f"the folder of '{name}' is gone; `forge tools undo {name}` brings it back.")
     elif workshop.registry.lookup(name) is not None:
-        print_error("tools update", f"tool '{name}' was not imported; there is nothing to update it from.")
-        return FAILED
+        return fail("tools update", f"tool '{name}' was not imported; there is nothing to update it from.", FAILED)
     else:
         find_entry(workshop, "update", name)  # says so, with the nearest name
-    return NO_SUCH_TOOL
+    return NOT_FOUND
 
 
 def _print_up_to_date(workshop: Workshop, update: ToolUpdate, record: LockRecord) -> int:
     """The same files at another commit: only the record moves."""
-    new = lock_record(update.imported, record.time)
-    if new != record:
-        share.add_record(workshop.home, replace(new, time=iso_now()))
+    facts = attrgetter("source", "commit", "digest", "version")
+    if facts(update.imported) != facts(record):
+        share.add_record(workshop.home, replace(update.imported, time=iso_now()))
     print(f"tool '{record.name}' is up to date{_commit_note(update)}; no file changed.")
     return 0
 
@@ -330,9 +302,7 @@ Exit: 0 all are as they were imported, 1 drift, or tools.lock cannot be read, 2 
 
 
 def run_verify(words: list[str]) -> int:
-    reader = parser("tools verify", VERIFY_HELP)
-    reader.add_argument("--json", action="store_true")
-    asked = reader.parse_args(words)
+    asked = read_args("tools verify", VERIFY_HELP, words, "--json")
 
     home = forge_home()
     try:

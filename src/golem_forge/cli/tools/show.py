@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.agent.trust import trust_store
 from golem_forge.agent.worker_zones import approval_blocks
-from golem_forge.cli.args import parser
-from golem_forge.cli.format import columns, did_you_mean, one_line, print_error, print_json
+from golem_forge.cli.args import read_args
+from golem_forge.cli.format import fail, print_error, print_json
 from golem_forge.cli.tools.list import (
     OF_THE_WORKER,
     find_in_session,
@@ -25,7 +25,8 @@ from golem_forge.cli.tools.list import (
     tool_facts,
 )
 from golem_forge.config.program import load_program
-from golem_forge.core.text import escape_control_chars
+from golem_forge.core.table import columns
+from golem_forge.core.text import escape_control_chars, nearest_remark, one_line
 from golem_forge.policy.base import ApprovalBlock, ApprovalBlocks, who_decides
 from golem_forge.storage.home import forge_home
 from golem_forge.tools.catalog import DefinitionFormat, tool_definition
@@ -48,16 +49,11 @@ name, code of a trusted program, or a server that you agreed to, is started to b
 Exit: 0 done, 2 usage or configuration, 4 no such tool."""
 
 PrintTool = Callable[["ToolInventory", "Tool", "ToolEntry | None"], None]
-_SHAPES: Final = ("mcp", "anthropic", "openai")
 _CALLERS: Final = {"llm": "for models", "manual": "for people", "both": "for models and people"}
 
 
 def run_show(words: list[str]) -> int:
-    reader = parser("tools show", HELP)
-    reader.add_argument("name", metavar="NAME")
-    reader.add_argument("--json", action="store_true")
-    reader.add_argument("--shape", choices=_SHAPES)
-    asked = reader.parse_args(words)
+    asked = read_args("tools show", HELP, words, "NAME", "--json", "--shape mcp|anthropic|openai")
     if asked.json or asked.shape:
         return show(asked.name, ".", partial(_print_json, shape=asked.shape or "mcp"))
     return show(asked.name)
@@ -148,13 +144,11 @@ def _not_found(seen: ToolInventory, name: str, why: str) -> int:
     fault = next((each for each in seen.skipped if each.tool == name), None)
     if fault is not None:
         folder = seen.workshop.display_folder(name) if seen.workshop is not None else name
-        print_error("tools", f"'{name}' ({folder}) is no usable tool: {fault.text}")
-        return 4
+        return fail("tools", f"'{name}' ({folder}) is no usable tool: {fault.text}", 4)
     reason = next((each.reason for each in not_offered(seen) if each.name == name), None)
     if reason is not None:
-        print_error("tools", f"'{name}' is not offered until it is repaired: {reason}")
-        return 4
-    hint = did_you_mean(name, [*seen.catalog.names(), *(each.name for each in seen.program_tools)])
+        return fail("tools", f"'{name}' is not offered until it is repaired: {reason}", 4)
+    hint = nearest_remark(name, [*seen.catalog.names(), *(each.name for each in seen.program_tools)])
     more = f" But {OF_THE_WORKER}" if seen.has_entry else ""
     print_error("tools", f"no tool '{name}'{hint}. `forge tools list` shows them.{more}")
     if why:

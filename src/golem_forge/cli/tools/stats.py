@@ -8,37 +8,38 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final
 
-from golem_forge.cli.args import parser
-from golem_forge.cli.format import columns, did_you_mean, print_error, print_json
-from golem_forge.cli.journal import local_time
-from golem_forge.cli.tools.workshop import FAILED, NO_SUCH_TOOL, load_workshop, print_refusal, print_usage_error
+from golem_forge.agent.session_state import known_secrets
+from golem_forge.cli.args import FAILED, NOT_FOUND, declare, parser, read_args
+from golem_forge.cli.format import fail, print_error, print_json
+from golem_forge.cli.tools.workshop import load_workshop, print_refusal, print_usage_error
 from golem_forge.core.errors import ForgeError
+from golem_forge.core.table import columns, local_time
+from golem_forge.core.text import nearest_remark
 from golem_forge.usertools.call_sequences import recent_sessions
 from golem_forge.usertools.overview import usage_overview
 from golem_forge.usertools.store.statistics import (
     BLOCKS,
     PLAIN_BLOCKS,
+    ToolStats,
+    ToolTotals,
+    ToolUsage,
     bar_chart,
     parse_age,
     tool_statistics,
     unused_tools,
 )
 from golem_forge.usertools.suggestions import (
+    Suggestion,
     dismiss_sequence,
     dismissed_keys,
     find_suggestions,
     lines_for_person,
     undismiss_sequence,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from golem_forge.usertools.store.statistics import ToolStats, ToolTotals, ToolUsage
-    from golem_forge.usertools.suggestions import Suggestion
-    from golem_forge.usertools.workshop import Workshop
+from golem_forge.usertools.workshop import Workshop
 
 STATS_HELP: Final = """usage: forge tools stats [NAME…] [--json]
        forge tools stats --unused AGE [--json]
@@ -58,11 +59,7 @@ _DIGEST: Final = len("sha256:") + 12
 
 
 def run_stats(words: list[str]) -> int:
-    reader = parser("tools stats", STATS_HELP)
-    reader.add_argument("names", metavar="NAME", nargs="*")
-    reader.add_argument("--unused", metavar="AGE")
-    reader.add_argument("--json", action="store_true")
-    asked = reader.parse_args(words)
+    asked = read_args("tools stats", STATS_HELP, words, "names:NAME*", "--unused AGE", "--json")
     names = list(dict.fromkeys(asked.names))
     if asked.unused is not None:
         if names:
@@ -107,9 +104,8 @@ def _print_some(workshop: Workshop, names: list[str], *, as_json: bool) -> int:
     known = {*workshop.registry.entries, *(each.name for each in tool_statistics(workshop.store))}
     for name in names:
         if name not in known and workshop.registry.lookup(name) is None:
-            hint = did_you_mean(name, known)
-            print_error("tools stats", f"no tool '{name}' of yours{hint}, and none was ever called.")
-            return NO_SUCH_TOOL
+            hint = nearest_remark(name, known)
+            return fail("tools stats", f"no tool '{name}' of yours{hint}, and none was ever called.", NOT_FOUND)
     found = tool_statistics(workshop.store, names)
     if as_json:
         notes = {each.name: list(workshop.store.ratings(each.name).notes) for each in found}
@@ -213,7 +209,6 @@ def _last_used(ts: str) -> str:
     return local_time(ts) if ts else "never"
 
 
-NO_SUCH_SUGGESTION: Final = 4
 SUGGEST_HELP: Final = """usage: forge tools suggest [--json]
        forge tools suggest --dismiss KEY | --restore KEY
 
@@ -230,11 +225,8 @@ Exit: 0 done, 1 it could not be kept, 2 usage, 4 no such suggestion."""
 
 
 def run_suggest(words: list[str]) -> int:
-    reader = parser("tools suggest", SUGGEST_HELP)
-    change = reader.add_mutually_exclusive_group()
-    change.add_argument("--dismiss", metavar="KEY")
-    change.add_argument("--restore", metavar="KEY")
-    reader.add_argument("--json", action="store_true")
+    reader = declare(parser("tools suggest", SUGGEST_HELP), "--json")
+    declare(reader.add_mutually_exclusive_group(), "--dismiss KEY", "--restore KEY")
     asked = reader.parse_args(words)
     if asked.json and (asked.dismiss or asked.restore):
         return print_usage_error("suggest", "--json goes with the list only")
@@ -260,8 +252,6 @@ def run_suggest(words: list[str]) -> int:
 
 def suggestions(workshop: Workshop) -> tuple[Suggestion, ...]:
     """What is known to be secret now is left out too, though no journal should hold it."""
-    from golem_forge.agent.session_state import known_secrets
-
     redactor = known_secrets(workshop.home)
     return find_suggestions(
         workshop.home, workshop.store, recent_sessions(workshop.home), native=workshop.native, redact=redactor.value
@@ -277,8 +267,7 @@ def _dismiss(workshop: Workshop, key: str, found: tuple[Suggestion, ...]) -> int
     try:
         dismiss_sequence(workshop.home, key)
     except ForgeError as error:
-        print_error("tools suggest", error.message)
-        return FAILED
+        return fail("tools suggest", error.message, FAILED)
     print(f"{key} will not be suggested again; `forge tools suggest --restore {key}` takes that back")
     return 0
 
@@ -288,12 +277,14 @@ def _restore(workshop: Workshop, key: str) -> int:
         if not undismiss_sequence(workshop.home, key):
             return _print_no_suggestion(key, "dismissed ")
     except ForgeError as error:
-        print_error("tools suggest", error.message)
-        return FAILED
+        return fail("tools suggest", error.message, FAILED)
     print(f"{key} may be suggested again")
     return 0
 
 
 def _print_no_suggestion(key: str, what: str = "") -> int:
-    print_error("tools suggest", f"no {what}suggestion '{key[:100]}'. `forge tools suggest` lists them by their keys.")
-    return NO_SUCH_SUGGESTION
+    return fail(
+        "tools suggest",
+        f"no {what}suggestion '{key[:100]}'. `forge tools suggest` lists them by their keys.",
+        NOT_FOUND,
+    )

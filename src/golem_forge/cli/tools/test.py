@@ -6,15 +6,16 @@ Tests run the tool's code, so content that nobody agreed to is shown first and a
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from golem_forge.cli.args import parser
-from golem_forge.cli.format import print_error, print_json
-from golem_forge.cli.tools.workshop import DENIED, NO_SUCH_TOOL, ConsentFlag, ask_trust, find_entries, open_workshop
+from golem_forge.cli.args import DENIED, NOT_FOUND, read_args
+from golem_forge.cli.format import fail, print_error, print_json
+from golem_forge.cli.tools.workshop import ask_trust, find_entries, open_workshop
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import escape_control_chars
-from golem_forge.usertools.expectations import failed_tests_text, update_golden
+from golem_forge.usertools.expectations import CaseResult, failed_tests_text, update_golden
+from golem_forge.usertools.folder import ToolEntry
 from golem_forge.usertools.trust import (
     TestsFailed,
     check_promotable,
@@ -23,11 +24,7 @@ from golem_forge.usertools.trust import (
     run_required_tests,
     walls_report,
 )
-
-if TYPE_CHECKING:
-    from golem_forge.usertools.expectations import CaseResult
-    from golem_forge.usertools.folder import ToolEntry
-    from golem_forge.usertools.workshop import Workshop
+from golem_forge.usertools.workshop import Workshop
 
 HELP: Final = """usage: forge tools test [NAME…] [--update] [--yes] [--json]
 
@@ -39,7 +36,6 @@ start for each. A tool that is not trusted is shown first and asked for.
   --json    for programs
 
 Exit: 0 all passed, 1 a test failed or a tool could not be built, 2 usage, 3 not agreed, 4 no such tool."""
-_VERB: Final = "test"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,20 +65,15 @@ class ToolTestResult:
 
 
 def run_test(words: list[str]) -> int:
-    reader = parser(f"tools {_VERB}", HELP)
-    reader.add_argument("names", metavar="NAME", nargs="*")
-    for flag in ("--update", "--yes", "--json"):
-        reader.add_argument(flag, action="store_true")
-    asked = reader.parse_args(words)
+    asked = read_args("tools test", HELP, words, "names:NAME*", "--update", "--yes", "--json")
     if asked.yes and not asked.names:
-        print_error(f"tools {_VERB}", "--yes answers for the tools that are named; name them.")
-        return 2
+        return fail("tools test", "--yes answers for the tools that are named; name them.", 2)
     workshop = open_workshop()
     active = [each for each in workshop.registry.entries.values() if not workshop.store.is_retired(each.name)]
-    entries = find_entries(workshop, _VERB, asked.names) if asked.names else tuple(active)
+    entries = find_entries(workshop, "test", asked.names) if asked.names else tuple(active)
     if entries is None:
-        return NO_SUCH_TOOL
-    run = _TestRun(workshop, ConsentFlag.of(asked.yes), update=asked.update, quiet=asked.json)
+        return NOT_FOUND
+    run = _TestRun(workshop, asked.yes, update=asked.update, quiet=asked.json)
     tested = asyncio.run(run.all(entries))
     passed = sum(one.ok for each in tested for one in each.results)
     failed = sum(not one.ok for each in tested for one in each.results)
@@ -96,7 +87,7 @@ def run_test(words: list[str]) -> int:
 @dataclass(frozen=True, slots=True)
 class _TestRun:
     workshop: Workshop
-    answer: ConsentFlag
+    yes: bool
     update: bool
     quiet: bool
     """Nothing but the JSON at the end goes to standard output."""
@@ -118,7 +109,7 @@ class _TestRun:
         if not entry.manifest.tests:
             return ToolTestResult(name=name, digest=digest, code=0, remarks=("no tests",))
         ready = await make_ready(workshop, entry)
-        if not ask_trust(workshop, _VERB, ready, self.answer):
+        if not ask_trust(workshop, "test", ready, self.yes):
             return ToolTestResult(name=name, digest=digest, code=DENIED, error="not trusted, so its tests did not run")
         prepared = await fetch_and_build(workshop, ready)
         try:
@@ -147,7 +138,7 @@ class _TestRun:
 
     def _print(self, tested: ToolTestResult) -> None:
         if tested.error and tested.code != DENIED:  # who did not agree knows it already
-            print_error(f"tools {_VERB}", tested.error)
+            print_error("tools test", tested.error)
         if self.quiet:
             return
         if any(not one.ok and one.name not in tested.updated for one in tested.results):

@@ -15,36 +15,29 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from enum import StrEnum
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from golem_forge.agent import tool_inventory
 from golem_forge.agent.tool_inventory import open_listing_workshop
-from golem_forge.cli.args import parser
-from golem_forge.cli.format import describe_os_error, did_you_mean, print_error
+from golem_forge.agent.user_tools import open_program_workshop
+from golem_forge.cli.args import BY_FLAG, BY_PERSON, FAILED, NOT_FOUND, USAGE, read_args
+from golem_forge.cli.format import describe_os_error, fail, print_error
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError
-from golem_forge.core.text import escape_control_chars
+from golem_forge.core.text import escape_control_chars, nearest_remark
 from golem_forge.storage.home import forge_home
 from golem_forge.ui.line_terminal import ask_yes, can_ask
 from golem_forge.usertools import trust
 from golem_forge.usertools.diagnostics import TOOL_NAME, Unusable
 from golem_forge.usertools.folder import ToolEntry
-from golem_forge.usertools.trust import make_trust_card
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
-
-    from golem_forge.usertools.trust import ReadyTool
-    from golem_forge.usertools.workshop import Workshop
-
-NO_SUCH_TOOL: Final = 4
+from golem_forge.usertools.trust import ReadyTool, make_trust_card
+from golem_forge.usertools.workshop import Workshop
 
 
 def open_workshop(directory: Path | str = ".") -> Workshop:
     """The person's tools; walls as the program around this directory (or the person's config) sets them."""
-    return tool_inventory.open_program_workshop(forge_home(), directory)
+    return open_program_workshop(forge_home(), directory)
 
 
 async def for_each(verb: str, entries: Iterable[ToolEntry], do: Callable[[ToolEntry], Awaitable[int]]) -> int:
@@ -71,7 +64,7 @@ def find_entry(workshop: Workshop, verb: str, name: str) -> ToolEntry | None:
     if TOOL_NAME.fullmatch(name) and (workshop.home.path / "tools" / name).is_dir():
         print_error(f"tools {verb}", f"{workshop.display_folder(name)} has no tool.yaml, so it is no tool.")
         return None
-    hint = did_you_mean(name, workshop.registry.entries)
+    hint = nearest_remark(name, workshop.registry.entries)
     print_error(f"tools {verb}", f"no tool '{name}' of yours{hint}. `forge tools list --source custom` shows them.")
     return None
 
@@ -83,10 +76,7 @@ def find_entries(workshop: Workshop, verb: str, names: Sequence[str]) -> tuple[T
     return there if len(there) == len(found) else None
 
 
-FAILED: Final = 1
-USAGE: Final = 2
-DENIED: Final = 3
-_BY_STATUS: Final = {Status.TOOL_NOT_FOUND: NO_SUCH_TOOL, Status.INPUT_INVALID: USAGE}
+_BY_STATUS: Final = {Status.TOOL_NOT_FOUND: NOT_FOUND, Status.INPUT_INVALID: USAGE}
 
 
 def load_workshop() -> Workshop:
@@ -98,16 +88,14 @@ def load_workshop() -> Workshop:
 
 def print_refusal(verb: str, error: ForgeError | OSError) -> int:
     if isinstance(error, OSError):
-        print_error(f"tools {verb}", describe_os_error(error))
-        return FAILED
+        return fail(f"tools {verb}", describe_os_error(error), FAILED)
     diagnosis = f"{error.diagnostic_code}: " if isinstance(error, Unusable) else ""
     print_error(f"tools {verb}", f"{diagnosis}{error.message}")
     return _BY_STATUS.get(error.status, FAILED)
 
 
 def print_usage_error(verb: str, text: str) -> int:
-    print_error(f"tools {verb}", f"{text.rstrip('.')}. `forge tools {verb} --help` says more.")
-    return USAGE
+    return fail(f"tools {verb}", f"{text.rstrip('.')}. `forge tools {verb} --help` says more.", USAGE)
 
 
 def status_line(workshop: Workshop, name: str) -> str:
@@ -115,26 +103,13 @@ def status_line(workshop: Workshop, name: str) -> str:
     return escape_control_chars(trust.status_line(workshop, name))
 
 
-BY_FLAG: Final = "command line (--yes)"
-BY_PERSON: Final = "person"
-
-
-class ConsentFlag(StrEnum):
-    ASK = "ask"
-    YES = "yes"
-
-    @staticmethod
-    def of(yes: bool) -> ConsentFlag:
-        return ConsentFlag.YES if yes else ConsentFlag.ASK
-
-
-def ask_trust(workshop: Workshop, verb: str, ready: ReadyTool, answer: ConsentFlag) -> bool:
+def ask_trust(workshop: Workshop, verb: str, ready: ReadyTool, yes: bool) -> bool:
     """Whether this content may run, and be built from its hosts. A yes is kept. Raises ForgeError if it cannot be."""
     entry = ready.entry
     if workshop.trusts(entry):
-        return not ready.hosts or ask_fetch(workshop, verb, ready, answer)
+        return not ready.hosts or ask_fetch(workshop, verb, ready, yes)
     print(escape_control_chars(make_trust_card(workshop, ready).full_text), file=sys.stderr)
-    if answer is ConsentFlag.ASK:
+    if not yes:
         if not can_ask():
             _print_nobody_to_ask(verb, entry.name)
             return False
@@ -142,15 +117,15 @@ def ask_trust(workshop: Workshop, verb: str, ready: ReadyTool, answer: ConsentFl
             workshop.store.add_denial(entry.name, entry.digest)
             print_error(f"tools {verb}", f"'{entry.name}' is not trusted; none of it ran.")
             return False
-    workshop.trust(entry, who=BY_FLAG if answer is ConsentFlag.YES else BY_PERSON)
+    workshop.trust(entry, who=BY_FLAG if yes else BY_PERSON)
     return True
 
 
-def ask_fetch(workshop: Workshop, verb: str, ready: ReadyTool, answer: ConsentFlag) -> bool:
+def ask_fetch(workshop: Workshop, verb: str, ready: ReadyTool, yes: bool) -> bool:
     """Its dependencies come from outside; its runs do not reach these hosts."""
     name = ready.entry.name
     print(escape_control_chars(f"'{name}' is built with packages from: {', '.join(ready.hosts)}"), file=sys.stderr)
-    if answer is ConsentFlag.YES:
+    if yes:
         return True
     if not can_ask():
         _print_nobody_to_ask(verb, name)
@@ -177,16 +152,12 @@ def _ask_yes(question: str) -> bool:
 
 
 def run_with_consent(
-    verb: str, usage: str, words: list[str], act: Callable[[Workshop, ToolEntry, ConsentFlag], Awaitable[int]]
+    verb: str, usage: str, words: list[str], act: Callable[[Workshop, ToolEntry, bool], Awaitable[int]]
 ) -> int:
     """The worst exit code of all `act`s."""
-    reader = parser(f"tools {verb}", usage)
-    reader.add_argument("names", metavar="NAME", nargs="+")
-    reader.add_argument("--yes", action="store_true")
-    asked = reader.parse_args(words)
+    asked = read_args(f"tools {verb}", usage, words, "names:NAME+", "--yes")
     workshop = open_workshop()
     entries = find_entries(workshop, verb, asked.names)
     if entries is None:
-        return NO_SUCH_TOOL
-    answer = ConsentFlag.of(asked.yes)
-    return asyncio.run(for_each(verb, entries, lambda entry: act(workshop, entry, answer)))
+        return NOT_FOUND
+    return asyncio.run(for_each(verb, entries, lambda entry: act(workshop, entry, asked.yes)))

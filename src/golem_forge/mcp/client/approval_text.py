@@ -14,23 +14,24 @@ beginnings and ends are skipped, and above a fixed amount of work the rest is sh
 from __future__ import annotations
 
 import json
-import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from golem_forge.config.mcp_spec import ServerSpec
+from golem_forge.core.diff import line_changes, unified_hunks
 from golem_forge.core.json import digest
-from golem_forge.core.text import escape_control_chars
+from golem_forge.core.regex import regex
+from golem_forge.core.text import display_name, escape_control_chars
 from golem_forge.mcp.client.model import RemoteTool
 
 MAX_CARD_BYTES: Final = 64 * 1024
 _WITH_VALUES: Final = ("env", "headers")
-_REFERENCE: Final = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
+_REFERENCE: Final = regex(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
 """A value that is nothing but the name of a variable gives nothing away."""
-_VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-[^}]*)?\}")
-_ZONE: Final = re.compile(r"\A\$\{zone:([^}/]+)\}/")
-_PROGRAM: Final = re.compile(r"[^-\s].*\.(?:py|pyz|js|mjs|cjs|ts|mts|cts|sh|rb|pl|php|lua|jar)")
+_VARIABLE: Final = regex(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-[^}]*)?\}")
+_ZONE: Final = regex(r"\A\$\{zone:([^}/]+)\}/")
+_PROGRAM: Final = regex(r"[^-\s].*\.(?:py|pyz|js|mjs|cjs|ts|mts|cts|sh|rb|pl|php|lua|jar)")
 _LAST_CHARACTERS: Final = 16 * 1024
 """Of a card that is too long: there stands what it may reach."""
 _MOST_COMPARISONS: Final = 250_000
@@ -49,7 +50,7 @@ class _Row(NamedTuple):
 
     @property
     def line(self) -> str:
-        return _one_line(f"{self.label}: {self.words}")
+        return display_name(f"{self.label}: {self.words}")
 
 
 def server_card(spec: ServerSpec) -> str:
@@ -174,10 +175,6 @@ def _list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, (list, tuple)) else []
 
 
-def _one_line(text: str) -> str:
-    return escape_control_chars(text).replace("\n", "\\n").replace("\t", "\\t")
-
-
 def _bounded_card(lines: Iterable[str]) -> str:
     text = "\n".join(lines)
     if len(text) <= MAX_CARD_BYTES:
@@ -188,10 +185,9 @@ def _bounded_card(lines: Iterable[str]) -> str:
 
 MAX_DIFF_BYTES: Final = 64 * 1024
 _ROOM_FOR_NOTE: Final = 100
-_CONTEXT: Final = 3
-_LINE_END: Final = re.compile(r"(?<!\\)((?:\\\\)*\\n)")
+_LINE_END: Final = regex(r"(?<!\\)((?:\\\\)*\\n)")
 _LONG: Final = 160
-_PIECE: Final = re.compile(rf".{{1,{_LONG}}}?[.,:;!?] |.{{1,{_LONG}}}")
+_PIECE: Final = regex(rf".{{1,{_LONG}}}?[.,:;!?] |.{{1,{_LONG}}}")
 NOT_KEPT: Final = "(the pinned definition was too large to be kept; this is the present one)"
 
 
@@ -223,34 +219,10 @@ def _definition_lines(definition: Mapping[str, Any]) -> list[str]:
 
 
 def _unified(old: list[str], new: list[str]) -> Iterator[str]:
-    from difflib import unified_diff
-
-    head, shortest = 0, min(len(old), len(new))
-    while head < shortest and old[head] == new[head]:
-        head += 1
-    tail = 0
-    while tail < shortest - head and old[-1 - tail] == new[-1 - tail]:
-        tail += 1
-    old_end, new_end = len(old) - tail, len(new) - tail
-    if (old_end - head) * (new_end - head) <= _MOST_COMPARISONS:
-        start, more = max(0, head - _CONTEXT), min(tail, _CONTEXT)
-        before, after = old[start : old_end + more], new[start : new_end + more]
-        near = unified_diff(before, after, "pinned", "now", n=_CONTEXT, lineterm="")
-        yield from (_shift_hunk(line, start) for line in near)
-        return
-    yield "--- pinned"
-    yield "+++ now"
-    yield f"@@ -{head + 1},{old_end - head} +{head + 1},{new_end - head} @@"
-    yield from (f"-{line}" for line in old[head:old_end])
-    yield from (f"+{line}" for line in new[head:new_end])
-
-
-def _shift_hunk(line: str, by: int) -> str:
-    """The header of a hunk, counted from the first line of the whole text."""
-    found = re.fullmatch(r"@@ -(\d+)(,\d+)? \+(\d+)(,\d+)? @@", line)
-    if found is None:
-        return line
-    return f"@@ -{int(found[1]) + by}{found[2] or ''} +{int(found[3]) + by}{found[4] or ''} @@"
+    before, after = ([f"{line}\n" for line in lines] for lines in (old, new))
+    if changes := line_changes(before, after, most_comparisons=_MOST_COMPARISONS):
+        yield from ("--- pinned", "+++ now")
+        yield from (row.removesuffix("\n") for row in unified_hunks(before, after, changes))
 
 
 def _bounded_diff(lines: Iterator[str]) -> str:

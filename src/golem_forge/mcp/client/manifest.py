@@ -29,8 +29,8 @@ from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import escape_control_chars
 from golem_forge.mcp.client.link import ErrorResponse, ServerLink
 from golem_forge.mcp.client.model import ServerManifest
-from golem_forge.mcp.client.trust_store import read_bounded, replace_atomically
 from golem_forge.storage.home import ForgeHome
+from golem_forge.storage.private_file import read_json, write_private
 
 MOST_PAGES: Final = 100
 MOST_ENTRIES: Final = 5000
@@ -237,7 +237,7 @@ class ManifestCache:
         path = self._path(spec.scope, spec.name, spec.digest)
         self._remove_others(spec.scope, spec.name, path)
         try:
-            manifest = _manifest(json.loads(read_bounded(path, MAX_CACHED_BYTES)[0]))
+            manifest = _manifest(read_json(path, MAX_CACHED_BYTES))
         except (OSError, ValueError, TypeError, RecursionError):
             return None
         wanted = (spec.scope, spec.name, spec.digest)
@@ -263,7 +263,7 @@ class ManifestCache:
                 path.unlink(missing_ok=True)
                 return
             self._home.ensure(*_FOLDER)
-            replace_atomically(path, content)
+            write_private(path, content)
         self._remove_others(manifest.scope, manifest.server, path)
 
     def forget(self, scope: str, server: str) -> None:

@@ -4,8 +4,7 @@ tools.
 `ServerState` is never `ready` for a server that has not answered. `ServerManifest` holds what a server said of itself
 when it was last asked: definitions only, no results. `tool_names` gives every tool the name that callers use:
 `<server>__<tool>`, or that with a hash where it is too long, has other characters or collides. It depends on the set of
-tools alone, never on their order. Raw names go on the wire; rules and pins use raw names only. `ServerAccess` is the
-session part that says which servers each worker may use.
+tools alone, never on their order. Raw names go on the wire; rules and pins use raw names only.
 
 Threat: two tools with one name (a call that was judged for one would run the other), a server that gives its tool the
 name of another server's tool, or that searches for two tools with equal short hashes.
@@ -14,16 +13,13 @@ name of another server's tool, or that searches for two tools with equal short h
 from __future__ import annotations
 
 import hashlib
-import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from golem_forge.core.lazy_dataclass import dataclass, field
-
-if TYPE_CHECKING:
-    from golem_forge.mcp.client.pool import Pool
+from golem_forge.core.regex import regex
 
 SERVER_NOT_FOUND: Final = "SERVER_NOT_FOUND"
 """The code of the error that whatever looks for a server by its name raises."""
@@ -129,6 +125,11 @@ class ServerToolList:
     diagnostics: tuple[str, ...] = ()
     """About the list as a whole: a repeated cursor, too many pages."""
 
+    @property
+    def identities(self) -> tuple[Identity, ...]:
+        """Of all its tools, also of those that are held back."""
+        return (*(tool.identity for tool in self.tools), *(held.identity for held in self.held))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerManifest:
@@ -154,7 +155,7 @@ MAX_TOOL_NAME_BYTES: Final = 64
 Identity = tuple[str, str]
 """(server, tool), raw."""
 
-_OTHER: Final = re.compile(r"[^A-Za-z0-9_-]")
+_OTHER: Final = regex(r"[^A-Za-z0-9_-]")
 _HASH_DIGITS: Final = (0, 8, 16, 24)
 """Of each step: a plain name has no hash. The second is the rule; the others are for hashes that meet. The last leaves
 39 bytes, in which the longest server name and `__` still stand."""
@@ -206,26 +207,3 @@ def _colliding(names: dict[Identity, str], steps: dict[Identity, int]) -> list[I
 
 def _hash(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-ALL_SERVERS = "*"
-
-
-class ServerAccess:
-    def __init__(self) -> None:
-        self.pool: Pool | None = None
-        self._servers: dict[str, frozenset[str]] = {}
-
-    def set_pool(self, pool: Pool) -> None:
-        self.pool = pool
-
-    def grant(self, worker: str, servers: Collection[str]) -> None:
-        """`worker`: its path from the root, `main/coder`. `servers`: as its block names them, `*` for all."""
-        self._servers[worker] = frozenset(servers)
-
-    def servers_of(self, worker: str) -> tuple[str, ...]:
-        """In name order."""
-        given = self._servers.get(worker, frozenset())
-        if self.pool is None or not given:
-            return ()
-        return tuple(sorted(name for name in self.pool.names() if ALL_SERVERS in given or name in given))

@@ -6,17 +6,17 @@ event, log or card; a Redactor that is passed in learns them.
 
 `CredentialStore` uses the OS keyring where there is one, else FORGE_HOME/state/oauth (0600). Records are stored by
 issuer and resource; an index maps a resource to its issuer. Two servers with one URL share a login. A record that
-cannot be read counts as missing: the person logs in again. Blocking; call it off the event loop.
+cannot be read counts as missing: the person logs in again. One that is too large raises ForgeError: it may hold logins
+that are still in use. Blocking; call it off the event loop.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
+import errno
 import json
-import os
-import secrets
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
@@ -25,6 +25,8 @@ from golem_forge.core.errors import ForgeError
 from golem_forge.core.json import digest
 from golem_forge.mcp.client.untrusted_text import display_text
 from golem_forge.storage.home import ForgeHome
+from golem_forge.storage.private_file import JSON_FILE_ERRORS, locked, read_json, write_private
+from golem_forge.tools.threads import run_in_thread
 
 if TYPE_CHECKING:
     from golem_forge.events.redaction import Redactor
@@ -82,8 +84,6 @@ async def login(
 
 async def logout(spec: ServerSpec, home: ForgeHome, *, url: str = "") -> bool:
     """Forgets tokens and client registration. False: there were none."""
-    from golem_forge.tools.threads import run_in_thread
-
     return await run_in_thread(lambda: CredentialStore(home).remove(resource_of(url or spec.url)))
 
 
@@ -111,6 +111,7 @@ async def _probe_server(client: sdk.httpx2.AsyncClient, url: str) -> int:
 
 LoginRecord = dict[str, Any]
 _SERVICE: Final = "golem-forge"
+_FOLDER: Final = ("state", "oauth")
 _INDEX: Final = "index.json"
 _LOCK: Final = "lock"
 _MOST_BYTES: Final = 1 << 20
@@ -139,7 +140,7 @@ class CredentialStore:
         if not isinstance(issuer, str):
             return None
         key = _key(issuer, resource)
-        record = _read_json(_from_keyring(key)) or _read_json(self._file(key))
+        record = _from_keyring(key) or self._read(key)
         return record if record is not None and record.get("resource") == resource else None
 
     def save(self, resource: str, issuer: str, record: LoginRecord) -> None:
@@ -167,88 +168,68 @@ class CredentialStore:
             return True
 
     def _index(self) -> dict[str, Any]:
-        return _read_json(self._file(_INDEX)) or {}
+        return self._read(_INDEX) or {}
 
     def _forget(self, key: str) -> None:
-        _delete_from_keyring(key)
+        _keyring("delete_password", key)
         self._unlink(key)
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
         """Two sessions may refresh at once; neither may lose the other's login from the index."""
-        folder = self._home.ensure("state", "oauth")
-        with open(os.open(folder / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600), "rb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        lock = self._home.ensure(*_FOLDER) / _LOCK
+        with locked(lock, self._home.shown(lock)):
             yield
 
-    def _file(self, name: str) -> str | None:
-        path = self._home.path / "state" / "oauth" / name
+    def _path(self, name: str) -> Path:
+        return self._home.path.joinpath(*_FOLDER, name)
+
+    def _read(self, name: str) -> LoginRecord | None:
+        path = self._path(name)
         try:
-            with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), encoding="utf-8") as file:
-                return file.read(_MOST_BYTES)
-        except (OSError, ValueError):
+            return _mapping(read_json(path, _MOST_BYTES))
+        except JSON_FILE_ERRORS as error:
+            if isinstance(error, OSError) and error.errno == errno.EFBIG:
+                raise ForgeError(
+                    f"{self._home.shown(path)} is larger than {_MOST_BYTES} bytes; remove it and log in again",
+                    code="LOGIN_UNREADABLE",
+                ) from None
             return None
 
     def _write(self, name: str, text: str) -> None:
-        """Whole or not at all, and never for a moment readable by others."""
-        folder = self._home.ensure("state", "oauth")
-        temporary = folder / f".{name}.{secrets.token_hex(6)}"
-        try:
-            with open(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600), "w") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, folder / name)
-        except OSError:
-            temporary.unlink(missing_ok=True)
-            raise
+        self._home.ensure(*_FOLDER)
+        write_private(self._path(name), text.encode())
 
     def _unlink(self, name: str) -> None:
-        (self._home.path / "state" / "oauth" / name).unlink(missing_ok=True)
+        self._path(name).unlink(missing_ok=True)
 
 
 def _key(issuer: str, resource: str) -> str:
     return f"{digest([issuer, resource])[:32]}.json"
 
 
-def _read_json(text: str | None) -> dict[str, Any] | None:
-    try:
-        read = json.loads(text) if text else None
-    except ValueError:
-        return None
-    return read if isinstance(read, dict) else None
+def _mapping(value: Any) -> LoginRecord | None:
+    return value if isinstance(value, dict) else None
 
 
-def _keyring() -> Any:
-    """The keyring package where it is installed and has a real keyring behind it; else None."""
-    try:
+def _keyring(operation: str, *args: str) -> Any:
+    """What the OS keyring answers; None where the package is missing, has no real keyring behind it, or fails."""
+    with contextlib.suppress(Exception):  # its back ends raise what they like
         import keyring  # type: ignore[import-not-found, unused-ignore]
 
-        return keyring if keyring.get_keyring().priority >= 1 else None
-    except Exception:  # its back ends raise what they like
-        return None
-
-
-def _from_keyring(key: str) -> str | None:
-    ring = _keyring()
-    with contextlib.suppress(Exception):
-        found = ring.get_password(_SERVICE, key) if ring is not None else None
-        return found if isinstance(found, str) else None
+        if keyring.get_keyring().priority >= 1:
+            return getattr(keyring, operation)(_SERVICE, *args)
     return None
+
+
+def _from_keyring(key: str) -> LoginRecord | None:
+    try:
+        return _mapping(json.loads(_keyring("get_password", key)))
+    except (TypeError, ValueError, RecursionError):
+        return None
 
 
 def _to_keyring(key: str, text: str) -> bool:
     """False: there is none, or it did not take it."""
-    ring = _keyring()
-    with contextlib.suppress(Exception):
-        if ring is not None:
-            ring.set_password(_SERVICE, key, text)
-            return bool(ring.get_password(_SERVICE, key) == text)
-    return False
-
-
-def _delete_from_keyring(key: str) -> None:
-    ring = _keyring()
-    with contextlib.suppress(Exception):
-        if ring is not None:
-            ring.delete_password(_SERVICE, key)
+    _keyring("set_password", key, text)
+    return bool(_keyring("get_password", key) == text)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from secrets import compare_digest
@@ -25,6 +24,7 @@ from pydantic import BaseModel
 
 from golem_forge.config.mcp_spec import is_loopback
 from golem_forge.core.errors import ForgeError
+from golem_forge.core.regex import regex
 from golem_forge.core.text import escape_control_chars
 from golem_forge.mcp import sdk
 from golem_forge.mcp.client.active_calls import RequestRefused
@@ -312,7 +312,7 @@ CALLBACK_PATH: Final = "/callback"
 _HOST: Final = "127.0.0.1"
 _MAX_HEADER_BYTES: Final = 16 * 1024
 _READ_S: Final = 10.0
-_ERROR_CODE: Final = re.compile(r"[a-z_]{1,60}")
+_ERROR_CODE: Final = regex(r"[a-z_]{1,60}")
 _PAGE: Final = (
     "<!doctype html><meta charset=utf-8><title>Golem Forge</title>"
     "<body style='font-family:system-ui;margin:4em auto;max-width:30em'><p>{words}</p>"

@@ -25,13 +25,14 @@ from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError, error_name
 from golem_forge.core.json import compact_json, digest, sha256_hex
 from golem_forge.core.lazy_dataclass import replace
-from golem_forge.core.text import escape_control_chars
+from golem_forge.core.text import display_name, escape_control_chars
 from golem_forge.mcp.client.approval_text import definition_diff, definition_of
 from golem_forge.mcp.client.link import ServerLink
 from golem_forge.mcp.client.model import Familiarity, HeldTool, HoldReason, RemoteTool, ServerManifest, ServerToolList
 from golem_forge.mcp.client.tool_source import is_offered
 from golem_forge.mcp.client.untrusted_text import hidden_in, hidden_in_json, hidden_in_schema
-from golem_forge.tools.validation import SchemaCheck
+from golem_forge.tools.schema import resolve_schema
+from golem_forge.tools.validation import SchemaCheck, ToolDefinitionError
 
 if TYPE_CHECKING:
     from golem_forge.mcp.client.trust_store import Pin, ServerTrustStore
@@ -77,9 +78,9 @@ def check_entries(server: str, entries: Sequence[Any], diagnostics: Sequence[str
     return ServerToolList(server=server, tools=tuple(tools), held=tuple(held), diagnostics=(*diagnostics, *more))
 
 
-def display_name(raw: str) -> str:
+def _shown_name(raw: str) -> str:
     """A raw name on one line of a person's terminal."""
-    text = escape_control_chars(raw[:_SHOWN_NAME]).replace("\n", "\\n").replace("\t", "\\t")
+    text = display_name(raw[:_SHOWN_NAME])
     return f"{text}…" if len(raw) > _SHOWN_NAME else text
 
 
@@ -172,8 +173,6 @@ def _written(value: dict[str, Any], key: str, reason: HoldReason) -> str:
 
 def _schema_problem(schema: dict[str, Any], written: str) -> str:
     """Remembered by digest: a list is fetched again and again, and its schemas hardly ever change."""
-    from golem_forge.tools.validation import SchemaCheck, ToolDefinitionError
-
     key = sha256_hex(written)
     problem = _schema_problems.get(key)
     if problem is None:
@@ -192,8 +191,6 @@ _schema_problems: dict[str, str] = {}
 
 
 def _root_type(schema: dict[str, Any]) -> Any:
-    from golem_forge.tools.schema import resolve_schema
-
     return (resolve_schema(schema, schema).schema if "$ref" in schema else schema).get("type")
 
 
@@ -225,7 +222,7 @@ def _held_tool(server: str, place: int, entry: Any, unfit: _InvalidEntry) -> Hel
     name = entry.get("name") if isinstance(entry, dict) else None
     return HeldTool(
         server=server,
-        name=display_name(name) if isinstance(name, str) and name else f"#{place}",
+        name=_shown_name(name) if isinstance(name, str) and name else f"#{place}",
         reason=unfit.reason,
         message=escape_control_chars(unfit.message)[:_MAX_MESSAGE],
     )
@@ -254,7 +251,7 @@ def apply_pins(listing: ServerToolList, book: ServerTrustStore, scope: str) -> S
 
 
 def _drifted_tool(tool: RemoteTool, pin: Pin) -> HeldTool:
-    name = display_name(tool.name)
+    name = _shown_name(tool.name)
     return HeldTool(
         server=tool.server,
         name=name,

@@ -14,6 +14,7 @@ depend on a worker's block or on the order of connecting.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from functools import partial
@@ -25,10 +26,11 @@ from golem_forge.core.errors import ForgeError
 from golem_forge.core.json import digest
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import escape_control_chars
-from golem_forge.mcp.client.model import Familiarity, HeldTool, RemoteTool, ServerState, ServerToolList, tool_names
+from golem_forge.mcp.client.model import Familiarity, RemoteTool, ServerState, tool_names
 from golem_forge.sandbox.walls.model import Level
 from golem_forge.tools.catalog import Catalog
 from golem_forge.tools.context import Plan, ToolContext
+from golem_forge.tools.sources import CatalogChanges, CatalogSync, KeptOut, SourceTool
 from golem_forge.tools.tool import Definition, Remote, SourceKind, Tool
 
 if TYPE_CHECKING:
@@ -156,17 +158,6 @@ MOST_INSTRUCTIONS: Final = 2048
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerToolChanges:
-    added: tuple[str, ...] = ()
-    changed: tuple[str, ...] = ()
-    removed: tuple[str, ...] = ()
-    diagnostics: tuple[str, ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.added or self.changed or self.removed or self.diagnostics)
-
-
 OnToolsAdded = Callable[[Mapping[str, tuple[ServerSpec, RemoteTool]]], None]
 """Told the names that mean a server's tool from now on, for what the server's config says about approval."""
 
@@ -186,13 +177,15 @@ class ServerTools:
         self._book = book
         self._servers = servers
         self._catalog = catalog
-        self._on_placed = on_placed
+        self._sync = CatalogSync(
+            catalog,
+            SourceKind.MCP,
+            on_placed=lambda names: on_placed({name: self._listed[name] for name in names}),
+        )
         self._warn = warn
         self._seen = -1
-        self._placed: dict[str, _CatalogEntry] = {}
-        """By name, what of ours is in the catalog."""
-        self._kept_out: dict[str, str] = {}
-        """By name, why."""
+        self._listed: dict[str, tuple[ServerSpec, RemoteTool]] = {}
+        """By name, what this worker may call."""
         self._spelt: dict[str, str] = {}
         """By raw spelling, the name it means."""
         catalog.why_missing = self.why_missing
@@ -212,7 +205,7 @@ class ServerTools:
         server = self.server_of(name)
         if not server or self._pool.listing(server) is None:
             return None
-        return name in self._placed or name in self._kept_out
+        return self._sync.has_placed(name) or self._sync.has_kept_out(name)
 
     def why_missing(self, name: str) -> str:
         """Of a name that means nothing now: what its server's state says; empty where it is there, or is none."""
@@ -243,68 +236,41 @@ class ServerTools:
         """Right after a look at the pool, without another one: whether `refresh` would find nothing new."""
         return self._pool.version_seen == self._seen
 
-    def refresh(self) -> ServerToolChanges | None:
+    def refresh(self) -> CatalogChanges | None:
         """None: nothing is other than before."""
         version = self._pool.version
         if version == self._seen:
             return None
         self._seen = version
         listings = {name: listing for name in self._pool.names() if (listing := self._pool.listing(name)) is not None}
-        names = tool_names(
-            [one.identity for listing in listings.values() for one in listing.tools]
-            + [held.identity for listing in listings.values() for held in listing.held]
-        )
-        there: dict[str, _CatalogEntry] = {}
-        kept_out: dict[str, str] = {}
+        names = tool_names([identity for listing in listings.values() for identity in listing.identities])
+        self._listed = {}
+        kept_out: dict[str, KeptOut] = {}
         for server, listing in listings.items():
-            if self.sees(server):
-                self._sort(self._pool.specs[server], listing, names, there, kept_out)
-        return self._update_catalog(there, kept_out) or None
+            spec = self._pool.specs[server]
+            if not self.sees(server):
+                continue
+            for tool in listing.tools:
+                if is_offered(spec, tool.name):
+                    self._listed[names[tool.identity]] = (spec, tool)
+            for held in listing.held:
+                name, reason = names[held.identity], f"{held.reason.value}: {held.message}"
+                if name not in self._listed and is_offered(spec, held.identity[1]):  # a second entry leaves the first
+                    kept_out[name] = KeptOut(mark=reason, reason=reason, diagnostic=f"{name}: {reason}")
+        changes = self._sync.update({name: self._source_tool(name) for name in self._listed}, kept_out)
+        self._add_spellings()
+        return changes
 
-    @staticmethod
-    def _sort(
-        spec: ServerSpec,
-        listing: ServerToolList,
-        names: Mapping[tuple[str, str], str],
-        there: dict[str, _CatalogEntry],
-        kept_out: dict[str, str],
-    ) -> None:
-        for tool in listing.tools:
-            if is_offered(spec, tool.name):
-                there[names[tool.identity]] = _CatalogEntry(spec, tool)
-        for held in listing.held:
-            name = names[held.identity]
-            if name not in there and is_offered(spec, held.identity[1]):  # a second entry of a name leaves the first
-                kept_out[name] = why_held(held)
+    def _source_tool(self, name: str) -> SourceTool:
+        spec, tool = self._listed[name]
+        accept = partial(self._accept, name, spec, tool)
+        return SourceTool(mark=(spec, tool), make=partial(proxied_tool, self._pool, spec, tool, name, accept))
 
-    def _update_catalog(self, there: dict[str, _CatalogEntry], kept_out: dict[str, str]) -> ServerToolChanges:
-        catalog, before = self._catalog, self._placed
-        removed = [name for name in before if name not in there]
-        for name in removed:
-            catalog.remove(name)
-        for name in self._kept_out.keys() - kept_out.keys():
-            catalog.release(name)
-        fresh = {name: placed for name, placed in there.items() if before.get(name) != placed}
-        if fresh:  # before they can be called: what the config says of them counts from their first call on
-            self._on_placed({name: (placed.spec, placed.tool) for name, placed in fresh.items()})
-        for name, placed in fresh.items():
-            accept = partial(self._accept, name, placed)
-            catalog.add(proxied_tool(self._pool, placed.spec, placed.tool, name, accept), replace=True)
-        self._spell(there)
-        for name, reason in kept_out.items():
-            catalog.quarantine(name, SourceKind.MCP, reason)
-        diagnostics = [f"{name}: {reason}" for name, reason in kept_out.items() if self._kept_out.get(name) != reason]
-        self._placed, self._kept_out = there, kept_out
-        return ServerToolChanges(
-            added=tuple(name for name in fresh if name not in before),
-            changed=tuple(name for name in fresh if name in before),
-            removed=tuple(removed),
-            diagnostics=tuple(diagnostics),
-        )
-
-    def _spell(self, there: dict[str, _CatalogEntry]) -> None:
+    def _add_spellings(self) -> None:
         """A model that knows a raw name (from a server's own texts) means that tool; what could mean two, neither."""
-        spellings = _spellings(there)
+        raw_names = {name: f"{tool.server}__{tool.name}" for name, (_, tool) in self._listed.items()}
+        met = Counter(raw_names.values())
+        spellings = {raw: name for name, raw in raw_names.items() if raw != name and met[raw] == 1}
         for raw in [raw for raw, name in self._spelt.items() if spellings.get(raw) != name]:
             self._catalog.remove_alias(raw)
         for raw, name in spellings.items():
@@ -312,35 +278,9 @@ class ServerTools:
                 self._catalog.add_alias(raw, name)
         self._spelt = spellings
 
-    def _accept(self, name: str, placed: _CatalogEntry) -> None:
+    def _accept(self, name: str, spec: ServerSpec, tool: RemoteTool) -> None:
         """The person's yes is for a call they saw: it runs, also where the book cannot keep what they agreed to."""
         try:
-            self._book.accept_new(placed.spec.scope, placed.tool)
+            self._book.accept_new(spec.scope, tool)
         except ForgeError as error:
             self._warn(f"'{name}' is agreed to in this session only: {error.message}")
-
-
-@dataclass(frozen=True, slots=True)
-class _CatalogEntry:
-    spec: ServerSpec
-    tool: RemoteTool
-
-    @property
-    def raw(self) -> str:
-        """The name it would have if every name could be used as it is."""
-        return f"{self.tool.server}__{self.tool.name}"
-
-
-def _spellings(there: Mapping[str, _CatalogEntry]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    met: set[str] = set()
-    for name, placed in there.items():
-        if placed.raw in found:
-            met.add(placed.raw)
-        found[placed.raw] = name
-    return {raw: name for raw, name in found.items() if raw != name and raw not in met}
-
-
-def why_held(held: HeldTool) -> str:
-    """What a caller is told who names it."""
-    return f"{held.reason.value}: {held.message}"

@@ -1,9 +1,8 @@
 """What a person approved about servers, and the pinned definitions of their tools: FORGE_HOME/state/mcp.json.
 
-Approvals are bound to a config's digest; pins are stored by scope, server and raw tool name. Reading costs one `stat`
-while nothing changed; writing takes a lock (2 s at most), reads again and replaces the file atomically (0600). A
-missing or broken file reads as empty, so everything is pending and new; a broken one is renamed at the next write and
-`problem` says so. Readers never raise; writers raise ServerTrustError.
+Approvals are bound to a config's digest; pins are stored by scope, server and raw tool name. A missing or broken file
+reads as empty, so everything is pending and new; a broken one is renamed at the next write and `problem` says so.
+Readers never raise; writers raise ServerTrustError.
 
 Threat: two sessions that overwrite each other's answers, a half-written file, a server that fills the store, and a
 link, a pipe or a huge file at the path.
@@ -12,15 +11,10 @@ link, a pipe or a huge file at the path.
 from __future__ import annotations
 
 import contextlib
-import errno
-import fcntl
 import json
 import os
-import stat
-import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import StrEnum
-from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from golem_forge.config.mcp_spec import ServerSpec
@@ -29,25 +23,35 @@ from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.events.serialization import iso_now
 from golem_forge.mcp.client.approval_text import approved_description, definition_of
 from golem_forge.mcp.client.model import RemoteTool
-from golem_forge.storage.file_stamp import FileStamp, file_stamp, stamp_from_stat
+from golem_forge.storage.file_stamp import FileStamp
 from golem_forge.storage.home import ForgeHome
+from golem_forge.storage.private_file import JsonFile, LockTimeout
 
 _FOLDER: Final = "state"
 _FILE: Final = "mcp.json"
+MAX_FILE_BYTES: Final = 64 << 20
+
+
+class ServerTrustError(ForgeError):
+    """What was agreed to could not be written down."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, code="MCP_TRUST_BOOK")
 
 
 class ServerTrustStore:
     def __init__(self, home: ForgeHome) -> None:
+        path = home.path / _FOLDER / _FILE
         self._home = home
-        self._path = home.path / _FOLDER / _FILE
-        self._place = str(self._path)  # every call looks there
-        self._kept: tuple[FileStamp, ServerRecords] | None = None
+        self._name = home.shown(path)
+        lock = path.with_name(f"{_FILE}.lock")
+        self._file = JsonFile(path, from_json, limit=MAX_FILE_BYTES, lock=lock, name=self._name)
         self._problem = ""
 
     @property
     def stamp(self) -> FileStamp | None:
-        """Other than before once anybody wrote, this process or another."""
-        return file_stamp(self._place)
+        """Changes whenever anybody wrote, this process or another."""
+        return self._file.stamp
 
     @property
     def problem(self) -> str:
@@ -112,39 +116,48 @@ class ServerTrustStore:
         return self._records().get((scope, server), NO_RECORD)
 
     def _records(self) -> ServerRecords:
-        if self._kept is not None and self._kept[0] == self.stamp:
-            return self._kept[1]
-        self._kept, self._problem = None, ""
+        self._problem = ""
         try:
-            records, seen = read_records(self._path)
-        except TrustFileBroken as broken:
-            shown = self._home.shown(self._path)
-            self._problem = f"{shown} cannot be used ({broken}): MCP servers must be approved again"
-            return {}
-        if seen is not None and seen.settled:
-            self._kept = seen, records
-        return records
+            return self._file.read() or {}
+        except OSError as error:
+            reason = error.strerror or "it cannot be read"
+        except json.JSONDecodeError:
+            reason = "it is not JSON"
+        except (ValueError, RecursionError) as error:
+            reason = str(error)[:100]
+        self._problem = f"{self._name} cannot be used ({reason}): MCP servers must be approved again"
+        return {}
 
     def _change(self, scope: str, server: str, change: Callable[[ServerRecord], ServerRecord]) -> None:
         try:
             self._home.ensure(_FOLDER)
-            with file_lock(self._path):
-                self._kept = None
+            with self._file.locked():
                 records = dict(self._records())
                 before = records.get((scope, server), NO_RECORD)
                 after = change(before)
                 if after == before:
                     return
-                if self._problem:
-                    rename_broken(self._path)
+                if self._problem:  # kept for whoever wants to look at it
+                    with contextlib.suppress(OSError):
+                        os.replace(self._file.path, self._file.path.with_name(f"{_FILE}.broken"))
                 if after == NO_RECORD:
                     del records[scope, server]
                 else:
                     records[scope, server] = after
-                write_records(self._path, records)
+                self._write(records)
+        except LockTimeout as error:
+            raise ServerTrustError(error.message) from None
         except OSError as error:
-            shown = self._home.shown(self._path)
-            raise ServerTrustError(f"{shown} cannot be written: {error.strerror}; the answer was not kept") from None
+            raise ServerTrustError(
+                f"{self._name} cannot be written: {error.strerror}; the answer was not kept"
+            ) from None
+
+    def _write(self, records: ServerRecords) -> None:
+        text = json.dumps(to_json(records), separators=(",", ":"))
+        if len(text) > MAX_FILE_BYTES:
+            remedy = "run `forge mcp list` and remove servers that are not used"
+            raise ServerTrustError(f"the book of MCP approvals is full; {remedy}")
+        self._file.write(text)
 
 
 def _new_pin(tool: RemoteTool, state: PinState) -> Pin:
@@ -275,101 +288,3 @@ def _drop_large_definitions(pins: Mapping[str, Pin]) -> dict[str, Pin]:
         if room < 0:
             dropped.add(name)
     return {name: replace(pin, definition=None) if name in dropped else pin for name, pin in pins.items()}
-
-
-MAX_FILE_BYTES: Final = 64 << 20
-_LOCK_WAIT: Final = 2.0
-_LOCK_STEP: Final = 0.01
-
-
-class TrustFileBroken(Exception):
-    """The file is there and cannot be believed; the text says why."""
-
-
-class ServerTrustError(ForgeError):
-    """What was agreed to could not be written down."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message, code="MCP_TRUST_BOOK")
-
-
-def read_records(path: Path) -> tuple[ServerRecords, FileStamp | None]:
-    """(what it holds, the stamp of what was read); nothing and None if there is no file. Raises TrustFileBroken."""
-    try:
-        content, status = read_bounded(path, MAX_FILE_BYTES)
-        return from_json(json.loads(content)), stamp_from_stat(status)
-    except (FileNotFoundError, NotADirectoryError):
-        return {}, None
-    except OSError as error:
-        raise TrustFileBroken(error.strerror or "it cannot be read") from None
-    except json.JSONDecodeError:
-        raise TrustFileBroken("it is not JSON") from None
-    except (ValueError, RecursionError) as error:
-        raise TrustFileBroken(str(error)[:100]) from None
-
-
-def write_records(path: Path, records: ServerRecords) -> None:
-    content = json.dumps(to_json(records), separators=(",", ":")).encode()
-    if len(content) > MAX_FILE_BYTES:
-        remedy = "run `forge mcp list` and remove servers that are not used"
-        raise ServerTrustError(f"the book of MCP approvals is full; {remedy}")
-    replace_atomically(path, content)
-
-
-def rename_broken(path: Path) -> None:
-    """A broken book is kept for whoever wants to look at it, out of the way of the next one."""
-    with contextlib.suppress(OSError):
-        os.replace(path, path.with_name(f"{path.name}.broken"))
-
-
-@contextlib.contextmanager
-def file_lock(path: Path) -> Iterator[None]:
-    """The lock is a file of its own: the one it guards is replaced by each change. Waits two seconds at most."""
-    handle = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        _acquire_lock(handle)
-        yield
-    finally:
-        os.close(handle)
-
-
-def _acquire_lock(handle: int) -> None:
-    end = time.monotonic() + _LOCK_WAIT
-    while True:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            if time.monotonic() > end:
-                raise ServerTrustError("the book of MCP approvals is in use by another process; try again") from None
-            time.sleep(_LOCK_STEP)
-
-
-def read_bounded(path: Path, most_bytes: int) -> tuple[bytes, os.stat_result]:
-    """(content, what was opened). OSError for a missing file, a link, what is no file, and one that is too large."""
-    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode):
-            raise OSError(errno.EINVAL, "it is no file")
-        with open(handle, "rb", closefd=False) as file:
-            content = file.read(most_bytes + 1)
-        if len(content) > most_bytes:
-            raise OSError(errno.EFBIG, "it is too large")
-        return content, status
-    finally:
-        os.close(handle)
-
-
-def replace_atomically(path: Path, content: bytes) -> None:
-    """Readers see the old file or the new one, never a part, also after a crash."""
-    temporary = path.with_name(f".{path.name}-{os.urandom(8).hex()}.tmp")
-    try:
-        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise

@@ -16,14 +16,15 @@ import re
 from enum import Enum, auto
 from typing import Any, Final
 
+from golem_forge.core.regex import regex
 from golem_forge.core.text import escape_control_chars
 
 _TAGS: Final = "\U000e0000-\U000e007f"
 _BIDI: Final = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
 _ROW: Final = "[\u200b-\u200d\u2060-\u2064\ufe00-\ufe0f\ufeff\U000e0100-\U000e01ef]{3}"
-_HIDDEN: Final = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f{_BIDI}{_TAGS}]|{_ROW}")
-_HIDDEN_IN_DATA: Final = re.compile(f"[\x7f-\x9f{_BIDI}{_TAGS}]|{_ROW}")
-_SUSPICIOUS: Final = re.compile(rf"[\x7f-\x9f{_BIDI}{_TAGS}]|{_ROW}|\\[bfru]")
+_HIDDEN: Final = regex(f"[\x00-\x08\x0b-\x1f\x7f-\x9f{_BIDI}{_TAGS}]|{_ROW}")
+_HIDDEN_IN_DATA: Final = regex(f"[\x7f-\x9f{_BIDI}{_TAGS}]|{_ROW}")
+_SUSPICIOUS: Final = regex(rf"[\x7f-\x9f{_BIDI}{_TAGS}]|{_ROW}|\\[bfru]")
 """In JSON text, where the other control characters are escapes."""
 _MAX_PATH: Final = 200
 

@@ -17,7 +17,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from golem_forge.core.calls import Outcome
 from golem_forge.core.decisions import Status
@@ -29,6 +29,7 @@ from golem_forge.mcp.server.clients import Client, ClientRegistry, InvalidStateT
 from golem_forge.mcp.server.host import ANSWER_SECONDS, ClientQuestion, ElicitationReply, ElicitationSupport, ServedCall
 from golem_forge.mcp.server.sdk import (
     MODERN_PROTOCOL_VERSIONS,
+    Context,
     MCPError,
     TypeAdapter,
     ValidationError,
@@ -37,9 +38,6 @@ from golem_forge.mcp.server.sdk import (
     types,
 )
 from golem_forge.mcp.server.tool_list import ExportedToolList
-
-if TYPE_CHECKING:
-    from golem_forge.mcp.server.sdk import Context
 
 _LONGEST_NAME: Final = 200
 

@@ -20,7 +20,7 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from golem_forge.core.ids import new_id
 from golem_forge.mcp.server.host import (
@@ -31,10 +31,7 @@ from golem_forge.mcp.server.host import (
     ServedCall,
     ServingHost,
 )
-from golem_forge.mcp.server.sdk import MODERN_PROTOCOL_VERSIONS, AuthenticatedUser, connection_of
-
-if TYPE_CHECKING:
-    from golem_forge.mcp.server.sdk import Context
+from golem_forge.mcp.server.sdk import MODERN_PROTOCOL_VERSIONS, AuthenticatedUser, Context, connection_of
 
 _CLIENT_KEY: Final = "golem-forge/client"
 STDIO_CLIENT: Final = ""
@@ -62,7 +59,7 @@ class ClientRegistry:
         return client
 
     async def revoked(self, token: str) -> None:
-        """What the holder of this token had under way ends; whoever comes with it again is refused at the door."""
+        """What the holder of this token had under way ends; whoever comes with it again is refused by the guard."""
         gone = [client for client, came_with in self._connected.items() if came_with == token]
         if (modern := self._by_token.pop(token, None)) is not None:
             gone.append(modern)
@@ -82,7 +79,7 @@ class ClientRegistry:
 
 
 def _credential(ctx: Context) -> tuple[str, str]:
-    """(id of the token, its name), as the door noted them; both empty over a pipe."""
+    """(id of the token, its name), as the guard noted them; both empty over a pipe."""
     scope = getattr(ctx.request, "scope", None)
     user = scope.get("user") if scope is not None else None
     if not isinstance(user, AuthenticatedUser):

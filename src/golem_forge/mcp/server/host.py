@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 from golem_forge.core.calls import Outcome
 from golem_forge.core.lazy_dataclass import dataclass, field
@@ -29,11 +29,9 @@ from golem_forge.core.signals import InterruptSignal
 from golem_forge.events.redaction import Redactor
 from golem_forge.mcp.client.active_calls import answering_client
 from golem_forge.mcp.client.hooks import ElicitationForm, FormAnswer
+from golem_forge.policy.request import ApprovalRequest
+from golem_forge.tools.context import ToolContext
 from golem_forge.tools.tool import Tool
-
-if TYPE_CHECKING:
-    from golem_forge.policy.request import ApprovalRequest
-    from golem_forge.tools.context import ToolContext
 
 Progress = Callable[[float, float | None, str], None]
 """(progress, total or None, message); called on the loop."""

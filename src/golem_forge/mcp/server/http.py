@@ -15,10 +15,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass
@@ -28,14 +27,15 @@ from golem_forge.mcp.server.host import ServingHost
 from golem_forge.mcp.server.sdk import AccessToken, AuthenticatedUser, CORSMiddleware, PlainTextResponse, anyio
 from golem_forge.mcp.server.service import Service
 from golem_forge.mcp.server.tokens import ClientToken, TokenStore
-from golem_forge.net.listen import AllowedHosts, bind_socket, is_loopback, url_host
-
-if TYPE_CHECKING:
-    from golem_forge.mcp.server.sdk import ASGIApp, Message, Receive, Scope, Send
+from golem_forge.net.guard import ASGIApp, Message, Receive, Scope, Send, header_values, own_host
+from golem_forge.net.listen import AllowedHosts, bind_socket, check_bind, url_host
+from golem_forge.net.server import QuietConfig, QuietServer
 
 MOST_SESSIONS: Final = 64
 IDLE_SECONDS: Final = 1800.0
 MOST_BODY_BYTES: Final = 4 << 20
+MOST_CONNECTIONS: Final = 512
+"""Half of the files that a process may usually have open."""
 _REVOKED_CHECK_SECONDS: Final = 0.5
 _log = logging.getLogger(__name__)
 
@@ -79,23 +79,21 @@ async def serve_http(
     host: ServingHost, options: HttpOptions, tokens: TokenStore, started: Callable[[HttpListener], None] = print_address
 ) -> int:
     """Until a signal comes, or `stop` is called. Raises ForgeError for an address that cannot or may not be had."""
-    check_bind(options)
+    check_bind(options.bind, options.allow_hosts)
     try:
         with bind_socket(options.bind, options.port) as listener:
-            async with _app(host, options, tokens, listener.getsockname()[1]) as app:
-                await _serve(app, listener, options, started)
+            port = listener.getsockname()[1]
+            async with _app(host, options, tokens, port) as app:
+                most = MOST_CONNECTIONS
+                server = QuietServer(QuietConfig(app, most_connections=most, limit_concurrency=most, ws="none"))
+                listener.listen(128)
+                started(HttpListener(url=f"http://{url_host(options.bind)}:{port}{PATH}", stop=server.stop))
+                with stop_on_termination(server.stop):
+                    await server.serve(sockets=[listener])
     finally:
         with anyio.CancelScope(shield=True):
             await host.aclose()
     return 0
-
-
-def check_bind(options: HttpOptions) -> None:
-    if not is_loopback(options.bind) and not options.allow_hosts:
-        raise ForgeError(
-            f"{options.bind} can be reached from other machines; say with --allow-host NAME under which name it may be",
-            code="BIND_REFUSED",
-        )
 
 
 @contextlib.asynccontextmanager
@@ -139,34 +137,6 @@ def _valid(tokens: TokenStore) -> frozenset[ClientToken]:
         return frozenset()
 
 
-async def _serve(
-    app: ASGIApp, listener: socket.socket, options: HttpOptions, started: Callable[[HttpListener], None]
-) -> None:
-    server = sdk.QuietMcpServer(
-        sdk.uvicorn.Config(
-            app,
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            ws="none",
-            http=sdk.IdleTimeoutProtocol,
-            limit_concurrency=sdk.MOST_CONNECTIONS,
-            timeout_graceful_shutdown=0,
-            proxy_headers=False,
-        )
-    )
-    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
-
-    def stop() -> None:
-        server.should_exit = True
-
-    listener.listen(128)
-    started(HttpListener(url=f"http://{url_host(options.bind)}:{listener.getsockname()[1]}{PATH}", stop=stop))
-    with stop_on_termination(stop):
-        await server.serve(sockets=[listener])
-
-
 PATH: Final = "/mcp"
 _LONGEST_TOKEN: Final = 512
 _MAX_SESSIONS_NOTED: Final = 256
@@ -197,7 +167,7 @@ class TokenGuard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        if (refusal := self._at_the_door(scope)) is not None:
+        if (refusal := self._refusal(scope)) is not None:
             await _refuse(*refusal)(scope, receive, send)
         else:
             await self._inside(scope, receive, send)
@@ -233,7 +203,7 @@ class TokenGuard:
             await send(message)
 
         self._sessions.setdefault(token, {})
-        with self._noted(token):
+        with self._open_request(token):
             await self._app({**scope, "user": _user(token)}, receive, noting_session)
 
     def _note_session(self, token: ClientToken, session: str) -> None:
@@ -244,7 +214,7 @@ class TokenGuard:
             del mine[next(iter(mine))]
 
     @contextlib.contextmanager
-    def _noted(self, token: ClientToken) -> Iterator[None]:
+    def _open_request(self, token: ClientToken) -> Iterator[None]:
         with anyio.CancelScope() as scope:
             self._open.setdefault(token, set()).add(scope)
             try:
@@ -255,17 +225,15 @@ class TokenGuard:
                     if not mine:
                         del self._open[token]
 
-    def _at_the_door(self, scope: Scope) -> tuple[int, str] | None:
-        hosts = _header(scope, b"host")
-        if len(hosts) != 1 or hosts[0] not in self._hosts:
+    def _refusal(self, scope: Scope) -> tuple[int, str] | None:
+        if own_host(scope, self._hosts) is None:
             return 421, "This server does not answer for that host; --allow-host names others"
-        origins = _header(scope, b"origin")
-        if any(origin not in self._origins for origin in origins):
+        if any(origin not in self._origins for origin in header_values(scope, b"origin")):
             return 403, "This origin is not allowed; --allow-origin names those that are"
         return None
 
     def _holder(self, scope: Scope) -> ClientToken | None:
-        given = _header(scope, b"authorization")
+        given = header_values(scope, b"authorization")
         scheme, _, secret = given[0].partition(" ") if len(given) == 1 else ("", "", "")
         if scheme.lower() != "bearer" or not 0 < len(secret) <= _LONGEST_TOKEN:
             return None
@@ -298,7 +266,3 @@ async def _discard_message(message: Message) -> None:
 
 def _refuse(status: int, text: str, headers: dict[str, str] | None = None) -> ASGIApp:
     return PlainTextResponse(text + "\n", status, headers)
-
-
-def _header(scope: Scope, name: bytes) -> list[str]:
-    return [value.decode("latin-1") for key, value in scope["headers"] if key == name]

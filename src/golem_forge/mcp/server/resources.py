@@ -9,7 +9,7 @@ results, to that client only. Only a client's outputs are listed; resources of p
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import unquote
 
 from golem_forge.core.calls import Outcome
@@ -18,11 +18,8 @@ from golem_forge.core.text import escape_control_chars
 from golem_forge.mcp.server.calls import OUTPUT_URI, CallHandler, outcome_facts
 from golem_forge.mcp.server.clients import ClientRegistry
 from golem_forge.mcp.server.host import ClientHandle
-from golem_forge.mcp.server.sdk import MODERN_PROTOCOL_VERSIONS, MCPError, types
+from golem_forge.mcp.server.sdk import MODERN_PROTOCOL_VERSIONS, Context, MCPError, types
 from golem_forge.mcp.server.tool_list import ExportedToolList
-
-if TYPE_CHECKING:
-    from golem_forge.mcp.server.sdk import Context
 
 ZONE_URI: Final = "forge://zone/"
 MCP_URI: Final = "forge://mcp/"

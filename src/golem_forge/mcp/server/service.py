@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from golem_forge._version import __version__
 from golem_forge.core.errors import error_name
@@ -22,6 +22,12 @@ from golem_forge.mcp.server.clients import ClientRegistry
 from golem_forge.mcp.server.host import ServingHost
 from golem_forge.mcp.server.resources import ResourceHandler
 from golem_forge.mcp.server.sdk import (
+    CallNext,
+    Connection,
+    Context,
+    ForgeServer,
+    HandlerResult,
+    InMemorySubscriptionBus,
     MCPError,
     ToolsListChanged,
     ValidationError,
@@ -31,16 +37,6 @@ from golem_forge.mcp.server.sdk import (
     types,
 )
 from golem_forge.mcp.server.tool_list import ExportedToolList
-
-if TYPE_CHECKING:
-    from golem_forge.mcp.server.sdk import (
-        CallNext,
-        Connection,
-        Context,
-        ForgeServer,
-        HandlerResult,
-        InMemorySubscriptionBus,
-    )
 
 NAME: Final = "golem-forge"
 MOST_LISTENING: Final = 256

@@ -15,17 +15,20 @@ import select
 import sys
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.signals import stop_on_termination
 from golem_forge.mcp.server.host import ServingHost
-from golem_forge.mcp.server.sdk import SessionMessage, anyio, types
+from golem_forge.mcp.server.sdk import (
+    MemoryObjectReceiveStream,
+    MemoryObjectSendStream,
+    SessionMessage,
+    anyio,
+    types,
+)
 from golem_forge.mcp.server.service import Service
 from golem_forge.tools.threads import run_in_thread
-
-if TYPE_CHECKING:
-    from golem_forge.mcp.server.sdk import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 MOST_LINE_BYTES: Final = 4 << 20
 _CHUNK: Final = 1 << 16

@@ -7,30 +7,24 @@ Threat: whoever reads the file must not be able to use it, and whoever guesses m
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
-import hashlib
-import hmac
 import json
-import os
-import re
 import secrets
-import tempfile
-from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass
-from golem_forge.core.text import closest_match
+from golem_forge.core.regex import regex
+from golem_forge.core.text import nearest_hint
 from golem_forge.events.serialization import iso_now
-from golem_forge.storage.file_stamp import FileStamp, file_stamp
+from golem_forge.net.guard import find_hash, secret_hash
 from golem_forge.storage.home import ForgeHome
+from golem_forge.storage.private_file import JSON_FILE_ERRORS, JsonFile
 
 PREFIX: Final = "forge_mcp_"
 MOST_TOKENS: Final = 1000
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_NAME: Final = regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _FILE: Final = "mcp-tokens.json"
 _MOST_BYTES: Final = 1 << 20
 
@@ -46,96 +40,60 @@ class ClientToken:
 class TokenStore:
     def __init__(self, home: ForgeHome) -> None:
         self._home = home
-        self._seen: FileStamp | None = None
-        self._tokens: tuple[ClientToken, ...] = ()
+        path, lock = home.path / "state" / _FILE, home.path / "state" / f".{_FILE}.lock"
+        self._file = JsonFile(path, _parse, limit=_MOST_BYTES, lock=lock, name=home.shown(path))
 
     @property
     def path(self) -> Path:
-        return self._home.path / "state" / _FILE
+        return self._file.path
 
     def create(self, name: str) -> str:
         """The token itself, which is nowhere else from now on. Refuses a name that is taken or cannot be one."""
         if not _NAME.fullmatch(name):
             raise ForgeError(f"{name!r} cannot name a token; use letters, digits, '.', '_' and '-', at most 64")
         secret = PREFIX + secrets.token_urlsafe(32)
-        with self._changing() as tokens:
+        self._home.ensure("state")
+        with self._file.locked():
+            tokens = self.tokens()
             if any(token.name == name for token in tokens):
                 raise ForgeError(f"a token named {name!r} exists; revoke it first, or choose another name")
             if len(tokens) >= MOST_TOKENS:
                 raise ForgeError(f"there are {MOST_TOKENS} tokens; revoke some first")
-            tokens.append(ClientToken(id=secrets.token_hex(8), name=name, sha256=_hashed(secret), created=iso_now()))
+            new = ClientToken(id=secrets.token_hex(8), name=name, sha256=secret_hash(secret), created=iso_now())
+            self._write(*tokens, new)
         return secret
 
     def revoke(self, name: str) -> None:
-        with self._changing() as tokens:
+        self._home.ensure("state")
+        with self._file.locked():
+            tokens = self.tokens()
             left = [token for token in tokens if token.name != name]
             if len(left) == len(tokens):
-                close = closest_match(name, [token.name for token in tokens])
-                hint = f"; did you mean {close!r}?" if close else "; `forge mcp token list` shows them"
+                hint = nearest_hint(name, [token.name for token in tokens], "; `forge mcp token list` shows them")
                 raise ForgeError(f"there is no token named {name!r}{hint}")
-            tokens[:] = left
+            self._write(*left)
 
     def tokens(self) -> tuple[ClientToken, ...]:
         """As the file has them now. Raises ForgeError if it cannot be read."""
         try:
-            present = file_stamp(self.path)
-            if present is None:
-                return ()
-            if present != self._seen:
-                self._tokens, self._seen = _read(self.path), present if present.settled else None
-            return self._tokens
-        except (OSError, ValueError, TypeError, KeyError):
-            self._seen, self._tokens = None, ()
+            return self._file.read() or ()
+        except JSON_FILE_ERRORS:
             raise ForgeError(
                 f"{self._home.shown(self.path)} cannot be read; remove it and create the tokens anew"
             ) from None
 
     def holder(self, secret: str) -> ClientToken | None:
-        """Whose token this is. Every one is compared, so that the time it takes tells nothing."""
-        given, found = _hashed(secret), None
+        """Whose token this is; None: nobody's, or the file cannot be read."""
         try:
-            known = self.tokens()
+            known = {token.sha256: token for token in self.tokens()}
         except ForgeError:
             return None
-        for token in known:
-            if hmac.compare_digest(token.sha256, given):
-                found = token
-        return found
+        found = find_hash(known, secret)
+        return known[found] if found is not None else None
 
-    @contextlib.contextmanager
-    def _changing(self) -> Iterator[list[ClientToken]]:
-        folder = self._home.ensure("state")
-        with open(os.open(folder / f".{_FILE}.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600), "r+") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            self._seen = None
-            tokens = list(self.tokens())
-            yield tokens
-            _write(self.path, tokens)
-            self._seen = None
+    def _write(self, *tokens: ClientToken) -> None:
+        self._file.write(json.dumps({"tokens": [asdict(token) for token in tokens]}, indent=1))
 
 
-def _hashed(secret: str) -> str:
-    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _read(path: Path) -> tuple[ClientToken, ...]:
-    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
-        data = file.read(_MOST_BYTES + 1)
-    if len(data) > _MOST_BYTES:
-        raise ValueError("too large")
-    kept: Any = json.loads(data)
+def _parse(kept: Any) -> tuple[ClientToken, ...]:
     return tuple(ClientToken(**{name: str(entry[name]) for name in ClientToken.__slots__}) for entry in kept["tokens"])
-
-
-def _write(path: Path, tokens: list[ClientToken]) -> None:
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{_FILE}.")
-    try:
-        with open(handle, "w", encoding="utf-8") as file:
-            json.dump({"tokens": [asdict(token) for token in tokens]}, file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(name)
-        raise

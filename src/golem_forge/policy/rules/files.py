@@ -11,11 +11,9 @@ file. A file that cannot be read is never overwritten (ConfigError).
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import re
-import stat
 from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
 from pathlib import Path
@@ -27,12 +25,14 @@ from golem_forge.config.program import PROJECT_RULES
 from golem_forge.config.yaml_file import YamlFile, parse_yaml, read_bytes
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ConfigError, ForgeError
+from golem_forge.core.regex import regex
 from golem_forge.policy.rules.load import checked_rules, make_rule, parse_rules
 from golem_forge.policy.rules.model import Rule, RuleFile, RuleOrigin
 from golem_forge.storage.file_stamp import FileStamp, target_stamp
 from golem_forge.storage.home import ForgeHome
+from golem_forge.storage.private_file import JSON_FILE_ERRORS, locked, open_private, replacing, write_private
 
-_PLACE: Final = re.compile(r"(?P<file>.*?):(?P<line>\d+): (?P<problem>.*)", re.DOTALL)
+_PLACE: Final = regex(r"(?P<file>.*?):(?P<line>\d+): (?P<problem>.*)", re.DOTALL)
 _EMPTY: Final = RuleFile(())
 _LARGE: Final = 16 << 10
 """Bytes of YAML; a smaller file is read as fast as it is recalled."""
@@ -214,17 +214,10 @@ class ValueCache:
             if not place or file.line(place[:-1]) != line:
                 number = place[1] if place[:1] == (_RULES,) and place[1:2] and rules else -1
                 lines.setdefault(int(number), []).append([*(place if number == -1 else place[2:]), line])
-        made = folder / f".rules-{os.urandom(8).hex()}"
-        handle = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        try:
-            with open(handle, "w", encoding="ascii") as out:
-                head = {"value": {**file.value, _RULES: []} if rules else file.value, "lines": lines.get(-1, [])}
-                out.write(f"{json.dumps({**head, 'count': len(rules)})}\n")
-                out.writelines(f"{json.dumps([rule, lines.get(at, [])])}\n" for at, rule in enumerate(rules))
-            os.replace(made, path)
-        except BaseException:
-            os.unlink(made)
-            raise
+        head = {"value": {**file.value, _RULES: []} if rules else file.value, "lines": lines.get(-1, [])}
+        with replacing(path, durable=False) as out:
+            out.write(f"{json.dumps({**head, 'count': len(rules)})}\n".encode())
+            out.writelines(f"{json.dumps([rule, lines.get(at, [])])}\n".encode() for at, rule in enumerate(rules))
         stored = sorted(folder.glob("rules-*"), key=lambda each: each.lstat().st_mtime_ns)
         for old in stored[:-_KEPT_FILES]:
             old.unlink(missing_ok=True)
@@ -233,25 +226,17 @@ class ValueCache:
 def _read_cached(path: Path, name: str) -> YamlFile | None:
     """None for a file that is not there, or is not what `ValueCache` wrote."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return None
-    with open(handle, encoding="ascii", newline="\n") as file:
-        status = os.fstat(handle)
-        private = stat.S_ISREG(status.st_mode) and not status.st_mode & 0o022 and status.st_uid == os.geteuid()
-        if not private or status.st_size > _LARGEST_KEPT:
-            return None
-        try:
+        with open_private(path, _LARGEST_KEPT, owned=True) as file:
             head = json.loads(file.readline())
             value, lines = head["value"], {tuple(place): int(line) for *place, line in head["lines"]}
             decoder, number = json.JSONDecoder(object_pairs_hook=_interned_mapping), -1
             for number, text in enumerate(file):
-                rule, places = decoder.decode(text)
+                rule, places = decoder.decode(text.decode("ascii"))
                 value[_RULES].append(rule)
                 lines.update({(_RULES, number, *place): int(line) for *place, line in places})
             whole = number + 1 == head["count"]
-        except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            return None
+    except JSON_FILE_ERRORS:
+        return None
     return YamlFile(name, value, lines) if whole and isinstance(value, dict) else None
 
 
@@ -270,7 +255,7 @@ _HEADER: Final = """\
 # "Always" answers, kept by Forge. See them with `forge rules list`, take one back with `forge rules revoke ID`.
 version: 1
 rules:"""
-_NOT_IN_YAML: Final = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
+_NOT_IN_YAML: Final = regex("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 
 
 def remember(home: ForgeHome, rules: Iterable[Rule]) -> tuple[Rule, ...]:
@@ -293,37 +278,19 @@ def revoke_all(home: ForgeHome) -> int:
 
 
 def _update_remembered(home: ForgeHome, change: Callable[[tuple[Rule, ...]], tuple[Rule, ...]]) -> tuple[Rule, ...]:
-    """Gives the rules as they were before. The lock is a file of its own, because each change replaces the file."""
+    """Gives the rules as they were before. Raises LockTimeout, ConfigError, OSError."""
     home.ensure()
     name = home.shown(home.remembered)
-    lock = os.open(home.path / "remembered.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(home.path / "remembered.lock", name):
         present: tuple[Rule, ...] = ()
         if os.path.lexists(home.remembered):
             present = parse_rules(read_bytes(home.remembered, name), name, RuleOrigin.REMEMBERED).rules
         changed = change(present)
         if [rule.id for rule in changed] != [rule.id for rule in present]:
-            _write_remembered(home, changed)
+            lines = [f"  - {_as_yaml(rule)}" for rule in changed]
+            text = "\n".join([_HEADER, *lines]) if lines else f"{_HEADER} []"
+            write_private(home.remembered, f"{text}\n".encode())
         return present
-    finally:
-        os.close(lock)
-
-
-def _write_remembered(home: ForgeHome, rules: tuple[Rule, ...]) -> None:
-    lines = [f"  - {_as_yaml(rule)}" for rule in rules]
-    text = "\n".join([_HEADER, *lines]) + "\n" if lines else f"{_HEADER} []\n"
-    temporary = home.path / f".remembered-{os.urandom(8).hex()}.tmp"
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(text.encode())
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, home.remembered)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def _as_yaml(rule: Rule) -> str:

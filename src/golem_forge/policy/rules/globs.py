@@ -15,7 +15,9 @@ import re
 from functools import lru_cache
 from typing import Final
 
-_LITERAL: Final = re.compile(r"[^*?\[]*")
+from golem_forge.core.regex import regex
+
+_LITERAL: Final = regex(r"[^*?\[]*")
 
 
 def path_matches_glob(pattern: str, path: str) -> bool:
@@ -90,7 +92,7 @@ def _character_set(inner: str, any_one: str) -> str:
     return f"{boundary}[{'^' if negated else ''}{''.join(members)}]"
 
 
-_LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
+_LABEL = regex(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 
 
 @lru_cache(maxsize=1024)

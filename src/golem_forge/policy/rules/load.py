@@ -10,15 +10,15 @@ list of words, tools as an object of arguments, MCP tools as `server/tool`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import product
 from math import prod
 from typing import Any, Final
 
-from golem_forge.config.schema import ConfigProblems, refuse, unknown_key_message
+from golem_forge.config.schema import ConfigProblems, check_keys, refuse, unknown_key_message
 from golem_forge.config.yaml_file import YamlFile, YamlPath, parse_yaml
 from golem_forge.core.decisions import Verdict
-from golem_forge.core.text import closest_match
+from golem_forge.core.text import nearest_hint
 from golem_forge.policy.commands import SandboxWorld
 from golem_forge.policy.facts import McpName
 from golem_forge.policy.rules.globs import host_and_port, host_matches, normal_host, path_matches_glob
@@ -34,7 +34,7 @@ from golem_forge.policy.rules.model import (
     RuleOrigin,
     rule_id,
 )
-from golem_forge.policy.rules.schema import OWN_KEYS, own_parts, read_scope
+from golem_forge.policy.rules.schema import OWN_KEYS, RuleProblems, own_parts, read_scope
 from golem_forge.policy.shell.dangers import DANGER_IDS
 from golem_forge.policy.shell.lenient import find_commands
 from golem_forge.policy.shell.patterns import is_banned_prefix, runs_what_it_is_given
@@ -60,9 +60,7 @@ def checked_rules(file: YamlFile, origin: RuleOrigin) -> RuleFile:
     """The same from the file's values."""
     problems = ConfigProblems(file)
     warnings: list[str] = []
-    for key in file.value:
-        if key not in ("version", "rules", "builtin_off"):
-            problems.add((key,), unknown_key_message(key, ("version", "rules", "builtin_off")))
+    check_keys(file.value, (), problems, ("version", "rules", "builtin_off"), ())
     if file.value.get("version", 1) != 1 or file.value.get("version") is True:
         problems.add(("version",), "this Forge reads version 1")
     written = file.value.get("rules")
@@ -113,18 +111,18 @@ def _read_rule(
     if not isinstance(written, dict):
         refuse(problems, path, written, "a rule (a mapping)")
         return None
-    named = _RuleProblems(problems, path, _id_of(written, path, problems))
+    named = RuleProblems(problems, path, _id_of(written, path, problems))
     before = len(problems.found)
     kind = _kind_of(written, named)
     _check_keys(written, kind, named)
     verdict = _verdict_of(written, named)
     reason = written.get("reason", "")
     if not isinstance(reason, str):
-        named.add("reason", "expected a text")
+        named.add_at("reason", "expected a text")
         reason = ""
-    scope = read_scope(written["scope"], named.add) if "scope" in written else ANYWHERE
-    own = own_parts(kind, written, named.add) if kind is not None else None
-    if kind is None or verdict is None or own is None or len(problems.found) > before:
+    scope = read_scope(written["scope"], named) if "scope" in written else ANYWHERE
+    own = own_parts(kind, written, named) if kind is not None else {}
+    if kind is None or verdict is None or len(problems.found) > before:
         return None
     rule = Rule(
         kind=kind,
@@ -143,20 +141,8 @@ def _read_rule(
     if not counts or len(problems.found) > before:
         return None
     for key, index, problem in example_problems(rule):
-        problems.add((*path, key, index), f"rule {named.id}: {problem}")
+        named.add((*path, key, index), problem)
     return rule if len(problems.found) == before else None
-
-
-class _RuleProblems:
-    """Adds problems of one rule, each with the rule's id and the line of the key it is about."""
-
-    def __init__(self, problems: ConfigProblems, path: YamlPath, id_: str) -> None:
-        self.problems = problems
-        self.path = path
-        self.id = id_
-
-    def add(self, key: str, problem: str) -> None:
-        self.problems.add((*self.path, key) if key else self.path, f"rule {self.id}: {problem}")
 
 
 def _id_of(written: dict[str, Any], path: YamlPath, problems: ConfigProblems) -> str:
@@ -172,67 +158,62 @@ def _id_of(written: dict[str, Any], path: YamlPath, problems: ConfigProblems) ->
     return "?"
 
 
-def _kind_of(written: dict[str, Any], named: _RuleProblems) -> RuleKind | None:
+def _kind_of(written: dict[str, Any], named: RuleProblems) -> RuleKind | None:
     kinds = [word for word in _KINDS if word in written]
     if len(kinds) == 1:
         return RuleKind(kinds[0])
     found = f"; it has {' and '.join(kinds)}" if kinds else ""
-    named.add("", f"a rule has exactly one of {', '.join(_KINDS)}{found}")
+    named.add_at("", f"a rule has exactly one of {', '.join(_KINDS)}{found}")
     return None
 
 
-def _check_keys(written: dict[str, Any], kind: RuleKind | None, named: _RuleProblems) -> None:
+def _check_keys(written: dict[str, Any], kind: RuleKind | None, named: RuleProblems) -> None:
     for key in written:
         if key not in _ALL_KEYS:
-            named.add(key, unknown_key_message(key, _ALL_KEYS))
+            named.add_at(key, unknown_key_message(key, _ALL_KEYS))
         elif kind is not None and key not in (*_KINDS, *_COMMON_KEYS, *OWN_KEYS[kind]):
-            named.add(key, f"{key!r} has no effect in a {kind.value} rule")
+            named.add_at(key, f"{key!r} has no effect in a {kind.value} rule")
 
 
-def _verdict_of(written: dict[str, Any], named: _RuleProblems) -> Verdict | None:
+def _verdict_of(written: dict[str, Any], named: RuleProblems) -> Verdict | None:
     given = written.get("verdict")
     values = [verdict.value for verdict in Verdict]
     if isinstance(given, str) and given in values:
         return Verdict(given)
     if "verdict" not in written:
-        named.add("", f"'verdict' is missing; it is one of {', '.join(values)}")
+        named.add_at("", f"'verdict' is missing; it is one of {', '.join(values)}")
     else:
-        named.add("verdict", f"expected one of {', '.join(values)}, got {given!r}{_did_you_mean(given, values)}")
+        named.add_at("verdict", f"expected one of {', '.join(values)}, got {given!r}{nearest_hint(given, values)}")
     return None
 
 
-def _did_you_mean(given: Any, known: Iterable[str]) -> str:
-    close = closest_match(given, known) if isinstance(given, str) else None
-    return f"; did you mean {close!r}?" if close else ""
-
-
-def _accept_of(written: dict[str, Any], kind: RuleKind, verdict: Verdict, named: _RuleProblems) -> frozenset[str]:
+def _accept_of(written: dict[str, Any], kind: RuleKind, verdict: Verdict, named: RuleProblems) -> frozenset[str]:
     if "accept" not in written:
         return NO_IDS
     ids = written["accept"]
     if not isinstance(ids, list) or not ids or not all(isinstance(word, str) for word in ids):
-        named.add("accept", "expected a list of ids, like [rm_force]")
+        named.add_at("accept", "expected a list of ids, like [rm_force]")
         return frozenset()
     if verdict is not Verdict.PRE_APPROVED:
-        named.add("accept", f"only a preApproved rule can accept something, this one says {verdict.value}")
+        named.add_at("accept", f"only a preApproved rule can accept something, this one says {verdict.value}")
     known = {RuleKind.COMMAND: frozenset(DANGER_IDS), RuleKind.PATH: PATH_FLOORS}.get(kind, frozenset())
     for word in ids:
         if word in known:
             continue
         if word in DANGER_IDS or word in PATH_FLOORS:
-            named.add("accept", f"{word!r} has no effect in a {kind.value} rule")
+            named.add_at("accept", f"{word!r} has no effect in a {kind.value} rule")
         else:
-            named.add("accept", f"unknown id {word!r}{_did_you_mean(word, {*DANGER_IDS, *PATH_FLOORS})}")
+            named.add_at("accept", f"unknown id {word!r}{nearest_hint(word, {*DANGER_IDS, *PATH_FLOORS})}")
     return frozenset(ids)
 
 
-def _check_meaning(rule: Rule, named: _RuleProblems, warnings: list[str]) -> bool:
+def _check_meaning(rule: Rule, named: RuleProblems, warnings: list[str]) -> bool:
     """Refuses what is well formed but not allowed, or not in this file. False: the rule is left out, with a warning."""
     allows = rule.verdict is Verdict.PRE_APPROVED
     if rule.verdict is Verdict.BLOCKED and not rule.reason:
-        named.add("verdict", "a blocked rule needs a 'reason'; it is what the caller reads")
+        named.add_at("verdict", "a blocked rule needs a 'reason'; it is what the caller reads")
     if rule.kind is RuleKind.TOOL and allows and rule.tool in SHELL_TOOLS:
-        named.add(
+        named.add_at(
             "tool",
             f"{rule.tool!r} cannot be preApproved as a whole; write `command` rules, "
             "or set `walled: preApproved` in the exec toolset",
@@ -240,9 +221,9 @@ def _check_meaning(rule: Rule, named: _RuleProblems, warnings: list[str]) -> boo
     if rule.origin in (RuleOrigin.PROJECT, RuleOrigin.REMEMBERED, RuleOrigin.SESSION):
         for key in ("accept", "private"):
             if key in rule.written:
-                named.add(key, f"{key!r} is allowed only in your own rules.yaml")
+                named.add_at(key, f"{key!r} is allowed only in your own rules.yaml")
     if rule.origin in (RuleOrigin.REMEMBERED, RuleOrigin.SESSION) and not allows:
-        named.add("verdict", f"a {rule.origin.value} rule can only be preApproved")
+        named.add_at("verdict", f"a {rule.origin.value} rule can only be preApproved")
     if rule.kind is RuleKind.COMMAND and allows and _is_too_wide(rule):
         how = "it runs whatever is piped into it; add words" if rule.exact else _AS_PREFIX
         problem = f"{rule.describe()}: {how}"
@@ -253,7 +234,7 @@ def _check_meaning(rule: Rule, named: _RuleProblems, warnings: list[str]) -> boo
             warnings.append(f"{warning}; it no longer counts")
             return False
         else:
-            named.add("command", problem)
+            named.add_at("command", problem)
     return True
 
 

@@ -7,13 +7,13 @@ second look reads only the journals that went on since.
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from golem_forge.core.lazy_dataclass import dataclass
-from golem_forge.events.journal_files import list_journals, unseal_line
+from golem_forge.events.journal_files import list_journals
+from golem_forge.events.journal_reader import parse_line
 
 _MARK: Final = b'"source":"rules"'
 _MAX_CACHED: Final = 4096
@@ -75,11 +75,6 @@ def _decisions(path: Path) -> Iterator[dict[str, Any]]:
     """Only lines that can name a rule are parsed: most calls meet none."""
     with path.open("rb") as file:
         for line in file:
-            if _MARK not in line or (parts := unseal_line(line[:-1])) is None:
-                continue
-            try:
-                record = json.loads(parts[0] + b"}")
-            except ValueError:
-                continue
-            if isinstance(record, dict) and isinstance(record.get("decision"), dict):
+            record = parse_line(line[:-1]) if _MARK in line else None
+            if record is not None and isinstance(record.get("decision"), dict):
                 yield record

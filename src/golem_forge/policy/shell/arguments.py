@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
 from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.core.regex import regex
 from golem_forge.core.text import process_link
 
 
@@ -133,7 +134,7 @@ _SECRET_SAMPLES = names(
     ".env id_rsa id_ed25519 id_ecdsa .netrc .npmrc .pgpass .pypirc .git-credentials .ssh .aws .gnupg"
 )
 
-_SYSTEM_SECRET = re.compile(r"(^|/)(proc/[^/]+/(task/[^/]+/)?environ|etc/g?shadow-?)$")
+_SYSTEM_SECRET = regex(r"(^|/)(proc/[^/]+/(task/[^/]+/)?environ|etc/g?shadow-?)$")
 
 
 def file_words(program: str, arguments: tuple[str, ...]) -> tuple[str, ...]:
@@ -204,10 +205,10 @@ _TOP_LEVEL = names(
     " Applications Library System Users Volumes private"
 )
 _HARMLESS_DEVICES = names("null zero full random urandom tty stdin stdout stderr fd pts shm")
-_SAME_ROOT = re.compile(r"(?:/+\.)+(?=/|$)")  # other names of `/`
+_SAME_ROOT = regex(r"(?:/+\.)+(?=/|$)")  # other names of `/`
 
-_HOME_PATH = re.compile(r"(?:~(?:[A-Za-z_][\w-]*)?|\$HOME|\$\{HOME[^}]*\})(/.*)?", re.DOTALL)
-_ALL_ENTRIES = re.compile(r"[*.?]*")
+_HOME_PATH = regex(r"(?:~(?:[A-Za-z_][\w-]*)?|\$HOME|\$\{HOME[^}]*\})(/.*)?", re.DOTALL)
+_ALL_ENTRIES = regex(r"[*.?]*")
 
 
 def join_paths(path: str, here: str) -> str:

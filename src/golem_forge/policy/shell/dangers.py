@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator
 from itertools import takewhile
 
 from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.core.regex import regex
+from golem_forge.core.text import shorten
 from golem_forge.policy.shell.arguments import (
     Option,
     all_options,
@@ -70,7 +72,7 @@ _ALL_WRITTEN = names("tee truncate shred sponge touch")
 _FORMATTERS = names("wipefs blkdiscard mke2fs mkswap")
 
 _FIND_FIRST = names("-H -L -P -D --")
-_DELETES = re.compile(r"(?:^|[\s/;&|('\"\\])(?:rm|unlink|shred)(?:\s|$)")
+_DELETES = regex(r"(?:^|[\s/;&|('\"\\])(?:rm|unlink|shred)(?:\s|$)")
 
 # The options that name a file to be written: short letters, long names.
 _OUTPUT = ("o", names("--output"))
@@ -89,14 +91,14 @@ _TAR_VALUED = "bCfFgHIKLNTVX"
 _TAR_WRITES = "cruA"
 _TAR_LONG = ("--create", "--append", "--update", "--concatenate", "--catenate")
 
-_STARTUP = re.compile(
+_STARTUP = regex(
     r"(^|/)(\.(bashrc|bash_profile|bash_login|bash_logout|bash_aliases|profile|zshrc|zshenv|zprofile|zlogin"
     r"|zlogout|kshrc|xprofile|xinitrc|xsessionrc)|\.config/fish/.*|\.config/autostart/.*|\.config/systemd/.*"
     r"|\.ssh/(authorized_keys|rc)|Library/LaunchAgents/.*)$"
     r"|^/+etc/(profile(\.d/.*)?|bash\.bashrc|zsh/.*|rc\.local|environment|cron.*|systemd/.*|init\.d/.*)$"
     r"|^/+var/spool/cron/.*$"
 )
-_OTHERS_WRITE = re.compile(r"[0-7]*[2367]|(.*,)?[ug]*[ao][ugoa]*[+=][rxXst]*w.*")
+_OTHERS_WRITE = regex(r"[0-7]*[2367]|(.*,)?[ug]*[ao][ugoa]*[+=][rxXst]*w.*")
 
 
 def rm_force(command: FoundCommand, context: DangerContext) -> bool:
@@ -268,13 +270,11 @@ _DOWNLOADERS = names(
 )
 _DECODERS = names("uudecode zcat gunzip bunzip2 bzcat unxz xzcat zstdcat unzstd rev tr")
 _DECODERS_WITH_D = names("base64 base32 basenc gzip bzip2 xz zstd lz4 openssl gpg gpg2")
-_INTERPRETER = re.compile(
-    r"(python|pypy|perl|ruby|node|nodejs|deno|bun|php|lua|luajit|tclsh|Rscript|osascript|pwsh)[0-9.]*"
-)
+_INTERPRETER = regex(r"(python|pypy|perl|ruby|node|nodejs|deno|bun|php|lua|luajit|tclsh|Rscript|osascript|pwsh)[0-9.]*")
 _EVALUATORS = names("eval . source")
-_RUNS_INPUT = re.compile(r"\b(exec|eval|system|compile)\b")
-_NET_DEVICE = re.compile(r"/+dev/+(tcp|udp)/")
-_NET_REDIRECTION = re.compile(r"/dev/(?:tcp|udp)(?:/(?!\.{0,2}(?:/|$))[^/]+){2}")
+_RUNS_INPUT = regex(r"\b(exec|eval|system|compile)\b")
+_NET_DEVICE = regex(r"/+dev/+(tcp|udp)/")
+_NET_REDIRECTION = regex(r"/dev/(?:tcp|udp)(?:/(?!\.{0,2}(?:/|$))[^/]+){2}")
 
 _CURL_VALUED = "AbcCdDeEFHhKmoPQrtTuUwxXyYz"
 _CURL_LONG = names(
@@ -370,7 +370,7 @@ _POWER_UNITS = names("poweroff reboot halt kexec suspend hibernate hybrid-sleep 
 _SCHEDULERS = names("crontab at batch update-rc.d chkconfig")
 _ENABLING = names("enable reenable link preset load bootstrap")
 
-_HIJACKED = re.compile(r"(LD_|DYLD_|GIT_|BASH_FUNC_)\w+|PATH|BASH_ENV|ENV|IFS|PROMPT_COMMAND|SHELLOPTS|PS4")
+_HIJACKED = regex(r"(LD_|DYLD_|GIT_|BASH_FUNC_)\w+|PATH|BASH_ENV|ENV|IFS|PROMPT_COMMAND|SHELLOPTS|PS4")
 _DECLARING = names("export declare typeset readonly local setenv")
 _SSH_COMMANDS = ("proxycommand", "localcommand", "permitlocalcommand", "knownhostscommand", "remotecommand")
 
@@ -388,7 +388,7 @@ _UNGUARDED_BY_AGENT = {
     "aider": names("--yes --yes-always"),
     "cursor-agent": names("-f --force"),
 }
-_FORGE = re.compile(r"forge|golem[-_]forge")
+_FORGE = regex(r"forge|golem[-_]forge")
 
 
 def power(command: FoundCommand, context: DangerContext) -> bool:
@@ -438,7 +438,7 @@ def self_invoke(command: FoundCommand, context: DangerContext) -> bool:
 
 Check = Callable[[FoundCommand, DangerContext], bool]
 
-_FORKS = re.compile(r"\bfork\b.*\b(while|until|loop|for)\b|\b(while|until|loop|for)\b.*\bfork\b", re.DOTALL)
+_FORKS = regex(r"\bfork\b.*\b(while|until|loop|for)\b|\b(while|until|loop|for)\b.*\bfork\b", re.DOTALL)
 
 
 _CHECKS: dict[str, Check] = {
@@ -488,8 +488,7 @@ def _hits(commands: tuple[FoundCommand, ...], is_secret: Callable[[str], bool]) 
         if found:
             assigned = (f"{name}={value}" for name, value in command.assignments)
             redirected = (f"{redirect.operator}{redirect.target}" for redirect in command.redirects)
-            text = " ".join([*assigned, *command.words[:40], *redirected])
-            detail = text if len(text) <= _MAX_DETAIL else text[: _MAX_DETAIL - 1] + "…"
+            detail = shorten(" ".join([*assigned, *command.words[:40], *redirected]), _MAX_DETAIL)
             yield from (Danger(name, detail) for name in found)
         if command.program in ("cd", "pushd", "chdir"):
             target = next(iter(plain_operands(command.arguments)), "~")

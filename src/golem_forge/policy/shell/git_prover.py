@@ -15,49 +15,42 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from golem_forge.core.lazy_dataclass import dataclass
-from golem_forge.policy.shell.readonly_table import (
-    EVERY_COMMIT,
-    EXCLUDED_SECRETS,
-    GIT_SWITCHES,
-    GIT_TABLE,
-    NO_EXTERNAL_PROGRAMS,
-    GitOperands,
-    GitRow,
-    GitShows,
-)
+from golem_forge.core.lazy_dataclass import dataclass, field
+from golem_forge.core.regex import regex
+from golem_forge.policy.shell import readonly_table as table
+from golem_forge.policy.shell.readonly_table import GitOperands, GitRow, GitShows
 
-_COUNT = re.compile(r"-[0-9]+")
-_NUMBERED = re.compile(r"-[A-Za-z][0-9]+%?(/[0-9]+%?)?")
+_COUNT = regex(r"-[0-9]+")
+_NUMBERED = regex(r"-[A-Za-z][0-9]+%?(/[0-9]+%?)?")
 _MAGIC = (":(", ":!", ":^", ":/", "::")
-_STAGED = re.compile(r":(?:[0-3]:)?")
-_RANGE = re.compile(r"(\.{2,3})")
-_IS_COMMIT = re.compile(r"(?:HEAD|@|)|.*(?:[~^][0-9]*|\^[!@]|\^-[0-9]*|\^\{commit\})", re.DOTALL)
-_HEX = re.compile(r"[0-9A-Fa-f]{4,64}")
+_STAGED = regex(r":(?:[0-3]:)?")
+_RANGE = regex(r"(\.{2,3})")
+_IS_COMMIT = regex(r"(?:HEAD|@|)|.*(?:[~^][0-9]*|\^[!@]|\^-[0-9]*|\^\{commit\})", re.DOTALL)
+_HEX = regex(r"[0-9A-Fa-f]{4,64}")
 _GLOB = frozenset("*?[\\")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class GitReading:
     """One git command; `why` says why it is not known to only read, and is empty if it is."""
 
-    why: str
+    why: str = ""
     row: GitRow | None = None
     """None: not a reading subcommand."""
     option: str = ""
     """The first option that is in no list; operands may be another reason."""
-    directories: tuple[str, ...] = ()
+    directories: list[str] = field(default_factory=list)
     """The values of `-C`, each to be entered from the one before it."""
-    names: tuple[str, ...] = ()
+    names: list[str] = field(default_factory=list)
     """Operands that may be paths, or revisions."""
-    paths: tuple[str, ...] = ()
+    paths: list[str] = field(default_factory=list)
     """Operands after `--`."""
     inserts_at: int = 0
     """The index in the words, `git` included, where options of the subcommand begin."""
-    flags: frozenset[str] = frozenset()
-    ranges: tuple[str, ...] = ()
+    flags: set[str] = field(default_factory=set)
+    ranges: list[str] = field(default_factory=list)
     """The values of `-L`."""
-    layout: tuple[tuple[str, bool], ...] = ()
+    layout: list[tuple[str, bool]] = field(default_factory=list)
     """The words from there to `--`, and whether each is one of `names`."""
     ends_names: bool = False
     """A `--` stands there: what is before it is no path."""
@@ -82,37 +75,27 @@ class GitReading:
 
 
 def read_git(arguments: tuple[str, ...]) -> GitReading:
-    directories: list[str] = []
+    found = GitReading()
     index = 0
     while index < len(arguments) and arguments[index].startswith("-") and arguments[index:] != ("--version",):
         word = arguments[index]
         index += 1
         if word == "-C" and index < len(arguments) and arguments[index][:1] not in ("", "-"):
-            directories.append(arguments[index])
+            found.directories.append(arguments[index])
             index += 1
-        elif word not in GIT_SWITCHES:
-            why = f"'git {word}' is not known to only read"
-            return GitReading(why, option=word, directories=tuple(directories))
-    length = next((size for size in (2, 1) if arguments[index : index + size] in GIT_TABLE), 0)
+        elif word not in table.GIT_SWITCHES:
+            found.why, found.option = f"'git {word}' is not known to only read", word
+            return found
+    length = next((size for size in (2, 1) if arguments[index : index + size] in table.GIT_TABLE), 0)
     if not length:
         named = " ".join(("git", *arguments[index : index + 1]))
-        return GitReading(f"'{named}' is not known to only read", directories=tuple(directories))
+        found.why = f"'{named}' is not known to only read"
+        return found
     subcommand, rest = arguments[index : index + length], arguments[index + length :]
-    reader = _ArgumentReader(GIT_TABLE[subcommand], " ".join(("git", *subcommand)))
-    reader.read(rest)
-    return GitReading(
-        reader.why,
-        reader.row,
-        reader.option,
-        tuple(directories),
-        tuple(reader.names),
-        tuple(reader.paths),
-        1 + index + length,
-        frozenset(reader.flags),
-        tuple(reader.ranges),
-        tuple(reader.layout),
-        "--" in rest,
-    )
+    found.row = table.GIT_TABLE[subcommand]
+    found.inserts_at, found.ends_names = 1 + index + length, "--" in rest
+    _ArgumentReader(found.row, " ".join(("git", *subcommand)), found).read(rest)
+    return found
 
 
 def path_in_commit(word: str) -> str | None:
@@ -154,7 +137,7 @@ def started_git(words: tuple[str, ...], reading: GitReading, is_path: Callable[[
     row = reading.row
     if row is None:
         return words
-    start = (*words[: reading.inserts_at], *(NO_EXTERNAL_PROGRAMS if row.diffs else ()))
+    start = (*words[: reading.inserts_at], *(table.NO_EXTERNAL_PROGRAMS if row.diffs else ()))
     rest = words[reading.inserts_at :]
     if not reading.shows_content:
         return (*start, *rest)
@@ -171,8 +154,8 @@ def started_git(words: tuple[str, ...], reading: GitReading, is_path: Callable[[
     if not reading.leaves_out:
         return (*start, *kept, *rest[len(kept) :])
     paths.extend(reading.paths)
-    walks = EVERY_COMMIT if not paths and row.switches.issuperset(EVERY_COMMIT) else ()
-    return (*start, *walks, *kept, "--", *paths, *EXCLUDED_SECRETS)
+    walks = table.EVERY_COMMIT if not paths and row.switches.issuperset(table.EVERY_COMMIT) else ()
+    return (*start, *walks, *kept, "--", *paths, *table.EXCLUDED_SECRETS)
 
 
 def _as_commit(word: str, row: GitRow) -> str:
@@ -188,73 +171,67 @@ class _ArgumentReader:
     """The arguments of one subcommand. Every word that begins with `-` must be in its row, wherever it stands: a word
     that is taken for a value here and for an option by git, or after a `--` that git took for a value, is none."""
 
-    def __init__(self, row: GitRow, subcommand: str) -> None:
+    def __init__(self, row: GitRow, subcommand: str, found: GitReading) -> None:
         self.row = row
         self.subcommand = subcommand
-        self.why = ""
-        self.option = ""
-        self.flags: set[str] = set()
-        self.ranges: list[str] = []
-        self.layout: list[tuple[str, bool]] = []
-        self.names: list[str] = []
-        self.paths: list[str] = []
+        self.found = found
 
     def read(self, arguments: tuple[str, ...]) -> None:
         words = iter(arguments)
         for word in words:
             if word == "--":
-                self.paths.extend(words)
+                self.found.paths.extend(words)
             elif word.startswith("-") and word != "-":
                 self._option(word, words)
             else:
-                self.names.append(word)
-                self.layout.append((word, True))
-        for path in self.paths:
+                self.found.names.append(word)
+                self.found.layout.append((word, True))
+        for path in self.found.paths:
             if path.startswith("-"):
                 self._refuse(path)
-        if self.row.operands is GitOperands.PATTERN and not self.flags & self.row.pattern_flags:
-            first = next((place for place, (_, is_name) in enumerate(self.layout) if is_name), None)
-            if first is None and self.paths:  # git takes the first of them for the pattern
-                self._refuse(self.paths[0])
+        if self.row.operands is GitOperands.PATTERN and not self.found.flags & self.row.pattern_flags:
+            first = next((place for place, (_, is_name) in enumerate(self.found.layout) if is_name), None)
+            if first is None and self.found.paths:  # git takes the first of them for the pattern
+                self._refuse(self.found.paths[0])
             elif first is not None:
-                self.layout[first] = (self.layout[first][0], False)
-            self.names = self.names[1:]
-        given = [*self.names, *self.paths]
-        is_list = self.row.operands is not GitOperands.LISTED or self.flags & self.row.listing
+                self.found.layout[first] = (self.found.layout[first][0], False)
+            del self.found.names[:1]
+        given = [*self.found.names, *self.found.paths]
+        is_list = self.row.operands is not GitOperands.LISTED or self.found.flags & self.row.listing
         if given and (self.row.operands is GitOperands.NONE or not is_list):
             self._refuse(given[0])
-        if self.row.required and not self.flags & self.row.required:
+        if self.row.required and not self.found.flags & self.row.required:
             self._refuse(given[0] if given else "")
 
     def _option(self, word: str, words: Iterator[str]) -> None:
         row = self.row
-        self.layout.append((word, False))
+        self.found.layout.append((word, False))
         flag, equals, value = word.partition("=") if word.startswith("--") else (word, "", "")
         known = flag in row.glued or (flag in row.switches and not equals) or (flag in row.valued and bool(equals))
         if "%G" in value:  # starts the program that checks signatures
             self._refuse(word)
         elif known:
-            self.flags.add(flag)
+            self.found.flags.add(flag)
         elif flag in row.valued:
-            self.flags.add(flag)
+            self.found.flags.add(flag)
             self._value_of(flag, word, words)
         elif word.startswith("--"):
             self._refuse(word)
         elif word[:2] in row.valued:
-            self.flags.add(word[:2])
+            self.found.flags.add(word[:2])
             if word[:2] == "-L":
-                self.ranges.append(word[2:])
+                self.found.ranges.append(word[2:])
         elif word[:2] in row.numbered and _NUMBERED.fullmatch(word):  # `-U3`, `-M90%`
-            self.flags.add(word[:2])
+            self.found.flags.add(word[:2])
         elif not ((row.counted and _COUNT.fullmatch(word)) or (row.clusters and self._cluster(word, words))):
             self._refuse(word)
 
     def _value_of(self, flag: str, word: str, words: Iterator[str]) -> bool:
         """Takes the next word for the value of the flag; it must not look like an option."""
         value = next(words, "-")
-        self.layout.append((value, False))
+        self.found.layout.append((value, False))
         if flag == "-L":
-            self.ranges.append(value)
+            self.found.ranges.append(value)
         if value.startswith("-"):
             self._refuse(word)
         return not value.startswith("-")
@@ -263,7 +240,7 @@ class _ArgumentReader:
         """`-sb`, `-rn`, `-inA3`: letters of the row, of which the last may take a value."""
         for place, letter in enumerate(word[1:], 1):
             flag = f"-{letter}"
-            self.flags.add(flag)
+            self.found.flags.add(flag)
             if flag in self.row.valued:
                 return place < len(word) - 1 or self._value_of(flag, word, words)
             if f"-{word[place:]}" in self.row.switches:  # `-suno`
@@ -273,6 +250,6 @@ class _ArgumentReader:
         return True
 
     def _refuse(self, word: str) -> None:
-        self.why = self.why or f"'{self.subcommand} {word}' is not known to only read"
+        self.found.why = self.found.why or f"'{self.subcommand} {word}' is not known to only read"
         if word.startswith("-"):
-            self.option = self.option or word
+            self.found.option = self.found.option or word

@@ -17,34 +17,19 @@ import re
 from collections.abc import Callable
 
 from golem_forge.core.lazy_dataclass import dataclass
-from golem_forge.policy.shell.statements import (
-    BARE,
-    NOTHING,
-    POSITIONAL,
-    QUOTED,
-    SPLIT,
-    AnalysisReport,
-    RawCommand,
-    Redirect,
-    ShellWord,
-    Span,
-    StatementBuilder,
-    WordBuilder,
-    decode_escapes,
-    finish_word,
-    has_too_many_braces,
-    printed_texts,
-)
+from golem_forge.core.regex import regex
+from golem_forge.policy.shell import statements
+from golem_forge.policy.shell.statements import BARE, NOTHING, POSITIONAL, QUOTED, SPLIT, AnalysisReport, RawCommand
 
 MAX_NESTING = 8
 _HARD_NESTING = 40  # nested this deep the rest is not read at all; keeps Python's own stack safe
 
-_REDIRECT = re.compile(r"(?:\d+|\{\w+\})?(&>>|&>|<<<|<<-|<<|<>|<&|>>\||>>!|>>|>\||>!|>&|<|>)")
-_NAME = re.compile(r"[A-Za-z_]\w*|[0-9@*#?$!-]")
+_REDIRECT = regex(r"(?:\d+|\{\w+\})?(&>>|&>|<<<|<<-|<<|<>|<&|>>\||>>!|>>|>\||>!|>&|<|>)")
+_NAME = regex(r"[A-Za-z_]\w*|[0-9@*#?$!-]")
 _WORD_END = frozenset(" \t\n\r;&|<>()")
-_PLAIN_TEXT = re.compile(r"[^ \t\n\r;&|<>()\\'\"`$]+")
-_DOUBTFUL_ARITHMETIC = re.compile(r"[#'\"`\\\n]|<<")
-_PLAIN_DOUBLE = re.compile(r"[^\\\"`$]+")
+_PLAIN_TEXT = regex(r"[^ \t\n\r;&|<>()\\'\"`$]+")
+_DOUBTFUL_ARITHMETIC = regex(r"[#'\"`\\\n]|<<")
+_PLAIN_DOUBLE = regex(r"[^\\\"`$]+")
 
 
 def read_commands(text: str, depth: int, report: AnalysisReport) -> list[RawCommand]:
@@ -83,9 +68,9 @@ class LenientReader:
 
     # -- lists of commands
 
-    def read_list(self, closer: str, fed: Span) -> None:
+    def read_list(self, closer: str, fed: statements.Span) -> None:
         """Reads commands up to `closer` (`)`, `}` or none: the end of the text)."""
-        scope = StatementBuilder(self.raws, fed)
+        scope = statements.StatementBuilder(self.raws, fed)
         text = self.text
         piped = False  # after `|` a newline does not end the pipeline
         while self.position < len(text):
@@ -128,14 +113,14 @@ class LenientReader:
                 break
             else:
                 written = self.read_word(scope)
-                self.report.too_deep = self.report.too_deep or has_too_many_braces(written)
-                for word in finish_word(written):
+                self.report.too_deep = self.report.too_deep or statements.has_too_many_braces(written)
+                for word in statements.finish_word(written):
                     scope.add_word(word)
             piped = piped and char in " \t\n\r#"
         scope.end()
         self.report.fork_bomb = self.report.fork_bomb or scope.fork_bomb
 
-    def read_operator(self, scope: StatementBuilder) -> bool:
+    def read_operator(self, scope: statements.StatementBuilder) -> bool:
         """Whether it was a pipe."""
         pair = self.text[self.position : self.position + 2]
         if pair in ("&&", "||"):
@@ -157,7 +142,7 @@ class LenientReader:
             return None  # process substitution, part of a word
         return match
 
-    def read_redirect(self, match: re.Match[str], scope: StatementBuilder) -> None:
+    def read_redirect(self, match: re.Match[str], scope: statements.StatementBuilder) -> None:
         operator = match[1]
         self.position = match.end()
         while self.text[self.position : self.position + 1] in (" ", "\t") or self.joins_lines():
@@ -170,10 +155,10 @@ class LenientReader:
             return
         written = self.read_word(scope)
         target = written.text.replace(SPLIT, "")
-        redirects.append(Redirect(operator, target, target if operator == "<<<" else None))
+        redirects.append(statements.Redirect(operator, target, target if operator == "<<<" else None))
         if operator != "<<<":  # `> /{dev,tmp}/x`: some shells write to each
-            expanded = (word.text for word in finish_word(written))
-            redirects.extend(Redirect(operator, text) for text in expanded if text != target)
+            expanded = (word.text for word in statements.finish_word(written))
+            redirects.extend(statements.Redirect(operator, text) for text in expanded if text != target)
 
     def joins_lines(self) -> bool:
         return self.text.startswith("\\\n", self.position)
@@ -193,8 +178,8 @@ class LenientReader:
 
     # -- words
 
-    def read_word(self, scope: StatementBuilder) -> ShellWord:
-        pieces = WordBuilder()
+    def read_word(self, scope: statements.StatementBuilder) -> statements.ShellWord:
+        pieces = statements.WordBuilder()
         text = self.text
         while self.position < len(text):
             char = text[self.position]
@@ -217,7 +202,7 @@ class LenientReader:
                 break
         return pieces.word()
 
-    def read_single(self, pieces: WordBuilder) -> None:
+    def read_single(self, pieces: statements.WordBuilder) -> None:
         start = self.position + 1
         pieces.add(self.text[start : self.find_close("'", start)], QUOTED)
         self.note_lines(start)
@@ -234,7 +219,7 @@ class LenientReader:
         self.position = end + 1
         return end
 
-    def read_double(self, pieces: WordBuilder) -> None:
+    def read_double(self, pieces: statements.WordBuilder) -> None:
         """At the opening `"`."""
         self.position += 1
         text, start = self.text, self.position
@@ -256,11 +241,11 @@ class LenientReader:
                 self.read_expansion(pieces, QUOTED)
         self.loose.append(start)
 
-    def read_expansion(self, pieces: WordBuilder, kind: str) -> None:
+    def read_expansion(self, pieces: statements.WordBuilder, kind: str) -> None:
         """At a backtick or `$`."""
         (self.read_backtick if self.text[self.position] == "`" else self.read_dollar)(pieces, kind)
 
-    def read_backtick(self, pieces: WordBuilder, kind: str) -> None:
+    def read_backtick(self, pieces: statements.WordBuilder, kind: str) -> None:
         start = self.position + 1
         match = re.compile(r"(?:[^`\\]|\\.)*", re.DOTALL).match(self.text, start)
         end = match.end() if match else start
@@ -270,13 +255,13 @@ class LenientReader:
         content = re.sub(r"\\([`\\$])", r"\1", self.text[start:end])
         self.substitute(pieces, kind, lambda: _read_into(content, self.raws, self.depth + 1, self.report, 1))
 
-    def read_dollar(self, pieces: WordBuilder, kind: str) -> None:
+    def read_dollar(self, pieces: statements.WordBuilder, kind: str) -> None:
         text, start = self.text, self.position
         following = text[start + 1 : start + 2]
         if following == "'" and kind == BARE:
             match = re.compile(r"(?:[^'\\]|\\.)*", re.DOTALL).match(text, start + 2)
             end = match.end() if match else start + 2
-            pieces.add(decode_escapes(text[start + 2 : end]), QUOTED)
+            pieces.add(statements.decode_escapes(text[start + 2 : end]), QUOTED)
             self.find_close("'", end)
             self.note_lines(start)
         elif following == '"' and kind == BARE:
@@ -296,7 +281,7 @@ class LenientReader:
             self.position += 1
             pieces.add("$", kind)
 
-    def read_parenthesis(self, pieces: WordBuilder, kind: str) -> None:
+    def read_parenthesis(self, pieces: statements.WordBuilder, kind: str) -> None:
         """At `$(`: a command substitution, or arithmetic if it can be nothing else."""
         if self.text.startswith("$((", self.position) and self.skip_arithmetic(3, "))"):
             pieces.add("$(())", QUOTED)
@@ -304,7 +289,7 @@ class LenientReader:
         self.position += 2
         self.substitute(pieces, kind, lambda: self.nested(")"))
 
-    def add_variable(self, pieces: WordBuilder, name: str, written: str, kind: str) -> None:
+    def add_variable(self, pieces: statements.WordBuilder, name: str, written: str, kind: str) -> None:
         if name == "IFS" and kind == BARE:
             pieces.add(SPLIT, BARE)
         elif name in "123456789@*":
@@ -312,14 +297,14 @@ class LenientReader:
         else:
             pieces.add("$" + name if written == "${" + name + "}" else written, QUOTED)
 
-    def read_parameter(self, pieces: WordBuilder, kind: str) -> None:
+    def read_parameter(self, pieces: statements.WordBuilder, kind: str) -> None:
         """After `${`, up to its `}`."""
         text, start = self.text, self.position
         if text[start : start + 1] in (" ", "\t", "\n", "|"):
             self.position += 1
             self.substitute(pieces, kind, lambda: self.nested("}"))
             return
-        aside = WordBuilder()  # the value's own spelling is of no interest, the commands in it are
+        aside = statements.WordBuilder()  # the value's own spelling is of no interest, the commands in it are
         while self.position < len(text):
             char = text[self.position]
             if char == "}":
@@ -362,7 +347,7 @@ class LenientReader:
 
     def read_expansions(self, end: int) -> None:
         """Substitutions in text that is otherwise not commands: arithmetic, heredoc bodies."""
-        aside = WordBuilder()
+        aside = statements.WordBuilder()
         while self.position < end:
             char = self.text[self.position]
             if char == "\\":
@@ -372,7 +357,7 @@ class LenientReader:
             else:
                 self.position += 1
 
-    def read_process(self, pieces: WordBuilder, scope: StatementBuilder) -> None:
+    def read_process(self, pieces: statements.WordBuilder, scope: statements.StatementBuilder) -> None:
         written = self.text[self.position]
         self.position += 2
         start = len(self.raws)
@@ -400,13 +385,13 @@ class LenientReader:
             self.report.certain = False
         self.depth -= 1
 
-    def substitute(self, pieces: WordBuilder, kind: str, read: Callable[[], None]) -> None:
+    def substitute(self, pieces: statements.WordBuilder, kind: str, read: Callable[[], None]) -> None:
         """Reads a substitution; one that only echoes literal words is replaced by them."""
         start = len(self.raws)
         read()
         found = self.raws[start:]
         if len(found) == 1 and found[0].words[:1] in (("echo",), ("printf",)) and not found[0].redirects:
-            printed = printed_texts(found[0].words[0], found[0].words[1:])
+            printed = statements.printed_texts(found[0].words[0], found[0].words[1:])
             if printed and printed[-1]:
                 text = printed[-1].rstrip("\n")
                 pieces.add(re.sub(r"\s+", SPLIT, text) if kind == BARE else text, kind)
@@ -414,29 +399,27 @@ class LenientReader:
         pieces.add("$()", QUOTED)
 
 
-_DELIMITER = re.compile(
-    r"(?:\\.|'[^']*'|\"(?:[^\"\\]|\\.)*\"|\$\([^)\n]*\)|`[^`\n]*`|[^ \t\n;&|<>()\\'\"])+", re.DOTALL
-)
-_PLAIN_DELIMITER = re.compile(r"\\?[\w.!%+-]+|'[\w.!%+ -]+'|\"[\w.!%+ -]+\"")
-_QUOTED_PART = re.compile(r"\\(.)|'([^']*)'|\"((?:[^\"\\]|\\.)*)\"", re.DOTALL)
+_DELIMITER = regex(r"(?:\\.|'[^']*'|\"(?:[^\"\\]|\\.)*\"|\$\([^)\n]*\)|`[^`\n]*`|[^ \t\n;&|<>()\\'\"])+", re.DOTALL)
+_PLAIN_DELIMITER = regex(r"\\?[\w.!%+-]+|'[\w.!%+ -]+'|\"[\w.!%+ -]+\"")
+_QUOTED_PART = regex(r"\\(.)|'([^']*)'|\"((?:[^\"\\]|\\.)*)\"", re.DOTALL)
 
 
 @dataclass(slots=True)
 class Heredoc:
     """One announced heredoc; `redirects` are its command's, and the entry at `place` gets the text."""
 
-    redirects: list[Redirect]
+    redirects: list[statements.Redirect]
     place: int
     written: str
     strip_tabs: bool
     certain: bool = True
 
     @classmethod
-    def announced(cls, operator: str, redirects: list[Redirect], text: str, position: int) -> Heredoc:
+    def announced(cls, operator: str, redirects: list[statements.Redirect], text: str, position: int) -> Heredoc:
         match = _DELIMITER.match(text, position)
         written = match[0] if match else ""
         heredoc = cls(redirects, len(redirects), written, operator == "<<-", bool(_PLAIN_DELIMITER.fullmatch(written)))
-        redirects.append(Redirect(operator, heredoc.ending))
+        redirects.append(statements.Redirect(operator, heredoc.ending))
         return heredoc
 
     @property
@@ -475,11 +458,11 @@ class Heredoc:
                 continued = self.expands and (len(line) - len(line.rstrip("\\"))) % 2 == 1
                 self.certain = self.certain and not continued
         body = "\n".join(lines)
-        self.redirects[self.place] = Redirect(self.redirects[self.place].operator, self.ending, body)
+        self.redirects[self.place] = statements.Redirect(self.redirects[self.place].operator, self.ending, body)
         return body, min(position, len(text)), ended
 
 
-_BRACKETS = re.compile(r"[()\[\]]")
+_BRACKETS = regex(r"[()\[\]]")
 
 
 def arithmetic_end(text: str, start: int, closer: str, report: AnalysisReport) -> int | None:

@@ -11,6 +11,7 @@ import posixpath
 import re
 from collections.abc import Iterator
 
+from golem_forge.core.regex import regex
 from golem_forge.policy.shell.arguments import file_words, names
 from golem_forge.policy.shell.lenient import FoundCommand, find_commands
 from golem_forge.policy.shell.readonly_table import READ_ONLY_TABLE
@@ -27,16 +28,16 @@ _DEVICES = names("/dev/null /dev/zero /dev/full /dev/random /dev/urandom /dev/st
 _SAME_SHELL = names("eval command builtin trap alias")
 _MOVERS = names("cd chdir pushd popd")
 _SETTERS = names("export declare typeset local readonly read printf mapfile readarray getopts let set")
-_STEERS_CD = re.compile(r"\b(cdpath|oldpwd|pwd|home|dirstack)\b", re.IGNORECASE)
+_STEERS_CD = regex(r"\b(cdpath|oldpwd|pwd|home|dirstack)\b", re.IGNORECASE)
 
 _MAX_CLIMBS = 40  # each `..` after a name costs a look at the disk
 _MAX_INNER = 200
 _NO_NAME = ("", ".", "..")
 
-_GLUED = re.compile(r"-[A-Za-z]+[@=]?(?=/|\.\.(?:/|$))")
-_ADDRESS = re.compile(r"file://(?:localhost)?(?=/)|@(?=/|\.)")
-_LANGUAGE = re.compile(r"(python|pypy|perl|ruby|node|nodejs|deno|bun|php|lua|luajit|julia|Rscript)[0-9.]*")
-_CODE_FLAG = re.compile(r"-[A-Za-z]*[ceEpr]|--(eval|print|expression|execute|code)")
+_GLUED = regex(r"-[A-Za-z]+[@=]?(?=/|\.\.(?:/|$))")
+_ADDRESS = regex(r"file://(?:localhost)?(?=/)|@(?=/|\.)")
+_LANGUAGE = regex(r"(python|pypy|perl|ruby|node|nodejs|deno|bun|php|lua|luajit|julia|Rscript)[0-9.]*")
+_CODE_FLAG = regex(r"-[A-Za-z]*[ceEpr]|--(eval|print|expression|execute|code)")
 _SCRIPT_FIRST = names("awk gawk mawk nawk original-awk sed gsed jq yq")
 _GIT_TEXT = names("-m --message -S -G -e --grep --author --format --pretty")
 

@@ -8,8 +8,8 @@ what its name says. What asks or blocks is matched leniently: by basename, in ev
 from __future__ import annotations
 
 import posixpath
-import re
 
+from golem_forge.core.regex import regex
 from golem_forge.policy.shell.arguments import names
 from golem_forge.policy.shell.git_prover import read_git
 from golem_forge.policy.shell.lenient import CommandScan, FoundCommand, program_name
@@ -147,19 +147,15 @@ _RUNS_OTHERS_TOO = RUNS_OTHERS | names(
     " debuild fakeroot alternatives update-alternatives logrotate anacron supervisord pm2 foreman overmind honcho"
 )
 # The same program under another name: `gcc-12`, `vim.tiny`, `emacs-nox`, `x86_64-linux-gnu-gcc`, `original-awk`.
-_TRIPLET = re.compile(
-    r"(?:[a-z0-9_]+-){1,3}(?:gnu|gnueabihf|gnueabi|musl|elf|mingw32|android|darwin[0-9.]*)-|original-"
-)
-_SUFFIX = re.compile(
-    r"([-.]?[0-9][0-9.]*|[-.](basic|tiny|nox|gtk3?|athena|multiarch|py|dbg|stable|nightly|wrapper|bin))$"
-)
+_TRIPLET = regex(r"(?:[a-z0-9_]+-){1,3}(?:gnu|gnueabihf|gnueabi|musl|elf|mingw32|android|darwin[0-9.]*)-|original-")
+_SUFFIX = regex(r"([-.]?[0-9][0-9.]*|[-.](basic|tiny|nox|gtk3?|athena|multiarch|py|dbg|stable|nightly|wrapper|bin))$")
 
 # What follows these is a target of the project's, but more may follow it (`make test SHELL=…`): for the session only.
 _TARGETS = names("make gmake just task rake gradle mvn")
 # Programs that change so much that their name alone says nothing.
 _ALONE = RUNS_OTHERS | names("rm mv cp chmod chown dd tee")
-_INTERPRETER = re.compile(r"(python|pypy|perl|ruby|node|nodejs|deno|bun|php|lua|luajit|tclsh|Rscript)[0-9.]*")
-_PYTHON = re.compile(r"(python|pypy)[0-9.]*")
+_INTERPRETER = regex(r"(python|pypy|perl|ruby|node|nodejs|deno|bun|php|lua|luajit|tclsh|Rscript)[0-9.]*")
+_PYTHON = regex(r"(python|pypy)[0-9.]*")
 
 # Subcommands that run whatever is named after them: a script of the project, a program, or a program somewhere else.
 _SCRIPTS: dict[str, frozenset[str]] = {
@@ -190,7 +186,7 @@ _RUNNERS = {
     program: _SCRIPTS.get(program, frozenset()) | _STARTERS.get(program, frozenset())
     for program in (*_SCRIPTS, *_STARTERS)
 } | {**dict.fromkeys(("docker", "podman", "kubectl"), names("run exec")), "uv": names("run tool")}
-_LOADING = re.compile(r"[-+][A-Za-z]*[WXIrodOC]|--(rcfile|init-file|require|import|loader)")
+_LOADING = regex(r"[-+][A-Za-z]*[WXIrodOC]|--(rcfile|init-file|require|import|loader)")
 _INFORMING = names("--version --help -V -h")
 
 # The only ones for which a rule for everything that begins alike is kept for good: the project's own checks, and
@@ -243,7 +239,7 @@ _GROUPS: dict[str, frozenset[str]] = {
     "terraform": names("state"),
     "rustup": names("toolchain"),
 }
-_SUBCOMMAND = re.compile(r"[A-Za-z0-9][\w:.@/-]*")
+_SUBCOMMAND = regex(r"[A-Za-z0-9][\w:.@/-]*")
 
 
 def is_banned_prefix(words: tuple[str, ...]) -> bool:

@@ -18,26 +18,13 @@ import re
 from collections.abc import Iterable
 
 from golem_forge.core.lazy_dataclass import dataclass, replace
+from golem_forge.core.regex import regex
+from golem_forge.policy.shell import outside_paths
+from golem_forge.policy.shell import readonly_table as table
 from golem_forge.policy.shell.arguments import file_words, names, secret_by_shape, spellings
 from golem_forge.policy.shell.git_prover import GitReading, read_git, secret_leak_reason, started_git
-from golem_forge.policy.shell.outside_paths import (
-    ANYWHERE,
-    evaluated_moves,
-    moves_of,
-    operands_outside,
-    place_of,
-    steers_cd,
-    stray_operands,
-)
 from golem_forge.policy.shell.outside_paths import resolve_operand as _resolve
-from golem_forge.policy.shell.readonly_table import (
-    COLOR_VALUES,
-    FIND_TESTS,
-    FIND_VALUED,
-    HARMLESS_SCRIPTS,
-    READ_ONLY_TABLE,
-    ReadOnlyRow,
-)
+from golem_forge.policy.shell.readonly_table import ReadOnlyRow
 from golem_forge.policy.shell.strict import CommandWorld, Operand, OperandKind, Parsed, Segment
 
 _PLACE_CHANGERS = names("cd chdir pushd popd builtin command eval exec source . trap alias")
@@ -48,14 +35,14 @@ _DEEP = names("rg diff")  # given a directory, they show the content of files in
 
 _MAX_SPELLINGS = 64
 
-_COUNT = re.compile(r"-[0-9]+")
-_FIND_EXPRESSION = re.compile(r"-|[()!,]$")
-_SED_PRINT = re.compile(r"[0-9]+(,[0-9]+)?p")
+_COUNT = regex(r"-[0-9]+")
+_FIND_EXPRESSION = regex(r"-|[()!,]$")
+_SED_PRINT = regex(r"[0-9]+(,[0-9]+)?p")
 
 # bash's `%n` assigns a variable (PATH among them) and zsh evaluates numeric arguments as arithmetic,
 # so a format is proven only if every conversion is known and numeric ones get plain arguments.
-_CONVERSION = re.compile(r"%[-+ #0]*[0-9]*(?:\.[0-9]+)?([sbcq%diouxXeEfgG])")
-_PLAIN_NUMBER_TEXT = re.compile(r"(?!.*(--|\+\+))[\w ./:,+-]*", re.ASCII)
+_CONVERSION = regex(r"%[-+ #0]*[0-9]*(?:\.[0-9]+)?([sbcq%diouxXeEfgG])")
+_PLAIN_NUMBER_TEXT = regex(r"(?!.*(--|\+\+))[\w ./:,+-]*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,16 +91,16 @@ def prove(parsed: Parsed, world: CommandWorld, cwd: str) -> Proof:
     possible = _possible_places(parsed, world, cwd)
     proofs: list[SegmentProof] = []
     for index, segment in enumerate(parsed.segments):
-        moves = moves_of(segment.words)
+        moves = outside_paths.moves_of(segment.words)
         if moves:
-            steered = _is_steered(moves) and any(map(steers_cd, parsed.segments[:index]))
-            may_be = (ANYWHERE, *possible[index]) if steered else possible[index]
+            steered = _is_steered(moves) and any(map(outside_paths.steers_cd, parsed.segments[:index]))
+            may_be = (outside_paths.ANYWHERE, *possible[index]) if steered else possible[index]
             proofs.append(_prove_move(parsed, index, moves, world, cwd, may_be))
         else:
             here = places[index] or possible[index]
             proof = _prove_segment(segment, world, here)
             why = proof.why if places[index] else (proof.why or "the working directory is not known here")
-            strays = operands_outside(parsed, index, world, here) if why else ()
+            strays = outside_paths.operands_outside(parsed, index, world, here) if why else ()
             proofs.append(replace(proof, why=why, operands=tuple(dict.fromkeys((*proof.operands, *strays)))))
     why = next((proof.why for proof in proofs if proof.why), "")
     return Proof(why, tuple(proofs))
@@ -163,15 +150,15 @@ def _possible_places(parsed: Parsed, world: CommandWorld, cwd: str) -> tuple[tup
                 here = _together(done, failed)
         places.append(here)
         left = here
-        own = moves_of(segment.words)
-        for moves in (own,) if own else evaluated_moves(segment):
+        own = outside_paths.moves_of(segment.words)
+        for moves in (own,) if own else outside_paths.evaluated_moves(segment):
             if moves:
                 before = places if moves[1:] == ("-",) or moves[0] == "popd" else ()
-                led = (place_of(to, world, place) for to in moves[1:] if to != "-" for place in left)
+                led = (outside_paths.place_of(to, world, place) for to in moves[1:] if to != "-" for place in left)
                 home = (_HOME,) if moves == ("cd",) else ()
-                anywhere = (ANYWHERE,) if steered and _is_steered(moves) else ()
+                anywhere = (outside_paths.ANYWHERE,) if steered and _is_steered(moves) else ()
                 left = _together(anywhere, tuple(led), home, () if own else left, *before)
-        steered = steered or steers_cd(segment)
+        steered = steered or outside_paths.steers_cd(segment)
         if segment.joined_by == "&&":
             done, failed = left, _together(failed, here)
         elif segment.joined_by == "||":
@@ -216,7 +203,7 @@ def _prove_segment(segment: Segment, world: CommandWorld, places: tuple[str, ...
     arguments = segment.words[1:]
     if name == "git":
         return _prove_git(segment, read_git(arguments), world, places)
-    row = READ_ONLY_TABLE.get(name)
+    row = table.READ_ONLY_TABLE.get(name)
     if row is None:
         return SegmentProof(f"'{segment.words[0]}' is not known to only read")
     why, paths = _read_arguments(name, row, arguments)
@@ -224,7 +211,7 @@ def _prove_segment(segment: Segment, world: CommandWorld, places: tuple[str, ...
     for place in places:
         operands.extend(_resolve(path, world, place) for path in paths if path != "-")
     if why:  # what else the words name may be files as well: `sort --files0-from=x`
-        operands.extend(stray_operands(segment.words, world, places))
+        operands.extend(outside_paths.stray_operands(segment.words, world, places))
     why = (
         _shell_reason(segment, world)
         or _program_reason(segment.words[0], name, world)
@@ -311,7 +298,7 @@ def _program_reason(word: str, name: str, world: CommandWorld) -> str:
         return f"'{name}' is not the system's"
     if word != name and not same_program(word, name, world):
         return f"'{word}' is not the system's '{name}'"
-    if program.script and name not in HARMLESS_SCRIPTS:
+    if program.script and name not in table.HARMLESS_SCRIPTS:
         return f"'{name}' is a script here"
     return ""
 
@@ -364,7 +351,7 @@ def _split_flags(name: str, row: ReadOnlyRow, arguments: tuple[str, ...]) -> tup
             if flag in row.valued:
                 if not equals and next(words, None) is None:
                     why = why or f"'{name} {flag}' lacks its value"
-            elif flag not in row.switches or (equals and not (flag == "--color" and value in COLOR_VALUES)):
+            elif flag not in row.switches or (equals and not (flag == "--color" and value in table.COLOR_VALUES)):
                 why = why or f"'{name} {word}' is not known to only read"
         else:
             for place, letter in enumerate(word[1:], 1):
@@ -384,13 +371,13 @@ def _read_find(arguments: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
     paths = list(arguments[:start])
     words = iter(arguments[start:])
     for word in words:
-        if word in FIND_VALUED:
+        if word in table.FIND_VALUED:
             value = next(words, None)
             if value is None:
                 return f"'find {word}' lacks its value", tuple(paths)
             if word == "-newer":
                 paths.append(value)
-        elif word not in FIND_TESTS:
+        elif word not in table.FIND_TESTS:
             return f"'find {word}' is not known to only read", tuple(paths)
     return "", tuple(paths)
 

@@ -17,6 +17,7 @@ from collections.abc import Container
 from itertools import pairwise
 
 from golem_forge.core.lazy_dataclass import dataclass, field
+from golem_forge.core.regex import regex
 from golem_forge.policy.shell.arguments import names
 
 Span = tuple[int, int]  # a range of commands, by index
@@ -27,7 +28,7 @@ _OPENERS = {"if": "if", "while": "loop", "until": "loop", "for": "loop", "select
 _OPENERS |= {"case": "case", "{": "{"}
 _CLOSERS = {"fi": "if", "done": "loop", "end": "loop", "esac": "case", "}": "{"}
 _HEADERS = names("for select foreach case")
-_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\[[^\]]*\])?\+?=")
+_ASSIGNMENT = regex(r"([A-Za-z_]\w*)(\[[^\]]*\])?\+?=")
 _OWN_SCRIPT = frozenset((word,) for word in ("$0", "./$0", "$BASH_SOURCE"))
 _MAX_FRAMES = 40  # past this the text is `too_deep` anyway, and looking for fork bombs would take long
 
@@ -221,14 +222,14 @@ SPLIT = "\0"  # stands where an unquoted `$IFS` ends a word; NUL itself never re
 
 MAX_BRACE_WORDS = 256
 
-_ESCAPE = re.compile(
+_ESCAPE = regex(
     r"\\(?:x(?P<hex>[0-9a-fA-F]{1,2})|u(?P<u4>[0-9a-fA-F]{1,4})|U(?P<u8>[0-9a-fA-F]{1,8})"
     r"|0?(?P<octal>[0-7]{1,3})|c(?P<control>.)|(?P<letter>.))",
     re.DOTALL,
 )
 _LETTERS = dict(zip("ntrabeEfv", "\n\t\r\a\b\x1b\x1b\f\v", strict=True))
-_BRACE = re.compile(r"[{},]")
-_CONVERSION = re.compile(r"%(?:%|[-+ #0-9.*']*[a-zA-Z])")
+_BRACE = regex(r"[{},]")
+_CONVERSION = regex(r"%(?:%|[-+ #0-9.*']*[a-zA-Z])")
 
 
 @dataclass(slots=True)

@@ -16,6 +16,7 @@ import re
 from typing import Literal, Protocol
 
 from golem_forge.core.lazy_dataclass import dataclass, field, replace
+from golem_forge.core.regex import regex
 from golem_forge.policy.shell.arguments import names
 
 MAX_BYTES = 16 * 1024
@@ -49,10 +50,10 @@ UNREADABLE = {
 
 SHELLS = frozenset(prefix + shell for prefix in ("", "/bin/", "/usr/bin/") for shell in ("bash", "sh", "zsh"))
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
-_NETWORK_REDIRECTION = re.compile(r"[<>&|]{1,3} *['\"]?/dev/(?:tcp|udp)/")  # bash opens a connection
-_PLAIN = re.compile(r"[A-Za-z0-9_@%+:,./-][A-Za-z0-9_@%+=:,./-]*")
+_CONTROL = regex(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_ASSIGNMENT = regex(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
+_NETWORK_REDIRECTION = regex(r"[<>&|]{1,3} *['\"]?/dev/(?:tcp|udp)/")  # bash opens a connection
+_PLAIN = regex(r"[A-Za-z0-9_@%+:,./-][A-Za-z0-9_@%+=:,./-]*")
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
-
 from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.core.regex import regex
 from golem_forge.policy.shell.arguments import names
 
 
@@ -91,7 +90,7 @@ GRAMMARS: dict[str, WrapperGrammar] = {
 }
 
 LOADER = WrapperGrammar("", names("--library-path --preload --audit --inhibit-rpath --argv0 --glibc-hwcaps-mask"))
-LOADER_NAME = re.compile(r"ld(-linux|-musl|64|32)?[\w.-]*\.so[.\d]*")
+LOADER_NAME = regex(r"ld(-linux|-musl|64|32)?[\w.-]*\.so[.\d]*")
 SETARCH = names("setarch linux32 linux64 i386 i486 i586 i686 x86_64 aarch64 arm uname26")
 SSH_VALUED = "BbcDEeFIiJLlmOopPQRSWw"
 CHROOT = WrapperGrammar("", names("--userspec --groups"), before=1)

@@ -13,23 +13,11 @@ from functools import partial
 from itertools import pairwise
 
 from golem_forge.core.lazy_dataclass import dataclass, replace
+from golem_forge.core.regex import regex
+from golem_forge.policy.shell import wrapper_table as table
 from golem_forge.policy.shell.arguments import Option, all_options, is_long, leading_options, names
 from golem_forge.policy.shell.strict import quote
-from golem_forge.policy.shell.wrapper_table import (
-    CHROOT,
-    ENV,
-    GIT_RUNS,
-    GRAMMARS,
-    LOADER,
-    LOADER_NAME,
-    PARALLEL,
-    PLAIN_LONG,
-    SETARCH,
-    SSH_VALUED,
-    SU,
-    XARGS,
-    WrapperGrammar,
-)
+from golem_forge.policy.shell.wrapper_table import WrapperGrammar
 
 Words = tuple[str, ...]
 
@@ -77,7 +65,7 @@ def _with_positionals(script: str, values: tuple[str, ...]) -> str:
     return re.sub(r'"?\$(?:([0-9@*])|\{([0-9@*])\})"?', value, script)
 
 
-_ENV_ASSIGNMENT = re.compile(r"([^=]*)=(.*)", re.DOTALL)
+_ENV_ASSIGNMENT = regex(r"([^=]*)=(.*)", re.DOTALL)
 _FIND_RUNS = names("-exec -execdir -ok -okdir")
 _MAX_STARTS = 8
 _FD_RUNS = names("-x -X --exec --exec-batch")
@@ -90,11 +78,13 @@ def _env(arguments: Words) -> Iterator[HiddenCommand]:
         text, after = split[0].replace("\\_", " "), split[1]
         yield HiddenCommand(script=" ".join(["env", text, *map(quote, after)]))
         yield HiddenCommand(words=("env", *text.split(), *after))
-    options, assignments, index = options_and_assignments(arguments, ENV.short + "S", ENV.long, _ENV_ASSIGNMENT)
-    rest, directory = arguments[index:], directory_of(ENV, options)
+    options, assignments, index = options_and_assignments(
+        arguments, table.ENV.short + "S", table.ENV.long, _ENV_ASSIGNMENT
+    )
+    rest, directory = arguments[index:], directory_of(table.ENV, options)
     if assignments and not rest:
         yield HiddenCommand(assignments=assignments)
-    for tried in possible_commands(rest, options, ENV.long):
+    for tried in possible_commands(rest, options, table.ENV.long):
         yield HiddenCommand(words=tried, assignments=assignments, directory=directory)
 
 
@@ -107,12 +97,12 @@ def _split_string(arguments: Words) -> tuple[str, tuple[str, ...]] | None:
         if word.startswith("--"):
             if is_long(word, "--split-string"):
                 return (word.partition("=")[2], after) if "=" in word else ("".join(after[:1]), after[1:])
-            index += "=" not in word and any(name.startswith(word) for name in ENV.long)
+            index += "=" not in word and any(name.startswith(word) for name in table.ENV.long)
             continue
         for place, letter in enumerate(word[1:], 2):
             if letter == "S":
                 return (word[place:], after) if word[place:] else ("".join(after[:1]), after[1:])
-            if letter in ENV.short:
+            if letter in table.ENV.short:
                 index += not word[place:]
                 break
     return None
@@ -120,7 +110,7 @@ def _split_string(arguments: Words) -> tuple[str, tuple[str, ...]] | None:
 
 def _su(arguments: Words) -> Iterator[HiddenCommand]:
     scripts = ("--command", "--session-command")
-    valued = (SU.short + "cu", SU.long | {*scripts})
+    valued = (table.SU.short + "cu", table.SU.long | {*scripts})
     options, _ = all_options(arguments, *valued)
     for option in options:
         if option.value and (option.flag == "-c" or any(is_long(option.flag, name) for name in scripts)):
@@ -131,27 +121,27 @@ def _su(arguments: Words) -> Iterator[HiddenCommand]:
 
 
 def _xargs(arguments: Words) -> Iterator[HiddenCommand]:
-    options, index = leading_options(arguments, XARGS.short, XARGS.long)
+    options, index = leading_options(arguments, table.XARGS.short, table.XARGS.long)
     placeholder = ""
     for option in options:
         if option.flag == "-I" or is_long(option.flag, "--replace", 3):
             placeholder = option.value or "{}"
         elif option.flag == "-i":
             placeholder = "{}"
-    for tried in possible_commands(arguments[index:] or ("echo",), options, XARGS.long):
+    for tried in possible_commands(arguments[index:] or ("echo",), options, table.XARGS.long):
         yield HiddenCommand(words=tried, operands=True, placeholder=placeholder)
 
 
 def _parallel(arguments: Words) -> Iterator[HiddenCommand]:
-    options, index = leading_options(arguments, PARALLEL.short, PARALLEL.long)
-    rest, directory = arguments[index:], directory_of(PARALLEL, options)
+    options, index = leading_options(arguments, table.PARALLEL.short, table.PARALLEL.long)
+    rest, directory = arguments[index:], directory_of(table.PARALLEL, options)
     cut = next((i for i, word in enumerate(rest) if word.startswith(":::")), len(rest))
     template, values = rest[:cut], tuple(word for word in rest[cut:] if not word.startswith(":::"))
     if not template:
         for value in values:
             yield HiddenCommand(script=value, directory=directory)
         yield HiddenCommand(words=(), operands=True)
-    for tried in possible_commands(template, options, PARALLEL.long):
+    for tried in possible_commands(template, options, table.PARALLEL.long):
         yield HiddenCommand(script=" ".join([*tried, *map(quote, values)]), directory=directory)
         split = tuple(word for part in tried for word in part.split())
         yield HiddenCommand(words=split + values, operands=True, directory=directory)
@@ -181,7 +171,7 @@ def _git(arguments: Words) -> Iterator[HiddenCommand]:
             yield HiddenCommand(script=word.partition("=!")[2])
     for index, word in enumerate(arguments):
         before, rest = arguments[:index], arguments[index + 1 :]
-        if GIT_RUNS.get(word) in before:
+        if table.GIT_RUNS.get(word) in before:
             after = rest[leading_options(rest, "", frozenset())[1] :]
             if after:
                 yield HiddenCommand(script=after[0]) if len(after) == 1 else HiddenCommand(words=after)
@@ -209,12 +199,12 @@ def _start_stop_daemon(arguments: Words) -> Iterator[HiddenCommand]:
 
 def ssh_command(arguments: Words) -> tuple[str, ...]:
     """What follows the host; options may stand on both sides of it."""
-    index = leading_options(arguments, SSH_VALUED, frozenset())[1] + 1
-    return arguments[index + leading_options(arguments[index:], SSH_VALUED, frozenset())[1] :]
+    index = leading_options(arguments, table.SSH_VALUED, frozenset())[1] + 1
+    return arguments[index + leading_options(arguments[index:], table.SSH_VALUED, frozenset())[1] :]
 
 
 def _chroot(arguments: Words) -> Iterator[HiddenCommand]:
-    for hidden in regular_commands(CHROOT, arguments):
+    for hidden in regular_commands(table.CHROOT, arguments):
         yield replace(hidden, directory="/")
 
 
@@ -249,7 +239,7 @@ _SPECIAL: dict[str, Callable[[Words], Iterator[HiddenCommand]]] = {
     **dict.fromkeys(("fd", "fdfind"), partial(_find, flags=_FD_RUNS)),
     "git": _git,
     "start-stop-daemon": _start_stop_daemon,
-    **dict.fromkeys(SETARCH, _setarch),
+    **dict.fromkeys(table.SETARCH, _setarch),
     "chroot": _chroot,
     **dict.fromkeys(
         ("direnv", "mise", "rtx", "asdf", "pyenv", "rbenv", "nodenv", "opam", "nix", "ip"), _subcommand_runs
@@ -258,7 +248,7 @@ _SPECIAL: dict[str, Callable[[Words], Iterator[HiddenCommand]]] = {
 }
 
 _NIX_SCRIPT = names("--run --command -c")
-_LIVE_INDEX = re.compile(r"\[.*(?:\$\((?!\))|`)", re.DOTALL)
+_LIVE_INDEX = regex(r"\[.*(?:\$\((?!\))|`)", re.DOTALL)
 
 
 def _operand_scripts(arguments: Words) -> list[str]:
@@ -303,12 +293,12 @@ _SCRIPTS: dict[str, Callable[[Words], Iterable[str]]] = {
 }
 """Programs whose hidden commands are all texts for a shell: how to find these."""
 
-_INPUT = re.compile(r"-|/dev/stdin|/dev/fd/\d+|/proc/(self|\d+)/fd/\d+")
+_INPUT = regex(r"-|/dev/stdin|/dev/fd/\d+|/proc/(self|\d+)/fd/\d+")
 
 WRAPPERS = (
     SHELLS
-    | frozenset(GRAMMARS)
-    | SETARCH
+    | frozenset(table.GRAMMARS)
+    | table.SETARCH
     | names(
         "busybox toybox env su runuser command trap xargs parallel find alias ssh chroot start-stop-daemon . source"
         " hyperfine concurrently nix-shell"
@@ -317,7 +307,7 @@ WRAPPERS = (
 
 
 def is_wrapper(program: str) -> bool:
-    return program in WRAPPERS or LOADER_NAME.fullmatch(program) is not None
+    return program in WRAPPERS or table.LOADER_NAME.fullmatch(program) is not None
 
 
 def hidden_commands(program: str, arguments: Words) -> Iterator[HiddenCommand]:
@@ -328,10 +318,10 @@ def hidden_commands(program: str, arguments: Words) -> Iterator[HiddenCommand]:
         yield from (HiddenCommand(script=text) for text in _SCRIPTS[program](arguments))
     elif program in SHELLS:
         yield from shell_commands(arguments)
-    elif program in GRAMMARS:
-        yield from regular_commands(GRAMMARS[program], arguments)
-    elif LOADER_NAME.fullmatch(program):
-        yield from regular_commands(LOADER, arguments)
+    elif program in table.GRAMMARS:
+        yield from regular_commands(table.GRAMMARS[program], arguments)
+    elif table.LOADER_NAME.fullmatch(program):
+        yield from regular_commands(table.LOADER, arguments)
 
 
 def reads_script_from_input(program: str, arguments: Words) -> bool:
@@ -348,7 +338,7 @@ def reads_script_from_input(program: str, arguments: Words) -> bool:
     return "s" in letters or not script or _INPUT.fullmatch(script[0]) is not None
 
 
-_ASSIGNMENT = re.compile(r"([^=/]*)=(.*)", re.DOTALL)
+_ASSIGNMENT = regex(r"([^=/]*)=(.*)", re.DOTALL)
 _MAX_TRIES = 16  # words after an unknown option that may be the command
 
 
@@ -379,7 +369,7 @@ def possible_commands(
     """What may be the command in `rest`: after an unknown option its value comes first, so any later word too."""
     if rest:
         yield rest
-    known = long_valued | PLAIN_LONG
+    known = long_valued | table.PLAIN_LONG
     if any(
         option.flag.startswith("--") and option.value is None and not any(n.startswith(option.flag) for n in known)
         for option in options

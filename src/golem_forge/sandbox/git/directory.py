@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from golem_forge.core.calls import Leftover, Severity
+from golem_forge.core.regex import regex
 from golem_forge.sandbox.handles import CONTENT, DIRECTORY, LISTING, Opener, Parts
 from golem_forge.sandbox.host import find_program
 from golem_forge.sandbox.process.cleanup import remove_tree
@@ -39,11 +40,11 @@ _LARGEST_FILE: Final = 1 << 20
 _DEEPEST: Final = 24
 _MOST: Final = 100_000
 _WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_OURS: Final = re.compile(r"\.forge-[0-9a-f]{16}\.tmp")
+_OURS: Final = regex(r"\.forge-[0-9a-f]{16}\.tmp")
 _STALE_NS: Final = 10_000_000_000
-_OBJECT: Final = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
-_PACKED_LINE: Final = re.compile(rb"^([0-9a-f]{40,64}) (refs/[^\x00-\x20\x7f]{1,1000})$", re.MULTILINE)
-_FORBIDDEN: Final = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|\.$|/$|\.lock(?:/|$)|(?:^|/)\.|^@$")
+_OBJECT: Final = regex(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_PACKED_LINE: Final = regex(rb"^([0-9a-f]{40,64}) (refs/[^\x00-\x20\x7f]{1,1000})$", re.MULTILINE)
+_FORBIDDEN: Final = regex(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|\.$|/$|\.lock(?:/|$)|(?:^|/)\.|^@$")
 
 
 class GitLocked(Exception):

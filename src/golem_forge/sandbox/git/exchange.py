@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import stat
 from collections.abc import Callable, Collection, Iterator
 from enum import StrEnum
@@ -19,23 +18,15 @@ from typing import Any, Final
 
 from golem_forge.core.calls import Leftover, Severity
 from golem_forge.core.lazy_dataclass import dataclass, field
+from golem_forge.core.regex import regex
 from golem_forge.sandbox.errors import one_line
-from golem_forge.sandbox.git import rules
-from golem_forge.sandbox.git.directory import (
-    PACKED_REFS,
-    GitDir,
-    GitLocked,
-    Stamp,
-    is_ancestor,
-    is_object_id,
-    is_ref_name,
-    stamp_of,
-)
+from golem_forge.sandbox.git import directory, rules
+from golem_forge.sandbox.git.directory import PACKED_REFS, GitDir, GitLocked, Stamp
 from golem_forge.sandbox.git.index import TrackedFiles
 from golem_forge.sandbox.protected import GIT_FILE, normal_name
 from golem_forge.sandbox.zones import Zone
 
-WRITABLE_FILE: Final = re.compile(
+WRITABLE_FILE: Final = regex(
     r"[A-Z_]*HEAD|[A-Z_]+_MSG|[A-Z_]*EDITMSG|index|sharedindex\.[0-9a-f]{40,64}|MERGE_(?:MODE|RR)|AUTO_MERGE|BISECT_[A-Z_]+"
 )
 """Files of a git directory that a command may change."""
@@ -44,14 +35,14 @@ WRITABLE_FOLDERS: Final = ("logs", *rules.SEQUENCER_FOLDERS)
 SHARED_FOLDERS: Final = ("objects", "lfs")
 """Content by its hash: written in place."""
 EXCHANGED_NAMES: Final = frozenset({"refs", PACKED_REFS, "modules", "worktrees", *WRITABLE_FOLDERS})
-TRANSIENT_NAME: Final = re.compile(
+TRANSIENT_NAME: Final = regex(
     r".*\.lock|gc\.(?:pid|log)|packed-refs\.new|tmp.*|.*\.sw[px]|fsmonitor--daemon.*|description|branches"
 )
 """What git and editors leave for a moment, or by habit; nobody needs to hear of it."""
 _OF_A_WORKTREE: Final = ("gitdir", "commondir", "locked")
 _OBEYED: Final = frozenset({"commondir", "config", "config.worktree", "gitdir", "hooks", "info"})
-_A_HEAD: Final = re.compile(r"(?:worktrees/[^/]+/)?HEAD")
-_HEAD: Final = re.compile(rb"ref: (refs/heads/[^\n]+)\n?|[0-9a-f]{40}(?:[0-9a-f]{24})?\n?")
+_A_HEAD: Final = regex(r"(?:worktrees/[^/]+/)?HEAD")
+_HEAD: Final = regex(rb"ref: (refs/heads/[^\n]+)\n?|[0-9a-f]{40}(?:[0-9a-f]{24})?\n?")
 _SCRATCH: Final = "patch-merge-index"
 """Of `git am`, which makes it anew."""
 _MOST_BYTES: Final = 64 << 20
@@ -195,7 +186,7 @@ class GitExchange:
             return f"The command removed {shown}; it was put back." if path in ("HEAD", "index") else ""
         if _A_HEAD.fullmatch(path):
             match = _HEAD.fullmatch(ours)
-            if match is None or (match[1] is not None and not is_ref_name(os.fsdecode(match[1]))):
+            if match is None or (match[1] is not None and not directory.is_ref_name(os.fsdecode(match[1]))):
                 return f"The command wrote something to {shown} that names no branch and no commit; the old one stays."
         if not {*pieces[:-1]}.isdisjoint(rules.SEQUENCER_FOLDERS) and (why := rules.sequencer_objection(last, ours)):
             return f"The command wrote {shown}, and {why}; it was not taken over."
@@ -244,7 +235,7 @@ class GitExchange:
         not look like garbage to a `git gc`."""
         free = free_names(self._zone, self._prefix) - {"hooks", "info"}
         found = {
-            name: stamp_of(info)
+            name: directory.stamp_of(info)
             for name, info in side.names().items()
             if stat.S_ISREG(info.st_mode) and (WRITABLE_FILE.fullmatch(name) or name in free)
         }
@@ -252,7 +243,7 @@ class GitExchange:
             for path, info in side.files(folder):
                 wanted = stat.S_ISREG(info.st_mode) and not path.endswith((".lock", ".tmp", f"/{_SCRATCH}"))
                 if wanted and (folder != "worktrees" or _is_of_a_worktree(path)):
-                    found[path] = stamp_of(info)
+                    found[path] = directory.stamp_of(info)
         return found
 
     def _known(self) -> Iterator[str]:
@@ -281,7 +272,7 @@ class GitExchange:
         gone = [name for name in base if name not in ours and theirs.get(name) == base[name]]
         if len(gone) > _MOST_NAMED and self._when is not SyncPhase.RUNNING:  # more than anybody is told of by name
             for name in gone:
-                if is_object_id(base[name]):
+                if directory.is_object_id(base[name]):
                     with contextlib.suppress(GitLocked):
                         beside = f"refs/forge/was/{name.removeprefix('refs/')}"
                         self._real.set_ref(beside, base[name], old=theirs.get(beside))
@@ -405,7 +396,11 @@ def moved_refs(zone: Zone, prefix: str, moved: dict[str, tuple[str | None, str |
         else:
             words.append(f"{_shown_ref(name)} {_short(old)} → {_short(new)}")
         of_people = name.startswith(("refs/heads/", "refs/tags/"))
-        if of_people and old and (new is None or len(words) > _MOST_NAMED or not is_ancestor(git_dir, old, new)):
+        if (
+            of_people
+            and old
+            and (new is None or len(words) > _MOST_NAMED or not directory.is_ancestor(git_dir, old, new))
+        ):
             lost.append(_shown_ref(name))
     more = f" and {len(words) - _MOST_NAMED} more" if len(words) > _MOST_NAMED else ""
     note = f"; commits of the old one are no longer in {', '.join(lost[:_MOST_NAMED])}" if lost else ""
@@ -449,14 +444,14 @@ def _write_side(
 
 def _ref_objection(name: str, value: str | None) -> str:
     """Why a ref that a command set is not taken over."""
-    if not is_ref_name(name):
+    if not directory.is_ref_name(name):
         return f"the command made a ref with a name that git does not allow ({name[:80]}); it was not taken over."
     if name.startswith(_NO_REFS):
         return f"the command changed {name[:120]}, which would change what git shows; it was not taken over."
-    if value is None or is_object_id(value):
+    if value is None or directory.is_object_id(value):
         return ""
     target = value.removeprefix("ref: ")
-    if name.startswith("refs/remotes/") and target.startswith("refs/remotes/") and is_ref_name(target):
+    if name.startswith("refs/remotes/") and target.startswith("refs/remotes/") and directory.is_ref_name(target):
         return ""
     return f"the command wrote something to {name[:120]} that is no commit; it was not taken over."
 
@@ -470,4 +465,4 @@ def _shown_ref(name: str) -> str:
 
 
 def _short(value: str | None) -> str:
-    return value[:7] if value and is_object_id(value) else (value or "nothing")
+    return value[:7] if value and directory.is_object_id(value) else (value or "nothing")

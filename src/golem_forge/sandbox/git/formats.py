@@ -20,17 +20,18 @@ import string
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
+from golem_forge.core.regex import regex
 from golem_forge.sandbox.protected import GIT_FILE
 
 _BOM: Final = "\ufeff"
-_SKIPPED: Final = re.compile(r"(?:[ \t\r\n]+|[#;][^\n]*\n)*")
+_SKIPPED: Final = regex(r"(?:[ \t\r\n]+|[#;][^\n]*\n)*")
 """Between settings: white space as git has it (no form feed) and comments."""
-_SECTION: Final = re.compile(r'\[([A-Za-z0-9.-]*)(?:\]|[ \t\r]+"((?:[^"\\\n]|\\[^\n])*)"\])')
-_KEY: Final = re.compile(r"([A-Za-z][A-Za-z0-9-]*)[ \t]*([=\n])")
-_ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
-_PIECE: Final = re.compile(r'[ \t\r]+|[^ \t\r\n"\\#;]+|[\n"#;]|\\.', re.DOTALL)
-_QUOTED_PIECE: Final = re.compile(r'[^"\\\n]+|["\n]|\\.', re.DOTALL)
-_COMMENT: Final = re.compile(r"[^\n]*\n")
+_SECTION: Final = regex(r'\[([A-Za-z0-9.-]*)(?:\]|[ \t\r]+"((?:[^"\\\n]|\\[^\n])*)"\])')
+_KEY: Final = regex(r"([A-Za-z][A-Za-z0-9-]*)[ \t]*([=\n])")
+_ESCAPED: Final = regex(r"\\(.)", re.DOTALL)
+_PIECE: Final = regex(r'[ \t\r]+|[^ \t\r\n"\\#;]+|[\n"#;]|\\.', re.DOTALL)
+_QUOTED_PIECE: Final = regex(r'[^"\\\n]+|["\n]|\\.', re.DOTALL)
+_COMMENT: Final = regex(r"[^\n]*\n")
 _ESCAPES: Final = {"\\n": "\n", "\\t": "\t", "\\b": "\b", '\\"': '"', "\\\\": "\\", "\\\n": ""}
 
 
@@ -136,11 +137,11 @@ def _value(text: str, at: int) -> tuple[str, int]:
             kept.append(found)
 
 
-_WORDS: Final = re.compile(r"[A-Za-z0-9_.,:=+ -]*")
-_WITH_HELPER: Final = re.compile(r"[A-Za-z0-9+.-]*::")
-_SCHEME: Final = re.compile(r"([A-Za-z0-9+.-]+)://")
+_WORDS: Final = regex(r"[A-Za-z0-9_.,:=+ -]*")
+_WITH_HELPER: Final = regex(r"[A-Za-z0-9+.-]*::")
+_SCHEME: Final = regex(r"([A-Za-z0-9+.-]+)://")
 _OWN_SCHEMES: Final = frozenset({"http", "https", "git", "ssh", "git+ssh", "ssh+git", "file", "ftp", "ftps"})
-_AS_OPTION: Final = re.compile(r"(?:^|//|[@:])-")
+_AS_OPTION: Final = regex(r"(?:^|//|[@:])-")
 _Check = Callable[[str | None], bool]
 
 
@@ -458,19 +459,9 @@ def _parse_line(line: str) -> _IgnoreLine | None:
 
 def _trimmed(line: str) -> str:
     """Without the spaces at its end, but for one that a backslash keeps."""
-    end, index = len(line), 0
-    spaces = -1
-    while index < len(line):
-        if line[index] == " ":
-            spaces = index if spaces < 0 else spaces
-        else:
-            spaces = -1
-            if line[index] == "\\":
-                index += 1
-                if index == len(line):
-                    return line
-        index += 1
-    return line[: end if spaces < 0 else spaces]
+    kept = line.rstrip(" ")
+    escaped = (len(kept) - len(kept.rstrip("\\"))) % 2 == 1
+    return f"{kept} " if escaped and kept != line else kept
 
 
 def _tokens(pattern: str, *, by_name: bool) -> list[PatternToken] | None:

@@ -15,6 +15,7 @@ status change and inodes do not count: a user may have set `core.trustctime` or 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -25,11 +26,12 @@ from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 
 from golem_forge.core.calls import Leftover, Severity
-from golem_forge.core.lazy_dataclass import dataclass, field
+from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.core.regex import regex
 from golem_forge.core.text import escape_control_chars
 from golem_forge.sandbox.git.directory import GitDir, Stamp
-from golem_forge.sandbox.git.formats import read_config
-from golem_forge.sandbox.handles import CONTENT, ENTRY, Handle, Parts
+from golem_forge.sandbox.git.formats import GitSetting, read_config
+from golem_forge.sandbox.handles import CONTENT, ENTRY, Handle, Parts, read_regular
 from golem_forge.sandbox.protected import GIT_FILE
 from golem_forge.sandbox.zones import Zone
 
@@ -58,7 +60,6 @@ _FORGEABLE: Final = {b"UNTR": "a cache of untracked files", b"FSMN": "a list of 
 _MOST_FILES: Final = 2_000
 """About 0.2 s. Of what is not compared, git reads the files itself."""
 _MOST_BYTES: Final = 256 * 1024 * 1024
-_CHUNK: Final = 1 << 20
 _MOST_NAMED: Final = 8
 _MOST_PATHS: Final = 20
 _ATTRIBUTES: Final = ".gitattributes"
@@ -268,15 +269,19 @@ class IndexComparison:
     """Paths whose entries claim to be clean while they are not, or were not compared: see `plain_index`."""
 
 
-@dataclass(slots=True)
-class _HiddenEntries:
-    forged: list[bytes] = field(default_factory=list)
-    covered: list[bytes] = field(default_factory=list)
-    """Newly overlooked, and not what the entry names."""
-    changed: list[bytes] = field(default_factory=list)
-    """Overlooked before, and changed by the command."""
-    overlooked: list[bytes] = field(default_factory=list)
-    unread: list[bytes] = field(default_factory=list)
+_FORGED: Final = "Git's index says that these files are unchanged, and they are not, so `git status` did not show it"
+_COVERED: Final = "Git was told not to look at these files (skip-worktree or assume-unchanged), and they are changed"
+_CHANGED: Final = (
+    "These files changed, and `git status` does not show it, because git was told not to look at them before"
+)
+_OVERLOOKED: Final = "Git was told not to look at these files any more (skip-worktree or assume-unchanged)"
+_UNREAD: Final = "Too many entries of git's index changed to compare each with its file; git will read these again"
+_HIDDEN: Final = {
+    **dict.fromkeys((_FORGED, _COVERED), Severity.CRITICAL),
+    **dict.fromkeys((_CHANGED, _OVERLOOKED), Severity.WARNING),
+    _UNREAD: Severity.NOTE,
+}
+"""How files are hidden from `git status`, in words, and how grave that is."""
 
 
 def compare_indexes(
@@ -285,15 +290,14 @@ def compare_indexes(
     zone: Zone,
     *,
     changed: Collection[Parts] = frozenset(),
-    root: Parts = (),
     conversions: Conversions | None = None,
 ) -> IndexComparison:
-    """What a command hid from `git status`. `changed`: paths that it made or changed in the zone. `root`: where in the
-    zone the work tree begins. Files are read only for entries that are new or other than before, and for `changed`."""
+    """What a command hid from `git status` in the work tree that begins at the zone's root. `changed`: paths that it
+    made or changed. Files are read only for entries that are new or other than before, and for `changed`."""
     known = {entry.path: entry for entry in before.entries if not entry.flags & _STAGE} if before is not None else {}
-    touched = {b"/".join(map(os.fsencode, parts[len(root) :])) for parts in changed if parts[: len(root)] == root}
-    worktree = _WorkTree(zone, root, after.hash_size, conversions or Conversions(), touched)
-    hidden = _HiddenEntries()
+    touched = {b"/".join(map(os.fsencode, parts)) for parts in changed}
+    worktree = _WorkTree(zone, after.hash_size, conversions or Conversions(), touched)
+    hidden: dict[str, list[bytes]] = {text: [] for text in _HIDDEN}
     for entry in [one for one in after.entries if known.get(one[0]) != one or one[0] in touched]:
         old = known.get(entry.path)
         if entry.mode in (GITLINK, _DIRECTORY) or entry.flags & _STAGE:
@@ -302,25 +306,20 @@ def compare_indexes(
             newly = old is None or not old.overlooked
             matches = worktree.holds(entry, whatever_its_times=True)
             if newly:
-                (hidden.covered if matches is False else hidden.overlooked).append(entry.path)
+                hidden[_COVERED if matches is False else _OVERLOOKED].append(entry.path)
             elif matches is False and entry.path in worktree.touched:
-                hidden.changed.append(entry.path)
+                hidden[_CHANGED].append(entry.path)
         elif not entry.intent_to_add and not (after.mtime and after.mtime <= entry.mtime[0]):
-            match worktree.holds(entry):
-                case False:
-                    hidden.forged.append(entry.path)
-                case None:
-                    hidden.unread.append(entry.path)
-    told = [*_index_leftovers(hidden, zone, root), *_extension_leftovers(before, after, zone, root)]
-    return IndexComparison(tuple(told), frozenset((*hidden.forged, *hidden.unread, *worktree.converted)))
+            matches = worktree.holds(entry)
+            if not matches:
+                hidden[_UNREAD if matches is None else _FORGED].append(entry.path)
+    told = [*_index_leftovers(hidden, zone), *_extension_leftovers(before, after, zone)]
+    return IndexComparison(tuple(told), frozenset((*hidden[_FORGED], *hidden[_UNREAD], *worktree.converted)))
 
 
 class _WorkTree:
-    def __init__(
-        self, zone: Zone, root: Parts, hash_size: int, conversions: Conversions, touched: Collection[bytes]
-    ) -> None:
+    def __init__(self, zone: Zone, hash_size: int, conversions: Conversions, touched: Collection[bytes]) -> None:
         self._zone = zone
-        self._root = root
         self._hash = _HASHES[hash_size]
         self._conversions = conversions
         self.touched = touched
@@ -337,7 +336,7 @@ class _WorkTree:
         if self._files <= 0:
             return None
         try:
-            file = self._zone.open((*self._root, *parts), ENTRY)
+            file = self._zone.open(parts, ENTRY)
             info = os.fstat(file.fd)
             if stat.S_IFMT(info.st_mode) != stat.S_IFMT(entry.mode):
                 return not whatever_its_times  # git sees another kind of file by itself
@@ -366,15 +365,10 @@ class _WorkTree:
     def _content(self, file: Handle, parts: Parts, info: os.stat_result) -> bytes:
         if stat.S_ISLNK(info.st_mode):
             return os.fsencode(os.readlink("", dir_fd=file.fd))
-        content = self._zone.open((*self._root, *parts), CONTENT)
-        if not stat.S_ISREG(os.fstat(content.fd).st_mode):
+        content = self._zone.open(parts, CONTENT)
+        if (found := read_regular(content.fd, info.st_size + 1)) is None:
             raise ValueError("no longer a regular file")
-        found = []
-        left = info.st_size + 1
-        while left > 0 and (more := os.read(content.fd, min(_CHUNK, left))):
-            found.append(more)
-            left -= len(more)
-        return b"".join(found)
+        return found
 
     def _is(self, entry: IndexEntry, content: bytes) -> bool:
         if self._blob(content) == entry.object_id:
@@ -413,13 +407,10 @@ class _WorkTree:
             lines: list[tuple[str, Parts]] = []
             place = (*here, _ATTRIBUTES)
             if b"/".join(map(os.fsencode, place)) not in self.touched:
-                try:
-                    file = self._zone.open((*self._root, *place), CONTENT)
-                    if stat.S_ISREG(os.fstat(file.fd).st_mode):
-                        text = os.read(file.fd, _LARGEST_ATTRIBUTES).decode("utf-8", "surrogateescape")
-                        lines = list(_attribute_lines(text))
-                except OSError:
-                    pass
+                with contextlib.suppress(OSError):
+                    file = self._zone.open(place, CONTENT)
+                    text = read_regular(file.fd, _LARGEST_ATTRIBUTES) or b""
+                    lines = list(_attribute_lines(text.decode("utf-8", "surrogateescape")))
             self._attributes[here] = lines
         return self._attributes[here]
 
@@ -431,29 +422,18 @@ def _attribute_lines(text: str) -> Iterator[tuple[str, Parts]]:
             yield words[0].strip('"'), tuple(words[1:])
 
 
-def _index_leftovers(hidden: _HiddenEntries, zone: Zone, root: Parts) -> Iterator[Leftover]:
-    unchanged = "Git's index says that these files are unchanged, and they are not, so `git status` did not show it: "
-    covered = "Git was told not to look at these files (skip-worktree or assume-unchanged), and they are changed: "
-    unseen = "These files changed, and `git status` does not show it, because git was told not to look at them before: "
-    overlooked = "Git was told not to look at these files any more (skip-worktree or assume-unchanged): "
-    unread = "Too many entries of git's index changed to compare each with its file; git will read these again: "
-    for paths, severity, text in (
-        (hidden.forged, Severity.CRITICAL, unchanged),
-        (hidden.covered, Severity.CRITICAL, covered),
-        (hidden.changed, Severity.WARNING, unseen),
-        (hidden.overlooked, Severity.WARNING, overlooked),
-        (hidden.unread, Severity.NOTE, unread),
-    ):
+def _index_leftovers(hidden: dict[str, list[bytes]], zone: Zone) -> Iterator[Leftover]:
+    for text, paths in hidden.items():
         if paths:
-            shown = [zone.virtual((*root, *_parts(path))) for path in paths[:_MOST_PATHS]]
+            shown = [zone.virtual(_parts(path)) for path in paths[:_MOST_PATHS]]
             names = ", ".join(escape_control_chars(path).replace("\n", "\\n") for path in shown[:_MOST_NAMED])
             more = f" and {len(paths) - _MOST_NAMED} more" if len(paths) > _MOST_NAMED else ""
-            yield Leftover(kind="git_index", severity=severity, text=f"{text}{names}{more}.", paths=tuple(shown))
+            yield Leftover(kind="git_index", severity=_HIDDEN[text], text=f"{text}: {names}{more}.", paths=tuple(shown))
 
 
-def _extension_leftovers(before: IndexFile | None, after: IndexFile, zone: Zone, root: Parts) -> Iterator[Leftover]:
+def _extension_leftovers(before: IndexFile | None, after: IndexFile, zone: Zone) -> Iterator[Leftover]:
     old = before.extensions if before is not None else ()
-    where = zone.virtual((*root, ".git", "index"))
+    where = zone.virtual((".git", "index"))
     if after.split and b"link" not in old:
         text = "Git's index was split into two files, and what it hides from `git status` is not known"
         yield Leftover(kind="git_index", severity=Severity.WARNING, text=f"{text}: {where}.", paths=(where,))
@@ -468,7 +448,7 @@ def _parts(path: bytes) -> Parts:
 
 
 _INDEX_NAME: Final = "index"
-_ODD_PATH: Final = re.compile(rb"(?:^|/)(?:\.\.?|\.git)?(?:/|$)|\x00", re.IGNORECASE)
+_ODD_PATH: Final = regex(rb"(?:^|/)(?:\.\.?|\.git)?(?:/|$)|\x00", re.IGNORECASE)
 """Git refuses such paths when it adds them, not when it finds them in an index."""
 _NS: Final = 1_000_000_000
 
@@ -556,10 +536,7 @@ class TrackedFiles:
 
     def _conversions(self) -> Conversions:
         """What the person's repository does to content on its way in."""
-        try:
-            settings = read_config((self._real.read("config") or b"").decode("utf-8", "surrogateescape"))
-        except ValueError:
-            settings = []
+        settings = _settings(self._real)
         names = {one.subsection for one in settings if one.section == "filter" and one.key in ("clean", "process")}
         attributes = (self._real.read("info/attributes") or b"").decode("utf-8", "surrogateescape")
         return Conversions(filters=frozenset(name or "" for name in names), attributes=(attributes,))
@@ -567,8 +544,11 @@ class TrackedFiles:
 
 def config_value(git: GitDir, name: str) -> str:
     """A value of a repository's own config, in lower case; empty if there is none, or nobody can read it."""
+    return next((one.value or "" for one in reversed(_settings(git)) if one.name == name), "").casefold()
+
+
+def _settings(git: GitDir) -> list[GitSetting]:
     try:
-        settings = read_config((git.read("config") or b"").decode("utf-8", "surrogateescape"))
+        return read_config((git.read("config") or b"").decode("utf-8", "surrogateescape"))
     except ValueError:
-        return ""
-    return next((one.value or "" for one in reversed(settings) if one.name == name), "").casefold()
+        return []

@@ -17,18 +17,16 @@ import secrets
 import shlex
 import stat
 import string
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
-from functools import cache
 from itertools import pairwise, product
-from typing import Any, Final
+from typing import Final
 
 from golem_forge.core.calls import Leftover, Severity
 from golem_forge.core.lazy_dataclass import dataclass, field
-from golem_forge.core.text import escape_control_chars
+from golem_forge.core.text import display_name, escape_control_chars, shorten
 from golem_forge.sandbox.git import rules
-from golem_forge.sandbox.git.rules import ReadBudget
-from golem_forge.sandbox.handles import DIRECTORY, ENTRY, Handle, Parts
+from golem_forge.sandbox.handles import DIRECTORY, ENTRY, Handle, Parts, call_libc
 from golem_forge.sandbox.protected import GIT_FILE, normal_name
 from golem_forge.sandbox.zones import Zone
 
@@ -84,7 +82,7 @@ class _Touched:
 
 
 def vet_repositories(
-    zone: Zone, changed: Iterable[Parts], gitlinks: Iterable[Parts] = (), budget: ReadBudget | None = None
+    zone: Zone, changed: Iterable[Parts], gitlinks: Iterable[Parts] = (), budget: rules.ReadBudget | None = None
 ) -> tuple[Leftover, ...]:
     """Judge what a command left, and set aside what is not harmless.
 
@@ -96,7 +94,7 @@ def vet_repositories(
     touched = _touched(changed)
     for place in gitlinks:
         touched.setdefault((*place, GIT_FILE), _Touched()).decisive = True
-    return tuple(_Vetting(zone, budget or ReadBudget()).run(touched))
+    return tuple(_Vetting(zone, budget or rules.ReadBudget()).run(touched))
 
 
 def is_bare_repository(zone: Zone, parts: Parts) -> bool:
@@ -146,7 +144,7 @@ def _touch(touched: _Touched, marker: str, rest: Parts) -> None:
 
 
 class _Vetting:
-    def __init__(self, zone: Zone, budget: ReadBudget) -> None:
+    def __init__(self, zone: Zone, budget: rules.ReadBudget) -> None:
         self._zone = zone
         self._budget = budget
         self._moves = 0
@@ -258,7 +256,7 @@ class _Vetting:
         bare = kind is _RepositoryKind.BARE
         entry = (*parts, _HEAD) if bare else parts
         shown = self._zone.virtual(parts if bare else parts[:-1])
-        text = f"{_on_one_line(shown)} is a repository in which a command left {_names(objections)}"
+        text = f"{display_name(shown)} is a repository in which a command left {_names(objections)}"
         try:
             aside = move_aside(self._zone, entry)
             back = [(aside, entry)]
@@ -310,26 +308,18 @@ def _renamed(directory: Handle, name: str, judged: os.stat_result | None) -> str
 
 def _rename(directory: int, name: str, other: str) -> None:
     """Never over something that is there."""
-    call, get_errno = _renameat2()
-    if call is not None:
-        if call(directory, os.fsencode(name), directory, os.fsencode(other), _RENAME_NOREPLACE) == 0:
-            return
-        number = get_errno()
-        if number not in (errno.EINVAL, errno.ENOSYS):
-            raise OSError(number, os.strerror(number))
+    names = directory, os.fsencode(name), directory, os.fsencode(other)
     try:
-        os.stat(other, dir_fd=directory, follow_symlinks=False)
-    except FileNotFoundError:
-        os.rename(name, other, src_dir_fd=directory, dst_dir_fd=directory)
-    else:
-        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
-
-
-@cache
-def _renameat2() -> tuple[Any, Callable[[], int]]:
-    import ctypes
-
-    return getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None), ctypes.get_errno
+        call_libc("renameat2", *names, _RENAME_NOREPLACE)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOSYS):
+            raise
+        try:
+            os.stat(other, dir_fd=directory, follow_symlinks=False)
+        except FileNotFoundError:
+            os.rename(name, other, src_dir_fd=directory, dst_dir_fd=directory)
+        else:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from None
 
 
 def _exists(directory: Handle, name: str) -> bool:
@@ -344,10 +334,6 @@ def _critical(text: str, paths: tuple[str, ...]) -> Leftover:
     return Leftover(kind=NESTED_REPOSITORY, severity=Severity.CRITICAL, text=text, paths=paths[:_MOST_TOLD])
 
 
-def _on_one_line(text: str) -> str:
-    return escape_control_chars(text).replace("\n", "\\n").replace("\t", "\\t")
-
-
 def _shell_word(parts: Parts) -> str:
     """A path as one word for bash and zsh, whatever characters are in it."""
     path = "/".join(parts)
@@ -358,7 +344,7 @@ def _shell_word(parts: Parts) -> str:
 
 def _names(found: Iterable[str]) -> str:
     """A few of them, each short, on one line."""
-    words = [_on_one_line(each) for each in found]
-    shown = [word if len(word) <= _LONGEST_NAME else f"{word[: _LONGEST_NAME - 1]}…" for word in words[:_MOST_NAMED]]
+    words = [display_name(each) for each in found]
+    shown = [shorten(word, _LONGEST_NAME) for word in words[:_MOST_NAMED]]
     more = f" and {len(words) - _MOST_NAMED} more" if len(words) > _MOST_NAMED else ""
     return ", ".join(shown) + more

@@ -14,14 +14,14 @@ import contextlib
 import os
 import re
 import shlex
-import stat
 import time
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from golem_forge.core.regex import regex
 from golem_forge.sandbox.git.formats import ConfigSyntaxError, GitSetting, read_config, unlisted_keys
-from golem_forge.sandbox.handles import Identity, Parts, identity_of
+from golem_forge.sandbox.handles import CONTENT, Handle, Parts, entry_stat, identity_of, read_regular
 from golem_forge.sandbox.host import is_below
 from golem_forge.sandbox.protected import GIT_FILE
 from golem_forge.sandbox.zones import Zone
@@ -56,12 +56,30 @@ def is_bare(parts: Sequence[str], names: Container[str]) -> bool:
     return ("objects" in names and "refs" in names) or "commondir" in names
 
 
+def is_work_tree(directory: str) -> bool:
+    """Whether a repository's files lie there. A `.git` without a HEAD is none."""
+    git = os.path.join(directory, GIT_FILE)
+    return os.path.lexists(os.path.join(git, "HEAD")) or os.path.isfile(git)
+
+
 def repository_above(zone: Zone) -> bool:
     """Whether the zone lies inside a repository whose root no child can see."""
-    if os.path.lexists(os.path.join(zone.host, ".git")):
+    if os.path.lexists(os.path.join(zone.host, GIT_FILE)):
         return False
-    place = Path(zone.host)
-    return any(os.path.lexists(above / ".git" / "HEAD") or (above / ".git").is_file() for above in place.parents)
+    return any(is_work_tree(str(above)) for above in Path(zone.host).parents)
+
+
+def _path_text(path: str) -> str:
+    return _read_file(path, _LARGEST_CONFIG).decode("utf-8", "surrogateescape")
+
+
+def git_directories(worktree: str, read: Callable[[str], str] = _path_text) -> tuple[str, str]:
+    """The git directory of a work tree, and the one that it shares with others. A `.git` that is a file (a linked
+    worktree, a submodule) says where it is. Nothing is promised of either: the files may be a child's."""
+    git = os.path.join(worktree, GIT_FILE)
+    if os.path.isfile(git):
+        git = os.path.join(worktree, read(git).strip().removeprefix("gitdir:").strip())
+    return git, os.path.normpath(os.path.join(git, read(os.path.join(git, "commondir")).strip()))
 
 
 def git_identity(home: str, config_home: str) -> str:
@@ -100,15 +118,12 @@ def _read_text(path: str) -> str:
 
 
 def _read_file(path: str, limit: int) -> bytes:
-    """The beginning of a regular file; empty for anything else."""
+    """The beginning of a regular file, also behind a link; empty for anything else."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        file = Handle(os.open(path, CONTENT & ~os.O_NOFOLLOW))
+        return read_regular(file.fd, limit) or b""
     except (OSError, ValueError):
         return b""
-    with os.fdopen(fd, "rb") as file, contextlib.suppress(OSError):
-        if stat.S_ISREG(os.fstat(fd).st_mode):
-            return file.read(limit)
-    return b""
 
 
 _LARGEST_CONFIG: Final = 1024 * 1024
@@ -150,15 +165,11 @@ _COMMAND_KEYS: Final = {
 _COMMANDS: Final = frozenset(f"{section}.{key}" for section, keys in _COMMAND_KEYS.items() for key in keys.split())
 _DATA: Final = frozenset({"safe", "gui", "maintenance", "scalar", "url", "remote", "branch", "submodule", "color"})
 """Sections of which no other value is a program: directories that somebody opened once, addresses, names."""
-_INTERPRETER: Final = re.compile(
-    r"(?:env|nice|time|exec|sh|bash|dash|zsh|ksh|python|node|ruby|perl|deno|bun|php|lua)[\d.]*"
-)
-_SEGMENTS: Final = re.compile(r"[;|&(){}\n`]+")
-_TOPLEVEL: Final = re.compile(r"\$\(\s*git rev-parse --show-toplevel\s*\)|\$\{?GIT_(?:PREFIX|WORK_TREE)\}?")
-_HOME: Final = re.compile(r"\$(?:HOME\b|\{HOME\})")
-_NO_PATH: Final = re.compile(r"[%*?$<>\0]|://")
-
-Stamp = tuple[int, int, int, int] | None
+_INTERPRETER: Final = regex(r"(?:env|nice|time|exec|sh|bash|dash|zsh|ksh|python|node|ruby|perl|deno|bun|php|lua)[\d.]*")
+_SEGMENTS: Final = regex(r"[;|&(){}\n`]+")
+_TOPLEVEL: Final = regex(r"\$\(\s*git rev-parse --show-toplevel\s*\)|\$\{?GIT_(?:PREFIX|WORK_TREE)\}?")
+_HOME: Final = regex(r"\$(?:HOME\b|\{HOME\})")
+_NO_PATH: Final = regex(r"[%*?$<>\0]|://")
 
 
 class NamedPath(NamedTuple):
@@ -179,13 +190,8 @@ class GitPaths:
         self._home = home
         self._environ = environ
         self._nested: tuple[Parts, ...] = ()
-        self._stamps: dict[str, Stamp] = {}
-        self._entries: dict[str, Identity | None] = {}
-        """What is or is not a repository; what changes in one is not asked here."""
-        self._real: dict[str, str] = {}
-        """Where paths led; a link on the way may be another one now."""
-        self._files: dict[str, bool] = {}
-        """Names that count only if they are files."""
+        self._answers: dict[tuple[Callable[[str], Any], str], Any] = {}
+        """What the disk was asked, and what it said."""
         self._read_at = -1
         self.paths: tuple[NamedPath, ...] = ()
 
@@ -195,7 +201,7 @@ class GitPaths:
         if wanted == self._nested and not self._is_stale():
             return False
         self._nested = wanted
-        self._stamps, self._entries, self._real, self._files = {}, {}, {}, {}
+        self._answers = {}
         self._read_at = time.time_ns()
         found = tuple(sorted(set(self._found())))
         changed, self.paths = found != self.paths, found
@@ -204,29 +210,26 @@ class GitPaths:
     def _is_stale(self) -> bool:
         if self._read_at < 0:
             return True
-        for path, stamp in self._stamps.items():
-            if _stamp(path) != stamp or (stamp is not None and abs(self._read_at - stamp[0]) < _SETTLED_NS):
-                return True
-        return (
-            any(_identity(path) != was for path, was in self._entries.items())
-            or any(os.path.realpath(path) != real for path, real in self._real.items())
-            or any(os.path.isfile(path) != was for path, was in self._files.items())
-        )
+        stamps = (answer for (question, _), answer in self._answers.items() if question is _stamp and answer)
+        unsettled = any(abs(self._read_at - stamp[0]) < _SETTLED_NS for stamp in stamps)
+        return unsettled or any(question(path) != answer for (question, path), answer in self._answers.items())
+
+    def _asked(self, question: Callable[[str], Any], path: str) -> Any:
+        """An answer of the disk. Once it is another one, everything is looked at again."""
+        answer = self._answers[question, path] = question(path)
+        return answer
 
     def _found(self) -> Iterator[NamedPath]:
-        repositories = list(self._repositories())
-        for configs in (_configs, self._personal):
-            for repository in repositories:
-                for path in configs(repository):
-                    yield from self._named_by(path, repository, depth=0, seen=set())
-        for repository in repositories:
+        for repository in self._repositories():
+            for path in (*_configs(repository), *self._personal()):
+                yield from self._named_by(path, repository, depth=0, seen=set())
             yield from self._hooks(os.path.join(repository.common, "hooks"))
 
     def _repositories(self) -> Iterator[_Repository]:
         """The one that the zone's root is in, and nested ones. Without any, personal config still names paths."""
         host = self._zone.host
         above = host
-        while not self._exists(os.path.join(above, GIT_FILE)) and above != os.path.dirname(above):
+        while not self._asked(_identity, os.path.join(above, GIT_FILE)) and above != os.path.dirname(above):
             above = os.path.dirname(above)
         found = self._repository(above)
         yield found if found else _Repository(host, "", "")
@@ -235,16 +238,11 @@ class GitPaths:
                 yield inner
 
     def _repository(self, worktree: str) -> _Repository | None:
-        git_dir = os.path.join(worktree, GIT_FILE)
-        if not self._exists(git_dir):
+        if not self._asked(_identity, os.path.join(worktree, GIT_FILE)):
             return None
-        if os.path.isfile(git_dir):
-            said = self._text(git_dir).strip()
-            git_dir = os.path.join(worktree, said.removeprefix("gitdir:").strip())
-        common = self._text(os.path.join(git_dir, "commondir")).strip()
-        return _Repository(worktree, git_dir, os.path.normpath(os.path.join(git_dir, common)))
+        return _Repository(worktree, *git_directories(worktree, self._text))
 
-    def _personal(self, _: _Repository) -> Iterator[str]:
+    def _personal(self) -> Iterator[str]:
         if not self._environ.get("GIT_CONFIG_NOSYSTEM"):
             yield self._environ.get("GIT_CONFIG_SYSTEM") or _SYSTEM_CONFIG
         if chosen := self._environ.get("GIT_CONFIG_GLOBAL"):
@@ -302,15 +300,12 @@ class GitPaths:
         path = self._path(word, worktree)
         if os.path.isdir(path):
             return
-        if not missing:
-            self._files[path] = os.path.isfile(path)
-            if not self._files[path]:
-                return
-        yield from self._in_zone(path, directory=False)
+        if missing or self._asked(os.path.isfile, path):
+            yield from self._in_zone(path, directory=False)
 
     def _hooks(self, directory: str) -> Iterator[NamedPath]:
         """What linked hooks lead to."""
-        self._stamps[directory] = _stamp(directory)
+        self._asked(_stamp, directory)
         if os.path.islink(directory):
             yield from self._in_zone(directory, directory=True)
         with contextlib.suppress(OSError), os.scandir(directory) as found:
@@ -321,8 +316,7 @@ class GitPaths:
     def _in_zone(self, path: str, *, directory: bool) -> Iterator[NamedPath]:
         """A path as it is written and where it leads, if that is in the zone. Not below the zone's own `.git`, which
         commands never write."""
-        real = self._real.setdefault(path, os.path.realpath(path))
-        for each in {os.path.normpath(path), real}:
+        for each in {os.path.normpath(path), self._asked(os.path.realpath, path)}:
             parts = self._zone.inside([part for part in each.split("/") if part])
             if parts and parts[0].casefold() != GIT_FILE:
                 yield NamedPath(parts, directory)
@@ -334,12 +328,8 @@ class GitPaths:
         return os.path.join(base, os.path.expanduser(value))
 
     def _text(self, path: str) -> str:
-        self._stamps[path] = _stamp(path)
-        return _read_file(path, _LARGEST_CONFIG).decode("utf-8", "surrogateescape")
-
-    def _exists(self, path: str) -> bool:
-        self._entries[path] = found = _identity(path)
-        return found is not None
+        self._asked(_stamp, path)
+        return _path_text(path)
 
 
 def _configs(repository: _Repository) -> Iterator[str]:
@@ -363,7 +353,7 @@ def _command_words(command: str) -> Iterator[tuple[str, bool]]:
                 starts = _INTERPRETER.fullmatch(os.path.basename(word)) is not None
 
 
-def _stamp(path: str) -> Stamp:
+def _stamp(path: str) -> tuple[int, ...] | None:
     try:
         found = os.stat(path)
     except (OSError, ValueError):
@@ -371,8 +361,7 @@ def _stamp(path: str) -> Stamp:
     return found.st_ctime_ns, found.st_ino, found.st_dev, found.st_size
 
 
-def _identity(path: str) -> Identity | None:
-    try:
-        return identity_of(os.lstat(path))
-    except (OSError, ValueError):
-        return None
+def _identity(path: str) -> tuple[int, int] | None:
+    """What is or is not a repository; what changes in one does not count."""
+    found = entry_stat(path)
+    return identity_of(found) if found else None

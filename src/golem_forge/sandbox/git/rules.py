@@ -17,17 +17,18 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
+from golem_forge.core.regex import regex
+from golem_forge.sandbox import handles
 from golem_forge.sandbox.git import formats
-from golem_forge.sandbox.git.formats import GitSetting
-from golem_forge.sandbox.handles import CONTENT, DIRECTORY, ENTRY, LISTING, Handle, Parts
+from golem_forge.sandbox.handles import CONTENT, DIRECTORY, LISTING, Handle, Parts
 from golem_forge.sandbox.protected import GIT_FILE, normal_name
 from golem_forge.sandbox.zones import Zone
 
 _LARGEST_FILE: Final = 256 * 1024
 _SAMPLE: Final = ".sample"
 _OBJECTS: Final = "objects"
-_SECTION: Final = re.compile(r"\[([^\[]+)\]\s*")
-_ITEM: Final = re.compile(r"([^=\s][^=]*?)\s*=\s*(.*)")
+_SECTION: Final = regex(r"\[([^\[]+)\]\s*")
+_ITEM: Final = regex(r"([^=\s][^=]*?)\s*=\s*(.*)")
 
 
 class ReadBudget:
@@ -164,13 +165,13 @@ def jujutsu_objections(zone: Zone, parts: Parts, budget: ReadBudget) -> Iterator
     directory = zone.open(parts, DIRECTORY)
     yield from (f"a link at '{entry.name}'" for entry in _listed(directory, ".", budget) if entry.is_link)
     yield from _toml_objections(_read_file(directory, "workspace-config.toml", budget))
-    if stat.S_ISDIR(_entry_mode(directory, "repo")):
+    if _is_directory(directory, "repo"):
         inner = zone.open((*parts, "repo"), DIRECTORY)
         yield from (f"a link at 'repo/{entry.name}'" for entry in _listed(inner, ".", budget) if entry.is_link)
         for name in ("config.toml", "workspace-config.toml"):
             yield from _toml_objections(_read_file(inner, name, budget))
         store = (*parts, "repo", "store")
-        if stat.S_ISDIR(_entry_mode(inner, "store")):
+        if _is_directory(inner, "store"):
             target = _read_file(zone.open(store, DIRECTORY), "git_target", budget)
             if target is not None and leads_to(zone, store, target.strip()) is None:
                 yield "'repo/store/git_target'"
@@ -186,7 +187,7 @@ def _config_objections(zone: Zone, parts: Parts, directory: Handle, name: str, b
         return []
     base = (*parts, *name.split("/")[:-1])
 
-    def accepted(setting: GitSetting) -> bool:
+    def accepted(setting: formats.GitSetting) -> bool:
         if setting.name == formats.WORKTREE:  # submodules have it
             place = leads_to(zone, base, setting.value or "")
             return place is not None and passes_no_link(zone, place)
@@ -258,7 +259,7 @@ def _toml_objections(text: str | None) -> Iterator[str]:
 def _listed(directory: Handle, path: str, budget: ReadBudget) -> list[_Entry]:
     """What is in a directory below a handle; nothing if there is none, and of a link, which is told as such."""
     try:
-        here = Handle(_open_below(directory, path, LISTING))
+        here = Handle(handles.open_by_walk(directory.fd, path.split("/"), LISTING))
         found = []
         with os.scandir(here.fd) as entries:
             for entry in entries:
@@ -272,40 +273,26 @@ def _listed(directory: Handle, path: str, budget: ReadBudget) -> list[_Entry]:
         raise _Objection(f"'{path}', which cannot be read ({os.strerror(error.errno or 0)})") from None
 
 
-def _open_below(directory: Handle, path: str, flags: int) -> int:
-    """One component at a time, never through a link."""
-    *above, last = path.split("/")
-    here = directory
-    for name in above:
-        here = Handle(os.open(name, DIRECTORY, dir_fd=here.fd))
-    return os.open(last, flags, dir_fd=here.fd)
-
-
 def _read_file(directory: Handle, path: str, budget: ReadBudget) -> str | None:
     """The text of a small regular file; None if there is none. Raises _Objection for anything else."""
     try:
-        file = Handle(_open_below(directory, path, CONTENT))
+        file = Handle(handles.open_by_walk(directory.fd, path.split("/"), CONTENT))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise _Objection(f"'{path}', which cannot be read ({os.strerror(error.errno or 0)})") from None
-    if not stat.S_ISREG(os.fstat(file.fd).st_mode):
+    data = handles.read_regular(file.fd, _LARGEST_FILE + 1)
+    if data is None:
         raise _Objection(f"'{path}', which is not a regular file")
-    data = b""
-    while len(data) <= _LARGEST_FILE and (more := os.read(file.fd, _LARGEST_FILE + 1 - len(data))):
-        data += more
     budget.take_bytes(len(data))
     if len(data) > _LARGEST_FILE:
         raise _Objection(f"'{path}', which is too large")
     return data.decode("utf-8", "surrogateescape")
 
 
-def _entry_mode(directory: Handle, path: str) -> int:
-    try:
-        entry = Handle(_open_below(directory, path, ENTRY))
-        return os.fstat(entry.fd).st_mode
-    except OSError:
-        return 0
+def _is_directory(directory: Handle, name: str) -> bool:
+    found = handles.entry_stat(name, directory.fd)
+    return found is not None and stat.S_ISDIR(found.st_mode)
 
 
 SEQUENCER_FOLDERS: Final = ("rebase-merge", "rebase-apply", "sequencer")
@@ -313,13 +300,13 @@ SEQUENCER_FOLDERS: Final = ("rebase-merge", "rebase-apply", "sequencer")
 _Check = Callable[[bytes], bool]
 _LARGEST_STATE_FILE: Final = 1 << 20
 _STRATEGIES: Final = frozenset({b"", b"ort", b"recursive", b"resolve", b"octopus", b"ours", b"subtree"})
-_EXEC: Final = re.compile(rb"^[ \t]*(?:exec|x)[ \t]", re.MULTILINE)
-_WORDS: Final = re.compile(rb"[\w \t\n=,.'\"-]*")
-_KEY: Final = re.compile(rb"(?:-S[\w@.+-]*)?\s*")
-_APPLY: Final = re.compile(
+_EXEC: Final = regex(rb"^[ \t]*(?:exec|x)[ \t]", re.MULTILINE)
+_WORDS: Final = regex(rb"[\w \t\n=,.'\"-]*")
+_KEY: Final = regex(rb"(?:-S[\w@.+-]*)?\s*")
+_APPLY: Final = regex(
     rb"(?:\s*'?(?:-p\d+|-C\d+|--whitespace=[a-z-]+|--3way|--reject|--keep-cr|--ignore-(?:whitespace|space-change))'?)*\s*"
 )
-_REWRITTEN: Final = re.compile(rb"(?:refs/rewritten/[\w./-]+\n?)*")
+_REWRITTEN: Final = regex(rb"(?:refs/rewritten/[\w./-]+\n?)*")
 _OPTIONS: Final = frozenset(
     f"options.{name}"
     for name in (
@@ -362,7 +349,7 @@ _CHECKED_FILES: Final[dict[str, _Check]] = {
     "opts": _are_plain_options,
     "refs-to-delete": _matches(_REWRITTEN),
 }
-_DATA_FILES: Final = re.compile(
+_DATA_FILES: Final = regex(
     r"\d+|done|head|head-name|onto|orig-head|orig_head|msgnum|end|message(?:-\w+)?|author-script|patch(?:-merge-base)?"
     r"|stopped-sha|amend|rewritten(?:-list|-pending)?|current-fixups|interactive|quiet|verbose|signoff|autostash"
     r"|(?:no-)?reschedule-failed-exec|(?:drop|keep)_redundant_commits|allow_rerere_autoupdate|squash-onto|update-refs"

@@ -10,8 +10,6 @@ else is ever taken over, so a file that git obeys (`commondir`, `config.worktree
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import hashlib
 import json
 import os
 import stat
@@ -19,27 +17,27 @@ import time
 from collections.abc import Collection, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from golem_forge.core.calls import Leftover, Severity
 from golem_forge.core.errors import error_name
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.sandbox.errors import SandboxError, walls_unavailable
 from golem_forge.sandbox.git import exchange
-from golem_forge.sandbox.git.directory import GitDir, GitLocked, ObjectCheck, Stamp, TooManyFiles, stamp_of
+from golem_forge.sandbox.git.directory import GitDir, GitLocked, ObjectCheck, TooManyFiles
 from golem_forge.sandbox.git.exchange import GitExchange, SyncPhase, SyncState
 from golem_forge.sandbox.git.index import TrackedFiles, config_value
 from golem_forge.sandbox.handles import DIRECTORY, Handle, Parts, best_opener
 from golem_forge.sandbox.process.cleanup import remove_tree
 from golem_forge.sandbox.protected import GIT_FILE
 from golem_forge.sandbox.walls.cache import kept_home
-from golem_forge.sandbox.zones import Zone
+from golem_forge.sandbox.zones import Zone, zone_key
+from golem_forge.storage.private_file import LockTimeout, locked, write_private
 
 _MOST_SUBMODULES: Final = 8
 """Each takes five mounts; of more of them commands see a read-only git directory."""
 _MOST_OTHERS: Final = 12
 _DEEPEST_SUBMODULE: Final = 4
-_LOCK_WITHIN_S: Final = 2.0
 _UNSETTLED_NS: Final = 20_000_000
 """A directory that changed so short ago may change again within the same tick of the clock."""
 _MOST_LOOKED_AT: Final = 200
@@ -74,7 +72,7 @@ class GitShadow:
         """`cache`: the person's cache directory; the shadow is made in it when it is first needed."""
         self._zone = zone
         self._cache = cache
-        self._names = ("golem-forge", "git", hashlib.sha256(os.fsencode(zone.host)).hexdigest()[:32])
+        self._names = ("golem-forge", "git", zone_key(zone.host))
         self._folder = os.path.join(os.path.realpath(cache), *self._names)
         self.tree = os.path.join(self._folder, "tree")
         """The host directory that stands at `.git` inside walls."""
@@ -86,8 +84,6 @@ class GitShadow:
         """Everything that mounts stand on was there at the last sync."""
         self._quiet: dict[str, int] | None = None
         """When the directories of both sides last changed, as of that sync."""
-        self._state: SyncState | None = None
-        self._state_stamp: Stamp | None = None
         self._pending: list[Leftover] = []
         self._commands = 0
         """How many run, of those that this object knows."""
@@ -162,7 +158,7 @@ class GitShadow:
             os.rename(self.tree, aside)
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(os.path.join(self._folder, "state.json"))
-        self._state, self._state_stamp, self._quiet = None, None, None
+        self._quiet = None
         text = (
             "Commands left the private copy of .git so that it could not be read; what they did there since the last"
             " command was not carried over."
@@ -217,7 +213,7 @@ class GitShadow:
 
     def _exchange(self, when: SyncPhase, begins: bool) -> None:
         state = self._loaded()
-        before = _state_json(state)
+        before = json.dumps(_state_members(state))
         shadow = self._pair("")[1]
         locked: list[str] = []
         postponed = False
@@ -248,7 +244,8 @@ class GitShadow:
         if begins and not state.told.get("open"):
             state.told |= {f"{_OBJECTS}{prefix}": time.time_ns() for prefix in self._prefixes()}
         state.told["open"] = when is not SyncPhase.ENDED
-        self._save(state, before)
+        if json.dumps(_state_members(state)) != before:
+            self._save(state)
         self._quiet = None if locked or postponed else self._folder_times()
 
     def _check_objects(self, prefix: str, state: SyncState) -> None:
@@ -350,32 +347,17 @@ class GitShadow:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        lock = os.open(os.path.join(self._folder, "lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
-            deadline = time.monotonic() + _LOCK_WITHIN_S
-            while True:
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() > deadline:
-                        raise _unavailable("another Forge keeps the private copy of .git locked") from None
-                    time.sleep(0.002)
-            yield
-        finally:
-            os.close(lock)
+            with locked(Path(self._folder, "lock")):
+                yield
+        except LockTimeout:
+            raise _unavailable("another Forge keeps the private copy of .git locked") from None
 
     def _loaded(self) -> SyncState:
         """What was noted at the last sync, of this Forge or another one on the same zone."""
-        path = os.path.join(self._folder, "state.json")
-        stamp = None
-        with contextlib.suppress(OSError):
-            stamp = stamp_of(os.stat(path))
-        if self._state is not None and stamp is not None and stamp == self._state_stamp:
-            return self._state
         state = SyncState()
         try:
-            with open(path, "rb") as file:
+            with open(os.path.join(self._folder, "state.json"), "rb") as file:
                 said = json.load(file)
             if said["format"] == _FORMAT and said["zone"] == [self._zone.host, *self._zone.root.identity()]:
                 state.files = {
@@ -389,19 +371,12 @@ class GitShadow:
             shadow = self._pair("")[1]
             for name in shadow.names():
                 shadow.clear(name)
-        self._state = state
         return state
 
-    def _save(self, state: SyncState, before: str) -> None:
-        after = _state_json(state)
-        path = os.path.join(self._folder, "state.json")
-        if after != before or self._state_stamp is None:
-            fresh = os.path.join(self._folder, f"state.{os.getpid()}")
-            said = {"format": _FORMAT, "zone": [self._zone.host, *self._zone.root.identity()]}
-            with open(fresh, "w", encoding="utf-8", errors="surrogateescape") as file:
-                file.write(json.dumps(said)[:-1] + ", " + after[1:])
-            os.replace(fresh, path)
-        self._state_stamp = stamp_of(os.stat(path))
+    def _save(self, state: SyncState) -> None:
+        said: dict[str, Any] = {"format": _FORMAT, "zone": [self._zone.host, *self._zone.root.identity()]}
+        text = json.dumps(said | _state_members(state))
+        write_private(Path(self._folder, "state.json"), text.encode("utf-8", "surrogateescape"), durable=False)
 
 
 def _remove_abandoned(folder: str) -> None:
@@ -444,8 +419,8 @@ def _make_mount_point(shadow: GitDir, mount: GitMount) -> None:
         shadow.replace(mount.path, b"")
 
 
-def _state_json(state: SyncState) -> str:
-    return json.dumps({"files": state.files, "refs": state.refs, "told": state.told})
+def _state_members(state: SyncState) -> dict[str, Any]:
+    return {"files": state.files, "refs": state.refs, "told": state.told}
 
 
 def _unavailable(why: str) -> SandboxError:

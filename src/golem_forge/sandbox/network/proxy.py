@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
 import socket
 import subprocess
 from base64 import b64encode
@@ -26,6 +25,7 @@ from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from golem_forge.core.lazy_dataclass import dataclass, field
+from golem_forge.core.regex import regex
 from golem_forge.sandbox.errors import SandboxError, walls_unavailable
 from golem_forge.sandbox.host import isolated
 from golem_forge.sandbox.network.resolve import Lookup, PrivateAddress, connect, lookup, refuse_private, run_in_thread
@@ -125,6 +125,10 @@ class HostProxy:
             listener.close()
             return
         self._server = await asyncio.start_server(self._accept, sock=listener, limit=MAX_HEAD)
+
+    async def serve_inside(self, pid: int) -> None:
+        """The same on a socket in the network namespace of a process. Raises WALLS_UNAVAILABLE."""
+        await self.serve(await open_listener(pid))
 
     def close(self) -> None:
         """Ends listening and every connection. May be called twice, or before `serve`."""
@@ -267,10 +271,10 @@ async def _relay(out: _Stream, back: _Stream, idle_seconds: float) -> None:
                 each.cancel()
 
 
-_REQUEST_LINE: Final = re.compile(r"([A-Z]{1,20}) ([!-~]{1,8192}) HTTP/1\.([01])")
-_HEADER: Final = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\x00\r\n]*)")
-_AUTHORITY: Final = re.compile(r"(\[[0-9a-fA-F:.]{2,45}\]|[A-Za-z0-9._-]{1,254})(?::([0-9]{1,5}))?")
-_ABSOLUTE: Final = re.compile(r"(?i:http)://([^/?#@]+)([/?][^#]*)?")
+_REQUEST_LINE: Final = regex(r"([A-Z]{1,20}) ([!-~]{1,8192}) HTTP/1\.([01])")
+_HEADER: Final = regex(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\x00\r\n]*)")
+_AUTHORITY: Final = regex(r"(\[[0-9a-fA-F:.]{2,45}\]|[A-Za-z0-9._-]{1,254})(?::([0-9]{1,5}))?")
+_ABSOLUTE: Final = regex(r"(?i:http)://([^/?#@]+)([/?][^#]*)?")
 _NOT_SENT_ON: Final = frozenset(
     {"host", "connection", "keep-alive", "proxy-connection", "proxy-authorization", "proxy-authenticate", "upgrade"}
 )

@@ -14,25 +14,13 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
 from golem_forge.sandbox.errors import SandboxError, walls_unavailable
 from golem_forge.sandbox.process import monitor
-from golem_forge.sandbox.process.launch import (
-    CONTROL,
-    GO,
-    INFO,
-    READY,
-    STDERR,
-    STDIN,
-    STDOUT,
-    ChildPipes,
-    Launch,
-    Terminal,
-    spawn,
-)
+from golem_forge.sandbox.process.launch import ChildFd, ChildPipes, Launch, Terminal, spawn
 from golem_forge.sandbox.process.monitor import ExitStatus, ResourceMonitor
 from golem_forge.sandbox.process.output import Capture, OutputBudget, OutputReader, TailBuffer, TextFilter
 from golem_forge.sandbox.process.tree import ProcessTree, kill_unfinished
@@ -44,22 +32,13 @@ GIVE_UP_S: Final = 1.5
 
 
 class Child:
-    def __init__(
-        self,
-        launch: Launch,
-        pid: int,
-        *,
-        output: int | None,
-        errors: int | None,
-        keyboard: int | None,
-        info: int | None,
-        control: int | None,
-        filters: Sequence[TextFilter],
-    ) -> None:
-        """`pid`: the outer process. The descriptors become ours to close, unless this raises OSError. `filters`: one
-        for each stream. Without `output` only the end of `errors` is kept."""
+    def __init__(self, launch: Launch, pid: int, descriptors: Mapping[int, int], filters: Sequence[TextFilter]) -> None:
+        """`pid`: the outer process. `descriptors`: our ends of its pipes, which become ours to close, unless this
+        raises OSError; READY and GO stay the caller's. `filters`: one for each stream. Without STDOUT only the end of
+        STDERR is kept."""
         self.ending: ExitStatus | None = None
         """Set once the whole tree is gone and output is complete."""
+        info, control = descriptors.get(ChildFd.INFO), descriptors.get(ChildFd.CONTROL)
         self.holder = ProcessTree(pid, launch.root, info=info, control=control, gone=self._gone, marker=launch.marker)
         self._launch = launch
         self._loop = asyncio.get_running_loop()
@@ -69,10 +48,10 @@ class Child:
         self._timers: list[asyncio.TimerHandle] = []
         self._watcher: ResourceMonitor | None = None
         self._began = time.monotonic()
-        self._terminal = None if keyboard is None else Terminal(keyboard)
+        self._terminal = Terminal(descriptors[ChildFd.STDIN]) if ChildFd.STDIN in descriptors else None
         budget = OutputBudget(launch.limits.output, lambda: self.request_end(monitor.OUTPUT_LIMIT))
-        streams = (each for each in (output, errors) if each is not None)
-        self.tail = TailBuffer() if output is None else None
+        streams = (descriptors[number] for number in (ChildFd.STDOUT, ChildFd.STDERR) if number in descriptors)
+        self.tail = TailBuffer() if ChildFd.STDOUT not in descriptors else None
         """Of standard error, where standard output goes to the caller as it is."""
         self._readers = [
             OutputReader(each, text_filter, budget, self.tail)
@@ -247,7 +226,7 @@ def _spawn_child(
 ) -> Child:
     try:
         lay()
-        filters = [text_filter() for number in (STDOUT, STDERR) if number in pipes.ours]
+        filters = [text_filter() for number in (ChildFd.STDOUT, ChildFd.STDERR) if number in pipes.ours]
         pid = spawn(launch.argv, launch.env, {**launch.descriptors, **pipes.theirs})
     finally:
         pipes.close_theirs()
@@ -256,28 +235,19 @@ def _spawn_child(
                 os.close(descriptor)
         launch.descriptors.clear()
     try:
-        child = Child(
-            launch,
-            pid,
-            output=pipes.ours.get(STDOUT),
-            errors=pipes.ours.get(STDERR),
-            keyboard=pipes.ours.get(STDIN),
-            info=pipes.ours.get(INFO),
-            control=pipes.ours.get(CONTROL),
-            filters=filters,
-        )
+        child = Child(launch, pid, pipes.ours, filters)
     except OSError:
         # No descriptor was left to watch it with. It is not at its inner stage yet, and does not get there.
         pipes.close()  # looking for what it started takes one
         kill_unfinished(pid)
         os.waitpid(pid, 0)
         raise
-    pipes.keep_only(READY, GO)
+    pipes.keep_only(ChildFd.READY, ChildFd.GO)
     return child
 
 
 async def _until_ready(launch: Launch, child: Child, pipes: ChildPipes) -> None:
-    ready = await _is_ready(pipes.ours[READY], child)
+    ready = await _is_ready(pipes.ours[ChildFd.READY], child)
     if ready and not child.holder.find_root():
         # Over already, which is being noticed just now; otherwise this outer program holds no tree together.
         ready = await child.wait(1) is not None
@@ -290,14 +260,14 @@ async def _until_ready(launch: Launch, child: Child, pipes: ChildPipes) -> None:
     if launch.before_go is not None:
         await launch.before_go(child.pid)
         with contextlib.suppress(BrokenPipeError):
-            os.write(pipes.ours[GO], b"\n")
+            os.write(pipes.ours[ChildFd.GO], b"\n")
 
 
 async def _is_ready(descriptor: int, child: Child) -> bool:
     """The inner stage's byte; its pipe's end, the child's end or a long time without a word mean no."""
     loop = asyncio.get_running_loop()
     something: asyncio.Future[None] = loop.create_future()
-    loop.add_reader(descriptor, _set_done, something)
+    loop.add_reader(descriptor, something.cancel)  # which may be done twice
     try:
         first: list[asyncio.Future[Any]] = [something, child.ended]
         await asyncio.wait(first, timeout=READY_WITHIN_S, return_when=asyncio.FIRST_COMPLETED)
@@ -306,11 +276,6 @@ async def _is_ready(descriptor: int, child: Child) -> bool:
     with contextlib.suppress(BlockingIOError):
         return os.read(descriptor, 1) != b""
     return False
-
-
-def _set_done(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
 
 
 def _afterwards(launch: Launch) -> None:

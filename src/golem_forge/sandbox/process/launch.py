@@ -17,7 +17,7 @@ import os
 import signal
 import termios
 from collections.abc import Awaitable, Callable, Mapping
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from typing import Final
 
 from golem_forge.config.sandbox_block import ResourceLimits
@@ -25,18 +25,25 @@ from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.sandbox.errors import SandboxError
 from golem_forge.sandbox.walls.model import Streams
 
-ARGUMENTS: Final = 3
-"""What the outer program (bwrap, the launcher) reads its own arguments from."""
-FILTER: Final = 4
-"""The seccomp program."""
-INFO: Final = 5
-"""Where bwrap says the pid of the namespace's first process."""
-CONTROL: Final = 6
-"""The launcher's lifeline: its end means that Forge is gone or wants the tree ended."""
-GO: Final = 8
-"""The inner stage waits here for one line, where something must be ready before the command starts."""
-READY: Final = 9
-"""The inner stage writes one byte here just before it starts the command."""
+
+class ChildFd(IntEnum):
+    """The numbers that descriptors have in a child."""
+
+    STDIN = 0
+    STDOUT = 1
+    STDERR = 2
+    ARGUMENTS = 3
+    """What the outer program (bwrap, the launcher) reads its own arguments from."""
+    FILTER = 4
+    """The seccomp program."""
+    INFO = 5
+    """Where bwrap says the pid of the namespace's first process."""
+    CONTROL = 6
+    """The launcher's lifeline: its end means that Forge is gone or wants the tree ended."""
+    GO = 8
+    """The inner stage waits here for one line, where something must be ready before the command starts."""
+    READY = 9
+    """The inner stage writes one byte here just before it starts the command."""
 
 
 class TreeRoot(StrEnum):
@@ -73,11 +80,6 @@ class Launch:
     """Called once, after the whole tree is gone (or was never started)."""
 
 
-STDIN: Final = 0
-STDOUT: Final = 1
-STDERR: Final = 2
-
-
 class ChildPipes:
     def __init__(self) -> None:
         self.theirs: dict[int, int] = {}
@@ -85,30 +87,30 @@ class ChildPipes:
 
     def open(self, launch: Launch, streams: Streams, stdin: bytes | int | None, stdout: int | None) -> None:
         if streams is Streams.TERMINAL:
-            self.ours[STDOUT], self.theirs[STDIN] = open_pty_pair()
-            self.ours[STDIN] = os.dup(self.ours[STDOUT])
-            self.theirs[STDOUT] = self.theirs[STDERR] = self.theirs[STDIN]
+            self.ours[ChildFd.STDOUT], self.theirs[ChildFd.STDIN] = open_pty_pair()
+            self.ours[ChildFd.STDIN] = os.dup(self.ours[ChildFd.STDOUT])
+            self.theirs[ChildFd.STDOUT] = self.theirs[ChildFd.STDERR] = self.theirs[ChildFd.STDIN]
         else:
-            self.theirs[STDIN] = _standard_input(stdin)
+            self.theirs[ChildFd.STDIN] = _standard_input(stdin)
             if stdout is not None:
-                self.theirs[STDOUT] = os.dup(stdout)
+                self.theirs[ChildFd.STDOUT] = os.dup(stdout)
             else:
-                self._from_child(STDOUT)
+                self._from_child(ChildFd.STDOUT)
             if stdout is not None or streams is Streams.APART:
-                self._from_child(STDERR)
+                self._from_child(ChildFd.STDERR)
             else:
-                self.theirs[STDERR] = self.theirs[STDOUT]
-        self._from_child(READY)
+                self.theirs[ChildFd.STDERR] = self.theirs[ChildFd.STDOUT]
+        self._from_child(ChildFd.READY)
         if launch.root is TreeRoot.NAMESPACE:
             # A file in memory, which can be written also when nobody reads any more. Threat: Forge is killed while
             # bwrap starts. On a broken pipe bwrap would end before it lets its inner process go on, and that one would
             # wait for ever.
-            self.ours[INFO] = os.memfd_create("noted", os.MFD_CLOEXEC)
-            self.theirs[INFO] = os.dup(self.ours[INFO])
+            self.ours[ChildFd.INFO] = os.memfd_create("noted", os.MFD_CLOEXEC)
+            self.theirs[ChildFd.INFO] = os.dup(self.ours[ChildFd.INFO])
         else:
-            self._to_child(CONTROL)
+            self._to_child(ChildFd.CONTROL)
         if launch.before_go is not None:
-            self._to_child(GO)
+            self._to_child(ChildFd.GO)
 
     def keep_only(self, *numbers: int) -> None:
         """The others of ours have a new owner, who closes them."""

@@ -85,43 +85,39 @@ class ExitWatch:
         self.pid = pid
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
-        self._handle: int | None = None
+        self.handle: int | None = None
+        """A pidfd, ours to close. None: the kernel has no such thing, or it is closed already."""
         self._started = 0
         try:
-            self._handle = os.pidfd_open(pid)
+            self.handle = os.pidfd_open(pid)
         except OSError as error:
             if error.errno != errno.ENOSYS:
                 raise
             found = process_stat(pid)
             self._started = found.started if found else 0
 
-    @property
-    def handle(self) -> int | None:
-        """A pidfd, ours to close. None: the kernel has no such thing, or it is closed already."""
-        return self._handle
-
     def call(self, over: Callable[[], None]) -> None:
         """Once, at once if it is over already."""
         if self.over:
             over()
-        elif self._handle is not None:
-            self._loop.add_reader(self._handle, self._told, over)
+        elif self.handle is not None:
+            self._loop.add_reader(self.handle, self._told, over)
         else:
             self._timer = self._loop.call_later(_ASK_AGAIN_S, self.call, over)
 
     @property
     def over(self) -> bool:
-        if self._handle is None:
+        if self.handle is None:
             found = process_stat(self.pid)
             return found is None or not found.alive or found.started != self._started
         poll = select.poll()
-        poll.register(self._handle, select.POLLIN)
+        poll.register(self.handle, select.POLLIN)
         return bool(poll.poll(0))
 
     def signal(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            if self._handle is not None:
-                signal.pidfd_send_signal(self._handle, number)
+            if self.handle is not None:
+                signal.pidfd_send_signal(self.handle, number)
             elif not self.over:
                 os.kill(self.pid, number)
 
@@ -135,14 +131,14 @@ class ExitWatch:
     def close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        if self._handle is not None:
-            self._loop.remove_reader(self._handle)
-            os.close(self._handle)
-            self._handle = None
+        if self.handle is not None:
+            self._loop.remove_reader(self.handle)
+            os.close(self.handle)
+            self.handle = None
 
     def _told(self, over: Callable[[], None]) -> None:
-        assert self._handle is not None
-        self._loop.remove_reader(self._handle)
+        assert self.handle is not None
+        self._loop.remove_reader(self.handle)
         over()
 
 
@@ -428,16 +424,8 @@ def _every_pid() -> list[int]:
 
 
 def _content(path: str) -> bytes:
-    pieces: list[bytes] = []
     try:
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
+        with open(path, "rb", buffering=0) as file:
+            return file.readall()
+    except OSError:  # also where it died while it was being read
         return b""
-    try:
-        while piece := os.read(file, 1 << 16):
-            pieces.append(piece)
-    except OSError:  # it died while it was being read
-        return b""
-    finally:
-        os.close(file)
-    return b"".join(pieces)

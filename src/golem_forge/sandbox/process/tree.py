@@ -29,7 +29,6 @@ from golem_forge.sandbox.handles import Handle
 from golem_forge.sandbox.host import isolated
 from golem_forge.sandbox.process import monitor
 from golem_forge.sandbox.process.launch import TreeRoot, spawn
-from golem_forge.sandbox.process.monitor import ExitWatch
 from golem_forge.sandbox.process.watchdog_child import FORGE, SOCKET
 
 _SWEEP_EVERY_S: Final = 0.02
@@ -56,7 +55,7 @@ class ProcessTree:
     ) -> None:
         """`info` and `control` become ours to close, unless this raises OSError. `gone` is called once, when nobody
         of the tree is left. `marker`: what everybody of a launcher's tree carries in the environment."""
-        self._outer = ExitWatch(outer)
+        self._outer = monitor.ExitWatch(outer)
         self.status: int | None = None
         """Of the outer process, as `waitpid` gives it."""
         self._kind = kind
@@ -65,10 +64,10 @@ class ProcessTree:
         self._gone = gone
         self._marker = marker
         self._loop = asyncio.get_running_loop()
-        self._root: ExitWatch | None = self._outer if kind is TreeRoot.LAUNCHER else None
+        self._root: monitor.ExitWatch | None = self._outer if kind is TreeRoot.LAUNCHER else None
         self.sessions = {outer}
         """Of everybody seen: who a dying launcher leaves behind is found again by them."""
-        self._unnamed: dict[int, ExitWatch] = {}
+        self._unnamed: dict[int, monitor.ExitWatch] = {}
         """What an outer process had started that was ended before it said what."""
         self._sweeping: asyncio.TimerHandle | None = None
         self._sweeps = 0
@@ -91,7 +90,7 @@ class ProcessTree:
         if self._root is not None or self._info is None:
             return self._root is not None
         try:
-            first = ExitWatch(int(json.loads(os.pread(self._info, _LONGEST_INFO, 0))["child-pid"]))
+            first = monitor.ExitWatch(int(json.loads(os.pread(self._info, _LONGEST_INFO, 0))["child-pid"]))
         except (ValueError, KeyError, TypeError, OSError):  # not said yet, or over already
             return False
         facts = monitor.process_stat(first.pid)
@@ -166,7 +165,7 @@ class ProcessTree:
             return
         for pid in monitor.children(self._outer.pid):
             with contextlib.suppress(OSError):  # gone, or no descriptor is left for one
-                self._unnamed[pid] = self._unnamed.get(pid) or ExitWatch(pid)
+                self._unnamed[pid] = self._unnamed.get(pid) or monitor.ExitWatch(pid)
             _send_signal(pid, signal.SIGKILL)
         self._outer.signal(signal.SIGKILL)
 
@@ -344,7 +343,7 @@ def _start_program() -> socket.socket:
 def _reap_shell(pid: int) -> None:
     """The shell that left it alone, which is over at once."""
     try:
-        shell = ExitWatch(pid)
+        shell = monitor.ExitWatch(pid)
     except OSError:
         os.waitpid(pid, 0)
         return

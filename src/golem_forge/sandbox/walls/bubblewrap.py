@@ -1,6 +1,6 @@
-"""Level full: a Launch of bubblewrap from a layout, with everything it needs handed over by descriptor.
+"""Level full: a command line of bubblewrap from a layout, with everything it needs handed over by descriptor.
 
-Takes mounts, a command and its environment, all judged before; returns a Launch. Refuses (`LayoutChanged`) when a
+Takes mounts and a command, judged before; returns words and descriptors for a Launch. Refuses (`LayoutChanged`) when a
 path is no longer what the layout was made for, and turns bubblewrap's messages into WALLS_UNAVAILABLE. Threats: the
 first process inside is bubblewrap itself, whose arguments and environment children can read, so its arguments come
 through a pipe that is empty afterwards and its environment is exactly the child's; a path that another child
@@ -20,17 +20,18 @@ import re
 import resource
 import stat
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
 from golem_forge.config.sandbox_block import ResourceLimits
 from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.core.regex import regex
 from golem_forge.sandbox.errors import SandboxError, walls_unavailable
 from golem_forge.sandbox.handles import ENTRY
 from golem_forge.sandbox.host import is_below, own_paths
-from golem_forge.sandbox.process.launch import ARGUMENTS, FILTER, GO, INFO, READY, Launch, TreeRoot
+from golem_forge.sandbox.process.launch import ChildFd
 from golem_forge.sandbox.walls import layout
 from golem_forge.sandbox.walls.seccomp import Network, filter_program
 
@@ -38,7 +39,7 @@ FIX: Final = "Run 'forge doctor' to see which walls this machine gives."
 _SEPARATION: Final = (
     *("--unshare-user", "--disable-userns", "--unshare-pid", "--unshare-ipc", "--unshare-uts"),
     *("--unshare-cgroup-try", "--hostname", "forge", "--cap-drop", "ALL", "--die-with-parent"),
-    *("--info-fd", str(INFO), "--seccomp", str(FILTER)),
+    *("--info-fd", str(ChildFd.INFO), "--seccomp", str(ChildFd.FILTER)),
 )
 _FIRST_FREE: Final = 10
 _MOST_EMPTY_FILES: Final = 150
@@ -49,8 +50,8 @@ _F_SETPIPE_SZ: Final = 1031
 _CPU_GRACE_S: Final = 2
 """Between the signal that says the time is up and the one that ends the process."""
 _BLOCK: Final = 512
-_PATH: Final = re.compile(r"(?<![\w/])/[^\s:'\",;)]+")
-_SHOWABLE: Final = re.compile(r"/(?:usr|proc|dev|etc|bin|sbin|lib\w*|home/forge)(?:/|$)|/tmp$")
+_PATH: Final = regex(r"(?<![\w/])/[^\s:'\",;)]+")
+_SHOWABLE: Final = regex(r"/(?:usr|proc|dev|etc|bin|sbin|lib\w*|home/forge)(?:/|$)|/tmp$")
 
 
 class LayoutChanged(Exception):
@@ -59,43 +60,38 @@ class LayoutChanged(Exception):
     stated_name = "LayoutChanged"
 
 
-def launch(
+def command(
     backend: Backend,
     mounts: Iterable[layout.Mount],
-    *,
     argv: tuple[str, ...],
-    env: Mapping[str, str],
+    *,
     limits: ResourceLimits,
     terminal: bool,
     network: Network = Network.OWN,
-    shown: Callable[[str], str],
-    addresses: tuple[str, ...],
-    before_go: Callable[[int], Awaitable[None]] | None = None,
-    guard: Callable[[], bool] | None = None,
-    afterwards: Callable[[], None] | None = None,
-) -> Launch:
-    """`network`: NONE where the filter refuses all sockets, so that no namespace is needed. `shown`: a text with zones'
-    addresses for their host paths; `addresses`: which these are."""
+    waits: bool = False,
+) -> tuple[tuple[str, ...], dict[int, int]]:
+    """What starts a command behind these mounts, and the descriptors for it by the numbers they will have. `network`:
+    NONE where the filter refuses all sockets, so that no namespace is needed. `waits`: for a line on GO."""
     handed = _LaunchDescriptors(backend)
     try:
         words = [*(("--unshare-net",) if network is Network.OWN else ()), *handed.words(mounts, terminal=terminal)]
-        handed.give(ARGUMENTS, "\0".join((*words, "")).encode("utf-8", "surrogateescape"))
-        handed.give(FILTER, filter_program(network=network))
+        handed.give(ChildFd.ARGUMENTS, "\0".join((*words, "")).encode("utf-8", "surrogateescape"))
+        handed.give(ChildFd.FILTER, filter_program(network=network))
     except BaseException:
         handed.close()
         raise
-    stage = _inner_stage(limits, terminal=terminal, waits=before_go is not None)
-    return Launch(
-        argv=(backend.path, "--args", str(ARGUMENTS), "--", "/bin/sh", "-c", stage, "sh", *argv),
-        env=dict(env),
-        root=TreeRoot.NAMESPACE,
-        limits=limits,
-        descriptors=handed.descriptors,
-        before_go=before_go,
-        mount_check=guard,
-        make_error=lambda text: _refusal(text, shown, addresses),
-        on_exit=afterwards,
-    )
+    stage = _inner_stage(limits, terminal=terminal, waits=waits)
+    return (
+        backend.path,
+        "--args",
+        str(ChildFd.ARGUMENTS),
+        "--",
+        "/bin/sh",
+        "-c",
+        stage,
+        "sh",
+        *argv,
+    ), handed.descriptors
 
 
 class _LaunchDescriptors:
@@ -218,9 +214,10 @@ def _inner_stage(limits: ResourceLimits, *, terminal: bool, waits: bool) -> str:
         f"ulimit -f {-(-size // _BLOCK)}",
         f"ulimit -n {files}",
         "trap '' XFSZ",  # a file that would grow too large is an error of the write, not the end of the process
-        f"printf . >&{READY}",
-        *([f"read -r go <&{GO}"] if waits else []),
-        f'exec {"/usr/bin/setsid -c " if terminal else ""}"$@" {READY}>&-' + (f" {GO}<&-" if waits else ""),
+        f"printf . >&{ChildFd.READY}",
+        *([f"read -r go <&{ChildFd.GO}"] if waits else []),
+        f'exec {"/usr/bin/setsid -c " if terminal else ""}"$@" {ChildFd.READY}>&-'
+        + (f" {ChildFd.GO}<&-" if waits else ""),
     ]
     return "; ".join(steps)
 
@@ -231,7 +228,9 @@ def _at_most(wanted: int, kind: int) -> int:
     return wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
 
 
-def _refusal(text: str, shown: Callable[[str], str], addresses: tuple[str, ...]) -> SandboxError:
+def start_error(text: str, shown: Callable[[str], str], addresses: Sequence[str]) -> SandboxError:
+    """From what bubblewrap said. `shown`: a text with zones' addresses for their host paths; `addresses`: which these
+    are."""
     lines = [line.removeprefix("bwrap: ") for line in text.splitlines() if line.strip()]
     said = lines[-1] if lines else "bubblewrap said nothing"
     said = shown(said.replace("/oldroot/", "/").replace("/newroot/", "/"))

@@ -22,11 +22,12 @@ from pathlib import Path
 from typing import Final
 
 from golem_forge.sandbox.errors import SandboxError, walls_unavailable
-from golem_forge.sandbox.handles import CONTENT, LISTING, Handle
+from golem_forge.sandbox.handles import LISTING, Handle
 from golem_forge.sandbox.host import is_below
 from golem_forge.sandbox.process.cleanup import empty_directory, remove_tree
 from golem_forge.sandbox.walls.model import Job
 from golem_forge.sandbox.zones import Zone
+from golem_forge.storage.private_file import create_private, read_private, touch_private
 
 _GITCONFIG: Final = ".gitconfig"
 _LONGEST: Final = 1 << 16
@@ -91,8 +92,7 @@ def _open_below(parent: int, name: str) -> int:
 
 def _read_file(directory: int, name: str) -> bytes | None:
     try:
-        file = Handle(os.open(name, CONTENT, dir_fd=directory))
-        return os.read(file.fd, _LONGEST) if stat.S_ISREG(os.fstat(file.fd).st_mode) else None
+        return read_private(name, _LONGEST, dir_fd=directory)
     except OSError:
         return None
 
@@ -103,12 +103,8 @@ def _replace_file(directory: int, name: str, content: bytes) -> None:
             os.unlink(name, dir_fd=directory)
         except IsADirectoryError:
             return  # its own affair: git will say so
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    file = os.open(name, flags, 0o600, dir_fd=directory)
-    try:
-        os.write(file, content)
-    finally:
-        os.close(file)
+    with create_private(name, dir_fd=directory) as file:
+        file.write(content)
 
 
 def _unavailable(why: str) -> SandboxError:
@@ -173,7 +169,7 @@ def _prune_daily(own: str) -> None:
         if abs(time.time() - os.lstat(stamp).st_mtime) < _EVERY_S:
             return
     except FileNotFoundError:
-        os.close(os.open(stamp, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+        touch_private(stamp)
     os.utime(stamp, follow_symlinks=False)
     tree = os.path.join(own, _TREE)
     if _is_too_large(tree):

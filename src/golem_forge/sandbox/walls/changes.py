@@ -15,30 +15,22 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import select
 import stat
 import struct
 import time
-from collections.abc import Callable, Iterator
-from functools import cache
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final, NamedTuple
 
 from golem_forge.core.lazy_dataclass import dataclass
-from golem_forge.sandbox.handles import Parts
+from golem_forge.core.regex import regex
+from golem_forge.sandbox.handles import Parts, call_libc, entry_stat
 from golem_forge.sandbox.host import is_below
 from golem_forge.sandbox.protected import GIT_FILE
-from golem_forge.sandbox.walls.listing import (
-    DirectoryListing,
-    EntryKind,
-    ScanFinding,
-    Stamp,
-    is_dead_socket,
-    is_fifo,
-    stamp_at,
-)
+from golem_forge.sandbox.walls import listing
+from golem_forge.sandbox.walls.listing import DirectoryListing, EntryKind, ScanFinding, Stamp
 
-_CLOCK_OF_FILES: Final = 5
+CLOCK_OF_FILES: Final = 5
 """CLOCK_REALTIME_COARSE, from which Linux takes times of change: none lies before what it shows."""
 CLOCK_NS: Final = 20_000_000
 """By so much the time of a change may lie before the time that another clock shows."""
@@ -132,41 +124,22 @@ def _since(log: dict[Parts, int], mark: ScanMark) -> Iterator[Parts]:
         yield parts
 
 
-def clock_of_files() -> int:
-    return time.clock_gettime_ns(_CLOCK_OF_FILES)
-
-
-def changed_in(listing: DirectoryListing, earliest: int) -> Iterator[Parts]:
+def changed_in(directory: DirectoryListing, earliest: int) -> Iterator[Parts]:
     """Directories that are new are told by what is in them and by the one that they are in."""
     try:
-        with os.scandir(listing.path) as found:
+        with os.scandir(directory.path) as found:
             for entry in found:
                 if not earliest:
-                    yield (*listing.parts, entry.name)
+                    yield (*directory.parts, entry.name)
                     continue
                 try:
                     info = entry.stat(follow_symlinks=False)
                 except FileNotFoundError:
                     continue
                 if info.st_ctime_ns >= earliest and not stat.S_ISDIR(info.st_mode):
-                    yield (*listing.parts, entry.name)
+                    yield (*directory.parts, entry.name)
     except OSError:
         return
-
-
-def has_one_link(path: str) -> bool:
-    try:
-        return os.stat(path, follow_symlinks=False).st_nlink == 1
-    except OSError:
-        return False
-
-
-def is_a_file(path: str) -> bool:
-    try:
-        mode = os.stat(path, follow_symlinks=False).st_mode
-    except OSError:
-        return False
-    return not stat.S_ISDIR(mode) and not stat.S_ISLNK(mode)
 
 
 def is_in_git_dir(parts: Parts) -> bool:
@@ -197,7 +170,7 @@ _MOST_EVENTS: Final = 65_536
 """Of one read; a child that makes events as quickly as they are read would never let it end."""
 _LIMIT: Final = "/proc/sys/fs/inotify/max_user_watches"
 _MOUNTS: Final = "/proc/self/mountinfo"
-_ESCAPED: Final = re.compile(r"\\([0-7]{3})")
+_ESCAPED: Final = regex(r"\\([0-7]{3})")
 _LOCAL: Final = frozenset(
     ("ext2", "ext3", "ext4", "xfs", "btrfs", "tmpfs", "ramfs", "overlay", "zfs", "f2fs", "bcachefs", "jfs", "reiserfs")
 )
@@ -217,14 +190,11 @@ class Inotify:
     def watch(self, directory: int) -> int:
         """Watch what an open descriptor stands for; the same directory has the same number. Raises OSError: ENOSPC
         where the person's watches are used up, and where /proc is missing."""
-        libc, get_errno = _libc()
-        number: int = libc.inotify_add_watch(self._fd, b"/proc/self/fd/%d" % directory, _MASK)
-        if number < 0:
-            raise OSError(get_errno(), "inotify_add_watch")
-        return number
+        return call_libc("inotify_add_watch", self._fd, b"/proc/self/fd/%d" % directory, _MASK)
 
     def forget(self, number: int) -> None:
-        _libc()[0].inotify_rm_watch(self._fd, number)
+        with contextlib.suppress(OSError):
+            call_libc("inotify_rm_watch", self._fd, number)
 
     def read(self) -> list[Event] | None:
         """None: events were lost, or something was mounted or unmounted; look at everything again."""
@@ -259,36 +229,46 @@ def open_inotify(directories: int) -> Inotify | None:
         with open(_LIMIT, encoding="ascii") as file:
             if directories > int(file.read()) // 2:
                 return None
-        mounts = os.open(_MOUNTS, os.O_RDONLY | os.O_CLOEXEC)
-        fd = _libc()[0].inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
-    except (OSError, ValueError, AttributeError):
+        fd = call_libc("inotify_init1", os.O_CLOEXEC | os.O_NONBLOCK)  # 128 are usual for one person
+    except (OSError, ValueError):
         return None
-    if fd < 0:  # 128 instances are usual for one person
-        os.close(mounts)
+    try:
+        return Inotify(fd, os.open(_MOUNTS, os.O_RDONLY | os.O_CLOEXEC))
+    except OSError:
+        os.close(fd)
         return None
-    return Inotify(fd, mounts)
+
+
+class MountPoint(NamedTuple):
+    place: str
+    root: str
+    """What is mounted there, as a path within its file system."""
+    kind: str
+    """Of the file system."""
+
+
+def mount_points() -> list[MountPoint]:
+    """Everything mounted, in order; none where the system does not say."""
+    found = []
+    with contextlib.suppress(OSError), open(_MOUNTS, encoding="utf-8", errors="surrogateescape") as file:
+        for line in file:
+            own, _, further = line.partition(" - ")
+            fields = [_ESCAPED.sub(lambda escaped: chr(int(escaped[1], 8)), field) for field in own.split(" ")]
+            if len(fields) > 5:
+                found.append(MountPoint(fields[4], fields[3], further.split(" ")[0]))
+    return found
+
+
+def mount_around(path: str) -> MountPoint | None:
+    """The mount that a path lies in: the last one of the deepest, which covers the others."""
+    around = [mount for mount in mount_points() if is_below(path, mount.place)]
+    return max(reversed(around), key=lambda mount: len(mount.place), default=None)
 
 
 def reports_all_changes(path: str) -> bool:
     """Whether every change on the file system of a directory causes an event here."""
-    kind, longest = "", -1
-    with contextlib.suppress(OSError, ValueError), open(_MOUNTS, encoding="utf-8", errors="surrogateescape") as file:
-        for line in file:
-            own, _, further = line.partition(" - ")
-            place = _ESCAPED.sub(lambda found: chr(int(found[1], 8)), own.split(" ")[4])
-            # Later lines are mounted on top of earlier ones.
-            if len(place) >= longest and is_below(path, place):
-                kind, longest = further.split(" ")[0], len(place)
-    return kind in _LOCAL
-
-
-@cache
-def _libc() -> tuple[Any, Callable[[], int]]:
-    import ctypes
-
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.inotify_add_watch.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_uint32)
-    return libc, ctypes.get_errno
+    mount = mount_around(path)
+    return mount is not None and mount.kind in _LOCAL
 
 
 _MOST_PROBED: Final = 16
@@ -310,7 +290,7 @@ class SocketTracker:
         start = self._next if self._next < len(self._found) else 0
         self._next = start + _MOST_PROBED
         for parts in self._found[start : start + _MOST_PROBED]:
-            if is_dead_socket(os.path.join(self._host, *parts)):
+            if listing.is_dead_socket(os.path.join(self._host, *parts)):
                 yield parts
 
     def drop_replaced_fifos(self) -> bool:
@@ -326,9 +306,10 @@ class SocketTracker:
             return False
         known = {one.parts for one in mark.findings} - mark.own_fifos
         new = [parts for parts in self._found if parts not in known and parts not in self.own_fifos]
-        fifos = {parts: self._stamp(parts) for parts in new if is_fifo(os.path.join(self._host, *parts))}
+        found = {parts: entry_stat(os.path.join(self._host, *parts)) for parts in new}
+        fifos = {parts: listing.stamp_of(one) for parts, one in found.items() if one and stat.S_ISFIFO(one.st_mode)}
         self.own_fifos |= fifos
         return bool(fifos)
 
     def _stamp(self, parts: Parts) -> Stamp:
-        return stamp_at(os.path.join(self._host, *parts))
+        return listing.stamp_at(os.path.join(self._host, *parts))

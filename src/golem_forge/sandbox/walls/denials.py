@@ -21,7 +21,8 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from golem_forge.core.effects import Mark, Verb
-from golem_forge.core.text import escape_control_chars, process_link
+from golem_forge.core.regex import regex
+from golem_forge.core.text import clip, escape_control_chars, process_link
 from golem_forge.sandbox.errors import one_line
 from golem_forge.sandbox.protected import GIT_FILE, INSTALL_OUTSIDE, PROTECTED_NAMES, marks
 from golem_forge.sandbox.walls.model import Refusal, RefusalReason, WallPlan
@@ -75,31 +76,24 @@ def blocked_line(denials: Sequence[Mapping[str, Any]]) -> str:
     return f"Blocked by the sandbox: {shown}{more}."
 
 
+def _denial(kind: str, target: str, access: str, why: str, widen: str) -> dict[str, Any]:
+    return {"kind": kind, "target": target, "access": access, "why": why, "widen": widen}
+
+
 def _system_call(text: str, exit_code: int | None, number: int | None) -> Iterator[dict[str, Any]]:
     """A shell reports the death of its command by exit code and text; the code alone could be anyone's."""
     dead = number == signal.SIGSYS
     told = exit_code == 128 + signal.SIGSYS and "Bad system call" in text[-WINDOW:]
     if dead or told:
-        yield {
-            "kind": "syscall",
-            "target": "a system call",
-            "access": "make",
-            "why": "refused to every child",
-            "widen": "Nothing lifts this one; run the program yourself, outside Forge.",
-        }
+        widen = "Nothing lifts this one; run the program yourself, outside Forge."
+        yield _denial("syscall", "a system call", "make", "refused to every child", widen)
 
 
 def _hosts(refused: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     for one in refused:
         host, port, why = str(one["host"]), int(one["port"]), str(one["why"])
         target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        yield {
-            "kind": "host",
-            "target": _shown(target),
-            "access": "connect",
-            "why": why,
-            "widen": widen_host(host, port, private="private" in why),
-        }
+        yield _denial("host", _shown(target), "connect", why, widen_host(host, port, private="private" in why))
 
 
 def _paths(plan: WallPlan, text: str, exit_code: int | None) -> Iterator[dict[str, Any]]:
@@ -117,13 +111,8 @@ def _paths(plan: WallPlan, text: str, exit_code: int | None) -> Iterator[dict[st
                     refused.append(refusal)
             if refused:  # `cannot copy '/usr/x' to '.git/x'`: what a zone holds is meant sooner than what lies outside
                 meant = min(refused, key=lambda each: each.why is RefusalReason.OUTSIDE)
-                yield {
-                    "kind": _DENIAL_KINDS.get(meant.why, "path"),
-                    "target": _shown(meant.target),
-                    "access": meant.access.value,
-                    "why": _REASON_TEXTS[meant.why],
-                    "widen": widen_path(meant),
-                }
+                kind, why = _DENIAL_KINDS.get(meant.why, "path"), _REASON_TEXTS[meant.why]
+                yield _denial(kind, _shown(meant.target), meant.access.value, why, widen_path(meant))
                 break
             if names.certain and paths:
                 break  # the error is about this path, which is not refused: no other word of the line is meant
@@ -160,8 +149,7 @@ def _absolute(name: str, cwd: str) -> str | None:
 
 
 def _shown(target: str) -> str:
-    text = one_line(target)
-    return text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + "…"
+    return clip(one_line(target), _LONGEST_SHOWN)
 
 
 WINDOW: Final = 256 * 1024
@@ -199,7 +187,7 @@ class ErrorLine(NamedTuple):
     """Surest first."""
 
 
-_ERROR: Final = re.compile(
+_ERROR: Final = regex(
     r"(?P<busy>read-only file system|device or resource busy|\bEROFS\b(?:: read-only file system)?"
     r"|\bEBUSY\b(?:: resource busy or locked)?)"
     r"|(?P<access>permission denied|\bEACCES\b(?:: permission denied)?|\bAccessDeniedException\b)"
@@ -207,24 +195,22 @@ _ERROR: Final = re.compile(
     re.IGNORECASE,
 )
 _ERROR_KINDS: Final = {"busy": ErrorKind.CHANGES, "access": ErrorKind.ACCESS, "operation": ErrorKind.OPERATION}
-_COLOUR: Final = re.compile(r"\x1b\[[0-9;]{0,16}[mK]")
-_QUOTED: Final = re.compile(
-    r"'([^'\n]{1,1024})'|\"([^\"\n]{1,1024})\"|`([^`'\n]{1,1024})[`']|[‘“]([^‘’“”\n]{1,1024})[’”]"
-)
-_BETWEEN_WORDS: Final = re.compile(r"[\s()\[\]{}<>=,;:'\"`‘’“”|]+")
-_NUMBERED: Final = re.compile(r"[\[(](?:Errno|os error|error|code)?[: ]{0,2}-?\d{1,3}[\])]\s*$", re.IGNORECASE)
+_COLOUR: Final = regex(r"\x1b\[[0-9;]{0,16}[mK]")
+_QUOTED: Final = regex(r"'([^'\n]{1,1024})'|\"([^\"\n]{1,1024})\"|`([^`'\n]{1,1024})[`']|[‘“]([^‘’“”\n]{1,1024})[’”]")
+_BETWEEN_WORDS: Final = regex(r"[\s()\[\]{}<>=,;:'\"`‘’“”|]+")
+_NUMBERED: Final = regex(r"[\[(](?:Errno|os error|error|code)?[: ]{0,2}-?\d{1,3}[\])]\s*$", re.IGNORECASE)
 """`[Errno 13]`, `(os error 13)`: another form of the error itself."""
-_BEFORE_AFTER: Final = re.compile(r"\)?\s*(?:failed|for (?:reading|writing|output|input))?[:,(]?\s*$")
+_BEFORE_AFTER: Final = regex(r"\)?\s*(?:failed|for (?:reading|writing|output|input))?[:,(]?\s*$")
 """What may stand between a quoted name and the error behind it."""
-_AFTER_BEFORE: Final = re.compile(r"\s*(?:\([^()]{0,40}\))?[:,]\s*(?:[\w/]{1,24} )?$")
+_AFTER_BEFORE: Final = regex(r"\s*(?:\([^()]{0,40}\))?[:,]\s*(?:[\w/]{1,24} )?$")
 """What may stand between an error and a quoted name behind it: `, open '…'`, `: '…'`."""
-_RUBY: Final = re.compile(r" @ (\w{1,40}) - (.{1,1024}?)(?: \(Errno::\w{1,20}\))?$")
-_REDIRECTED: Final = re.compile(r"redirecting file '([^'\n]{1,1024})'\s*$")
-_CAUSE: Final = re.compile(r"\s*(?:\d{1,3}: )?$")
+_RUBY: Final = regex(r" @ (\w{1,40}) - (.{1,1024}?)(?: \(Errno::\w{1,20}\))?$")
+_REDIRECTED: Final = regex(r"redirecting file '([^'\n]{1,1024})'\s*$")
+_CAUSE: Final = regex(r"\s*(?:\d{1,3}: )?$")
 
-_DELETES: Final = re.compile(r"\b(?:remov\w{1,5}|unlink\w{0,4}|rmdir|delet\w{1,4}|rm)\b", re.IGNORECASE)
-_FOR_READING: Final = re.compile(r"\bfor (?:reading|read|input)\b", re.IGNORECASE)
-_WRITES: Final = re.compile(
+_DELETES: Final = regex(r"\b(?:remov\w{1,5}|unlink\w{0,4}|rmdir|delet\w{1,4}|rm)\b", re.IGNORECASE)
+_FOR_READING: Final = regex(r"\bfor (?:reading|read|input)\b", re.IGNORECASE)
+_WRITES: Final = regex(
     r"\b(?:creat\w{1,4}|(?:over|re)?writ\w{1,5}|\w{0,12}put_contents|touch\w{0,3}|tee|for output|output file|temporary"
     r"|mk(?:dir|fifo|nod|temp|stemp|dtemp)\w{0,3}|lock\w{0,3}|renam\w{1,4}|mov(?:e|ing)|mv|append\w{0,3}|f?truncat\w{1,3}"
     r"|ch(?:mod|own|grp)\w{0,3}|chang(?:e|ing) (?:permissions|owner\w{0,4}|mode|group)|utim\w{1,6}|[lf]?setxattr"
@@ -234,32 +220,32 @@ _WRITES: Final = re.compile(
     re.IGNORECASE,
 )
 _NOT_ABLE: Final = r"(?:can ?not|can't|could ?n[o']t|failed to|unable to)"
-_READS: Final = re.compile(
+_READS: Final = regex(
     rf"\b(?:{_NOT_ABLE} (?:access|stat|open directory|read\w{{0,3}}|load|run|import)|can't open file|error reading"
     r"|read(?:ing|dir|link|File|FileSync)?|(?:open|scan)dir|l?stat|execut\w{1,3}|exec\w{0,3}|spawn\w{0,4}|interpreter"
     r"|chdir|cd|connect|dial|perl script|script file)\b",
     re.IGNORECASE,
 )
-_READERS: Final = re.compile(
+_READERS: Final = regex(
     r"(?:/[\w/.-]{0,200}/)?(?:cat|head|tail|tac|less|more|grep|egrep|fgrep|rg|ag|ls|find|fd|tree|wc|diff|cmp|comm|uniq"
     r"|stat|file|od|xxd|hexdump|strings|awk|gawk|mawk|nl|cut|base64|base32|cksum|md5sum|sha\d{1,3}sum|b2sum|du|jq|env"
     r"|nice|nohup|timeout|setsid|stdbuf|xargs|time|make|gmake|cc1|cc1plus|python[\d.]{0,5}|node|ruby|perl): "
 )
 """What only reads, or runs, was refused that: a missing right to change the same path is no evidence of walls."""
-_EXCEPTION: Final = re.compile(r"[\w.]{1,100}(?:Error|Exception): ")
-_STARTS: Final = re.compile(r"_execute_child|posix_spawn|execv")
+_EXCEPTION: Final = regex(r"[\w.]{1,100}(?:Error|Exception): ")
+_STARTS: Final = regex(r"_execute_child|posix_spawn|execv")
 """In the lines above an exception: what was tried is to start a program."""
-_SHELL: Final = re.compile(r"(?:\S{0,200}: (?:line )?\d{1,6}|(?:\S{0,200}/)?\w{0,4}sh): [^:]{1,1024}: ?$")
+_SHELL: Final = regex(r"(?:\S{0,200}: (?:line )?\d{1,6}|(?:\S{0,200}/)?\w{0,4}sh): [^:]{1,1024}: ?$")
 _COULD_NOT_EXECUTE: Final = 126
 """How a shell ends when it found a program and was not allowed to run it."""
 
-_ONLY_SAYS_SO: Final = re.compile(
+_ONLY_SAYS_SO: Final = regex(
     rf"(?:{_NOT_ABLE}|failed) ?(?:open|mkdir|stat|read|write|create|execute|exec|unlink|remove|rename|utime|close|run"
     r"|access|open stream|change mode|change ownership)?(?: for (?:reading|writing|output|input))?",
     re.IGNORECASE,
 )
 """A part of a line without a name: `tar: x: Cannot open: …`."""
-_NAMES_ONE: Final = re.compile(
+_NAMES_ONE: Final = regex(
     rf"(?:(?:{_NOT_ABLE}|error|while) )?"
     r"(?:open\w{0,3}|creat\w{1,4}|read\w{0,3}|writ\w{1,4}|touch|mkdir|make|remov\w{1,4}|unlink(?:at)?|delete|rename|move"
     r"|copy|l?stat|access|execute|(?:fork/)?exec|run|load|lock|truncate|save|append|chmod|chown|chdir|readlink"
@@ -269,15 +255,15 @@ _NAMES_ONE: Final = re.compile(
     re.IGNORECASE,
 )
 """What a bare word follows that is a name: `cannot create notes`, `open notes`."""
-_NO_NAME: Final = re.compile(
+_NO_NAME: Final = regex(
     r"(?i:errno|fatal|error|warning|warn|info|note|notice|debug|trace|fail(?:ed|ure)?|denied|exception|code|status|open"
     r"|read(?:ing)?|writ(?:e|ing)|exec|mkdir|rename|unlink|stat|syscall|kind|message|line|file|directory|path|process"
     r"|ID|null|none|nil|true|false)"
     r"|\w{0,60}(?:Error|Exception)|[\d.:+,-]{1,60}"
 )
-_PARAMETER: Final = re.compile(r"(?<=/)\[{1,2}\.{0,3}[\w-]{1,60}\]{1,2}")
+_PARAMETER: Final = regex(r"(?<=/)\[{1,2}\.{0,3}[\w-]{1,60}\]{1,2}")
 """`app/[id]/x`: directories are called so."""
-_NOT_IN_A_WORD: Final = re.compile(r"[\[\]{}()<>=,;|\"'`*$?!\\]|::")
+_NOT_IN_A_WORD: Final = regex(r"[\[\]{}()<>=,;|\"'`*$?!\\]|::")
 
 
 def error_lines(text: str, exit_code: int | None = None) -> Iterator[ErrorLine]:
@@ -466,7 +452,7 @@ def _is_verb(word: str) -> bool:
 
 _SYSTEM_STARTS = ("/usr/", "/etc/", "/lib", "/bin/", "/sbin/", "/nix/", "/proc/", "/sys/", "/dev/", "/run/", "/var/")
 """Nobody is advised to open these."""
-_GLOB = re.compile(r"[*?\[]")
+_GLOB = regex(r"[*?\[]")
 _OTHERWISE = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "n"})
 _RULES_FILE = "rules.yaml in FORGE_HOME, under `rules:`"
 

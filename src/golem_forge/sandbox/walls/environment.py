@@ -15,9 +15,8 @@ mount table.
 from __future__ import annotations
 
 import os
-import re
 import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
@@ -28,9 +27,10 @@ from golem_forge.config.schema import ConfigProblems, MappingSchema, list_of, ma
 from golem_forge.config.yaml_file import YamlFile, YamlPath
 from golem_forge.core.errors import ForgeError, ToolFailed
 from golem_forge.core.lazy_dataclass import dataclass, field
+from golem_forge.core.regex import regex
 from golem_forge.events.redaction import IS_CREDENTIAL, Redactor, classify_name
-from golem_forge.sandbox.host import is_below
 from golem_forge.sandbox.walls.bubblewrap import ripgrep_path
+from golem_forge.sandbox.walls.changes import mount_around
 from golem_forge.sandbox.walls.layout import BYTECODE, SHIPPED
 from golem_forge.sandbox.walls.model import HostDirectory, Level
 from golem_forge.sandbox.zones import Zone
@@ -47,32 +47,18 @@ _WRITTEN_OUT: Final = 8
 _OTHERS_MODE: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
-def child_environment(
-    *,
-    path: Sequence[str],
-    variables: Mapping[str, str],
-    home: str,
-    tmp: str,
-    declared: Mapping[str, str],
-) -> dict[str, str]:
-    """Exactly what a child gets. `variables`: the toolchains'; `declared`: what its kind adds (`Job.env`)."""
-    base = {"LANG": "C.UTF-8", "TMPDIR": tmp}
-    return {**variables, **base, **declared, "PATH": ":".join(path), "HOME": home}
-
-
 def job_environment(job: Job, toolchains: VisibleToolchains, *, home: str, tmp: str, level: Level) -> dict[str, str]:
     """Exactly what the child of this job gets at this level."""
-    path = toolchains.path
-    declared = dict(job.env)
+    path, base, proxy = toolchains.path, {"LANG": "C.UTF-8", "TMPDIR": tmp}, {}
     if level is not Level.FULL:
         own = os.path.dirname(ripgrep_path())
         path = tuple(own if entry == SHIPPED else entry for entry in path)
-    if job.hosts and level is Level.FULL:  # without namespaces no proxy stands there
+    elif job.hosts:  # without namespaces no proxy stands there
         from golem_forge.sandbox.network.proxy import proxy_environment
 
-        declared |= proxy_environment()
-    path = (*job.path_first, *path)
-    return child_environment(path=path, variables=toolchains.variables, home=home, tmp=tmp, declared=declared)
+        proxy = proxy_environment()
+    fixed = {"PATH": ":".join((*job.path_first, *path)), "HOME": home}
+    return {**toolchains.variables, **base, **job.env, **proxy, **fixed}
 
 
 def exec_environment(*, tty: bool, level: Level, hosts: bool, workspace: str) -> dict[str, str]:
@@ -92,7 +78,7 @@ def exec_environment(*, tty: bool, level: Level, hosts: bool, workspace: str) ->
     }
 
 
-_HARMLESS: Final = re.compile(r"TZ|LANG|LANGUAGE|LC_[A-Z]+|COLUMNS|LINES")
+_HARMLESS: Final = regex(r"TZ|LANG|LANGUAGE|LC_[A-Z]+|COLUMNS|LINES")
 _GIT_SETTINGS: Final = {
     "core.fsmonitor": "false",
     "core.hooksPath": "/dev/null",
@@ -276,7 +262,7 @@ CERTIFICATE_FILES: Final = (
 CERTIFICATE_DIRECTORY: Final = "SSL_CERT_DIR"
 CERTIFICATE_VARIABLES: Final = (*CERTIFICATE_FILES, CERTIFICATE_DIRECTORY)
 _CERTIFICATES_PLACE: Final = "/forge/certificates"
-_CERTIFICATE: Final = re.compile(rb"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----")
+_CERTIFICATE: Final = regex(rb"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----")
 _MOST_BYTES: Final = 8 << 20
 _MOST_FILES: Final = 2000
 
@@ -329,33 +315,28 @@ def _certificate_files(name: str, value: str) -> Iterator[str]:
                 yield path
 
 
-_MOUNT_TABLE: Final = "/proc/self/mountinfo"
-_OCTAL: Final = re.compile(r"\\([0-7]{3})")
 _FEWEST_COMPONENTS: Final = 2
 """A shorter path is an ordinary word of other paths, and says nothing about this machine."""
 
 
 def output_redactor(zones: Iterable[Zone], session: Redactor | None) -> Redactor:
     made = session.copy() if session is not None else Redactor()
-    table = _mounts()
     for zone in zones:
-        for host in dict.fromkeys((zone.host, *zone.aliases, *_other_spellings(zone.host, table))):
+        for host in dict.fromkeys((zone.host, *zone.aliases, *_other_spellings(zone.host))):
             made.add_path(host, zone.virtual(()))
         # Python names bytecode by the whole path of its source.
         made.add_path(BYTECODE + zone.host, BYTECODE + zone.virtual(()))
     return made
 
 
-def _other_spellings(host: str, table: list[tuple[str, str]]) -> Iterator[str]:
+def _other_spellings(host: str) -> Iterator[str]:
     """Other spellings of a host directory that a child can come across."""
     if mount_table_escape(host) != host:
         yield mount_table_escape(host)
-    around = [(point, root) for point, root in table if is_below(host, point)]
-    if not around:
+    mount = mount_around(host)
+    if mount is None:
         return
-    longest = max(len(point) for point, _ in around)
-    point, root = [mount for mount in around if len(mount[0]) == longest][-1]  # the last one covers the others
-    relative = f"{root.rstrip('/')}/{host.removeprefix(point).lstrip('/')}".rstrip("/")
+    relative = f"{mount.root.rstrip('/')}/{host.removeprefix(mount.place).lstrip('/')}".rstrip("/")
     if len([part for part in relative.split("/") if part]) >= _FEWEST_COMPONENTS:
         yield relative
         if mount_table_escape(relative) != relative:
@@ -365,17 +346,3 @@ def _other_spellings(host: str, table: list[tuple[str, str]]) -> Iterator[str]:
 def mount_table_escape(path: str) -> str:
     """As the mount table writes it."""
     return "".join(f"\\{ord(char):03o}" if char in " \t\n\\" else char for char in path)
-
-
-def _mounts() -> list[tuple[str, str]]:
-    """(mount point, root of the mount within its file system) for everything mounted, in order."""
-    try:
-        with open(_MOUNT_TABLE, encoding="utf-8", errors="surrogateescape") as file:
-            fields = [line.split(" ", 5) for line in file]
-    except OSError:
-        return []
-    return [(_mount_table_unescape(field[4]), _mount_table_unescape(field[3])) for field in fields if len(field) > 5]
-
-
-def _mount_table_unescape(written: str) -> str:
-    return _OCTAL.sub(lambda match: chr(int(match[1], 8)), written)

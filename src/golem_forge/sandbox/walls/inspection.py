@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import json
 import os
 import socket
@@ -33,7 +32,7 @@ from typing import Final
 from golem_forge.core.calls import Leftover, Severity
 from golem_forge.core.errors import error_name
 from golem_forge.core.lazy_dataclass import dataclass, field
-from golem_forge.core.text import escape_control_chars
+from golem_forge.core.text import display_name, escape_control_chars
 from golem_forge.sandbox.git.exchange import SyncPhase
 from golem_forge.sandbox.git.nested import vet_repositories
 from golem_forge.sandbox.git.shadow import GitShadow
@@ -49,7 +48,8 @@ from golem_forge.sandbox.walls.planner import PlannedWalls, Planner
 from golem_forge.sandbox.walls.restrictions import ZoneRestrictions, is_below, may_move, restrictions
 from golem_forge.sandbox.walls.scan import ZoneScan
 from golem_forge.sandbox.walls.zone_lease import exclusive_lock
-from golem_forge.sandbox.zones import Zone
+from golem_forge.sandbox.zones import Zone, zone_key
+from golem_forge.storage.private_file import read_json, write_private
 
 _LOOKS_PER_ROUND: Final = 100
 """The guard is asked every 50 ms: a repository that a running command left lying for 5 to 10 s is judged. Not sooner:
@@ -128,7 +128,7 @@ class Inspection:
             if looks % _LOOKS_PER_ROUND == 0:
                 for one in self._watched:
                     with self._telling(one):
-                        changed = _changed_paths(one)
+                        changed = one.scan.changed_since(one.mark).paths if one.mark is not None else frozenset()
                         self.leftovers += vet_repositories(one.zone, changed & one.lying)
                         one.lying = changed
             now = time.monotonic()
@@ -216,10 +216,6 @@ class Inspection:
             one.behind = True
 
 
-def _changed_paths(one: _WatchedZone) -> frozenset[Parts]:
-    return one.scan.changed_since(one.mark).paths if one.mark is not None else frozenset()
-
-
 # --- notes of running commands
 
 
@@ -235,10 +231,7 @@ def _note_start(forge_home: Path, zone: str) -> int:
     said = {"since": since or time.time_ns(), "pid": os.getpid(), "started": facts.started if facts else 0}
     with contextlib.suppress(OSError):
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        fresh = f"{path}.{os.getpid()}"
-        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w") as file:
-            json.dump(said, file)
-        os.replace(fresh, path)
+        write_private(Path(path), json.dumps(said).encode(), durable=False)
     return since
 
 
@@ -254,8 +247,7 @@ def _note_end(forge_home: Path, zone: str) -> None:
 
 def _stale_since(path: str) -> int:
     try:
-        with open(path, "rb") as file:
-            said = json.loads(file.read(_LARGEST_NOTE))
+        said = read_json(path, _LARGEST_NOTE)
         since, pid, started = int(said["since"]), int(said["pid"]), int(said["started"])
     except (OSError, ValueError, KeyError, TypeError):
         return 0
@@ -264,7 +256,7 @@ def _stale_since(path: str) -> int:
 
 
 def _note_path(forge_home: Path, zone: str) -> str:
-    return os.path.join(forge_home, _NOTES, hashlib.sha256(os.fsencode(zone)).hexdigest()[:32])
+    return os.path.join(forge_home, _NOTES, zone_key(zone))
 
 
 AT_A_LOOK: Final = 200
@@ -360,25 +352,16 @@ class NewPathCheck:
         return False
 
 
-class MountChecks:
-    """One worker's: which paths a plan guards is found out once, as long as plans stay the same."""
-
-    def __init__(self) -> None:
-        self._last: tuple[PlannedWalls, tuple[GuardedPath, ...]] | None = None
-
-    def for_plan(self, planned: PlannedWalls, planner: Planner, job: Job) -> MountCheck:
-        if self._last is None or self._last[0] is not planned:
-            masked = planner.toolchains.masked
-            self._last = planned, guarded_paths(planner.zones, planned.held, planned.mounts, masked)
-        for zone in planner.zones:
-            planner.scans[zone.name].placeholders = frozenset(planned.held[zone.name].placeholders)
-        newcomers = [NewPathCheck(zone, planner, planned, job) for zone in planner.zones]
-        return MountCheck(self._last[1], newcomers)
+def mount_check(planned: PlannedWalls, planner: Planner, job: Job) -> MountCheck:
+    """Make it before the walls are built."""
+    for zone in planner.zones:
+        planner.scans[zone.name].placeholders = frozenset(planned.held[zone.name].placeholders)
+    places = guarded_paths(planner.zones, planned.held, planned.mounts, planner.toolchains.masked)
+    return MountCheck(places, [NewPathCheck(zone, planner, planned, job) for zone in planner.zones])
 
 
 class MountCheck:
     def __init__(self, places: Sequence[GuardedPath], newcomers: Sequence[NewPathCheck] = ()) -> None:
-        """Make it before the walls are built."""
         self._places = places
         self._newcomers = newcomers
         self._known: dict[GuardedPath, Identity] = {}
@@ -424,7 +407,7 @@ def secrets_made(zone: Zone, before: Iterable[ScanFinding], now: Iterable[ScanFi
     command made them or somebody else, nobody can tell."""
     known = {one.parts for one in before}
     made = [
-        escape_control_chars(zone.virtual(one.parts)).replace("\n", "\\n").replace("\t", "\\t")
+        display_name(zone.virtual(one.parts))
         for one in now
         if (one.secret or one.kind is EntryKind.SOCKET)
         and one.parts not in known

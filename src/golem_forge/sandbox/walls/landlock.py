@@ -29,9 +29,10 @@ from golem_forge.sandbox.errors import SandboxError, walls_unavailable
 from golem_forge.sandbox.host import SYSTEM, base_python, is_below
 from golem_forge.sandbox.process import launcher
 from golem_forge.sandbox.process.cleanup import remove_tree
-from golem_forge.sandbox.process.launch import ARGUMENTS, Launch, TreeRoot
+from golem_forge.sandbox.process.launch import ChildFd, Launch, TreeRoot
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.walls.bubblewrap import ripgrep_path
+from golem_forge.sandbox.walls.layout import DEVICES, ETC
 from golem_forge.sandbox.walls.model import Job, Level, StartDirectory, Streams
 from golem_forge.sandbox.walls.planner import PlannedWalls, Planner
 from golem_forge.sandbox.walls.seccomp import AttributeChanges, Network, filter_program
@@ -91,7 +92,7 @@ def launch(command: LandlockCommand, *, level: Level) -> Launch:
         env=dict([marker.split("=", 1)]) if marker else {},
         root=TreeRoot.LAUNCHER,
         limits=command.limits,
-        descriptors={ARGUMENTS: arguments},
+        descriptors={ChildFd.ARGUMENTS: arguments},
         marker=marker,
         make_error=_refused,
         on_exit=lambda: remove_tree(private),
@@ -245,17 +246,12 @@ WRITING: Final = (
 """Everything but devices and sockets."""
 ONLY_FILES: Final = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
 
-_ETC: Final = (
-    *("alternatives", "ca-certificates", "group", "hosts", "ld.so.cache", "localtime", "mime.types", "nsswitch.conf"),
-    *("os-release", "passwd", "protocols", "services", "ssl"),
-    *("pki/tls/certs", "pki/tls/cert.pem", "pki/ca-trust/extracted"),
-)
+_ETC: Final = (*ETC, "group", "hosts", "nsswitch.conf", "passwd")
 NAMING_FILES: Final = ("/etc/resolv.conf", "/etc/host.conf", "/etc/gai.conf")
 """How names are found in the host's network: only for a child that shares it."""
 _NEVER: Final = ("/etc/ssl/private",)
 """Keys of the machine: to root they would be open."""
 _PROC: Final = ("cpuinfo", "meminfo", "stat", "version")
-_DEVICES: Final = ("null", "zero", "full", "random", "urandom", "tty")
 
 AccessRule = tuple[str, int]
 
@@ -284,7 +280,7 @@ def access_rules(
         yield os.path.realpath(path), READING
     for name in _PROC:
         yield f"/proc/{name}", READ_FILE
-    for name in _DEVICES:
+    for name in DEVICES:
         yield f"/dev/{name}", DEVICE | (IOCTL_DEV if name == "tty" else 0)
     for path in private:
         yield os.path.realpath(path), WRITING

@@ -21,7 +21,7 @@ from typing import Final
 
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.sandbox.git.shadow import ShadowPlan
-from golem_forge.sandbox.handles import Parts
+from golem_forge.sandbox.handles import Parts, entry_stat
 from golem_forge.sandbox.host import SYSTEM, is_below
 from golem_forge.sandbox.protected import GIT_FILE
 from golem_forge.sandbox.walls.model import Restriction
@@ -41,7 +41,7 @@ PRIVATE: Final = (TEMPORARY, HOME, _SHARED_MEMORY)
 _ANOTHER_HOME: Final = "/opt/forge/home"
 PRIVATE_BYTES: Final = 512 << 20
 _SHARED_MEMORY_BYTES: Final = 256 << 20
-_ETC: Final = (
+ETC: Final = (
     *("alternatives", "ld.so.cache", "ssl", "ca-certificates", "localtime", "os-release", "mime.types", "services"),
     *("protocols", "pki/tls/certs", "pki/tls/cert.pem", "pki/ca-trust/extracted"),
 )
@@ -281,7 +281,7 @@ def _system_directories() -> Iterator[Mount]:
 
 
 def _etc_mounts() -> Iterator[Mount]:
-    for name in _ETC:
+    for name in ETC:
         path = f"/etc/{name}"
         real = os.path.realpath(path)
         if not os.path.exists(real):
@@ -302,7 +302,7 @@ def _accounts(own: str, root: str, number: int) -> str:
     return "\n".join((*lines, ""))
 
 
-_NODES: Final = tuple(f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom", "tty"))
+DEVICES: Final = ("null", "zero", "full", "random", "urandom", "tty")
 
 
 @lru_cache(maxsize=1)
@@ -310,7 +310,8 @@ def device_modes() -> tuple[tuple[str, int], ...]:
     """As they are now; call it before the first child starts. Nobody but root can change them."""
     if os.geteuid() != 0:
         return ()
-    return tuple((path, mode) for path in _NODES if (mode := _mode(path)) is not None)
+    paths = (f"/dev/{name}" for name in DEVICES)
+    return tuple((path, mode) for path in paths if (mode := _mode(path)) is not None)
 
 
 def restore_device_modes() -> None:
@@ -321,11 +322,8 @@ def restore_device_modes() -> None:
 
 
 def _mode(path: str) -> int | None:
-    try:
-        info = os.lstat(path)
-    except OSError:
-        return None
-    return stat.S_IMODE(info.st_mode) if stat.S_ISCHR(info.st_mode) else None
+    info = entry_stat(path)
+    return stat.S_IMODE(info.st_mode) if info and stat.S_ISCHR(info.st_mode) else None
 
 
 IS_ABSENT: Final = "not there"

@@ -17,19 +17,20 @@ import re
 import stat
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from enum import StrEnum
 from functools import lru_cache
 from typing import Final
 
 from golem_forge.core.calls import Leftover, Severity
 from golem_forge.core.effects import Mark
+from golem_forge.core.regex import regex
 from golem_forge.sandbox import protected
 from golem_forge.sandbox.errors import one_line
 from golem_forge.sandbox.git.formats import LARGEST_IGNORE_FILE, GitIgnore
-from golem_forge.sandbox.handles import CONTENT, DIRECTORY, LISTING, Handle, Parts
+from golem_forge.sandbox.git.repository import git_directories, is_work_tree
+from golem_forge.sandbox.handles import CONTENT, DIRECTORY, LISTING, Handle, Parts, entry_stat, read_regular
 from golem_forge.sandbox.host import is_below
-from golem_forge.sandbox.protected import in_dependencies, own_code_in
 from golem_forge.sandbox.target import shadows_another
 from golem_forge.sandbox.walls.listing import DEPTH
 from golem_forge.sandbox.zones import Zone
@@ -96,7 +97,7 @@ class BoundedPaths:
 def obeyed_leftovers(zone: Zone, changed: Iterable[Parts]) -> Iterator[Leftover]:
     """`changed`: paths of the zone that a command made or changed; what is gone again is left out."""
     above = tuple(part for part in zone.host.split("/") if part)
-    links = own_code_in(zone.host).links
+    links = protected.own_code_in(zone.host).links
     bounded = BoundedPaths(changed)
     filled: set[Parts] = set()
     """Directories of which something that they hold is among the paths."""
@@ -161,25 +162,25 @@ def _obeyed_by(zone: Zone, parts: Parts, above: Parts) -> str | None:
 
 def _exists(zone: Zone, parts: Parts, filled: set[Parts]) -> bool:
     """A directory counts only where nothing of what is in it is named: it may have been moved there whole."""
-    try:
+    info = _entry(zone, parts)
+    return info is not None and (not stat.S_ISDIR(info.st_mode) or parts not in filled)
+
+
+def _entry(zone: Zone, parts: Parts) -> os.stat_result | None:
+    """What stands at a path; never through a link."""
+    with contextlib.suppress(OSError, ValueError):
         directory = zone.open(parts[:-1], DIRECTORY)
-        info = os.stat(parts[-1], dir_fd=directory.fd, follow_symlinks=False)
-    except (OSError, ValueError):
-        return False
-    return not stat.S_ISDIR(info.st_mode) or parts not in filled
+        return entry_stat(parts[-1], directory.fd)
+    return None
 
 
 def _obeyed_leftover(zone: Zone, kind: str, severity: Severity, text: str, found: dict[Parts, str]) -> Leftover:
     """`found`: each path with the name on our lists that it is obeyed by. Of each such name one comes first, and what
     has none last: many of one kind do not push the others out of sight."""
-    seen: Counter[str] = Counter()
-    turns: dict[Parts, tuple[bool, int]] = {}
-    for parts, name in found.items():
-        turns[parts] = (not name, seen[name])
-        seen[name] += 1
-    ordered = sorted(found, key=lambda parts: (*turns[parts], parts))
+    turns = dict(zip(found, _turns(found.values()), strict=True))
+    ordered = sorted(found, key=lambda parts: (not found[parts], turns[parts], parts))
     paths = [_shown(zone, parts) for parts in ordered]
-    most = max(_MOST_NAMED, min(_MOST_LISTED, len(seen)))
+    most = max(_MOST_NAMED, min(_MOST_LISTED, len({*found.values()})))
     more = f" and {len(paths) - most} more" if len(paths) > most else ""
     text = f"{text}: {', '.join(paths[:most])}{more}"
     return Leftover(kind=kind, severity=severity, text=text, paths=tuple(paths[:_MOST_PATHS]))
@@ -192,15 +193,15 @@ _IGNORE_FILE: Final = ".gitignore"
 _CACHE: Final = "__pycache__"
 _GIT: Final = ".git"
 _NAMES: Final = re.IGNORECASE | re.DOTALL
-_COMPILED: Final = re.compile(
+_COMPILED: Final = regex(
     r".+\.(?:py[co]|pyd|so(?:\.[0-9.]+)?|dll|dylib|node|jar|class|wasm|exe|o|obj|a|lib|rlib|rmeta|beam|elc|eln|zwc|luac"
     r"|gch|pch|cm[aiox]|cmxs|hi|pkl|pickle)",
     _NAMES,
 )
-_LOADED: Final = re.compile(r".+\.(?:py[co]|pyd|so(?:\.[0-9.]+)?)", _NAMES)
+_LOADED: Final = regex(r".+\.(?:py[co]|pyd|so(?:\.[0-9.]+)?)", _NAMES)
 """What Python takes instead of a source beside it. Told in every zone; objects of a build are ordinary work."""
 _METADATA: Final = (".egg-info", ".dist-info", ".egg-link")
-_SCRIPT: Final = re.compile(
+_SCRIPT: Final = regex(
     r".+\.(?:pyw?|pyx|pth|ipynb|[cm]?jsx?|[cm]?tsx?|vue|svelte|sh|bash|zsh|fish|csh|ksh|rb|rake|gemspec|pl|pm|php|phar"
     r"|lua|tcl|awk|r|jl|exs?|erl|el|vim|ps1|bat|cmd|mk|mak|cmake|gradle|kts?|groovy|java|scala|cs|swift|go|rs|nix|bzl"
     r"|d|ninja|rc)|activate(?:\..+)?|(?:requirements|constraints).*\.txt",
@@ -218,7 +219,7 @@ _SCRIPT_NAMES: Final = frozenset(
 )
 """Names that interpreters, test runners and build programs take for code without being told to. Only for what is said
 first and in which words: any other file that git hides is told too, unless it is inert."""
-_INERT: Final = re.compile(
+_INERT: Final = regex(
     r".+\.(?:log|txt|md|rst|adoc|csv|tsv|pdf|png|jpe?g|gif|webp|bmp|ico|tiff?|mp[34]|wav|ogg|webm|woff2?|ttf|otf)"
     r"|\.coverage(?:\..+)?|\.ds_store|thumbs\.db",
     _NAMES,
@@ -271,7 +272,7 @@ def remove_bytecode(zone: Zone, changed: Iterable[Parts]) -> tuple[Leftover, ...
     again. It cannot be kept read-only instead: that would cost a mount for every package. A `__pycache__` that is a
     link goes too, and of one that came whole everything."""
     caches = [parts for parts in changed if _CACHE in parts]
-    installed = {above: in_dependencies((*above, "")) for above in {parts[:-1] for parts in caches}}
+    installed = {above: protected.in_dependencies((*above, "")) for above in {parts[:-1] for parts in caches}}
     bounded = BoundedPaths(parts for parts in caches if not installed[parts[:-1]])
     removed: list[Parts] = []
     for parts in bounded:
@@ -325,7 +326,7 @@ def _existing_files(zone: Zone, paths: Iterable[Parts]) -> Iterator[tuple[Parts,
 
 def _class_in_git(view: _GitView, parts: Parts, info: os.stat_result) -> _CodeClass | None:
     link = stat.S_ISLNK(info.st_mode)
-    if in_dependencies(parts):
+    if protected.in_dependencies(parts):
         runs = _can_run(parts, info) or (link and (_is_entry(parts) or _leaves(view.zone, parts)))
         return _CodeClass.DEPENDENCY if runs and view.hides(parts) else None
     if link and _leaves(view.zone, parts):
@@ -340,7 +341,7 @@ def _class_in_git(view: _GitView, parts: Parts, info: os.stat_result) -> _CodeCl
 
 
 def _class_by_name(zone: Zone, parts: Parts, info: os.stat_result) -> _CodeClass | None:
-    if in_dependencies(parts):
+    if protected.in_dependencies(parts):
         return None
     if stat.S_ISLNK(info.st_mode) and _leaves(zone, parts):
         return _CodeClass.LEAVING
@@ -391,8 +392,7 @@ def _work_tree(zone: Zone) -> tuple[str, Parts] | None:
     names = tuple(part for part in zone.host.split("/") if part)
     for depth in range(len(names), -1, -1):
         root = "/" + "/".join(names[:depth])
-        git = os.path.join(root, _GIT)
-        if os.path.lexists(os.path.join(git, "HEAD")) or os.path.isfile(git):
+        if is_work_tree(root):
             return root, names[depth:]
     return None
 
@@ -412,7 +412,8 @@ class _GitView:
         root, self._above = tree
         self._tracked = tracked
         self._is_over = is_over
-        excluded = _excluded(root)
+        common = git_directories(root)[1]
+        excluded = _host_content(os.path.join(common, "info", "exclude"), CONTENT & ~os.O_NOFOLLOW)
         rules: GitIgnore | None = GitIgnore(person_ignores, 0)
         rules = GitIgnore(excluded, 0, rules) if excluded is not None else rules
         for depth in range(len(self._above) + 1):
@@ -471,7 +472,7 @@ def _read(opened: Callable[[], Handle]) -> bytes | None:
     too much."""
     try:
         handle = opened()
-        data = os.read(handle.fd, LARGEST_IGNORE_FILE + 1) if stat.S_ISREG(os.fstat(handle.fd).st_mode) else b""
+        data = read_regular(handle.fd, LARGEST_IGNORE_FILE + 1) or b""
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError):
@@ -479,27 +480,10 @@ def _read(opened: Callable[[], Handle]) -> bytes | None:
     return data if len(data) <= LARGEST_IGNORE_FILE else b"*"
 
 
-def _excluded(root: str) -> bytes | None:
-    """`info/exclude` of a repository. A `.git` that is a file (a linked worktree, a submodule) says where it is."""
-    git = os.path.join(root, _GIT)
-    follow = CONTENT & ~os.O_NOFOLLOW
-    if os.path.isfile(git):
-        said = _host_content(git, follow) or b""
-        git = os.path.join(root, os.fsdecode(said.removeprefix(b"gitdir:").strip()))
-        common = _host_content(os.path.join(git, "commondir"), follow) or b""
-        git = os.path.join(git, os.fsdecode(common.strip()))
-    return _host_content(os.path.join(git, "info", "exclude"), follow)
-
-
 def _is_repository(zone: Zone, parts: Parts) -> bool:
     """Git takes a directory `.git` without a HEAD for nothing; what lies in it, it never shows."""
-    try:
-        handle = zone.open(parts, DIRECTORY)
-        is_directory = stat.S_ISDIR(os.stat(_GIT, dir_fd=handle.fd, follow_symlinks=False).st_mode)
-        os.stat(f"{_GIT}/HEAD" if is_directory else _GIT, dir_fd=handle.fd, follow_symlinks=False)
-    except (OSError, ValueError):
-        return False
-    return True
+    git = _entry(zone, (*parts, _GIT))
+    return git is not None and (not stat.S_ISDIR(git.st_mode) or _entry(zone, (*parts, _GIT, "HEAD")) is not None)
 
 
 # ---- bytecode
@@ -575,17 +559,21 @@ def _spread(paths: list[Parts]) -> list[Parts]:
     """One of each directory first, if not all can be named: many in one do not push another out of sight."""
     if len(paths) <= _MOST_PATHS:
         return paths
-    seen: Counter[Parts] = Counter()
-    turns: list[int] = []
-    for parts in paths:
-        turns.append(seen[parts[:-1]])
-        seen[parts[:-1]] += 1
+    turns = _turns(parts[:-1] for parts in paths)
     return [parts for _, parts in sorted(zip(turns, paths, strict=True), key=lambda each: each[0])]
+
+
+def _turns(groups: Iterable[Hashable]) -> Iterator[int]:
+    """How many of the same group come before: in this order, each group has its first before any has its second."""
+    seen: Counter[Hashable] = Counter()
+    for group in groups:
+        yield seen[group]
+        seen[group] += 1
 
 
 def _dependency_group(parts: Parts) -> Parts:
     """`.venv/lib` of everything below it."""
-    start = next(depth for depth in range(1, len(parts) + 1) if in_dependencies((*parts[:depth], "")))
+    start = next(depth for depth in range(1, len(parts) + 1) if protected.in_dependencies((*parts[:depth], "")))
     return parts[: min(start + 1, len(parts) - 1)]
 
 

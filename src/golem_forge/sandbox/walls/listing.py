@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import socket
 import stat
 import time
@@ -21,7 +20,8 @@ from typing import Final
 
 from golem_forge.core.effects import Mark
 from golem_forge.core.lazy_dataclass import dataclass
-from golem_forge.sandbox.handles import CONTENT, ENTRY, LISTING, Handle, Parts
+from golem_forge.core.regex import regex
+from golem_forge.sandbox.handles import CONTENT, ENTRY, LISTING, Handle, Parts, entry_stat, read_regular
 from golem_forge.sandbox.protected import GIT_FILE, PROTECTED_NAMES, in_dependencies, is_plain, marks
 
 DEPTH: Final = 4
@@ -55,7 +55,7 @@ _OF_TESTS: Final = frozenset(
 _LONGEST: Final = 1 << 20
 """The bundle of certificates that Python programs bring has 300 KiB."""
 _KEY_FILES: Final = (".pem", ".key")
-_LABEL: Final = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----")
+_LABEL: Final = regex(rb"-----BEGIN ([A-Z0-9 ]+)-----")
 _PUBLIC: Final = frozenset(
     {
         *(b"CERTIFICATE", b"TRUSTED CERTIFICATE", b"X509 CERTIFICATE", b"CERTIFICATE REQUEST"),
@@ -63,7 +63,7 @@ _PUBLIC: Final = frozenset(
         *(b"DH PARAMETERS", b"EC PARAMETERS", b"DSA PARAMETERS"),
     }
 )
-_OF_GIT: Final = re.compile(rb"(?:[0-9a-f]{40}|[0-9a-f]{64}|ref: refs/[!-~]+)\n|(?:[0-9a-f]{40}|[0-9a-f]{64}) [^\0]*")
+_OF_GIT: Final = regex(rb"(?:[0-9a-f]{40}|[0-9a-f]{64}|ref: refs/[!-~]+)\n|(?:[0-9a-f]{40}|[0-9a-f]{64}) [^\0]*")
 
 Stamp = tuple[int, int, int]
 """Time of change, which no child can set; number and device."""
@@ -237,7 +237,7 @@ class DirectoryLister:
             stamp = stamp_of(info)
             known = self._public.get(stamp)
             if known is None:
-                known = stat.S_ISREG(info.st_mode) and _is_public(file.fd, info.st_size, in_git=in_git)
+                known = _is_public(file.fd, info.st_size, in_git=in_git)
                 if abs(now - stamp[0]) > _SETTLED_NS:
                     self._public[stamp] = known
             return stamp if known else None
@@ -253,11 +253,9 @@ class DirectoryLister:
 
 def _is_public(file: int, size: int, *, in_git: bool) -> bool:
     """Whether a file is empty, holds certificates and public keys only, or, in a repository, names of commits."""
-    if size > _LONGEST:
+    data = read_regular(file, _LONGEST + 1) if size <= _LONGEST else None
+    if data is None:
         return False
-    data = b""
-    while piece := os.read(file, _LONGEST + 1 - len(data)):
-        data += piece
     if not data or (in_git and _OF_GIT.fullmatch(data)):
         return True
     labels = set(_LABEL.findall(data))
@@ -291,7 +289,9 @@ def _near_below(parts: Parts, entries: dict[str, EntryKind], path: str) -> Itera
             if lower in _IN_GIT:
                 yield name
         elif len(parts) - git < _GIT_DEPTH and not (
-            lower in _NOT_IN_MODULES and "HEAD" in entries and not _is_repository(os.path.join(path, name))
+            lower in _NOT_IN_MODULES
+            and "HEAD" in entries
+            and not any(os.path.lexists(os.path.join(path, name, part)) for part in _OF_A_REPOSITORY)
         ):
             yield name
 
@@ -323,23 +323,10 @@ def is_dead_socket(path: str, directory: int | None = None) -> bool:
     return False
 
 
-def is_fifo(path: str) -> bool:
-    try:
-        return stat.S_ISFIFO(os.stat(path, follow_symlinks=False).st_mode)
-    except OSError:
-        return False
-
-
-def _is_repository(path: str) -> bool:
-    return any(os.path.lexists(os.path.join(path, name)) for name in _OF_A_REPOSITORY)
-
-
 def stamp_of(info: os.stat_result) -> Stamp:
     return info.st_ctime_ns, info.st_ino, info.st_dev
 
 
 def stamp_at(path: str, directory: int | None = None) -> Stamp:
-    try:
-        return stamp_of(os.stat(path, dir_fd=directory, follow_symlinks=False))
-    except OSError:
-        return (0, 0, 0)
+    info = entry_stat(path, directory)
+    return stamp_of(info) if info is not None else (0, 0, 0)

@@ -30,12 +30,11 @@ from golem_forge.sandbox.target import FileKind
 from golem_forge.sandbox.walls import layout, model
 from golem_forge.sandbox.walls.bubblewrap import ripgrep_path
 from golem_forge.sandbox.walls.cache import cache_directory
-from golem_forge.sandbox.walls.layout import IS_ABSENT, IS_HIDDEN, IS_PARENT, Mount, RawArguments, describe_outside
 from golem_forge.sandbox.walls.listing import EntryKind, ScanFinding
 from golem_forge.sandbox.walls.model import Job, PathRule
 from golem_forge.sandbox.walls.restrictions import ReadOnlyGit, ZoneRestrictions, named_paths, restrictions
 from golem_forge.sandbox.walls.scan import MOST_DEPTH, ZoneScan, shared_scan
-from golem_forge.sandbox.walls.toolchains import VisibleToolchains, find_toolchains, without_toolchains
+from golem_forge.sandbox.walls.toolchains import VisibleToolchains, find_toolchains
 from golem_forge.sandbox.zones import USER_TOOLS, AccessMode, Zone
 
 _MOST_CACHED: Final = 16
@@ -52,7 +51,7 @@ class WorkingDirectory:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedWalls:
     plan: model.WallPlan
-    mounts: tuple[Mount, ...]
+    mounts: tuple[layout.Mount, ...]
     """Everything but the root's last word, which names the working directory."""
     held: Mapping[str, ZoneRestrictions]
     """By the zone's name."""
@@ -86,10 +85,10 @@ class Planner:
         self.zones = tuple(zone for zone in sandbox.zones.values() if zone.name != USER_TOOLS)
         """Those that children can have at all."""
         self._names = tuple(zone.name for zone in self.zones)
-        self._scans = {zone.name: shared_scan(zone.host, zone.unprotect) for zone in self.zones}
+        self.scans = {zone.name: shared_scan(zone.host, zone.unprotect) for zone in self.zones}
         self._declared: dict[str, ZoneScan] = {}
         self._toolchains: VisibleToolchains | None = None
-        self._system: tuple[Mount, ...] = ()
+        self._system: tuple[layout.Mount, ...] = ()
         self._shadows: dict[str, tuple[int, GitShadow | ReadOnlyGit | None]] = {}
         """By zone, for as long as its `.git` does not change."""
         self._git_paths = {zone.name: GitPaths(zone, home=str(self.home), environ=self.environ) for zone in self.zones}
@@ -99,24 +98,20 @@ class Planner:
         """What the last plan closed more than people may expect."""
 
     @property
-    def scans(self) -> Mapping[str, ZoneScan]:
-        return self._scans
-
-    @property
     def toolchains(self) -> VisibleToolchains:
         """Looked for once."""
         if self._toolchains is None:
-            find = find_toolchains if self._settings.toolchains else without_toolchains
             self._toolchains = (
                 self._wider.toolchains
                 if self._wider
-                else find(
+                else find_toolchains(
                     self.environ,
                     self.home,
                     forge_home=self.forge_home,
                     extra_read=self._settings.read,
                     zones=[zone.host for zone in self.zones],
                     shipped=layout.SHIPPED if ripgrep_path() else "",
+                    only_system=not self._settings.toolchains,
                 )
             )
             self._declared = {path: shared_scan(path) for path in self._toolchains.declared}
@@ -180,11 +175,11 @@ class Planner:
             return self._planned_for_our_own()
         rules = self.rules()
         declared = self._declared.values() if self.toolchains.declared else ()
-        for scan in (*self._scans.values(), *declared):
+        for scan in (*self.scans.values(), *declared):
             scan.refresh()
         key = (
-            tuple(scan.version for scan in (*self._scans.values(), *self._declared.values())),
-            tuple(scan.names_version for scan in self._scans.values() if not all(rule.literal for rule in rules)),
+            tuple(scan.version for scan in (*self.scans.values(), *self._declared.values())),
+            tuple(scan.names_version for scan in self.scans.values() if not all(rule.literal for rule in rules)),
             rules,
             tuple(tuple(named_paths(zone, rules)) for zone in self.zones),
             job.lifted,
@@ -269,7 +264,7 @@ class Planner:
         for zone in self.zones:
             if not planned.held[zone.name].writable:
                 continue
-            scan = self._scans[zone.name]
+            scan = self.scans[zone.name]
             scan.refresh()
             before = {(finding.parts, finding.kind, finding.made) for finding in planned.known[zone.name]}
             there = set(planned.held[zone.name].placeholders)
@@ -284,7 +279,7 @@ class Planner:
     def complete(self, zone: Zone, parts: Parts, *, hidden: bool) -> bool:
         """Whether everything below a directory is known by name, so that nothing secret in it is shown. Without
         `hidden`, names that begin with a dot do not count."""
-        scan = self._scans.get(zone.name)
+        scan = self.scans.get(zone.name)
         if scan is None:
             return False
         scan.refresh()
@@ -296,7 +291,7 @@ class Planner:
         held = {
             zone.name: restrictions(
                 zone,
-                self._scans[zone.name],
+                self.scans[zone.name],
                 rules,
                 writable=self.is_writable(zone, job),
                 lifted=job.lifted,
@@ -306,10 +301,10 @@ class Planner:
             for zone in self.zones
         }
         repositories = [path for zone in self.zones if (path := self._repository(zone))]
-        mounts: list[Mount] = [*self._system_mounts(job)]
+        mounts: list[layout.Mount] = [*self._system_mounts(job)]
         if job.shares_network:
             mounts += layout.naming_mounts()
-        mounts += [RawArguments(("--ro-bind-try", path, path)) for path in sorted(set(repositories))]
+        mounts += [layout.RawArguments(("--ro-bind-try", path, path)) for path in sorted(set(repositories))]
         # Outer directories first: a zone may lie in a directory on the way to another one.
         for zone in sorted(self.zones, key=self.mount_point):
             mounts += layout.zone_mounts(zone, self.mount_point(zone), held[zone.name])
@@ -319,14 +314,14 @@ class Planner:
             mounts += layout.alias_mounts(zone, self.mount_point(zone), occupied)
         self.notices = (
             *(notice for each in held.values() for notice in each.notices),
-            *(notice for zone in self.zones for notice in self._scans[zone.name].notices(zone.virtual(()))),
+            *(notice for zone in self.zones for notice in self.scans[zone.name].notices(zone.virtual(()))),
         )
         return PlannedWalls(
             plan=self._plan(held, [*repositories, *(one.inner for one in job.shown)], self.home_of(job)),
             mounts=tuple(mounts),
             held=held,
-            known={zone.name: self._scans[zone.name].findings for zone in self.zones},
-            bare=frozenset().union(*(_bare_repositories(zone, self._scans[zone.name]) for zone in self.zones)),
+            known={zone.name: self.scans[zone.name].findings for zone in self.zones},
+            bare=frozenset().union(*(_bare_repositories(zone, self.scans[zone.name]) for zone in self.zones)),
         )
 
     def _plan(
@@ -354,7 +349,10 @@ class Planner:
         """Nothing of it depends on what is in the zones."""
         if self._for_our_own is None:
             held = {zone.name: ZoneRestrictions(writable=False) for zone in self.zones}
-            mounts = [*layout.smallest_mounts(), RawArguments(("--ro-bind", ripgrep_path(), f"{layout.SHIPPED}/rg"))]
+            mounts = [
+                *layout.smallest_mounts(),
+                layout.RawArguments(("--ro-bind", ripgrep_path(), f"{layout.SHIPPED}/rg")),
+            ]
             for zone in sorted(self.zones, key=self.mount_point):
                 mounts += layout.zone_mounts(zone, self.mount_point(zone), held[zone.name])
             self._for_our_own = PlannedWalls(plan=self._plan(held, []), mounts=tuple(mounts), held=held)
@@ -366,15 +364,15 @@ class Planner:
         zones = (path for zone in self.zones for path in (self.mount_point(zone), *zone.aliases))
         return layout.kept_home_mount_point((*zones, *self.toolchains.directories, *(one.inner for one in job.shown)))
 
-    def _system_mounts(self, job: Job) -> Iterator[Mount]:
+    def _system_mounts(self, job: Job) -> Iterator[layout.Mount]:
         if not self._system:
             self._system = layout.system_mounts(uid=os.getuid(), gid=os.getgid())
         yield from self._system
         if gitconfig := self.gitconfig():
             yield layout.TextMount(f"{layout.HOME}/.gitconfig", gitconfig)
-        yield RawArguments(("--dir", layout.EMPTY))
+        yield layout.RawArguments(("--dir", layout.EMPTY))
         if own := ripgrep_path():
-            yield RawArguments(("--ro-bind", own, f"{layout.SHIPPED}/rg"))
+            yield layout.RawArguments(("--ro-bind", own, f"{layout.SHIPPED}/rg"))
         if job.home:  # over the private one: nothing is made in it on the way
             yield layout.HostMount(job.home, self.home_of(job), writable=True)
         if job.bytecode:
@@ -479,9 +477,9 @@ def _explain_outside(path: str, planner: Planner) -> PathExplanation:
     read, write = (planned.plan.refusal(path, verb) for verb in (Verb.READ, Verb.WRITE))
     if any(zone.inside(path) is not None for zone in planned.plan.zones):
         return PathExplanation(virtual="", inner=path, read=read, write=write)
-    stands = describe_outside(path, planned.mounts, planner.toolchains.directories)
-    if stands in (IS_ABSENT, IS_HIDDEN):
+    stands = layout.describe_outside(path, planned.mounts, planner.toolchains.directories)
+    if stands in (layout.IS_ABSENT, layout.IS_HIDDEN):
         read = model.Refusal(target=path, access=Verb.READ, why=model.RefusalReason.OUTSIDE)
-    elif read is not None and stands == IS_PARENT:
+    elif read is not None and stands == layout.IS_PARENT:
         read = None
     return PathExplanation(virtual="", inner=path, read=read, write=write, stands=stands)

@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
-import fcntl
 import glob
 import json
 import os
@@ -31,12 +29,12 @@ from typing import Any, Final, NamedTuple, Self
 
 from golem_forge._version import __version__
 from golem_forge.config.sandbox_block import ResourceLimits
-from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.sandbox.host import isolated_module
 from golem_forge.sandbox.walls import landlock
 from golem_forge.sandbox.walls.bubblewrap import find_bwrap
 from golem_forge.sandbox.walls.model import GUARANTEES, Level, LevelResult, ProbeReport
 from golem_forge.sandbox.walls.seccomp import PROCESSORS
+from golem_forge.storage.private_file import JSON_FILE_ERRORS, read_json, try_lock, write_private
 
 KERNEL_SWITCHES: Final = {
     "kernel.unprivileged_userns_clone": "0",
@@ -311,8 +309,7 @@ def _key(bwrap: str | None) -> list[Any]:
 
 def _kept(file: Path, key: list[Any]) -> ProbeReport | None:
     try:
-        with open(file, "rb") as opened:
-            kept = json.loads(opened.read(_LONGEST_CACHE))
+        kept = read_json(file, _LONGEST_CACHE)
         if kept["key"] != key:
             return None
         tried = tuple(
@@ -327,7 +324,7 @@ def _kept(file: Path, key: list[Any]) -> ProbeReport | None:
         )
         level = next((each.level for each in tried if each.reached and set(NEEDED) <= set(each.held)), Level.NONE)
         return ProbeReport(level=level, tried=tried)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except JSON_FILE_ERRORS:
         return None  # a file that cannot be understood is as good as none
 
 
@@ -336,13 +333,9 @@ def _keep(file: Path, key: list[Any], report: ProbeReport) -> None:
         {"level": each.level, "held": each.held, "missing": each.missing, "cause": each.cause, "fix": each.fix}
         for each in report.tried
     ]
-    fresh = file.with_name(f".{file.name}.{os.getpid()}")
     with contextlib.suppress(OSError):
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        with open(descriptor, "w", encoding="utf-8") as opened:
-            json.dump({"key": key, "tried": tried}, opened)
-        os.replace(fresh, file)
+        write_private(file, json.dumps({"key": key, "tried": tried}).encode(), durable=False)
 
 
 _GIT_NAMES: Final = {"HEAD", "config", "hooks", "objects", "refs"}
@@ -360,34 +353,17 @@ _LONGEST_PLACE: Final = 60
 """The name of a socket has 107 bytes."""
 
 
-@dataclass(slots=True)
 class ProbeFixture:
-    level: Level
-    root: Path = field(default_factory=lambda: _new_root())
-    canary: str = field(default_factory=lambda: secrets.token_hex(16))
-    sockets: dict[str, socket.socket] = field(default_factory=dict)
-    terminal: tuple[int, int] = (-1, -1)
-    _before: dict[Path, tuple[int, ...]] = field(default_factory=dict)
-
-    @property
-    def zone(self) -> Path:
-        return self.root / "zone"
-
-    @property
-    def closed(self) -> Path:
-        return self.root / "closed"
-
-    @property
-    def outside(self) -> Path:
-        return self.root / "outside"
-
-    @property
-    def forge_home(self) -> Path:
-        return self.root / "home"
-
-    @property
-    def abstract(self) -> str:
-        return f"forge-probe-{self.canary[:8]}"
+    def __init__(self, level: Level) -> None:
+        self.level = level
+        self.root = _new_root()
+        self.zone, self.closed, self.outside = (self.root / name for name in ("zone", "closed", "outside"))
+        self.forge_home = self.root / "home"
+        self.canary = secrets.token_hex(16)
+        self.abstract = f"forge-probe-{self.canary[:8]}"
+        self.sockets: dict[str, socket.socket] = {}
+        self.terminal = (-1, -1)
+        self._before: dict[Path, tuple[int, ...]] = {}
 
     def __enter__(self) -> Self:
         try:
@@ -446,11 +422,8 @@ class ProbeFixture:
 
     def has_live_process(self) -> bool:
         """Whether a process from inside still lives: it holds the lock."""
-        with open(self.closed / "lock", "rb") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                return error.errno == errno.EWOULDBLOCK
+        with open(self.closed / "lock", "rb") as file, contextlib.suppress(OSError):
+            return not try_lock(file.fileno())
         return False
 
     def _lay_out(self) -> None:

@@ -32,10 +32,12 @@ from golem_forge.sandbox.zones import AccessMode, ZoneSpec
 Start = Callable[[Job], Awaitable[Child]]
 _PATIENCE_S: Final = 5.0
 _CROWD: Final = ("sh", "-c", "for i in 1 2 3 4 5 6; do sleep 9 & done; wait")
+_HUNGRY: Final = "import time; held = bytearray(b'x' * (48 << 20)); time.sleep(9)"
 
 
 def main() -> None:
-    given = json.loads(sys.argv[1])
+    source = Path(probe_child.__file__).read_text(encoding="utf-8")
+    given = {**json.loads(sys.argv[1]), "source": source}
     with contextlib.suppress(OSError):  # without one there is nothing to write into, and the attempt will say so
         fcntl.ioctl(given["terminal"], termios.TIOCSCTTY, 0)
     asyncio.run(_host(given))
@@ -53,21 +55,15 @@ async def _host(given: dict[str, Any]) -> None:
 async def _tried(given: dict[str, Any]) -> dict[str, Any]:
     level = Level(given["level"])
     asked = {**given["asked"], "parent": os.getpid(), "session": os.getsid(0)}
-    job = Job(argv=(given["python"], "-I", "-S", "-c", _source(), json.dumps(asked)), limits=PROBE_LIMITS)
-    job = replace(job, reads_only=level is Level.LANDLOCK)
+    bare = (given["python"], "-I", "-S", "-c")
+    job = Job(argv=(*bare, given["source"], json.dumps(asked)), limits=PROBE_LIMITS, reads_only=level is Level.LANDLOCK)
     start = _walls(given, level, Path(given["root"]))
     said, *held = await asyncio.gather(
         _said(start, job),
         _ended(start, replace(job, argv=_CROWD, limits=ResourceLimits(processes=3)), "PROCESS_LIMIT"),
-        _ended(
-            start, replace(job, argv=_hungry(given["python"]), limits=ResourceLimits(memory=24 * MIB)), "MEMORY_LIMIT"
-        ),
+        _ended(start, replace(job, argv=(*bare, _HUNGRY), limits=ResourceLimits(memory=24 * MIB)), "MEMORY_LIMIT"),
     )
     return {"said": said, "limits": held}
-
-
-def _source() -> str:
-    return Path(probe_child.__file__).read_text(encoding="utf-8")
 
 
 def _walls(given: dict[str, Any], level: Level, root: Path) -> Start:
@@ -110,7 +106,3 @@ async def _ended(start: Start, job: Job, code: str) -> bool | None:
         await child.end()
         return None
     return ending.code == code
-
-
-def _hungry(python: str) -> tuple[str, ...]:
-    return (python, "-I", "-S", "-c", "import time; held = bytearray(b'x' * (48 << 20)); time.sleep(9)")

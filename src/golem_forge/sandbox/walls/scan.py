@@ -14,6 +14,7 @@ listed, so walls mask it.
 from __future__ import annotations
 
 import os
+import stat
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -21,35 +22,11 @@ from threading import Lock, RLock
 from typing import Final, TypeVar
 from weakref import WeakValueDictionary
 
-from golem_forge.sandbox.handles import LISTING, Handle, Parts
+from golem_forge.sandbox.handles import LISTING, Handle, Parts, entry_stat
 from golem_forge.sandbox.protected import GIT_FILE
 from golem_forge.sandbox.walls import changes
-from golem_forge.sandbox.walls.changes import (
-    CLOCK_NS,
-    ChangeLog,
-    Inotify,
-    ScanMark,
-    SocketTracker,
-    ZoneChanges,
-    changed_in,
-    clock_of_files,
-    has_one_link,
-    is_a_file,
-    is_in_git_dir,
-    open_inotify,
-    reports_all_changes,
-)
-from golem_forge.sandbox.walls.listing import (
-    DEPTH,
-    DirectoryLister,
-    DirectoryListing,
-    EntryKind,
-    ScanFinding,
-    Stamp,
-    stamp_at,
-)
-
-__all__ = ["DEPTH", "EntryKind", "Parts", "ScanFinding", "ScanMark", "Stamp", "ZoneChanges", "ZoneScan", "shared_scan"]
+from golem_forge.sandbox.walls.changes import Inotify, ScanMark, ZoneChanges, changed_in, is_in_git_dir, open_inotify
+from golem_forge.sandbox.walls.listing import DirectoryLister, DirectoryListing, EntryKind, ScanFinding, stamp_at
 
 MOST_ENTRIES: Final = 200_000
 """Past so many no further directory is entered, near ones excepted."""
@@ -103,7 +80,7 @@ class ZoneScan:
         """All of these, as of the last whole look."""
         self._deadline = 0.0
         self._not_before = 0.0
-        self._sockets = SocketTracker(host)
+        self._sockets = changes.SocketTracker(host)
         self.placeholders: frozenset[Parts] = frozenset()
         """What is made and removed here for walls, where no command can make or remove anything itself."""
         self.version = 0
@@ -118,7 +95,6 @@ class ZoneScan:
         """The same object as long as they are the same."""
         self.link_targets: set[Parts] = set()
         """Where links with secret names led, ever: a child may remove a link, and what it led to stays a secret."""
-        self._partly: tuple[int, frozenset[Parts]] = (-1, frozenset())
         self._inotify: Inotify | None = None
         self._watched: dict[int, Parts] = {}
         self._unwatchable = False
@@ -126,7 +102,7 @@ class ZoneScan:
         self._unsure: list[DirectoryListing] = []
         """Listed before it was watched."""
         self._spent = 0.0
-        self._log = ChangeLog()
+        self._log = changes.ChangeLog()
 
     @property
     def stopped_at(self) -> Parts | None:
@@ -221,19 +197,19 @@ class ZoneScan:
     def mark(self) -> ScanMark:
         """The moment from which on changes count. Nothing is looked at: what the last refresh found was before."""
         with self._lock:
-            now, set_ns = clock_of_files(), time.time_ns() - time.monotonic_ns()
-            if not self._has_our_clock():
-                now -= CLOCK_NS
+            now, set_ns = time.clock_gettime_ns(changes.CLOCK_OF_FILES), time.time_ns() - time.monotonic_ns()
+            if not self._is_complete(self._listings[()].stamp[2] if self._listings else -1, self._host):
+                now -= changes.CLOCK_NS
             return ScanMark(self._log.mark(), now, set_ns, self.findings, frozenset(self._sockets.own_fifos))
 
     def mark_at(self, time_ns: int) -> ScanMark:
         """A moment of the clock, also before this process: what changed since is told by the time of change alone."""
         return ScanMark(-1, time_ns)
 
-    def _has_our_clock(self) -> bool:
-        device = self._listings[()].stamp[2] if self._listings else -1
+    def _is_complete(self, device: int, path: str) -> bool:
+        """Whether a file system tells of all changes, and has our clock."""
         if device not in self._complete_devices:
-            self._complete_devices[device] = reports_all_changes(self._host)
+            self._complete_devices[device] = changes.reports_all_changes(path)
         return self._complete_devices[device]
 
     def changed_since(self, mark: ScanMark) -> ZoneChanges:
@@ -291,18 +267,16 @@ class ZoneScan:
     def complete(self, parts: Parts) -> bool:
         """Whether the last look saw every name below a directory: what is secret there is among the findings."""
         with self._lock:
-            if self._partly[0] != self.version:
-                unseen = (here for here, found in self._found.items() if any(one.unlisted for one in found))
-                partly = {here[:length] for here in (*unseen, *self._unseen) for length in range(len(here) + 1)}
-                self._partly = (self.version, frozenset(partly))
             if parts in self._listings:
-                return parts not in self._partly[1]
+                unlisted = (here for here, found in self._found.items() if any(one.unlisted for one in found))
+                return not any(here[: len(parts)] == parts for here in (*unlisted, *self._unseen))
             beside = self._listings.get(parts[:-1]) if parts and parts[:-1] not in self._unseen else None
             if beside is None or not beside.listed or parts[-1] in beside.directories:
                 return False
             if beside.entries is not None:
                 return beside.entries.get(parts[-1]) in (EntryKind.FILE, EntryKind.SOCKET)
-            return is_a_file(os.path.join(beside.path, parts[-1]))
+            info = entry_stat(os.path.join(beside.path, parts[-1]))
+            return info is not None and not stat.S_ISDIR(info.st_mode) and not stat.S_ISLNK(info.st_mode)
 
     def _by_stamps(self) -> None:
         began = time.monotonic()
@@ -359,7 +333,8 @@ class ZoneScan:
             if mask & changes.IS_DIRECTORY:
                 continue
             asked += 1
-            if asked > _MOST_ASKED or not has_one_link(os.path.join(self._host, *parts)):
+            info = entry_stat(os.path.join(self._host, *parts)) if asked <= _MOST_ASKED else None
+            if info is None or info.st_nlink != 1:
                 return True
         return False
 
@@ -504,9 +479,7 @@ class ZoneScan:
         if self._inotify is None:
             return -1
         try:
-            if device not in self._complete_devices:
-                self._complete_devices[device] = reports_all_changes(path)
-            if self._complete_devices[device]:
+            if self._is_complete(device, path):
                 return self._inotify.watch(fd)
         except OSError:
             pass

@@ -16,11 +16,13 @@ from __future__ import annotations
 import os
 import re
 import stat
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from golem_forge.core.lazy_dataclass import dataclass, field
+from golem_forge.core.regex import regex
 from golem_forge.sandbox.handles import identity_of
 from golem_forge.sandbox.host import SYSTEM, is_below
 from golem_forge.sandbox.protected import is_secret_name
@@ -30,9 +32,7 @@ _SYSTEM_STARTS: Final = tuple(f"{directory}/" for directory in SYSTEM)
 ALWAYS: Final = ("/usr/local/bin", "/usr/bin", "/bin")
 _FLEETING: Final = ("/run", "/var/run", "/proc", "/dev")
 """PATH entries there are links made for one shell; inside, the directory they lead to stands in for them."""
-_SUSPECT: Final = re.compile(
-    r"\.|id_|service-account|credentials|pip\.conf|.*\.(?:pem|key|p12|pfx|keystore|kdbx)", re.I
-)
+_SUSPECT: Final = regex(r"\.|id_|service-account|credentials|pip\.conf|.*\.(?:pem|key|p12|pfx|keystore|kdbx)", re.I)
 _MORE_SECRETS: Final = frozenset({"credentials", "credentials.toml", "pip.conf", ".condarc"})
 _MOST_LINKS: Final = 32
 
@@ -63,11 +63,16 @@ def find_toolchains(
     extra_read: Sequence[str] = (),
     zones: Sequence[str] = (),
     shipped: str = "",
+    only_system: bool = False,
 ) -> VisibleToolchains:
-    """`zones`: their real host directories, which are shown anyway; `shipped`: the directory of Forge's own rg."""
+    """`zones`: their real host directories, which are shown anyway; `shipped`: the directory of Forge's own rg.
+    `only_system` (`sandbox.toolchains: off`): only the system's directories on PATH, and what `sandbox.read` names."""
     search = _Search(environ, home, forge_home, zones)
     search.show_declared(extra_read)
     entries = tuple(_entries(environ.get("PATH", "")))
+    if only_system:
+        there = (entry for entry in entries if in_system(entry) and os.path.isdir(entry))
+        return search.result([entry for entry in there if in_system(os.path.realpath(entry))], shipped)
     foreign = search.foreign(entries)
     roots = [(manager, root) for manager in MANAGERS for root in search.roots(manager, foreign)]
     for manager, root in roots:
@@ -75,22 +80,6 @@ def find_toolchains(
     path = [inner for entry in entries if (inner := search.inner_entry(entry))]
     search.set_variables(roots)
     return search.result(path, shipped)
-
-
-def without_toolchains(
-    environ: Mapping[str, str],
-    home: Path,
-    *,
-    forge_home: Path,
-    extra_read: Sequence[str] = (),
-    zones: Sequence[str] = (),
-    shipped: str = "",
-) -> VisibleToolchains:
-    """`sandbox.toolchains: off`: only the system's directories on PATH, and what `sandbox.read` names."""
-    search = _Search(environ, home, forge_home, zones)
-    search.show_declared(extra_read)
-    entries = [entry for entry in _entries(environ.get("PATH", "")) if in_system(entry) and os.path.isdir(entry)]
-    return search.result([entry for entry in entries if in_system(os.path.realpath(entry))], shipped)
 
 
 def in_system(path: str) -> bool:
@@ -167,8 +156,7 @@ class _Search:
             value = self._environ.get(name, "")
             if value.startswith("/") and self._visible(os.path.normpath(value)):
                 self._variables[name] = value
-        for name in SELECTED:
-            belongs = {"PYENV_VERSION": "PYENV_ROOT", "RUSTUP_TOOLCHAIN": "RUSTUP_HOME"}[name]
+        for name, belongs in SELECTED.items():
             if self._environ.get(name) and belongs in self._variables:
                 self._variables[name] = self._environ[name]
 
@@ -374,7 +362,7 @@ MANAGERS: Final = (
 
 CARRIED: Final = ("GOROOT", "CONDA_PREFIX", "JAVA_HOME")
 """Handed on as the person has them, if they lead to something that children can see."""
-SELECTED: Final = ("PYENV_VERSION", "RUSTUP_TOOLCHAIN")
+SELECTED: Final = {"PYENV_VERSION": "PYENV_ROOT", "RUSTUP_TOOLCHAIN": "RUSTUP_HOME"}
 """Name an installed version, not a place: handed on with the manager whose word they are."""
 
 
@@ -418,3 +406,13 @@ class ForbiddenDirectories:
         if any(os.path.lexists(f"{real}/{name}") for name in KEY_DIRECTORIES):
             return "contains a directory of keys"
         return ""
+
+
+def own_python_directory(forge_home: Path) -> tuple[str, str]:
+    """The real directory of the Python that Forge runs on, for walls to show, and why it must stay hidden; empty where
+    every child sees it already, and where it may be shown."""
+    prefix = os.path.realpath(sys.base_prefix)
+    if in_system(prefix):
+        return "", ""
+    forbidden = ForbiddenDirectories(os.path.expanduser("~"), os.fspath(forge_home))
+    return prefix, forbidden.why(prefix, prefix, os.stat(prefix))

@@ -21,17 +21,15 @@ from golem_forge.events.redaction import Redactor, StreamRedactor
 from golem_forge.sandbox.errors import SandboxError, walls_unavailable
 from golem_forge.sandbox.host import person_environ
 from golem_forge.sandbox.process.child import Child, start_process
-from golem_forge.sandbox.process.launch import Launch
+from golem_forge.sandbox.process.launch import Launch, TreeRoot
 from golem_forge.sandbox.process.output import Capture
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.walls import bubblewrap, denials, landlock, layout
 from golem_forge.sandbox.walls.cache import BytecodeCache, cache_directory, kept_home, write_gitconfig
 from golem_forge.sandbox.walls.environment import job_environment, output_redactor
-from golem_forge.sandbox.walls.inspection import Inspection, MountChecks
-from golem_forge.sandbox.walls.landlock import landlock_command
-from golem_forge.sandbox.walls.layout import restore_device_modes
+from golem_forge.sandbox.walls.inspection import Inspection, mount_check
 from golem_forge.sandbox.walls.model import Job, Level, PathRule, ProbeReport, Streams, WallPlan
-from golem_forge.sandbox.walls.planner import PathExplanation, PlannedWalls, Planner, WorkingDirectory, explain
+from golem_forge.sandbox.walls.planner import PathExplanation, PlannedWalls, Planner, explain
 from golem_forge.sandbox.walls.seccomp import Network
 from golem_forge.sandbox.walls.zone_lease import ZoneLease, remove_stale_placeholders, wait_for_lease
 from golem_forge.sandbox.zones import PlaceholderNotes
@@ -39,6 +37,57 @@ from golem_forge.sandbox.zones import PlaceholderNotes
 if TYPE_CHECKING:
     from golem_forge.sandbox.network.proxy import HostProxy
     from golem_forge.sandbox.walls.toolchains import VisibleToolchains
+
+
+class _FullStart:
+    """One start in full walls: what it holds until nobody of its tree is left."""
+
+    def __init__(self, planner: Planner, job: Job) -> None:
+        self._planner = planner
+        self.job = job
+        self.inspection = Inspection(planner)
+        self.planned: PlannedWalls
+        self.proxy: HostProxy | None = None
+        self._leases: list[ZoneLease] = []
+
+    async def take_zones(self) -> None:
+        """Before anything is planned. Raises WALLS_UNAVAILABLE."""
+        if self.job.home:
+            write_gitconfig(self.job.home, self._planner.gitconfig())
+        for zone in self._planner.zones:
+            writable = self._planner.is_writable(zone, self.job)
+            self._planner.check(zone, writable=writable)
+            if writable:
+                self._leases.append(await wait_for_lease(zone))
+                self.inspection.begin(zone)
+        if self.job.hosts:
+            from golem_forge.sandbox.network.proxy import HostProxy, user_proxy
+
+            self.proxy = HostProxy(self.job.hosts, upstream=user_proxy(person_environ()))
+
+    def plan(self) -> Callable[[], bool] | None:
+        """Sets `planned`; returns the question whether the walls are still what was planned. Ask for it before
+        anything of the plan is opened."""
+        self.planned = planned = self._planner.planned(self.job)
+        self.inspection.planned(planned)
+        for lease in self._leases:
+            lease.make_placeholders(planned.held[lease.zone.name])
+        if self.job.own_program:
+            return None
+        return self.inspection.while_it_runs(mount_check(planned, self._planner, self.job))
+
+    def leave(self) -> None:
+        if self.proxy is not None:
+            self.proxy.close()
+        for lease in self._leases:
+            lease.release()
+        self.inspection.finish()
+        layout.restore_device_modes()
+
+    def created(self) -> tuple[str, ...]:
+        """Protected names that were made; call it after `leave`."""
+        removed = (escape_control_chars(path) for lease in self._leases for path in lease.removed)
+        return (*self._planner.created_protected(self.planned), *removed)
 
 
 class Walls:
@@ -62,7 +111,7 @@ class Walls:
         the directory it is given."""
         self._tried = tried or _probe_and_save
         self._wider = wider
-        self._sandbox = sandbox
+        self.sandbox = sandbox
         self._settings = settings or WallSettings()
         self._redactor = redactor
         self._report = report
@@ -72,7 +121,6 @@ class Walls:
         self._bwrap = bwrap
         self._backend: bubblewrap.Backend | None = None
         self._output: tuple[int, Redactor] | None = None
-        self._guards = MountChecks()
         self._forge_home = forge_home
         self._tidied = False
         self._planner: Planner = Planner(
@@ -151,10 +199,6 @@ class Walls:
         return self._report.level
 
     @property
-    def sandbox(self) -> Sandbox:
-        return self._sandbox
-
-    @property
     def limits(self) -> ResourceLimits:
         """Of a child whose job says nothing else."""
         return self._settings.limits
@@ -204,13 +248,13 @@ class Walls:
 
     def scan_complete(self, virtual: str, *, hidden: bool = True) -> bool:
         """Whether the scan saw every name below a directory, so that no secret there is left unmasked."""
-        place = self._sandbox.locate(virtual)
+        place = self.sandbox.locate(virtual)
         return place.zone is not None and self._planner.complete(place.zone, place.parts, hidden=hidden)
 
     def explain(self, path: str) -> PathExplanation:
         """What a child could do at a path, by its address or host path, also outside of every zone. Raises SandboxError
         for what is no path of either kind."""
-        return explain(path, self._sandbox, self._planner)
+        return explain(path, self.sandbox, self._planner)
 
     async def start(self, job: Job) -> WalledChild:
         """Returns when the command is about to run. Raises SandboxError; nothing was run then."""
@@ -225,60 +269,17 @@ class Walls:
         return await self._start_full(job)
 
     async def _start_full(self, job: Job) -> WalledChild:
-        occupied: list[ZoneLease] = []
-        proxy: HostProxy | None = None
-        inspection = Inspection(self._planner)
-
-        def leave() -> None:
-            if proxy is not None:
-                proxy.close()
-            for one in occupied:
-                one.release()
-            inspection.finish()
-            restore_device_modes()
-
-        before_go = None
-        if job.hosts:
-            from golem_forge.sandbox.network.proxy import HostProxy, open_listener, user_proxy
-
-            proxy = HostProxy(job.hosts, upstream=user_proxy(person_environ()))
-
-            async def before_go(pid: int) -> None:
-                assert proxy is not None
-                await proxy.serve(await open_listener(pid))
-
+        start = _FullStart(self._planner, job)
         try:
-            if job.home:
-                write_gitconfig(job.home, self._planner.gitconfig())
-            for zone in self._planner.zones:
-                writable = self._planner.is_writable(zone, job)
-                self._planner.check(zone, writable=writable)
-                if writable:
-                    occupied.append(await wait_for_lease(zone))
-                    inspection.begin(zone)
+            await start.take_zones()
             place = self._planner.working_directory(job)
-            planned, launch = self._launch(job, place, leave, before_go, occupied, inspection)
+            launch = self._launch(start, place.inner)
         except BaseException:
-            leave()
+            start.leave()
             raise
         child = await start_process(launch, job.streams, stdin=job.stdin, stdout=job.stdout, filter=self._text_filter)
-        plan = replace(planned.plan, cwd=place.inner, mounted=True)
-
-        def created() -> tuple[str, ...]:
-            return (
-                *self._planner.created_protected(planned),
-                *(escape_control_chars(path) for one in occupied for path in one.removed),
-            )
-
-        return WalledChild(
-            child,
-            plan,
-            created=created,
-            leftovers=lambda: inspection.leftovers,
-            proxy=proxy,
-            tell=self._tell_unread,
-            exchange=inspection.exchange,
-        )
+        plan = replace(start.planned.plan, cwd=place.inner, mounted=True)
+        return WalledChild(child, plan, start, tell=self._tell_unread)
 
     def still_valid(self, walled: WalledChild, job: Job) -> bool:
         """Whether walls built for this job now would show and refuse what those around a running child do: rules and
@@ -299,62 +300,51 @@ class Walls:
     def prepare_launch(self, job: Job) -> Launch:
         """What would be started at level full, for whoever wants to look at it or measure it. Its descriptors are the
         caller's to close; nothing is locked, and no placeholder is kept."""
-        inspection = Inspection(self._planner)
+        start = _FullStart(self._planner, job)
         for zone in self._planner.zones:
             if self._planner.is_writable(zone, job):
-                inspection.begin(zone)
-        return self._launch(job, self._planner.working_directory(job), lambda: None, None, [], inspection)[1]
+                start.inspection.begin(zone)
+        return self._launch(start, self._planner.working_directory(job).inner)
 
-    def _launch(
-        self,
-        job: Job,
-        place: WorkingDirectory,
-        leave: Callable[[], None],
-        before_go: Callable[[int], Awaitable[None]] | None,
-        occupied: list[ZoneLease],
-        inspection: Inspection,
-    ) -> tuple[PlannedWalls, Launch]:
-        network = Network.NONE if job.own_program else Network.SHARED if job.shares_network else Network.OWN
+    def _launch(self, start: _FullStart, cwd: str) -> Launch:
+        """Planned once more where something changed on disk meanwhile."""
+        job, limits = start.job, start.job.limits or self._settings.limits
+        home, toolchains = self._planner.home_of(job), self._planner.toolchains
+        env = job_environment(job, toolchains, home=home, tmp=layout.TEMPORARY, level=Level.FULL)
+        addresses = [zone.virtual(()) for zone in self._planner.zones]
         for last in (False, True):
-            planned = self._planner.planned(job)
-            inspection.planned(planned)
-            for one in occupied:
-                one.placeholders = planned.held[one.zone.name].placeholders
-                one.files = planned.held[one.zone.name].placeholder_files
-                one.self_contained = planned.held[one.zone.name].self_contained
-                one.make_placeholders()
+            guard = start.plan()
             try:
-                return planned, bubblewrap.launch(
+                argv, descriptors = bubblewrap.command(
                     self._found_backend(),
-                    (*planned.mounts, layout.final_arguments(place.inner)),
-                    argv=job.argv,
-                    env=job_environment(
-                        job,
-                        self._planner.toolchains,
-                        home=self._planner.home_of(job),
-                        tmp=layout.TEMPORARY,
-                        level=Level.FULL,
-                    ),
-                    limits=job.limits or self._settings.limits,
+                    (*start.planned.mounts, layout.final_arguments(cwd)),
+                    job.argv,
+                    limits=limits,
                     terminal=job.streams is Streams.TERMINAL,
-                    network=network,
-                    shown=self._sandbox.virtualise,
-                    addresses=tuple(zone.virtual(()) for zone in self._planner.zones),
-                    before_go=before_go,
-                    guard=None
-                    if job.own_program
-                    else inspection.while_it_runs(self._guards.for_plan(planned, self._planner, job)),
-                    afterwards=leave,
+                    network=Network.NONE if job.own_program else Network.SHARED if job.shares_network else Network.OWN,
+                    waits=start.proxy is not None,
                 )
             except bubblewrap.LayoutChanged:
                 if last:
                     break
-                inspection.begin_again()
+                start.inspection.begin_again()
+                continue
+            return Launch(
+                argv=argv,
+                env=env,
+                root=TreeRoot.NAMESPACE,
+                limits=limits,
+                descriptors=descriptors,
+                before_go=start.proxy.serve_inside if start.proxy is not None else None,
+                mount_check=guard,
+                make_error=lambda text: bubblewrap.start_error(text, self.sandbox.virtualise, addresses),
+                on_exit=start.leave,
+            )
         raise walls_unavailable("files of a zone changed while they were being built", "Try again.")
 
     async def _start_without_namespaces(self, job: Job, report: ProbeReport) -> WalledChild:
         level = report.level
-        if level is Level.LANDLOCK and (refusal := landlock.needs_full(job, self._sandbox, report.fix or landlock.FIX)):
+        if level is Level.LANDLOCK and (refusal := landlock.needs_full(job, self.sandbox, report.fix or landlock.FIX)):
             raise refusal
         for zone in self._planner.zones:
             self._planner.check(zone, writable=False)
@@ -362,9 +352,9 @@ class Walls:
         if job.home:
             write_gitconfig(job.home, self._planner.gitconfig())
         planned = self._planner.planned(replace(job, reads_only=True))
-        command = landlock_command(
+        command = landlock.landlock_command(
             job,
-            self._sandbox,
+            self.sandbox,
             self._planner,
             planned,
             cwd=place.host,
@@ -379,7 +369,7 @@ class Walls:
             filter=self._text_filter,
         )
         plan = replace(planned.plan, cwd=place.host or "/") if level is Level.LANDLOCK else None
-        return WalledChild(child, plan, created=tuple)
+        return WalledChild(child, plan)
 
     def _found_backend(self) -> bubblewrap.Backend:
         if self._backend is None:
@@ -430,23 +420,22 @@ class WalledChild:
         self,
         child: Child,
         plan: WallPlan | None,
+        start: _FullStart | None = None,
         *,
-        created: Callable[[], tuple[str, ...]],
-        leftovers: Callable[[], tuple[Leftover, ...]] = tuple,
-        proxy: HostProxy | None = None,
         tell: Callable[[Aftermath], None] = lambda after: None,
-        exchange: Callable[[], None] = lambda: None,
     ) -> None:
-        """Without a plan there are no walls, which cannot have refused anything. `tell`: see `tell_unread`."""
-        self.exchange = exchange
-        """Carries over what git has inside and outside. For children that serve many calls, before and after each."""
+        """Without a plan there are no walls, which cannot have refused anything. `start`: of full walls. `tell`: see
+        `report_unread`."""
         self.child = child
         self.plan = plan
-        self._created = created
-        self._leftovers = leftovers
+        self._start = start
         self._left: tuple[tuple[str, ...], tuple[Leftover, ...]] | None = None
-        self._proxy = proxy
         self._tell = tell
+
+    def exchange(self) -> None:
+        """Carries over what git has inside and outside. For children that serve many calls, before and after each."""
+        if self._start is not None:
+            self._start.inspection.exchange()
 
     def denials_in(self, text: str) -> tuple[dict[str, Any], ...]:
         """What a failure that a child told of in words is evidence of."""
@@ -457,7 +446,7 @@ class WalledChild:
         if self.plan is None:
             return Aftermath()
         if self._left is None:
-            self._left = self._created(), self._leftovers()
+            self._left = self._start.created() if self._start else (), self._leftovers()
         ending = self.child.ending
         texts = (each for each in (self.child.output, self.child.errors) if each is not None)
         text = "\n".join(_ends(each).decode("utf-8", "replace") for each in texts)
@@ -467,11 +456,14 @@ class WalledChild:
                 text,
                 exit_code=ending.exit_code if ending else None,
                 signal_number=ending.signal if ending else None,
-                refused_hosts=self._proxy.refused if self._proxy else (),
+                refused_hosts=self._start.proxy.refused if self._start and self._start.proxy else (),
             ),
             protected_created=self._left[0],
             leftovers=self._left[1],
         )
+
+    def _leftovers(self) -> tuple[Leftover, ...]:
+        return self._start.inspection.leftovers if self._start else ()
 
     def report_unread(self) -> None:
         """After the end of a child that no call reports on (a server, a session that nobody read to its end): what it

@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import os
 import stat
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from golem_forge.sandbox.errors import walls_unavailable
 from golem_forge.sandbox.handles import DIRECTORY, LISTING, Parts
@@ -24,6 +23,10 @@ from golem_forge.sandbox.protected import GIT_FILE, normal_name
 from golem_forge.sandbox.walls.listing import EntryKind
 from golem_forge.sandbox.walls.scan import ZoneScan
 from golem_forge.sandbox.zones import HEAD, HOOKS, PlaceholderNotes, Zone
+from golem_forge.storage.private_file import try_lock
+
+if TYPE_CHECKING:
+    from golem_forge.sandbox.walls.restrictions import ZoneRestrictions
 
 _COMMON: Final = "commondir"
 """A file of this name in a repository says where git finds settings and hooks instead."""
@@ -67,26 +70,24 @@ class ZoneLease:
     def __init__(self, zone: Zone, fd: int) -> None:
         self.zone = zone
         self._fd = fd
-        self.placeholders: tuple[Parts, ...] = ()
-        self.files: frozenset[Parts] = frozenset()
-        """Those of them that are empty files."""
-        self.self_contained: tuple[Parts, ...] = ()
-        """Repositories without a `commondir` when the walls were built."""
+        self._held: ZoneRestrictions | None = None
         self.removed: tuple[str, ...] = ()
         """Virtual paths of what was made there meanwhile."""
 
-    def make_placeholders(self) -> None:
+    def make_placeholders(self, held: ZoneRestrictions) -> None:
         """What walls will stand on. Where this is refused bubblewrap tries too, and says why."""
+        self._held = held
         notes = self.zone.placeholders
         if self._fd < 0 or notes is None:
             return
-        for parts in self.placeholders:
+        for parts in held.placeholders:
             with contextlib.suppress(OSError):
                 parent = self.zone.open(parts[:-1], DIRECTORY)
-                notes.make(self.zone.host, parts, parent.fd, file=parts in self.files)
+                notes.make(self.zone.host, parts, parent.fd, file=parts in held.placeholder_files)
 
     def release(self) -> None:
-        repositories, self.self_contained = self.self_contained, ()
+        held, self._held = self._held, None
+        repositories, placeholders = (held.self_contained, held.placeholders) if held is not None else ((), ())
         self.removed += tuple(self.zone.virtual(parts) for parts in _without_common(self.zone, repositories))
         fd, self._fd = self._fd, -1
         if fd < 0:
@@ -94,41 +95,39 @@ class ZoneLease:
         notes = self.zone.placeholders
         try:
             # Without any of our own, too: others may have left while we were still there, or were killed.
-            if self.placeholders or (notes is not None and notes.know(self.zone.host)):
-                with contextlib.suppress(BlockingIOError):
-                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    _remove(self.zone, self.placeholders)
-                    if notes is not None:
-                        notes.remove(self.zone.host, fd, removed=self.placeholders)
+            left = placeholders or (notes is not None and notes.know(self.zone.host))
+            if left and try_lock(fd):
+                _remove(self.zone, placeholders)
+                if notes is not None:
+                    notes.remove(self.zone.host, fd, removed=placeholders)
         finally:
             os.close(fd)
 
 
-def acquire_lease(zone: Zone) -> ZoneLease | None:
-    """The lock, or None while someone else has it alone: they are about to be done, so ask again soon."""
+async def wait_for_lease(zone: Zone) -> ZoneLease:
+    """The lock, after a short wait for whoever has it alone. Raises WALLS_UNAVAILABLE."""
     try:
         fd = os.open(".", LISTING, dir_fd=zone.root.fd)
     except OSError:
         raise walls_unavailable(
             f"the system refused to open the directory of zone '/{zone.name}'", "Check its permissions."
         ) from None
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        return ZoneLease(zone, fd)
-    except OSError as error:  # a file system without locks: nobody there can know of others, so nothing is removed
-        os.close(fd)
-        return None if isinstance(error, BlockingIOError) else ZoneLease(zone, -1)
-
-
-async def wait_for_lease(zone: Zone) -> ZoneLease:
-    """The lock, after a short wait for whoever has it alone. Raises WALLS_UNAVAILABLE."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + _LEASE_WITHIN_S
-    while (lock := acquire_lease(zone)) is None:
-        if loop.time() > deadline:
-            raise walls_unavailable(f"another program keeps the directory of zone '/{zone.name}' locked", "Try again.")
-        await asyncio.sleep(_ASK_EVERY_S)
-    return lock
+    try:
+        while not try_lock(fd, shared=True):
+            if loop.time() > deadline:
+                raise walls_unavailable(
+                    f"another program keeps the directory of zone '/{zone.name}' locked", "Try again."
+                )
+            await asyncio.sleep(_ASK_EVERY_S)
+    except OSError:  # a file system without locks: nobody there can know of others, so nothing is removed
+        os.close(fd)
+        return ZoneLease(zone, -1)
+    except BaseException:
+        os.close(fd)
+        raise
+    return ZoneLease(zone, fd)
 
 
 @contextlib.contextmanager
@@ -139,12 +138,11 @@ def exclusive_lock(zone: Zone) -> Iterator[bool]:
     except (OSError, ValueError):
         yield False
         return
+    alone = False
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        yield False
-    else:
-        yield True
+        with contextlib.suppress(OSError):
+            alone = try_lock(fd)
+        yield alone
     finally:
         os.close(fd)
 
@@ -161,8 +159,8 @@ def remove_stale_placeholders(notes: PlaceholderNotes) -> None:
             continue
         try:
             with contextlib.suppress(OSError):
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                notes.remove(zone, fd)
+                if try_lock(fd):
+                    notes.remove(zone, fd)
         finally:
             os.close(fd)
 

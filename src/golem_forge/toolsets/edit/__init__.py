@@ -18,6 +18,7 @@ from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.target import Target
 from golem_forge.tools.context import Plan, ToolContext
 from golem_forge.tools.factory import ToolsetContext
+from golem_forge.tools.threads import run_in_thread
 from golem_forge.tools.tool import NeedsApproval, Tool
 from golem_forge.toolsets.edit.apply import PatchApplication
 from golem_forge.toolsets.edit.draft import Draft, fill_draft, patch_diff, patch_entries, patch_result
@@ -155,8 +156,6 @@ class _PlannedPatch:
     async def run(self) -> ToolResult:
         """Runs in a thread and waits for it even if cancelled: then every file is put back first."""
         from asyncio import CancelledError, shield, wait
-
-        from golem_forge.tools.threads import run_in_thread
 
         given_up: list[bool] = []
         application = PatchApplication(

@@ -17,7 +17,6 @@ import fcntl
 import hashlib
 import json
 import os
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from enum import Enum, auto
@@ -28,6 +27,7 @@ from golem_forge.core.decisions import Status
 from golem_forge.core.effects import Verb
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.core.regex import regex
 from golem_forge.sandbox import files
 from golem_forge.sandbox.errors import SandboxError, io_error, path_changed
 from golem_forge.sandbox.files import StagedDelete
@@ -161,7 +161,7 @@ def _sha256(data: bytes) -> str:
 
 _FOLDER: Final = "patches"
 _VERSION: Final = 1
-_PLAIN_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
+_PLAIN_ID: Final = regex(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 _DONE_MARK: Final = b"\ndone\n"
 
 
@@ -288,7 +288,7 @@ def _sync_folder(folder: Path) -> None:
         os.close(fd)
 
 
-_OWN_NAME: Final = re.compile(r"\.forge-[0-9a-f]{16}\.tmp")
+_OWN_NAME: Final = regex(r"\.forge-[0-9a-f]{16}\.tmp")
 _READ_CHUNK: Final = 1024 * 1024
 
 

@@ -21,17 +21,18 @@ from typing import Final, NamedTuple
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.core.regex import regex
 from golem_forge.sandbox.errors import SandboxError
 
 MAX_OPERATIONS: Final = 200
 BEGIN: Final = "*** Begin Patch"
 END: Final = "*** End Patch"
 END_OF_FILE: Final = "*** End of File"
-_OPERATION: Final = re.compile(r"\*\*\* (Add File|Delete File|Update File):(?:[ \t]+(.*))?")
-_MOVE: Final = re.compile(r"\*\*\* Move to:(?:[ \t]+(.*))?")
-_HEADER: Final = re.compile(r"@@(?: (.*))?")
-_NUMBERS: Final = re.compile(r"-\d+(?:,\d+)? \+\d+(?:,\d+)? @@ ?")
-_HEREDOC_START: Final = re.compile(r"<<\s*(?:'(\w+)'|\"(\w+)\"|(\w+))")
+_OPERATION: Final = regex(r"\*\*\* (Add File|Delete File|Update File):(?:[ \t]+(.*))?")
+_MOVE: Final = regex(r"\*\*\* Move to:(?:[ \t]+(.*))?")
+_HEADER: Final = regex(r"@@(?: (.*))?")
+_NUMBERS: Final = regex(r"-\d+(?:,\d+)? \+\d+(?:,\d+)? @@ ?")
+_HEREDOC_START: Final = regex(r"<<\s*(?:'(\w+)'|\"(\w+)\"|(\w+))")
 _MAX_QUOTED: Final = 200
 _LINE_MARKS: Final = frozenset(" +-")
 
@@ -273,12 +274,12 @@ _CD: Final = (
     rf"{_BLANK}*&&{_BLANK}*"
 )
 _DELIMITER: Final = r"(?:'(?P<word>\w+)'|\"(?P<word2>\w+)\"|(?P<unquoted>\w+))"
-_HEREDOC_COMMAND: Final = re.compile(
+_HEREDOC_COMMAND: Final = regex(
     rf"\s*(?:{_CD})?apply_patch{_BLANK}*<<{_BLANK}*{_DELIMITER}{_BLANK}*\r?\n(?P<rest>.*)",
     re.DOTALL,
 )
-_QUOTED_COMMAND: Final = re.compile(rf"\s*apply_patch{_BLANK}+'(?P<patch>(?:[^']|'\\'')*)'\s*")
-_PATH_LINE: Final = re.compile(r"(\s*\*\*\* (?:Add File|Delete File|Update File|Move to):[ \t]+)(.*?)(\s*)")
+_QUOTED_COMMAND: Final = regex(rf"\s*apply_patch{_BLANK}+'(?P<patch>(?:[^']|'\\'')*)'\s*")
+_PATH_LINE: Final = regex(r"(\s*\*\*\* (?:Add File|Delete File|Update File|Move to):[ \t]+)(.*?)(\s*)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

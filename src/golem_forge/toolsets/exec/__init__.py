@@ -23,8 +23,8 @@ from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.policy.rules.globs import normal_host
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.tools.context import Plan, ToolContext
-from golem_forge.tools.factory import ToolsetContext
-from golem_forge.tools.tool import NeedsApproval, SourceKind, Tool
+from golem_forge.tools.factory import ToolsetContext, native_tool
+from golem_forge.tools.tool import NeedsApproval, Tool
 from golem_forge.toolsets.edit.patch import rebase_patch, split_patch_command
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def exec_command_tool(
 ) -> Tool:
     # Variables of the block decide what a command does: with others it is not the call that was approved.
     variables = "" if settings.env is None else f" {sha256_hex(repr(settings.env))}"
-    return Tool(
+    return native_tool(
         "exec_command",
         _EXEC_DESCRIPTION,
         input_schema=_exec_arguments,
@@ -77,7 +77,6 @@ def exec_command_tool(
         needs_approval=needs_approval,
         label="Run command",
         category="Commands",
-        source=SourceKind.NATIVE,
         argument_aliases=ARGUMENT_ALIASES,
         code_digest=__version__ + variables,
         redirect=redirect_patch,
@@ -161,7 +160,7 @@ _MAX_POLL_MS: Final = 300_000
 
 
 def write_stdin_tool(needs_approval: NeedsApproval | None = None) -> Tool:
-    return Tool(
+    return native_tool(
         "write_stdin",
         _STDIN_DESCRIPTION,
         input_schema=_stdin_arguments,
@@ -169,8 +168,6 @@ def write_stdin_tool(needs_approval: NeedsApproval | None = None) -> Tool:
         needs_approval=needs_approval,
         label="Write to session",
         category="Commands",
-        source=SourceKind.NATIVE,
-        code_digest=__version__,
     )
 
 

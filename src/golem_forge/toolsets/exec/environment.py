@@ -22,6 +22,7 @@ from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Effect, Mark, Verb, Walled
 from golem_forge.core.errors import ToolFailed
 from golem_forge.core.lazy_dataclass import dataclass, replace
+from golem_forge.core.regex import regex
 from golem_forge.policy.commands import SandboxWorld, command_facts
 from golem_forge.policy.shell.arguments import file_words
 from golem_forge.policy.shell.strict import REDIRECTIONS, Parsed, parse_strict, quote, render
@@ -203,12 +204,12 @@ def _mark_effects(effects: tuple[Effect, ...], level: Level, walled: Verdict | N
             yield effect
 
 
-_TOKEN: Final = re.compile(
+_TOKEN: Final = regex(
     r"(?P<operator>&&|\|\||;|\|)"
     rf"|(?P<redirection>(?:{'|'.join(map(re.escape, REDIRECTIONS))})(?=[ ;|&]|$))"
     r"|(?P<word>(?:'[^']*'|\"[^\"]*\"|[^ ;|&'\"])+)"
 )
-_QUOTED_PART: Final = re.compile(r"'([^']*)'|\"([^\"]*)\"")
+_QUOTED_PART: Final = regex(r"'([^']*)'|\"([^\"]*)\"")
 
 
 def rewrite_paths(text: str, host_path: Callable[[str], str]) -> str:

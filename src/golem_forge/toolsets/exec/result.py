@@ -16,19 +16,21 @@ import asyncio
 import re
 import signal
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.core.calls import ToolCompletion
 from golem_forge.core.decisions import Status
 from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.core.regex import regex
 from golem_forge.core.results import ToolResult
+from golem_forge.core.text import TextSource, head_and_tail
+from golem_forge.sandbox.process.monitor import ENDED, REASONS, TIMEOUT, WALLS_CHANGED, ExitStatus
 from golem_forge.sandbox.walls.denials import blocked_line
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.live_output import show_live_output
 from golem_forge.tools.threads import run_in_thread
 
 if TYPE_CHECKING:
-    from golem_forge.sandbox.process.monitor import ExitStatus
     from golem_forge.sandbox.walls.walls import WalledChild
     from golem_forge.toolsets.exec.sessions import CommandSpec, ExecSessions, RunningCommand
 
@@ -64,7 +66,7 @@ async def report(
     output = running.child.output
     new = TextSlice(output, running.delivered, output.size)
     lines = list(notes)
-    if ending is not None and ending.code == "WALLS_CHANGED":
+    if ending is not None and ending.code == WALLS_CHANGED:
         new = TextSlice(output, output.size, output.size)
         lines.append("Its output is withheld: for a moment it could read what was to stay hidden.")
     shown = await bound_off_loop(new, tokens * BYTES_PER_TOKEN, output_keeper(ctx))
@@ -107,16 +109,8 @@ async def bound_off_loop(text: TextSlice, limit: int, keep: KeepOutput) -> Bound
     return await run_in_thread(lambda: bound_text(text, limit, keep))
 
 
-LIMIT_REASONS: Final = {
-    "MEMORY_LIMIT": "its memory reached the limit sandbox.limits.memory",
-    "PROCESS_LIMIT": "its number of processes reached the limit sandbox.limits.processes",
-    "CPU_LIMIT": "its processor time reached the limit sandbox.limits.cpu_s",
-    "OUTPUT_LIMIT": "its output reached the limit sandbox.limits.output",
-    "WALLS_CHANGED": "a guarded file was replaced from outside while the command ran",
-}
+LIMIT_REASONS: Final = REASONS | {WALLS_CHANGED: "a guarded file was replaced from outside while the command ran"}
 """Code of an ending by limits or walls → why, in words."""
-TIMED_OUT: Final = "TIMEOUT"
-ENDED: Final = "ENDED"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +123,8 @@ class CommandStatus:
 def command_status(ending: ExitStatus | None, *, session: int, timeout_s: float) -> CommandStatus:
     if ending is None:
         return CommandStatus(f"Running: session {session}")
-    if ending.code == TIMED_OUT:
-        return CommandStatus(f"Timed out {after_seconds(ending, timeout_s)}", Status.TIMEOUT, TIMED_OUT)
+    if ending.code == TIMEOUT:
+        return CommandStatus(f"Timed out {after_seconds(ending, timeout_s)}", Status.TIMEOUT, TIMEOUT)
     if ending.code in LIMIT_REASONS:
         return CommandStatus(limit_line(ending.code), Status.EXECUTION_FAILED, ending.code)
     line = f"Ended by signal: {signal_name(ending.signal)}" if ending.signal else f"Exited: code {ending.exit_code}"
@@ -168,15 +162,6 @@ def result_text(seconds: float, state: CommandStatus, size: int, output: str, *m
     return "\n".join([*lines, output] if output else lines)
 
 
-class TextSource(Protocol):
-    """A readable UTF-8 text; `sandbox.process.output.Capture` is one."""
-
-    @property
-    def size(self) -> int: ...
-    def read(self, start: int = 0, end: int | None = None) -> bytes: ...
-    def pieces(self, start: int = 0, end: int | None = None) -> Iterator[bytes]: ...
-
-
 KeepOutput = Callable[[Iterable[bytes]], str]
 """Stores a whole text and returns its handle; empty if there is no store."""
 
@@ -198,21 +183,6 @@ class TextSlice:
 
     def pieces(self, start: int = 0, end: int | None = None) -> Iterator[bytes]:
         return self.whole.pieces(self.start + start, self.start + (self.size if end is None else min(end, self.size)))
-
-
-@dataclass(frozen=True, slots=True)
-class FixedText:
-    data: bytes
-
-    @property
-    def size(self) -> int:
-        return len(self.data)
-
-    def read(self, start: int = 0, end: int | None = None) -> bytes:
-        return self.data[start:end]
-
-    def pieces(self, start: int = 0, end: int | None = None) -> Iterator[bytes]:
-        yield self.data[start:end]
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,30 +219,13 @@ def bound_text(whole: TextSource, limit: int, keep: KeepOutput) -> BoundedText:
 
 def bound_with_handle(whole: TextSource, limit: int, handle: str) -> BoundedText:
     """The same for a text that was stored already, alone or as part of another."""
-    from golem_forge.orchestrator.outputs import cut_head, cut_tail
-
-    size = whole.size
-    if size <= limit:
-        return BoundedText(whole.read().decode("utf-8", "replace"))
-    half = limit // 2
-    head = cut_tail(whole.read(0, half))
-    tail = cut_head(whole.read(size - half, size)[-half:]) if half else b""
-    start, end = len(head), size - len(tail)
-    lines, last = 0, b""
-    for piece in whole.pieces(start, end):
-        lines += piece.count(b"\n")
-        last = piece[-1:] or last
-    lines += last != b"\n"
-    where = f"; whole output: read_output handle={handle}" if handle else ""
-    joint = f"[… {lines} lines, {end - start} bytes left out{where}]"
-    first = head.decode("utf-8", "replace").rstrip("\n")
-    before = f"{first}\n" if first else ""
-    return BoundedText(f"{before}{joint}\n{tail.decode('utf-8', 'replace')}", handle, cut=True)
+    cut = whole.size > limit
+    return BoundedText(head_and_tail(whole, limit, handle), handle if cut else "", cut)
 
 
 NETWORK_IS_OFF: Final = "The network is off inside; name hosts in 'network'."
 _INSPECTED_BYTES: Final = 64 * 1024
-_NO_NETWORK: Final = re.compile(
+_NO_NETWORK: Final = regex(
     r"could not resolve|temporary failure in name resolution|name or service not known|failed to lookup address"
     r"|unable to resolve host|getaddrinfo|network is unreachable|no such host|ENOTFOUND|EAI_AGAIN|ENETUNREACH",
     re.IGNORECASE,

@@ -31,19 +31,20 @@ from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import AtMost, Effect, Mark, Verb
 from golem_forge.core.errors import ToolFailed
 from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.core.regex import regex
 from golem_forge.policy.commands import SandboxWorld
 from golem_forge.policy.facts import CommandFacts
 from golem_forge.policy.shell.dangers import find_dangers
+from golem_forge.sandbox.process.monitor import ENDED, TIMEOUT, ExitStatus
 from golem_forge.sandbox.protected import is_secret_name
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.tools.context import Plan, ToolContext
 from golem_forge.tools.live_output import show_live_output
 from golem_forge.toolsets.exec.environment import PRIVATE_DIRECTORY
-from golem_forge.toolsets.exec.result import ENDED, TIMED_OUT, report
+from golem_forge.toolsets.exec.result import report
 
 if TYPE_CHECKING:
     from golem_forge.sandbox.process.child import Child
-    from golem_forge.sandbox.process.monitor import ExitStatus
     from golem_forge.sandbox.walls.walls import WalledChild
 
 MAX_RUNNING: Final = 64
@@ -111,7 +112,7 @@ class RunningCommand:
 
     async def _watch_to_end(self) -> ExitStatus:
         ending = await self.child.wait(self.timeout_s)
-        return await self.child.end(TIMED_OUT) if ending is None else ending
+        return await self.child.end(TIMEOUT) if ending is None else ending
 
 
 class ExecSessions:
@@ -276,10 +277,10 @@ def _wait_seconds(args: dict[str, Any]) -> float:
     return (_READ_WAIT_MS if asked is None else asked) / 1000
 
 
-_LINE_ENDS: Final = re.compile(r"[\r\n]")
-_CONTROL: Final = re.compile(r"[\x00-\x09\x0b\x0c\x0e-\x1f\x7f-\x9f]")
-_HISTORY: Final = re.compile(r"!(?![\s=('\"]|\Z)|^[ ]*\^", re.MULTILINE)
-_LITERAL: Final = re.compile(r"'[^'\n]*'")
+_LINE_ENDS: Final = regex(r"[\r\n]")
+_CONTROL: Final = regex(r"[\x00-\x09\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+_HISTORY: Final = regex(r"!(?![\s=('\"]|\Z)|^[ ]*\^", re.MULTILINE)
+_LITERAL: Final = regex(r"'[^'\n]*'")
 """`!!`, `!rm`, `^old^new`: a shell puts an earlier line in their place."""
 INTERRUPTS: Final = frozenset({"\x03", "\x04"})
 """Ctrl-C and Ctrl-D, alone."""
@@ -344,10 +345,10 @@ class PendingInput:
         return lines >= _MAX_LINES or (lines > 0 and len(self.text) > _MAX_UNFINISHED)
 
 
-_SHELL_TOKEN: Final = re.compile(
+_SHELL_TOKEN: Final = regex(
     r"\\.|\\\Z|'[^']*'|\"(?:\\.|[^\"\\])*\"|(?:(?<=\s)|(?<![^\n]))#[^\n]*|[\"'`(){}]", re.DOTALL
 )
-_HEREDOC: Final = re.compile(r"<<-?[ \t]*(['\"\\]?)(?!\d+\b)([\w.-]+)")
+_HEREDOC: Final = regex(r"<<-?[ \t]*(['\"\\]?)(?!\d+\b)([\w.-]+)")
 _CONTINUES: Final = ("|", "&&", "|&")
 
 

@@ -17,7 +17,6 @@ from collections.abc import Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from golem_forge._version import __version__
 from golem_forge.core.decisions import Status, Verdict
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass
@@ -27,8 +26,8 @@ from golem_forge.policy.shell.patterns import matches_lenient, matches_prefix, m
 from golem_forge.policy.shell.strict import CommandWorld, Segment
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.tools.context import Plan, ToolContext
-from golem_forge.tools.factory import ToolsetContext
-from golem_forge.tools.tool import NeedsApproval, SourceKind, Tool
+from golem_forge.tools.factory import ToolsetContext, native_tool
+from golem_forge.tools.tool import NeedsApproval, Tool
 from golem_forge.tools.validation import InputInvalid
 from golem_forge.toolsets.exec import env_field
 
@@ -62,7 +61,7 @@ _SHELL_DESCRIPTION: Final = (
 def shell_tool(
     settings: ShellSettings, sandbox: Sandbox | None = None, needs_approval: NeedsApproval | None = None
 ) -> Tool:
-    return Tool(
+    return native_tool(
         "shell",
         _SHELL_DESCRIPTION,
         input_schema=_shell_arguments,
@@ -70,8 +69,6 @@ def shell_tool(
         needs_approval=needs_approval,
         label="Run program",
         category="Commands",
-        source=SourceKind.NATIVE,
-        code_digest=__version__,
     )
 
 

@@ -6,7 +6,6 @@ result says how the program ended, then each stream that is not empty.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 from functools import partial
@@ -16,13 +15,16 @@ from golem_forge.core.calls import ToolCompletion
 from golem_forge.core.decisions import Status, Verdict
 from golem_forge.core.effects import Verb
 from golem_forge.core.lazy_dataclass import dataclass, replace
+from golem_forge.core.regex import regex
 from golem_forge.core.results import ToolResult
+from golem_forge.core.text import FixedText, TextSource
 from golem_forge.policy.shell.strict import quote, render
+from golem_forge.sandbox.process.monitor import TIMEOUT, ExitStatus
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.walls.denials import blocked_line
 from golem_forge.sandbox.walls.model import Job, Level, Streams
 from golem_forge.tools.context import Plan, ToolContext
-from golem_forge.tools.live_output import show_live_output
+from golem_forge.tools.live_output import wait_to_end
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.tools.validation import InputInvalid
 from golem_forge.toolsets.exec.environment import (
@@ -36,16 +38,12 @@ from golem_forge.toolsets.exec.environment import (
     to_host_path,
 )
 from golem_forge.toolsets.exec.result import (
-    ENDED,
     LIMIT_REASONS,
-    TIMED_OUT,
-    FixedText,
     JoinedText,
-    TextSource,
     after_seconds,
     bound_text,
     bound_with_handle,
-    ended_well,
+    command_status,
     limit_line,
     output_keeper,
     signal_name,
@@ -53,7 +51,6 @@ from golem_forge.toolsets.exec.result import (
 from golem_forge.toolsets.exec.shell import ShellSettings, evaluate_shell_rules, split_words
 
 if TYPE_CHECKING:
-    from golem_forge.sandbox.process.monitor import ExitStatus
     from golem_forge.sandbox.walls.walls import Aftermath
 
 _NOT_FOUND: Final = 127
@@ -149,17 +146,8 @@ async def _run_program(program: _Program, ctx: ToolContext) -> ToolCompletion:
     if code := program.unusable():
         return missing_program(program.words[0], code)
     walled = await program.environment.walls.start(program.job(ctx))
-    child = walled.child
+    child, ending = walled.child, await wait_to_end(walled, ctx, program.timeout_s)
     assert child.errors is not None  # the streams were asked for apart
-    ending: ExitStatus | None = None
-    try:
-        async with show_live_output(ctx, {"stdout": child.output, "stderr": child.errors}):
-            ending = await child.wait(program.timeout_s) or await child.end(TIMED_OUT)
-    except asyncio.CancelledError:
-        ending = await child.end(ENDED)
-        if not ctx.cancel:  # the caller itself is gone: nobody is left to read it
-            walled.report_unread()
-            raise
     ran = ProgramRun(
         ending=ending, out=child.output, err=child.errors, after=walled.aftermath(), timeout_s=program.timeout_s
     )
@@ -168,7 +156,7 @@ async def _run_program(program: _Program, ctx: ToolContext) -> ToolCompletion:
 
 _MAX_SHOWN_BYTES: Final = 32 * 1024
 _NOT_STARTED: Final = {126: "permission denied", 127: "command not found"}
-_START_FAILURE: Final = re.compile(rb"sh: [0-9]+: exec: (.*): (?:not found|Permission denied)\n", re.DOTALL)
+_START_FAILURE: Final = regex(rb"sh: [0-9]+: exec: (.*): (?:not found|Permission denied)\n", re.DOTALL)
 """The message of the stage before the program, when the program could not be started."""
 _MAX_START_FAILURE: Final = 40_000
 
@@ -184,7 +172,8 @@ class ProgramRun:
 
 async def shell_result(ran: ProgramRun, ctx: ToolContext) -> ToolCompletion:
     ending, found = ran.ending, ran.after
-    status, code = _status(ending)
+    state = command_status(ending, session=0, timeout_s=ran.timeout_s)
+    status, code = state.status, state.code
     head = [_status_line(ending, ran.timeout_s)]
     if found.denials and status is Status.EXECUTION_FAILED and not code:
         status = Status.SANDBOX_DENIED
@@ -244,18 +233,8 @@ def _program_stderr(ran: ProgramRun) -> TextSource:
     return FixedText(said[1] + f": {_NOT_STARTED[code]}\n".encode()) if said else ran.err
 
 
-def _status(ending: ExitStatus) -> tuple[Status, str]:
-    if ending.code == TIMED_OUT:
-        return Status.TIMEOUT, TIMED_OUT
-    if ending.code in LIMIT_REASONS:
-        return Status.EXECUTION_FAILED, ending.code
-    if ending.code:
-        return Status.INTERRUPTED, ""
-    return (Status.SUCCESS if ended_well(ending) else Status.EXECUTION_FAILED), ""
-
-
 def _status_line(ending: ExitStatus, timeout_s: float) -> str:
-    if ending.code == TIMED_OUT:
+    if ending.code == TIMEOUT:
         return f"timed out {after_seconds(ending, timeout_s)}"
     if ending.code in LIMIT_REASONS:
         return f"{limit_line(ending.code)} ({ending.seconds:.2f} s)"

@@ -2,47 +2,64 @@
 
 Looks at regular files inside the zones only: no links, no binary files, nothing in `.git`, nothing that `.gitignore`
 leaves out, and nothing that would need a question of its own (secrets, read rules) unless it is the very path asked
-for. Ripgrep in walls does the work, or Python's `re` in a process that can be killed; both answer alike.
+for. Ripgrep in walls does the work, or `tools/pattern_child.py`, a process that walks by descriptors, searches with
+`re` and is killed when the time is up; both answer alike. What may be shown of their matches is decided here.
 """
 
 from __future__ import annotations
 
+import os
 from functools import partial
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from golem_forge.core.calls import ToolCompletion
 from golem_forge.core.decisions import Status
 from golem_forge.core.effects import Verb
+from golem_forge.core.errors import ToolFailed
+from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.results import ToolResult
+from golem_forge.events.redaction import redact_truncated
 from golem_forge.sandbox.errors import not_a_file, permission_denied
 from golem_forge.sandbox.target import FileKind, special_file_kind
 from golem_forge.sandbox.walls.model import Level
 from golem_forge.sandbox.zones import USER_TOOLS
 from golem_forge.tools.context import Plan, ToolContext
+from golem_forge.tools.pattern_child import GlobError, IncludeGlob
+from golem_forge.tools.pattern_search import (
+    MAX_PATTERN,
+    PatternLimits,
+    PatternTooCostly,
+    pattern_problem,
+    search_in_child,
+)
+from golem_forge.tools.threads import run_in_thread
 from golem_forge.toolsets.file_access import FileAccess, FileTool, path_field, reading_plan
-from golem_forge.toolsets.search import python_engine, ripgrep
+from golem_forge.toolsets.search import ripgrep
 from golem_forge.toolsets.search.query import (
+    MAX_LINE_TEXT,
+    MatchLine,
     SearchMatches,
     SearchMode,
     SearchQuery,
     SearchRoot,
     WithheldPaths,
+    bad_pattern,
     named_is_masked,
+    newest_files,
 )
-from golem_forge.toolsets.search.scan_child import GlobError, IncludeGlob
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from golem_forge.events.redaction import Redactor
     from golem_forge.sandbox.handles import Handle
     from golem_forge.sandbox.target import Target
     from golem_forge.sandbox.walls.walls import Walls
     from golem_forge.sandbox.zones import Zone
 
 SECONDS: Final = 30
-MAX_PATTERN: Final = 1000
 _LIMIT: Final = 100
+_CHILD_MEMORY: Final = 2 << 30
 _MORE: Final = "[more matches; narrow the pattern or raise limit]"
 
 
@@ -92,10 +109,19 @@ def _plan(access: FileAccess, args: dict[str, Any], ctx: ToolContext) -> Plan:
         raise not_a_file(target.virtual, special_file_kind(target.stat))
     if target.unreadable:
         raise permission_denied(target.virtual)
-    search = _GrepSearch(args, target, _search_roots(target, args.get("include", ""), ctx), ctx.redactor)
+    include = args.get("include", "")
+    query = SearchQuery(
+        pattern=args["pattern"],
+        ignore_case=args.get("ignore_case", False),
+        mode=SearchMode(args.get("mode", SearchMode.FILES)),
+        include=include,
+        limit=args.get("limit", _LIMIT),
+        places=_search_roots(target, include, ctx),
+        redactor=ctx.redactor,
+    )
     # Walls hold the zones of the context's sandbox; a tool with one of its own has to do without.
     walls = ctx.walls if access.sandbox is None or access.sandbox is ctx.sandbox else None
-    return reading_plan(access, target, partial(search.run, walls))
+    return reading_plan(access, target, partial(_search, query, target.virtual, walls))
 
 
 GREP_FILES: Final = FileTool(
@@ -134,69 +160,88 @@ def _search_roots(target: Target, include: str, ctx: ToolContext) -> tuple[Searc
     )
 
 
-class _GrepSearch:
-    def __init__(
-        self, args: dict[str, Any], target: Target, places: tuple[SearchRoot, ...], redactor: Redactor | None
-    ) -> None:
-        self._path = target.virtual
-        self._places = places
-        self._redactor = redactor
-        self._args = args
-        self._mode = SearchMode(args.get("mode", SearchMode.FILES))
-        self._matches = SearchMatches(args.get("limit", _LIMIT))
+async def _search(query: SearchQuery, path: str, walls: Walls | None) -> ToolResult | ToolCompletion:
+    from asyncio import get_running_loop
 
-    async def run(self, walls: Walls | None) -> ToolResult | ToolCompletion:
-        from asyncio import get_running_loop
+    query = replace(query, until=get_running_loop().time() + SECONDS)
+    engine, matches = await _matches(query, walls)
+    value: dict[str, Any] = {"kind": "search.result", "engine": engine, "path": path, "mode": query.mode.value}
+    if query.mode is SearchMode.FILES:
+        shown, more = await run_in_thread(lambda: newest_files(matches.found, matches.limit))
+        matches.more = matches.more or more
+        value["files"] = shown
+    else:
+        shown = [f"{line.path}:{line.number}: {line.text}" for line in matches.lines]
+        value["matches"] = [line._asdict() for line in matches.lines]
+    value |= {"count": len(shown), "truncated": matches.more or matches.stopped}
+    lines = shown or ["No matches."]
+    if matches.more:
+        lines.append(_MORE)
+    if not matches.stopped:
+        return ToolResult(value=value, text="\n".join(lines))
+    text = "\n".join((f"Search stopped after {SECONDS} s; matches so far:", *lines))
+    return ToolCompletion(result=ToolResult(value=value, text=text), status=Status.TIMEOUT)
 
-        args = self._args
-        query = SearchQuery(
-            pattern=args["pattern"],
-            ignore_case=args.get("ignore_case", False),
-            mode=self._mode,
-            include=args.get("include", ""),
-            limit=self._matches.limit,
-            places=self._places,
-            until=get_running_loop().time() + SECONDS,
-            redactor=self._redactor,
-        )
-        return await self._result(await self._search(query, walls))
 
-    async def _search(self, query: SearchQuery, walls: Walls | None) -> str:
-        """Returns the name of the engine that did it."""
-        everywhere = all(place.zone.name != USER_TOOLS for place in query.places)  # that one is never in walls
-        level = await walls.level() if walls is not None and everywhere else Level.NONE
-        if walls is not None and level in (Level.FULL, Level.LANDLOCK):
-            try:
-                program = ripgrep.program_in_walls(level)
-                await ripgrep.search(query, self._matches, ripgrep.in_walls(walls), program)
-                return "rg"
-            except ripgrep.NotStartable:
-                self._matches = SearchMatches(query.limit)
-        await python_engine.search(query, self._matches)
-        return "python"
+async def _matches(query: SearchQuery, walls: Walls | None) -> tuple[str, SearchMatches]:
+    """The name of the engine that did it, and what it found."""
+    everywhere = all(place.zone.name != USER_TOOLS for place in query.places)  # that one is never in walls
+    level = await walls.level() if walls is not None and everywhere else Level.NONE
+    if any(place.include is not None and place.include.may_take_long for place in query.places):
+        # Threat: a glob that freezes the runtime. The child, which is killed in time, applies it alone.
+        query = replace(query, places=tuple(replace(place, include=None) for place in query.places))
+        level = Level.NONE
+    if walls is not None and level in (Level.FULL, Level.LANDLOCK):
+        try:
+            matches = SearchMatches(query.limit)
+            await ripgrep.search(query, matches, ripgrep.in_walls(walls), ripgrep.program_in_walls(level))
+            return "rg", matches
+        except ripgrep.NotStartable:
+            pass
+    matches = SearchMatches(query.limit)
+    await _search_in_child(query, matches)
+    return "python", matches
 
-    async def _result(self, engine: str) -> ToolResult | ToolCompletion:
-        from golem_forge.tools.threads import run_in_thread
 
-        matches = self._matches
-        value: dict[str, Any] = {
-            "kind": "search.result",
-            "engine": engine,
-            "path": self._path,
-            "mode": self._mode.value,
-        }
-        if self._mode is SearchMode.FILES:
-            shown, more = await run_in_thread(lambda: ripgrep.newest_files(matches.found, matches.limit))
-            matches.more = matches.more or more
-            value["files"] = shown
-        else:
-            shown = [f"{line.path}:{line.number}: {line.text}" for line in matches.lines]
-            value["matches"] = [line._asdict() for line in matches.lines]
-        value |= {"count": len(shown), "truncated": matches.more or matches.stopped}
-        lines = shown or ["No matches."]
-        if matches.more:
-            lines.append(_MORE)
-        if not matches.stopped:
-            return ToolResult(value=value, text="\n".join(lines))
-        text = "\n".join((f"Search stopped after {SECONDS} s; matches so far:", *lines))
-        return ToolCompletion(result=ToolResult(value=value, text=text), status=Status.TIMEOUT)
+async def _search_in_child(query: SearchQuery, matches: SearchMatches) -> None:
+    """Adds matches in path order. Raises InputInvalid for a pattern that `re` does not understand."""
+    from asyncio import get_running_loop
+
+    if problem := pattern_problem(query.pattern):
+        raise bad_pattern(problem)
+
+    def take(row: list[Any]) -> bool:
+        index, path, *line = row  # line: number and text, cut
+        place = query.places[index]
+        if query.mode is SearchMode.FILES:
+            matches.found.append((place, path))
+        elif place.may_show(tuple(path.split("/"))):
+            number, text = line
+            if query.redactor is not None and len(text) == MAX_LINE_TEXT:
+                text = redact_truncated(text, query.redactor)
+            return matches.add_line(MatchLine(place.virtual(path), number, text))
+        return True
+
+    library = find_spec("pathspec")
+    assert library is not None
+    assert library.origin is not None
+    order = {
+        "pattern": query.pattern,
+        "ignore_case": query.ignore_case,
+        "lines": query.mode is SearchMode.LINES,
+        "longest": MAX_LINE_TEXT,
+        "include": query.include,
+        "library": os.path.dirname(os.path.dirname(library.origin)),
+        "places": [
+            {"zone": place.zone.root.fd, "parts": place.parts, "entry": place.entry.fd, "levels": place.levels}
+            for place in query.places
+        ],
+    }
+    files = [fd for place in query.places for fd in (place.zone.root.fd, place.entry.fd)]
+    seconds = query.until - get_running_loop().time()
+    try:
+        await search_in_child(order, PatternLimits(seconds, _CHILD_MEMORY), take, files)
+    except TimeoutError:
+        matches.stopped = True
+    except PatternTooCostly:
+        raise ToolFailed("The pattern needs too much time or memory on these files; use a simpler one.") from None

@@ -5,27 +5,34 @@ WithheldPaths: what a walk through a zone may not look into, because reading it 
 the path that was named and judged, and the rules about paths; answers for everything below it. Withheld are secrets and
 what a read rule of `ask` or `blocked` speaks of. What the call itself named was asked for, so neither its own secrecy
 nor a rule that matched it counts again below it; a rule that speaks only of something deeper still does.
+
+`newest_files` and `first_files` choose what is shown, whichever engine found it. Engines work by names, and names
+change: every file found is looked at once more by the descriptor of its directory, without following a link, and what
+is gone, or something else by now, is left out. Both block; call them in a thread.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import stat
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from golem_forge.core.effects import Mark
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.sandbox import protected
+from golem_forge.sandbox.handles import CONTENT, DIRECTORY, Handle
 from golem_forge.sandbox.paths import MAX_DEPTH
 from golem_forge.sandbox.target import Target
 from golem_forge.sandbox.walls.model import PathRule, is_masked
 from golem_forge.sandbox.zones import Zone
+from golem_forge.tools.pattern_child import SAMPLE_BYTES, IncludeGlob, is_binary
 from golem_forge.tools.validation import InputInvalid
 
 if TYPE_CHECKING:
     from golem_forge.events.redaction import Redactor
-    from golem_forge.sandbox.handles import Handle
-    from golem_forge.toolsets.search.scan_child import IncludeGlob
 
 MAX_LINE_TEXT: Final = 500
 """A line's text is cut here, in characters."""
@@ -82,8 +89,8 @@ class SearchQuery:
     limit: int
     places: tuple[SearchRoot, ...]
     """In the order of their paths."""
-    until: float
-    """When the time is up, by the event loop's clock."""
+    until: float = 0.0
+    """When the time is up, by the event loop's clock; set when the search begins."""
     redactor: Redactor | None = None
     """For lines that are cut before anybody else could take a secret out of them."""
 
@@ -156,3 +163,91 @@ def _virtual_names(zone: Zone, parts: Sequence[str]) -> list[str]:
     """The path as the program names it and, where this worker's zone begins deeper, as the worker does."""
     outer = zone.virtual((*zone.subpath, *parts))
     return [outer, zone.virtual(parts)] if zone.subpath else [outer]
+
+
+_MAX_OPEN: Final = 64
+
+FoundFile = tuple[SearchRoot, str]
+"""A file with a match, by its path from the zone's root."""
+
+
+def newest_files(found: Sequence[FoundFile], limit: int) -> tuple[list[str], bool]:
+    """At most `limit` virtual paths, newest change first, ties by path; whether there are more."""
+    timed: list[tuple[int, str, SearchRoot, str]] = []
+    for place in {id(place): place for place, _ in found}.values():
+        prefix = place.virtual("")
+        paths = [path for at, path in found if at is place]
+        timed += [(-changed, prefix + path, place, path) for changed, path in _modified_times(place, paths)]
+    timed.sort(key=itemgetter(0, 1))
+    shown: list[str] = []
+    directories = _DirectoryCache()
+    for _, virtual, place, path in timed:
+        if _may_be_shown(place, path, directories):
+            if len(shown) == limit:
+                return shown, True
+            shown.append(virtual)
+    return shown, False
+
+
+def first_files(found: Iterable[FoundFile], limit: int) -> list[FoundFile]:
+    """At most `limit` of them in the order of their virtual paths."""
+    chosen: list[FoundFile] = []
+    directories = _DirectoryCache()
+    for place, path in sorted(found, key=lambda each: each[0].virtual(each[1])):
+        if len(chosen) == limit:
+            break
+        if _may_be_shown(place, path, directories):
+            chosen.append((place, path))
+    return chosen
+
+
+def _modified_times(place: SearchRoot, paths: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """Directory by directory, so that each is opened once and only one is open at a time."""
+    at: str | None = None
+    here: Handle | None = None
+    for directory, name, path in sorted((*os.path.split(path), path) for path in paths):
+        if directory != at:
+            at = directory
+            try:
+                here = place.zone.open(tuple(directory.split("/")) if directory else (), DIRECTORY)
+            except OSError:
+                here = None
+        if here is None:
+            continue
+        try:
+            info = os.stat(name, dir_fd=here.fd, follow_symlinks=False)
+        except (OSError, ValueError):
+            continue
+        if stat.S_ISREG(info.st_mode):
+            yield info.st_mtime_ns, path
+
+
+class _DirectoryCache:
+    """Those opened last: files of one directory are often found together."""
+
+    def __init__(self) -> None:
+        self._open: dict[tuple[str, tuple[str, ...]], Handle] = {}
+
+    def handle(self, place: SearchRoot, parts: tuple[str, ...]) -> Handle:
+        key = place.zone.name, parts
+        if key not in self._open:
+            if len(self._open) >= _MAX_OPEN:
+                self._open.clear()
+            self._open[key] = place.zone.open(parts, DIRECTORY)
+        return self._open[key]
+
+
+def _may_be_shown(place: SearchRoot, path: str, directories: _DirectoryCache) -> bool:
+    *above, name = parts = tuple(path.split("/"))
+    if not place.may_show(parts):
+        return False
+    try:
+        file = os.open(name, CONTENT, dir_fd=directories.handle(place, tuple(above)).fd)
+    except (OSError, ValueError):
+        return False
+    try:
+        return stat.S_ISREG(os.fstat(file).st_mode) and not is_binary(os.pread(file, SAMPLE_BYTES, 0))
+    except OSError:
+        return False
+    finally:
+        os.close(file)

@@ -3,38 +3,36 @@ them.
 
 Two questions are quicker than one: files are found by all cores and each only up to its first match, and no more lines
 are ever printed than are shown. It runs in walls that let it read and nothing else, without any config file, and prints
-paths relative to their zone; what may be shown of them is decided here. Raises InputInvalid for a pattern it does not
-understand, NotStartable where it cannot run at all.
-
-Engines work by names, and names change: every file found is looked at once more by the descriptor of its directory,
-without following a link, and what is gone, or something else by now, is left out. `newest` and `first` block; call them
-in a thread.
+paths relative to their zone; what may be shown of them is decided in `query.py`. Raises InputInvalid for a pattern it
+does not understand, NotStartable where it cannot run at all.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import stat
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from operator import itemgetter
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from golem_forge.core.errors import ToolFailed
+from golem_forge.core.regex import regex
 from golem_forge.sandbox.errors import SandboxError
-from golem_forge.sandbox.handles import CONTENT, DIRECTORY, Handle
 from golem_forge.sandbox.paths import has_control_character
 from golem_forge.sandbox.walls.model import Job, Level, Streams
+from golem_forge.tools.pattern_child import SAMPLE_BYTES, is_binary
+from golem_forge.tools.pattern_search import pattern_problem
+from golem_forge.tools.threads import run_in_thread
 from golem_forge.toolsets.search.query import (
     MAX_LINE_TEXT,
+    FoundFile,
     MatchLine,
     SearchMatches,
     SearchMode,
     SearchQuery,
     SearchRoot,
     bad_pattern,
+    first_files,
 )
-from golem_forge.toolsets.search.scan_child import SAMPLE_BYTES, is_binary
 
 if TYPE_CHECKING:
     from golem_forge.sandbox.process.monitor import ExitStatus
@@ -50,15 +48,15 @@ _FILTER_OPTIONS: Final = (
 _AS_TEXT: Final = "--text"
 """Only for files known to be text: of a binary file it might hold gigabytes in memory as one line."""
 _BINARY_TOO: Final = "--binary"
-"""Else a NUL anywhere hides a file, or not, by where it lies. Which files are binary is decided by `_may_be_shown`."""
-_SIMPLE_GLOB: Final = re.compile(r"[\w.*{},-]*\*[\w.*{},-]*", re.ASCII)
-_PRINTED_LINE: Final = re.compile(rb"([^\0\n]+)\0(\d+):([^\n]*)\n")
+"""Else a NUL anywhere hides a file, or not, by where it lies. Which files are binary is decided in `query.py`."""
+_SIMPLE_GLOB: Final = regex(r"[\w.*{},-]*\*[\w.*{},-]*", re.ASCII)
+_PRINTED_LINE: Final = regex(rb"([^\0\n]+)\0(\d+):([^\n]*)\n")
 _FILES_SHARE: Final = 0.8
 """Of the time: if the files take longer, there is still some left for the lines of those found."""
 _MAX_FILES: Final = 500
 _MAX_ARGUMENT_BYTES: Final = 100_000
 _MAX_PRINTED: Final = 4 * MAX_LINE_TEXT + 100
-_CARET: Final = re.compile(r"^ {4}(?P<shown>.*)\n {4}(?P<before> *)\^", re.MULTILINE)
+_CARET: Final = regex(r"^ {4}(?P<shown>.*)\n {4}(?P<before> *)\^", re.MULTILINE)
 _WRAPPER: Final = "(?:"
 _ABOUT_THE_PATTERN: Final = (
     "rg: regex parse error",
@@ -107,8 +105,6 @@ StartRipgrep = Callable[[Job], Awaitable[RipgrepProcess]]
 
 async def search(query: SearchQuery, matches: SearchMatches, start: StartRipgrep, program: str = "rg") -> None:
     from asyncio import get_running_loop
-
-    from golem_forge.tools.threads import run_in_thread
 
     now = get_running_loop().time
     ask = _RipgrepSearch(query, matches, start, program)
@@ -236,8 +232,6 @@ def _parse_path(printed: bytes) -> str | None:
 
 def _pattern_problem(pattern: str, said: str) -> str:
     """In the words of the other engine where it has some, so that both say the same; its position is right, too."""
-    from golem_forge.toolsets.line_search import pattern_problem
-
     if problem := pattern_problem(pattern):
         return problem
     if said.startswith(_LINE_BREAK):
@@ -265,91 +259,3 @@ def program_in_walls(level: Level) -> str:
     if not shipped:
         return "rg"
     return f"{SHIPPED}/rg" if level is Level.FULL else shipped
-
-
-_MAX_OPEN: Final = 64
-
-FoundFile = tuple[SearchRoot, str]
-"""A file with a match, by its path from the zone's root."""
-
-
-def newest_files(found: Sequence[FoundFile], limit: int) -> tuple[list[str], bool]:
-    """At most `limit` virtual paths, newest change first, ties by path; whether there are more."""
-    timed: list[tuple[int, str, SearchRoot, str]] = []
-    for place in {id(place): place for place, _ in found}.values():
-        prefix = place.virtual("")
-        paths = [path for at, path in found if at is place]
-        timed += [(-changed, prefix + path, place, path) for changed, path in _modified_times(place, paths)]
-    timed.sort(key=itemgetter(0, 1))
-    shown: list[str] = []
-    directories = _DirectoryCache()
-    for _, virtual, place, path in timed:
-        if _may_be_shown(place, path, directories):
-            if len(shown) == limit:
-                return shown, True
-            shown.append(virtual)
-    return shown, False
-
-
-def first_files(found: Iterable[FoundFile], limit: int) -> list[FoundFile]:
-    """At most `limit` of them in the order of their virtual paths."""
-    chosen: list[FoundFile] = []
-    directories = _DirectoryCache()
-    for place, path in sorted(found, key=lambda each: each[0].virtual(each[1])):
-        if len(chosen) == limit:
-            break
-        if _may_be_shown(place, path, directories):
-            chosen.append((place, path))
-    return chosen
-
-
-def _modified_times(place: SearchRoot, paths: Iterable[str]) -> Iterator[tuple[int, str]]:
-    """Directory by directory, so that each is opened once and only one is open at a time."""
-    at: str | None = None
-    here: Handle | None = None
-    for directory, name, path in sorted((*os.path.split(path), path) for path in paths):
-        if directory != at:
-            at = directory
-            try:
-                here = place.zone.open(tuple(directory.split("/")) if directory else (), DIRECTORY)
-            except OSError:
-                here = None
-        if here is None:
-            continue
-        try:
-            info = os.stat(name, dir_fd=here.fd, follow_symlinks=False)
-        except (OSError, ValueError):
-            continue
-        if stat.S_ISREG(info.st_mode):
-            yield info.st_mtime_ns, path
-
-
-class _DirectoryCache:
-    """Those opened last: files of one directory are often found together."""
-
-    def __init__(self) -> None:
-        self._open: dict[tuple[str, tuple[str, ...]], Handle] = {}
-
-    def handle(self, place: SearchRoot, parts: tuple[str, ...]) -> Handle:
-        key = place.zone.name, parts
-        if key not in self._open:
-            if len(self._open) >= _MAX_OPEN:
-                self._open.clear()
-            self._open[key] = place.zone.open(parts, DIRECTORY)
-        return self._open[key]
-
-
-def _may_be_shown(place: SearchRoot, path: str, directories: _DirectoryCache) -> bool:
-    *above, name = parts = tuple(path.split("/"))
-    if not place.may_show(parts):
-        return False
-    try:
-        file = os.open(name, CONTENT, dir_fd=directories.handle(place, tuple(above)).fd)
-    except (OSError, ValueError):
-        return False
-    try:
-        return stat.S_ISREG(os.fstat(file).st_mode) and not is_binary(os.pread(file, SAMPLE_BYTES, 0))
-    except OSError:
-        return False
-    finally:
-        os.close(file)

@@ -7,18 +7,18 @@ full-width digits), so every doubtful form is refused instead of being repaired.
 
 from __future__ import annotations
 
-import re
 from typing import Final
 from urllib.parse import quote, urlsplit
 
 from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.core.regex import regex
 from golem_forge.policy.rules.globs import normal_host
 
 MAX_URL: Final = 4096
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
-_NO_PLACE: Final = re.compile(r"[\x00-\x20\x7f-\xa0\\]|\s")
-_NUMBER: Final = re.compile(r"(0x[0-9a-f]*|[0-9]+)\.?")
-_QUAD: Final = re.compile(r"(0|[1-9][0-9]{0,2})(\.(0|[1-9][0-9]{0,2})){3}")
+_NO_PLACE: Final = regex(r"[\x00-\x20\x7f-\xa0\\]|\s")
+_NUMBER: Final = regex(r"(0x[0-9a-f]*|[0-9]+)\.?")
+_QUAD: Final = regex(r"(0|[1-9][0-9]{0,2})(\.(0|[1-9][0-9]{0,2})){3}")
 _NUMERIC_HOST: Final = "a host that is a number must be an IPv4 address like 93.184.216.34, or an IPv6 one in brackets"
 _SAFE_PATH: Final = "/%:@!$&'()*+,;=~-._"
 

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final
 from golem_forge._version import __version__
 from golem_forge.core.errors import ToolFailed
 from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.core.regex import regex
 from golem_forge.toolsets.web.address import WebAddress
 
 if TYPE_CHECKING:
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
     from ssl import SSLContext
 
 MAX_HEADERS: Final = 1 << 16
-_STATUS_LINE: Final = re.compile(r"HTTP/1\.[0-9] ([1-5][0-9]{2})( .*)?")
-_HEADER_LINE: Final = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+)[ \t]*:(.*)")
+_STATUS_LINE: Final = regex(r"HTTP/1\.[0-9] ([1-5][0-9]{2})( .*)?")
+_HEADER_LINE: Final = regex(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+)[ \t]*:(.*)")
 _ONE_VALUE: Final = frozenset({"content-type", "location"})
 _ACCEPT: Final = (
     "text/html, application/xhtml+xml, text/*;q=0.9, application/json;q=0.9, application/xml;q=0.9, */*;q=0.1"
@@ -141,7 +142,7 @@ def _parse_headers(lines: list[str]) -> dict[str, str]:
 ACCEPTED_ENCODINGS: Final = "gzip, deflate"
 """What can be inflated piece by piece with a bound; nothing else is asked for."""
 _PIECE_BYTES: Final = 1 << 16
-_SIZE_LINE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(;[^\r\n]*)?\r?\n")
+_SIZE_LINE: Final = regex(rb"([0-9A-Fa-f]{1,15})[ \t]*(;[^\r\n]*)?\r?\n")
 _MAX_TRAILERS: Final = 100
 _DAMAGED: Final = "The server's page is damaged (chunked encoding)."
 
@@ -272,9 +273,9 @@ _BYTE_ORDER_MARKS: Final = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-_CHARSET_HEADER: Final = re.compile(r"charset\s*=\s*[\"']?([A-Za-z0-9_.:-]{1,40})", re.IGNORECASE)
-_CHARSET_META: Final = re.compile(rb"<meta\s[^>]{0,500}?charset\s*=\s*[\"']?\s*([A-Za-z0-9_.:-]{1,40})", re.IGNORECASE)
-_XML_ENCODING: Final = re.compile(rb"\s*<\?xml\s[^>]{0,200}?encoding\s*=\s*[\"']([A-Za-z0-9_.:-]{1,40})")
+_CHARSET_HEADER: Final = regex(r"charset\s*=\s*[\"']?([A-Za-z0-9_.:-]{1,40})", re.IGNORECASE)
+_CHARSET_META: Final = regex(rb"<meta\s[^>]{0,500}?charset\s*=\s*[\"']?\s*([A-Za-z0-9_.:-]{1,40})", re.IGNORECASE)
+_XML_ENCODING: Final = regex(rb"\s*<\?xml\s[^>]{0,200}?encoding\s*=\s*[\"']([A-Za-z0-9_.:-]{1,40})")
 _INSPECTED_BYTES: Final = 2048
 _NO_CHARACTER_SETS: Final = frozenset(
     {"idna", "punycode", "unicode_escape", "unicode-escape", "raw_unicode_escape", "raw-unicode-escape"}

@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 from urllib.parse import urljoin
 
 from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.core.regex import regex
 
 _VOID: Final = frozenset(
     "area base br col embed hr img input link meta param source track wbr basefont bgsound frame keygen".split()  # noqa: SIM905
@@ -48,7 +49,7 @@ _ENDED_BY: Final = {
 }
 """An opening tag ends the element it stands in, if that is one of these: their end tags may be left out."""
 _SHOWS_A_FORM_IS_THE_PAGE: Final = frozenset({"h1", "h2", "h3", "main", "article"})
-_UNSEEN_STYLE: Final = re.compile(
+_UNSEEN_STYLE: Final = regex(
     r"display:none|visibility:(hidden|collapse)|(opacity|font-size):0(\.0*)?(px|em|rem|pt|%)?(;|!|$)"
 )
 
@@ -199,7 +200,7 @@ def _is_hidden(tag: OpenTag) -> bool:
     return bool(style) and _UNSEEN_STYLE.search("".join(str(style).lower().split())) is not None
 
 
-_BLANKS: Final = re.compile(r"[ \t\n\r\f\v]+")
+_BLANKS: Final = regex(r"[ \t\n\r\f\v]+")
 _MAX_DEPTH: Final = 8
 _MAX_LINK: Final = 2000
 _SCHEMES: Final = ("http://", "https://", "mailto:")
@@ -369,13 +370,13 @@ class TextLayout:
         return "".join(f"%{ord(char):02X}" if char in " <>()\t\r\x0b\x0c" else char for char in url)
 
 
-_NAME: Final = re.compile(r"[a-zA-Z][^\s/>]*")
-_GAP: Final = re.compile(r"[\s/]*")
-_ATTRIBUTE: Final = re.compile(r"=?[^\s/>=]*")
-_EQUALS: Final = re.compile(r"\s*=\s*")
-_BARE_VALUE: Final = re.compile(r"[^\s>]*")
+_NAME: Final = regex(r"[a-zA-Z][^\s/>]*")
+_GAP: Final = regex(r"[\s/]*")
+_ATTRIBUTE: Final = regex(r"=?[^\s/>=]*")
+_EQUALS: Final = regex(r"\s*=\s*")
+_BARE_VALUE: Final = regex(r"[^\s>]*")
 _RAW_TEXT: Final = {
-    name: re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE)
+    name: regex(rf"</{name}(?=[\s/>])", re.IGNORECASE)
     for name in ("script", "style", "xmp", "iframe", "noembed", "noframes", "title", "textarea")
 }
 """Elements whose content is not markup."""
@@ -449,7 +450,8 @@ def _read_tag(source: str, place: int) -> tuple[OpenTag, int]:
     end, place = len(source), found.end()
     attributes: dict[str, str] = {}
     while True:
-        place = _match_end(_GAP.match(source, place))
+        if gap := _GAP.match(source, place):  # it matches the empty text too
+            place = gap.end()
         if place >= end:
             return OpenTag(found[0], {}), end + 1
         if source[place] == ">":
@@ -469,8 +471,3 @@ def _read_tag(source: str, place: int) -> tuple[OpenTag, int]:
                 bare = _BARE_VALUE.match(source, place)
                 value, place = (bare[0], bare.end()) if bare else ("", place)
         attributes.setdefault(name[0][:_MAX_NAME].lower(), unescape_entities(value))
-
-
-def _match_end(found: re.Match[str] | None) -> int:
-    assert found is not None  # its pattern matches the empty text too
-    return found.end()

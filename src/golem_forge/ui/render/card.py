@@ -1,7 +1,8 @@
-"""The approval card: an `approvalRequired` event as lines. Shows literally all that is approved, and why.
+"""The approval card: an `approvalRequired` event as sections of data, drawn here as lines and on the page as elements.
 
-`approval_card` is the card, `full_card` what the key `d` shows: diff or payload uncut, every argument, the rule that
-each choice would remember.
+`build_card` says everything that is approved, and why; `approval_card` draws it as lines, `full_card` draws what the
+key `d` shows: diff or payload uncut, every argument, the rule that each choice would remember. `card_view` is the same
+card for the page.
 Threat: whoever wrote the arguments wants a yes. Nothing is cut at its end; each row of the literal part has a bar, so
 none can look like a line of the card; what the payload leaves out (a working directory, a terminal, an argument) has a
 line of its own.
@@ -10,12 +11,15 @@ line of its own.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
+from golem_forge.core.lazy_dataclass import dataclass, replace
+from golem_forge.core.regex import regex
+from golem_forge.core.text import shorten
 from golem_forge.ui.render.lines import (
     Line,
+    as_json,
     chop_columns,
     finite_number,
     head_and_tail,
@@ -23,17 +27,15 @@ from golem_forge.ui.render.lines import (
     lines_of,
     mappings_in,
     one_line,
-    shortened,
     styled_diff,
     to_text,
     width_of,
-    wrapped,
+    wrapped_lines,
 )
 
 Fields = Mapping[str, Any]
 
-_PLAIN_LABEL: Final = re.compile(r"(?:[^\W_]|[ .,'&+/#-]){1,60}")
-
+_PLAIN_LABEL: Final = regex(r"(?:[^\W_]|[ .,'&+/#-]){1,60}")
 _NO_WALLS: Final = "NO WALLS"
 _BETWEEN: Final = "… {count} lines between; d shows all …"
 _MIN_MATCH: Final = 8
@@ -41,33 +43,161 @@ _PUBLIC_FIELD_TYPES: Final = ("text", "number", "boolean", "select", "multiselec
 _DASHES: Final = 20
 _BAR: Final = "│ "
 _MAX_DEFAULT: Final = 60
+_WISHES: Final = {
+    "file_write": "wants to change files",
+    "worker": "wants to start a worker",
+    "definition": "is new or changed and wants to run",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CardRow:
+    text: str
+    look: Literal["", "warn", "fail", "said"] = ""
+    """`said`: words of the caller."""
+    warning: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    kind: Literal[
+        "unconfined",  # that no walls confine the call; before all else
+        "text",  # what would run, literally
+        "diff",  # what would change
+        "commands",  # the commands of one line; on the page
+        "facts",  # what holds for the call besides its text
+        "warnings",
+        "changed",  # a diff of the tool's definition
+        "arguments",  # on request: every argument, and what the tool fills in
+        "standing",  # denied before; other calls that wait
+        "deadline",
+        "why",
+    ]
+    title: str = ""
+    text: str = ""
+    member: str = ""
+    """The member of the request that holds the text. The page reads it there: it may be long."""
+    rows: tuple[CardRow, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardOffer:
+    id: str
+    label: str
+    kept: str
+    """How long and where: `always for this project, in .forge/rules.yaml`."""
+    rule: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    title: str
+    heading: str
+    """The title on the page, where the kind of the call is named; the risk follows."""
+    sections: tuple[Section, ...]
+    offers: tuple[CardOffer, ...]
+
+
+def build_card(request: Fields, choices: Sequence[Fields] | None = None) -> Card:
+    """`choices`: those to offer (default: all of the request)."""
+    reasons = list(dict.fromkeys(_texts(request.get("riskReasons"))))
+    why = to_text(request.get("why") or "")
+    no_walls = [CardRow(reason, "fail") for reason in reasons if reason.startswith(_NO_WALLS)]
+    others = [CardRow(one, "warn") for one in reasons if not one.startswith(_NO_WALLS) and one not in why]
+    literal = _literal(request)
+    sections = (
+        Section(kind="unconfined", rows=tuple(no_walls)),
+        literal,
+        _commands(request),
+        Section(kind="facts", rows=tuple(_facts(request))),
+        Section(kind="warnings", rows=(*others, *_warnings(request))),
+        Section(
+            kind="changed",
+            title="the tool's definition changed:",
+            text=to_text(request.get("changed") or ""),
+            member="changed",
+        ),
+        _arguments(request, literal),
+        Section(kind="standing", rows=tuple(_standing(request))),
+        Section(kind="deadline", text=to_text(request.get("expiresAt") or "")),
+        Section(kind="why", text=why),
+    )
+    always = (literal.kind, "why")
+    return Card(
+        title=_title(request),
+        heading=_heading(request),
+        sections=tuple(one for one in sections if one.text or one.rows or one.kind in always),
+        offers=tuple(map(_offer, mappings_in(request.get("choices")) if choices is None else choices)),
+    )
+
+
+def card_view(request: Fields) -> dict[str, Any]:
+    """The card for the page, as JSON."""
+    from dataclasses import asdict
+
+    card = build_card(request)
+    sections = [asdict(replace(one, text="") if one.member else one) for one in card.sections]
+    return {"title": card.heading, "sections": sections, "offers": [asdict(one) for one in card.offers]}
+
+
+# ---- as lines
 
 
 def approval_card(request: Fields, choices: Sequence[Fields] | None = None, *, width: int | None = None) -> list[Line]:
-    """`choices`: those to offer (default: all of the request). `width` breaks the literal part where it must, all else
-    at words."""
-    offered = mappings_in(request.get("choices")) if choices is None else choices
-    reasons = list(dict.fromkeys(_texts(request.get("riskReasons"))))
-    why = to_text(request.get("why", ""))
-    no_walls = [reason for reason in reasons if reason.startswith(_NO_WALLS)]
-    others = [reason for reason in reasons if reason not in no_walls and reason not in why]
-    above = [_title(request, width), *(line(reason, "fail", "  ") for reason in no_walls)]
-    facts = [*_facts(request), *(line(f"! {reason}", "warn", "  ") for reason in others), *_warnings(request)]
-    ending = [*_queue_state(request), *([line(f"why asked: {why}", indent="  ")] if why else [])]
-    for number, choice in enumerate(offered, 1):
-        text = f"{number}  approve and remember ({_where_remembered(choice)}): {to_text(choice.get('label', ''))}"
-        ending.append(line(text, "choice", "  "))
-    return [
-        *_wrap_rows(above, width),
-        *_with_bar(head_and_tail(_literal(request), _BETWEEN), width),
-        *_wrap_rows(facts, width),
-        *_changed(request, width),
-        *_wrap_rows(ending, width),
-    ]
+    """`width` breaks the literal part where it must, all else at words."""
+    card = build_card(request, choices)
+    room = _DASHES if width is None else min(_DASHES, max(width - 1 - width_of(card.title), 0))
+    title: Line = [("title", card.title + "─" * room)]
+    rows = wrapped_lines([title], width)
+    for section in card.sections:
+        rows += _section_lines(section, width)
+    for number, offer in enumerate(card.offers, 1):
+        text = f"{number}  approve and remember ({offer.kept}): {offer.label}"
+        rows += wrapped_lines([line(text, "choice", "  ")], width)
+    return rows
 
 
-def _wrap_rows(rows: Sequence[Line], width: int | None) -> list[Line]:
-    return list(rows) if width is None else [part for row in rows for part in wrapped(row, max(width - 1, 20))]
+def full_card(request: Fields) -> list[Line]:
+    card = build_card(request)
+    sections = {section.kind: section for section in card.sections}
+    rows = _literal_lines(sections.get("diff") or sections["text"])
+    if arguments := sections.get("arguments"):
+        rows += [line("all arguments:", "title"), *lines_of(arguments.text)] if arguments.text else []
+        rows += [line(row.text) for row in arguments.rows]
+    if changed := sections.get("changed"):
+        rows += [line(changed.title, "warn"), *_literal_lines(changed)]
+    if ruled := [offer for offer in card.offers if offer.rule]:
+        rows.append(line("what the choices remember:", "title"))
+        rows += [line(f"{offer.label}: {offer.rule}", indent="  ") for offer in ruled]
+    return rows
+
+
+def _section_lines(section: Section, width: int | None) -> list[Line]:
+    match section.kind:
+        case "text" | "diff" | "changed":
+            title = [line(section.title, "warn", "  ")] if section.title else []
+            return [*title, *_with_bar(head_and_tail(_literal_lines(section), _BETWEEN), width)]
+        case "commands" | "arguments":
+            return []
+        case "deadline":
+            rows = [line(f"without an answer it is denied at {section.text}", indent="  ")]
+        case "why":
+            rows = [line(f"why asked: {section.text}", indent="  ")] if section.text else []
+        case _:
+            rows = [_row_line(row, marked=section.kind == "warnings") for row in section.rows]
+    return wrapped_lines(rows, width)
+
+
+def _row_line(row: CardRow, *, marked: bool) -> Line:
+    if row.look == "said":
+        return line(f"the caller says: {row.text}", indent="  ")
+    mark = ("! " if row.look == "warn" else "✗ ") if marked else ""
+    return line(mark + row.text, row.look, "  ")
+
+
+def _literal_lines(section: Section) -> list[Line]:
+    return lines_of(section.text) if section.kind == "text" else styled_diff(section.text)
 
 
 def _with_bar(rows: Sequence[Line], width: int | None) -> list[Line]:
@@ -76,66 +206,75 @@ def _with_bar(rows: Sequence[Line], width: int | None) -> list[Line]:
     return [[(style, _BAR + part)] for row in rows for style, text in row for part in chop_columns(text, room)]
 
 
-def full_card(request: Fields) -> list[Line]:
-    rows = _literal(request)
-    arguments = lines_of(_as_json(request.get("args")))
-    if arguments != rows:
-        rows = [*rows, line("all arguments:", "title"), *arguments]
-    rows += [line(f"{name} = {value} (default)") for name, value in _defaults(request)]
-    if request.get("changed"):
-        rows += [line("the tool's definition changed:", "warn"), *styled_diff(to_text(request["changed"]))]
-    ruled = [choice for choice in mappings_in(request.get("choices")) if choice.get("rule")]
-    if ruled:
-        rows.append(line("what the choices remember:", "title"))
-        rows += [line(f"{choice.get('label', '')}: {choice['rule']}", indent="  ") for choice in ruled]
-    return rows
+# ---- what the sections say
 
 
-def field_errors(request: Fields) -> dict[str, str]:
-    """Problems of the last edit, by field."""
-    return {
-        to_text(one.get("name", "")): to_text(one["error"])
-        for one in mappings_in(request.get("fields"))
-        if one.get("error")
-    }
+def _title(request: Fields) -> str:
+    risk = f" · risk {one_line(request.get('risk', ''))}"
+    if request.get("type") == "trust":  # nothing runs yet: the question itself is the title
+        return f"── {one_line(request.get('description', ''))} "
+    if not request.get("tool"):
+        return f"── {_question(request)}{risk} "
+    wish = _WISHES["definition"] if request.get("type") == "definition" else "wants to run"
+    return f"── {_tool_name(request)} {wish}{risk} "
 
 
-def _title(request: Fields, width: int | None) -> Line:
+def _heading(request: Fields) -> str:
+    kind = to_text(request.get("type", ""))
+    no_call = kind in ("trust", "sampling") or (kind == "definition" and not request.get("toolCallId"))
+    if no_call or not request.get("tool"):
+        return _question(request)
+    return f"{_tool_name(request)} {_WISHES.get(kind, 'wants to run')}"
+
+
+def _question(request: Fields) -> str:
+    """Of a request that no call waits behind: a program, or a server, asks about something of its own."""
+    return one_line(request.get("description") or "Shall this be done?")
+
+
+def _tool_name(request: Fields) -> str:
     """Label and name: a label is chosen by whoever wrote the tool, the name is what rules and logs know.
 
     Threat: a label that reads like another tool's name or like the rest of this line, or that pushes it away. It is
     left out.
     """
-    if request.get("type") == "trust":  # nothing runs yet: the question itself is the title
-        return _title_rule(f"── {one_line(request.get('description', ''))} ", width)
     tool = one_line(request.get("tool", ""))
-    risk = f"risk {one_line(request.get('risk', ''))} "
-    if not tool:  # a program asks about something of its own
-        return _title_rule(f"── {one_line(request.get('description') or 'Shall this be done?')} · {risk}", width)
     label = one_line(request.get("label") or to_text(request.get("description", "")).partition(": ")[0])
-    named = f"{label} ({tool})" if label != tool and _PLAIN_LABEL.fullmatch(label) else tool
-    new = "is new or changed and " if request.get("type") == "definition" else ""
-    return _title_rule(f"── {named} {new}wants to run · {risk}", width)
+    return f"{label} ({tool})" if label != tool and _PLAIN_LABEL.fullmatch(label) else tool
 
 
-def _title_rule(title: str, width: int | None) -> Line:
-    room = _DASHES if width is None else min(_DASHES, max(width - 1 - width_of(title), 0))
-    return [("title", title + "─" * room)]
-
-
-def _literal(request: Fields) -> list[Line]:
-    diff = request.get("diff")
-    if diff:
-        return styled_diff(to_text(diff))
+def _literal(request: Fields) -> Section:
+    if request.get("diff"):
+        return Section(kind="diff", text=to_text(request["diff"]), member="diff")
     payload = request.get("payload", "")
-    return lines_of(payload if isinstance(payload, str) else _as_json(payload))
+    text = payload if isinstance(payload, str) else as_json(payload)
+    # A program that is trusted anew: its files against those of then.
+    is_diff = request.get("type") == "trust" and text.startswith("--- ")
+    return Section(kind="diff" if is_diff else "text", text=text, member="payload")
 
 
-def _facts(request: Fields) -> list[Line]:
-    """What holds for the call besides its text; nothing twice, and nothing for what is as usual."""
+def _commands(request: Fields) -> Section:
+    """Nothing for a single command without a danger: the literal part is that command."""
+    rows = tuple(
+        CardRow(
+            " ".join(_texts(segment.get("words"))),
+            warning=", ".join(_texts(segment.get("dangers"))),
+            note="only reads" if segment.get("proven") is True else "",
+        )
+        for segment in mappings_in(request.get("segments"))
+    )
+    told = len(rows) > 1 or any(row.warning for row in rows)
+    title = f"{len(rows)} commands" if len(rows) > 1 else "the command"
+    return Section(kind="commands", title=title, rows=rows if told else ())
+
+
+def _facts(request: Fields) -> Iterator[CardRow]:
+    """Nothing twice, and nothing for what is as usual."""
     command = f"exec {one_line(request.get('payload'))}".strip()
-    facts = map(one_line, (*_call_context(request), *_texts(request.get("effects"))))
-    return [[("", f"  {fact}")] for fact in dict.fromkeys(facts) if fact != command]
+    context = [CardRow(one_line(text)) for text in _call_context(request)]
+    said = [CardRow(to_text(request["modelNote"]), "said")] if request.get("modelNote") else []
+    effects = [CardRow(one_line(text)) for text in _texts(request.get("effects"))]
+    return (row for row in dict.fromkeys((*context, *said, *effects)) if row.look or row.text != command)
 
 
 def _call_context(request: Fields) -> Iterator[str]:
@@ -144,8 +283,7 @@ def _call_context(request: Fields) -> Iterator[str]:
         task = path[-1].get("task")
         names = " › ".join(to_text(one.get("name", "")) for one in path)
         yield f"worker: {names}" + (f" - {to_text(task)}" if task else "")
-    args = request.get("args")
-    args = args if isinstance(args, Mapping) else {}
+    args = _given_arguments(request)
     tool = request.get("tool")
     if tool == "exec_command":
         if args.get("workdir"):
@@ -160,17 +298,20 @@ def _call_context(request: Fields) -> Iterator[str]:
         # The text of a tool's own card is its author's, who could write an argument's value into it to keep it unseen.
         authored = request.get("type") == "definition"
         yield from _unshown_arguments(args, "" if authored else request.get("payload"))
-        used = [f"{name} = {shortened(value, _MAX_DEFAULT)} (default)" for name, value in _defaults(request)]
+        used = [f"{name} = {shorten(value, _MAX_DEFAULT)} (default)" for name, value in _defaults(request)]
         if used:
             yield " · ".join(used)
-    if request.get("modelNote"):
-        yield f"the caller says: {to_text(request['modelNote'])}"
+
+
+def _given_arguments(request: Fields) -> Fields:
+    args = request.get("args")
+    return args if isinstance(args, Mapping) else {}
 
 
 def _unshown_arguments(args: Fields, payload: Any) -> Iterator[str]:
     """Arguments that cannot be read in the payload. A short value found there may be part of something else."""
     shown = one_line(payload)
-    if one_line(_as_json(args)) == shown:
+    if one_line(as_json(args)) == shown:
         return
     for name, value in args.items():
         readable = isinstance(value, str) and len(value) >= _MIN_MATCH and one_line(value) in shown
@@ -178,10 +319,21 @@ def _unshown_arguments(args: Fields, payload: Any) -> Iterator[str]:
             yield f"{to_text(name)} = {to_text(value)}"
 
 
+def _arguments(request: Fields, literal: Section) -> Section:
+    """Without the arguments where the literal part shows them already."""
+    arguments = as_json(request.get("args"))
+    shown = literal.member == "payload" and lines_of(arguments) == lines_of(literal.text)
+    return Section(
+        kind="arguments",
+        text="" if shown else arguments,
+        member="" if shown else "args",
+        rows=tuple(CardRow(f"{name} = {value} (default)") for name, value in _defaults(request)),
+    )
+
+
 def _defaults(request: Fields) -> Iterator[tuple[str, str]]:
     """Arguments that were not given and that the tool will fill in; none of a field that is not to be seen."""
-    args = request.get("args")
-    given = args if isinstance(args, Mapping) else {}
+    given = _given_arguments(request)
     for field in mappings_in(request.get("fields")):
         name, value = field.get("name"), field.get("default")
         if name not in given and value not in (None, "", [], {}) and _is_public_field(field):
@@ -194,37 +346,61 @@ def _is_public_field(field: Fields) -> bool:
     return isinstance(item, Mapping) and item.get("type") in _PUBLIC_FIELD_TYPES
 
 
-def _warnings(request: Fields) -> Iterator[Line]:
-    errors = field_errors(request)
-    as_warnings = {f"{name}: {problem}" for name, problem in errors.items()}
-    for warning in _texts(request.get("warnings")):
-        if warning not in as_warnings:
-            yield line(f"! {warning}", "warn", "  ")
-    for name, problem in errors.items():
-        yield line(f"✗ {name}: {problem}", "fail", "  ")
+def field_errors(request: Fields) -> dict[str, str]:
+    """Problems of the last edit, by field."""
+    return {
+        to_text(one.get("name", "")): to_text(one["error"])
+        for one in mappings_in(request.get("fields"))
+        if one.get("error")
+    }
 
 
-def _changed(request: Fields, width: int | None) -> list[Line]:
-    if not request.get("changed"):
-        return []
-    return [
-        line("the tool's definition changed:", "warn", "  "),
-        *_with_bar(head_and_tail(styled_diff(to_text(request["changed"])), _BETWEEN), width),
-    ]
+def _warnings(request: Fields) -> list[CardRow]:
+    """Those of the call, then the problems of the last edit, which stand among the warnings, too."""
+    problems = [f"{name}: {problem}" for name, problem in field_errors(request).items()]
+    others = [CardRow(warning, "warn") for warning in _texts(request.get("warnings")) if warning not in problems]
+    return [*others, *(CardRow(problem, "fail") for problem in problems)]
 
 
-def _queue_state(request: Fields) -> Iterator[Line]:
+def _standing(request: Fields) -> Iterator[CardRow]:
     if denied := int(finite_number(request.get("previouslyDenied"))):
-        yield line(f"denied {denied} times before in this session", "warn", "  ")
+        yield CardRow(f"denied {denied} times before in this session", "warn")
     if (waiting := int(finite_number(request.get("waiting")))) > 1:
-        yield line(f"{waiting} identical calls wait for this answer", indent="  ")
-    if request.get("expiresAt"):
-        yield line(f"without an answer it is denied at {to_text(request['expiresAt'])}", indent="  ")
+        yield CardRow(f"{waiting} identical calls wait for this answer")
 
 
-def _where_remembered(choice: Fields) -> str:
+def _offer(choice: Fields) -> CardOffer:
     where = f" for this project, in {to_text(choice['file'])}" if choice.get("file") else ""
-    return to_text(choice.get("scope", "")) + where
+    return CardOffer(
+        id=to_text(choice.get("id", "")),
+        label=to_text(choice.get("label", "")),
+        kept=to_text(choice.get("scope", "")) + where,
+        rule=to_text(choice.get("rule") or ""),
+    )
+
+
+def _texts(value: Any) -> list[str]:
+    return [to_text(item) for item in value] if isinstance(value, (list, tuple)) else []
+
+
+# ---- answers
+
+
+def answer_of_key(key: str, choices: Sequence[Fields]) -> dict[str, Any] | None:
+    """What a key of the card answers by itself: `y` approves, `q` denies and ends the turn, a number also remembers
+    that choice. None: it is none of these."""
+    if key == "y":
+        return {"approved": True}
+    if key == "q":
+        return {"approved": False, "stop": True}
+    if key.isascii() and key.isdigit() and 1 <= int(key) <= len(choices):
+        return {"approved": True, "choice": choices[int(key) - 1].get("id")}
+    return None
+
+
+def choice_numbers(choices: Sequence[Fields]) -> str:
+    """The keys of the choices: `1`, or `1-3`."""
+    return "1" if len(choices) == 1 else f"1-{len(choices)}"
 
 
 def answer_line(request: Fields, resolved: Fields, *, here: str = "") -> Line:
@@ -235,21 +411,8 @@ def answer_line(request: Fields, resolved: Fields, *, here: str = "") -> Line:
     reason = f": {to_text(resolved['reason'])}" if resolved.get("reason") else ""
     parts = [f"{'approved' if approved else 'denied'}{by}{edited}{reason}"]
     chosen = resolved.get("choice") if approved else None
-    parts += [
-        f"remembered ({_where_remembered(choice)}): {to_text(choice.get('label', ''))}"
-        for choice in mappings_in(request.get("choices"))
-        if chosen is not None and choice.get("id") == chosen
-    ]
+    for choice in mappings_in(request.get("choices")):
+        if chosen is not None and choice.get("id") == chosen:
+            offer = _offer(choice)
+            parts.append(f"remembered ({offer.kept}): {offer.label}")
     return line(" · ".join(parts), "ok" if approved else "fail")
-
-
-def _texts(value: Any) -> list[str]:
-    return [to_text(item) for item in value] if isinstance(value, (list, tuple)) else []
-
-
-def _as_json(value: Any) -> str:
-    """As the payload of a tool without one of its own is written, so that equal ones look equal."""
-    try:
-        return json.dumps(value, ensure_ascii=False, indent=2, default=str)
-    except (TypeError, ValueError, RecursionError):
-        return to_text(value)

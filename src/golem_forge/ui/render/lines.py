@@ -7,20 +7,23 @@ The summary of a change is `new file`, `no changes` or `+A −D`; `+? −?` wher
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, TypeVar
 
 from golem_forge.core.json import compact_json, safe_json
-from golem_forge.core.text import escape_control_chars, escape_control_chars_in_prose
+from golem_forge.core.regex import regex
+from golem_forge.core.text import escape_control_chars, escape_control_chars_in_prose, shorten
+from golem_forge.core.text import one_line as one_text_line
 
 Style = Literal["", "ok", "fail", "warn", "dim", "add", "del", "title", "code", "user", "thinking", "choice"]
 Span = tuple[Style, str]
 Line = list[Span]
 
 _AnyStyle = TypeVar("_AnyStyle", bound=str)
-_COLUMN: Final = re.compile(r"(?<=\S) {2,}(?=\S)")
+_COLUMN: Final = regex(r"(?<=\S) {2,}(?=\S)")
 _HANG: Final = 2
 
 DISPLAY_CUT: Final = " · display cut"
@@ -28,7 +31,7 @@ DISPLAY_CUT: Final = " · display cut"
 
 def one_line(value: Any) -> str:
     """A value as one safe line; what is not text is written as JSON."""
-    return escape_control_chars(to_text(value)).replace("\n", " ").replace("\t", " ")
+    return one_text_line(to_text(value))
 
 
 def line(text: Any, style: Style = "", indent: str = "") -> Line:
@@ -79,6 +82,15 @@ def wrapped(row: Sequence[tuple[_AnyStyle, str]], width: int) -> list[list[tuple
     return rows
 
 
+def wrapped_lines(
+    rows: Iterable[Sequence[tuple[_AnyStyle, str]]], columns: int | None
+) -> list[list[tuple[_AnyStyle, str]]]:
+    """Lines for a terminal of so many columns, whose last one stays free; None: as long as they are."""
+    if columns is None:
+        return [list(row) for row in rows]
+    return [part for row in rows for part in wrapped(row, max(columns - 1, 20))]
+
+
 def _hang(text: str, width: int) -> int:
     columns = [match.end() for match in _COLUMN.finditer(text) if match.end() <= width // 2]
     return columns[-1] if columns else min(len(text) - len(text.lstrip(" ")), width // 2) + _HANG
@@ -122,6 +134,14 @@ def to_text(value: Any) -> str:
         return value
     data, _ = safe_json(value)
     return data if isinstance(data, str) else compact_json(data)
+
+
+def as_json(value: Any) -> str:
+    """Indented JSON, as the payload of a tool without one of its own is written. Never raises."""
+    try:
+        return json.dumps(value, ensure_ascii=False, indent=2, default=str)
+    except (TypeError, ValueError, RecursionError):
+        return to_text(value)
 
 
 def finite_number(value: Any) -> float:
@@ -169,15 +189,10 @@ def chop_columns(text: str, width: int | None) -> list[str]:
     return chop_cells(text, width)
 
 
-def shortened(text: str, limit: int) -> str:
-    """At most `limit` characters, the last of them `…` where something was left out."""
-    return text if len(text) <= limit else text[: limit - 1] + "…"
-
-
 MAX_DIFF_LINES: Final = 40
 _MAX_DIFF_LINE: Final = 500
 _STYLES: Final[Mapping[str, Style]] = {"+": "add", "-": "del", "@": "title", "\\": "dim", "#": "warn", "h": "dim"}
-_HUNK: Final = re.compile(r"@@ -\d+(?:,(\d{1,9}))? \+\d+(?:,(\d{1,9}))? @@")
+_HUNK: Final = regex(r"@@ -\d+(?:,(\d{1,9}))? \+\d+(?:,(\d{1,9}))? @@")
 
 
 def styled_diff(diff: str) -> list[Line]:
@@ -226,7 +241,7 @@ def diff_summary(*, original: str | None, modified: str, is_new: bool) -> str:
 def diff_excerpt(diff: str) -> list[Line]:
     """For a result: bounded in lines and in their length, and it says so."""
     rows = head_and_tail(styled_diff(diff), "... ({count} lines between) · display cut")
-    return [[(style, shortened(text, _MAX_DIFF_LINE)) for style, text in row] for row in rows]
+    return [[(style, shorten(text, _MAX_DIFF_LINE)) for style, text in row] for row in rows]
 
 
 def diff_content_lines(data: Mapping[str, Any]) -> list[Line]:

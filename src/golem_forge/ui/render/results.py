@@ -9,17 +9,18 @@ of a list, 30 keys of an object, 60 characters of a value, 20 rows, 30 columns o
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from golem_forge.core.calls import Leftover, Severity, leftover_lines
 from golem_forge.core.results import is_valid_kind
+from golem_forge.core.text import shorten
 from golem_forge.tools.results import display_hints
 from golem_forge.ui.render.lines import (
     DISPLAY_CUT,
     Line,
     Style,
+    as_json,
     content_diff,
     diff_excerpt,
     diff_summary,
@@ -30,7 +31,6 @@ from golem_forge.ui.render.lines import (
     mappings_in,
     one_line,
     prose_lines,
-    shortened,
     to_text,
     width_of,
 )
@@ -79,7 +79,7 @@ def failure_lines(data: Fields) -> list[Line]:
     if status == _SUCCESS:
         return []
     error = data.get("error")
-    about = f"{one_line(status)}: {shortened(one_line(error), _MAX_ERROR)}" if error else one_line(status)
+    about = f"{one_line(status)}: {shorten(one_line(error), _MAX_ERROR)}" if error else one_line(status)
     return [[("fail", "✗"), ("", f" {one_line(data.get('toolName', ''))} - {about}")]]
 
 
@@ -214,7 +214,7 @@ _KIND_RENDERERS: Final[Mapping[str, Callable[[Fields], list[Line] | None]]] = {
 def summary_of(value: Fields) -> str:
     summary = value.get("summary")
     if isinstance(summary, str) and summary:
-        return shortened(one_line(summary), MAX_TEXT)
+        return shorten(one_line(summary), MAX_TEXT)
     kind, path = value.get("kind"), one_line(value.get("path", ""))
     if kind == "diff" and isinstance(value.get("modified"), str):
         original = value["original"] if isinstance(value.get("original"), str) else None
@@ -284,12 +284,7 @@ def call_line(data: Fields) -> Line:
 
 
 def argument_lines(data: Fields) -> list[Line]:
-    args = data.get("args")
-    try:
-        text = json.dumps(args, ensure_ascii=False, indent=2)
-    except (TypeError, ValueError, RecursionError):
-        text = to_text(args)
-    return lines_of(text, "dim", "  ")
+    return lines_of(as_json(data.get("args")), "dim", "  ")
 
 
 def progress_line(data: Fields, tool: str) -> Line:
@@ -328,7 +323,7 @@ def _short_arguments(args: Any) -> str:
     shown = ""
     for name, value in list(args.items())[:_MAX_ARGUMENTS]:
         text = f'"{one_line(value)}"' if isinstance(value, str) else one_line(value)
-        shown += f" {one_line(name)}={shortened(text, _MAX_ARGUMENT)}"
+        shown += f" {one_line(name)}={shorten(text, _MAX_ARGUMENT)}"
     return shown + (" …" if len(args) > _MAX_ARGUMENTS else "")
 
 
@@ -406,7 +401,7 @@ def _add_tree_lines(shown: list[Line], value: Any, level: int, label: str, above
         level, indent = level + 1, indent + _GAP
     limit = MAX_KEYS if keyed else MAX_ITEMS
     for key, item in pairs[:limit]:
-        mark = f"{shortened(one_line(key), MAX_VALUE)}: " if keyed else "- "
+        mark = f"{shorten(one_line(key), MAX_VALUE)}: " if keyed else "- "
         _add_tree_lines(shown, item, level, mark, above | {id(value)})
     if len(pairs) > limit:
         shown.append([("dim", indent), *more_line(len(pairs) - limit)])
@@ -423,4 +418,4 @@ def _pairs(value: Any) -> list[tuple[Any, Any]] | None:
 
 
 def _leaf(value: Any) -> str:
-    return shortened(one_line(to_text(value)[: MAX_VALUE * 4]), MAX_VALUE)
+    return shorten(one_line(to_text(value)[: MAX_VALUE * 4]), MAX_VALUE)

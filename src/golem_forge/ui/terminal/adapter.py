@@ -44,7 +44,6 @@ _PROMPT: Final = "> "
 _PREFILL: Final = "prefill"
 """The code of a status whose message belongs into the input line."""
 _MAX_QUEUED: Final = 100
-_WARM_UP_AFTER_S: Final = 0.2
 
 
 class TerminalAdapter:
@@ -73,6 +72,7 @@ class TerminalAdapter:
         """Lines that wait: text for the next prompt, commands until somebody hears them."""
         self._commands_heard = False
         self._answers_once = False
+        self._warmed_up = False
         self._prompt_id = ""
         self.prompt = _PROMPT
         self._ended = False
@@ -141,7 +141,10 @@ class TerminalAdapter:
         self._asking.take(event)
         self._foot.take(event)
         self._drawing.draw(event)
-        screen.redraw()
+        if event.type == "sessionStarted":  # the schemas of all tools are made next, which takes a third of the start
+            screen.draw_now()
+        else:
+            screen.redraw()
 
     def _on_input_prompt(self, event: Event) -> None:
         self._prompt_id = str(event.wire["requestId"])
@@ -158,7 +161,11 @@ class TerminalAdapter:
             self._activity.turn_began()
 
     def _on_message(self, event: Event) -> None:
-        """A turn began, so the conversation listens, also where it began with words of the command line."""
+        """A turn began, so the conversation listens, also where it began with words of the command line. What lays
+        answers out is loaded while the model works on the first one: an idle session does without."""
+        if not self._warmed_up:
+            self._warmed_up = True
+            threading.Thread(target=warm_up, name="markdown", daemon=True).start()
         if not self._answers_once:
             self._hear_commands()
 
@@ -172,9 +179,6 @@ class TerminalAdapter:
         self._answers_once = event.wire["mode"] == "single"
         if not self._prompt_id:
             self._activity.turn_began()
-        # Not at once: loading it beside the start would make the person wait for the prompt.
-        warming = threading.Thread(target=warm_up, name="markdown", daemon=True)
-        self._close.callback(asyncio.get_running_loop().call_later(_WARM_UP_AFTER_S, warming.start).cancel)
 
     def _on_status(self, event: Event) -> None:
         """Text for the input line goes behind what stands there; the person sends it, or not."""
@@ -332,13 +336,11 @@ class TerminalAdapter:
 
     @property
     def secret(self) -> bool:
-        question = self._answering.question
-        return question is not None and question.secret
+        return (question := self._answering.question) is not None and question.secret
 
     @property
     def multiline(self) -> bool:
-        question = self._answering.question
-        return question is not None and question.multiline
+        return (question := self._answering.question) is not None and question.multiline
 
     def live_lines(self, width: int, rows: int) -> list[StyledLine]:
         waiting = self._answering.front is not None

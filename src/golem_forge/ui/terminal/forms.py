@@ -14,6 +14,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, Final
 
 from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.core.regex import regex
 from golem_forge.core.text import escape_control_chars
 from golem_forge.tools.forms import form_arguments
 
@@ -214,8 +215,8 @@ NOT_GIVEN: Final = object()
 """The field was left empty."""
 _YES: Final = frozenset({"y", "yes", "true", "on"})
 _NO: Final = frozenset({"n", "no", "false", "off"})
-_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,1000}")
-_NUMBER: Final = re.compile(r"[+-]?(?:[0-9]{1,400}(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?")
+_INTEGER: Final = regex(r"[+-]?[0-9]{1,1000}")
+_NUMBER: Final = regex(r"[+-]?(?:[0-9]{1,400}(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?")
 _MAX_PATTERN_TEXT: Final = 2000
 
 

@@ -11,10 +11,8 @@ the session's redaction finds a known secret in it.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import logging
 import os
-import re
 import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -23,9 +21,11 @@ from typing import Any, Final, TypeVar
 from golem_forge.agent.slash.parser import CommandError, tokenize
 from golem_forge.core.ids import new_id
 from golem_forge.core.lazy_dataclass import dataclass, field
+from golem_forge.core.regex import regex
 from golem_forge.core.text import SLASH_COMMANDS
 from golem_forge.events.bus import EventBus
 from golem_forge.events.redaction import NO_CREDENTIAL, classify_name
+from golem_forge.storage.private_file import wait_for_lock
 
 _T = TypeVar("_T")
 _SECOND_WORDS: Final = {
@@ -34,7 +34,7 @@ _SECOND_WORDS: Final = {
     "mcp": ("reconnect",),
 }
 _MAX_CANDIDATES: Final = 200
-_PLAIN_WORD: Final = re.compile(r"[\w@%+=:,./~-]*\Z")
+_PLAIN_WORD: Final = regex(r"[\w@%+=:,./~-]*\Z")
 
 _log = logging.getLogger(__name__)
 
@@ -237,7 +237,7 @@ class HistoryFile:
             handle = _open_regular(self._path, os.O_RDWR | os.O_CREAT)
             with open(handle, "r+b") as file:
                 os.fchmod(handle, 0o600)
-                fcntl.flock(handle, fcntl.LOCK_EX)  # two sessions may add at once
+                wait_for_lock(handle, self._path.name)  # two sessions may add at once
                 known = _entries(file.read(_MAX_HISTORY_BYTES))
                 if known and known[-1] == line:
                     return
@@ -273,8 +273,8 @@ def _decode_entry(entry: str) -> str:
     return "\\".join(part.replace("\\n", "\n") for part in entry.split("\\\\"))
 
 
-_OPTION: Final = re.compile(r"(--?)([A-Za-z][\w-]*)")
-_REDACTION: Final = re.compile(r"\[secret [^\]]*\]|\[redacted \d+ chars")
+_OPTION: Final = regex(r"(--?)([A-Za-z][\w-]*)")
+_REDACTION: Final = regex(r"\[secret [^\]]*\]|\[redacted \d+ chars")
 
 
 def holds_secret(line: str, tools: Mapping[str, Sequence[Mapping[str, Any]]], bus: EventBus) -> bool:

@@ -8,13 +8,15 @@ terminal itself. `card_keys` and `card_help` describe the keys.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from typing import Any, Final
 
 from golem_forge.core.lazy_dataclass import dataclass, field
-from golem_forge.ui.render.card import approval_card, full_card
-from golem_forge.ui.render.lines import one_line, shortened, to_text, width_of, wrapped
+from golem_forge.core.text import shorten
+from golem_forge.tools.forms import mask_secrets
+from golem_forge.ui.render.card import answer_of_key, approval_card, choice_numbers, full_card
+from golem_forge.ui.render.lines import mappings_in, one_line, to_text, width_of, wrapped_lines
 from golem_forge.ui.terminal.forms import FormDialog, FormQuestion
 from golem_forge.ui.terminal.tty import StyledLine, safe_text
 
@@ -128,7 +130,7 @@ class PendingQuestions:
     def _present(self, pending: PendingQuestion) -> None:
         if pending.kind == FORM_EVENT:
             if pending.form is None:
-                pending.form = FormDialog(_fields(pending.wire), {})
+                pending.form = FormDialog(mappings_in(pending.wire.get("fields")), {})
             self._say(self._wrapped(_form_head(pending.wire)))
             if pending.form.question is None:
                 self._show_arguments(pending)
@@ -205,19 +207,14 @@ class PendingQuestions:
         self._bring(ids[(ids.index(self._front) + 1) % len(ids)])
 
     def _card_key(self, front: PendingQuestion, key: str) -> None:
-        choices: Sequence[Mapping[str, Any]] = front.wire.get("choices") or ()
-        if key == "y":
-            self._answer(front, {"approved": True})
+        if answer := answer_of_key(key, front.wire.get("choices") or ()):
+            self._answer(front, answer)
         elif key == "n" and not is_trust(front.wire) and front.wire.get("caller") != PERSON:
             front.reason = True
         elif key in ("enter", "n"):
             self._answer(front, {"approved": False})
-        elif key == "q":
-            self._answer(front, {"approved": False, "stop": True})
         elif key == "s" and _has_session_choice(front.wire):
             self._answer(front, {"approved": True, "remember": "session"})
-        elif key.isascii() and key.isdigit() and 1 <= int(key) <= len(choices):
-            self._answer(front, {"approved": True, "choice": choices[int(key) - 1]["id"]})
         elif key == "e" and not is_trust(front.wire):
             args = front.edited or front.wire.get("args")
             args = dict(args) if isinstance(args, Mapping) else {}
@@ -262,13 +259,12 @@ class PendingQuestions:
 
     def _show_arguments(self, front: PendingQuestion) -> None:
         assert front.form is not None
-        self._say([[("title", "These will be sent:")]])
-        shown = _mask_secrets(_fields(front.wire), front.form.arguments)
+        shown = mask_secrets(mappings_in(front.wire.get("fields")), front.form.arguments, _DOTS)
         lines: list[StyledLine] = []
         for name, value in shown.items():
             text = one_line(json.dumps(value, ensure_ascii=False, default=str))
             lines.append([("code", f"  {one_line(name)}"), ("", f" = {text}")])
-        self._say(lines or [[("dim", "  no arguments")]])
+        self._say([[("title", "These will be sent:")], *(lines or [[("dim", "  no arguments")]])])
 
     # ---- what stands above the answer
 
@@ -304,8 +300,7 @@ class PendingQuestions:
         return self._wrapped([[("title", question)], [("dim", keys)]])
 
     def _wrapped(self, lines: Iterable[StyledLine]) -> list[StyledLine]:
-        width = max(self._width() - 1, 20)
-        return [row for line in lines for row in wrapped(line, width)]
+        return list(wrapped_lines(lines, self._width()))
 
 
 _WAITS_HINT: Final = "(waits until you stop typing; what you type goes to the input line)"
@@ -316,6 +311,8 @@ _HEADS: Final = {
     (AnswerStage.LINE, FORM_EVENT): "A form is to be filled in",
     (AnswerStage.LINE, APPROVAL_EVENT): "The arguments are being edited",
 }
+_DOTS: Final = "••••"
+"""For what was typed unseen."""
 _ALL_ARGUMENTS: Final = {
     "name": "arguments",
     "label": "Arguments",
@@ -323,10 +320,6 @@ _ALL_ARGUMENTS: Final = {
     "required": True,
     "description": "all arguments as one JSON object",
 }
-
-
-def _fields(wire: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [each for each in wire.get("fields") or () if isinstance(each, Mapping)]
 
 
 def _form_head(wire: Mapping[str, Any]) -> list[StyledLine]:
@@ -350,25 +343,6 @@ def _question_lines(question: FormQuestion, place: str) -> list[StyledLine]:
     return lines
 
 
-def _mask_secrets(fields: Sequence[Mapping[str, Any]], values: Mapping[str, Any]) -> dict[str, Any]:
-    """The same arguments with dots for what was typed unseen, however deep it lies."""
-    by_name = {field["name"]: field for field in fields}
-    return {name: _mask(by_name.get(name, {}), value) for name, value in values.items()}
-
-
-def _mask(field: Mapping[str, Any], value: Any) -> Any:
-    kind = field.get("type")
-    if kind == "secret":
-        return "••••"
-    if kind == "group" and isinstance(value, Mapping):
-        return _mask_secrets(field["fields"], value)
-    if kind == "list" and isinstance(value, list):
-        return [_mask(field["item"], item) for item in value]
-    if kind == "variants":
-        return "••••" if any(variant["type"] == "secret" for variant in field["variants"]) else value
-    return value
-
-
 _MAX_SUBJECT: Final = 40
 
 
@@ -379,7 +353,7 @@ def card_question(request: Mapping[str, Any]) -> str:
     tool = safe_text(to_text(request.get("tool", "")))
     effects = request.get("effects") or ()
     about = safe_text(to_text(effects[0] if effects else "")).replace("\n", " ")
-    return f"{tool}{': ' if about else ''}{shortened(about, _MAX_SUBJECT)} · Approve? [y/N]"
+    return f"{tool}{': ' if about else ''}{shorten(about, _MAX_SUBJECT)} · Approve? [y/N]"
 
 
 def is_trust(request: Mapping[str, Any]) -> bool:
@@ -388,41 +362,41 @@ def is_trust(request: Mapping[str, Any]) -> bool:
 
 
 def card_keys(request: Mapping[str, Any], *, many: bool) -> str:
-    choices = request.get("choices") or ()
-    if is_trust(request):
-        return "(y trust · n do not · d all · w why · ? help)"
-    parts = ["y once", "n deny"]
-    if _has_session_choice(request):
-        parts.append("s session")
-    if choices:
-        parts.append("1 remember" if len(choices) == 1 else f"1-{len(choices)} remember")
-    parts += ["e edit", "d all", "w why", "q stop"]
-    if many:
-        parts.append("Tab next")
-    return f"({' · '.join([*parts, '? help'])})"
+    return f"({' · '.join(f'{key} {word}' for key, word, _ in _key_table(request, many=many) if word)})"
 
 
 def card_help(request: Mapping[str, Any]) -> list[StyledLine]:
-    choices = request.get("choices") or ()
+    return [[("choice", f"  {key:<6}"), ("", text)] for key, _, text in _key_table(request) if text]
+
+
+def _key_table(request: Mapping[str, Any], *, many: bool = False) -> list[tuple[str, str, str]]:
+    """Each key, its word beside the question, and what `?` says of it; empty: not there."""
     if is_trust(request):
-        rows = [("y", "trust them as they are now"), ("n", "start without what they say, as far as that goes")]
-        rows += [("Enter", "the same as n"), ("d", "every line of them"), ("w", "why it is asked")]
-        return [[("choice", f"  {key:<6}"), ("", text)] for key, text in rows]
+        return [
+            ("y", "trust", "trust them as they are now"),
+            ("n", "do not", "start without what they say, as far as that goes"),
+            ("Enter", "", "the same as n"),
+            ("d", "all", "every line of them"),
+            ("w", "why", "why it is asked"),
+            ("?", "help", ""),
+        ]
+    choices = request.get("choices") or ()
     denial = "deny" if request.get("caller") == PERSON else "deny, then say why if you like"
-    rows = [("y", "run it, this once"), ("n", denial), ("Enter", "deny")]
-    if _has_session_choice(request):
-        rows.append(("s", "run it and remember the narrowest choice for this session"))
-    if choices:
-        rows.append(("1" if len(choices) == 1 else f"1-{len(choices)}", "run it and remember that choice"))
-    rows += [
-        ("e", "edit the arguments as a form; they are judged again"),
-        ("d", "the whole diff or payload and every argument"),
-        ("w", "why it is asked"),
-        ("q", "deny and end the turn"),
-        ("Tab", "the next question that waits, or this card again; Ctrl+L this card again"),
-        ("Esc", "interrupt the turn; Ctrl+C as well"),
+    session = ("s", "session", "run it and remember the narrowest choice for this session")
+    return [
+        ("y", "once", "run it, this once"),
+        ("n", "deny", denial),
+        ("Enter", "", "deny"),
+        *([session] if _has_session_choice(request) else []),
+        *([(choice_numbers(choices), "remember", "run it and remember that choice")] if choices else []),
+        ("e", "edit", "edit the arguments as a form; they are judged again"),
+        ("d", "all", "the whole diff or payload and every argument"),
+        ("w", "why", "why it is asked"),
+        ("q", "stop", "deny and end the turn"),
+        ("Tab", "next" if many else "", "the next question that waits, or this card again; Ctrl+L this card again"),
+        ("Esc", "", "interrupt the turn; Ctrl+C as well"),
+        ("?", "help", ""),
     ]
-    return [[("choice", f"  {key:<6}"), ("", text)] for key, text in rows]
 
 
 def _has_session_choice(request: Mapping[str, Any]) -> bool:

@@ -139,6 +139,11 @@ class Screen:
     def redraw(self) -> None:
         self.app.invalidate()
 
+    def draw_now(self) -> None:
+        """Before whoever called goes on, for what is shown ahead of long work on this thread."""
+        self._flush_above()
+        self.app._redraw()
+
     def say(self, lines: Iterable[StyledLine]) -> None:
         self.print_above(ansi(lines, colour=self.colour))
 

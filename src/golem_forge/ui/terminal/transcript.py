@@ -10,14 +10,14 @@ terminal hyperlinks; HTML is text. A block that is too large is shown as it is.
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from io import StringIO
 from typing import TYPE_CHECKING, Any, Final
 
+from golem_forge.core.regex import regex
 from golem_forge.events.envelope import Event
-from golem_forge.ui.render.lines import width_of, wrapped
+from golem_forge.ui.render.lines import width_of, wrapped_lines
 from golem_forge.ui.terminal.status import Activity
 from golem_forge.ui.terminal.tty import StyledLine, ansi, safe_prose, safe_text
 from golem_forge.ui.trace import TraceFormatter, TraceLevel
@@ -138,8 +138,7 @@ class Transcript:
         self._print_name(stream.worker)
         stream.printed = True
         if stream.channel == "thinking":
-            width = max(self._width() - 1, 20)
-            lines = [row for line in safe_prose(block).split("\n") for row in wrapped([("thinking", line)], width)]
+            lines = wrapped_lines([[("thinking", line)] for line in safe_prose(block).split("\n")], self._width())
             self._put(ansi(lines, colour=self._colour) + "\n")
         else:
             self._put(render_markdown(block, self._width(), colour=self._colour) + "\n")
@@ -228,7 +227,7 @@ class EventRenderer:
             self._transcript.finish_all()
 
 
-_FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})")
+_FENCE: Final = regex(r" {0,3}(`{3,}|~{3,})")
 
 
 class BlockStream:

@@ -14,35 +14,42 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
+import socket
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from golem_forge.agent.run_result import RunResult, RunStatus
+from golem_forge.agent.runtime import WorkerRuntime
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import escape_control_chars
 from golem_forge.net.listen import AllowedHosts, bind_socket
-from golem_forge.ui.web import need_web
-from golem_forge.ui.web.api import all_operations
+from golem_forge.net.server import QuietServer
+from golem_forge.ui.web.api.openapi import all_operations
 from golem_forge.ui.web.api.operation import Operation
 from golem_forge.ui.web.listen import LINK, STATUS, ControlSocket, ListenAddress, check_address
+from golem_forge.ui.web.quiet_server import page_config
+from golem_forge.ui.web.sdk import (
+    HTTPException,
+    JSONResponse,
+    Request,
+    Response,
+    Route,
+    Starlette,
+    WebSocket,
+    WebSocketRoute,
+)
 from golem_forge.ui.web.security import LoginStore, RequestGuard
 from golem_forge.ui.web.session_registry import SessionRegistry
+from golem_forge.ui.web.stream.socket import serve_socket
+from golem_forge.ui.web.stream.watched_session import LiveSession
 from golem_forge.ui.web.wire import ApiProblem
-
-if TYPE_CHECKING:
-    import socket
-    from importlib.resources.abc import Traversable
-
-    from golem_forge.agent.runtime import WorkerRuntime
-    from golem_forge.ui.web.quiet_server import QuietServer
-    from golem_forge.ui.web.sdk import Request, Response, Route, WebSocket
 
 ShowLink = Callable[[str], None]
 """Shows the person a link that lets whoever has it in, once."""
@@ -72,8 +79,6 @@ class WebAdapter:
         self._server: WebServer | None = None
 
     async def initialize(self) -> None:
-        from golem_forge.ui.web.stream.watched_session import LiveSession
-
         server = WebServer(self._registry, self._listen_address, LoginStore())
         await server.start()
         self._server = server
@@ -145,7 +150,6 @@ class WebServer:
 
     async def start(self) -> None:
         """Listening when it returns."""
-        need_web()
         check_address(self._listen_address)
         try:
             listener = self._holding.enter_context(bind_socket(self._listen_address.host, self._listen_address.port))
@@ -180,12 +184,9 @@ class WebServer:
         }
 
     async def _serve(self, listener: socket.socket) -> None:
-        from golem_forge.ui.web.quiet_server import QuietServer, quiet_config
-
         self._port = listener.getsockname()[1]
         self._guard = make_app(self._registry, login=self._login, hosts=self._listen_address.hosts(self._port))
-        self._server = QuietServer(quiet_config(self._guard))
-        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+        self._server = QuietServer(page_config(self._guard))
         self._serving = asyncio.get_running_loop().create_task(self._server.serve(sockets=[listener]))
         await self._server.listening.wait()
 
@@ -209,22 +210,19 @@ _PROBLEMS: Final = {
 }
 
 
-def make_app(registry: SessionRegistry, *, login: LoginStore, hosts: AllowedHosts) -> RequestGuard:
-    from golem_forge.ui.web.stream.socket import serve_socket
-
-    return assemble_app(all_operations(), serve_socket, registry, login=login, hosts=hosts)
-
-
-def assemble_app(
-    operations: Sequence[Operation],
-    socket: Callable[[WebSocket], Awaitable[None]],
+def make_app(
     registry: SessionRegistry,
     *,
     login: LoginStore,
     hosts: AllowedHosts,
+    operations: Sequence[Operation] = (),
+    socket: Callable[[WebSocket], Awaitable[None]] = serve_socket,
 ) -> RequestGuard:
-    """`app.state.registry` and `app.state.login` are there for every operation and for the socket."""
-    from golem_forge.ui.web.sdk import HTTPException, Starlette, WebSocketRoute
+    """`app.state.registry` and `app.state.login` are there for every operation and for the socket.
+
+    `operations`: instead of all there are.
+    """
+    operations = operations or all_operations()
 
     async def no_socket(websocket: WebSocket) -> None:
         await websocket.send_denial_response(_problem(404))
@@ -256,8 +254,6 @@ def assemble_app(
 
 
 def _problem(status: int, headers: Mapping[str, str] | None = None) -> Response:
-    from golem_forge.ui.web.sdk import JSONResponse
-
     words = _PROBLEMS.get(status, "This request cannot be answered.")
     return JSONResponse(ApiProblem(problem=words).model_dump(by_alias=True), status, headers)
 
@@ -281,8 +277,6 @@ class Asset:
     data: bytes
 
     def route(self, path: str) -> Route:
-        from golem_forge.ui.web.sdk import Response, Route
-
         async def answered(request: Request) -> Response:
             return Response(self.data, headers={"content-type": self.media_type})
 

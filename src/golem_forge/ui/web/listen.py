@@ -24,8 +24,9 @@ from typing import Any, Final
 
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass
-from golem_forge.net.listen import AllowedHosts, has_port, is_host, is_loopback, url_host
+from golem_forge.net.listen import AllowedHosts, check_bind, has_port, is_host, is_loopback, url_host
 from golem_forge.storage.home import ForgeHome
+from golem_forge.storage.private_file import DIRECTORY_FLAGS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,11 +57,7 @@ def check_address(listen: ListenAddress) -> None:
                 f"--allow-host {name!r} is no name of a host; write NAME or NAME:PORT, without http://",
                 code="BIND_REFUSED",
             )
-    if not is_loopback(listen.host) and not listen.allow_hosts:
-        raise ForgeError(
-            f"{listen.host} can be reached from other machines; say with --allow-host NAME under which name it may be",
-            code="BIND_REFUSED",
-        )
+    check_bind(listen.host, listen.allow_hosts)
 
 
 LINK: Final = "link"
@@ -181,7 +178,7 @@ class _Directory:
 @contextlib.contextmanager
 def _directory(home: ForgeHome) -> Iterator[_Directory]:
     path = os.path.join(home.path, *_DIRECTORY_PARTS)
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    fd = os.open(path, DIRECTORY_FLAGS)
     try:
         about = os.fstat(fd)
         if about.st_uid != os.getuid() or stat.S_IMODE(about.st_mode) & 0o022:

@@ -1,5 +1,6 @@
 """Markdown of models and tools as safe HTML, whole (`to_html`), block by block, or while it streams; code highlighted.
 
+Gateway to markdown-it, nh3 and Pygments: the only module that imports them; imported when the first text is shown.
 Two barriers: the parser never passes HTML on, and a sanitizer lets only known tags, classes and link schemes through.
 Images are never loaded; a link with their text replaces them. Control, bidi and invisible characters are escaped before
 parsing and again afterwards, because Markdown can spell them (`&#x202e;`).
@@ -20,13 +21,35 @@ from functools import lru_cache
 from html import escape
 from itertools import groupby
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+import nh3
+from markdown_it import MarkdownIt
+from markdown_it.rules_core import StateCore, text_join
+from markdown_it.token import Token
+from pygments import token as pygments_token
+from pygments.lexer import Lexer
+from pygments.lexers import get_lexer_by_name
+from pygments.util import ClassNotFound
+
+from golem_forge.core.regex import regex
 from golem_forge.core.text import escape_control_chars, escape_control_chars_in_prose
 
-if TYPE_CHECKING:
-    from golem_forge.ui.web.markdown_sdk import Lexer, Token
-
+MAX_LEVELS: Final = 40
+_LINKS: Final = ("http://", "https://", "mailto:")
+_TAGS: Final = {
+    *("p", "h3", "h4", "h5", "h6", "ul", "ol", "li", "blockquote", "hr", "br", "pre", "code", "span"),
+    *("em", "strong", "s", "a", "table", "thead", "tbody", "tr", "th", "td"),
+}
+LANGUAGES: Final = frozenset(
+    (
+        *("bash", "c", "cpp", "csharp", "css", "dart", "diff", "docker", "elixir", "erlang", "fish", "go"),
+        *("graphql", "groovy", "haskell", "hcl", "html", "http", "ini", "java", "javascript", "json"),
+        *("jsx", "kotlin", "latex", "lua", "make", "markdown", "nginx", "nix", "objective-c", "ocaml", "perl"),
+        *("php", "powershell", "protobuf", "python", "pycon", "r", "ruby", "rust", "scala", "scss", "console"),
+        *("sql", "swift", "terraform", "toml", "tsx", "typescript", "vim", "xml", "yaml", "zig"),
+    )
+)
 MAX_MARKDOWN: Final = 100_000
 MAX_LINES: Final = 10_000
 MAX_SHOWN: Final = 160_000
@@ -38,11 +61,32 @@ _MAX_TOKENS: Final = 60_000
 _MAX_MARKS: Final = 20_000
 _MAX_MARKS_PER_BLOCK: Final = 4_000
 """Brackets, stars and the like are what parsing takes its time for."""
-_MARK: Final = re.compile(r"[\[\]!*_~`<&\\]")
+_MARK: Final = regex(r"[\[\]!*_~`<&\\]")
 _DEMOTED: Final = {"h1": "h3", "h2": "h4", "h3": "h5", "h4": "h6", "h5": "h6"}
-_TASK: Final = re.compile(r"\[([ xX])\](?=[ \t])")
+_TASK: Final = regex(r"\[([ xX])\](?=[ \t])")
 
 References = MutableMapping[str, Any]
+
+
+_PARSER: Final = MarkdownIt("commonmark", {"html": False, "xhtmlOut": False, "maxNesting": MAX_LEVELS})
+"""Reads CommonMark with tables and strikethrough; never passes HTML on."""
+_PARSER.enable(["strikethrough", "table"])
+# What is no such link stays the text that it is written as.
+_PARSER.validateLink = lambda url: url.lower().startswith(_LINKS)  # type: ignore[method-assign]
+_SANITIZER: Final = nh3.Cleaner(
+    tags=_TAGS,
+    attributes={"*": set(), "a": {"href", "target"}, "ol": {"start"}, "th": {"align"}, "td": {"align"}},
+    allowed_classes={
+        "span": set(pygments_token.STANDARD_TYPES.values()) - {""},
+        "code": {f"language-{name}" for name in LANGUAGES},
+    },
+    url_schemes={"http", "https", "mailto"},
+    url_relative="deny",  # an address without a scheme would lead into this page
+    link_rel="noopener noreferrer",
+    set_tag_attribute_values={"a": {"target": "_blank"}},
+    strip_comments=True,
+)
+"""The second barrier: only these leave it, whatever a fault of the parser lets through."""
 
 
 def to_html(text: str) -> str:
@@ -82,10 +126,8 @@ def normalize(text: str) -> str:
 
 def parse_blocks(source: str, env: dict[str, Any]) -> list[Token]:
     """The blocks as tokens, their words not read yet; the link targets are in `env["references"]` then."""
-    from golem_forge.ui.web.markdown_sdk import parser
-
     tokens: list[Token] = []
-    parser().block.parse(source, parser(), env, tokens)
+    _PARSER.block.parse(source, _PARSER, env, tokens)
     return tokens
 
 
@@ -100,8 +142,6 @@ def top_level_groups(tokens: list[Token]) -> Iterator[list[Token]]:
 
 def _is_too_large(group: list[Token]) -> bool:
     """Too many tokens, or nested so deep that the parser leaves words out."""
-    from golem_forge.ui.web.markdown_sdk import MAX_LEVELS
-
     return len(group) > _MAX_TOKENS or any(token.nesting == 1 and token.level >= MAX_LEVELS - 1 for token in group)
 
 
@@ -132,8 +172,6 @@ def pieces(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _read_inline(tokens: list[Token], env: dict[str, Any]) -> None:
-    from golem_forge.ui.web.markdown_sdk import Token, parser
-
     read = 0
     for token in tokens:
         if token.type != "inline":
@@ -144,7 +182,8 @@ def _read_inline(tokens: list[Token], env: dict[str, Any]) -> None:
             token.children = [Token("text", "", 0, content=token.content)]
             continue
         token.children = []
-        parser().inline.parse(token.content, parser(), env, token.children)
+        _PARSER.inline.parse(token.content, _PARSER, env, token.children)
+    text_join(StateCore("", _PARSER, env, tokens))  # escapes and entities become one text with what is around them
 
 
 def _make_safe(tokens: list[Token]) -> None:
@@ -165,16 +204,14 @@ def _make_safe(tokens: list[Token]) -> None:
 
 
 def _html(tokens: list[Token], *, fast: bool) -> str:
-    from golem_forge.ui.web.markdown_sdk import parser, sanitizer
-
     _make_safe(tokens)
     shown = ""
     for is_code, group in groupby(tokens, key=lambda token: token.type in ("fence", "code_block")):
         if is_code:
             shown += "".join(_code_html(token, fast=fast) for token in group)
         else:
-            shown += str(parser().renderer.render(list(group), parser().options, {}))
-    return sanitizer().clean(shown).strip("\n")
+            shown += str(_PARSER.renderer.render(list(group), _PARSER.options, {}))
+    return _SANITIZER.clean(shown).strip("\n")
 
 
 def _code_html(token: Token, *, fast: bool) -> str:
@@ -306,12 +343,12 @@ class MarkdownStream:
         return self._start + at
 
 
-_ADDRESS: Final = re.compile(r"https?://[\w\-.~:/?#@!$&*+,;=%()\[\]]+", re.ASCII)
+_ADDRESS: Final = regex(r"https?://[\w\-.~:/?#@!$&*+,;=%()\[\]]+", re.ASCII)
 
 
 def safe_inline_tokens(children: list[Token]) -> Iterator[Token]:
     within = 0
-    for token in _join_texts(children):
+    for token in children:
         if token.type in ("link_open", "link_close"):
             within += token.nesting
         if token.type == "image":
@@ -323,21 +360,6 @@ def safe_inline_tokens(children: list[Token]) -> Iterator[Token]:
             clean = escape_control_chars if token.type == "code_inline" else escape_control_chars_in_prose
             token.content = clean(token.content)
             yield token
-
-
-def _join_texts(children: list[Token]) -> Iterator[Token]:
-    """Escapes and entities are tokens of their own until here; with the text around them they are one text."""
-    words: list[str] = []
-    for token in children:
-        if token.type in ("text", "text_special"):
-            words.append(token.content)
-            continue
-        if words:
-            yield _text_token("".join(words))
-            words = []
-        yield token
-    if words:
-        yield _text_token("".join(words))
 
 
 def _link_addresses(words: str) -> Iterator[Token]:
@@ -371,14 +393,10 @@ def _alt_text(token: Token) -> str:
 
 
 def _link_tokens(url: str, words: str) -> list[Token]:
-    from golem_forge.ui.web.markdown_sdk import Token
-
     return [Token("link_open", "a", 1, attrs={"href": url}), _text_token(words), Token("link_close", "a", -1)]
 
 
 def _text_token(words: str) -> Token:
-    from golem_forge.ui.web.markdown_sdk import Token
-
     return Token("text", "", 0, content=words)
 
 
@@ -389,15 +407,6 @@ _MAX_CODE_HTML: Final = 400_000
 _CACHED: Final = 64
 _CACHED_CODE: Final = 20_000
 
-LANGUAGES: Final = frozenset(
-    (
-        *("bash", "c", "cpp", "csharp", "css", "dart", "diff", "docker", "elixir", "erlang", "fish", "go"),
-        *("graphql", "groovy", "haskell", "hcl", "html", "http", "ini", "java", "javascript", "json"),
-        *("jsx", "kotlin", "latex", "lua", "make", "markdown", "nginx", "nix", "objective-c", "ocaml", "perl"),
-        *("php", "powershell", "protobuf", "python", "pycon", "r", "ruby", "rust", "scala", "scss", "console"),
-        *("sql", "swift", "terraform", "toml", "tsx", "typescript", "vim", "xml", "yaml", "zig"),
-    )
-)
 _ALIAS_TABLE: Final[Mapping[str, str]] = {
     "bash": "sh shell zsh ksh",
     "c": "h",
@@ -459,8 +468,6 @@ def highlight(text: str, name: str) -> str:
 
 
 def _token_spans(text: str, name: str) -> str:
-    from golem_forge.ui.web.markdown_sdk import token_class
-
     lexer = _lexer(name)
     text = text.replace("\r\n", "\n")
     if lexer is None:
@@ -471,11 +478,21 @@ def _token_spans(text: str, name: str) -> str:
         if at != done or size > _MAX_CODE_HTML or time.monotonic() > limit:
             break  # `at`: a lexer that leaves something out is not believed
         done += len(part)
-        marked = token_class(kind)
+        marked = _token_class(kind)
         words = escape_code(part)
         shown.append(f'<span class="{marked}">{words}</span>' if marked and words.strip() else words)
         size += len(shown[-1])
     return "".join(shown) + escape_code(text[done:])
+
+
+def _token_class(kind: pygments_token._TokenType) -> str:
+    """The class of a token of code: that of the nearest kind above it that has one."""
+    above: pygments_token._TokenType | None = kind
+    while above is not None:
+        if above in pygments_token.STANDARD_TYPES:
+            return str(pygments_token.STANDARD_TYPES[above])
+        above = above.parent
+    return ""
 
 
 _cached_token_spans = lru_cache(_CACHED)(_token_spans)
@@ -483,8 +500,6 @@ _cached_token_spans = lru_cache(_CACHED)(_token_spans)
 
 @lru_cache(len(LANGUAGES))
 def _lexer(name: str) -> Lexer | None:
-    from golem_forge.ui.web.markdown_sdk import ClassNotFound, get_lexer_by_name
-
     try:
         return get_lexer_by_name(name)
     except ClassNotFound:  # of an older or newer release

@@ -18,23 +18,36 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
-import hmac
 import json
 import logging
 import secrets
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, NamedTuple
 
 from golem_forge.core.lazy_dataclass import dataclass, field
+from golem_forge.net.guard import (
+    ASGIApp,
+    Headers,
+    Message,
+    Receive,
+    RequestAbandoned,
+    Scope,
+    Send,
+    declared_size,
+    discard_body,
+    find_hash,
+    header_values,
+    own_host,
+    receive_in_time,
+    secret_hash,
+    send_in_time,
+)
 from golem_forge.net.listen import AllowedHosts
 from golem_forge.ui.web.api.operation import MAX_BODY_BYTES
+from golem_forge.ui.web.sdk import BaseRoute, JSONResponse, Match, Request, Response, WebSocketDisconnect
 from golem_forge.ui.web.wire import ApiProblem, ApiRefusal
-
-if TYPE_CHECKING:
-    from golem_forge.ui.web.sdk import ASGIApp, BaseRoute, Message, Receive, Request, Response, Scope, Send
 
 LOGIN: Final = ("POST", "/api/login")
 _SINGLE_HEADERS: Final = (b"cookie", b"content-type", b"content-length", b"sec-fetch-site", b"sec-fetch-mode")
@@ -52,8 +65,6 @@ class _Refusal:
     headers: dict[str, str] = field(default_factory=dict)
 
     def response(self) -> Response:
-        from golem_forge.ui.web.sdk import JSONResponse
-
         return JSONResponse(ApiProblem(problem=self.problem).model_dump(by_alias=True), self.status, self.headers)
 
 
@@ -110,7 +121,7 @@ class RequestGuard:
                 await self._app(scope, receive_in_time(receive), answer)
                 return
             response = refusal.response()
-            if _declared_size(scope) > _MAX_DISCARDED or _header_values(scope, b"expect"):
+            if declared_size(scope) > _MAX_DISCARDED or header_values(scope, b"expect"):
                 response.headers["connection"] = "close"
             else:
                 await discard_body(receive, _MAX_DISCARDED)
@@ -132,27 +143,25 @@ class RequestGuard:
         try:
             await self.sockets.serve(self._app, cookie, scope, receive, answer)
         except Exception as error:
-            from golem_forge.ui.web.sdk import WebSocketDisconnect
-
             if not isinstance(error, (OSError, WebSocketDisconnect)):  # both say: the page left
                 _log.error("a socket failed: %s", type(error).__name__)
             if not answer.started:
                 await _FAULT.response()(scope, receive, answer)
 
     def _refusal(self, scope: Scope) -> _Refusal | None:
-        hosts = _header_values(scope, b"host")
-        if len(hosts) != 1 or hosts[0] not in self._hosts:
+        host = own_host(scope, self._hosts)
+        if host is None:
             return _NOT_OUR_HOST
         if not scope["path"].startswith("/"):  # a whole URL: whose it is counts more than the Host beside it
             whose = scope["path"].partition("://")[2].partition("/")[0]
             return _NOT_A_PATH if not whose or whose in self._hosts else _NOT_OUR_HOST
-        if any(len(_header_values(scope, name)) > 1 for name in _SINGLE_HEADERS):
+        if any(len(header_values(scope, name)) > 1 for name in _SINGLE_HEADERS):
             return _DUPLICATE_HEADER
-        if _header_values(scope, b"transfer-encoding") and _header_values(scope, b"content-length"):
+        if header_values(scope, b"transfer-encoding") and header_values(scope, b"content-length"):
             return _TWO_LENGTHS
-        origins, sites = _header_values(scope, b"origin"), _header_values(scope, b"sec-fetch-site")
+        origins, sites = header_values(scope, b"origin"), header_values(scope, b"sec-fetch-site")
         # https too: a proxy in front of us may speak it, and only a browser that came that way says so.
-        own_origins = {f"http://{hosts[0].lower()}", f"https://{hosts[0].lower()}"}
+        own_origins = {f"http://{host.lower()}", f"https://{host.lower()}"}
         if len(origins) > 1 or any(origin.lower() not in own_origins for origin in origins):
             return _FOREIGN_ORIGIN
         socket = scope["type"] == "websocket"
@@ -168,9 +177,7 @@ class RequestGuard:
         return None if proven or (method in _SAFE_METHODS and not socket) else _FOREIGN_ORIGIN
 
     def _too_large(self, scope: Scope) -> bool:
-        from golem_forge.ui.web.sdk import Match
-
-        large = _declared_size(scope) > MAX_BODY_BYTES
+        large = declared_size(scope) > MAX_BODY_BYTES
         return large and all(route.matches(scope)[0] is not Match.FULL for route in self._counts_itself)
 
 
@@ -190,14 +197,6 @@ class _GuardedSend:
         await self._send(message)
 
 
-def _declared_size(scope: Scope) -> int:
-    return max((int(value) for value in _header_values(scope, b"content-length") if value.isdigit()), default=0)
-
-
-def _header_values(scope: Scope, name: bytes) -> list[str]:
-    return [value.decode("latin-1") for key, value in scope["headers"] if key == name]
-
-
 CODE_SECONDS: Final = 300.0
 COOKIE_SECONDS: Final = 43_200
 _MAX_CODES: Final = 32
@@ -208,33 +207,40 @@ _MAX_SECRET: Final = 200
 _MAX_SAME_NAMED: Final = 8
 _TOO_MANY_CODES: Final = "Too many wrong codes; wait a minute, then open the link that was printed last."
 
-LogoutCallback = Callable[[], None]
+LogoutCallback = Callable[[], object]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Login:
+    until: float
+    watching: dict[LogoutCallback, None] = field(default_factory=dict)
 
 
 class LoginStore:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._codes: dict[bytes, float] = {}
-        self._cookies: dict[bytes, float] = {}
-        """Digest → until when."""
+        self._codes: dict[str, float] = {}
+        """Hash → until when."""
+        self._logins: dict[str, _Login] = {}
+        """By the hash of the cookie."""
         self._failures: deque[float] = deque(maxlen=_MAX_FAILURES)
-        self._watching: dict[bytes, list[LogoutCallback]] = {}
 
     def new_code(self) -> str:
         code = secrets.token_urlsafe(32)
-        self._codes[_digest(code)] = self._clock() + CODE_SECONDS
-        _keep_latest(self._codes, _MAX_CODES)
+        self._codes[secret_hash(code)] = self._clock() + CODE_SECONDS
+        if len(self._codes) > _MAX_CODES:
+            del self._codes[next(iter(self._codes))]
         return code
 
     def exchange(self, code: str) -> str | None:
         """The cookie for a code, which is used up; None for a wrong one. Refused: too many of those."""
         now = self._clock()
-        known = _find_digest(self._codes, code)
+        known = _find(self._codes, code)
         if known is not None and self._codes.pop(known) > now:
             cookie = secrets.token_urlsafe(32)
-            self._cookies[_digest(cookie)] = now + COOKIE_SECONDS
-            for gone in _keep_latest(self._cookies, _MAX_COOKIES):
-                self._over(gone)
+            self._logins[secret_hash(cookie)] = _Login(until=now + COOKIE_SECONDS)
+            if len(self._logins) > _MAX_COOKIES:
+                self._end(next(iter(self._logins)))
             return cookie
         if len(self._failures) == _MAX_FAILURES and now - self._failures[0] < _FAILURE_SECONDS:
             raise ApiRefusal(429, _TOO_MANY_CODES)
@@ -246,28 +252,18 @@ class LoginStore:
 
     def seconds_left(self, cookie: str) -> float:
         """Until the cookie is worth nothing; 0: it is not known."""
-        found = _find_digest(self._cookies, cookie)
-        return max(self._cookies[found] - self._clock(), 0.0) if found is not None else 0.0
+        found = _find(self._logins, cookie)
+        return max(self._logins[found].until - self._clock(), 0.0) if found is not None else 0.0
 
     def forget(self, cookie: str) -> None:
-        found = _find_digest(self._cookies, cookie)
-        if found is not None:
-            del self._cookies[found]
-            self._over(found)
+        if (found := _find(self._logins, cookie)) is not None:
+            self._end(found)
 
     def when_forgotten(self, cookie: str, then: LogoutCallback) -> LogoutCallback:
-        """`then` is called when the cookie is forgotten before its time. Gives what ends that."""
-        digest = _digest(cookie)
-        watching = self._watching.setdefault(digest, [])
-        watching.append(then)
-
-        def stop() -> None:
-            if then in watching:
-                watching.remove(then)
-            if not watching:
-                self._watching.pop(digest, None)
-
-        return stop
+        """`then` is called when the cookie, which must be known, is forgotten before its time. Gives what ends that."""
+        watching = self._logins[secret_hash(cookie)].watching
+        watching[then] = None
+        return lambda: watching.pop(then, None)
 
     def cookie_of(self, scope: Scope) -> str | None:
         """The known cookie that came with a request.
@@ -276,7 +272,7 @@ class LoginStore:
         so all of them count.
         """
         name = cookie_name(scope)
-        given = _header_values(scope, b"cookie")
+        given = header_values(scope, b"cookie")
         pairs = (pair.strip().partition("=") for pair in given[0].split(";")) if len(given) == 1 else ()
         values = [value.strip('"') for key, _, value in pairs if key == name]
         return next((value for value in values[:_MAX_SAME_NAMED] if self.knows(value)), None)
@@ -291,8 +287,8 @@ class LoginStore:
             self.forget(cookie)
         answer.headers.append("set-cookie", _cookie_header(request, "", 0))
 
-    def _over(self, digest: bytes) -> None:
-        for then in self._watching.pop(digest, ()):
+    def _end(self, cookie_hash: str) -> None:
+        for then in list(self._logins.pop(cookie_hash).watching):
             then()
 
 
@@ -305,85 +301,8 @@ def _cookie_header(request: Request, value: str, seconds: int) -> str:
     return f"{cookie_name(request.scope)}={value}; Max-Age={seconds}; Path=/; HttpOnly; SameSite=Strict"
 
 
-def _digest(secret: str) -> bytes:
-    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
-
-
-def _find_digest(known: dict[bytes, float], secret: str) -> bytes | None:
-    """Compares with all of them, so that the time says nothing about which one it is."""
-    if not 0 < len(secret) <= _MAX_SECRET:
-        return None
-    digest = _digest(secret)
-    found = [each for each in known if hmac.compare_digest(each, digest)]
-    return found[0] if found else None
-
-
-def _keep_latest(known: dict[bytes, float], most: int) -> list[bytes]:
-    gone = list(known)[: max(len(known) - most, 0)]
-    for each in gone:
-        del known[each]
-    return gone
-
-
-BODY_SECONDS: Final = 30.0
-ANSWER_SECONDS: Final = 30.0
-DISCARD_SECONDS: Final = 2.0
-_BYTES_PER_SECOND: Final = 1 << 16
-
-
-class RequestAbandoned(BaseException):
-    """This request goes no further. Not an Exception: what answers requests must not take it for a fault of its own."""
-
-    def __init__(self, *, slow: bool) -> None:
-        super().__init__()
-        self.slow = slow
-        """False: the client left in the middle of its own request."""
-
-
-def receive_in_time(receive: Receive) -> Receive:
-    """Until the body is whole; afterwards it waits for the client to leave, as long as that takes."""
-    started = asyncio.get_running_loop().time()
-    taken, whole = 0, False
-
-    async def next_piece() -> Message:
-        nonlocal taken, whole
-        if whole:
-            return await receive()
-        try:
-            async with asyncio.timeout_at(started + BODY_SECONDS + taken / _BYTES_PER_SECOND):
-                message = await receive()
-        except TimeoutError:
-            raise RequestAbandoned(slow=True) from None
-        if message["type"] == "http.disconnect":
-            raise RequestAbandoned(slow=False)
-        taken += len(message.get("body", b""))
-        whole = not message.get("more_body", False)
-        return message
-
-    return next_piece
-
-
-async def discard_body(receive: Receive, most: int) -> None:
-    """The body of a refused request: a client that still sends when it is cut off never reads why."""
-    read = 0
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(DISCARD_SECONDS):
-            while read <= most:
-                message = await receive()
-                read += len(message.get("body", b""))
-                if not message.get("more_body", False):
-                    return
-
-
-def send_in_time(send: Send) -> Send:
-    async def piece(message: Message) -> None:
-        try:
-            async with asyncio.timeout(ANSWER_SECONDS):
-                await send(message)
-        except TimeoutError:
-            raise RequestAbandoned(slow=True) from None
-
-    return piece
+def _find(known: Iterable[str], secret: str) -> str | None:
+    return find_hash(known, secret) if 0 < len(secret) <= _MAX_SECRET else None
 
 
 MAX_SOCKETS: Final = 128
@@ -392,8 +311,7 @@ LOGGED_OUT: Final = 4401
 _GOODBYE_SECONDS: Final = 0.2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SocketClose:
+class SocketClose(NamedTuple):
     code: int
     reason: str
 
@@ -472,14 +390,14 @@ async def _serve_until_closed(
 
 def _end(ended: asyncio.Future[SocketClose], code: int, reason: str) -> None:
     if not ended.done():
-        ended.set_result(SocketClose(code=code, reason=reason))
+        ended.set_result(SocketClose(code, reason))
 
 
 CONTENT_SECURITY_POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-HEADERS: Final[tuple[tuple[bytes, bytes], ...]] = (
+HEADERS: Final[Headers] = (
     (b"content-security-policy", CONTENT_SECURITY_POLICY.encode()),
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
@@ -490,6 +408,6 @@ HEADERS: Final[tuple[tuple[bytes, bytes], ...]] = (
 _OWN_NAMES: Final = frozenset(name for name, _ in HEADERS) | {b"server"}
 
 
-def with_headers(given: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+def with_headers(given: Headers) -> list[tuple[bytes, bytes]]:
     """Adds the security headers, in place of those that the answer itself has."""
     return [*((name, value) for name, value in given if name.lower() not in _OWN_NAMES), *HEADERS]

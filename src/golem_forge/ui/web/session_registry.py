@@ -13,61 +13,50 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Annotated, ClassVar, Final
+
+from pydantic import Field
 
 from golem_forge.agent.conversation import TERMINATED, Conversation, end_conversation
 from golem_forge.agent.root_worker import StartInterrupted
 from golem_forge.agent.runtime import WorkerRuntime
 from golem_forge.core.errors import ConfigError, ForgeError
-from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.events.bus import describe_failure
 from golem_forge.events.journal_files import journal_path
 from golem_forge.storage.home import ForgeHome
-from golem_forge.ui.web.wire import ApiRefusal
-
-if TYPE_CHECKING:
-    from golem_forge.ui.web.stream.watched_session import FollowedSession, LiveSession, WatchedSession
+from golem_forge.ui.web.stream.watched_session import FollowedSession, LiveSession, WatchedSession
+from golem_forge.ui.web.wire import ApiModel, ApiRefusal
 
 _MAX_FOLLOWED: Final = 32
 _CANNOT_START: Final = "This page belongs to one session; `forge web` serves a page that starts and resumes others."
 _READ_ONLY: Final = "This session does not run in the process that serves this page, so it can only be looked at."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartRequest:
-    directory: str = ""
-    worker: str = ""
-    model: str = ""
-    approval: str = ""
-    resume: str = ""
-    """The id of an earlier session that goes on; the rest is what it was then, unless said."""
-    input: str = ""
+_ShortText = Annotated[str, Field(max_length=1000)]
+
+
+class StartRequest(ApiModel, title="NewSession"):
+    directory: Annotated[str, Field(max_length=4096)] = ""
+    worker: _ShortText = ""
+    model: _ShortText = ""
+    approval: _ShortText = ""
+    resume: _ShortText = ""
+    """The id of a session that goes on."""
+    input: Annotated[str, Field(max_length=500_000)] = ""
 
 
 class SessionRegistry:
-    def __init__(
-        self,
-        home: ForgeHome,
-        directory: Path,
-        *,
-        notify: bool = False,
-        start: Callable[[StartRequest], Awaitable[LiveSession]] | None = None,
-        end: Callable[[LiveSession], Awaitable[None]] | None = None,
-    ) -> None:
-        """`start` and `end`: how sessions come and go; without them this server shows what is handed to `add`."""
+    """Shows the sessions that it is given; `SessionLauncher` starts and ends them too."""
+
+    may_start: ClassVar = False
+
+    def __init__(self, home: ForgeHome, directory: Path, *, notify: bool = False) -> None:
         self.home = home
         self.directory = directory
         self.notify = notify
-        self._start = start
-        self._end = end
         self._live: list[LiveSession] = []
         self._followed: dict[str, FollowedSession] = {}
-
-    @property
-    def may_start(self) -> bool:
-        return self._start is not None
 
     @property
     def current(self) -> str:
@@ -89,12 +78,10 @@ class SessionRegistry:
             await session.close()
 
     async def find(self, session_id: str) -> WatchedSession:
-        if (running := self._running(session_id)) is not None:
+        if (running := self._find_live(session_id)) is not None:
             return running
         self._check_exists(session_id)
         if (known := self._followed.pop(session_id, None)) is None:
-            from golem_forge.ui.web.stream.watched_session import FollowedSession
-
             known = FollowedSession(self.home.path, session_id)
             await known.open()
         self._followed[session_id] = known  # behind the others: the first one was looked at longest ago
@@ -103,26 +90,16 @@ class SessionRegistry:
         return known
 
     def live(self, session_id: str) -> LiveSession:
-        if (running := self._running(session_id)) is not None:
+        if (running := self._find_live(session_id)) is not None:
             return running
         self._check_exists(session_id)
         raise ApiRefusal(409, _READ_ONLY)
 
     async def start(self, request: StartRequest) -> str:
-        if self._start is None:
-            raise ApiRefusal(409, _CANNOT_START)
-        if request.resume and self._running(request.resume) is not None:
-            return request.resume
-        session = await self._start(request)
-        await self._stop_following(session.id)  # one that goes on has its own id only now
-        return session.id
+        raise ApiRefusal(409, _CANNOT_START)
 
     async def end(self, session_id: str) -> None:
-        session = self.live(session_id)
-        if self._end is None:
-            session.bus.emit("command", {"requestId": "end", "text": "/exit"}, source="browser")
-        else:
-            await self._end(session)
+        self.live(session_id).bus.emit("command", {"requestId": "end", "text": "/exit"}, source="browser")
 
     async def close(self) -> None:
         open_here: list[WatchedSession] = [*self._live, *self._followed.values()]
@@ -131,7 +108,7 @@ class SessionRegistry:
         self._live.clear()
         self._followed.clear()
 
-    def _running(self, session_id: str) -> LiveSession | None:
+    def _find_live(self, session_id: str) -> LiveSession | None:
         return next((each for each in self._live if each.is_known_as(session_id)), None)
 
     def _check_exists(self, session_id: str) -> None:
@@ -151,9 +128,11 @@ MAX_SESSIONS: Final = 16
 _log = logging.getLogger(__name__)
 
 
-class SessionLauncher:
+class SessionLauncher(SessionRegistry):
+    may_start = True
+
     def __init__(self, home: ForgeHome, directory: Path, *, notify: bool = False) -> None:
-        self.registry = SessionRegistry(home, directory, notify=notify, start=self._start, end=self._end)
+        super().__init__(home, directory, notify=notify)
         self._running: dict[LiveSession, asyncio.Task[None]] = {}
         self._conversations: dict[LiveSession, Conversation] = {}
 
@@ -163,31 +142,44 @@ class SessionLauncher:
             self._interrupt(session)
         if self._running:
             await asyncio.wait(set(self._running.values()))
-        await self.registry.close()
+        await super().close()
 
-    async def _start(self, request: StartRequest) -> LiveSession:
-        from golem_forge.ui.web.stream.watched_session import LiveSession
+    async def start(self, request: StartRequest) -> str:
+        if request.resume and self._find_live(request.resume) is not None:
+            return request.resume
+        session = await self._launch(request)
+        await self._stop_following(session.id)  # one that goes on has its own id only now
+        return session.id
 
+    async def end(self, session_id: str) -> None:
+        session = self.live(session_id)
+        task = self._running.get(session)
+        self._interrupt(session)
+        if task is not None:
+            with contextlib.suppress(Exception):  # how a start failed is told to whoever started it
+                await asyncio.shield(task)
+
+    async def _launch(self, request: StartRequest) -> LiveSession:
         if len(self._running) >= MAX_SESSIONS:
             raise ApiRefusal(409, f"{MAX_SESSIONS} sessions run here already; end one first.")
-        directory = self.registry.directory / os.path.expanduser(request.directory)  # noqa: ASYNC240
+        directory = self.directory / os.path.expanduser(request.directory)  # noqa: ASYNC240
         runtime = WorkerRuntime(
             request.worker or None,
             directory=directory,
             model=request.model or None,
             approval_mode=request.approval or None,
-            home=self.registry.home.path,
+            home=self.home.path,
             resume=request.resume,
             needs_model=False,
             default_mode="chat",
         )
-        session = LiveSession(runtime, runtime.bus, self.registry.home.path, directory)
+        session = LiveSession(runtime, runtime.bus, self.home.path, directory)
         await session.open()
         shown = asyncio.Event()
         forget = runtime.bus.on("approvalRequired", lambda _: shown.set())
         task = asyncio.get_running_loop().create_task(self._run(session, runtime, request.input, shown))
         self._running[session] = task
-        await self.registry.add(session)
+        await self.add(session)
         waiting = asyncio.ensure_future(shown.wait())
         try:
             await asyncio.wait({waiting, task}, return_when=asyncio.FIRST_COMPLETED)
@@ -215,14 +207,7 @@ class SessionLauncher:
             self._running.pop(session, None)
             self._conversations.pop(session, None)
             await runtime.aclose()
-            await self.registry.remove(session)
-
-    async def _end(self, session: LiveSession) -> None:
-        task = self._running.get(session)
-        self._interrupt(session)
-        if task is not None:
-            with contextlib.suppress(Exception):  # how a start failed is told to whoever started it
-                await asyncio.shield(task)
+            await self.remove(session)
 
     def _interrupt(self, session: LiveSession) -> None:
         if (conversation := self._conversations.get(session)) is not None:

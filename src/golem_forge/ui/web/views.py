@@ -12,17 +12,19 @@ what it leaves out. Its cost depends on what it gives, not on what it is given.
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final, TypeVar
 
 from golem_forge.core.json import MAX_INTEGER_BITS, valid_unicode
 from golem_forge.core.lazy_dataclass import dataclass, replace
+from golem_forge.core.regex import regex
 from golem_forge.core.results import is_valid_kind
+from golem_forge.core.text import shorten
 from golem_forge.events.envelope import Event
 from golem_forge.events.serialization import encode_json
 from golem_forge.tools.results import display_hints
+from golem_forge.ui.render.card import card_view
 from golem_forge.ui.render.lines import change_counts, content_diff, count_changes, plain_text, to_text
 from golem_forge.ui.render.results import (
     content_of,
@@ -194,8 +196,9 @@ _MAX_COMPARED: Final = 2 << 20
 _META_LIMITS: Final = SizeLimits(text=4_000, items=100, nodes=2_000, total=1 << 17)
 _TREE_LIMITS: Final = SizeLimits(text=2_000, items=MAX_ITEMS, nodes=2_000, total=1 << 18)
 _CELL_LIMITS: Final = SizeLimits(text=MAX_CELL, items=20, nodes=100, total=2_000)
+_CARD_LIMITS: Final = SizeLimits(nodes=5_000, total=1 << 17)
 _IMAGE_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-_BASE64: Final = re.compile(r"[A-Za-z0-9+/\s]*={0,2}\s*")
+_BASE64: Final = regex(r"[A-Za-z0-9+/\s]*={0,2}\s*")
 
 Fields = Mapping[str, Any]
 
@@ -293,8 +296,7 @@ def _table_view(rows: list[Mapping[Any, Any]]) -> View:
 
 
 def _cell(value: Any) -> str:
-    text = to_text(value if isinstance(value, str) else bounded_json(value, _CELL_LIMITS)[0])
-    return text if len(text) <= MAX_CELL else text[: MAX_CELL - 1] + "…"
+    return shorten(to_text(value if isinstance(value, str) else bounded_json(value, _CELL_LIMITS)[0]), MAX_CELL)
 
 
 def _image_view(value: Fields, data: Any) -> View | None:
@@ -438,9 +440,15 @@ def _diff_content_view(data: Fields) -> View:
     )
 
 
+def _approval_view(data: Fields) -> View:
+    """`card`: the sections to draw. Long texts are not in it, but named by the member of `data` that holds them."""
+    card, _ = bounded_json(card_view(data), _CARD_LIMITS)
+    return {"cut": False, "card": card}
+
+
 _VIEWS: Final[Mapping[str, Callable[[Fields], View]]] = {
     "message": _message_view,
     "toolResult": result_view,
     "diffContent": _diff_content_view,
-    "approvalRequired": lambda _: {"cut": False},
+    "approvalRequired": _approval_view,
 }

@@ -11,10 +11,18 @@ from pydantic.alias_generators import to_camel
 class ApiModel(BaseModel):
     """What goes over the wire: camelCase there, snake_case here, nothing that is not declared.
 
-    `title=` is its name in the API's description; `-Input` and `-Output` tell two apart that have one title.
+    `title=` is its name in the API's description; `-Input` and `-Output` tell two apart that have one title. The string
+    below an attribute is its description there.
     """
 
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True)
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        populate_by_name=True,
+        extra="forbid",
+        frozen=True,
+        use_attribute_docstrings=True,
+        defer_build=True,
+    )
 
 
 class ApiProblem(ApiModel, title="Problem"):
@@ -23,6 +31,12 @@ class ApiProblem(ApiModel, title="Problem"):
     problem: str
     fields: dict[str, str] = {}
     """By the name of each part of the request that is wrong."""
+
+
+class ActionResult(ApiModel, title="Said"):
+    """What was done, in one or two sentences."""
+
+    text: str
 
 
 class ApiRefusal(Exception):

@@ -18,32 +18,27 @@ read-only), a note that the build could have written (it lies outside of what th
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
-import re
 import secrets
 import stat
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.json import canonical, sha256_hex
 from golem_forge.core.lazy_dataclass import dataclass, replace
+from golem_forge.core.regex import regex
 from golem_forge.sandbox.walls.environment import show_certificates
 from golem_forge.sandbox.walls.model import HostDirectory, Level
+from golem_forge.sandbox.walls.walls import Walls
+from golem_forge.storage.content_store import Snapshot
 from golem_forge.storage.home import ForgeHome
 from golem_forge.tools.context import HostRule, no_host_rule
-from golem_forge.usertools.build.dependencies import (
-    DependencySources,
-    ScriptBlock,
-    check_python,
-    go_sources,
-    local_sources,
-    python_sources,
-    script_block,
-)
+from golem_forge.usertools.build import dependencies, python
 from golem_forge.usertools.build.go import (
     BUILD_FLAGS,
     GO_CACHE_DIR,
@@ -54,25 +49,18 @@ from golem_forge.usertools.build.go import (
     debug_module,
     go_module,
 )
-from golem_forge.usertools.build.python import (
-    ENVIRONMENT_FLAGS,
-    ISOLATED_FLAGS,
-    PythonInterpreter,
-    check_python_source,
-    check_shell_source,
-    make_environment,
-    own_interpreter,
-    platform_name,
-)
 from golem_forge.usertools.build.toolchain import GoToolchain, ToolchainFinder, UvProgram
 from golem_forge.usertools.diagnostics import DiagnosticCode, Unusable
-from golem_forge.usertools.folder import BUILD_DIR, TOOL_DIR, ProgramKind, ToolEntry, ToolProgram, find_entrypoint
-from golem_forge.usertools.scratch import file_lock, hold_directory, remove_abandoned, remove_tree
-
-if TYPE_CHECKING:
-    from golem_forge.sandbox.walls.walls import Walls
-    from golem_forge.storage.content_store import Snapshot
-    from golem_forge.usertools.folder import FolderFiles
+from golem_forge.usertools.folder import (
+    BUILD_DIR,
+    TOOL_DIR,
+    FolderFiles,
+    ProgramKind,
+    ToolEntry,
+    ToolProgram,
+    find_entrypoint,
+)
+from golem_forge.usertools.scratch import file_lock, held_directory, remove_tree
 
 WallsFactory = Callable[[Path], "Walls"]
 """Full walls around one private directory, which stands at /build in them and can be written."""
@@ -83,7 +71,7 @@ _NO_UV: Final = (
     "Install uv (or the Python package uv beside Forge) and try again."
 )
 _BASH_PATHS: Final = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash")
-_BASH_SHEBANG: Final = re.compile(rb"#!.*\bbash\b")
+_BASH_SHEBANG: Final = regex(rb"#!.*\bbash\b")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,8 +100,19 @@ class _Source(NamedTuple):
         return self.files.files.get(f"{self.file}.lock", b"")
 
 
-def _find_source(entry: ToolEntry, files: FolderFiles) -> _Source:
-    return _Source(entry, files, *find_entrypoint(entry.manifest.entrypoint, files))
+class _BuildStep(NamedTuple):
+    key: str
+    """Of its result in the cache."""
+    make: Callable[[Path, tuple[str, ...]], Awaitable[None]]
+    """Fills a working directory; the hosts are those that were agreed to."""
+    hosts: Callable[[], tuple[str, ...]] = tuple
+    """That it has to reach."""
+
+
+class _BuildPlan(NamedTuple):
+    prepared: PreparedTool
+    """Once every step has a result."""
+    steps: tuple[_BuildStep, ...] = ()
 
 
 class Builder:
@@ -140,56 +139,13 @@ class Builder:
 
     def needs(self, entry: ToolEntry, files: FolderFiles) -> BuildNeeds:
         """Starts nothing. Raises Unusable."""
-        source = _find_source(entry, files)
-        if source.kind is ProgramKind.GO:
-            go = self._go()
-            if self._cache.find(_go_key(entry, go)) is not None:
-                return BuildNeeds(cached=True)
-            return BuildNeeds(hosts=go_sources(self._environ).hosts if go_module(files, go).fetches else ())
-        if source.kind is ProgramKind.PYTHON:
-            interpreter = own_interpreter(self._home.path)
-            block = _dependency_block(source, interpreter)
-            checked = self._cache.find(_check_key(entry, interpreter.identity)) is not None
-            if block is None or self._cache.find(_environment_key(block, source, interpreter)):
-                return BuildNeeds(cached=checked)
-            self._uv()
-            return BuildNeeds(hosts=python_sources(self._environ, block, source.lock).hosts)
-        if source.kind is ProgramKind.SHELL:
-            return BuildNeeds(cached=self._cache.find(_check_key(entry, _shell(source))) is not None)
-        return BuildNeeds(cached=True)
+        missing = self._missing(self._plan(entry, files))
+        return BuildNeeds(hosts=tuple(host for step in missing for host in step.hosts()), cached=not missing)
 
     def find_prepared(self, entry: ToolEntry, snapshot: Snapshot, files: FolderFiles) -> PreparedTool | None:
         """None: it has to be built first. Raises Unusable for what no build could change."""
-        source = _find_source(entry, files)
-        prepared = PreparedTool(kind=source.kind, snapshot=_real_path(snapshot), file=source.file)
-        if source.kind is ProgramKind.GO:
-            go = self._go()
-            key = _go_key(entry, go)
-            if self._cache.find(key) is None:
-                return None
-            return replace(
-                prepared,
-                out=self._cache.out(key),
-                binary=entry.name,
-                go=go,
-                go_flags=debug_module(files, go).flags,
-                go_cache=GoCache(self._home, go, self._walls).directory,
-            )
-        if source.kind is ProgramKind.PYTHON:
-            interpreter = own_interpreter(self._home.path)
-            block = _dependency_block(source, interpreter)
-            if self._cache.find(_check_key(entry, interpreter.identity)) is None:
-                return None
-            if block is None:
-                return replace(prepared, interpreter=interpreter)
-            key = _environment_key(block, source, interpreter)
-            if self._cache.find(key) is None:
-                return None
-            return replace(prepared, out=self._cache.out(key), interpreter=interpreter)
-        if source.kind is ProgramKind.SHELL:
-            shell = _shell(source)
-            return replace(prepared, shell=shell) if self._cache.find(_check_key(entry, shell)) else None
-        return prepared
+        plan = self._plan(entry, files, snapshot)
+        return None if self._missing(plan) else plan.prepared
 
     async def build(
         self, entry: ToolEntry, snapshot: Snapshot, files: FolderFiles, *, hosts: tuple[str, ...] = ()
@@ -198,54 +154,107 @@ class Builder:
         ready = self.find_prepared(entry, snapshot, files)
         if ready is not None:
             return ready
-        source = _find_source(entry, files)
-        if source.kind is ProgramKind.GO:
-            await self._build_go(source, _real_path(snapshot), hosts)
-        elif source.kind is ProgramKind.PYTHON:
-            await self._build_python(source, _real_path(snapshot), hosts)
-        else:
-            shell = _shell(source)
-            async with self._cache.building(_check_key(entry, shell)) as work:
+        for step in self._plan(entry, files, snapshot).steps:
+            async with self._cache.building(step.key) as work:
                 if work is not None:
-                    await check_shell_source(self._walls(work), shell, source.file, source.content)
+                    await step.make(work, hosts)
         ready = self.find_prepared(entry, snapshot, files)
         if ready is None:
             raise Unusable(DiagnosticCode.BUILD_FAILED, "what was built is gone already; try again")
         return ready
 
-    async def _build_go(self, source: _Source, snapshot: str, hosts: tuple[str, ...]) -> None:
-        go = self._go()
-        async with self._cache.building(_go_key(source.entry, go)) as work:
-            if work is not None:
-                sources = self._with_certificates(go_sources(self._environ))
-                cache = GoCache(self._home, go, self._walls)
-                build = GoBuild(go, cache, go_module(source.files, go), self._walls(work), work, snapshot)
-                granted = sources.grants(hosts, self._host_rule)
-                await build.run(source.entry.name, source.files, sources, granted)
+    def _missing(self, plan: _BuildPlan) -> list[_BuildStep]:
+        return [step for step in plan.steps if self._cache.find(step.key) is None]
 
-    async def _build_python(self, source: _Source, snapshot: str, hosts: tuple[str, ...]) -> None:
-        interpreter = own_interpreter(self._home.path)
-        block = _dependency_block(source, interpreter)
-        async with self._cache.building(_check_key(source.entry, interpreter.identity)) as work:
-            if work is not None:
-                await check_python_source(self._walls(work), interpreter, source.file, source.content)
-        if block is None:
-            return
-        async with self._cache.building(_environment_key(block, source, interpreter)) as work:
-            if work is not None:
-                sources = self._with_certificates(python_sources(self._environ, block, source.lock))
-                await make_environment(
-                    self._uv(),
-                    interpreter,
-                    self._walls(work),
-                    script=source.file,
-                    locked=bool(source.lock),
-                    snapshot=snapshot,
-                    sources=sources,
-                    hosts=sources.grants(hosts, self._host_rule),
-                )
+    def _plan(self, entry: ToolEntry, files: FolderFiles, snapshot: Snapshot | None = None) -> _BuildPlan:
+        """`snapshot`: not needed to look what is missing."""
+        source = _Source(entry, files, *find_entrypoint(entry.manifest.entrypoint, files))
+        place = os.path.realpath(snapshot.path) if snapshot is not None else ""
+        prepared = PreparedTool(kind=source.kind, snapshot=place, file=source.file)
+        if source.kind is ProgramKind.GO:
+            return self._plan_go(source, prepared)
+        if source.kind is ProgramKind.PYTHON:
+            return self._plan_python(source, prepared)
+        return self._plan_shell(source, prepared) if source.kind is ProgramKind.SHELL else _BuildPlan(prepared)
 
-    def _with_certificates(self, sources: DependencySources) -> DependencySources:
+    def _plan_go(self, source: _Source, prepared: PreparedTool) -> _BuildPlan:
+        go, name = self._go(), source.entry.name
+        module, cache = go_module(source.files, go), GoCache(self._home, go, self._walls)
+        key = build_key(
+            kind="go",
+            source=source.entry.digest,
+            name=name,
+            toolchain=go.version,
+            platform=python.platform_name(),
+            flags=[*BUILD_FLAGS, *(f"{name}={value}" for name, value in GO_ENV.items())],
+        )
+
+        async def compiled(work: Path, hosts: tuple[str, ...]) -> None:
+            sources = self._with_certificates(dependencies.go_sources(self._environ))
+            build = GoBuild(go, cache, module, self._walls(work), work, prepared.snapshot)
+            await build.run(name, source.files, sources, sources.grants(hosts, self._host_rule))
+
+        step = _BuildStep(key, compiled, lambda: dependencies.go_sources(self._environ).hosts if module.fetches else ())
+        flags = debug_module(source.files, go).flags
+        out = self._cache.out(key)
+        return _BuildPlan(
+            replace(prepared, out=out, binary=name, go=go, go_flags=flags, go_cache=cache.directory), (step,)
+        )
+
+    def _plan_python(self, source: _Source, prepared: PreparedTool) -> _BuildPlan:
+        interpreter = python.own_interpreter(self._home.path)
+        prepared = replace(prepared, interpreter=interpreter)
+        block = dependencies.script_block(source.content, source.file)
+        if block is not None:
+            dependencies.check_python(block, interpreter.version, source.file)
+
+        async def checked(work: Path, hosts: tuple[str, ...]) -> None:
+            await python.check_python_source(self._walls(work), interpreter, source.file, source.content)
+
+        check = _BuildStep(_check_key(source.entry, interpreter.identity), checked)
+        if block is None or not block.dependencies:
+            return _BuildPlan(prepared, (check,))
+        key = build_key(  # not of the whole source: an edited line of code needs no other packages
+            kind="environment",
+            block=block.text,
+            lock=source.lock.decode("utf-8", "replace"),
+            local=dependencies.local_sources(source.file, block, source.lock, source.files),
+            python=interpreter.identity,
+            platform=python.platform_name(),
+        )
+
+        def sources() -> dependencies.DependencySources:
+            return dependencies.python_sources(self._environ, block, source.lock)
+
+        def needed_hosts() -> tuple[str, ...]:
+            self._uv()
+            return sources().hosts
+
+        async def installed(work: Path, hosts: tuple[str, ...]) -> None:
+            found = self._with_certificates(sources())
+            await python.make_environment(
+                self._uv(),
+                interpreter,
+                self._walls(work),
+                script=source.file,
+                locked=bool(source.lock),
+                snapshot=prepared.snapshot,
+                sources=found,
+                hosts=found.grants(hosts, self._host_rule),
+            )
+
+        environment = _BuildStep(key, installed, needed_hosts)
+        return _BuildPlan(replace(prepared, out=self._cache.out(key)), (check, environment))
+
+    def _plan_shell(self, source: _Source, prepared: PreparedTool) -> _BuildPlan:
+        shell = _shell(source)
+
+        async def checked(work: Path, hosts: tuple[str, ...]) -> None:
+            await python.check_shell_source(self._walls(work), shell, source.file, source.content)
+
+        return _BuildPlan(replace(prepared, shell=shell), (_BuildStep(_check_key(source.entry, shell), checked),))
+
+    def _with_certificates(self, sources: dependencies.DependencySources) -> dependencies.DependencySources:
         if not sources.hosts:
             return sources
         try:
@@ -267,19 +276,6 @@ class Builder:
         return found
 
 
-def _real_path(snapshot: Snapshot) -> str:
-    return os.path.realpath(snapshot.path)
-
-
-def _dependency_block(source: _Source, interpreter: PythonInterpreter) -> ScriptBlock | None:
-    """None: the script needs no environment."""
-    block = script_block(source.content, source.file)
-    if block is None:
-        return None
-    check_python(block, interpreter.version, source.file)
-    return block if block.dependencies else None
-
-
 def _shell(source: _Source) -> str:
     if _BASH_SHEBANG.match(source.content[:256].split(b"\n", 1)[0]) is None:
         return "/bin/sh"
@@ -290,31 +286,8 @@ def _shell(source: _Source) -> str:
     return bash
 
 
-def _go_key(entry: ToolEntry, go: GoToolchain) -> str:
-    return build_key(
-        kind="go",
-        source=entry.digest,
-        name=entry.name,
-        toolchain=go.version,
-        platform=platform_name(),
-        flags=[*BUILD_FLAGS, *(f"{name}={value}" for name, value in GO_ENV.items())],
-    )
-
-
 def _check_key(entry: ToolEntry, program: str) -> str:
-    return build_key(kind="check", source=entry.digest, program=program, platform=platform_name())
-
-
-def _environment_key(block: ScriptBlock, source: _Source, interpreter: PythonInterpreter) -> str:
-    """Not of the whole source: an edited line of code needs no other packages."""
-    return build_key(
-        kind="environment",
-        block=block.text,
-        lock=source.lock.decode("utf-8", "replace"),
-        local=local_sources(source.file, block, source.lock, source.files),
-        python=interpreter.identity,
-        platform=platform_name(),
-    )
+    return build_key(kind="check", source=entry.digest, program=program, platform=python.platform_name())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -328,7 +301,7 @@ class PreparedTool:
     """The real directory of what was built; empty: nothing had to be."""
     binary: str = ""
     """Of Go, in `out`."""
-    interpreter: PythonInterpreter | None = None
+    interpreter: python.PythonInterpreter | None = None
     shell: str = ""
     go: GoToolchain | None = None
     go_flags: tuple[str, ...] = ()
@@ -381,8 +354,8 @@ class PreparedTool:
         if self.kind is ProgramKind.PYTHON:
             assert self.interpreter is not None
             if self.out:
-                return (os.path.join(built, "bin", "python"), *debug, *ENVIRONMENT_FLAGS)
-            return (self.interpreter.path, *debug, *ISOLATED_FLAGS)
+                return (os.path.join(built, "bin", "python"), *debug, *python.ENVIRONMENT_FLAGS)
+            return (self.interpreter.path, *debug, *python.ISOLATED_FLAGS)
         if self.kind is ProgramKind.SHELL:
             return (self.shell, *debug, os.path.join(self._tool_dir(level), self.file))
         if self.kind is ProgramKind.GO:
@@ -393,7 +366,6 @@ class PreparedTool:
 _CACHE_FOLDER: Final = ("cache", "build")
 _LOCK_FOLDER: Final = ".locks"
 _WORK_PREFIX: Final = ".work-"
-_WORK_ROOM: Final = "room"
 _NOTE_FILE: Final = "made.json"
 _OUT_FOLDER: Final = "out"
 _LONGEST_NOTE: Final = 64 << 10
@@ -446,19 +418,12 @@ class BuildCache:
     @contextlib.asynccontextmanager
     async def work(self) -> AsyncIterator[Path]:
         """A new directory, gone afterwards; its `out` may have become a result by then."""
-        folder = self._real_folder()
-        remove_abandoned(folder, after_s=_ABANDONED_S, prefix=_WORK_PREFIX)
-        made = folder / f"{_WORK_PREFIX}{secrets.token_hex(8)}"
-        made.mkdir(mode=0o700)
-        with hold_directory(made):
-            inner = made / _WORK_ROOM  # walls lock it for themselves
-            inner.mkdir(mode=0o700)
+        folder = self._home.ensure(*_CACHE_FOLDER)
+        with held_directory(folder, after_s=_ABANDONED_S, prefix=_WORK_PREFIX) as (made, inner):
             try:
                 yield inner
             finally:
                 if any(inner.iterdir()):
-                    import asyncio
-
                     await asyncio.shield(asyncio.to_thread(remove_tree, made))
                 else:
                     remove_tree(made)
@@ -481,9 +446,6 @@ class BuildCache:
         finally:
             if os.path.lexists(finished):
                 remove_tree(finished)
-
-    def _real_folder(self) -> Path:
-        return Path(os.path.realpath(self._home.ensure(*_CACHE_FOLDER)))
 
     def _place(self, key: str) -> Path:
         return self._home.path.joinpath(*_CACHE_FOLDER, key)

@@ -19,23 +19,22 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from golem_forge.core.lazy_dataclass import dataclass, field
+from golem_forge.core.regex import regex
 from golem_forge.core.text import escape_control_chars
 from golem_forge.sandbox.walls.model import HostDirectory, HostGrant
 from golem_forge.tools.context import HostRule
 from golem_forge.usertools.diagnostics import DiagnosticCode, Unusable
+from golem_forge.usertools.folder import FolderFiles
 from golem_forge.usertools.manifest import MANIFEST_FILE
-
-if TYPE_CHECKING:
-    from golem_forge.usertools.folder import FolderFiles
 
 _BLOCK_BEGIN: Final = "# /// script"
 _BLOCK_END: Final = "# ///"
 _LONGEST_BLOCK: Final = 64 << 10
-_VERSION_CLAUSE: Final = re.compile(r"\s*(===|~=|==|!=|<=|>=|<|>)\s*v?(\d+(?:\.\d+)*)(\.\*)?\S*\s*")
+_VERSION_CLAUSE: Final = regex(r"\s*(===|~=|==|!=|<=|>=|<|>)\s*v?(\d+(?:\.\d+)*)(\.\*)?\S*\s*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,9 +144,9 @@ _PIP_TO_UV: Final = {
 }
 """What pip reads → the names of uv's own for it. uv does not read pip's; whoever set them up for pip means both."""
 _FALSE_WORDS: Final = frozenset({"", "0", "false", "no", "off", "f", "n"})
-_URL: Final = re.compile(r"https?://[^\s\"'<>,;\]}]+")
+_URL: Final = regex(r"https?://[^\s\"'<>,;\]}]+")
 _MOST_HOSTS: Final = 32
-_CREDENTIALS: Final = re.compile(r"(?<=://)[^/@\s]*@")
+_CREDENTIALS: Final = regex(r"(?<=://)[^/@\s]*@")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

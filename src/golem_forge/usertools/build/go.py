@@ -24,8 +24,10 @@ from typing import TYPE_CHECKING, Final
 
 from golem_forge.core.json import sha256_hex
 from golem_forge.core.lazy_dataclass import dataclass, field, replace
+from golem_forge.core.regex import regex
 from golem_forge.sandbox.walls.model import HostDirectory, Job
 from golem_forge.storage.home import ForgeHome
+from golem_forge.storage.private_file import write_private
 from golem_forge.usertools.build.toolchain import (
     BUILD_ROOM,
     GoToolchain,
@@ -36,7 +38,7 @@ from golem_forge.usertools.build.toolchain import (
 )
 from golem_forge.usertools.diagnostics import DiagnosticCode, Unusable
 from golem_forge.usertools.folder import BUILD_DIR, TOOL_DIR
-from golem_forge.usertools.scratch import file_lock, replace_private_file
+from golem_forge.usertools.scratch import file_lock
 
 if TYPE_CHECKING:
     from golem_forge.sandbox.walls.model import HostGrant
@@ -153,8 +155,8 @@ GO_ENV: Final = {
     "GOTELEMETRY": "off",
 }
 GO_OFFLINE_ENV: Final = {"GOPROXY": "off", "GOSUMDB": "off"}
-_COMMENT: Final = re.compile(r"//[^\n]*")
-_REQUIRE_LINE: Final = re.compile(r"^\s*require\s*(?:\(\s*[^)\s]|[^\s(])", re.M)
+_COMMENT: Final = regex(r"//[^\n]*")
+_REQUIRE_LINE: Final = regex(r"^\s*require\s*(?:\(\s*[^)\s]|[^\s(])", re.M)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,7 +213,7 @@ def debug_command(go: GoToolchain, binary: str, flags: Sequence[str], *, cached:
 
 
 GO_SECONDS: Final = 300.0
-_STANDARD_PATH: Final = re.compile(r"[a-z][a-z0-9]*(?:/[a-z0-9][a-z0-9_]*){0,6}")
+_STANDARD_PATH: Final = regex(r"[a-z][a-z0-9]*(?:/[a-z0-9][a-z0-9_]*){0,6}")
 _NOT_IMPORTABLE: Final = frozenset({"internal", "vendor", "unsafe", "cmd"})
 _WARM_FILE: Final = "warm.json"
 
@@ -277,7 +279,7 @@ class GoCache:
             said = await run_step(self._walls(compiled), job, seconds=GO_SECONDS)
             if not said.ok:
                 raise Unusable(DiagnosticCode.BUILD_FAILED, step_failure_text(said, "compiling Go's standard library"))
-            replace_private_file(place, _WARM_FILE, json.dumps(wanted).encode())
+            write_private(place / _WARM_FILE, json.dumps(wanted).encode(), durable=False)
 
     @staticmethod
     def _known(place: Path) -> frozenset[str]:

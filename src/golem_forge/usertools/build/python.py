@@ -15,31 +15,29 @@ in a child with walls and limits; the source comes by standard input, and the ch
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from golem_forge.core.lazy_dataclass import dataclass, replace
+from golem_forge.core.regex import regex
 from golem_forge.sandbox.host import base_python
 from golem_forge.sandbox.walls.model import HostDirectory, HostGrant, Job
-from golem_forge.sandbox.walls.toolchains import ForbiddenDirectories, in_system
+from golem_forge.sandbox.walls.toolchains import own_python_directory
+from golem_forge.sandbox.walls.walls import Walls
+from golem_forge.usertools.build.dependencies import DependencySources
 from golem_forge.usertools.build.toolchain import (
     BUILD_ROOM,
     StepResult,
+    UvProgram,
     require_full_walls,
     run_step,
     step_failure_text,
 )
 from golem_forge.usertools.diagnostics import DiagnosticCode, Unusable
 from golem_forge.usertools.folder import BUILD_DIR, TOOL_DIR
-
-if TYPE_CHECKING:
-    from golem_forge.sandbox.walls.walls import Walls
-    from golem_forge.usertools.build.dependencies import DependencySources
-    from golem_forge.usertools.build.toolchain import UvProgram
 
 ISOLATED_FLAGS: Final = ("-E", "-s", "-S", "-B", "-X", "pycache_prefix=/forge/none")
 """No variables, no user site, no site-packages; nothing compiled is read or written beside the source: what runs
@@ -50,13 +48,8 @@ ENVIRONMENT_FLAGS: Final = ("-E", "-s", "-B")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PythonInterpreter:
     path: str
-    prefix: str
+    shown: tuple[HostDirectory, ...]
     version: tuple[int, int, int]
-
-    @property
-    def shown(self) -> tuple[HostDirectory, ...]:
-        """It stands where it was built to stand."""
-        return () if in_system(self.prefix) else (HostDirectory(self.prefix, self.prefix),)
 
     @property
     def identity(self) -> str:
@@ -65,13 +58,12 @@ class PythonInterpreter:
 
 def own_interpreter(forge_home: Path) -> PythonInterpreter:
     """Raises Unusable where its directory must stay hidden."""
-    prefix = os.path.realpath(sys.base_prefix)
-    if not in_system(prefix):
-        forbidden = ForbiddenDirectories(os.path.expanduser("~"), os.fspath(forge_home))
-        if why := forbidden.why(prefix, prefix, os.stat(prefix)):
-            problem = f"Python tools cannot run: the directory of this Python {why}. Install Forge with another Python."
-            raise Unusable(DiagnosticCode.TOOLCHAIN_MISSING, problem)
-    return PythonInterpreter(path=base_python(), prefix=prefix, version=sys.version_info[:3])
+    directory, why = own_python_directory(forge_home)
+    if why:
+        problem = f"Python tools cannot run: the directory of this Python {why}. Install Forge with another Python."
+        raise Unusable(DiagnosticCode.TOOLCHAIN_MISSING, problem)
+    shown = (HostDirectory(directory, directory),) if directory else ()  # it stands where it was built to stand
+    return PythonInterpreter(path=base_python(), shown=shown, version=sys.version_info[:3])
 
 
 @cache
@@ -148,7 +140,7 @@ def _check_installed(said: StepResult) -> None:
 
 CHECK_SECONDS: Final = 10.0
 _CHECK_MEMORY: Final = 1 << 30
-_SHELL_LINE: Final = re.compile(r"^[^\s:]+: (?:line )?(\d+): ", re.M)
+_SHELL_LINE: Final = regex(r"^[^\s:]+: (?:line )?(\d+): ", re.M)
 _CHECK_PROGRAM: Final = """\
 import sys
 name, source = sys.argv[1], sys.stdin.buffer.read()

@@ -12,31 +12,28 @@ files by their own names, no credentials, nothing that could steer a terminal.
 from __future__ import annotations
 
 import os
-import re
 import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from golem_forge.core.lazy_dataclass import dataclass, replace
+from golem_forge.core.regex import regex
 from golem_forge.core.text import escape_control_chars
 from golem_forge.sandbox.errors import walls_unavailable
 from golem_forge.sandbox.host import is_below
 from golem_forge.sandbox.network.proxy import PRIVATE_ADDRESS
 from golem_forge.sandbox.process.monitor import MEMORY_LIMIT, TIMEOUT
-from golem_forge.sandbox.walls.model import HostDirectory, Level
+from golem_forge.sandbox.walls.model import HostDirectory, Job, Level
 from golem_forge.sandbox.walls.toolchains import ForbiddenDirectories, in_system
+from golem_forge.sandbox.walls.walls import Walls
 from golem_forge.usertools.build.dependencies import without_credentials
 from golem_forge.usertools.folder import BUILD_DIR, ELF, TOOL_DIR
 
-if TYPE_CHECKING:
-    from golem_forge.sandbox.walls.model import Job
-    from golem_forge.sandbox.walls.walls import Walls
-
 GO_DIR: Final = "/forge/go"
 UV_DIR: Final = "/forge/uv"
-_GO_LANGUAGE: Final = re.compile(r"go(\d+\.\d+)")
+_GO_LANGUAGE: Final = regex(r"go(\d+\.\d+)")
 _LONGEST_VERSION: Final = 256
 
 
@@ -164,7 +161,7 @@ BUILD_ROOM: Final = "/build"
 LONGEST_OUTPUT: Final = 4096
 _MOST_READ: Final = 64 << 10
 _MOST_OUTPUT: Final = 8 << 20
-_INNER_PATHS: Final = re.compile(rf"(?:{TOOL_DIR}|{BUILD_DIR}|{BUILD_ROOM}/\.module|{BUILD_ROOM})/|(?<![\w./])\./")
+_INNER_PATHS: Final = regex(rf"(?:{TOOL_DIR}|{BUILD_DIR}|{BUILD_ROOM}/\.module|{BUILD_ROOM})/|(?<![\w./])\./")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

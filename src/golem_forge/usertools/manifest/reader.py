@@ -2,7 +2,7 @@
 
 Refuses with Unusable: one code, one message that starts with `tool.yaml:` and names the key, one line. The first
 problem in the order of the file is reported; how keys fit together is checked after each is valid by itself. Nothing
-is read but these bytes: whether the entrypoint exists is checked with the folder. `manifest_from_nodes` holds nodes
+is read but these bytes: whether the entrypoint exists is checked with the folder. `manifest_from_values` holds values
 that came from no file (what a model asks for) against the same rules.
 
 `tests` are read last: their arguments are read by the types of the parameters. An argument that does not fit its
@@ -12,14 +12,17 @@ parameter is kept as written; the run refuses it, and a test may be there to sho
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
+from functools import partial
 from typing import Any, Final
 
+from golem_forge.config.schema import Check, MappingSchema, flag
+from golem_forge.config.yaml_file import YamlFile, YamlPath
 from golem_forge.core.text import escape_control_chars
+from golem_forge.tools.validation import SchemaCheck, ToolDefinitionError
 from golem_forge.usertools.diagnostics import DiagnosticCode, Unusable, is_reserved, name_problem
 from golem_forge.usertools.manifest import (
-    LONGEST_TIMEOUT_S,
     MANIFEST_FILE,
     ArgumentStyle,
     BooleanFlags,
@@ -31,37 +34,31 @@ from golem_forge.usertools.manifest import (
 )
 from golem_forge.usertools.manifest.keys import (
     check_argument_style,
-    check_variable_name,
+    check_variable,
     read_calls,
     read_env,
     read_network,
     read_parameters,
     read_zones,
-    typed_value,
+    value_of,
 )
-from golem_forge.usertools.manifest.nodes import (
-    Fields,
-    Items,
-    KeyPath,
+from golem_forge.usertools.manifest.schema import (
     ManifestFault,
-    Node,
-    as_boolean,
-    as_choice,
-    as_integer,
-    as_json_value,
-    as_line,
-    as_list,
-    as_mapping,
-    as_prose,
-    as_seconds,
-    as_text,
-    as_text_mapping,
-    parse_yaml_nodes,
-    read_mapping,
-    require_text,
+    ManifestProblems,
+    check_json,
+    choice,
+    integer,
+    items,
+    json_value,
+    mapping,
+    not_empty,
+    one_line,
+    parse_manifest,
+    prose,
+    seconds,
+    string,
 )
 
-SHORTEST_TIMEOUT_S: Final = 0.1
 LONGEST_DESCRIPTION: Final = 1024
 LONGEST_VERSION: Final = 64
 LONGEST_USAGE: Final = 8192
@@ -79,96 +76,104 @@ class _Mode(StrEnum):
 def read_manifest(data: bytes, *, folder: str) -> ToolManifest:
     """`folder`: the name of the folder it stands in, which must be the tool's."""
     try:
-        return manifest_from_nodes(parse_yaml_nodes(data), folder)
+        return _manifest(parse_manifest(data), folder)
     except ManifestFault as fault:
         raise Unusable(fault.code, f"{MANIFEST_FILE}: {fault}", line=fault.line) from None
 
 
-def manifest_from_nodes(top: Fields, folder: str) -> ToolManifest:
+def manifest_from_values(given: Mapping[str, Any], folder: str) -> ToolManifest:
     """Raises ManifestFault."""
-    given: dict[str, Any] = {}
-    for key, node in top.nodes.items():
-        read = _KEY_READERS.get(key)
-        if read is not None:
-            given[key] = read(node, (key,))
-            if key == "name":
-                _check_name(given[key], folder, node.line)
-        elif key != "tests":
-            read_mapping(top, (), (*_KEY_READERS, "tests"))
-    read_mapping(top, (), top.nodes, REQUIRED_KEYS)
-    if "parameters" in given:
-        style = given.get("arguments", ArgumentStyle.FLAGS)
-        check_argument_style(top.nodes["parameters"], ("parameters",), given["parameters"], style)
+    return _manifest(YamlFile("", check_json(given), {}), folder)
+
+
+def _manifest(file: YamlFile, folder: str) -> ToolManifest:
+    problems = ManifestProblems(file)
+
+    def name(value: Any, path: YamlPath, problems: ManifestProblems) -> str:
+        said = not_empty(value, path, problems, 4096)
+        _check_name(said, folder, problems)
+        return said
+
+    given: dict[str, Any] = MappingSchema({"name": name, **_KEYS, "tests": _as_it_is}, REQUIRED_KEYS)(
+        file.value, (), problems
+    )
+    style = given.get("arguments", ArgumentStyle.FLAGS)
+    check_argument_style(given.get("parameters", ()), ("parameters",), style, problems)
     if "output_schema" in given and given.get("output") is not OutputFormat.JSON:
-        raise ManifestFault(("output_schema",), "is only used with `output: json`", top.lines["output_schema"])
-    if tests := top.nodes.get("tests"):
-        given["tests"] = read_tests(tests, ("tests",), given.get("parameters", ()))
+        line = file.line(("output_schema",))
+        problems.add(("output_schema",), "is only used with `output: json`", line=line)
+    if "tests" in given:
+        given["tests"] = _read_tests(given["tests"], ("tests",), problems, given.get("parameters", ()))
     return ToolManifest(**given)
 
 
-def _check_name(name: str, folder: str, line: int) -> None:
+def _as_it_is(value: Any, path: YamlPath, problems: ManifestProblems) -> Any:
+    return value
+
+
+def _check_name(name: str, folder: str, problems: ManifestProblems) -> None:
     if name != folder:
         problem = (
             f"'{escape_control_chars(name[:80])}' is not the folder's name "
             f"'{escape_control_chars(folder[:80])}'; rename one of the two"
         )
-        raise ManifestFault(("name",), problem, line, DiagnosticCode.NAME_MISMATCH)
+        problems.add(("name",), problem, code=DiagnosticCode.NAME_MISMATCH)
     if problem := name_problem(name):
-        raise ManifestFault(("name",), problem, line, DiagnosticCode.NAME_INVALID)
+        problems.add(("name",), problem, code=DiagnosticCode.NAME_INVALID)
     if is_reserved(name):
-        raise ManifestFault(("name",), f"tool name '{name}' is reserved", line, DiagnosticCode.RESERVED_NAME)
+        problems.add(("name",), f"tool name '{name}' is reserved", code=DiagnosticCode.RESERVED_NAME)
 
 
-def _not_empty(read: Callable[[Node, KeyPath, int], str], most: int) -> Callable[[Node, KeyPath], str]:
-    return lambda node, place: require_text(read(node, place, most), place, node.line)
-
-
-def _read_entrypoint(node: Node, place: KeyPath) -> str:
-    name = require_text(as_text(node, place, 4096), place, node.line)
+def _entrypoint(value: Any, path: YamlPath, problems: ManifestProblems) -> str:
+    name = not_empty(value, path, problems, 4096)
     inside = "/" not in name and "\\" not in name and name not in (".", "..")
     if not inside or escape_control_chars(name) != name or not name.isprintable() or len(name.encode()) > 255:
         problem = f"'{escape_control_chars(name[:80])}' must be the name of a file directly in the tool's folder"
-        raise ManifestFault(place, problem, node.line, DiagnosticCode.ENTRYPOINT_INVALID)
+        problems.add(path, problem, code=DiagnosticCode.ENTRYPOINT_INVALID)
     return name
 
 
-def _read_output_schema(node: Node, place: KeyPath) -> dict[str, Any]:
-    from golem_forge.tools.validation import SchemaCheck, ToolDefinitionError
+_DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
-    if not isinstance(node, Fields):
-        raise ManifestFault(place, "must be a JSON Schema (a mapping)", node.line)
-    schema: dict[str, Any] = as_json_value(node, place)
-    declared = schema.get("$schema", "https://json-schema.org/draft/2020-12/schema")
-    if str(declared).removesuffix("#") != "https://json-schema.org/draft/2020-12/schema":
-        raise ManifestFault((*place, "$schema"), "must be https://json-schema.org/draft/2020-12/schema", node.line)
+
+def _output_schema(value: Any, path: YamlPath, problems: ManifestProblems) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        problems.expected(path, value, "a JSON Schema (a mapping)")
+    schema: dict[str, Any] = json_value(value, path, problems)
+    if str(schema.get("$schema", _DIALECT)).removesuffix("#") != _DIALECT:
+        problems.add((*path, "$schema"), f"must be {_DIALECT}", line=problems.file.start(path))
     try:
         SchemaCheck(schema)
     except ToolDefinitionError as error:
-        raise ManifestFault(place, escape_control_chars(str(error)), node.line) from None
+        problems.add(path, escape_control_chars(str(error)))
     return schema
 
 
-_KEY_READERS: Final[dict[str, Callable[[Node, KeyPath], Any]]] = {
-    "name": _not_empty(as_text, 4096),
-    "description": _not_empty(as_line, LONGEST_DESCRIPTION),
-    "version": _not_empty(as_line, LONGEST_VERSION),
-    "entrypoint": _read_entrypoint,
-    "usage": lambda node, place: as_prose(node, place, LONGEST_USAGE),
+def _mode(value: Any, path: YamlPath, problems: ManifestProblems) -> str:
+    return choice(value, path, problems, _Mode).value
+
+
+_KEYS: Final[dict[str, Check]] = {
+    "description": partial(not_empty, read=one_line, most=LONGEST_DESCRIPTION),
+    "version": partial(not_empty, read=one_line, most=LONGEST_VERSION),
+    "entrypoint": _entrypoint,
+    "usage": partial(prose, most=LONGEST_USAGE),
     "parameters": read_parameters,
-    "arguments": lambda node, place: as_choice(node, place, ArgumentStyle),
-    "boolean_flags": lambda node, place: as_choice(node, place, BooleanFlags),
-    "timeout": lambda node, place: as_seconds(node, place, SHORTEST_TIMEOUT_S, LONGEST_TIMEOUT_S),
+    "arguments": partial(choice, words=ArgumentStyle),
+    "boolean_flags": partial(choice, words=BooleanFlags),
+    "timeout": seconds,
     "env": read_env,
     "network": read_network,
     "zones": read_zones,
     "calls": read_calls,
-    "output": lambda node, place: as_choice(node, place, OutputFormat),
-    "output_schema": _read_output_schema,
-    "mode": lambda node, place: as_choice(node, place, _Mode).value,
-    "label": lambda node, place: as_line(node, place, LONGEST_LABEL),
-    "category": lambda node, place: as_line(node, place, LONGEST_LABEL),
-    "background": as_boolean,
+    "output": partial(choice, words=OutputFormat),
+    "output_schema": _output_schema,
+    "mode": _mode,
+    "label": partial(one_line, most=LONGEST_LABEL),
+    "category": partial(one_line, most=LONGEST_LABEL),
+    "background": flag,
 }
+MANIFEST_KEYS: Final = ("name", *_KEYS, "tests")
 """In the order of the format. `tests` come last: their arguments are read by the types of the parameters."""
 
 
@@ -179,106 +184,79 @@ LONGEST_TEXT: Final = 64 * 1024
 LONGEST_NAME: Final = 128
 LONGEST_PATTERN: Final = 1024
 
-_TEST_KEYS: Final = ("name", "arguments", "env", "files", "timeout", "expect")
-_EXPECTATION_KEYS: Final = (
-    *("exit_code", "stdout", "stdout_contains", "stdout_matches", "stderr_contains", "json", "files"),
-)
+_TEXT: Final = partial(string, most=LONGEST_TEXT)
 
 
-def read_tests(node: Node, place: KeyPath, parameters: tuple[Parameter, ...]) -> tuple[TestCase, ...]:
+def _read_tests(
+    value: Any, path: YamlPath, problems: ManifestProblems, parameters: tuple[Parameter, ...]
+) -> tuple[TestCase, ...]:
     by_name = {parameter.name: parameter for parameter in parameters}
-    return tuple(
-        _read_case(item, (*place, index), by_name) for index, item in enumerate(as_list(node, place, MOST_TESTS))
-    )
+
+    def arguments(value: Any, path: YamlPath, problems: ManifestProblems) -> dict[str, Any]:
+        given = mapping(value, path, problems)
+        return {name: _argument(item, (*path, name), problems, by_name.get(name)) for name, item in given.items()}
+
+    case = MappingSchema({**_TEST_KEYS, "arguments": arguments}, keys_first=True)
+    return tuple(TestCase(**case(item, place, problems)) for item, place in items(value, path, problems, MOST_TESTS))
 
 
-def _read_case(node: Node, place: KeyPath, parameters: Mapping[str, Parameter]) -> TestCase:
-    given: dict[str, Any] = {}
-    for key, item in read_mapping(node, place, _TEST_KEYS).items():
-        at: KeyPath = (*place, key)
-        if key == "name":
-            given[key] = as_line(item, at, LONGEST_NAME)
-        elif key == "arguments":
-            given[key] = {
-                name: _read_argument(value, (*at, name), parameters.get(name))
-                for name, value in as_mapping(item, at).nodes.items()
-            }
-        elif key == "env":
-            given[key] = _read_test_env(item, at)
-        elif key == "files":
-            given[key] = _read_files(item, at)
-        elif key == "timeout":
-            given[key] = as_seconds(item, at, SHORTEST_TIMEOUT_S, LONGEST_TIMEOUT_S)
-        else:
-            given[key] = _read_expectation(item, at)
-    return TestCase(**given)
-
-
-def _read_argument(node: Node, place: KeyPath, parameter: Parameter | None) -> Any:
+def _argument(value: Any, path: YamlPath, problems: ManifestProblems, parameter: Parameter | None) -> Any:
     if parameter is not None:
         try:
-            return typed_value(node, place, parameter.type, parameter.items)
+            return value_of(parameter.type, parameter.items)(value, path, problems)
         except ManifestFault:
             pass
-    return as_json_value(node, place)
+    return json_value(value, path, problems)
 
 
-def _read_test_env(node: Node, place: KeyPath) -> Mapping[str, str]:
-    found = as_text_mapping(node, place, entries=MOST_TEXTS, most=LONGEST_TEXT)
-    for name, value in found.items():
-        check_variable_name(name, place, node.line)
-        if "\0" in value:
-            raise ManifestFault((*place, name), "must not contain a NUL character", node.line)
+def _texts(value: Any, path: YamlPath, problems: ManifestProblems) -> tuple[str, ...]:
+    """A list of texts; one text alone is a list of one."""
+    if not isinstance(value, list):
+        return (_TEXT(value, path, problems),)
+    return tuple(_TEXT(item, place, problems) for item, place in items(value, path, problems, MOST_TEXTS))
+
+
+def _test_env(value: Any, path: YamlPath, problems: ManifestProblems) -> Mapping[str, str]:
+    found = _text_mapping(value, path, problems, MOST_TEXTS)
+    for name, text in found.items():
+        check_variable(name, path, problems)
+        if "\0" in text:
+            problems.add((*path, name), "must not contain a NUL character", line=problems.file.start(path))
     return found
 
 
-def _read_expectation(node: Node, place: KeyPath) -> Expectation:
-    given: dict[str, Any] = {}
-    for key, item in read_mapping(node, place, _EXPECTATION_KEYS).items():
-        at: KeyPath = (*place, key)
-        if key == "exit_code":
-            given[key] = as_integer(item, at)
-            if not 0 <= given[key] <= 255:
-                raise ManifestFault(at, "must be from 0 to 255", item.line)
-        elif key == "stdout":
-            given[key] = as_text(item, at, LONGEST_TEXT)
-        elif key == "stdout_matches":
-            given[key] = _read_pattern(item, at)
-        elif key == "json":
-            given.update(has_json=True, json=as_json_value(item, at))
-        elif key == "files":
-            given[key] = _read_files(item, at)
-        else:
-            given[key] = _read_parts(item, at)
-    return Expectation(**given)
+def _text_mapping(value: Any, path: YamlPath, problems: ManifestProblems, most: int) -> dict[str, str]:
+    """Name → text, both as written; the names are for the caller to judge."""
+    found = mapping(value, path, problems, most)
+    return {name: _TEXT(item, (*path, name), problems) for name, item in found.items()}
 
 
-def _read_parts(node: Node, place: KeyPath) -> tuple[str, ...]:
-    """A list of texts; one text alone is a list of one."""
-    if not isinstance(node, Items):
-        return (as_text(node, place, LONGEST_TEXT),)
-    found = as_list(node, place, MOST_TEXTS)
-    return tuple(as_text(item, (*place, index), LONGEST_TEXT) for index, item in enumerate(found))
+def _exit_code(value: Any, path: YamlPath, problems: ManifestProblems) -> int:
+    code = integer(value, path, problems)
+    if not 0 <= code <= 255:
+        problems.expected(path, value, "from 0 to 255")
+    return code
 
 
-def _read_pattern(node: Node, place: KeyPath) -> str:
-    pattern = as_text(node, place, LONGEST_PATTERN)
+def _pattern(value: Any, path: YamlPath, problems: ManifestProblems) -> str:
+    pattern = string(value, path, problems, LONGEST_PATTERN)
     try:
         re.compile(pattern)
     except (re.error, RecursionError, OverflowError) as error:
         reason = escape_control_chars(str(error))[:100] if isinstance(error, re.error) else "too large"
-        raise ManifestFault(place, f"is not a regular expression: {reason}", node.line) from None
+        problems.add(path, f"is not a regular expression: {reason}")
     return pattern
 
 
-def _read_files(node: Node, place: KeyPath) -> Mapping[str, str]:
-    found = as_text_mapping(node, place, entries=MOST_FILES, most=LONGEST_TEXT)
+def _files(value: Any, path: YamlPath, problems: ManifestProblems) -> Mapping[str, str]:
+    found = _text_mapping(value, path, problems, MOST_FILES)
     folders = {"/".join(name.split("/")[:end]) for name in found for end in range(1, name.count("/") + 1)}
     for name in found:
         if problem := _file_name_problem(name):
-            raise ManifestFault(place, f"'{escape_control_chars(name[:80])}' {problem}", node.line)
+            problems.add(path, f"'{escape_control_chars(name[:80])}' {problem}")
         if name in folders:
-            raise ManifestFault((*place, name), "is a file here and a directory of another file", node.line)
+            problem = "is a file here and a directory of another file"
+            problems.add((*path, name), problem, line=problems.file.start(path))
     return found
 
 
@@ -291,3 +269,32 @@ def _file_name_problem(name: str) -> str:
     if any(ord(character) < 32 or ord(character) == 127 for character in name):
         return "must not contain control characters"
     return ""
+
+
+_EXPECTATION: Final = MappingSchema(
+    {
+        "exit_code": _exit_code,
+        "stdout": _TEXT,
+        "stdout_contains": _texts,
+        "stdout_matches": _pattern,
+        "stderr_contains": _texts,
+        "json": json_value,
+        "files": _files,
+    },
+    keys_first=True,
+)
+
+
+def _expectation(value: Any, path: YamlPath, problems: ManifestProblems) -> Expectation:
+    found: dict[str, Any] = _EXPECTATION(value, path, problems)
+    return Expectation(**found, has_json="json" in found)
+
+
+_TEST_KEYS: Final[dict[str, Check]] = {
+    "name": partial(one_line, most=LONGEST_NAME),
+    "arguments": _as_it_is,
+    "env": _test_env,
+    "files": _files,
+    "timeout": seconds,
+    "expect": _expectation,
+}

@@ -13,14 +13,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import MISSING, fields
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
+from golem_forge.config.schema import changed_fields
+from golem_forge.config.yaml_edit import compose, find_pair, find_value
+from golem_forge.config.yaml_reader import is_no_text
+from golem_forge.core.regex import regex
 from golem_forge.core.text import escape_control_chars
 from golem_forge.usertools.diagnostics import SharingError, Unusable
 from golem_forge.usertools.manifest import MANIFEST_FILE, Expectation, Parameter, ToolManifest
-from golem_forge.usertools.manifest.nodes import ManifestFault, Node, Scalar, needs_quotes, parse_yaml_nodes
+from golem_forge.usertools.manifest.schema import ManifestFault, parse_manifest
 
 
 def manifest_text(manifest: ToolManifest, *, stated: Collection[str] = ()) -> str:
@@ -37,13 +40,8 @@ def _non_default_fields(value: Any, stated: Collection[str] = ()) -> dict[str, A
         stated = ("default",)
     elif isinstance(value, Expectation) and value.has_json:
         stated = ("json",)
-    given: dict[str, Any] = {}
-    for field in fields(value):
-        found = getattr(value, field.name)
-        default = field.default_factory() if field.default_factory is not MISSING else field.default
-        if field.name not in _INTERNAL_FIELDS and (found != default or field.name in stated):
-            given[field.name] = _plain_value(field.name, found)
-    return given
+    said = changed_fields(value, without=("has_default", "has_json"), stated=stated)
+    return {name: _plain_value(name, found) for name, found in said.items()}
 
 
 def _plain_value(name: str, value: Any) -> Any:
@@ -56,18 +54,15 @@ def _plain_value(name: str, value: Any) -> Any:
     return value.value if isinstance(value, StrEnum) else value
 
 
-_INTERNAL_FIELDS: Final = ("has_default", "has_json")
-
-
 _WIDTH: Final = 100
 _LONGEST_PLAIN_KEY: Final = 1000
 """A key before a `:` has at most 1024 characters in YAML; a longer one is marked with `?`."""
 
-_PLAIN: Final = re.compile(r"[^\W\d]|[\w(/.][^\n]*[^\s:]")
-_PLAIN_IN_LIST: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
-_PLAIN_KEY: Final = re.compile(r"[$A-Za-z][A-Za-z0-9_.-]*")
-_NUMBER_LIKE: Final = re.compile(r"[0-9.][0-9_:.,xXoObBeEtTzZ +-]*")
-_DOTTED_VERSION: Final = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+(\.[0-9]+)*")
+_PLAIN: Final = regex(r"[^\W\d]|[\w(/.][^\n]*[^\s:]")
+_PLAIN_IN_LIST: Final = regex(r"[A-Za-z][A-Za-z0-9_.-]*")
+_PLAIN_KEY: Final = regex(r"[$A-Za-z][A-Za-z0-9_.-]*")
+_NUMBER_LIKE: Final = regex(r"[0-9.][0-9_:.,xXoObBeEtTzZ +-]*")
+_DOTTED_VERSION: Final = regex(r"[0-9]+\.[0-9]+\.[0-9]+(\.[0-9]+)*")
 _AMBIGUOUS_WORDS: Final = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
 
 
@@ -129,7 +124,7 @@ def _scalar_text(text: str) -> str:
 
 
 def _is_ambiguous(text: str) -> bool:
-    if needs_quotes(text) or text.lower() in _AMBIGUOUS_WORDS:
+    if is_no_text(text) or text.lower() in _AMBIGUOUS_WORDS:
         return True
     return bool(_NUMBER_LIKE.fullmatch(text)) and not _DOTTED_VERSION.fullmatch(text)
 
@@ -163,56 +158,36 @@ def _quoted_scalar(text: str) -> str:
 def manifest_name(data: bytes) -> str:
     """The name a manifest gives itself, valid or not; empty if it has none."""
     try:
-        found = parse_yaml_nodes(data).nodes.get("name")
+        found = parse_manifest(data).value.get("name")
     except ManifestFault:  # `read_manifest` says what is wrong
         return ""
-    return found.text if isinstance(found, Scalar) else ""
+    return str(found) if isinstance(found, str) else ""
 
 
 def rename_manifest(data: bytes, name: str) -> bytes:
     """The present name may be one that no tool can have: that is what renaming is for."""
     try:
-        before = parse_yaml_nodes(data).nodes
+        before = parse_manifest(data)
         text = data.decode("utf-8")
-        start, end = _name_span(text)
-        made = (text[:start] + yaml_name(name) + text[end:]).encode()
-        after = parse_yaml_nodes(made).nodes
+        written = find_value(compose(text), "name") if before.value else None
+        if written is None:
+            raise SharingError(f"{MANIFEST_FILE}: has no `name`.")
+        made = (text[: written.start_mark.index] + yaml_name(name) + text[written.end_mark.index :]).encode()
+        after = parse_manifest(made)
     except ManifestFault as fault:
         raise Unusable(fault.code, f"{MANIFEST_FILE}: {fault}", line=fault.line) from None
-    if manifest_name(made) != name or _without_name(after) != _without_name(before):
+    same = after.value == {**before.value, "name": name} and after.lines == before.lines
+    if not same or not isinstance(before.value["name"], str):
         raise SharingError(f"{MANIFEST_FILE}: put `name` on a line of its own, so that it can be changed.")
     return made
-
-
-def _without_name(nodes: dict[str, Node]) -> dict[str, Node]:
-    return {key: node for key, node in nodes.items() if key != "name"}
 
 
 def yaml_name(name: str) -> str:
     return f'"{name}"' if name.lower() in _AMBIGUOUS_WORDS else name
 
 
-def _name_span(text: str) -> tuple[int, int]:
-    """Where the value of the top-level `name` stands."""
-    from ruamel.yaml import YAML
-    from ruamel.yaml.events import MappingEndEvent, MappingStartEvent, ScalarEvent, SequenceEndEvent, SequenceStartEvent
-
-    depth, is_key = 0, True
-    events = YAML(typ="safe", pure=True).parse(text)
-    for event in events:
-        if isinstance(event, MappingStartEvent | SequenceStartEvent | MappingEndEvent | SequenceEndEvent):
-            depth += 1 if isinstance(event, MappingStartEvent | SequenceStartEvent) else -1
-            is_key = True
-        elif isinstance(event, ScalarEvent) and depth == 1:
-            if is_key and event.value == "name":
-                value = next(events)
-                return value.start_mark.index, value.end_mark.index
-            is_key = not is_key
-    raise SharingError(f"{MANIFEST_FILE}: has no `name`.")
-
-
 _INDENT: Final = 2
-_BLOCK_HEADER: Final = re.compile(r"([|>][-+0-9]*)(.*)", re.DOTALL)
+_BLOCK_HEADER: Final = regex(r"([|>][-+0-9]*)(.*)", re.DOTALL)
 """Of a block: how it is to be read, and a comment."""
 
 
@@ -224,7 +199,7 @@ class _Splice(NamedTuple):
 
 def set_expected_stdout(text: str, printed: Mapping[int, str]) -> str:
     """Raises LookupError where a case is not found."""
-    cases = _find_value(_compose(text), "tests")
+    cases = find_value(compose(text), "tests")
     if cases is None:
         raise LookupError("tests")
     splices = [_stdout_splice(text, cases.value[index], said, _is_flow(cases)) for index, said in printed.items()]
@@ -235,22 +210,16 @@ def set_expected_stdout(text: str, printed: Mapping[int, str]) -> str:
 
 def have_expectations(text: str) -> tuple[bool, ...]:
     """For each case, whether its `expect` says anything at all."""
-    cases = _find_value(_compose(text), "tests")
+    cases = find_value(compose(text), "tests")
     if cases is None or cases.id != "sequence":
         return ()
-    expected = [_find_value(case, "expect") if case.id == "mapping" else None for case in cases.value]
+    expected = [find_value(case, "expect") if case.id == "mapping" else None for case in cases.value]
     return tuple(one is not None and one.id == "mapping" and bool(one.value) for one in expected)
-
-
-def _compose(text: str) -> Any:
-    from ruamel.yaml import YAML
-
-    return YAML(typ="safe", pure=True).compose(text)
 
 
 def _stdout_splice(text: str, case: Any, said: str, in_flow: bool) -> _Splice:
     in_flow = in_flow or _is_flow(case)
-    pair = _find_pair(case, "expect")
+    pair = find_pair(case, "expect")
     if pair is None:
         return _add_expect(text, case, said)
     key, expect = pair
@@ -260,7 +229,7 @@ def _stdout_splice(text: str, case: Any, said: str, in_flow: bool) -> _Splice:
             after = text.index(":", key.end_mark.index) + 1
             return _Splice(after, after, f" {flow}")
         return _Splice(expect.start_mark.index, expect.end_mark.index, flow)
-    found = _find_pair(expect, "stdout")
+    found = find_pair(expect, "stdout")
     if found is None:
         raise LookupError("stdout")
     return _replace_value(text, *found, said, in_flow or _is_flow(expect))
@@ -342,12 +311,3 @@ def _trailing_blank_lines(content: str) -> str:
 
 def _is_flow(node: Any) -> bool:
     return bool(getattr(node, "flow_style", False))
-
-
-def _find_pair(mapping: Any, name: str) -> tuple[Any, Any] | None:
-    return next(((key, value) for key, value in mapping.value if key.value == name), None)
-
-
-def _find_value(mapping: Any, name: str) -> Any:
-    pair = _find_pair(mapping, name)
-    return None if pair is None else pair[1]

@@ -19,16 +19,17 @@ import json
 import math
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final
 
 from golem_forge.core.calls import Caller, ToolCompletion
 from golem_forge.core.errors import ToolFailed
 from golem_forge.core.lazy_dataclass import dataclass, field, replace
-from golem_forge.events.redaction import IS_CREDENTIAL, MIN_SECRET, classify_name
-from golem_forge.sandbox.walls.model import HostDirectory, HostGrant, Job, StartDirectory, Streams
+from golem_forge.events.redaction import IS_CREDENTIAL, MIN_SECRET, Redactor, classify_name
+from golem_forge.sandbox.walls.model import HostGrant, Job, StartDirectory, Streams
+from golem_forge.sandbox.walls.walls import WalledChild
 from golem_forge.tools.context import ToolContext
+from golem_forge.tools.live_output import wait_to_end
 from golem_forge.tools.validation import InputInvalid
 from golem_forge.usertools.folder import ProgramKind, ToolEntry, ToolProgram
 from golem_forge.usertools.manifest import (
@@ -40,33 +41,15 @@ from golem_forge.usertools.manifest import (
     argument_variable,
 )
 from golem_forge.usertools.run.access import ToolAccess, manifest_hosts
+from golem_forge.usertools.run.call_server import CallServer
+from golem_forge.usertools.run.interpreter import InterpreterPool, python_job
+from golem_forge.usertools.run.output import FinishedRun, finish_run
 
-if TYPE_CHECKING:
-    from golem_forge.events.redaction import Redactor
-    from golem_forge.sandbox.walls.walls import WalledChild
-
-_TIMEOUT: Final = "TIMEOUT"
-_ENDED: Final = "ENDED"
 StartProgram = Callable[[], Awaitable["WalledChild"]]
 
 
-class BackgroundRunner(Protocol):
-    """How a `background` tool goes on after its call has answered; given by whoever has exec sessions."""
-
-    def __call__(self, start: StartProgram, ctx: ToolContext, seconds: float) -> Awaitable[ToolCompletion]: ...
-
-
-class CallEndpoint(Protocol):
-    """The way from inside a running tool to the tools it may call; `call_server.CallServer` is one."""
-
-    @property
-    def shown(self) -> tuple[HostDirectory, ...]: ...
-    @property
-    def env(self) -> Mapping[str, str]: ...
-    @property
-    def path(self) -> tuple[str, ...]:
-        """Where the command `forge` and the module `forge_tool` stand inside."""
-        ...
+BackgroundRunner = Callable[[StartProgram, ToolContext, float], Awaitable[ToolCompletion]]
+"""How a `background` tool goes on after its call has answered; given by whoever has exec sessions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +64,7 @@ class ToolRun:
     """What declared variables are copied from."""
     lifted: frozenset[str] = frozenset()
     """Masked paths that this call's approved effects name."""
-    call_server: AbstractAsyncContextManager[CallEndpoint] | None = None
+    call_server: CallServer | None = None
     """For a tool with `calls`: open as long as it runs."""
     background_runner: BackgroundRunner | None = None
     """For a `background` tool."""
@@ -94,7 +77,7 @@ async def run_tool(run: ToolRun, ctx: ToolContext) -> ToolCompletion:
         return await _run_with_endpoint(run, call_server, ctx)
 
 
-async def _run_with_endpoint(run: ToolRun, call_server: CallEndpoint | None, ctx: ToolContext) -> ToolCompletion:
+async def _run_with_endpoint(run: ToolRun, call_server: CallServer | None, ctx: ToolContext) -> ToolCompletion:
     job = await _job(run, call_server, ctx)
     # Called by another tool it ends with its call: a session would outlive whoever asked for it, and its time.
     if run.entry.manifest.background and run.background_runner is not None and ctx.caller is not Caller.TOOL:
@@ -108,54 +91,35 @@ async def start_program(run: ToolRun, job: Job, ctx: ToolContext) -> WalledChild
     anything else as it is. `job` has its arguments already."""
     if run.program.kind is not ProgramKind.PYTHON:
         return await run.access.walls.start(job)
-    from golem_forge.usertools.run.interpreter import InterpreterPool
-
     interpreter = await ctx.parts.get(InterpreterPool).take(run.access.walls, await _interpreter_job(run, job))
     return await interpreter.run(run.program.script, run.input.argv, run.input.stdin, job.path_first)
 
 
 async def _interpreter_job(run: ToolRun, job: Job) -> Job:
-    from golem_forge.usertools.run.interpreter import python_job
-
     return python_job(replace(job, stdin=None), run.program, await run.access.walls.level())
 
 
 async def _run_to_end(run: ToolRun, job: Job, ctx: ToolContext) -> ToolCompletion:
-    import asyncio
-
-    from golem_forge.tools.live_output import show_live_output
-    from golem_forge.usertools.run.output import FinishedRun, finish_run
-
     began = time.monotonic()
     walled = await start_program(run, job, ctx)
-    child = walled.child
-    assert child.errors is not None  # the streams were asked for apart
-    try:
-        async with show_live_output(ctx, {"stdout": child.output, "stderr": child.errors}):
-            ending = await child.wait(run.timeout) or await child.end(_TIMEOUT)
-    except asyncio.CancelledError:
-        ending = await child.end(_ENDED)
-        if not ctx.cancel:  # the caller itself is gone: nobody is left to read it
-            walled.report_unread()
-            raise
+    ending = await wait_to_end(walled, ctx, run.timeout)
+    assert walled.child.errors is not None  # the streams were asked for apart
     ran = FinishedRun(
         manifest=run.entry.manifest,
         ending=ending,
-        out=child.output,
-        err=child.errors,
+        out=walled.child.output,
+        err=walled.child.errors,
         after=walled.aftermath(),
         seconds=time.monotonic() - began,
         timeout=run.timeout,
         access=run.access,
     )
     if run.program.kind is ProgramKind.PYTHON and job.reads_only:  # walls that may write keep placeholders in zones
-        from golem_forge.usertools.run.interpreter import InterpreterPool
-
         ctx.parts.get(InterpreterPool).prepare(run.access.walls, await _interpreter_job(run, job))
     return await finish_run(ran, ctx)
 
 
-async def _job(run: ToolRun, call_server: CallEndpoint | None, ctx: ToolContext) -> Job:
+async def _job(run: ToolRun, call_server: CallServer | None, ctx: ToolContext) -> Job:
     manifest, program = run.entry.manifest, run.program
     declared = declared_values(manifest, run.environ, ctx.redactor)
     level = await run.access.walls.level()
@@ -172,7 +136,7 @@ async def _job(run: ToolRun, call_server: CallEndpoint | None, ctx: ToolContext)
         argv=(*program.argv, *script, *run.input.argv),
         cwd=f"/{run.access.sandbox.default_zone}" if run.access.sandbox.default_zone else "",
         nowhere=StartDirectory.TEMPORARY,
-        env=tool_environment(run.entry, place, declared) | run.input.env | dict(call_server.env if call_server else {}),
+        env=tool_environment(run.entry, place, declared) | run.input.env | (call_server.env if call_server else {}),
         streams=Streams.APART,
         hosts=tuple(granted),
         shares_network=manifest.network is True,

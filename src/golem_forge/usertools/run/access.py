@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from golem_forge.core.decisions import Status, Verdict, strictest
 from golem_forge.core.effects import AtMost, Effect, Mark, Verb
@@ -23,16 +23,14 @@ from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.policy.rules.globs import host_and_port
 from golem_forge.sandbox.errors import SandboxError, walls_unavailable, zone_access_denied
 from golem_forge.sandbox.sandbox import Sandbox
-from golem_forge.sandbox.walls.model import Level, ProbeReport, is_masked
+from golem_forge.sandbox.target import Target
+from golem_forge.sandbox.walls.model import Level, PathRule, ProbeReport, is_masked
+from golem_forge.sandbox.walls.walls import Walls
 from golem_forge.sandbox.zones import USER_TOOLS, AccessMode, Zone, ZoneRequest
+from golem_forge.storage.home import forge_home
 from golem_forge.tools.context import ToolContext
 from golem_forge.usertools.folder import ToolEntry
 from golem_forge.usertools.manifest import PathUse, ToolManifest
-
-if TYPE_CHECKING:
-    from golem_forge.sandbox.target import Target
-    from golem_forge.sandbox.walls.model import PathRule
-    from golem_forge.sandbox.walls.walls import Walls
 
 _ASK_DOCTOR: Final = "Run 'forge doctor' to see why full walls are missing and how to get them."
 _ZoneKey = tuple[tuple[str, str], ...] | None
@@ -86,9 +84,6 @@ class ToolAccessCache:
 
     def _around(self, sandbox: Sandbox, ctx: ToolContext) -> Walls:
         """For an embedder who brings no walls."""
-        from golem_forge.sandbox.walls.walls import Walls
-        from golem_forge.storage.home import forge_home
-
         if id(sandbox) not in self._own:
             home = ctx.home or forge_home().path
             walls = Walls(sandbox, forge_home=home, redactor=ctx.redactor, rules=ctx.path_rules)

@@ -26,13 +26,12 @@ import os
 import secrets
 import shlex
 import socket
-import sys
 import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from golem_forge.core.calls import EXIT_CODES, Caller, Outcome, ToolCall, outcome_json
 from golem_forge.core.decisions import Status
@@ -41,14 +40,13 @@ from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.text import escape_control_chars
 from golem_forge.sandbox.host import base_python
 from golem_forge.sandbox.walls.model import HostDirectory, Level
-from golem_forge.sandbox.walls.toolchains import ForbiddenDirectories, in_system
+from golem_forge.sandbox.walls.toolchains import own_python_directory
 from golem_forge.storage.home import ForgeHome, forge_home
+from golem_forge.tools.cli_args import bind_options, words_as_tokens
 from golem_forge.tools.context import ToolContext
+from golem_forge.tools.tool import Tool
 from golem_forge.usertools.run.interpreter import CALL_DIRECTORY
 from golem_forge.usertools.scratch import private_directory, remove_tree
-
-if TYPE_CHECKING:
-    from golem_forge.tools.tool import Tool
 
 AT_ONCE: Final = 8
 MOST_CONNECTIONS: Final = 256
@@ -209,20 +207,15 @@ class _SessionSecret:
     secret: str = field(default_factory=lambda: secrets.token_hex(16))
 
 
-def make_call_server(
-    ctx: ToolContext, lookup: ToolLookup, calls: tuple[str, ...], deadline: float, *, level: Level = Level.FULL
-) -> ToolCallServer:
-    """For one run that ends at `deadline` (Unix seconds), in walls of this level. Its token is a secret from now on."""
-    root = ctx.parts.get(_SessionSecret).secret
-    if ctx.redactor is not None and root not in ctx.redactor.secrets:
-        ctx.redactor.add_secret("FORGE_CALL_TOKEN", root)
-    return ToolCallServer(ctx, lookup, calls, deadline, root=root, level=level)
-
-
 class ToolCallServer(CallServer):
     def __init__(
-        self, ctx: ToolContext, lookup: ToolLookup, calls: tuple[str, ...], deadline: float, *, root: str, level: Level
+        self, ctx: ToolContext, lookup: ToolLookup, calls: tuple[str, ...], deadline: float, level: Level = Level.FULL
     ) -> None:
+        """For one run that ends at `deadline` (Unix seconds), in walls of this level. Its token is a secret from now
+        on."""
+        root = ctx.parts.get(_SessionSecret).secret
+        if ctx.redactor is not None and root not in ctx.redactor.secrets:
+            ctx.redactor.add_secret("FORGE_CALL_TOKEN", root)
         super().__init__(ForgeHome(ctx.home) if ctx.home is not None else forge_home(), root, level)
         self._ctx = ctx
         self._lookup = lookup
@@ -253,8 +246,6 @@ class ToolCallServer(CallServer):
         """Raises ValueError, in words for whoever wrote the call."""
         if request.words is None:
             return request.args  # a text is read, and refused, by the path
-        from golem_forge.tools.cli_args import bind_options, words_as_tokens
-
         try:
             tool = self._lookup(request.name)
         except ForgeError:
@@ -337,14 +328,10 @@ _LIBRARY: Final = "forge_tool.py"
 
 def client_folder(home: ForgeHome) -> tuple[HostDirectory, ...]:
     """What to show: the folder with the command, at `/forge/bin`, and the interpreter that it needs."""
-    prefix = os.path.realpath(sys.base_prefix)
-    if in_system(prefix):
-        further: tuple[HostDirectory, ...] = ()
-    else:
-        forbidden = ForbiddenDirectories(os.path.expanduser("~"), os.fspath(home.path))
-        if why := forbidden.why(prefix, prefix, os.stat(prefix)):
-            raise ToolFailed(f"Tools cannot call others: the directory of this Python {why}. Install Forge elsewhere.")
-        further = (HostDirectory(prefix, prefix),)
+    python, why = own_python_directory(home.path)
+    if why:
+        raise ToolFailed(f"Tools cannot call others: the directory of this Python {why}. Install Forge elsewhere.")
+    further = (HostDirectory(python, python),) if python else ()
     source = Path(__file__).parent / "client"
     # For a shell the lines that start Python, for Python a text: the kernel's own `#!` takes neither a long path nor
     # one with a space.

@@ -23,6 +23,7 @@ from typing import Final
 from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.sandbox.process.monitor import TIMEOUT
 from golem_forge.sandbox.walls.model import HostDirectory, Job, Level
+from golem_forge.sandbox.walls.socket_child import IDLE_SECONDS, IdleChildren, start_on_socket
 from golem_forge.sandbox.walls.walls import WalledChild, Walls
 from golem_forge.usertools.folder import ToolProgram
 
@@ -78,18 +79,10 @@ class WaitingInterpreter:
     async def start(cls, walls: Walls, job: Job) -> WaitingInterpreter:
         """Waits inside from now on. Raises SandboxError; nothing was started then."""
         hidden, sees = walls.output_redactor(), _shown_identities(job)
-        ours, theirs = socket.socketpair()
-        ours.setblocking(False)
-        try:
-            walled = await walls.start(
-                replace(_without_time_limit(job, walls), env=_start_environment(job), stdin=theirs.fileno())
-            )
-        except BaseException:
-            ours.close()
-            raise
-        finally:
-            theirs.close()
-        return cls(walls, job, walled, ours, hidden, sees)
+        started = replace(_without_time_limit(job, walls), env=_start_environment(job))
+        walled, wire = await start_on_socket(walls, started)
+        wire.setblocking(False)
+        return cls(walls, job, walled, wire, hidden, sees)
 
     def fits(self, walls: Walls, job: Job) -> bool:
         """Whether it was started for this, but for what a RunOrder brings."""
@@ -211,8 +204,6 @@ def _encode_order(order: RunOrder, job: Job) -> bytes:
 
 
 MOST_IDLE: Final = 4
-IDLE_S: Final = 60.0
-"""So long one waits: its walls keep placeholders in the zones, and it holds memory."""
 CALL_DIRECTORY: Final = "/forge/call"
 """Where the socket to other tools stands in full walls."""
 
@@ -225,13 +216,10 @@ class _Starting:
 
 
 class InterpreterPool:
-    def __init__(self, *, idle_s: float = IDLE_S) -> None:
-        self._idle_s = idle_s
-        self._idle: list[WaitingInterpreter] = []
-        """Oldest first."""
+    def __init__(self, *, idle_s: float = IDLE_SECONDS) -> None:
+        self._idle: IdleChildren[WaitingInterpreter] = IdleChildren(idle_s)
         self._starting: list[_Starting] = []
         self._taken: set[WaitingInterpreter] = set()
-        self._ending: set[asyncio.Task[None]] = set()
         self._closed = False
 
     @property
@@ -257,8 +245,9 @@ class InterpreterPool:
         entry = _Starting(walls, job, asyncio.get_running_loop().create_task(_try_start(walls, job)))
         self._starting.append(entry)
         entry.task.add_done_callback(lambda _: self._arrived(entry))
-        while self.waiting > MOST_IDLE and self._idle:
-            self._end(self._idle.pop(0))
+        for oldest in self._idle:
+            if self.waiting > MOST_IDLE:
+                self._idle.discard(oldest)
 
     async def aclose(self) -> None:
         """Ends every one of them, whatever it does."""
@@ -269,15 +258,13 @@ class InterpreterPool:
         await asyncio.gather(*(entry.task for entry in starting), return_exceptions=True)
         for entry in starting:
             self._end_result(entry.task)
-        idle, self._idle = self._idle, []
-        await asyncio.gather(*(one.end() for one in (*idle, *self._taken)), *self._ending, return_exceptions=True)
+        await asyncio.gather(*(one.end() for one in self._taken), self._idle.aclose(), return_exceptions=True)
 
     async def _ready(self, walls: Walls, job: Job) -> WaitingInterpreter | None:
         for one in [each for each in self._idle if each.fits(walls, job)]:
-            self._idle.remove(one)
             if one.usable:
-                return one
-            self._end(one)
+                return self._idle.take(one)
+            self._idle.discard(one)
         for entry in [each for each in self._starting if _same_job(walls, job, each.walls, each.job)]:
             self._starting.remove(entry)  # ours now: nobody else waits for it
             try:
@@ -302,25 +289,13 @@ class InterpreterPool:
         self._starting.remove(entry)
         one = None if entry.task.cancelled() else entry.task.result()
         if one is not None:
-            self._idle.append(one)
-            asyncio.get_running_loop().call_later(self._idle_s, self._let_go, one)
-            one.walled.child.ended.add_done_callback(lambda _: self._let_go(one))
-
-    def _let_go(self, one: WaitingInterpreter) -> None:
-        """Unless somebody took it."""
-        if one in self._idle:
-            self._idle.remove(one)
-            self._end(one)
-
-    def _end(self, one: WaitingInterpreter) -> None:
-        task = asyncio.get_running_loop().create_task(one.end())
-        self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
+            self._idle.add(one)
+            one.walled.child.ended.add_done_callback(lambda _: self._idle.discard(one))
 
     def _end_result(self, task: asyncio.Task[WaitingInterpreter | None]) -> None:
         one = None if task.cancelled() or not task.done() else task.result()
         if one is not None:
-            self._end(one)
+            self._idle.end(one)
 
 
 async def _try_start(walls: Walls, job: Job) -> WaitingInterpreter | None:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from golem_forge.core.calls import ToolCompletion
 from golem_forge.core.decisions import Status
@@ -26,16 +26,17 @@ from golem_forge.core.errors import ToolFailed
 from golem_forge.core.json import NotJson, as_json
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.results import ToolResult
+from golem_forge.core.text import head_and_tail
 from golem_forge.sandbox.process.monitor import ENDED, REASONS, TIMEOUT, WALLS_CHANGED, ExitStatus
+from golem_forge.sandbox.process.output import Capture
 from golem_forge.sandbox.walls.denials import blocked_line
+from golem_forge.sandbox.walls.walls import Aftermath
 from golem_forge.tools.context import ToolContext
+from golem_forge.tools.schema import json_path
+from golem_forge.tools.threads import run_in_thread
+from golem_forge.tools.validation import SchemaCheck
 from golem_forge.usertools.manifest import OutputFormat, ToolManifest
-from golem_forge.usertools.run.access import zone_hint
-
-if TYPE_CHECKING:
-    from golem_forge.sandbox.process.output import Capture
-    from golem_forge.sandbox.walls.walls import Aftermath
-    from golem_forge.usertools.run.access import ToolAccess
+from golem_forge.usertools.run.access import ToolAccess, zone_hint
 
 OUTPUT_KIND: Final = "tool.output"
 _WITHHELD: Final = "Its output is withheld: for a moment it could read what was to stay hidden."
@@ -71,8 +72,6 @@ class _RunStatus:
 async def finish_run(ran: FinishedRun, ctx: ToolContext) -> ToolCompletion:
     if ran.out.size + ran.err.size <= _MOST_ON_LOOP:
         return _finish(ran, ctx)
-    from golem_forge.tools.threads import run_in_thread
-
     return await run_in_thread(lambda: _finish(ran, ctx))  # up to 64 MiB are read, and written to disk
 
 
@@ -221,28 +220,8 @@ def excerpt_streams(out: Capture, err: Capture, *, keep: KeepOutput) -> OutputEx
     half = EXCERPT_LIMIT // 2
     room = max(half, EXCERPT_LIMIT - err.size), max(half, EXCERPT_LIMIT - out.size)
     return OutputExcerpt(
-        out=_head_and_tail(out, room[0], handle), err=_head_and_tail(err, room[1], handle), cut=True, handle=handle
+        out=head_and_tail(out, room[0], handle), err=head_and_tail(err, room[1], handle), cut=True, handle=handle
     )
-
-
-def _head_and_tail(stream: Capture, room: int, handle: str) -> str:
-    """Head and tail, each half of the room, cut between lines where one ends near."""
-    from golem_forge.orchestrator.outputs import cut_head, cut_tail
-
-    if stream.size <= room:
-        return _decode(stream.read())
-    head = cut_tail(stream.read(0, room // 2))
-    tail = cut_head(stream.read(stream.size - room // 2))
-    start, end = len(head), stream.size - len(tail)
-    lines, last = 0, b""
-    for piece in stream.pieces(start, end):
-        lines += piece.count(b"\n")
-        last = piece[-1:] or last
-    lines += last != b"\n"
-    where = f"; whole output: read_output handle={handle}" if handle else ""
-    first = _decode(head).rstrip("\n")
-    before = f"{first}\n" if first else ""
-    return f"{before}[… {lines} lines, {end - start} bytes left out{where}]\n{_decode(tail)}"
 
 
 def _whole_output(out: Capture, err: Capture) -> Iterator[bytes]:
@@ -278,9 +257,6 @@ MOST_JSON_PASSED_ON: Final = 256 * 1024
 
 def parse_json_output(manifest: ToolManifest, out: Capture) -> Any:
     """The value; None where it is too large to be handed on."""
-    from golem_forge.tools.schema import json_path
-    from golem_forge.tools.validation import SchemaCheck
-
     tool = f"tool '{manifest.name}'"
     if out.size > MOST_JSON_READ:
         most = f"of `output: json` at most {MOST_JSON_READ >> 20} MiB are read"

@@ -18,27 +18,26 @@ are there and changes nothing.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import re
-from collections.abc import Iterator
-from dataclasses import asdict, fields
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from golem_forge.core.lazy_dataclass import dataclass
-from golem_forge.storage.content_store import display_name
+from golem_forge.core.regex import regex
+from golem_forge.core.text import display_name
 from golem_forge.storage.home import ForgeHome
+from golem_forge.storage.private_file import JSON_FILE_ERRORS, locked, read_json, write_private
 from golem_forge.usertools.diagnostics import SharingError, Unusable, quote_name
 from golem_forge.usertools.folder import TOOLS_FOLDER, read_folder
-from golem_forge.usertools.scratch import NOT_OUR_JSON, read_private_file, replace_private_file
 from golem_forge.usertools.share.archive import safe_name
 
 HTTPS: Final = frozenset({"https"})
-COMMIT_ID: Final = re.compile(r"[0-9a-fA-F]{40}")
-_GITHUB_SOURCE: Final = re.compile(
+COMMIT_ID: Final = regex(r"[0-9a-fA-F]{40}")
+_GITHUB_SOURCE: Final = regex(
     r"github:([A-Za-z0-9][A-Za-z0-9-]{0,38})/([A-Za-z0-9._-]{1,100})(?:@([^/]*)(?:/(.*))?)?", re.S
 )
 _SOURCE_FORMS: Final = (
@@ -51,6 +50,7 @@ class LocalSource:
     path: Path
     below: str = ""
     """A folder inside it; empty: itself."""
+    commit = ""
 
     @property
     def text(self) -> str:
@@ -69,6 +69,18 @@ class GitSource:
 
 
 Source = LocalSource | GitSource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GitAccess:
+    """How git reaches a repository."""
+
+    environ: Mapping[str, str] = os.environ
+    transports: frozenset[str] = HTTPS
+    """What an address may start with; tests add `file`."""
+
+
+DEFAULT_GIT_ACCESS: Final = GitAccess()
 
 
 def parse_source(text: str, *, transports: frozenset[str] = HTTPS) -> Source:
@@ -152,11 +164,10 @@ def lock_path(home: ForgeHome) -> Path:
 def read_lock(home: ForgeHome) -> dict[str, LockRecord]:
     """By name, in name order; empty without a lock."""
     try:
-        data = read_private_file(lock_path(home), _MAX_LOCK_BYTES)
-        found = [_parse_record(each) for each in json.loads(data)["tools"]]
+        found = [_parse_record(each) for each in read_json(lock_path(home), _MAX_LOCK_BYTES)["tools"]]
     except FileNotFoundError:
         return {}
-    except NOT_OUR_JSON:
+    except JSON_FILE_ERRORS:
         shown = home.shown(lock_path(home))
         problem = f"{shown} cannot be read; mend or remove it (tools keep working without it)."
         raise SharingError(problem) from None
@@ -179,27 +190,24 @@ def drop_record(home: ForgeHome, name: str) -> bool:
         return True
 
 
-def _parse_record(value: dict[str, object]) -> LockRecord:
-    if not isinstance(value, dict) or any(not isinstance(value.get(field.name), str) for field in fields(LockRecord)):
+def _parse_record(value: Any) -> LockRecord:
+    known = {key: value[key] for key in LockRecord.__slots__}
+    if not all(isinstance(each, str) for each in known.values()):
         raise ValueError
-    return LockRecord(**{field.name: str(value[field.name]) for field in fields(LockRecord)})
+    return LockRecord(**known)
 
 
 def _write_lock(home: ForgeHome, records: dict[str, LockRecord]) -> None:
-    listed = [asdict(records[name]) for name in sorted(records)]
+    listed = [{key: getattr(records[name], key) for key in LockRecord.__slots__} for name in sorted(records)]
     text = json.dumps({"tools": listed}, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
-    replace_private_file(home.path, _LOCK_FILE, text.encode(), durable=True)
+    write_private(lock_path(home), text.encode())
 
 
 @contextlib.contextmanager
 def _exclusive(home: ForgeHome) -> Iterator[None]:
     """The guard is a file of its own: the lock is replaced by each change."""
-    handle = os.open(home.ensure() / _GUARD_FILE, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+    with locked(home.ensure() / _GUARD_FILE, home.shown(lock_path(home))):
         yield
-    finally:
-        os.close(handle)
 
 
 MISSING: Final = "missing"
@@ -223,10 +231,10 @@ class Drift:
 
 def verify_tools(home: ForgeHome) -> list[Drift]:
     found: list[Drift] = []
-    for name, locked in read_lock(home).items():
+    for name, record in read_lock(home).items():
         present = folder_digest(home.path / TOOLS_FOLDER / os.path.basename(name))
-        if present != locked.digest:
-            found.append(Drift(name=name, expected=locked.digest, found=present))
+        if present != record.digest:
+            found.append(Drift(name=name, expected=record.digest, found=present))
     return found
 
 

@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from golem_forge.storage.content_store import display_name
+from golem_forge.core.text import display_name
 from golem_forge.usertools.diagnostics import DiagnosticCode, SharingError, Unusable, quote_name
 from golem_forge.usertools.folder import FOLDER_LIMITS, FolderFiles
 

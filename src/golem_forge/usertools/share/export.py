@@ -15,10 +15,11 @@ import os
 import re
 import shutil
 import stat
-import tempfile
 from pathlib import Path
 from typing import Final
 
+from golem_forge.core.regex import regex
+from golem_forge.storage.private_file import replacing
 from golem_forge.usertools.diagnostics import SharingError, Unusable, quote_name
 from golem_forge.usertools.folder import FolderFiles, ReadableBy, read_folder, write_folder
 from golem_forge.usertools.manifest import ArgumentStyle, BooleanFlags, Parameter, ParameterType, ToolManifest
@@ -45,15 +46,9 @@ def export_skill(manifest: ToolManifest, files: FolderFiles, out: Path) -> Path:
 def _write_archive(data: bytes, out: Path) -> Path:
     if os.path.lexists(out) and not stat.S_ISREG(os.lstat(out).st_mode):
         raise SharingError(f"{quote_name(out.name)} is there and not a regular file; choose another name.")
-    handle, temporary = tempfile.mkstemp(prefix=".export-", dir=_make_folder(out.parent))
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            os.fchmod(file.fileno(), 0o666 & ~_umask())
-        os.replace(temporary, out)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    _make_folder(out.parent)
+    with replacing(out, durable=False, mode=0o666) as file:
+        file.write(data)
     return out
 
 
@@ -93,14 +88,7 @@ def _make_folder(folder: Path) -> Path:
     return folder
 
 
-def _umask() -> int:
-    """Known only by setting it; this runs in a command that has no other thread at work."""
-    present = os.umask(0o077)
-    os.umask(present)
-    return present
-
-
-_NOT_IN_YAML: Final = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+_NOT_IN_YAML: Final = regex("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _INTERPRETERS: Final = {".py": "python3", ".sh": "sh", ".go": "go run"}
 _ARGUMENT_HELP: Final = {
     ArgumentStyle.FLAGS: "Arguments are flags: `--name=value`, once per item of an array.",

@@ -15,23 +15,23 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import signal
+import subprocess
+import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.core.regex import regex
 from golem_forge.core.text import escape_control_chars
 from golem_forge.sandbox.host import find_program, safe_path
 from golem_forge.storage.home import ForgeHome
 from golem_forge.usertools.diagnostics import SharingError, quote_name
 from golem_forge.usertools.folder import FolderFiles, staging_folder
-from golem_forge.usertools.share import COMMIT_ID, HTTPS, GitSource
+from golem_forge.usertools.share import COMMIT_ID, DEFAULT_GIT_ACCESS, GitAccess, GitSource
 from golem_forge.usertools.share.archive import Bundle, link_refused, safe_name, too_large
-
-if TYPE_CHECKING:
-    import subprocess
 
 _LISTING_BYTES: Final = 1 << 20
 
@@ -103,10 +103,8 @@ class GitCommit:
 
 
 @contextlib.contextmanager
-def fetch_commit(
-    source: GitSource, *, home: ForgeHome, environ: Mapping[str, str], transports: frozenset[str] = HTTPS
-) -> Iterator[GitCommit]:
-    with _private_repository(home, environ, transports) as git:
+def fetch_commit(source: GitSource, home: ForgeHome, access: GitAccess = DEFAULT_GIT_ACCESS) -> Iterator[GitCommit]:
+    with _private_repository(home, access) as git:
         git.output(["fetch", *_FETCH_FLAGS, "--depth=1", "--", source.url, source.commit], _LISTING_BYTES)
         kind = git.output(["cat-file", "-t", source.commit], 100).strip()
         given = git.output(["rev-parse", "--verify", "FETCH_HEAD"], 200).strip()
@@ -115,9 +113,9 @@ def fetch_commit(
         yield GitCommit(git, source.commit)
 
 
-def newest_commit(url: str, *, home: ForgeHome, environ: Mapping[str, str], transports: frozenset[str] = HTTPS) -> str:
+def newest_commit(url: str, home: ForgeHome, access: GitAccess = DEFAULT_GIT_ACCESS) -> str:
     """The commit that the repository's default branch stands at now."""
-    with _private_repository(home, environ, transports) as git:
+    with _private_repository(home, access) as git:
         line = git.output(["ls-remote", "--quiet", "--", url, "HEAD"], _LISTING_BYTES).decode("ascii", "replace")
     commit = line.partition("\t")[0]
     if not COMMIT_ID.fullmatch(commit):
@@ -129,11 +127,9 @@ _FETCH_FLAGS: Final = ("--quiet", "--no-tags", "--no-recurse-submodules")
 
 
 @contextlib.contextmanager
-def _private_repository(
-    home: ForgeHome, environ: Mapping[str, str], transports: frozenset[str]
-) -> Iterator[GitCommand]:
+def _private_repository(home: ForgeHome, access: GitAccess) -> Iterator[GitCommand]:
     with staging_folder(home) as folder:
-        git = GitCommand(folder=folder, environ=environ, transports=transports)
+        git = GitCommand(folder=folder, access=access)
         git.output(["init", "--quiet", "--bare", "--template=", "."], _LISTING_BYTES)
         yield git
 
@@ -157,11 +153,12 @@ def _parse_tree(listed: bytes) -> list[_Blob]:
 
 
 GIT_SECONDS: Final = 120.0
+_POLL_SECONDS: Final = 0.02
 _LARGEST_FILE_BLOCKS: Final = 1 << 20
 """Of 512 bytes (1024 in some shells): a pack that grows beyond it ends the fetch."""
 _MOST_ERRORS: Final = 64 << 10
 _SHOWN_ERRORS: Final = 500
-_CREDENTIALS: Final = re.compile(r"://[^/\s'\"]*@")
+_CREDENTIALS: Final = regex(r"://[^/\s'\"]*@")
 
 _PASSED_VARIABLES: Final = (
     *("HOME", "USER", "LOGNAME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR", "TMPDIR"),
@@ -192,47 +189,69 @@ class GitOutputTooLarge(SharingError):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GitCommand:
     folder: Path
-    environ: Mapping[str, str]
-    transports: frozenset[str]
+    access: GitAccess
     seconds: float = GIT_SECONDS
 
     def output(self, arguments: Sequence[str], limit: int, *, stdin: bytes = b"") -> bytes:
-        import subprocess
-
         settings = [word for setting in _SETTINGS for word in ("-c", setting)]
         command = [self._program(), *settings, *arguments]
         limited = ["/bin/sh", "-c", f'ulimit -f {_LARGEST_FILE_BLOCKS} && exec "$@"', "git", *command]
-        process = subprocess.Popen(
-            limited,
-            cwd=self.folder,
-            env=self._environment(),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
-        try:
-            given, errors = _communicate(process, stdin, limit, self.seconds)
-        finally:
-            _kill(process)
-        if process.returncode != 0:
-            raise SharingError(f"git could not do that: {_error_text(errors) or f'exit code {process.returncode}'}")
-        return given
+        with (
+            tempfile.TemporaryFile(dir=self.folder) as given,
+            tempfile.TemporaryFile(dir=self.folder) as out,
+            tempfile.TemporaryFile(dir=self.folder) as errors,
+        ):
+            given.write(stdin)
+            given.seek(0)
+            process = subprocess.Popen(
+                limited,
+                cwd=self.folder,
+                env=self._environment(),
+                stdin=given,
+                stdout=out,
+                stderr=errors,
+                start_new_session=True,
+            )
+            try:
+                self._wait(process, {out.fileno(): limit, errors.fileno(): _MOST_ERRORS})
+            finally:
+                if process.poll() is None:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
+            out.seek(0)
+            errors.seek(0)
+            if process.returncode != 0:
+                why = _error_text(errors.read()) or f"exit code {process.returncode}"
+                raise SharingError(f"git could not do that: {why}")
+            return out.read()
+
+    def _wait(self, process: subprocess.Popen[bytes], limits: Mapping[int, int]) -> None:
+        """`limits`: how much may be written to each of its streams."""
+        until = time.monotonic() + self.seconds
+        while process.returncode is None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_POLL_SECONDS)
+            if any(os.fstat(handle).st_size > most for handle, most in limits.items()):
+                raise GitOutputTooLarge("git gave more than a tool may be; nothing was taken over.")
+            if process.returncode is None and time.monotonic() >= until:
+                raise SharingError(f"git did not finish within {self.seconds:g} seconds; nothing was taken over.")
 
     def _program(self) -> str:
-        found = find_program("git", environ=self.environ)
+        found = find_program("git", environ=self.access.environ)
         if found is None:
             raise SharingError("git was not found on this machine; import a folder or an archive instead.")
         return found
 
     def _environment(self) -> dict[str, str]:
-        kept = {name: self.environ[name] for name in _PASSED_VARIABLES if name in self.environ}
+        environ = self.access.environ
+        kept = {name: environ[name] for name in _PASSED_VARIABLES if name in environ}
         return kept | {
-            "PATH": safe_path(self.environ.get("PATH", "")),  # credential helpers are looked up there
+            "PATH": safe_path(environ.get("PATH", "")),  # credential helpers are looked up there
             "GIT_DIR": os.fspath(self.folder),
             "GIT_CONFIG_NOSYSTEM": "1",
             "GIT_ATTR_NOSYSTEM": "1",
-            "GIT_ALLOW_PROTOCOL": ":".join(sorted(self.transports)),
+            "GIT_ALLOW_PROTOCOL": ":".join(sorted(self.access.transports)),
             "GIT_TERMINAL_PROMPT": "0",
             "GIT_ASKPASS": "/bin/false",
             "SSH_ASKPASS": "/bin/false",
@@ -242,61 +261,6 @@ class GitCommand:
             "GIT_OPTIONAL_LOCKS": "0",
             "LC_ALL": "C",
         }
-
-
-def _communicate(process: subprocess.Popen[bytes], stdin: bytes, limit: int, seconds: float) -> tuple[bytes, bytes]:
-    """Both streams to their end; GitOutputTooLarge as soon as one is longer than it may be."""
-    import selectors
-    import subprocess
-    import time
-
-    assert process.stdin is not None
-    assert process.stdout is not None
-    assert process.stderr is not None
-    found = {process.stdout: bytearray(), process.stderr: bytearray()}
-    most = {process.stdout: limit, process.stderr: _MOST_ERRORS}
-    unsent = memoryview(stdin)
-    until = time.monotonic() + seconds
-    with selectors.DefaultSelector() as selector:
-        for stream in found:
-            selector.register(stream, selectors.EVENT_READ)
-        os.set_blocking(process.stdin.fileno(), False)
-        selector.register(process.stdin, selectors.EVENT_WRITE)
-        while selector.get_map():
-            if (left := until - time.monotonic()) <= 0:
-                raise SharingError(f"git did not finish within {seconds:g} seconds; nothing was taken over.")
-            for key, _ in selector.select(left):
-                if key.fileobj is process.stdin:
-                    with contextlib.suppress(BrokenPipeError):
-                        unsent = unsent[os.write(key.fd, unsent[:65536]) :] if unsent else unsent
-                        if unsent:
-                            continue
-                    selector.unregister(process.stdin)
-                    process.stdin.close()
-                    continue
-                stream = process.stdout if key.fileobj is process.stdout else process.stderr
-                if not (chunk := os.read(key.fd, 65536)):
-                    selector.unregister(stream)
-                    continue
-                found[stream] += chunk
-                if len(found[stream]) > most[stream]:
-                    raise GitOutputTooLarge("git gave more than a tool may be; nothing was taken over.")
-        try:
-            process.wait(max(0.1, until - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            raise SharingError(f"git did not finish within {seconds:g} seconds; nothing was taken over.") from None
-    return bytes(found[process.stdout]), bytes(found[process.stderr])
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    if process.poll() is None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    for stream in (process.stdin, process.stdout, process.stderr):
-        if stream is not None:
-            with contextlib.suppress(OSError):
-                stream.close()
 
 
 def _error_text(errors: bytes) -> str:

@@ -17,12 +17,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+import unicodedata
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+from golem_forge.config.yaml_file import parse_yaml
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.lazy_dataclass import dataclass, replace
+from golem_forge.core.regex import regex
 from golem_forge.core.text import escape_control_chars, escape_control_chars_in_prose
 from golem_forge.events.serialization import iso_now
 from golem_forge.storage.home import ForgeHome
@@ -40,25 +43,15 @@ from golem_forge.usertools.folder import FolderFiles, find_entrypoint, read_fold
 from golem_forge.usertools.manifest import MANIFEST_FILE, ToolManifest
 from golem_forge.usertools.manifest.reader import read_manifest
 from golem_forge.usertools.manifest.writer import manifest_name, manifest_text, rename_manifest
-from golem_forge.usertools.share import HTTPS, GitSource, LocalSource, Source, check_commit, git, parse_source, reader
+from golem_forge.usertools.share import git, reader
 from golem_forge.usertools.share.archive import MAX_IMPORT_BYTES
 from golem_forge.usertools.share.reader import SourceReader, files_below, open_source, strip_top_folder
 
 ImportCheck = Callable[[str, ToolManifest, FolderFiles], None]
 
 
-def accept_all(name: str, manifest: ToolManifest, files: FolderFiles) -> None:
-    """The ImportCheck that refuses nothing."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ImportedTool:
-    name: str
-    digest: str
-    source: str
-    commit: str
-    """Empty without git."""
-    version: str
+class ImportedTool(share.LockRecord):
     warnings: tuple[str, ...] = ()
 
 
@@ -69,14 +62,13 @@ def import_tool(
     rename: str = "",
     entrypoint: str = "",
     pick: str = "",
-    check: ImportCheck = accept_all,
-    environ: Mapping[str, str] = os.environ,
-    transports: frozenset[str] = HTTPS,
+    check: ImportCheck = lambda name, manifest, files: None,
+    access: share.GitAccess = share.DEFAULT_GIT_ACCESS,
     now: Callable[[], str] = iso_now,
 ) -> ImportedTool:
     """`pick`: the name of one tool of a collection. `rename`: the name it gets here."""
-    place = parse_source(source, transports=transports)
-    with open_source(place, home=home, environ=environ, transports=transports) as origin:
+    place = share.parse_source(source, transports=access.transports)
+    with open_source(place, home, access) as origin:
         if pick:
             place, offer = _read_picked(origin, place, pick, rename)
         else:
@@ -88,38 +80,28 @@ def import_tool(
     with staging.stage_tool(home, offer.name, offer.files) as folder:
         check(offer.name, offer.manifest, offer.files)
         staging.install(home, offer.name, folder)
-        imported = imported_tool(offer, place)
+        imported = imported_tool(offer, place, now())
         try:
-            share.add_record(home, lock_record(imported, now()))
+            share.add_record(home, imported)
         except BaseException:
             os.rename(home.path / staging.TOOLS_FOLDER / offer.name, folder)
             raise
     return imported
 
 
-def imported_tool(offer: ToolPackage, place: Source) -> ImportedTool:
+def imported_tool(offer: ToolPackage, place: share.Source, time: str) -> ImportedTool:
     return ImportedTool(
         name=offer.name,
         digest=offer.files.digest,
         source=place.text,
-        commit=place.commit if isinstance(place, GitSource) else "",
+        commit=place.commit,
         version=offer.manifest.version,
+        time=time,
         warnings=offer.warnings,
     )
 
 
-def lock_record(imported: ImportedTool, time: str) -> share.LockRecord:
-    return share.LockRecord(
-        name=imported.name,
-        source=imported.source,
-        commit=imported.commit,
-        digest=imported.digest,
-        version=imported.version,
-        time=time,
-    )
-
-
-def _refuse_collection(origin: SourceReader, place: Source) -> None:
+def _refuse_collection(origin: SourceReader, place: share.Source) -> None:
     """A collection may be far larger than a tool; say what it is instead of how large."""
     if origin.file(_join_source(place, reader.INDEX_FILE), MAX_IMPORT_BYTES) is not None:
         names = [row.name for row in reader.read_index(origin, place.below).rows]
@@ -127,8 +109,8 @@ def _refuse_collection(origin: SourceReader, place: Source) -> None:
         raise SharingError(f"It is a collection; name the tool to import after it: {some}")
 
 
-def _read_picked(origin: SourceReader, place: Source, pick: str, rename: str) -> tuple[Source, ToolPackage]:
-    if isinstance(place, LocalSource) and not place.path.is_dir():
+def _read_picked(origin: SourceReader, place: share.Source, pick: str, rename: str) -> tuple[share.Source, ToolPackage]:
+    if isinstance(place, share.LocalSource) and not place.path.is_dir():
         raise SharingError("A collection is a git repository or a folder; unpack the archive first.")
     row = reader.find_entry(reader.read_index(origin, place.below), pick)
     place = replace(place, below=_join_source(place, row.path))
@@ -142,7 +124,7 @@ def _read_picked(origin: SourceReader, place: Source, pick: str, rename: str) ->
     return place, read_package(files, rename=rename) if rename else found
 
 
-def _join_source(place: Source, name: str) -> str:
+def _join_source(place: share.Source, name: str) -> str:
     return f"{place.below}/{name}" if place.below else name
 
 
@@ -163,26 +145,21 @@ def prepare_update(
     *,
     home: ForgeHome,
     commit: str = "",
-    check: ImportCheck = accept_all,
-    environ: Mapping[str, str] = os.environ,
-    transports: frozenset[str] = HTTPS,
+    access: share.GitAccess = share.DEFAULT_GIT_ACCESS,
 ) -> ToolUpdate:
     """`commit` empty: where the default branch of its repository stands, or what lies in its folder or archive now."""
     record = share.read_lock(home).get(name)
     if record is None:
         raise SharingError(f"tool {quote_name(name)} was not imported; there is nothing to update it from.")
     old = read_folder(home.path / staging.TOOLS_FOLDER / record.name)
-    place = _update_source(record, home, commit, environ, transports)
-    with open_source(place, home=home, environ=environ, transports=transports) as origin:
+    place = _update_source(record, home, commit, access)
+    with open_source(place, home, access) as origin:
         files = origin.files(place.below)
     offer = read_package(files, rename=name, entrypoint=_skill_entrypoint(files, old, name))
-    check(name, offer.manifest, offer.files)
-    return ToolUpdate(imported=imported_tool(offer, place), old=old, new=offer.files)
+    return ToolUpdate(imported=imported_tool(offer, place, iso_now()), old=old, new=offer.files)
 
 
-def apply_update(
-    update: ToolUpdate, *, home: ForgeHome, seen: OnReplaced, now: Callable[[], str] = iso_now
-) -> ImportedTool:
+def apply_update(update: ToolUpdate, *, home: ForgeHome, seen: OnReplaced) -> ImportedTool:
     name = update.imported.name
     seen(name, update.old)
     with staging.stage_tool(home, name, update.new) as folder:
@@ -190,26 +167,24 @@ def apply_update(
         try:
             if share.folder_digest(folder) != update.old.digest:  # `folder` is now what was there before
                 raise SharingError(f"tool '{name}' was changed meanwhile and left as it is; update it again.")
-            share.add_record(home, lock_record(update.imported, now()))
+            share.add_record(home, replace(update.imported, time=iso_now()))
         except BaseException:
             staging.exchange(home, name, folder)
             raise
     return update.imported
 
 
-def _update_source(
-    record: share.LockRecord, home: ForgeHome, commit: str, environ: Mapping[str, str], transports: frozenset[str]
-) -> Source:
+def _update_source(record: share.LockRecord, home: ForgeHome, commit: str, access: share.GitAccess) -> share.Source:
     if not record.commit:
         if commit:
             raise SharingError(f"tool '{record.name}' was not imported from git; it has no commits.")
-        return LocalSource(path=Path(record.source))
-    place = parse_source(record.source, transports=transports)
-    if not isinstance(place, GitSource):
+        return share.LocalSource(path=Path(record.source))
+    place = share.parse_source(record.source, transports=access.transports)
+    if not isinstance(place, share.GitSource):
         raise SharingError(f"The record of '{record.name}' in tools.lock is not usable; import it again.")
     if commit:
-        return replace(place, commit=check_commit(commit.removeprefix("@")))
-    return replace(place, commit=git.newest_commit(place.url, home=home, environ=environ, transports=transports))
+        return replace(place, commit=share.check_commit(commit.removeprefix("@")))
+    return replace(place, commit=git.newest_commit(place.url, home, access))
 
 
 def _skill_entrypoint(new: FolderFiles, old: FolderFiles, name: str) -> str:
@@ -296,7 +271,7 @@ DIGEST_KEY: Final = "forge-digest"
 _MAX_SKILL_BYTES: Final = 1 << 20
 _MAX_DESCRIPTION: Final = 1024
 _MAX_USAGE_BYTES: Final = 8192
-_FENCE: Final = re.compile(r"^---[ \t]*$", re.M)
+_FENCE: Final = regex(r"^---[ \t]*$", re.M)
 _DEFAULT_VERSION: Final = "1.0.0"
 
 
@@ -358,8 +333,6 @@ def read_skill(data: bytes) -> Skill:
 
 def _split_front_matter(data: bytes) -> tuple[dict[str, Any], str]:
     """Front matter and body."""
-    from golem_forge.config.yaml_file import parse_yaml
-
     try:
         text = data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError:
@@ -390,8 +363,6 @@ def _skill_version(given: object) -> str:
 
 def _tool_name(skill: str) -> str:
     """The skill's name as a tool's: what a tool's name cannot hold becomes a hyphen."""
-    import unicodedata
-
     letters = "".join(each for each in unicodedata.normalize("NFKD", skill) if not unicodedata.combining(each))
     hyphened = re.sub(r"-{2,}", "-", re.sub(r"[^A-Za-z0-9_-]", "-", letters))
     name = re.sub(r"_{2,}", "_", hyphened).strip("-_")[:64]

@@ -14,10 +14,10 @@ a reason to refuse.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
-import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -25,11 +25,12 @@ from typing import Any, Final, Protocol
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass
-from golem_forge.core.text import closest_match, escape_control_chars
+from golem_forge.core.regex import regex
+from golem_forge.core.text import escape_control_chars, nearest_remark
 from golem_forge.storage.home import ForgeHome
 from golem_forge.usertools.diagnostics import DiagnosticCode, SharingError, Unusable, name_problem, quote_name
 from golem_forge.usertools.folder import FolderFiles, read_folder
-from golem_forge.usertools.share import HTTPS, GitSource, Source, git, parse_source
+from golem_forge.usertools.share import DEFAULT_GIT_ACCESS, GitAccess, GitSource, Source, git, parse_source
 from golem_forge.usertools.share.archive import ARCHIVE_SUFFIXES, check_names, read_archive, safe_name
 
 
@@ -111,11 +112,9 @@ def strip_top_folder(files: FolderFiles) -> FolderFiles:
 
 
 @contextlib.contextmanager
-def open_source(
-    source: Source, *, home: ForgeHome, environ: Mapping[str, str] = os.environ, transports: frozenset[str] = HTTPS
-) -> Iterator[SourceReader]:
+def open_source(source: Source, home: ForgeHome, access: GitAccess = DEFAULT_GIT_ACCESS) -> Iterator[SourceReader]:
     if isinstance(source, GitSource):
-        with git.fetch_commit(source, home=home, environ=environ, transports=transports) as commit:
+        with git.fetch_commit(source, home, access) as commit:
             yield commit
         return
     path = Path(os.path.realpath(source.path))
@@ -132,7 +131,7 @@ INDEX_FILE: Final = "forge-tools.json"
 _MAX_INDEX_BYTES: Final = 4 << 20
 _MAX_ENTRIES: Final = 10_000
 _MAX_PROBLEMS: Final = 20
-_DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
+_DIGEST: Final = regex(r"sha256:[0-9a-f]{64}")
 _LONGEST_FIELDS: Final = {"name": 64, "description": 1024, "version": 64, "path": 1024, "digest": 80}
 
 
@@ -157,16 +156,11 @@ class CollectionListing:
 
 
 def browse_collection(
-    source: str,
-    query: str = "",
-    *,
-    home: ForgeHome,
-    environ: Mapping[str, str] = os.environ,
-    transports: frozenset[str] = HTTPS,
+    source: str, query: str = "", *, home: ForgeHome, access: GitAccess = DEFAULT_GIT_ACCESS
 ) -> CollectionListing:
     """The tools whose name or description has every word of `query`."""
-    place = parse_source(source, transports=transports)
-    with open_source(place, home=home, environ=environ, transports=transports) as origin:
+    place = parse_source(source, transports=access.transports)
+    with open_source(place, home, access) as origin:
         listing = read_index(origin, place.below)
     words = query.casefold().split()
     rows = (row for row in listing.rows if all(word in f"{row.name} {row.description}".casefold() for word in words))
@@ -177,14 +171,11 @@ def find_entry(listing: CollectionListing, name: str) -> CollectionEntry:
     for row in listing.rows:
         if row.name == name:
             return row
-    near = closest_match(name, [row.name for row in listing.rows])
-    hint = f" (did you mean '{near}'?)" if near else ""
+    hint = nearest_remark(name, [row.name for row in listing.rows])
     raise SharingError(f"The collection has no tool {quote_name(name)}{hint}.", status=Status.TOOL_NOT_FOUND)
 
 
 def read_index(origin: SourceReader, below: str = "") -> CollectionListing:
-    import json
-
     data = origin.file(f"{below}/{INDEX_FILE}" if below else INDEX_FILE, _MAX_INDEX_BYTES)
     if data is None:
         raise SharingError(f"There is no {INDEX_FILE} in it, so it is no collection.")

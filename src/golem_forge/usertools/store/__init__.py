@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import logging
 import os
 import stat
@@ -32,6 +31,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 
 from golem_forge.core.errors import ForgeError
 from golem_forge.storage.home import ForgeHome
+from golem_forge.storage.private_file import create_private, locked
 from golem_forge.usertools.diagnostics import TOOL_NAME, DiagnosticCode
 from golem_forge.usertools.store import queries
 from golem_forge.usertools.store.records import (
@@ -181,9 +181,7 @@ class ToolStore:
     record_use = _writes(queries.record_use, None)
     rate = _writes(queries.rate, None)
     claim_rating_offer = _writes(queries.claim_rating_offer, False)
-
-    def ratings(self, name: str) -> Ratings:
-        return self._file.read(lambda connection: queries.ratings(connection, name), Ratings())
+    ratings = _reads(queries.ratings, Ratings())
 
     def record_refresh(self, ms: float) -> None:
         """Written with others, or when the store is closed or asked for them."""
@@ -235,10 +233,6 @@ class ToolStoreError(ForgeError):
 
 class _DatabaseUnusable(Exception):
     """Why, in words; not the file's fault, so it stays where it is."""
-
-
-class _NotARegularFile(OSError):
-    pass
 
 
 class StoreDatabase:
@@ -347,11 +341,10 @@ class StoreDatabase:
         except FileNotFoundError:
             for suffix in _SIDE_FILE_SUFFIXES:
                 Path(f"{self._path}{suffix}").unlink(missing_ok=True)
-            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            os.close(os.open(self._path, flags, 0o600))
+            create_private(self._path).close()
             return
         if not stat.S_ISREG(found.st_mode):
-            raise _NotARegularFile(errno.ELOOP, "not a regular file")
+            raise OSError(errno.ELOOP, "not a regular file")
         if not os.access(self._path, os.R_OK):
             raise PermissionError(errno.EACCES, "not readable")
         if stat.S_IMODE(found.st_mode) & 0o077:
@@ -373,20 +366,8 @@ class StoreDatabase:
         folder = self._home.ensure(_FOLDER)
         if stat.S_IMODE(os.stat(folder).st_mode) & 0o077:
             os.chmod(folder, 0o700)
-        lock = os.open(folder / f"{_NAME}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        try:
-            deadline = time.monotonic() + _BUSY_S
-            while True:
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() > deadline:
-                        raise _DatabaseUnusable("another Forge process keeps it locked") from None
-                    time.sleep(0.005)
+        with locked(folder / f"{_NAME}.lock"):
             yield
-        finally:
-            os.close(lock)
 
     def _disconnect(self) -> None:
         connection, self._connection, self.identity = self._connection, None, None
@@ -447,7 +428,7 @@ def _move_aside(path: Path, aside: Path) -> None:
 
 def _is_corrupt(error: Exception) -> bool:
     if isinstance(error, OSError):
-        return isinstance(error, _NotARegularFile) or error.errno in _CORRUPT_ERRNOS
+        return error.errno in _CORRUPT_ERRNOS
     return _sqlite_code(error) in _CORRUPT_CODES or any(words in str(error) for words in _WRONG_SCHEMA_MESSAGES)
 
 

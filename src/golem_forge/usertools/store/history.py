@@ -10,9 +10,9 @@ the source of files that return. Raises HistoryError for names and versions that
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,15 +28,14 @@ from golem_forge.usertools import share
 from golem_forge.usertools.diagnostics import SharingError, Unusable
 from golem_forge.usertools.folder import FolderFiles, read_folder
 from golem_forge.usertools.manifest import MANIFEST_FILE
-from golem_forge.usertools.share import GitSource, parse_source
+from golem_forge.usertools.manifest.reader import read_manifest
+from golem_forge.usertools.share import parse_source
 from golem_forge.usertools.store import ToolStore
 from golem_forge.usertools.store.records import Author, AuthorKind, VersionRecord
 
 MOST_VERSIONS: Final = 50
 _SHORTEST_PREFIX: Final = 6
 _SET_ASIDE: Final = ("state", "set-aside")
-_EXCHANGE_UNSUPPORTED: Final = frozenset({errno.EINVAL, errno.ENOSYS})
-"""What file systems and kernels answer that cannot swap two names in one step."""
 
 VersionFiles = Callable[[str], FolderFiles | None]
 """The files of any version still in the store: `Registry.version_files`."""
@@ -70,15 +69,7 @@ class VersionLogEntry:
     current: bool
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "digest": self.digest,
-            "at": self.at,
-            "first_at": self.first_at,
-            "author": self.author.to_json(),
-            "restored": self.restored,
-            "trusted": self.trusted,
-            "current": self.current,
-        }
+        return asdict(self) | {"author": self.author.to_json()}
 
 
 def version_log(store: ToolStore, name: str, current: str = "") -> tuple[VersionLogEntry, ...]:
@@ -231,29 +222,11 @@ def _install_files(home: ForgeHome, name: str, files: FolderFiles, *, replacing:
             if not os.path.lexists(home.path / staging.TOOLS_FOLDER / name):
                 staging.install(home, name, folder)
                 return None
-            return _set_aside_unless_saved(home, _swap_folder(home, name, folder), replacing)
+            staging.exchange(home, name, folder)
+            return _set_aside_unless_saved(home, folder, replacing)
     except (SharingError, OSError) as error:
         why = error.message if isinstance(error, SharingError) else f"{error.strerror}."
         raise HistoryError(f"tool '{name}' was not brought back: {why}") from None
-
-
-def _swap_folder(home: ForgeHome, name: str, folder: Path) -> Path:
-    """Where the replaced folder is now."""
-    try:
-        staging.exchange(home, name, folder)
-    except OSError as error:
-        if error.errno not in _EXCHANGE_UNSUPPORTED:
-            raise
-    else:
-        return folder
-    live, old = home.path / staging.TOOLS_FOLDER / name, folder.with_name(f"{folder.name}.old")
-    os.rename(live, old)
-    try:
-        os.rename(folder, live)
-    except OSError:
-        os.rename(old, live)
-        raise
-    return old
 
 
 def _set_aside_unless_saved(home: ForgeHome, folder: Path, digest: str) -> Path | None:
@@ -267,7 +240,7 @@ def _set_aside_unless_saved(home: ForgeHome, folder: Path, digest: str) -> Path 
     with contextlib.suppress(OSError):
         os.rmdir(folder)  # an empty folder is nothing to keep
         return None
-    aside = home.ensure(*_SET_ASIDE) / f"{folder.name.removesuffix('.old')}-{os.urandom(4).hex()}"
+    aside = home.ensure(*_SET_ASIDE) / f"{folder.name}-{os.urandom(4).hex()}"
     os.rename(folder, aside)
     return aside
 
@@ -276,8 +249,6 @@ def _record_origin(home: ForgeHome, name: str, version: VersionRecord, files: Fo
     """`tools.lock` says where the tool's files come from, so it follows files that came by import when they return."""
     if version.author.kind is not AuthorKind.IMPORT or not version.author.source:
         return
-    from golem_forge.usertools.manifest.reader import read_manifest
-
     with contextlib.suppress(SharingError, Unusable):
         place = parse_source(version.author.source)
         share.add_record(
@@ -285,7 +256,7 @@ def _record_origin(home: ForgeHome, name: str, version: VersionRecord, files: Fo
             share.LockRecord(
                 name=name,
                 source=place.text,
-                commit=place.commit if isinstance(place, GitSource) else "",
+                commit=place.commit,
                 digest=version.digest,
                 version=read_manifest(files.files.get(MANIFEST_FILE, b""), folder=name).version,
                 time=iso_now(),

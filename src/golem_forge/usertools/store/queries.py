@@ -1,10 +1,10 @@
-"""The tables of custom.db and every statement over them. Each function takes one connection.
+"""Every statement over custom.db; its tables are in `schema.sql`. Each function takes one connection.
 
 `user_version` names the schema; a higher one belongs to a newer Forge.
 
 Decisions belong to a name and a digest, so that another byte is another tool: built, tested, failed, trusted, denied;
 and a name's retirement. An edit never takes trust in a digest back. `version_status` reads all that decides whether a
-tool is offered in one query, for one tool or for all.
+tool is offered.
 
 Versions and authors: an agent's authorship is never lost. It is recorded before the version it leads to is seen, kept
 when old versions are pruned, and bytes that come back (undo, a reverted edit) keep the author they had.
@@ -15,7 +15,8 @@ ratings; 1,000 refreshes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.core.text import escape_control_chars
@@ -40,102 +41,72 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION: Final = 1
 
-_TABLES: Final = (
-    # One row a name. kind…source: who brought it into being; agent: whether an agent ever made or wrote to it;
-    # next_*: who is known to have written what will be seen as its next version.
-    """CREATE TABLE tools (
-        name TEXT PRIMARY KEY,
-        kind TEXT, session TEXT, worker TEXT, source TEXT,
-        agent INTEGER NOT NULL DEFAULT 0,
-        next_kind TEXT, next_session TEXT, next_worker TEXT, next_source TEXT,
-        retired_at TEXT,
-        runs INTEGER NOT NULL DEFAULT 0,
-        first_session TEXT, reused INTEGER NOT NULL DEFAULT 0,
-        rating_offered INTEGER NOT NULL DEFAULT 0
-    ) WITHOUT ROWID""",
-    """CREATE TABLE versions (
-        id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL, digest TEXT NOT NULL, at TEXT NOT NULL,
-        kind TEXT NOT NULL, session TEXT NOT NULL, worker TEXT NOT NULL, source TEXT NOT NULL
-    )""",
-    "CREATE INDEX versions_of ON versions (name, id)",
-    "CREATE INDEX versions_with ON versions (digest, name)",
-    # What is known of exactly these bytes under this name. trust_order: which was trusted last, whatever clocks do.
-    """CREATE TABLE digests (
-        name TEXT NOT NULL, digest TEXT NOT NULL,
-        built INTEGER NOT NULL DEFAULT 0, tested INTEGER NOT NULL DEFAULT 0,
-        failure_code TEXT, failure_message TEXT,
-        denials INTEGER NOT NULL DEFAULT 0,
-        trusted_at TEXT, trusted_by TEXT, shadow INTEGER NOT NULL DEFAULT 0, trust_order INTEGER,
-        PRIMARY KEY (name, digest)
-    ) WITHOUT ROWID""",
-    # declared: told by who made it; otherwise a folder that appeared.
-    """CREATE TABLE creations (
-        id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL, at TEXT NOT NULL, kind TEXT NOT NULL,
-        declared INTEGER NOT NULL, suggestion TEXT NOT NULL DEFAULT '', sequence_ms REAL NOT NULL DEFAULT 0,
-        built INTEGER NOT NULL DEFAULT 0, tested INTEGER NOT NULL DEFAULT 0, activated INTEGER NOT NULL DEFAULT 0
-    )""",
-    "CREATE INDEX creations_of ON creations (name, id)",
-    """CREATE TABLE uses (
-        id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL, digest TEXT NOT NULL, status TEXT NOT NULL,
-        ran INTEGER NOT NULL, duration_ms REAL NOT NULL, session TEXT NOT NULL, call TEXT NOT NULL, at TEXT NOT NULL
-    )""",
-    "CREATE INDEX uses_of ON uses (name, id)",
-    # What became of uses that were too many to keep one by one.
-    """CREATE TABLE tallies (
-        name TEXT NOT NULL, digest TEXT NOT NULL, status TEXT NOT NULL, ran INTEGER NOT NULL,
-        calls INTEGER NOT NULL, total_ms REAL NOT NULL, last_at TEXT NOT NULL,
-        PRIMARY KEY (name, digest, status, ran)
-    ) WITHOUT ROWID""",
-    """CREATE TABLE ratings (
-        id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL, at TEXT NOT NULL, good INTEGER NOT NULL,
-        note TEXT NOT NULL
-    )""",
-    "CREATE INDEX ratings_of ON ratings (name, id)",
-    "CREATE TABLE refreshes (id INTEGER PRIMARY KEY AUTOINCREMENT, ms REAL NOT NULL)",
-    "CREATE TABLE stamp (n INTEGER NOT NULL)",
-    "INSERT INTO stamp VALUES (0)",
-)
-
 
 def create_tables(connection: sqlite3.Connection) -> None:
     """Run it in a transaction. Fails where tables of another program stand."""
-    for statement in _TABLES:
+    for statement in (Path(__file__).parent / "schema.sql").read_text("utf-8").split(";")[:-1]:
         connection.execute(statement)
     connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
 
 _LONGEST_MESSAGE: Final = 8 * 1024
 _LONGEST_WHO: Final = 200
-_INSERT_DIGEST: Final = "INSERT OR IGNORE INTO digests (name, digest) VALUES (?, ?)"
 _BUILT: Final = BuildStatus(built=True)
 _TESTED: Final = BuildStatus(built=True, tested=True)
 _CODES: Final[Mapping[str | None, DiagnosticCode]] = {code.value: code for code in DiagnosticCode}
 
 
-def record_trust(connection: sqlite3.Connection, name: str, digest: str, who: str, *, shadow: bool) -> None:
-    """Agreement to replace a built-in tool, once given for these bytes, stays when trust is given again."""
-    connection.execute(_INSERT_DIGEST, (name, digest))
+def _first(connection: sqlite3.Connection, statement: str, *values: Any) -> tuple[Any, ...] | None:
+    row: tuple[Any, ...] | None = connection.execute(statement, values).fetchone()
+    return row
+
+
+def _digest_row(connection: sqlite3.Connection, columns: str, name: str, digest: str) -> tuple[Any, ...] | None:
+    return _first(connection, f"SELECT {columns} FROM digests WHERE name = ? AND digest = ?", name, digest)  # noqa: S608
+
+
+def _change_digest(connection: sqlite3.Connection, name: str, digest: str, change: str, **values: Any) -> None:
+    """What is known of exactly these bytes under this name."""
+    key = {"name": name, "digest": digest}
+    connection.execute("INSERT OR IGNORE INTO digests (name, digest) VALUES (:name, :digest)", key)
+    connection.execute(f"UPDATE digests SET {change} WHERE name = :name AND digest = :digest", values | key)  # noqa: S608
+
+
+def _change_tool(connection: sqlite3.Connection, name: str, change: str, *values: Any) -> None:
+    connection.execute("INSERT OR IGNORE INTO tools (name) VALUES (?)", (name,))
+    connection.execute(f"UPDATE tools SET {change} WHERE name = ?", (*values, name))  # noqa: S608
+
+
+def _change_status(connection: sqlite3.Connection, name: str, digest: str, change: str, **values: Any) -> None:
+    """The same for what decides whether the tool is offered. Notes how far the last creation of that name ever came,
+    for the statistics of creations."""
+    _change_digest(connection, name, digest, change, **values)
+    reached = _digest_row(connection, "built, tested, tested AND trusted_at IS NOT NULL", name, digest) or ()
     connection.execute(
-        "UPDATE digests SET trusted_at = ?, trusted_by = ?, shadow = max(shadow, ?), denials = 0, "
-        "trust_order = (SELECT 1 + coalesce(max(trust_order), 0) FROM digests) WHERE name = ? AND digest = ?",
-        (iso_now(), who[:_LONGEST_WHO], shadow, name, digest),
+        "UPDATE creations SET built = max(built, ?), tested = max(tested, ?), activated = max(activated, ?) "
+        "WHERE id = (SELECT max(id) FROM creations WHERE name = ?)",
+        (*reached, name),
     )
-    _update_creation(connection, name, digest)
     _bump_stamp(connection)
 
 
+def record_trust(connection: sqlite3.Connection, name: str, digest: str, who: str, *, shadow: bool) -> None:
+    """Agreement to replace a built-in tool, once given for these bytes, stays when trust is given again."""
+    change = (
+        "trusted_at = :at, trusted_by = :who, shadow = max(shadow, :shadow), denials = 0, "
+        "trust_order = (SELECT 1 + coalesce(max(trust_order), 0) FROM digests)"
+    )
+    _change_status(connection, name, digest, change, at=iso_now(), who=who[:_LONGEST_WHO], shadow=shadow)
+
+
 def find_trust(connection: sqlite3.Connection, name: str, digest: str) -> TrustRecord | None:
-    row = connection.execute(
-        "SELECT trusted_by, trusted_at, shadow FROM digests WHERE name = ? AND digest = ? AND trusted_at IS NOT NULL",
-        (name, digest),
-    ).fetchone()
-    return TrustRecord(who=row[0], at=row[1], shadow=bool(row[2])) if row else None
+    row = _digest_row(connection, "trusted_by, trusted_at, shadow", name, digest)
+    return TrustRecord(who=row[0], at=row[1], shadow=bool(row[2])) if row and row[1] is not None else None
 
 
 def last_trusted(connection: sqlite3.Connection, name: str) -> str:
     """The digest that was trusted last; empty if none was."""
-    found: str = (connection.execute(_LAST_TRUSTED, (name,)).fetchone() or _NEVER_TRUSTED)[0]
-    return found
+    return str((_first(connection, _LAST_TRUSTED, name) or _NEVER_TRUSTED)[0])
 
 
 def all_trusted(connection: sqlite3.Connection, name: str) -> frozenset[str]:
@@ -144,56 +115,39 @@ def all_trusted(connection: sqlite3.Connection, name: str) -> frozenset[str]:
 
 
 def add_denial(connection: sqlite3.Connection, name: str, digest: str) -> None:
-    connection.execute(_INSERT_DIGEST, (name, digest))
-    connection.execute("UPDATE digests SET denials = denials + 1 WHERE name = ? AND digest = ?", (name, digest))
+    _change_digest(connection, name, digest, "denials = denials + 1")
 
 
 def denials(connection: sqlite3.Connection, name: str, digest: str) -> int:
     """Since these bytes were last trusted."""
-    row = connection.execute("SELECT denials FROM digests WHERE name = ? AND digest = ?", (name, digest)).fetchone()
-    return row[0] if row else 0
+    return int((_digest_row(connection, "denials", name, digest) or (0,))[0])
 
 
 def mark_built(connection: sqlite3.Connection, name: str, digest: str) -> None:
     """Failed tests stay failed until tests pass."""
-    connection.execute(_INSERT_DIGEST, (name, digest))
-    connection.execute(
-        "UPDATE digests SET built = 1, "
-        "failure_message = CASE failure_code WHEN :tests THEN failure_message END, "
-        "failure_code = CASE failure_code WHEN :tests THEN failure_code END WHERE name = :name AND digest = :digest",
-        {"tests": DiagnosticCode.TESTS_FAILED.value, "name": name, "digest": digest},
+    change = (
+        "built = 1, failure_message = CASE failure_code WHEN :tests THEN failure_message END, "
+        "failure_code = CASE failure_code WHEN :tests THEN failure_code END"
     )
-    _update_creation(connection, name, digest)
-    _bump_stamp(connection)
+    _change_status(connection, name, digest, change, tests=DiagnosticCode.TESTS_FAILED.value)
 
 
 def mark_tested(connection: sqlite3.Connection, name: str, digest: str) -> None:
-    connection.execute(_INSERT_DIGEST, (name, digest))
-    connection.execute(
-        "UPDATE digests SET built = 1, tested = 1, failure_code = NULL, failure_message = NULL "
-        "WHERE name = ? AND digest = ?",
-        (name, digest),
-    )
-    _update_creation(connection, name, digest)
-    _bump_stamp(connection)
+    change = "built = 1, tested = 1, failure_code = NULL, failure_message = NULL"
+    _change_status(connection, name, digest, change)
 
 
 def mark_failed(connection: sqlite3.Connection, name: str, digest: str, code: DiagnosticCode, message: str) -> None:
     """Failed tests undo `tested`. Any other failure is one of building: the passed tests count again once it builds."""
-    connection.execute(_INSERT_DIGEST, (name, digest))
     lost = "tested" if code is DiagnosticCode.TESTS_FAILED else "built"
-    connection.execute(
-        f"UPDATE digests SET {lost} = 0, failure_code = ?, failure_message = ? WHERE name = ? AND digest = ?",  # noqa: S608
-        (code.value, message[:_LONGEST_MESSAGE].encode("utf-8", "replace").decode(), name, digest),
-    )
+    text = message[:_LONGEST_MESSAGE].encode("utf-8", "replace").decode()
+    change = f"{lost} = 0, failure_code = :code, failure_message = :text"
+    _change_digest(connection, name, digest, change, code=code.value, text=text)
     _bump_stamp(connection)
 
 
 def build_status(connection: sqlite3.Connection, name: str, digest: str) -> BuildStatus:
-    row = connection.execute(
-        "SELECT built, tested, failure_code, failure_message FROM digests WHERE name = ? AND digest = ?",
-        (name, digest),
-    ).fetchone()
+    row = _digest_row(connection, "built, tested, failure_code, failure_message", name, digest)
     return NOT_BUILT if row is None else build_status_from_row(*row)
 
 
@@ -204,8 +158,7 @@ def build_status_from_row(built: int | None, tested: int | None, code: str | Non
 
 
 def retire(connection: sqlite3.Connection, name: str) -> None:
-    connection.execute("INSERT OR IGNORE INTO tools (name) VALUES (?)", (name,))
-    connection.execute("UPDATE tools SET retired_at = coalesce(retired_at, ?) WHERE name = ?", (iso_now(), name))
+    _change_tool(connection, name, "retired_at = coalesce(retired_at, ?)", iso_now())
     _bump_stamp(connection)
 
 
@@ -219,8 +172,7 @@ def restore(connection: sqlite3.Connection, name: str) -> bool:
 
 
 def is_retired(connection: sqlite3.Connection, name: str) -> bool:
-    row = connection.execute("SELECT retired_at FROM tools WHERE name = ?", (name,)).fetchone()
-    return row is not None and row[0] is not None
+    return _first(connection, "SELECT 1 FROM tools WHERE name = ? AND retired_at IS NOT NULL", name) is not None
 
 
 def stamp(connection: sqlite3.Connection) -> int:
@@ -232,83 +184,42 @@ def _bump_stamp(connection: sqlite3.Connection) -> None:
     connection.execute("UPDATE stamp SET n = n + 1")
 
 
-def _update_creation(connection: sqlite3.Connection, name: str, digest: str) -> None:
-    """How far the last creation of that name ever came, for the statistics of creations."""
-    reached = connection.execute(
-        "SELECT built, tested, tested AND trusted_at IS NOT NULL FROM digests WHERE name = ? AND digest = ?",
-        (name, digest),
-    ).fetchone()
-    connection.execute(
-        "UPDATE creations SET built = max(built, ?), tested = max(tested, ?), activated = max(activated, ?) "
-        "WHERE id = (SELECT max(id) FROM creations WHERE name = ?)",
-        (*reached, name),
-    )
-
-
-_MOST_SINGLE_QUERIES: Final = 50
-"""So many are looked up one by one; for more, one pass over the whole table is quicker."""
-_STATUS_COLUMNS: Final = "trusted_at IS NOT NULL, shadow, built, tested, failure_code, failure_message"
-_NO_ROW: Final = (0, 0, 0, 0, None, None)
 _NEVER_TRUSTED: Final = ("", 0)
-_ONE_STATUS: Final = (
-    f"SELECT {_STATUS_COLUMNS}, (SELECT retired_at FROM tools WHERE name = ?1) "  # noqa: S608
-    "FROM digests WHERE name = ?1 AND digest = ?2"
+_STATUS: Final = (
+    "SELECT trusted_at IS NOT NULL, shadow, retired_at IS NOT NULL, built, tested, failure_code, failure_message "
+    "FROM (SELECT ? AS name, ? AS digest) LEFT JOIN digests USING (name, digest) LEFT JOIN tools USING (name)"
 )
-_ALL_STATUSES: Final = f"SELECT name, digest, {_STATUS_COLUMNS} FROM digests"  # noqa: S608
 _LAST_TRUSTED: Final = (
     "SELECT digest, shadow FROM digests WHERE name = ? AND trusted_at IS NOT NULL ORDER BY trust_order DESC LIMIT 1"
 )
-_ALL_LAST_TRUSTED: Final = "SELECT name, digest, shadow FROM digests WHERE trusted_at IS NOT NULL ORDER BY trust_order"
-_ALL_RETIRED: Final = "SELECT name FROM tools WHERE retired_at IS NOT NULL"
 
 
 def version_status(connection: sqlite3.Connection, name: str, digest: str) -> VersionStatus:
     """Trust, build status and retirement at once, as every call needs them."""
-    row = connection.execute(_ONE_STATUS, (name, digest)).fetchone()
-    own, retired = (row[:-1], row[-1] is not None) if row else (_NO_ROW, is_retired(connection, name))
-    return _make_version_status(
-        own, retired, lambda: connection.execute(_LAST_TRUSTED, (name,)).fetchone() or _NEVER_TRUSTED
-    )
+    trusted, shadow, retired, *reached = connection.execute(_STATUS, (name, digest)).fetchone()
+    built, retired = build_status_from_row(*reached), bool(retired)
+    if trusted and built.tested:
+        return VersionStatus(True, bool(shadow), built, retired)
+    before, may_replace = _first(connection, _LAST_TRUSTED, name) or _NEVER_TRUSTED
+    return VersionStatus(bool(trusted), bool(trusted and shadow), built, retired, before, bool(may_replace))
 
 
 def version_statuses(connection: sqlite3.Connection, digests: Mapping[str, str]) -> dict[str, VersionStatus]:
-    if len(digests) <= _MOST_SINGLE_QUERIES:
-        return {name: version_status(connection, name, digest) for name, digest in digests.items()}
-    retired = {name for (name,) in connection.execute(_ALL_RETIRED)}
-    own = {row[0]: row[2:] for row in connection.execute(_ALL_STATUSES) if digests.get(row[0]) == row[1]}
-    last = {row[0]: row[1:] for row in connection.execute(_ALL_LAST_TRUSTED)}
-
-    def status(name: str) -> VersionStatus:
-        return _make_version_status(own.get(name, _NO_ROW), name in retired, lambda: last.get(name, _NEVER_TRUSTED))
-
-    return {name: status(name) for name in digests}
-
-
-def _make_version_status(own: tuple[Any, ...], retired: bool, last: Callable[[], tuple[str, int]]) -> VersionStatus:
-    trusted, shadow, *reached = own
-    standing = build_status_from_row(*reached)
-    if trusted and standing.tested:
-        return VersionStatus(True, bool(shadow), standing, retired)
-    before, may_replace = last()
-    return VersionStatus(bool(trusted), bool(trusted and shadow), standing, retired, before, bool(may_replace))
+    return {name: version_status(connection, name, digest) for name, digest in digests.items()}
 
 
 _LONGEST_TEXT: Final = 2048
 
 
 def newest_digest(connection: sqlite3.Connection, name: str) -> str:
-    row = connection.execute("SELECT digest FROM versions WHERE name = ? ORDER BY id DESC LIMIT 1", (name,)).fetchone()
+    row = _first(connection, "SELECT digest FROM versions WHERE name = ? ORDER BY id DESC LIMIT 1", name)
     return row[0] if row else ""
 
 
 def present_digest(connection: sqlite3.Connection, name: str) -> str:
-    """`newest`, unless the tool was forgotten since."""
-    row = connection.execute(
-        "SELECT digest FROM versions JOIN tools USING (name) WHERE name = ? AND tools.kind IS NOT NULL "
-        "ORDER BY versions.id DESC LIMIT 1",
-        (name,),
-    ).fetchone()
-    return row[0] if row else ""
+    """The newest one, unless the tool was forgotten since."""
+    known = _first(connection, "SELECT 1 FROM tools WHERE name = ? AND kind IS NOT NULL", name)
+    return newest_digest(connection, name) if known else ""
 
 
 def record_version(connection: sqlite3.Connection, name: str, digest: str, author: Author | None) -> bool:
@@ -333,7 +244,7 @@ def record_version(connection: sqlite3.Connection, name: str, digest: str, autho
             )
     _set_next_author(connection, name, None)
     if author.kind is AuthorKind.AGENT:
-        connection.execute("UPDATE tools SET agent = 1 WHERE name = ?", (name,))
+        _change_tool(connection, name, "agent = 1")
     return True
 
 
@@ -360,22 +271,19 @@ def record_creation(
     _set_original_author(connection, name, author)
     _set_next_author(connection, name, author)
     if author.kind is AuthorKind.AGENT:
-        connection.execute("UPDATE tools SET agent = 1 WHERE name = ?", (name,))
+        _change_tool(connection, name, "agent = 1")
     return True
 
 
 def record_agent_edit(connection: sqlite3.Connection, name: str, session: str, worker: str) -> bool:
     """Always True."""
-    connection.execute(
-        "INSERT INTO tools (name, agent) VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET agent = 1", (name,)
-    )
+    _change_tool(connection, name, "agent = 1")
     _set_next_author(connection, name, Author(AuthorKind.AGENT, session, worker))
     return True
 
 
 def is_agent_made(connection: sqlite3.Connection, name: str) -> bool:
-    row = connection.execute("SELECT agent FROM tools WHERE name = ?", (name,)).fetchone()
-    return bool(row and row[0])
+    return _first(connection, "SELECT 1 FROM tools WHERE name = ? AND agent", name) is not None
 
 
 def provenance(connection: sqlite3.Connection, name: str) -> Author:
@@ -438,24 +346,17 @@ _NEXT_AUTHOR: Final = (
 
 
 def _author(connection: sqlite3.Connection, statement: str, *values: str) -> Author | None:
-    row = connection.execute(statement, values).fetchone()
+    row = _first(connection, statement, *values)
     return author_from_row(*row) if row else None
 
 
 def _set_original_author(connection: sqlite3.Connection, name: str, author: Author) -> None:
-    connection.execute("INSERT OR IGNORE INTO tools (name) VALUES (?)", (name,))
-    connection.execute(
-        "UPDATE tools SET kind = ?, session = ?, worker = ?, source = ? WHERE name = ?",
-        (*_author_columns(author), name),
-    )
+    _change_tool(connection, name, "kind = ?, session = ?, worker = ?, source = ?", *_author_columns(author))
 
 
 def _set_next_author(connection: sqlite3.Connection, name: str, author: Author | None) -> None:
     columns = _author_columns(author) if author else (None, None, None, None)
-    connection.execute(
-        "UPDATE tools SET next_kind = ?, next_session = ?, next_worker = ?, next_source = ? WHERE name = ?",
-        (*columns, name),
-    )
+    _change_tool(connection, name, "next_kind = ?, next_session = ?, next_worker = ?, next_source = ?", *columns)
 
 
 def _author_columns(author: Author) -> tuple[str, str, str, str]:
@@ -502,10 +403,7 @@ def rate(connection: sqlite3.Connection, name: str, good: bool, note: str = "") 
         "(SELECT id FROM ratings WHERE name = ? ORDER BY id DESC LIMIT ?)",
         (name, name, _MOST_RATINGS),
     )
-    connection.execute(
-        "INSERT INTO tools (name, rating_offered) VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET rating_offered = 1",
-        (name,),
-    )
+    _change_tool(connection, name, "rating_offered = 1")
 
 
 def ratings(connection: sqlite3.Connection, name: str) -> Ratings:

@@ -62,9 +62,6 @@ class VersionRecord:
     at: str
     author: Author
 
-    def to_json(self) -> dict[str, Any]:
-        return {"digest": self.digest, "at": self.at, "author": self.author.to_json()}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrustRecord:

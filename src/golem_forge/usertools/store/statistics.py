@@ -10,17 +10,19 @@ import re
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from math import ceil, isfinite
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass, field
-from golem_forge.core.text import escape_control_chars
+from golem_forge.core.regex import regex
+from golem_forge.core.text import escape_control_chars, one_line
 from golem_forge.events.serialization import iso_time
 from golem_forge.usertools.store import ToolStore
 
-_AGE: Final = re.compile(r"([0-9]{1,7})([smhdw])", re.ASCII)
+_AGE: Final = regex(r"([0-9]{1,7})([smhdw])", re.ASCII)
 _SECONDS_PER_UNIT: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
 _LONGEST_AGE_S: Final = 100 * 366 * 86_400
 
@@ -86,19 +88,20 @@ class UnusedTool:
 def tool_statistics(store: ToolStore, names: Iterable[str] = ()) -> tuple[ToolStats, ...]:
     """Of these tools, used or not; without names, of all that were ever used. By name."""
     asked = tuple(names)
-    tallies = _tallies(store, asked[0] if len(asked) == 1 else "")
-    wanted = sorted(asked or {name for name, _ in tallies})
+    only = {"name": asked[0] if len(asked) == 1 else ""}
+    uses: dict[str, dict[str, list[_Uses]]] = {}
+    for row in (*store.rows(_OLD_USES, only), *store.rows(_USES, only)):
+        uses.setdefault(row[0], {}).setdefault(row[1], []).append(_Uses(*row[2:]))
     rated = {name: (good, bad) for name, good, bad in store.rows(_RATINGS)}
     sequences: dict[str, float] = dict(store.rows(_SUGGESTED))
-    of_tool: dict[str, dict[str, _Tally]] = {}
-    for (name, digest), tally in tallies.items():
-        of_tool.setdefault(name, {})[digest] = tally
     found: list[ToolStats] = []
-    for name in wanted:
-        digests = of_tool.get(name, {})
-        usage, by_digest = _sum_tallies(digests.values()).usage(), {key: each.usage() for key, each in digests.items()}
+    for name in sorted(asked or uses):
+        digests = uses.get(name, {})
+        usage, by_digest = _usage(chain(*digests.values())), {key: _usage(each) for key, each in digests.items()}
         good, bad = rated.get(name, (0, 0))
-        saved = _time_saved(sequences.get(name), usage)
+        saved = None
+        if name in sequences:
+            saved = 0.0 if usage.median_ms is None else (sequences[name] - usage.median_ms) * usage.calls
         found.append(ToolStats(name=name, usage=usage, by_digest=by_digest, good=good, bad=bad, saved_ms=saved))
     return tuple(found)
 
@@ -129,10 +132,11 @@ def parse_age(text: str) -> int:
 
 
 _USES: Final = (
-    "SELECT name, digest, status, ran, duration_ms, at FROM uses WHERE :name = '' OR name = :name ORDER BY name, id"
+    "SELECT name, digest, status, ran, 1, duration_ms, at, duration_ms FROM uses "
+    "WHERE :name = '' OR name = :name ORDER BY name, id"
 )
 _OLD_USES: Final = (
-    "SELECT name, digest, status, ran, calls, total_ms, last_at FROM tallies WHERE :name = '' OR name = :name"
+    "SELECT name, digest, status, ran, calls, total_ms, last_at, NULL FROM tallies WHERE :name = '' OR name = :name"
 )
 _RATINGS: Final = "SELECT name, sum(good), sum(NOT good) FROM ratings GROUP BY name"
 _SUGGESTED: Final = (
@@ -145,64 +149,32 @@ _LAST_USED: Final = (
 )
 
 
-@dataclass(slots=True)
-class _Tally:
-    statuses: dict[str, int] = field(default_factory=dict)
-    ran: int = 0
-    successes: int = 0
-    last_used: str = ""
-    total_ms: float = 0.0
-    durations: list[float] = field(default_factory=list)
+class _Uses(NamedTuple):
+    """One use, or the sum of old ones."""
 
-    def add(self, status: str, ran: int, calls: int, total_ms: float, at: str) -> None:
-        self.statuses[status] = self.statuses.get(status, 0) + calls
-        if ran:
-            self.ran += calls
-            self.successes += calls if status == Status.SUCCESS else 0
-            self.total_ms += total_ms
-            self.last_used = max(self.last_used, at)
-
-    def usage(self) -> ToolUsage:
-        return ToolUsage(
-            calls=sum(self.statuses.values()),
-            statuses=dict(sorted(self.statuses.items())),
-            ran=self.ran,
-            successes=self.successes,
-            last_used=self.last_used,
-            median_ms=median(self.durations),
-            total_ms=self.total_ms,
-        )
+    status: str
+    ran: int
+    calls: int
+    total_ms: float
+    last_at: str
+    single_ms: float | None
 
 
-def _tallies(store: ToolStore, name: str) -> dict[tuple[str, str], _Tally]:
-    found: dict[tuple[str, str], _Tally] = {}
-    for tool, digest, status, ran, calls, total_ms, at in store.rows(_OLD_USES, {"name": name}):
-        found.setdefault((tool, digest), _Tally()).add(status, ran, calls, total_ms, at)
-    for tool, digest, status, ran, duration_ms, at in store.rows(_USES, {"name": name}):
-        tally = found.setdefault((tool, digest), _Tally())
-        tally.add(status, ran, 1, duration_ms, at)
-        if ran:
-            tally.durations.append(duration_ms)
-    return found
-
-
-def _sum_tallies(tallies: Iterable[_Tally]) -> _Tally:
-    total = _Tally()
-    for tally in tallies:
-        for status, calls in tally.statuses.items():
-            total.statuses[status] = total.statuses.get(status, 0) + calls
-        total.ran += tally.ran
-        total.successes += tally.successes
-        total.last_used = max(total.last_used, tally.last_used)
-        total.total_ms += tally.total_ms
-        total.durations += tally.durations
-    return total
-
-
-def _time_saved(sequence_ms: float | None, usage: ToolUsage) -> float | None:
-    if sequence_ms is None:
-        return None
-    return 0.0 if usage.median_ms is None else (sequence_ms - usage.median_ms) * usage.calls
+def _usage(uses: Iterable[_Uses]) -> ToolUsage:
+    every = list(uses)
+    ran = [each for each in every if each.ran]
+    statuses: Counter[str] = Counter()
+    for each in every:
+        statuses[each.status] += each.calls
+    return ToolUsage(
+        calls=statuses.total(),
+        statuses=_by_name(statuses),
+        ran=sum(each.calls for each in ran),
+        successes=sum(each.calls for each in ran if each.status == Status.SUCCESS),
+        last_used=max((each.last_at for each in ran), default=""),
+        median_ms=median([each.single_ms for each in ran if each.single_ms is not None]),
+        total_ms=sum((each.total_ms for each in ran), 0.0),
+    )
 
 
 def median(values: list[float]) -> float | None:
@@ -220,7 +192,7 @@ PLAIN_BLOCKS: Final = "#"
 _MIN_BAR: Final = 5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class CreationCounts:
     """How far tools that came into being ever got."""
 
@@ -235,7 +207,7 @@ class CreationCounts:
         return {"made": self.made, **counts, **rates}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class RefreshStats:
     """Of the last 1,000 refreshes."""
 
@@ -276,14 +248,16 @@ def total_statistics(store: ToolStore, states: Mapping[str, str]) -> ToolTotals:
     active = [name for name, state in states.items() if state == ACTIVE]
     reused = {name for (name,) in store.rows("SELECT name FROM tools WHERE reused")}
     saved = [each.saved_ms for each in tool_statistics(store, states) if each.saved_ms is not None] if states else []
+    made = store.rows("SELECT count(*), total(built), total(tested), total(activated) FROM creations") or [(0, 0, 0, 0)]
+    times = [ms for (ms,) in store.rows("SELECT ms FROM refreshes ORDER BY ms")]
     return ToolTotals(
         tools=len(states),
         by_author=_by_name(Counter(store.provenance(name).kind.value for name in states)),
         by_state=_by_name(Counter(str(state) for state in states.values())),
-        creations=_creation_counts(store),
+        creations=CreationCounts(*map(int, made[0])),
         reuse=sum(name in reused for name in active) / len(active) if active else None,
         saved_ms=sum(saved) if saved else None,
-        refresh=_refresh_stats(store),
+        refresh=RefreshStats(len(times), _percentile(times, 0.50), _percentile(times, 0.95)),
     )
 
 
@@ -293,7 +267,7 @@ def bar_chart(rows: Sequence[tuple[str, float]], width: int, *, marks: str = BLO
         return []
     figures = [f"{value:g}" for _, value in rows]
     widest_figure = max(map(len, figures))
-    labels = [escape_control_chars(label).replace("\n", " ").replace("\t", " ") for label, _ in rows]
+    labels = [one_line(label) for label, _ in rows]
     room = max(1, width - widest_figure - 2 - _MIN_BAR)
     widest_label = min(room, max(map(len, labels)))
     space = max(_MIN_BAR, width - widest_label - widest_figure - 2)
@@ -311,17 +285,6 @@ def _bar(value: float, largest: float, space: int, marks: str) -> str:
         return ""
     whole, rest = divmod(max(1, round(value / largest * space * len(marks))), len(marks))
     return marks[-1] * whole + (marks[rest - 1] if rest else "")
-
-
-def _creation_counts(store: ToolStore) -> CreationCounts:
-    found = store.rows("SELECT count(*), total(built), total(tested), total(activated) FROM creations")
-    made, built, tested, activated = found[0] if found else (0, 0, 0, 0)
-    return CreationCounts(made=made, built=int(built), tested=int(tested), activated=int(activated))
-
-
-def _refresh_stats(store: ToolStore) -> RefreshStats:
-    times = [ms for (ms,) in store.rows("SELECT ms FROM refreshes ORDER BY ms")]
-    return RefreshStats(count=len(times), p50_ms=_percentile(times, 0.50), p95_ms=_percentile(times, 0.95))
 
 
 def _percentile(ordered: Sequence[float], share: float) -> float | None:

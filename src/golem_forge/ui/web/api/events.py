@@ -9,17 +9,17 @@ Threat: an output handle is a file name; only `out_` and 12 hexadecimal digits a
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
 from golem_forge.core.errors import ToolFailed
+from golem_forge.core.regex import regex
 from golem_forge.events.serialization import encode_json
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.toolsets.output import blocks_of, find_position, render_page
-from golem_forge.ui.web.api.operation import ApiCall, operation, requested_session
+from golem_forge.ui.web.api.operation import ApiCall, RequestedSession, operation, read_body
 from golem_forge.ui.web.sdk import Response
 from golem_forge.ui.web.stream.frames import shown_members
 from golem_forge.ui.web.stream.history import PAGE_EVENTS
@@ -65,10 +65,9 @@ class WholeEvent(ApiModel, title="WholeEvent"):
     event: Envelope
 
 
-@operation("GET", "/api/sessions/{id}/events", "list_events", tag="events", query=EventsQuery, answer=EventsPage)
-async def list_events(call: ApiCall) -> Response:
+@operation("GET", "/api/sessions/{id}/events", "list_events", tag="events", answer=EventsPage)
+async def list_events(call: ApiCall, query: EventsQuery) -> Response:
     """Recorded events in pages of at most 200; a page ends early where its events are long."""
-    query = call.query
     if query.after is not None and query.before is not None:
         raise ApiRefusal(422, "Give `after` or `before`, not both.", {"before": "not together with `after`"})
     session = await call.registry.find(call.path["id"])
@@ -84,13 +83,12 @@ async def list_events(call: ApiCall) -> Response:
     answer=WholeEvent,
     refusals={404: "there is no event of that number"},
 )
-async def get_event(call: ApiCall) -> Response:
+async def get_event(call: ApiCall, seq: str) -> Response:
     """One recorded event, whole."""
     session = await call.registry.find(call.path["id"])
-    number = call.path["seq"]
-    if not number.isascii() or not number.isdigit() or len(number) > _MAX_DIGITS:
+    if not seq.isascii() or not seq.isdigit() or len(seq) > _MAX_DIGITS:
         raise ApiRefusal(404, _NO_EVENT)
-    event = await session.history.one(int(number))
+    event = await session.history.one(int(seq))
     if event is None:
         raise ApiRefusal(404, _NO_EVENT)
     return await _json_response(lambda: {"event": event.to_dict()})
@@ -130,7 +128,6 @@ class Action(ApiModel, title="Action"):
     "/api/sessions/{id}/actions",
     "act",
     tag="actions",
-    body=Action,
     status=202,
     refusals={
         404: "no such question is open",
@@ -138,10 +135,10 @@ class Action(ApiModel, title="Action"):
         422: "the action does not take this, or the answer would not count; the question stays open",
     },
 )
-async def act(call: ApiCall) -> Response:
+async def act(call: ApiCall, body: Action) -> Response:
     """Answers a question, says something, runs a command or a tool, interrupts. What comes of it the events tell."""
     session = await call.registry.find(call.path["id"])
-    take_action(session, call.body.type, call.body.data)
+    take_action(session, body.type, body.data)
     return Response(status_code=202)
 
 
@@ -164,33 +161,27 @@ class KeptAttachment(ApiModel, title="KeptAttachment"):
     "/api/sessions/{id}/attachments",
     "attach",
     tag="actions",
-    query=AttachmentQuery,
     raw_body="application/octet-stream",
-    answer=KeptAttachment,
     status=201,
     refusals={409: "the session does not run here", 413: "more bytes than the worker takes", 422: "not taken by name"},
 )
-async def attach(call: ApiCall) -> KeptAttachment:
+async def attach(call: ApiCall, query: AttachmentQuery) -> KeptAttachment:
     """Keeps a file for an input that names it as `{"digest", "name"}` among its `attachments`."""
     runtime = call.registry.live(call.path["id"]).runtime
     if runtime is None or not runtime.is_ready:
         raise ApiRefusal(409, "This session takes no attachments yet.")
-    name = call.query.name.strip()
+    name = query.name.strip()
     if not name or len(name) > _MAX_NAME or "\0" in name:
         raise ApiRefusal(422, "The name of the file cannot be used.", {"name": "1 to 255 characters"})
     most = runtime.worker.attachment_policy.max_total_bytes
-    data = bytearray()
-    async for piece in call.request.stream():
-        data += piece
-        if len(data) > most:
-            raise ApiRefusal(413, f"This worker takes at most {most} bytes of attachments.")
-    kept = await run_in_thread(lambda: runtime.receive(name, bytes(data)))
+    data = await read_body(call.request, most, f"This worker takes at most {most} bytes of attachments.")
+    kept = await run_in_thread(lambda: runtime.receive(name, data))
     return KeptAttachment(digest=kept.digest, name=kept.name, size=kept.size)
 
 
 MAX_OUTPUT_LINES: Final = 2000
 _DEFAULT_LINES: Final = 200
-_HANDLE: Final = re.compile(r"out_[0-9a-f]{12}")
+_HANDLE: Final = regex(r"out_[0-9a-f]{12}")
 _LineNumber = Annotated[int, Field(ge=1, le=9_999_999_999)]
 
 
@@ -216,16 +207,13 @@ class OutputPage(ApiModel, title="OutputPage"):
     "/api/sessions/{id}/outputs/{handle}",
     "read_output",
     tag="events",
-    query=OutputQuery,
-    answer=OutputPage,
     refusals={422: "no line, or more than 2000"},
 )
-async def read_output(call: ApiCall) -> OutputPage:
+async def read_output(call: ApiCall, subject: RequestedSession, handle: str, query: OutputQuery) -> OutputPage:
     """Lines of an output that was kept whole, by the handle in `outputHandle`."""
     session = await call.registry.find(call.path["id"])
-    subject = await requested_session(call)
-    handle, start = call.path["handle"], call.query.start
-    count = _DEFAULT_LINES if call.query.end is None else call.query.end - start + 1
+    start = query.start
+    count = _DEFAULT_LINES if query.end is None else query.end - start + 1
     if not 1 <= count <= MAX_OUTPUT_LINES:
         raise ApiRefusal(
             422, f"A range has 1 to {MAX_OUTPUT_LINES} lines.", {"end": f"{start} to {start + MAX_OUTPUT_LINES - 1}"}

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-import re
 import sys
 from collections.abc import Iterable, Mapping
 from functools import cache, lru_cache
@@ -22,15 +21,17 @@ from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from golem_forge._version import __version__
 from golem_forge.config.approval_modes import ApprovalMode
+from golem_forge.core.regex import regex
 from golem_forge.events.model import REGISTRY, EventData
 from golem_forge.events.serialization import encode_json
+from golem_forge.ui.web.api import events, rules, servers, sessions, settings, tools, user_tools
 from golem_forge.ui.web.api.operation import ApiCall, Operation, operation
 from golem_forge.ui.web.sdk import Response
 from golem_forge.ui.web.security import LOGIN, cookie_name
 from golem_forge.ui.web.stream.watched_session import SessionStatus
 from golem_forge.ui.web.wire import ApiModel, ApiProblem
 
-_PART: Final = re.compile(r"\{([A-Za-z_]+)\}")
+_PART: Final = regex(r"\{([A-Za-z_]+)\}")
 _ABOUT: Final = (
     "What the page of Golem Forge uses, for everybody who writes a UI of their own. Log in with the code of the "
     "printed link, keep the cookie, and set `Origin` to the server's own address on every request that is not a GET. "
@@ -83,10 +84,15 @@ def _encoded_document(cookie: str) -> bytes:
     return encode_json(openapi_document(cookie))
 
 
+def all_operations() -> tuple[Operation, ...]:
+    """In the order in which the description lists them: all that a module here declares with `@operation`."""
+    modules = (sessions, events, tools, user_tools, servers, rules, settings)
+    declared = [value for module in modules for value in vars(module).values() if isinstance(value, Operation)]
+    return tuple({(each.method, each.path): each for each in (*declared, describe)}.values())
+
+
 def openapi_document(cookie: str) -> dict[str, Any]:
     """`cookie`: the name of the one that this server gives."""
-    from golem_forge.ui.web.api import all_operations
-
     operations = all_operations()
     refs, components = _schemas(operations)
     paths: dict[str, dict[str, Any]] = {}
@@ -118,13 +124,7 @@ def _schemas(operations: Iterable[Operation]) -> tuple[dict[_ModelUse, Schema], 
         used |= {(one.body, "validation"): None} if one.body is not None else {}
         used |= {(one.answer, "serialization"): None} if one.answer is not None else {}
     refs, found = models_json_schema(list(used), by_alias=True, ref_template=REF + "{model}")
-    components: dict[str, Schema] = found.get("$defs", {})
-    for model in _with_parts(model for model, _ in used):
-        for key, schema in components.items():
-            members = {field.alias or name for name, field in model.model_fields.items()}
-            if schema.get("title") == model.model_config["title"] and set(schema.get("properties", {})) == members:
-                components[key] = _with_descriptions(schema, model)
-    return _named_components(refs, components)  # type: ignore[arg-type]
+    return _named_components(refs, found.get("$defs", {}))  # type: ignore[arg-type]
 
 
 def _named_components(
@@ -145,34 +145,6 @@ def _named_components(
     for name, schema in components.items():
         schema["title"] = name.partition("-")[0]
     return {key: named(schema) for key, schema in refs.items()}, dict(sorted(components.items()))
-
-
-def _with_parts(models: Iterable[type[ApiModel]]) -> set[type[ApiModel]]:
-    """The models, and those their members are made of."""
-    found: set[type[ApiModel]] = set()
-    waiting = list(models)
-    while waiting:
-        model = waiting.pop()
-        if model not in found:
-            found.add(model)
-            waiting += [part for field in model.model_fields.values() for part in _models_in(field.annotation)]
-    return found
-
-
-def _models_in(annotation: Any) -> Iterable[type[ApiModel]]:
-    if isinstance(annotation, type) and issubclass(annotation, ApiModel):
-        yield annotation
-    for part in getattr(annotation, "__args__", ()):
-        yield from _models_in(part)
-
-
-def _with_descriptions(schema: Schema, model: type[ApiModel]) -> Schema:
-    words = attribute_docs(model)
-    members = dict(schema.get("properties", {}))
-    for name, field in model.model_fields.items():
-        if name in words and (field.alias or name) in members:
-            members[field.alias or name] = {**members[field.alias or name], "description": words[name]}
-    return {**schema, "properties": members} if members else schema
 
 
 # ---- operations
@@ -204,7 +176,7 @@ def _operation_object(one: Operation, refs: Mapping[_ModelUse, Schema]) -> dict[
 def _query_parameters(one: Operation) -> list[dict[str, Any]]:
     if one.query is None:
         return []
-    schema = _with_descriptions(one.query.model_json_schema(by_alias=True), one.query)
+    schema = one.query.model_json_schema(by_alias=True)
     required = schema.get("required", [])
     parameters: list[dict[str, Any]] = []
     for name, member in schema.get("properties", {}).items():
@@ -295,7 +267,7 @@ def _action_schema(kind: type[EventData]) -> Schema:
 
 
 def _data_schema(kind: type[EventData]) -> Schema:
-    hints, words = get_type_hints(kind), attribute_docs(kind)
+    hints, words = get_type_hints(kind), _attribute_docs(kind)
     members: dict[str, Schema] = {}
     for attribute, wire, required in kind.FIELDS:
         schema = TypeAdapter(hints[attribute]).json_schema()
@@ -312,12 +284,9 @@ def without_null(schema: Schema) -> Schema:
     return {**{name: value for name, value in schema.items() if name not in ("anyOf", "default")}, **rest[0]}
 
 
-AttributeDocs = dict[str, str]
-
-
-def attribute_docs(kind: type) -> AttributeDocs:
+def _attribute_docs(kind: type[EventData]) -> dict[str, str]:
     """Attribute → the string that stands below it, in this class and those above it. Empty without the source."""
-    words: AttributeDocs = {}
+    words: dict[str, str] = {}
     for each in reversed(kind.__mro__):
         if each.__module__.startswith("golem_forge."):
             words |= _docs_of_module(each.__module__).get(each.__name__, {})
@@ -325,15 +294,15 @@ def attribute_docs(kind: type) -> AttributeDocs:
 
 
 @cache
-def _docs_of_module(name: str) -> dict[str, AttributeDocs]:
+def _docs_of_module(name: str) -> dict[str, dict[str, str]]:
     try:
         tree = ast.parse(inspect.getsource(sys.modules[name]))
     except (OSError, KeyError, SyntaxError):
         return {}
-    docs: dict[str, AttributeDocs] = {}
+    docs: dict[str, dict[str, str]] = {}
     for definition in tree.body:
         if isinstance(definition, ast.ClassDef):
-            words: AttributeDocs = docs.setdefault(definition.name, {})
+            words = docs.setdefault(definition.name, {})
             for pair in pairwise(definition.body):
                 match pair:
                     case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str() as text)):

@@ -1,12 +1,13 @@
 """Operations of the REST API: each is one function that declares what it takes and gives.
 
-    @operation("GET", "/api/sessions", "list_sessions", query=SessionsQuery, answer=SessionList, tag="sessions")
-    async def list_sessions(call: ApiCall) -> SessionList:
+    @operation("GET", "/api/sessions", "list_sessions", tag="sessions")
+    async def list_sessions(call: ApiCall, query: SessionsQuery) -> SessionList:
         '''The sessions of this home, newest first.'''
 
-Query and body are pydantic models: what does not fit them is answered 422 before the function runs, with every problem
-by its field. A function refuses by raising ApiRefusal; any other exception is answered 500 without its text. The
-OpenAPI description (`api.openapi`) is made of the same declarations.
+It takes, by the names of its parameters, the `call`, parts of the path, `query` and `body` (pydantic models: what does
+not fit is answered 422 with every problem by its field) and `subject`, the session in the path. It gives a model, None
+(204), or a Response of its own; `answer=` names the model of such a one. It refuses by raising ApiRefusal; any other
+exception is answered 500 without its text. The OpenAPI description (`api.openapi`) is made of the same declarations.
 `RequestedSession` is the session in the request's path. One that runs here is asked itself; of any other the home knows
 the tools, the rules and the program. Everything it answers is redacted like events, and is valid JSON.
 """
@@ -16,25 +17,24 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Awaitable, Callable, Mapping
+from inspect import get_annotations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 from pydantic import ValidationError
 
+from golem_forge.agent.runtime import WorkerRuntime
 from golem_forge.agent.session_state import known_secrets
 from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.events.bus import describe_failure
 from golem_forge.events.index import SessionIndex
+from golem_forge.events.redaction import Redactor
+from golem_forge.storage.home import ForgeHome
 from golem_forge.tools.threads import run_in_thread
+from golem_forge.ui.web.sdk import JSONResponse, Request, Response, Route
+from golem_forge.ui.web.session_registry import SessionRegistry
 from golem_forge.ui.web.wire import ApiModel, ApiRefusal
-
-if TYPE_CHECKING:
-    from golem_forge.agent.runtime import WorkerRuntime
-    from golem_forge.events.redaction import Redactor
-    from golem_forge.storage.home import ForgeHome
-    from golem_forge.ui.web.sdk import Request, Response, Route
-    from golem_forge.ui.web.session_registry import SessionRegistry
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 MAX_BODY_BYTES: Final = 1 << 20
@@ -49,11 +49,9 @@ class ApiCall:
     request: Request
     path: Mapping[str, str] = field(default_factory=dict)
     """The parts of the path by name, decoded."""
-    query: Any = None
-    body: Any = None
 
 
-OperationHandler = Callable[[ApiCall], Awaitable[Any]]
+OperationHandler = Callable[..., Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +61,8 @@ class Operation:
     name: str
     """Its `operationId`."""
     run: OperationHandler
+    takes: tuple[str, ...]
+    """The names of its parameters."""
     tag: str
     query: type[ApiModel] | None = None
     body: type[ApiModel] | None = None
@@ -79,23 +79,12 @@ class Operation:
         return (self.run.__doc__ or "").strip()
 
     def route(self) -> Route:
-        from golem_forge.ui.web.sdk import Route
-
         return Route(self.path, self.respond, methods=[self.method], name=self.name)
 
     async def respond(self, request: Request) -> Response:
-        from golem_forge.ui.web.sdk import JSONResponse, Response
-
+        call = ApiCall(registry=request.app.state.registry, request=request, path=dict(request.path_params))
         try:
-            given = await self.run(
-                ApiCall(
-                    registry=request.app.state.registry,
-                    request=request,
-                    path=dict(request.path_params),
-                    query=_validated(self.query, dict(request.query_params)) if self.query is not None else None,
-                    body=await self._body(request),
-                )
-            )
+            given = await self.run(**await self._arguments(call))
         except Exception as error:
             refused = self._refusal_for(error)
             return JSONResponse(refused.problem.model_dump(by_alias=True), refused.status)
@@ -104,6 +93,16 @@ class Operation:
         if given is None:
             return Response(status_code=204)
         return JSONResponse(given.model_dump(mode="json", by_alias=True), self.status)
+
+    async def _arguments(self, call: ApiCall) -> dict[str, Any]:
+        known: dict[str, Any] = {**call.path, "call": call}
+        if self.query is not None:
+            known["query"] = _validated(self.query, dict(call.request.query_params))
+        if self.body is not None:
+            known["body"] = _validated(self.body, await _json_body(call.request))
+        if "subject" in self.takes:
+            known["subject"] = await requested_session(call)
+        return {name: known[name] for name in self.takes}
 
     def _refusal_for(self, error: Exception) -> ApiRefusal:
         if isinstance(error, ApiRefusal):
@@ -115,24 +114,36 @@ class Operation:
         _log.error("%s failed: %s", self.name, describe_failure(error, quoting=False))  # its text may hold a secret
         return ApiRefusal(500, "This did not work; the log of the process that serves this page says why.")
 
-    async def _body(self, request: Request) -> ApiModel | None:
-        if self.body is None:
-            return None
-        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind != "application/json":  # a form of another site can send anything but this without asking first
-            raise ApiRefusal(415, "The body must be application/json.")
-        data = bytearray()
-        async for piece in request.stream():
-            data += piece
-            if len(data) > MAX_BODY_BYTES:
-                raise ApiRefusal(413, f"A body may have {MAX_BODY_BYTES} bytes.")
-        return _validated(self.body, bytes(data))
-
 
 def operation(
     method: Method, path: str, name: str, *, tag: str, **more: Any
 ) -> Callable[[OperationHandler], Operation]:
-    return lambda run: Operation(method=method, path=path, name=name, tag=tag, run=run, **more)
+    def declare(run: OperationHandler) -> Operation:
+        kinds = get_annotations(run, eval_str=True)
+        answer = kinds.pop("return", None)
+        models: dict[str, Any] = {part: kinds[part] for part in ("query", "body") if part in kinds}
+        if isinstance(answer, type) and issubclass(answer, ApiModel):
+            models["answer"] = answer
+        return Operation(method=method, path=path, name=name, tag=tag, run=run, takes=tuple(kinds), **(models | more))
+
+    return declare
+
+
+async def _json_body(request: Request) -> bytes:
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":  # a form of another site can send anything but this without asking first
+        raise ApiRefusal(415, "The body must be application/json.")
+    return await read_body(request, MAX_BODY_BYTES, f"A body may have {MAX_BODY_BYTES} bytes.")
+
+
+async def read_body(request: Request, most: int, problem: str) -> bytes:
+    """Refused (413) with `problem` as soon as there are more than `most` bytes."""
+    data = bytearray()
+    async for piece in request.stream():
+        data += piece
+        if len(data) > most:
+            raise ApiRefusal(413, problem)
+    return bytes(data)
 
 
 def _validated(model: type[ApiModel], given: Mapping[str, Any] | bytes) -> ApiModel:

@@ -22,9 +22,8 @@ from golem_forge.agent.explain import (
 )
 from golem_forge.policy.rules.usage import rule_usage
 from golem_forge.tools.threads import run_in_thread
-from golem_forge.ui.web.api.models import ActionResult
-from golem_forge.ui.web.api.operation import ApiCall, RequestedSession, operation, requested_session
-from golem_forge.ui.web.wire import ApiModel, ApiRefusal
+from golem_forge.ui.web.api.operation import RequestedSession, operation
+from golem_forge.ui.web.wire import ActionResult, ApiModel, ApiRefusal
 
 _MAX_ID: Final = 128
 _MAX_COMMAND: Final = 65_536
@@ -97,10 +96,9 @@ class ExplainAnswer(ApiModel, title="Explanation"):
     notices: list[str] = Field(default_factory=list)
 
 
-@operation("GET", "/api/sessions/{id}/rules", "list_rules", answer=RuleList, tag="rules")
-async def list_rules(call: ApiCall) -> RuleList:
+@operation("GET", "/api/sessions/{id}/rules", "list_rules", tag="rules")
+async def list_rules(subject: RequestedSession) -> RuleList:
     """Every rule with its file, scope and last use, and what was approved for the rest of this session."""
-    subject = await requested_session(call)
     used = await run_in_thread(lambda: rule_usage(subject.home.path))
     runtime = subject.runtime
     if runtime is not None:
@@ -119,14 +117,12 @@ async def list_rules(call: ApiCall) -> RuleList:
     "DELETE",
     "/api/sessions/{id}/rules/{rule}",
     "revoke_rule",
-    answer=ActionResult,
     tag="rules",
     refusals={404: "nothing with this id is remembered", 409: "somebody wrote it by hand; says where"},
 )
-async def revoke_rule(call: ApiCall) -> ActionResult:
+async def revoke_rule(subject: RequestedSession, rule: str) -> ActionResult:
     """Takes back a remembered rule, for every session, or an approval of this one. The next such call asks."""
-    subject, id_ = await requested_session(call), call.path["rule"][:_MAX_ID]
-    runtime = subject.runtime
+    id_, runtime = rule[:_MAX_ID], subject.runtime
     try:
         if runtime is not None:
             text = in_force.revoke_in_session(runtime, id_)
@@ -140,18 +136,14 @@ async def revoke_rule(call: ApiCall) -> ActionResult:
     return ActionResult(text=subject.redact(text))
 
 
-@operation(
-    "POST", "/api/sessions/{id}/rules/explain", "explain_call", body=ExplainRequest, answer=ExplainAnswer, tag="rules"
-)
-async def explain_call(call: ApiCall) -> ExplainAnswer:
+@operation("POST", "/api/sessions/{id}/rules/explain", "explain_call", tag="rules")
+async def explain_call(subject: RequestedSession, body: ExplainRequest) -> ExplainAnswer:
     """How a call would be judged now: what it touches, everybody who has a say, and who decides. Nothing is run."""
-    subject = await requested_session(call)
-    asked: ExplainRequest = call.body
     if subject.runtime is not None:
         await subject.refresh_tools()
-        found = await _explain(evaluator_for(subject.runtime), asked)
+        found = await _explain(evaluator_for(subject.runtime), body)
     else:
-        found = await run_in_thread(lambda: asyncio.run(_explain_recorded(subject, asked)))
+        found = await run_in_thread(lambda: asyncio.run(_explain_recorded(subject, body)))
     found["args"] = subject.redactor.value(found["args"])
     return ExplainAnswer.model_validate(subject.redact(found))
 

@@ -10,32 +10,88 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pydantic import Field
 
 from golem_forge.agent import mcp_status
 from golem_forge.agent.mcp_status import KnownServer, ServerInventory
+from golem_forge.agent.runtime import WorkerRuntime
 from golem_forge.agent.slash.invocation import prompts_of
 from golem_forge.core.errors import ForgeError
-from golem_forge.core.text import closest_match, escape_control_chars
+from golem_forge.core.text import escape_control_chars, nearest_remark
 from golem_forge.events.serialization import iso_time
 from golem_forge.mcp.client.approval_text import server_card
-from golem_forge.mcp.client.model import RemoteTool, ServerAccess, ServerStatus, ServerToolList
+from golem_forge.mcp.client.model import RemoteTool, ServerStatus, ServerToolList
+from golem_forge.mcp.client.pool import Pool
+from golem_forge.mcp.client.resources import ServerAccess
 from golem_forge.mcp.client.tool_list import awaiting_approval, definition_to_approve, is_awaiting_approval
 from golem_forge.tools.threads import run_in_thread
-from golem_forge.ui.web.api.models import ServerModel
-from golem_forge.ui.web.api.operation import ApiCall, RequestedSession, operation, requested_session
+from golem_forge.ui.web.api.operation import RequestedSession, operation
 from golem_forge.ui.web.wire import ApiModel, ApiRefusal
-
-if TYPE_CHECKING:
-    from golem_forge.agent.runtime import WorkerRuntime
-    from golem_forge.mcp.client.pool import Pool
 
 _MAX_WAIT_S: Final = 20
 """Then it is shown as it is: connecting."""
 _CHANGED: Final = "It is not what was shown any more; read what it is now, then agree to that."
 _REFUSALS: Final = {404: "no such server, or no such tool of it", 409: "what was shown is not what is there now"}
+
+
+class ServerTool(ApiModel, title="ServerTool"):
+    """One tool of a server, offered under `name`, called `tool` by the server itself."""
+
+    name: str
+    tool: str
+    title: str = ""
+    description: str = ""
+    pin: str
+    """`pinned`, or `new`: it came after the first list, and its first call asks."""
+    offered: bool
+    digest: str
+    annotations: dict[str, Any] = Field(default_factory=dict)
+    definition: str = ""
+    """Of a new one, every line of what would be agreed to."""
+
+
+class HeldBackTool(ApiModel, title="HeldBack"):
+    """A tool of a server that nobody can call, and why."""
+
+    name: str
+    tool: str
+    reason: str
+    """`drift`, `schema_invalid`, `entry_invalid`, `hidden_text`."""
+    message: str
+    diff: str | None = None
+    """`drift`: from the definition that was pinned to the present one."""
+    digest: str = ""
+    """`drift`: what a yes is given to. Empty: nobody can agree to it."""
+
+
+class ServerModel(ApiModel, title="Server"):
+    name: str
+    state: str
+    error: str | None = None
+    retry_at: str | None = None
+    transport: str
+    origin: str
+    approved: bool
+    trust: str
+    required: bool
+    tools: int | None = None
+    """How many are offered; null: not known yet."""
+    held: int = 0
+    protocol: str | None = None
+    digest: str
+    """Of its configuration: what a yes to start it is given to."""
+    card: str
+    """What a person agrees to by that yes, line by line."""
+    config_diff: str | None = None
+    """What changed in it since somebody agreed."""
+    last_words: list[str] = Field(default_factory=list)
+    """The end of its stderr, where it failed."""
+    offers: list[ServerTool] = Field(default_factory=list)
+    held_back: list[HeldBackTool] = Field(default_factory=list)
+    prompts: list[str] = Field(default_factory=list)
+    diagnostics: list[str] = Field(default_factory=list)
 
 
 class ApproveServerRequest(ApiModel, title="Shown-Input"):
@@ -49,15 +105,14 @@ class AgreeRequest(ApproveServerRequest, title="ShownDefinition"):
     """By the server's own name for it, as `tool` has it."""
 
 
-_server_action = partial(operation, answer=ServerModel, tag="servers", refusals=_REFUSALS)
+_server_action = partial(operation, tag="servers", refusals=_REFUSALS)
 
 
-@_server_action("POST", "/api/sessions/{id}/servers/{name}/approve", "approve_server", body=ApproveServerRequest)
-async def approve_server(call: ApiCall) -> ServerModel:
+@_server_action("POST", "/api/sessions/{id}/servers/{name}/approve", "approve_server")
+async def approve_server(subject: RequestedSession, name: str, body: ApproveServerRequest) -> ServerModel:
     """Lets a server start, as it is configured now. `digest`: of the configuration that was shown."""
-    subject, name = await requested_session(call), call.path["name"]
     known = await _find_server(subject, name)
-    _check_digest(known.spec.digest, call.body.digest)
+    _check_digest(known.spec.digest, body.digest)
     if known.spec.problem:
         raise ApiRefusal(409, subject.redact(f"'{name}' cannot be used: {known.spec.problem}"))
     if known.approved:
@@ -72,15 +127,14 @@ async def approve_server(call: ApiCall) -> ServerModel:
     return await _server_answer(subject, name)
 
 
-@_server_action("POST", "/api/sessions/{id}/servers/{name}/agree", "agree_to_definition", body=AgreeRequest)
-async def agree_to_definition(call: ApiCall) -> ServerModel:
+@_server_action("POST", "/api/sessions/{id}/servers/{name}/agree", "agree_to_definition")
+async def agree_to_definition(subject: RequestedSession, name: str, body: AgreeRequest) -> ServerModel:
     """Agrees to a changed or new definition of one tool: it is the one from now on. `digest`: of what was shown."""
-    subject, name = await requested_session(call), call.path["name"]
     known = await _find_server(subject, name)
     if not known.approved:
         raise ApiRefusal(409, f"'{name}' itself waits for approval; agree to that first.")
-    tool = _pending_definition(known.listing, call.body.tool)
-    _check_digest(tool.digest, call.body.digest)
+    tool = _pending_definition(known.listing, body.tool)
+    _check_digest(tool.digest, body.digest)
     if subject.runtime is not None and subject.runtime.servers is not None:
         subject.runtime.servers.pin(tool)
         await subject.refresh_tools()
@@ -90,9 +144,8 @@ async def agree_to_definition(call: ApiCall) -> ServerModel:
 
 
 @_server_action("POST", "/api/sessions/{id}/servers/{name}/reconnect", "reconnect_server")
-async def reconnect_server(call: ApiCall) -> ServerModel:
+async def reconnect_server(subject: RequestedSession, name: str) -> ServerModel:
     """Ends what there is and connects anew; gives its state then."""
-    subject, name = await requested_session(call), call.path["name"]
     runtime = subject.live_runtime
     await _find_server(subject, name)
     pool, _ = pool_of(runtime)
@@ -120,8 +173,7 @@ async def _find_server(subject: RequestedSession, name: str) -> KnownServer:
     """Refused (404): there is no such server."""
     every = {known.spec.name: known for known, _ in await _all_servers(subject)}
     if name not in every:
-        close = closest_match(name, every)
-        hint = f" (did you mean '{close}'?)" if close else ""
+        hint = nearest_remark(name, every)
         raise ApiRefusal(404, f"There is no MCP server '{escape_control_chars(name[:100])}' here{hint}.")
     return every[name]
 
@@ -208,10 +260,9 @@ class PromptList(ApiModel, title="PromptList"):
     prompts: list[PromptShown]
 
 
-@operation("GET", "/api/sessions/{id}/prompts", "list_prompts", answer=PromptList, tag="servers")
-async def list_prompts(call: ApiCall) -> PromptList:
+@operation("GET", "/api/sessions/{id}/prompts", "list_prompts", tag="servers")
+async def list_prompts(subject: RequestedSession) -> PromptList:
     """The prompts of the MCP servers that are ready, or known from before, by the commands that run them."""
-    subject = await requested_session(call)
     found = prompts_of(subject.runtime) if subject.runtime is not None else {}
     shown = [
         {"name": name, "server": each.server, "description": each.description, "fields": each.fields}

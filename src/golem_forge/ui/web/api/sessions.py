@@ -46,10 +46,10 @@ class ServerInfo(ApiModel, title="Me"):
     version: str
 
 
-@operation("POST", "/api/login", "log_in", body=LoginCode, tag="login", refusals=_LOGIN_REFUSALS)
-async def log_in(call: ApiCall) -> Response:
+@operation("POST", "/api/login", "log_in", tag="login", refusals=_LOGIN_REFUSALS)
+async def log_in(call: ApiCall, body: LoginCode) -> Response:
     """Exchanges the code of the printed link for a cookie that lasts 12 hours. The code is good once, for 5 minutes."""
-    cookie = call.request.app.state.login.exchange(call.body.code)
+    cookie = call.request.app.state.login.exchange(body.code)
     if cookie is None:
         raise ApiRefusal(401, _BAD_CODE)
     answer = Response(status_code=204)
@@ -65,7 +65,7 @@ async def log_out(call: ApiCall) -> Response:
     return answer
 
 
-@operation("GET", "/api/me", "who_am_i", answer=ServerInfo, tag="login")
+@operation("GET", "/api/me", "who_am_i", tag="login")
 async def who_am_i(call: ApiCall) -> ServerInfo:
     """What this server shows, and whether it may start sessions."""
     registry = call.registry
@@ -112,24 +112,14 @@ class SessionList(ApiModel, title="SessionList"):
     """Whether others fit too."""
 
 
-class NewSession(ApiModel, title="NewSession"):
-    directory: Annotated[str, Field(max_length=4096)] = ""
-    worker: _ShortText = ""
-    model: _ShortText = ""
-    approval: _ShortText = ""
-    resume: _ShortText = ""
-    """The id of a session that goes on."""
-    input: Annotated[str, Field(max_length=500_000)] = ""
-
-
 class SessionId(ApiModel, title="SessionId"):
     id: str
 
 
-@operation("GET", "/api/sessions", "list_sessions", tag="sessions", query=SessionsQuery, answer=SessionList)
-async def list_sessions(call: ApiCall) -> SessionList:
+@operation("GET", "/api/sessions", "list_sessions", tag="sessions")
+async def list_sessions(call: ApiCall, query: SessionsQuery) -> SessionList:
     """The sessions of this home, newest activity first."""
-    home, running, query = call.registry.home.path, call.registry.live_sessions(), call.query
+    home, running = call.registry.home.path, call.registry.live_sessions()
     here = {session.id for session in running}
     rows, more = await run_in_thread(lambda: _list_rows(home, here, query))
     listed = {row.id for row in rows}
@@ -142,7 +132,7 @@ async def list_sessions(call: ApiCall) -> SessionList:
     return SessionList(sessions=[*unlisted, *rows][: query.limit], more=more)
 
 
-@operation("GET", "/api/sessions/{id}", "get_session", tag="sessions", answer=SessionRow)
+@operation("GET", "/api/sessions/{id}", "get_session", tag="sessions")
 async def get_session(call: ApiCall) -> SessionRow:
     """What is known of one session."""
     session = await call.registry.find(call.path["id"])
@@ -162,17 +152,14 @@ async def get_session(call: ApiCall) -> SessionRow:
     "/api/sessions",
     "start_session",
     tag="sessions",
-    body=NewSession,
-    answer=SessionId,
     status=201,
     refusals={409: "no session is started from here, or it cannot be", 422: "a configuration that cannot be used"},
 )
-async def start_session(call: ApiCall) -> SessionId:
+async def start_session(call: ApiCall, body: StartRequest) -> SessionId:
     """Starts a session, or goes on with one (`resume`); answers when there is something to show."""
-    body: NewSession = call.body
     if "\0" in body.directory:
         raise ApiRefusal(422, "The directory cannot be used.", {"directory": "not a path"})
-    return SessionId(id=await call.registry.start(StartRequest(**dict(body))))
+    return SessionId(id=await call.registry.start(body))
 
 
 @operation(
@@ -206,24 +193,21 @@ def _matches(session: SessionSummary | SessionRow, words: list[str]) -> bool:
     return all(word in said for word in words)
 
 
+_SAME_IN_ROW: Final = ("id", "created", "updated", "worker", "model", "input", "calls")
+
+
 def _row_of_summary(session: SessionSummary, state: SessionStatus) -> SessionRow:
     return SessionRow(
-        id=session.id,
         state=state,
         finished=session.closed and state is SessionStatus.CLOSED,
-        created=session.created,
-        updated=session.updated,
-        worker=session.worker,
-        model=session.model,
         directory=display_path(session.root),
-        input=session.input,
-        calls=session.calls,
+        **{name: getattr(session, name) for name in _SAME_IN_ROW},
     )
 
 
 def _row_of_live(session: LiveSession) -> SessionRow:
     """One that runs here and is not in the index: it keeps no journal, or nothing was said in it yet."""
-    started = session.standing.last("sessionStarted")
+    started = session.audience.standing.last("sessionStarted")
     wire, ts = (started.wire, started.ts) if started is not None else ({}, "")
     return SessionRow(
         id=session.id,

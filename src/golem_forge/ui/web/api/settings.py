@@ -7,18 +7,16 @@ Only the approval mode can be changed, for the rest of this session; every watch
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from golem_forge.agent.in_force import effective_config, is_untrusted
+from golem_forge.agent.runtime import WorkerRuntime
 from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.core.text import display_path
 from golem_forge.tools.threads import run_in_thread
-from golem_forge.ui.web.api.operation import ApiCall, RequestedSession, operation, requested_session
+from golem_forge.ui.web.api.operation import RequestedSession, operation
 from golem_forge.ui.web.stream.watched_session import UI_NAME, SessionStatus
 from golem_forge.ui.web.wire import ApiModel
-
-if TYPE_CHECKING:
-    from golem_forge.agent.runtime import WorkerRuntime
 
 _MODE_MEANINGS: Final = {
     ApprovalMode.INTERACTIVE: "What asks is asked here, unless it was remembered.",
@@ -107,10 +105,9 @@ class SettingsChange(ApiModel, title="Change"):
     approval_mode: ApprovalMode
 
 
-@operation("GET", "/api/sessions/{id}/settings", "show_settings", answer=Settings, tag="settings")
-async def show_settings(call: ApiCall) -> Settings:
+@operation("GET", "/api/sessions/{id}/settings", "show_settings", tag="settings")
+async def show_settings(subject: RequestedSession) -> Settings:
     """How this session runs, and where each value comes from. Only of a session that runs here."""
-    subject = await requested_session(call)
     return await _settings_of(subject, subject.live_runtime)
 
 
@@ -118,15 +115,12 @@ async def show_settings(call: ApiCall) -> Settings:
     "PATCH",
     "/api/sessions/{id}/settings",
     "change_settings",
-    body=SettingsChange,
-    answer=Settings,
     tag="settings",
     refusals={409: "it does not run here, or nobody can be asked in it"},
 )
-async def change_settings(call: ApiCall) -> Settings:
+async def change_settings(subject: RequestedSession, body: SettingsChange) -> Settings:
     """Another approval mode for the rest of this session. What waits for an answer goes on waiting for it."""
-    subject = await requested_session(call)
-    subject.live_runtime.switch_approval(call.body.approval_mode, UI_NAME)
+    subject.live_runtime.switch_approval(body.approval_mode, UI_NAME)
     return await _settings_of(subject, subject.live_runtime)
 
 

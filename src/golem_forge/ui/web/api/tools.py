@@ -8,7 +8,7 @@ What is to be trusted is shown unredacted: a yes is to exactly that.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any, Final
 
 from pydantic import Field
@@ -17,22 +17,153 @@ from golem_forge.agent.slash.manual import described_tool, ordered_manual_tools
 from golem_forge.agent.tool_inventory import build_catalog, open_listing_workshop
 from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.core.lazy_dataclass import dataclass
-from golem_forge.core.text import closest_match, escape_control_chars
+from golem_forge.core.text import escape_control_chars, nearest_remark
 from golem_forge.policy.base import ApprovalBlocks, who_decides
 from golem_forge.tools.catalog import Catalog, DefinitionFormat, tool_definition
 from golem_forge.tools.forms import derive_fields
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.tools.tool import Tool
 from golem_forge.ui.web.api import user_tools
-from golem_forge.ui.web.api.models import StatisticsModel, ToolDetail, ToolList, VersionDifference
-from golem_forge.ui.web.api.operation import ApiCall, RequestedSession, operation, redacted_json, requested_session
-from golem_forge.ui.web.api.servers import configured_servers, describe_servers, servers_of_runtime
+from golem_forge.ui.web.api.operation import RequestedSession, operation, redacted_json
+from golem_forge.ui.web.api.servers import ServerModel, configured_servers, describe_servers, servers_of_runtime
 from golem_forge.ui.web.wire import ApiModel, ApiRefusal
 from golem_forge.usertools import overview
+from golem_forge.usertools.diagnostics import Diagnostic
+from golem_forge.usertools.folder import ToolEntry
 from golem_forge.usertools.store.statistics import ToolStats, tool_statistics
 from golem_forge.usertools.tool import user_tool
+from golem_forge.usertools.workshop import Workshop
 
 _REFUSALS: Final = {404: "no such tool; names the nearest"}
+
+
+class ManualTool(ApiModel, title="ManualTool"):
+    """A tool that a person may run, with the fields of its form."""
+
+    name: str
+    label: str
+    description: str
+    category: str = ""
+    source: str
+    """`native`, `custom` or `mcp`."""
+    fields: list[dict[str, Any]]
+
+
+class QuarantinedTool(ApiModel, title="Quarantine"):
+    name: str
+    source: str
+    reason: str
+
+
+class ToolList(ApiModel, title="ToolList"):
+    tools: list[ManualTool]
+    user_tools: list[user_tools.UserToolModel]
+    servers: list[ServerModel]
+    quarantined: list[QuarantinedTool]
+    problems: list[str] = Field(default_factory=list)
+    """Why something that belongs here could not be looked at."""
+
+
+class ToolVersion(ApiModel, title="ToolVersion"):
+    digest: str
+    at: str
+    first_at: str
+    author: str
+    restored: int
+    trusted: bool
+    current: bool
+
+
+class UsageModel(ApiModel, title="Usage"):
+    calls: int
+    statuses: dict[str, int]
+    ran: int
+    success_rate: float | None
+    last_used: str | None
+    median_ms: float | None
+    total_ms: float
+
+
+class ToolStatisticsModel(UsageModel, title="ToolStatistics"):
+    name: str
+    good: int
+    bad: int
+    time_saved_ms: float | None = None
+    """An estimate, only of tools made from a suggestion."""
+    digests: dict[str, UsageModel]
+
+
+class ToolDetail(ApiModel, title="ToolDetail"):
+    name: str
+    source: str
+    mode: str
+    """Who may call it: `llm`, `manual` or `both`."""
+    label: str
+    category: str
+    description: str
+    aliases: list[str]
+    approval: str
+    """Who decides about its calls, in one sentence."""
+    offered: bool
+    """Whether it is in this session's catalog."""
+    definition: dict[str, Any]
+    """Name, description and schemas, in MCP's shape."""
+    fields: list[dict[str, Any]]
+    server: str = ""
+    """The MCP server it belongs to."""
+    problem: str = ""
+    """Why it is no usable tool as it is; then there is no definition."""
+    own: user_tools.UserToolDetail | None = None
+    versions: list[ToolVersion] = Field(default_factory=list)
+    statistics: ToolStatisticsModel | None = None
+
+
+class VersionDifference(ApiModel, title="Difference"):
+    """From one version of a tool to another."""
+
+    before: str
+    after: str
+    """Digests; empty: nothing, no version was trusted before."""
+    reach: list[str]
+    """What it may do, as far as that differs."""
+    changes: str
+    """Unified, for each file that differs."""
+    warnings: list[str]
+
+
+class CreationsModel(ApiModel, title="Creations"):
+    """How far tools that came into being ever got; rates are shares of those that were made."""
+
+    made: int
+    built: int
+    tested: int
+    activated: int
+    built_rate: float | None
+    tested_rate: float | None
+    activated_rate: float | None
+
+
+class RefreshTimesModel(ApiModel, title="RefreshTimes"):
+    count: int
+    p50_ms: float | None = Field(alias="p50Ms")
+    p95_ms: float | None = Field(alias="p95Ms")
+
+
+class TotalsModel(ApiModel, title="Totals"):
+    tools: int
+    by_author: dict[str, int]
+    by_state: dict[str, int]
+    creations: CreationsModel
+    reuse: float | None
+    """Share of active tools that were called in at least two sessions."""
+    time_saved_ms: float | None
+    refresh: RefreshTimesModel
+
+
+class StatisticsModel(ApiModel, title="Statistics"):
+    totals: TotalsModel
+    tools: list[ToolStatisticsModel]
+    """The person's own, used or not, by name."""
 
 
 class VersionsQuery(ApiModel, title="TwoVersions"):
@@ -42,10 +173,9 @@ class VersionsQuery(ApiModel, title="TwoVersions"):
     after: str = Field(default="", max_length=100)
 
 
-@operation("GET", "/api/sessions/{id}/tools", "list_tools", answer=ToolList, tag="tools")
-async def list_tools(call: ApiCall) -> ToolList:
+@operation("GET", "/api/sessions/{id}/tools", "list_tools", tag="tools")
+async def list_tools(subject: RequestedSession) -> ToolList:
     """The tools a person can run, with the fields of their forms; their own tools and the MCP servers, with states."""
-    subject = await requested_session(call)
     own = await run_in_thread(lambda: _user_tool_rows(subject))
     recorded = subject.runtime is None
     found = await run_in_thread(lambda: _recorded_tools(subject)) if recorded else await _live_tools(subject)
@@ -54,11 +184,10 @@ async def list_tools(call: ApiCall) -> ToolList:
     return ToolList.model_validate(subject.redact(found | {"user_tools": own}))
 
 
-@operation("GET", "/api/sessions/{id}/tools/{name}", "show_tool", answer=ToolDetail, tag="tools", refusals=_REFUSALS)
-async def show_tool(call: ApiCall) -> ToolDetail:
+@operation("GET", "/api/sessions/{id}/tools/{name}", "show_tool", tag="tools", refusals=_REFUSALS)
+async def show_tool(subject: RequestedSession, name: str) -> ToolDetail:
     """One tool: its definition and who decides about its calls; of the person's own also every file of it, its
     versions, its statistics, and what a yes to it would be given to."""
-    subject, name = await requested_session(call), call.path["name"]
     looked = await look_up_tool(subject, name)
     found = await run_in_thread(lambda: full_tool_detail(subject, looked))
     if found is None:
@@ -66,20 +195,11 @@ async def show_tool(call: ApiCall) -> ToolDetail:
     return ToolDetail.model_validate(found)
 
 
-@operation(
-    "GET",
-    "/api/sessions/{id}/tools/{name}/difference",
-    "compare_versions",
-    query=VersionsQuery,
-    answer=VersionDifference,
-    tag="tools",
-    refusals=_REFUSALS,
-)
-async def compare_versions(call: ApiCall) -> VersionDifference:
+@operation("GET", "/api/sessions/{id}/tools/{name}/difference", "compare_versions", tag="tools", refusals=_REFUSALS)
+async def compare_versions(subject: RequestedSession, name: str, query: VersionsQuery) -> VersionDifference:
     """What changed in a tool of the person's between two versions, or since it was trusted last."""
-    subject, name = await requested_session(call), call.path["name"]
-    wanted = [digest for digest in (call.query.before, call.query.after) if digest]
-    if call.query.after and not call.query.before:
+    wanted = [digest for digest in (query.before, query.after) if digest]
+    if query.after and not query.before:
         raise ApiRefusal(422, "Name the older version, too.", {"before": "missing"})
     return VersionDifference.model_validate(await run_in_thread(lambda: version_difference(subject, name, wanted)))
 
@@ -139,14 +259,13 @@ async def look_up_tool(subject: RequestedSession, name: str) -> ToolLookup:
     else:
         catalog, blocks = build_catalog(), ApprovalBlocks()
     tool = _find_tool(catalog, name)
-    close = closest_match(name, catalog.names())
     return ToolLookup(
         name=tool.name if tool is not None else name,
         tool=tool,
         offered=runtime is not None and tool is not None and tool.name in catalog,
         aliases=tuple(alias for alias, meant in catalog.aliases().items() if tool is not None and meant == tool.name),
         blocks=blocks,
-        hint=f" (did you mean '{close}'?)" if close else "",
+        hint=nearest_remark(name, catalog.names()),
     )
 
 
@@ -160,8 +279,9 @@ def full_tool_detail(subject: RequestedSession, looked: ToolLookup) -> dict[str,
     """None: there is no such tool and never was."""
     name = looked.name
     with user_tools.workshop_of(subject) as workshop:
-        entry = user_tools.entry_named(workshop, name)
-        problem = user_tools.folder_problem(workshop, name) if looked.tool is None and entry is None else ""
+        found = workshop.registry.lookup(name)
+        entry = found if isinstance(found, ToolEntry) else None
+        problem = _folder_problem(workshop, name, found) if looked.tool is None and entry is None else ""
         tool = looked.tool if looked.tool is not None or entry is None else user_tool(workshop, entry)
         if tool is None and not problem:
             return None
@@ -179,6 +299,18 @@ def full_tool_detail(subject: RequestedSession, looked: ToolLookup) -> dict[str,
         return told | {
             "own": unredacted_json(user_tools.user_tool_detail(workshop, entry)) if entry is not None else None
         }
+
+
+def _folder_problem(workshop: Workshop, name: str, found: ToolEntry | Diagnostic | None) -> str:
+    """Why a folder of that name is no tool; empty: there is none, or it is one."""
+    if isinstance(found, Diagnostic):
+        return found.text
+    if found is not None or not overview.is_known_tool(workshop, name):
+        return ""
+    with suppress(OSError):
+        if overview.tool_folder(workshop, name).is_dir():
+            return "Its folder has no tool.yaml, so it is no tool."
+    return "Its folder is gone; undo brings it back."
 
 
 def version_difference(subject: RequestedSession, name: str, wanted: Sequence[str]) -> dict[str, Any]:
@@ -228,10 +360,9 @@ def _unusable_tool_facts(name: str) -> dict[str, Any]:
     return {"name": name, "label": name, "source": "custom", **texts, "aliases": [], "definition": {}, "fields": []}
 
 
-@operation("GET", "/api/sessions/{id}/statistics", "show_statistics", answer=StatisticsModel, tag="tools")
-async def show_statistics(call: ApiCall) -> StatisticsModel:
+@operation("GET", "/api/sessions/{id}/statistics", "show_statistics", tag="tools")
+async def show_statistics(subject: RequestedSession) -> StatisticsModel:
     """The person's own tools, used or not: what `forge tools stats` shows."""
-    subject = await requested_session(call)
     return StatisticsModel.model_validate(subject.redact(await run_in_thread(lambda: _read_statistics(subject))))
 
 

@@ -11,20 +11,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from functools import partial
 from typing import Any, Final
 
 from pydantic import Field
 
-from golem_forge.agent.tool_inventory import open_listing_workshop, open_program_workshop
+from golem_forge.agent.tool_inventory import open_listing_workshop
+from golem_forge.agent.user_tools import open_program_workshop
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.text import escape_control_chars
 from golem_forge.tools.threads import run_in_thread
-from golem_forge.ui.web.api.models import ActionResult
-from golem_forge.ui.web.api.operation import ApiCall, RequestedSession, operation, requested_session
-from golem_forge.ui.web.wire import ApiModel, ApiRefusal
+from golem_forge.ui.web.api.operation import RequestedSession, operation
+from golem_forge.ui.web.wire import ActionResult, ApiModel, ApiRefusal
 from golem_forge.usertools import trust
 from golem_forge.usertools.diagnostics import Diagnostic
 from golem_forge.usertools.folder import FolderFiles, ToolEntry
@@ -34,7 +34,6 @@ from golem_forge.usertools.overview import (
     list_versions,
     short_digest,
     tool_details,
-    tool_folder,
     undo_version,
 )
 from golem_forge.usertools.store.records import AuthorKind
@@ -69,55 +68,54 @@ class UndoRequest(ApiModel, title="Back"):
     """A digest, or its first 6 digits or more; empty: the version before."""
 
 
-_tool_action = partial(operation, answer=ActionResult, tag="tools", refusals=_REFUSALS)
+_tool_action = partial(operation, tag="tools", refusals=_REFUSALS)
 
 
-@_tool_action("POST", "/api/sessions/{id}/tools/{name}/activate", "activate_tool", body=ActivateRequest)
-async def activate_tool(call: ApiCall) -> ActionResult:
+@_tool_action("POST", "/api/sessions/{id}/tools/{name}/activate", "activate_tool")
+async def activate_tool(subject: RequestedSession, name: str, body: ActivateRequest) -> ActionResult:
     """Trusts exactly the files that were shown, builds the tool, runs its tests, and offers it if they pass."""
-    subject, name, shown = await requested_session(call), call.path["name"], call.body
     folder = str(subject.home.path / "tools" / name)
     if folder in _ACTIVATING:
         raise ApiRefusal(409, _BUSY)
     _ACTIVATING.add(folder)
     try:
-        text = await run_in_thread(lambda: asyncio.run(_activate(subject, name, shown)))
+        text = await run_in_thread(lambda: asyncio.run(_activate(subject, name, body)))
     finally:
         _ACTIVATING.discard(folder)
     return await _finish_action(subject, text)
 
 
-@_tool_action("POST", "/api/sessions/{id}/tools/{name}/deny", "deny_tool", body=DenyRequest)
-async def deny_tool(call: ApiCall) -> ActionResult:
+@_tool_action("POST", "/api/sessions/{id}/tools/{name}/deny", "deny_tool")
+async def deny_tool(subject: RequestedSession, name: str, body: DenyRequest) -> ActionResult:
     """Says no to the files that were shown: nothing of them ran, and the next card says how often they were denied."""
 
-    def deny(workshop: Workshop, name: str) -> str:
-        workshop.store.add_denial(name, _shown_entry(workshop, name, call.body.digest).digest)
+    def deny(workshop: Workshop) -> str:
+        workshop.store.add_denial(name, _shown_entry(workshop, name, body.digest).digest)
         return f"tool '{name}' is not trusted; none of it ran"
 
-    return await _run_action(call, deny)
+    return await _run_action(subject, deny)
 
 
 @_tool_action("POST", "/api/sessions/{id}/tools/{name}/retire", "retire_tool")
-async def retire_tool(call: ApiCall) -> ActionResult:
+async def retire_tool(subject: RequestedSession, name: str) -> ActionResult:
     """Switches it off: nobody can call it. Its folder stays, and so does the trust in it."""
-    return await _run_action(call, lambda workshop, name: trust.retire_tool(workshop, _existing_name(workshop, name)))
+    return await _run_action(subject, lambda workshop: trust.retire_tool(workshop, _existing_name(workshop, name)))
 
 
 @_tool_action("POST", "/api/sessions/{id}/tools/{name}/restore", "restore_tool")
-async def restore_tool(call: ApiCall) -> ActionResult:
+async def restore_tool(subject: RequestedSession, name: str) -> ActionResult:
     """Switches a retired tool on again, as it was."""
-    return await _run_action(call, lambda workshop, name: trust.restore_tool(workshop, _existing_name(workshop, name)))
+    return await _run_action(subject, lambda workshop: trust.restore_tool(workshop, _existing_name(workshop, name)))
 
 
-@_tool_action("POST", "/api/sessions/{id}/tools/{name}/undo", "undo_tool", body=UndoRequest)
-async def undo_tool(call: ApiCall) -> ActionResult:
+@_tool_action("POST", "/api/sessions/{id}/tools/{name}/undo", "undo_tool")
+async def undo_tool(subject: RequestedSession, name: str, body: UndoRequest) -> ActionResult:
     """Brings back the version before, or the named one, also of a deleted tool. What is there now stays a version."""
 
-    def undo(workshop: Workshop, name: str) -> str:
+    def undo(workshop: Workshop) -> str:
         if not is_known_tool(workshop, name):
             raise _unknown_tool(name)
-        done = undo_version(workshop, name, call.body.version)
+        done = undo_version(workshop, name, body.version)
         if done.change.digest == done.before:
             return f"tool '{name}' is at version {short_digest(done.before)} already."
         text = f"tool '{name}' is at version {short_digest(done.change.digest)} again. "
@@ -126,24 +124,22 @@ async def undo_tool(call: ApiCall) -> ActionResult:
             text += f" What was there could not be kept as a version; it stands in {workshop.home.shown(aside)} now."
         return text
 
-    return await _run_action(call, undo)
+    return await _run_action(subject, undo)
 
 
-async def _run_action(call: ApiCall, act: Callable[[Workshop, str], str]) -> ActionResult:
-    subject, name = await requested_session(call), call.path["name"]
-    return await _finish_action(subject, await run_in_thread(lambda: _act_in_workshop(subject, name, act)))
+async def _run_action(subject: RequestedSession, act: Callable[[Workshop], str]) -> ActionResult:
+    def act_in_workshop() -> str:
+        workshop = open_listing_workshop(subject.home)
+        try:
+            with closing(workshop.store):
+                workshop.registry.refresh()
+                return act(workshop)
+        except OSError as error:
+            raise ApiRefusal(409, f"It could not be done: {error.strerror or type(error).__name__}.") from None
+        except ForgeError as error:
+            raise _refusal_for(error) from None
 
-
-def _act_in_workshop(subject: RequestedSession, name: str, act: Callable[[Workshop, str], str]) -> str:
-    workshop = open_listing_workshop(subject.home)
-    try:
-        with closing(workshop.store):
-            workshop.registry.refresh()
-            return act(workshop, name)
-    except OSError as error:
-        raise ApiRefusal(409, f"It could not be done: {error.strerror or type(error).__name__}.") from None
-    except ForgeError as error:
-        raise _refusal_for(error) from None
+    return await _finish_action(subject, await run_in_thread(act_in_workshop))
 
 
 async def _activate(subject: RequestedSession, name: str, shown: ActivateRequest) -> str:
@@ -214,6 +210,68 @@ _LANGUAGES: Final = {
     "mod": "go",
 }
 UNUSABLE: Final = "unusable"
+
+
+class UserToolModel(ApiModel, title="OwnTool"):
+    """A tool folder of the person's, offered or not."""
+
+    name: str
+    state: str
+    """`draft`, `built`, `tested`, `active`, `retired`; `unusable` where the folder is no tool as it is."""
+    code: str = ""
+    """Why it is not active, as a word: `untrusted`, `changed`, `tests_failed` …"""
+    reason: str = ""
+    """The same in a sentence."""
+    description: str = ""
+    version: str = ""
+    digest: str = ""
+    author: str = ""
+    agent_made: bool = False
+    imported: bool = False
+    category: str = ""
+
+
+class SourceFile(ApiModel, title="SourceFile"):
+    """As it is stored: the person's own files are shown to them."""
+
+    path: str
+    size: int
+    executable: bool
+    sha256: str
+    text: str | None = None
+    """null: no text, or too long to be sent."""
+    language: str = ""
+
+
+class TrustQuestion(ApiModel, title="TrustQuestion"):
+    """What a yes to `activate` is given to: these bytes, and these hosts while it is built."""
+
+    digest: str
+    text: str
+    diff: str = ""
+    warnings: list[str] = Field(default_factory=list)
+    build_hosts: list[str] = Field(default_factory=list)
+    problem: str = ""
+    """Why it cannot be activated as it is."""
+
+
+class UserToolDetail(ApiModel, title="OwnToolDetail"):
+    folder: str
+    version: str
+    state: str
+    code: str = ""
+    reason: str = ""
+    digest: str
+    entrypoint: str
+    author: str
+    permissions: dict[str, str]
+    tests: list[str]
+    good: int
+    bad: int
+    notes: list[str]
+    files: list[SourceFile]
+    trust: TrustQuestion | None = None
+    """null: nothing waits for a yes."""
 
 
 @contextmanager
@@ -323,22 +381,3 @@ def _trust_question(workshop: Workshop, entry: ToolEntry) -> dict[str, Any] | No
         "build_hosts": hosts,
         "problem": problem,
     }
-
-
-def entry_named(workshop: Workshop, name: str) -> ToolEntry | None:
-    """As the folder is now; None: there is none that is a tool."""
-    found = workshop.registry.lookup(name)
-    return found if isinstance(found, ToolEntry) else None
-
-
-def folder_problem(workshop: Workshop, name: str) -> str:
-    """Why a folder of that name is no tool; empty: there is none, or it is one."""
-    found = workshop.registry.lookup(name)
-    if isinstance(found, Diagnostic):
-        return found.text
-    if found is None and is_known_tool(workshop, name):
-        with suppress(OSError):
-            if tool_folder(workshop, name).is_dir():
-                return "Its folder has no tool.yaml, so it is no tool."
-        return "Its folder is gone; undo brings it back."
-    return ""

@@ -3,7 +3,7 @@
    The conversation stays mounted while another area is looked at, so that drafts and open cards stay as they are;
    the other areas are loaded when they are first opened and left when they are left. */
 
-import { el, h, replace } from "./dom.js";
+import { el, h, part, replace } from "./dom.js";
 import { Frame } from "./frame.js";
 import { OpenSession } from "./open_session.js";
 import { address, route } from "./router.js";
@@ -26,7 +26,7 @@ export class Desk {
   /** @param {any} me what `/api/me` said */
   constructor(me) {
     this.me = me;
-    this.main = document.getElementById("main");
+    this.main = part("main");
     this.frame = new Frame(this);
   }
 

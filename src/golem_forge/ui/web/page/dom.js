@@ -7,7 +7,7 @@ import { visible, visibleProse } from "./visible.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** @typedef {Node | string | number | null | undefined | false | Child[]} Child */
+/** @typedef {Node | string | number | null | undefined | false | any[]} Child */
 
 /** A text node with every hidden character visible. */
 export const text = (value) => document.createTextNode(visible(value));
@@ -40,7 +40,7 @@ export const el = (selector, ...children) => h(selector, null, ...children);
 /** The same for a picture. @param {string} tag @param {Record<string, any> | null} [props] @param {...Child} children */
 export const svg = (tag, props, ...children) => filled(document.createElementNS(SVG, tag), props, children);
 
-/** @template {Element} T @param {T} node @returns {T} */
+/** @template {HTMLElement | SVGElement} T @param {T} node @returns {T} */
 const filled = (node, props, children) => {
   for (const [name, value] of Object.entries(props ?? {})) {
     if (value === null || value === undefined || value === false) continue;
@@ -53,6 +53,9 @@ const filled = (node, props, children) => {
   node.append(...children.flatMap(nodes));
   return node;
 };
+
+/** A part of the page's own document. @param {string} id */
+export const part = (id) => /** @type {HTMLElement} */ (document.getElementById(id));
 
 /** @param {ParentNode} node @param {...Child} children */
 export const replace = (node, ...children) => node.replaceChildren(...children.flatMap(nodes));

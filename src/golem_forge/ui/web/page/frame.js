@@ -3,7 +3,7 @@
 
    Redrawn at most once a frame of the screen, from the store; the title counts the open questions at once. */
 
-import { el, h, icon, replace, say } from "./dom.js";
+import { el, h, icon, part, replace, say } from "./dom.js";
 import { cost, percent } from "./format.js";
 import { address } from "./router.js";
 import { Panel } from "./panel.js";
@@ -64,8 +64,8 @@ const KEYS = [
   ["?", "this help, when you are not typing"],
 ];
 
-/** @type {HTMLDialogElement | null} */
-let dialog = null;
+/** @type {HTMLDialogElement} made when it is first shown */
+let dialog;
 
 export const showHelp = () => {
   dialog ??= made();
@@ -75,7 +75,7 @@ export const showHelp = () => {
 
 const made = () => {
   const rows = KEYS.map(([key, does]) => el("div", el("dt", el("kbd", key)), el("dd", does)));
-  const close = h("button.primary", { on: { click: () => dialog?.close() } }, "Close");
+  const close = h("button.primary", { on: { click: () => dialog.close() } }, "Close");
   return h("dialog.help-dialog", { "aria-labelledby": "help-title" },
     h("h2", { id: "help-title" }, "Keys"),
     el("dl", ...rows),
@@ -89,7 +89,6 @@ const STATES = { live: "live", elsewhere: "runs elsewhere", closed: "closed" };
 const SIGNED_OUT =
   "This page is no longer signed in. Type /web in the terminal session, or press Enter where forge web runs, and open " +
   "the new link in this browser. What you typed is kept.";
-const part = (id) => document.getElementById(id);
 
 export class Frame {
   /** @type {import("./open_session.js").OpenSession | null} */

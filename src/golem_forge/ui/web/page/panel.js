@@ -320,10 +320,10 @@ export class Panel {
       // Only what changed is made anew: focus and what is unfolded stay.
       if (place.dataset.drawn === drawn.facts) continue;
       place.dataset.drawn = drawn.facts;
-      const active = document.activeElement;
-      const focused = place.contains(active) ? active?.getAttribute("data-focus") : null;
+      const focused = place.querySelector(":focus")?.getAttribute("data-focus");
       replace(place, el("h2", drawn.title), ...drawn.nodes());
-      if (focused) place.querySelector(`[data-focus="${CSS.escape(focused)}"]`)?.focus();
+      const again = focused ? place.querySelector(`[data-focus="${CSS.escape(focused)}"]`) : null;
+      if (again instanceof HTMLElement) again.focus();
     }
   }
 

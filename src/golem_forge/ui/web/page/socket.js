@@ -105,7 +105,7 @@ export class Link {
   #timer = 0;
   #ping = 0;
   #closed = false;
-  #state = ("connecting");
+  #state = /** @type {LinkState} */ ("connecting");
 
   /** @param {string} session @param {import("./store.js").SessionStore} store
    * @param {{frame: (frame: any) => void, link: (state: LinkState, before: LinkState) => void,
@@ -208,6 +208,7 @@ export class Link {
     return true;
   }
 
+  /** @param {LinkState} state */
   #say(state) {
     const before = this.#state;
     if (state === before) return;

@@ -14,6 +14,7 @@ from typing import Any, Final
 from golem_forge.events.envelope import Event
 from golem_forge.events.serialization import encode_json
 from golem_forge.tools.threads import run_in_thread
+from golem_forge.ui.web.views import event_with_view
 
 _log = logging.getLogger(__name__)
 _MAX_GREETING: Final = 900_000
@@ -21,16 +22,12 @@ _MAX_GREETING: Final = 900_000
 _MANY_PER_SESSION: Final = frozenset({"workerUpdate", "usageUpdated", "planUpdated", "mcpStatus"})
 
 
-def event_text(envelope: Mapping[str, Any], view: Mapping[str, Any]) -> str:
-    return encode_json({"kind": "event", "event": envelope, "view": view}).decode()
+def frame_text(kind: str, **members: Any) -> str:
+    return encode_json({"kind": kind, **members}).decode()
 
 
-def shown_text(event: Event) -> str:
-    return encode_json({"kind": "event", **shown_members(event)}).decode()
-
-
-def repeated_question_text(question: Event) -> str:
-    return encode_json({"kind": "event", **shown_members(question), "again": True}).decode()
+def shown_text(event: Event, **more: bool) -> str:
+    return frame_text("event", **shown_members(event), **more)
 
 
 def hello_text(session: Mapping[str, Any], seq: int, standing: Iterable[Event], **more: bool) -> str:
@@ -41,31 +38,18 @@ def hello_text(session: Mapping[str, Any], seq: int, standing: Iterable[Event], 
         if len(text) <= room:
             room -= len(text)
             fitting.append((event.seq, text))
-    head = encode_json({"kind": "hello", "session": session, "seq": seq, **more}).decode()
+    head = frame_text("hello", session=session, seq=seq, **more)
     return f'{head[:-1]},"standing":[{",".join(text for _, text in sorted(fitting))}]}}'
 
 
-def caught_up_text(seq: int, streams: list[str]) -> str:
-    """`streams`: the requests and calls whose text was just sent whole; what else a page holds open has ended."""
-    return encode_json({"kind": "caught_up", "seq": seq, "streams": streams}).decode()
-
-
 def answer_text(action_id: str, problem: str = "", fields: Mapping[str, str] | None = None) -> str:
-    frame: dict[str, Any] = {"kind": "answer", "id": action_id, "ok": not problem}
-    if problem:
-        frame["problem"] = problem
-    if fields:
-        frame["fields"] = fields
-    return encode_json(frame).decode()
-
-
-def state_text(state: str, answerable: bool) -> str:
-    return encode_json({"kind": "state", "state": state, "answerable": answerable}).decode()
+    more = {"problem": problem, "fields": fields}
+    return frame_text("answer", id=action_id, ok=not problem, **{name: said for name, said in more.items() if said})
 
 
 def bye_text(reason: str, session: str = "") -> str:
     """`session`: under which id it goes on."""
-    return encode_json({"kind": "bye", "reason": reason, **({"session": session} if session else {})}).decode()
+    return frame_text("bye", reason=reason, **({"session": session} if session else {}))
 
 
 PONG: Final = '{"kind":"pong"}'
@@ -103,8 +87,6 @@ class Frame:
 
 def shown_members(event: Event) -> dict[str, Any]:
     """`event` and `view`."""
-    from golem_forge.ui.web.views import event_with_view
-
     try:
         return dict(event_with_view(event))
     except Exception as error:  # a record of somebody else's making must not end the page that looks at it

@@ -14,19 +14,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
+from abc import ABC, abstractmethod
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from enum import Enum, auto
 from pathlib import Path
-from typing import IO, Any, Final, NamedTuple, Protocol, TypeVar
+from typing import IO, Any, Final, TypeVar
 
 from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.core.regex import regex
 from golem_forge.events.envelope import Event
-from golem_forge.events.journal_files import unseal_line
-from golem_forge.events.journal_reader import parse_body
+from golem_forge.events.journal_reader import parse_line
 from golem_forge.events.journal_records import CallRecords, call_event
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.ui.web.stream.frames import characters_in
@@ -47,14 +46,19 @@ class HistoryPage:
     """The number furthest in that direction that was looked at, whether or not its record could be read."""
 
 
-class EventHistory(Protocol):
+class EventHistory(ABC):
     async def page(
         self, *, after: int | None = None, before: int | None = None, limit: int = PAGE_EVENTS
-    ) -> HistoryPage: ...
+    ) -> HistoryPage:
+        return await self._page(after, before, min(max(limit, 1), PAGE_EVENTS))
+
+    @abstractmethod
     async def one(self, seq: int) -> Event | None: ...
+    @abstractmethod
+    async def _page(self, after: int | None, before: int | None, limit: int) -> HistoryPage: ...
 
 
-class JournalHistory:
+class JournalHistory(EventHistory):
     def __init__(self, path: Callable[[], Path], flush: Callable[[], None] = lambda: None) -> None:
         """`path`: a session that is being started knows late under which name it is recorded.
 
@@ -65,10 +69,7 @@ class JournalHistory:
         self._index = JournalIndex(path())
         self._reading = asyncio.Lock()
 
-    async def page(
-        self, *, after: int | None = None, before: int | None = None, limit: int = PAGE_EVENTS
-    ) -> HistoryPage:
-        limit = min(max(limit, 1), PAGE_EVENTS)
+    async def _page(self, after: int | None, before: int | None, limit: int) -> HistoryPage:
         async with self._reading:
             index = self._current()
             return await _in_thread(lambda: _read_page(index, after, before, limit), HistoryPage())
@@ -92,11 +93,10 @@ class JournalHistory:
         return self._index
 
 
-class RememberedHistory:
+class RememberedHistory(EventHistory):
     def __init__(self) -> None:
         self._events: deque[tuple[Event, int]] = deque()
         self._characters = 0
-        self._dropped = False
 
     def take(self, event: Event) -> None:
         size = characters_in(event.wire)
@@ -104,12 +104,8 @@ class RememberedHistory:
         self._characters += size
         while len(self._events) > _MAX_REMEMBERED or self._characters > _MAX_REMEMBERED_CHARACTERS:
             self._characters -= self._events.popleft()[1]
-            self._dropped = True
 
-    async def page(
-        self, *, after: int | None = None, before: int | None = None, limit: int = PAGE_EVENTS
-    ) -> HistoryPage:
-        limit = min(max(limit, 1), PAGE_EVENTS)
+    async def _page(self, after: int | None, before: int | None, limit: int) -> HistoryPage:
         if after is not None:
             found = [event for event, _ in self._events if event.seq > after]
             shown, furthest = found[:limit], -1
@@ -162,10 +158,9 @@ _MAX_OPEN_CALLS: Final = 10_000
 _MAX_RECORDS_PER_CALL: Final = 8
 _MAX_PARSED: Final = 1 << 20
 _MAX_SEQ: Final = (1 << 62) - 1
-_READ_BYTES: Final = 1 << 20
 _ENDING_BYTES: Final = 80
 """Bytes of the last line that was read, hash included: they tell whether it is still there."""
-_HEAD: Final = re.compile(
+_HEAD: Final = regex(
     rb'\{"n":\d{1,18},"ts":"[^"\\]{0,40}","type":"(?P<type>[A-Za-z]{1,40})"(?=[,}])(?:,"seq":(?P<seq>\d{1,18})(?=[,}]))?'
     rb'(?:,"event":"(?P<event>[A-Za-z]{1,80})")?(?:,"call":"(?P<call>(?:[^"\\]|\\.){0,400})")?'
 )
@@ -216,12 +211,13 @@ class JournalIndex:
                 if file.read(len(self._ending)) != self._ending:  # another file, or a shorter one
                     self._forget()
                 file.seek(self._read)
-                for line in _whole_lines(file):
-                    if line.kind is _LineKind.RECORD and not self._inside_a_line:
-                        self._take(line.head, self._read)
-                    self._inside_a_line = line.kind is _LineKind.OPEN
-                    self._ending = line.ending
-                    self._read += line.size
+                for line in _lines(file, inside=self._inside_a_line):
+                    whole = line.endswith(b"\n")
+                    if whole and not self._inside_a_line:
+                        self._take(line, self._read)
+                    self._inside_a_line = not whole
+                    self._ending = line[-_ENDING_BYTES:]
+                    self._read += len(line)
         except FileNotFoundError:
             self._forget()
             return False
@@ -285,39 +281,15 @@ class JournalIndex:
             del self._seqs[:half], self._offsets[:half]
 
 
-class _LineKind(Enum):
-    RECORD = auto()
-    TOO_LONG = auto()
-    OPEN = auto()
-    """Too long already, and its end is not there yet."""
-
-
-class _Line(NamedTuple):
-    head: bytes
-    size: int
-    ending: bytes
-    """Its last bytes."""
-    kind: _LineKind
-
-
-def _whole_lines(file: IO[bytes]) -> Iterator[_Line]:
-    """A line that its writer has not finished is left for the next time, unless it can be no record any more."""
-    while True:
-        line = file.readline(_READ_BYTES)
-        if line.endswith(b"\n"):
-            yield _Line(line, len(line), line[-_ENDING_BYTES:], _LineKind.RECORD)
-            continue
-        size, ending, last = len(line), line[-_ENDING_BYTES:], line
-        while last and not last.endswith(b"\n"):
-            last = file.readline(_READ_BYTES)
-            size += len(last)
-            ending = (ending + last)[-_ENDING_BYTES:]
-        if size > MAX_LINE:
-            yield _Line(b"", size, ending, _LineKind.TOO_LONG if last else _LineKind.OPEN)
-        elif last:
-            yield _Line(line, size, ending, _LineKind.RECORD)
-        if not last:
+def _lines(file: IO[bytes], *, inside: bool) -> Iterator[bytes]:
+    """Each line with its end; one that is too long to be a record in parts, as far as it is there. A line that its
+    writer has not finished is left for the next time. `inside`: whether the first part belongs to one too long."""
+    while line := file.readline(MAX_LINE):
+        whole = line.endswith(b"\n")
+        if not (whole or inside or len(line) == MAX_LINE):
             return
+        yield line
+        inside = not whole
 
 
 def _head(line: bytes) -> tuple[bytes, int, str, bytes]:
@@ -325,8 +297,7 @@ def _head(line: bytes) -> tuple[bytes, int, str, bytes]:
     if (match := _HEAD.match(line)) is not None:
         seq = int(match["seq"] or 0)
         return match["type"], seq if seq <= _MAX_SEQ else 0, (match["event"] or b"").decode(), match["call"] or b""
-    parts = unseal_line(line[:-1]) if len(line) <= _MAX_PARSED else None
-    record = parse_body(parts[0]) if parts else None
+    record = parse_line(line[:-1]) if len(line) <= _MAX_PARSED else None
     if record is None:
         return b"", 0, "", b""
     number, call = record.get("seq"), record.get("call")
@@ -339,8 +310,7 @@ def _head(line: bytes) -> tuple[bytes, int, str, bytes]:
 
 
 def _build_event(line: bytes, seq: int, calls: CallRecords, session_id: str) -> Event | None:
-    parts = unseal_line(line[:-1])
-    record = parse_body(parts[0]) if parts else None
+    record = parse_line(line[:-1])
     if record is None:
         return None
     try:
@@ -394,7 +364,6 @@ _RUN_TYPES: Final = frozenset(LATEST_TYPES - {"sessionStarted", "planUpdated", "
 class LatestEvents:
     def __init__(self) -> None:
         self._events: dict[_Key, Event] = {}
-        self._counts: dict[str, int] = {}
         self._went_on_after = -1
 
     def take(self, event: Event) -> None:
@@ -407,17 +376,16 @@ class LatestEvents:
             return
         if known is None:
             self._make_room(event.type)
-            self._counts[event.type] = self._counts.get(event.type, 0) + 1
         self._events[key] = event
         started, ended = self._events.get(("sessionStarted", "")), self._events.get(("sessionEnd", ""))
         if started is not None and ended is not None and ended.seq < started.seq:
-            self._drop(("sessionEnd", ""))
+            del self._events["sessionEnd", ""]
 
     def resume_after(self, after: int) -> None:
         """The session was taken up again after event `after`: its workers and servers are not those of before."""
         self._went_on_after = max(after, self._went_on_after)
         for key in [key for key, event in self._events.items() if key[0] in _RUN_TYPES and event.seq <= after]:
-            self._drop(key)
+            del self._events[key]
 
     def merge(self, news: LatestEvents) -> None:
         """`news`: what was found out elsewhere since."""
@@ -432,12 +400,7 @@ class LatestEvents:
         return max((each for each in self._events.values() if each.type == type), key=lambda one: one.seq, default=None)
 
     def _make_room(self, type: str) -> None:
-        if self._counts.get(type, 0) < MAX_PER_TYPE:
-            return
         same = [key for key in self._events if key[0] == type]
-        ended = (key for key in same if self._events[key].wire.get("status") in _ENDED_STATUSES)
-        self._drop(next(ended, same[0]))
-
-    def _drop(self, key: _Key) -> None:
-        if self._events.pop(key, None) is not None:
-            self._counts[key[0]] -= 1
+        if len(same) >= MAX_PER_TYPE:
+            ended = (key for key in same if self._events[key].wire.get("status") in _ENDED_STATUSES)
+            del self._events[next(ended, same[0])]

@@ -10,78 +10,64 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from bisect import bisect_right
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from io import SEEK_END, StringIO
 from math import isfinite
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final
 
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.events.envelope import Event
 from golem_forge.tools.threads import run_in_thread
-from golem_forge.ui.web.stream.frames import event_text
-
-if TYPE_CHECKING:
-    from golem_forge.ui.web.markdown import MarkdownStream
+from golem_forge.ui.web.markdown import MarkdownStream
+from golem_forge.ui.web.stream.frames import frame_text
 
 MAX_OPEN: Final = 256
-_Key = TypeVar("_Key", bound=Hashable)
-_Stream = TypeVar("_Stream", bound="OpenStream")
+"""Of each type of event."""
 
 
 class OpenStreams:
     def __init__(self) -> None:
-        self._answers: dict[tuple[str, str], ModelText] = {}
-        self._output: dict[tuple[str, str], CallOutput] = {}
-        self._progress: dict[str, CallProgress] = {}
+        self._open: dict[tuple[str, str, str], OpenStream] = {}
+        """By type of event, request or call, and channel."""
 
     def take(self, event: Event) -> OpenStream | None:
-        if event.type == "streaming":
-            return self._take_answer(event)
-        if event.type not in ("toolOutput", "toolProgress", "toolResult"):
+        """The stream that this event belongs to, which it may open or end; the oldest of its type gives way where there
+        are too many."""
+        if event.type == "toolResult":
+            self._end(_id_in(event, "toolCallId"), ("toolOutput", "toolProgress"))
+        if event.type not in _KINDS:
             return None
-        call = str(event.wire.get("toolCallId"))[:200]
-        if event.type == "toolOutput":
-            stream = "stderr" if event.wire.get("stream") == "stderr" else "stdout"
-            return _grow(self._output, (call, stream), CallOutput, event)
-        if event.type == "toolProgress":
-            return _grow(self._progress, call, CallProgress, event)
-        self._output.pop((call, "stdout"), None)
-        self._output.pop((call, "stderr"), None)
-        self._progress.pop(call, None)
-        return None
+        make, id_member, channels = _KINDS[event.type]
+        channel = str(event.wire.get("channel" if event.type == "streaming" else "stream"))
+        key = (event.type, _id_in(event, id_member), channel if channel in channels else channels[0])
+        if key not in self._open:
+            same = [each for each in self._open if each[0] == event.type]
+            if len(same) >= MAX_OPEN:
+                del self._open[same[0]]
+            self._open[key] = make(event)
+        stream = self._open[key]
+        stream.take(event)
+        if stream.ended:  # it ends what was thought for it too
+            self._end(key[1], (event.type,))
+        return stream
 
     def flows(self) -> list[OpenStream]:
-        return [*self._answers.values(), *self._output.values(), *self._progress.values()]
+        return list(self._open.values())
 
     def ids(self) -> list[str]:
         """Of the requests and calls that are open here."""
-        calls = [call for call, _ in self._output]
-        return list(dict.fromkeys([*(request for request, _ in self._answers), *calls, *self._progress]))
+        return list(dict.fromkeys(id for _, id, _ in self._open))
 
     def clear(self) -> None:
-        self._answers.clear()
-        self._output.clear()
-        self._progress.clear()
+        self._open.clear()
 
-    def _take_answer(self, event: Event) -> OpenStream:
-        request = str(event.wire.get("requestId"))[:200]
-        channel = "thinking" if event.wire.get("channel") == "thinking" else "text"
-        answer = _grow(self._answers, (request, channel), ModelText, event)
-        if answer.ended:  # it ends what was thought for it too
-            self._answers.pop((request, "text"), None)
-            self._answers.pop((request, "thinking"), None)
-        return answer
+    def _end(self, id: str, types: Sequence[str]) -> None:
+        for key in [each for each in self._open if each[1] == id and each[0] in types]:
+            del self._open[key]
 
 
-def _grow(streams: dict[_Key, _Stream], key: _Key, make: Callable[[Event], _Stream], event: Event) -> _Stream:
-    """Adds an event to its stream, which it may open; the oldest one gives way where there are too many."""
-    stream = streams.get(key)
-    if stream is None:
-        if len(streams) >= MAX_OPEN:
-            del streams[next(iter(streams))]
-        stream = streams[key] = make(event)
-    stream.take(event)
-    return stream
+def _id_in(event: Event, member: str) -> str:
+    return str(event.wire.get(member))[:200]
 
 
 _MAX_CHUNK: Final = 256 * 1024
@@ -150,7 +136,7 @@ class OpenStream(ABC):
     def _written(self, data: Mapping[str, Any], view: Mapping[str, Any] | None = None) -> str:
         event = self.event
         made = Event(event.type, data, None, event.seq, event.ts, event.session_id, event.worker_id)
-        return event_text(made.to_dict(), view or {})
+        return frame_text("event", event=made.to_dict(), view=view or {})
 
 
 class ModelText(OpenStream):
@@ -254,7 +240,12 @@ class CallProgress(OpenStream):
         return StreamChunk(self._written(self.event.wire), StreamPosition(0, self._count), False)
 
 
-_CHUNK_CHARACTERS: Final = 4096
+_KINDS: Final[Mapping[str, tuple[Callable[[Event], OpenStream], str, tuple[str, ...]]]] = {
+    "streaming": (ModelText, "requestId", ("text", "thinking")),
+    "toolOutput": (CallOutput, "toolCallId", ("stdout", "stderr")),
+    "toolProgress": (CallProgress, "toolCallId", ("",)),
+}
+"""Type of event → its stream, which member says whose it is, and the channels (the first unless one is named)."""
 
 
 class GrowingText:
@@ -262,45 +253,34 @@ class GrowingText:
 
     def __init__(self, keep: int | None = None) -> None:
         self._keep = keep
-        self._chunks: list[str] = []
-        self._starts: list[int] = []
+        self._kept = StringIO()
+        self.start = 0
         self.end = 0
         self.edition = 0
 
-    @property
-    def start(self) -> int:
-        return self._starts[0] if self._starts else self.end
-
     def add(self, text: str) -> None:
-        if not text:
-            return
-        if self._chunks and len(self._chunks[-1]) < _CHUNK_CHARACTERS:
-            self._chunks[-1] += text
-        else:
-            self._chunks.append(text)
-            self._starts.append(self.end)
+        self._kept.seek(0, SEEK_END)
+        self._kept.write(text)
         self.end += len(text)
         if self._keep is not None and self.end - self.start > 2 * self._keep:
-            start, kept = self.tail()
-            self._chunks, self._starts = [kept], [start]
+            self.start, kept = self.tail()
+            self._kept = StringIO()
+            self._kept.write(kept)
 
     def replace(self, text: str) -> None:
-        self._chunks, self._starts, self.end = [], [], 0
+        self._kept = StringIO()
+        self.start = self.end = 0
         self.edition += 1
         self.add(text)
 
     def since(self, position: int) -> str:
-        if position >= self.end:
-            return ""
-        first = max(bisect_right(self._starts, position) - 1, 0)
-        text = "".join(self._chunks[first:])
-        return text[max(position - self._starts[first], 0) :]
+        self._kept.seek(max(position - self.start, 0))
+        return self._kept.read()
 
     def tail(self) -> tuple[int, str]:
         """(where it begins, what is kept)."""
-        text = self.since(self.start)
-        kept = text if self._keep is None else text[-self._keep :]
-        return self.end - len(kept), kept
+        start = self.start if self._keep is None else max(self.end - self._keep, self.start)
+        return start, self.since(start)
 
 
 _MAX_INLINE_CHARACTERS: Final = 2048
@@ -311,25 +291,23 @@ class RenderedStream:
     def __init__(self) -> None:
         self.turn = asyncio.Lock()
         """Held by whoever makes a view; while it is held, the text is fed by nobody else."""
-        self._stream: MarkdownStream | None = None
+        self._stream = MarkdownStream()
         self._fed = 0
         self._fed_edition = 0
         self._sent_last = 0
 
     def due_in(self, text: GrowingText) -> float:
         """0 also while a view is being made: whoever asks then waits for its turn."""
-        if self._stream is None or self.turn.locked():
+        if self.turn.locked():
             return 0.0
-        self._feed(self._stream, text)
+        self._feed(text)
         wait = self._stream.due_in()
         return wait if isfinite(wait) else 0.0  # rendered already, for another page
 
     async def view(self, text: GrowingText, blocks: int) -> tuple[int, dict[str, Any]]:
         """(what a page that held `blocks` of it holds then, how it gets there). Only by who has the turn."""
-        if self._stream is None:
-            self._stream = await run_in_thread(_new_stream)
         stream, before = self._stream, self._fed
-        self._feed(stream, text)
+        self._feed(text)
         if text.end - before + self._sent_last <= _MAX_INLINE_CHARACTERS:
             keep, html = stream.view(blocks)
         else:
@@ -337,19 +315,9 @@ class RenderedStream:
         self._sent_last = len(html)
         return stream.settled, {"keep": keep, "html": html}
 
-    def _feed(self, stream: MarkdownStream, text: GrowingText) -> None:
+    def _feed(self, text: GrowingText) -> None:
         if self._fed_edition != text.edition:
-            stream.replace(text.since(0))
+            self._stream.replace(text.since(0))
         elif self._fed < text.end:
-            stream.add(text.since(self._fed))
+            self._stream.add(text.since(self._fed))
         self._fed, self._fed_edition = text.end, text.edition
-
-
-def _new_stream() -> MarkdownStream:
-    """Off the loop: the first one loads the libraries."""
-    from golem_forge.ui.web.markdown import MarkdownStream
-
-    first = MarkdownStream()  # its cost would count as that of every answer
-    first.add("a")
-    first.view(0)
-    return MarkdownStream()

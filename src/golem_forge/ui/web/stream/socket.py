@@ -15,24 +15,24 @@ import contextlib
 from collections.abc import Mapping
 from functools import cache
 from inspect import get_annotations
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+from pydantic import TypeAdapter
 
 from golem_forge.core.errors import ForgeError
-from golem_forge.core.lazy_dataclass import dataclass
-from golem_forge.events.envelope import Event
 from golem_forge.events.model import REGISTRY
 from golem_forge.events.serialization import decode_json
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.ui.render.card import field_errors
+from golem_forge.ui.web.sdk import WebSocket, WebSocketDisconnect
 from golem_forge.ui.web.stream.audience import BEHIND, PageQueue, QueueClosed
 from golem_forge.ui.web.stream.frames import (
     PONG,
     Frame,
     answer_text,
     bye_text,
-    caught_up_text,
+    frame_text,
     hello_text,
-    repeated_question_text,
     shown_text,
 )
 from golem_forge.ui.web.stream.history import HistoryPage
@@ -47,11 +47,6 @@ from golem_forge.ui.web.stream.watched_session import (
 )
 from golem_forge.ui.web.wire import ApiRefusal
 
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
-
-    from golem_forge.ui.web.sdk import WebSocket
-
 _SEND_LIMIT_S: Final = 10.0
 _CLOSE_LIMIT_S: Final = 1.0
 _MAX_RECEIVED: Final = 1 << 20
@@ -64,8 +59,6 @@ _CODES: Final = {404: GONE, 429: TOO_MANY_PAGES}
 
 
 async def serve_socket(websocket: WebSocket) -> None:
-    from golem_forge.ui.web.sdk import WebSocketDisconnect
-
     registry = websocket.app.state.registry
     with contextlib.suppress(WebSocketDisconnect, OSError, RuntimeError):  # the page left meanwhile
         await websocket.accept()
@@ -90,17 +83,6 @@ def _parse_after(given: str | None) -> int | None:
     return int(given)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Snapshot:
-    """How things stood when the page joined."""
-
-    last: int
-    standing: list[Event]
-    questions: list[Event]
-    flows: list[OpenStream]
-    streams: list[str]
-
-
 class _PageConnection:
     def __init__(self, websocket: WebSocket, session: WatchedSession, *, notify: bool) -> None:
         self._socket = websocket
@@ -111,25 +93,14 @@ class _PageConnection:
         self._unread = False
 
     async def serve(self, after: int | None) -> None:
-        from golem_forge.ui.web.sdk import WebSocketDisconnect
-
-        session = self._session
-        self._queue = session.audience.join()
-        moment = _Snapshot(
-            last=session.last_seq,
-            standing=session.standing.events(),
-            questions=session.open_questions(),
-            flows=session.streams.flows(),
-            streams=session.streams.ids(),
-        )
-        writing = asyncio.ensure_future(self._write(after, moment))
+        writing = asyncio.ensure_future(self._write(after))
         reading = asyncio.ensure_future(self._read())
         watching = asyncio.ensure_future(self._watch(writing))
         tasks: set[asyncio.Future[None]] = {writing, reading, watching}
         try:
             await asyncio.wait({writing, reading}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            session.audience.leave(self._queue)
+            self._session.audience.leave(self._queue)
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
@@ -140,10 +111,10 @@ class _PageConnection:
 
     # ---- to the page
 
-    async def _write(self, after: int | None, moment: _Snapshot) -> None:
+    async def _write(self, after: int | None) -> None:
         """Sends until the queue is closed or the page does not read, then closes the socket."""
         try:
-            await self._catch_up(after, moment)
+            await self._catch_up(after)
             while True:
                 entry = await self._queue.next()
                 if isinstance(entry, OpenStream):
@@ -168,27 +139,27 @@ class _PageConnection:
                 self._unread = True
                 writing.cancel()
 
-    async def _catch_up(self, after: int | None, moment: _Snapshot) -> None:
-        """Everything up to that moment; what happened since waits in the queue."""
-        session, last = self._session, moment.last
+    async def _catch_up(self, after: int | None) -> None:
+        """Everything up to the moment of joining, before the first await; what happens since waits in the queue."""
+        session, last = self._session, self._session.last_seq
+        self._queue = session.audience.join()
+        standing, questions = session.audience.standing.events(), session.open_questions()
+        flows, streams = session.audience.streams.flows(), session.audience.streams.ids()
         resumes = after is not None and after <= last
         page = await session.history.page(after=after) if resumes else await session.history.page(before=last + 1)
         about = {"id": session.id, "state": session.state.value, "answerable": session.answerable}
-        earlier = bool(after) if resumes else page.more
-        standing, notify = moment.standing, self._notify
-        await self._send(
-            await run_in_thread(lambda: hello_text(about, last, standing, more=earlier, resumed=resumes, notify=notify))
-        )
+        more = {"more": bool(after) if resumes else page.more, "resumed": resumes, "notify": self._notify}
+        await self._send(await run_in_thread(lambda: hello_text(about, last, standing, **more)))
         await self._send_past(page, last)
         while resumes and page.more and page.reached < last:
             page = await session.history.page(after=page.reached)
             await self._send_past(page, last)
-        questions = moment.questions
-        for text in await run_in_thread(lambda: [repeated_question_text(each) for each in questions]):
+        again = await run_in_thread(lambda: [shown_text(each, again=True) for each in questions])
+        for text in again:
             await self._send(text)
-        for flow in moment.flows:
+        for flow in flows:
             await self._send_flow(flow)
-        await self._send(caught_up_text(last, moment.streams))
+        await self._send(frame_text("caught_up", seq=last, streams=streams))
 
     async def _send_past(self, page: HistoryPage, last: int) -> None:
         events = [event for event in page.events if event.seq <= last]
@@ -310,6 +281,4 @@ def _checked_data(type: str, data: Mapping[str, Any]) -> dict[str, Any]:
 
 @cache
 def _adapter(type: str, attribute: str) -> TypeAdapter[Any]:
-    from pydantic import TypeAdapter
-
     return TypeAdapter(get_annotations(REGISTRY[type], eval_str=True)[attribute])

@@ -19,24 +19,21 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from golem_forge.agent.runtime import WorkerRuntime
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.events.bus import EventBus
 from golem_forge.events.envelope import Event
+from golem_forge.events.journal import Journal
 from golem_forge.events.journal_files import JournalError, is_locked, journal_path, sessions_dir
 from golem_forge.events.model import REGISTRY
 from golem_forge.events.runtime_ui import RuntimeUI, create_runtime_ui
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.ui.render.lines import line_marks
 from golem_forge.ui.web.stream.audience import GOING_AWAY, MOVED, Audience
-from golem_forge.ui.web.stream.frames import state_text
-from golem_forge.ui.web.stream.history import EventHistory, JournalHistory, LatestEvents, RememberedHistory
-from golem_forge.ui.web.stream.open_streams import OpenStreams
-
-if TYPE_CHECKING:
-    from golem_forge.agent.runtime import WorkerRuntime
-    from golem_forge.events.journal import Journal
+from golem_forge.ui.web.stream.frames import frame_text
+from golem_forge.ui.web.stream.history import EventHistory, JournalHistory, RememberedHistory
 
 
 class SessionStatus(StrEnum):
@@ -59,14 +56,6 @@ class WatchedSession(ABC):
 
     def __init__(self) -> None:
         self.audience = Audience()
-
-    @property
-    def standing(self) -> LatestEvents:
-        return self.audience.standing
-
-    @property
-    def streams(self) -> OpenStreams:
-        return self.audience.streams
 
     @abstractmethod
     def open_questions(self) -> list[Event]:
@@ -195,7 +184,7 @@ class LiveSession(WatchedSession):
     async def _recall(self) -> None:
         """Reads what still holds from before this was opened."""
         _, _, before = await self._recorded.look()
-        self.standing.merge(before)
+        self.audience.standing.merge(before)
 
     def _show_diff(self, event: Event) -> None:
         shown = diff_for(self.ui.open_question(str(event.wire.get("requestId"))), str(event.wire.get("path")))
@@ -295,11 +284,11 @@ class FollowedSession(WatchedSession):
         if len(self.audience):
             await self._show_until(last)
         self.last_seq = last
-        self.standing.merge(news)
+        self.audience.standing.merge(news)
         state = SessionStatus.ELSEWHERE if held else SessionStatus.CLOSED
         if state is not self.state:
             self.state = state
-            self.audience.broadcast(state_text(state.value, self.answerable))
+            self.audience.broadcast(frame_text("state", state=state.value, answerable=self.answerable))
         return there
 
     async def _show_until(self, last: int) -> None:

@@ -1,22 +1,29 @@
 /* An approval card: what is asked, everything it would do, and the answers. `approvalCard(item, ctx)`.
 
-   The first answer closes it, whoever gave it, and it says who. A card that comes again under its id (an edit was
-   refused, more calls wait) keeps what was typed; one that is on its way stays so unless its edit was refused.
-   Read-only sessions and replays show no button. */
+   What it says is built by the server (`ui/render/card.py`) and comes as sections in `view.card`; a long text stands
+   in the event, in the member that its section names. The first answer closes the card, whoever gave it, and it says
+   who. A card that comes again under its id (an edit was refused, more calls wait) keeps what was typed; one that is
+   on its way stays so unless its edit was refused. Read-only sessions and replays show no button. */
 
 import { path } from "../api.js";
-import {
-  aboutLines, cardTitle, defaults, fieldErrors, isTrust, keptWhere, literalText, riskWords, segmentWords,
-  standingLines, warningLines, whyWords,
-} from "./approval_text.js";
 import { diffView } from "./diff.js";
 import { answerButton, moved, onPress } from "./guard.js";
-import { approvalEnding, isSameQuestion, questionShell, readOnly } from "./question_card.js";
+import { approvalEnding, fieldErrors, isSameQuestion, questionShell, readOnly } from "./question_card.js";
 import { el, h, replace, say } from "../dom.js";
-import { objects, oneLine, words } from "../format.js";
+import { objects, oneLine } from "../format.js";
 import { isObject, pretty } from "../forms/arguments.js";
 import { formFor } from "../forms/form.js";
 import { disclosed, literal } from "../widgets.js";
+
+/** @typedef {{text: string, look: string, warning: string, note: string}} Row */
+/** @typedef {{kind: string, title: string, text: string, member: string, rows: Row[]}} Section */
+/** @typedef {{id: string, label: string, kept: string, rule: string}} Offer */
+
+/** A card about a program's or a server's files: nothing to edit, nothing remembered but the trust. */
+const isTrust = (request) => request.type === "trust";
+
+/** @returns {{title: string, sections: Section[], offers: Offer[]}} */
+const cardOf = (shown) => shown.view?.card ?? { title: "", sections: [], offers: [] };
 
 /* How long there is to answer, once a second; it ends by itself when it is no longer on the page. */
 const clock = (seconds) =>
@@ -57,96 +64,84 @@ const wholeQuestion = async (shown, ctx) => {
   return found.event.data;
 };
 
-const line = (text, look, mark = "") =>
-  h("li", { class: look }, mark ? h("span.fact-mark", { "aria-hidden": "true" }, mark) : null, oneLine(text));
+const MARKS = { warn: "! ", fail: "✗ " };
 
-const segments = (request) => {
-  const all = objects(request.segments).map(segmentWords);
-  if (all.length < 2 && !all.some((one) => one.dangers.length)) return null;
-  const row = (/** @type {ReturnType<typeof segmentWords>} */ one) =>
-    el("li",
-      el("code", one.text),
-      one.dangers.length ? el("span.fact-warn", ` ${one.dangers.join(", ")}`) : null,
-      one.proven ? el("span.dim", " only reads") : null,
-    );
-  return el("div.card-segments",
-    el("p.fact-name", all.length > 1 ? `${all.length} commands` : "the command"),
-    el("ol", all.map(row)),
+/** @param {Row} row */
+const line = ({ text, look }) =>
+  h("li", { class: look ? `fact-${look}` : null },
+    MARKS[look] ? h("span.fact-mark", { "aria-hidden": "true" }, MARKS[look]) : null,
+    oneLine(text),
   );
+
+/** The rows of a section; nothing where it has none. @param {Row[]} rows */
+const lines = (rows, look = "") => (rows.length ? el(`ul.facts-lines${look}`, rows.map(line)) : null);
+
+/** The text that a section names. @param {Section} section @param {Record<string, any>} request @returns {string} */
+const textOf = ({ member }, request) => {
+  const value = request[member] ?? "";
+  return typeof value === "string" ? value : pretty(value);
 };
 
-/** What it would change, as a unified diff; "" where it is something else. */
-const diffOf = (request) => {
-  if (request.diff) return words(request.diff);
-  const text = isTrust(request) ? literalText(request) : "";
-  return text.startsWith("--- ") ? text : ""; // a program that is trusted anew: its files against those of then
-};
-
-const literalPart = (shown, ctx) => {
+/** What would run or change, literally. @param {Section} section */
+const literalPart = (section, shown, ctx) => {
   const { data } = shown.event;
-  const whole = (pick) => (shown.view?.cut ? async () => pick(await wholeQuestion(shown, ctx)) : null);
-  const diff = diffOf(data);
-  if (!diff) return literal(literalText(data), { label: "What would run, literally", whole: whole(literalText) });
+  const whole = shown.view?.cut ? async () => textOf(section, await wholeQuestion(shown, ctx)) : null;
+  if (section.kind === "text") return literal(textOf(section, data), { label: "What would run, literally", whole });
   const root = isTrust(data) ? "" : "/"; // a program's files are named from its directory, all others by their zone
-  return diffView(diff, ctx, { most: MOST_DIFF_ROWS, whole: whole(diffOf), root });
+  return diffView(textOf(section, data), { most: MOST_DIFF_ROWS, whole, root });
 };
 
-/** Every argument, and what the tool fills in. */
-const allArguments = (shown, ctx) => {
-  const { data } = shown.event;
-  if (!data.diff && pretty(data.args ?? {}) === literalText(data)) return null;
-  return disclosed("All arguments",
-    async () => {
-      const request = await wholeQuestion(shown, ctx);
-      const filled = defaults(request).map(([name, value]) => el("li", `${name} = ${value} (default)`));
-      return el("div",
-        literal(pretty(request.args ?? {}), { label: "All arguments" }),
-        filled.length ? el("ul.facts-lines", filled) : null,
-      );
-    },
-    { class: "small" },
-  );
-};
-
-/** @param {any} shown an `approvalRequired` @returns {Node[]} */
-const approvalFacts = (shown, ctx) => {
-  const request = shown.event.data;
-  const risk = riskWords(request);
-  const errors = Object.entries(fieldErrors(request));
-  const warnings = [
-    ...risk.others.map((reason) => line(reason, "fact-warn", "! ")),
-    ...warningLines(request).map((warning) => line(warning, "fact-warn", "! ")),
-    ...errors.map(([name, problem]) => line(`${name}: ${problem}`, "fact-fail", "✗ ")),
-  ];
-  const standing = standingLines(request).map(({ text, warn }) => line(text, warn ? "fact-warn" : "", warn ? "! " : ""),
-  );
-  const about = aboutLines(request).map((text) => line(text, ""));
-  return [
-    risk.noWalls.length ? el("ul.card-no-walls", risk.noWalls.map((reason) => line(reason, ""))) : null,
-    literalPart(shown, ctx),
-    segments(request),
-    about.length ? el("ul.facts-lines", about) : null,
-    request.modelNote
-      ? el("figure.card-note", el("figcaption", "the caller says"), el("blockquote", words(request.modelNote)))
-      : null,
-    warnings.length ? el("ul.facts-lines.card-warnings", warnings) : null,
-    request.changed
-      ? el("div.card-changed",
-          el("p.fact-warn", "the tool's definition changed:"),
-          diffView(words(request.changed), ctx, {
-            most: MOST_DIFF_ROWS,
-            whole: shown.view?.cut ? async () => words((await wholeQuestion(shown, ctx)).changed) : null,
-          }),
+/** How each kind of section is drawn. @type {Record<string, (section: Section, shown: any, ctx: any) => any>} */
+const SECTIONS = {
+  unconfined: ({ rows }) => el("ul.card-no-walls", rows.map(({ text }) => el("li", oneLine(text)))),
+  text: literalPart,
+  diff: literalPart,
+  commands: ({ title, rows }) =>
+    el("div.card-segments",
+      el("p.fact-name", title),
+      el("ol",
+        rows.map(({ text, warning, note }) =>
+          el("li",
+            el("code", text),
+            warning ? el("span.fact-warn", ` ${warning}`) : null,
+            note ? el("span.dim", ` ${note}`) : null,
+          ),
+        ),
+      ),
+    ),
+  facts: ({ rows }) => [
+    lines(rows.filter(({ look }) => look !== "said")),
+    rows.filter(({ look }) => look === "said").map(({ text }) =>
+      el("figure.card-note", el("figcaption", "the caller says"), el("blockquote", text)),
+    ),
+  ],
+  warnings: ({ rows }) => lines(rows, ".card-warnings"),
+  changed: (section, shown, ctx) =>
+    el("div.card-changed", el("p.fact-warn", section.title), literalPart(section, shown, ctx)),
+  arguments: (section, shown, ctx) =>
+    section.member
+      ? disclosed("All arguments",
+          async () =>
+            el("div",
+              literal(textOf(section, await wholeQuestion(shown, ctx)), { label: "All arguments" }),
+              lines(section.rows),
+            ),
+          { class: "small" },
         )
       : null,
-    allArguments(shown, ctx),
-    standing.length ? el("ul.facts-lines", standing) : null,
-    request.expiresAt
-      ? el("p.card-expires", "Without an answer it is denied ", countdown(words(request.expiresAt)), ".")
-      : null,
-    el("p.card-why", el("span.fact-name", "why asked: "), oneLine(whyWords(request))),
-  ].filter((node) => node !== null);
+  standing: ({ rows }) => lines(rows),
+  deadline: ({ text }) => el("p.card-expires", "Without an answer it is denied ", countdown(text), "."),
+  why: ({ text }) => el("p.card-why", el("span.fact-name", "why asked: "), oneLine(text)),
 };
+
+/** What the server left out of many rows stands among them as words. @param {Row | string} row @returns {Row} */
+const rowOf = (row) => (typeof row === "string" ? { text: row, look: "", warning: "", note: "" } : row);
+
+/** @param {any} shown an `approvalRequired` @param {boolean} [open] whether it still waits for its answer */
+const approvalFacts = (shown, ctx, open = true) =>
+  cardOf(shown)
+    .sections.filter(({ kind }) => Object.hasOwn(SECTIONS, kind) && (open || kind !== "deadline"))
+    .map((section) => SECTIONS[section.kind]({ ...section, rows: section.rows.map(rowOf) }, shown, ctx));
 
 /* The answers of an approval card, in the order a keyboard meets them: Deny, Deny with a message, Approve once, Edit,
    what may be remembered, Stop the turn. Each answers by its own press and by nothing else: no Enter in a
@@ -164,20 +159,21 @@ const WHOLE = {
 };
 let numbered = 0;
 
-/** A choice says what it remembers, where, and as which rule. */
-const choiceButton = (choice, send) => {
+/** A choice says what it remembers, where, and as which rule. @param {Offer} offer */
+const choiceButton = (offer, send) => {
   const node = el("button.choice",
-    el("span.choice-label", el("span.unseen", "Approve and remember: "), oneLine(choice.label ?? "")),
-    choice.rule ? el("code.choice-rule", words(choice.rule)) : null,
-    el("span.choice-kept", oneLine(keptWhere(choice))),
+    el("span.choice-label", el("span.unseen", "Approve and remember: "), oneLine(offer.label)),
+    offer.rule ? el("code.choice-rule", offer.rule) : null,
+    el("span.choice-kept", oneLine(offer.kept)),
   );
-  onPress(node, () => send({ approved: true, choice: choice.id }));
+  onPress(node, () => send({ approved: true, choice: offer.id }));
   return el("li", node);
 };
 
-/** @param {Record<string, any>} request @param {{send: (data: any) => void, refuse: (problem: string) => void}} shell
+/** @param {any} shown @param {{send: (data: any) => void, refuse: (problem: string) => void}} shell
  * @param {() => Promise<Record<string, any>>} whole the request unshortened */
-const approvalAnswer = (request, { send, refuse }, whole) => {
+const approvalAnswer = (shown, { send, refuse }, whole) => {
+  const request = shown.event.data;
   const panel = h("div.card-panel", { hidden: true });
   const ways = el("div.card-answers");
   let opener = null;
@@ -247,7 +243,7 @@ const approvalAnswer = (request, { send, refuse }, whole) => {
   const editButton = answerButton("Edit…", () =>
     startEdit().catch((error) => refuse(error?.problem ?? "The arguments could not be loaded whole.")),
   );
-  const choices = objects(request.choices).map((choice) => choiceButton(choice, send));
+  const choices = objects(cardOf(shown).offers).map((offer) => choiceButton(offer, send));
   replace(ways,
     el("div.buttons", deny, denyWith, approve, trust ? null : editButton),
     choices.length > 0 &&
@@ -291,7 +287,7 @@ export const approvalCard = (item, ctx) => {
   const title = () => {
     const { data } = item.shown.event;
     shell.node.dataset.risk = RISKS.has(data.risk) ? data.risk : "high";
-    replace(shell.heading, cardTitle(data), el("span.card-risk", ` · risk ${oneLine(data.risk)}`));
+    replace(shell.heading, cardOf(item.shown).title, el("span.card-risk", ` · risk ${oneLine(data.risk)}`));
   };
   const open = () => {
     const again = drawn !== null && drawn !== item.shown;
@@ -307,7 +303,7 @@ export const approvalCard = (item, ctx) => {
       return replace(shell.place, readOnly());
     }
     if (!answers) {
-      answers = approvalAnswer(item.shown.event.data, shell, () => wholeQuestion(item.shown, ctx));
+      answers = approvalAnswer(item.shown, shell, () => wholeQuestion(item.shown, ctx));
       shell.begin(answers.node);
     } else if (again && changed) {
       const refused = Object.keys(fieldErrors(item.shown.event.data)).length > 0;
@@ -318,16 +314,13 @@ export const approvalCard = (item, ctx) => {
     }
   };
   const close = () => {
-    const { data } = item.shown.event;
     drawn = item.resolved;
     title();
     answers?.forget();
     answers = null;
-    shell.close(approvalEnding(data, item.resolved, shell.sent));
-    const asked = { ...item.shown, event: { ...item.shown.event, data: { ...data, expiresAt: null } } };
-    replace(shell.facts,
-      disclosed("What was asked", () => el("div.card-facts", approvalFacts(asked, ctx)), { class: "small" }),
-    );
+    shell.close(approvalEnding(cardOf(item.shown).offers, item.resolved, shell.sent));
+    const asked = () => el("div.card-facts", approvalFacts(item.shown, ctx, false));
+    replace(shell.facts, disclosed("What was asked", asked, { class: "small" }));
   };
   shell.afterwards = close;
   const update = (now) => {

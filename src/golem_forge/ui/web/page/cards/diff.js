@@ -52,6 +52,7 @@ export const parseDiff = (unified, root = "/") => {
   const files = [];
   let [oldLeft, nowLeft, old, now] = [0, 0, 0, 0];
   let shortened = false;
+  /** @type {(kind: Row["kind"], text: string, before?: number | null, after?: number | null) => void} */
   const put = (kind, text, before = null, after = null) => {
     if (!files.length) files.push({ title: "", state: "", added: 0, removed: 0, rows: [] });
     files[files.length - 1].rows.push({ kind, text, old: before, now: after });
@@ -280,7 +281,7 @@ const filesNode = (flat, mode, shown, isWhole) => {
  * `most`: rows before it is cut in the middle; `counts`: added and removed lines, where the text is not all;
  * `root`: before the names of files, `/` for those in zones
  * @returns {HTMLElement} */
-export const diffView = (unified, ctx, { most = MOST_ROWS, whole = null, counts, root = "/" } = {}) => {
+export const diffView = (unified, { most = MOST_ROWS, whole = null, counts, root = "/" } = {}) => {
   let files = parseDiff(String(unified ?? ""), root);
   let limit = most;
   let fetch = whole;
@@ -302,8 +303,7 @@ export const diffView = (unified, ctx, { most = MOST_ROWS, whole = null, counts,
     el("p.diff-between", words, h("button.link", { on: { click: showAll } }, button));
 
   const draw = () => {
-    const active = document.activeElement;
-    const focused = node.contains(active) ? active?.dataset.mode : undefined;
+    const focused = node.querySelector(":focus")?.dataset.mode;
     const mode = WIDE.matches ? chosenMode() : "inline";
     const flat = files.flatMap((file) =>
       (file.rows.length ? file.rows : [null]).map((row) => ({

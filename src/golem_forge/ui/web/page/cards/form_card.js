@@ -4,9 +4,8 @@
    apart, and is opened only by the person, in a window that knows nothing of this one: https, or http on this
    machine. */
 
-import { fieldErrors, workerWords } from "./approval_text.js";
 import { answerButton } from "./guard.js";
-import { formEnding, isSameQuestion, questionShell, readOnly } from "./question_card.js";
+import { fieldErrors, formEnding, isSameQuestion, questionShell, readOnly } from "./question_card.js";
 import { el, h, replace } from "../dom.js";
 import { objects, oneLine, words } from "../format.js";
 import { formFor } from "../forms/form.js";
@@ -96,6 +95,14 @@ export const formCard = (item, ctx) => {
 };
 
 const titleOf = (data) => oneLine(data.title || `${words(data.source)} asks`);
+
+/** `worker: main › analyzer - its task`; the root alone needs no line. */
+const workerWords = (data) => {
+  const path = objects(data.workerPath);
+  if (path.length < 2) return "";
+  const task = path.at(-1)?.task;
+  return `worker: ${path.map((one) => words(one.name ?? "")).join(" › ")}${task ? ` - ${words(task)}` : ""}`;
+};
 
 const headOf = (data) => {
   const worker = workerWords(data);

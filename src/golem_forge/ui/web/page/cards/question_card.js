@@ -3,7 +3,6 @@
    Open → sending → closed, or open again with the problem. A press counts only while the card is open and nothing
    has just moved (guard.js). Who had the focus in the card keeps it there when the card closes. */
 
-import { keptWhere } from "./approval_text.js";
 import { guarded, moved } from "./guard.js";
 import { el, h, replace } from "../dom.js";
 import { objects, words } from "../format.js";
@@ -45,18 +44,18 @@ const place = (by, mine) => {
   return by ? `answered in ${words(by)}` : "";
 };
 
-/** @param {Record<string, any>} request @param {Record<string, any>} resolved @param {boolean} mine
- * @returns {{text: string, approved: boolean}} */
-export const approvalEnding = (request, resolved, mine) => {
+/** @param {{id: string, label: string, kept: string}[]} offers @param {Record<string, any>} resolved
+ * @param {boolean} mine @returns {{text: string, approved: boolean}} */
+export const approvalEnding = (offers, resolved, mine) => {
   if (resolved.gone) return { text: "Closed without an answer: nobody waits for it any more", approved: false };
   const approved = resolved.approved === true;
   const reason = resolved.reason ? `: ${words(resolved.reason)}` : "";
-  const chosen = approved ? objects(request.choices).find((choice) => choice.id === resolved.choice) : undefined;
+  const chosen = approved ? offers.find(({ id }) => id === resolved.choice) : undefined;
   const parts = [
     approved ? "Approved" : "Denied",
     place(resolved.by, mine),
     resolved.edited ? "with changed arguments" : "",
-    chosen ? `remembered (${keptWhere(chosen)}): ${words(chosen.label ?? "")}` : "",
+    chosen ? `remembered (${chosen.kept}): ${chosen.label}` : "",
   ];
   return { text: parts.filter(Boolean).join(" · ") + reason, approved };
 };
@@ -165,6 +164,12 @@ export const questionShell = (look, requestId, ctx, type) => {
   };
   return shell;
 };
+
+/** Problems of the last edit, by field. @param {Record<string, any>} request @returns {Record<string, string>} */
+export const fieldErrors = (request) =>
+  Object.fromEntries(
+    objects(request.fields).filter((field) => field.error).map((field) => [words(field.name), words(field.error)]),
+  );
 
 /** Whether a question that came again is the one that is drawn: the page only connected anew. */
 export const isSameQuestion = (drawn, shown) =>

@@ -218,9 +218,9 @@ const FORMS = {
   markdown: (view) =>
     scrollBox("Result", view.maxHeight, el("div.markdown", view.html ? trusted(view.html) : words(view.text ?? ""))),
   code: codeBody,
-  diff: (view, _, ctx) =>
+  diff: (view) =>
     view.diff
-      ? diffView(view.diff, ctx, { most: MOST_DIFF_ROWS, counts: view.cut ? [view.added, view.removed] : undefined })
+      ? diffView(view.diff, { most: MOST_DIFF_ROWS, counts: view.cut ? [view.added, view.removed] : undefined })
       : null,
   files: filesBody,
   table: tableBody,
@@ -230,7 +230,7 @@ const FORMS = {
   hidden: () => null,
 };
 
-/** What holds for the call besides its value. */
+/** What holds for the call besides its value. @param {Shown} shown */
 const notes = ({ event, view }, ctx) => {
   const { truncated, outputHandle } = event.data;
   const said = (view?.notes ?? []).map((note) => el("li", oneLine(note)));

@@ -14,7 +14,7 @@ export const keepFromDrops = () => {
   window.addEventListener("dragover", (event) => {
     if (!hasFiles(event) || event.defaultPrevented) return;
     event.preventDefault();
-    event.dataTransfer.dropEffect = "none";
+    if (event.dataTransfer) event.dataTransfer.dropEffect = "none";
   });
   window.addEventListener("drop", (event) => {
     if (hasFiles(event)) event.preventDefault();

@@ -67,11 +67,11 @@ const endedView = (item) => {
   };
 };
 
-const noticeView = (item, ctx) => {
+const noticeView = (item) => {
   const node = h("div.line.notice", { dataset: { type: item.type } });
   const update = (now) => {
     const make = Object.hasOwn(NOTICES, now.type) ? NOTICES[now.type] : () => [];
-    replace(node, ...make(now.data ?? {}, now, ctx));
+    replace(node, ...make(now.data ?? {}, now));
   };
   update(item);
   return { node, update };
@@ -82,7 +82,7 @@ const list = (value) => (Array.isArray(value) ? value.slice(0, 50) : []);
 const named = (one) => one && typeof one === "object" ? (one.name ?? one.message ?? JSON.stringify(one)) : String(one);
 const MARKS = { pending: "○", running: "●", complete: "✓", error: "✗" };
 
-/** @type {Record<string, (data: any, item: any, ctx: any) => any[]>} */
+/** @type {Record<string, (data: any, item: any) => any[]>} */
 const NOTICES = {
   sessionStarted: (data) => {
     const zones = list(data.zones).map((zone) => `/${zone?.name} ${zone?.mode}`).join(", ");
@@ -150,9 +150,9 @@ const NOTICES = {
       ...list(data.summaries).map((one) => el("li", el("code", one?.path), ` ${one?.operation}`, counts(one))),
     ),
   ],
-  diffContent: (data, item, ctx) => [
+  diffContent: (data, item) => [
     row(el("code", data.path)),
-    typeof item.view?.diff === "string" ? diffView(item.view.diff, ctx) : null,
+    typeof item.view?.diff === "string" ? diffView(item.view.diff) : null,
   ],
 };
 
@@ -200,6 +200,7 @@ export const itemView = (item, ctx) => {
   };
 };
 
+/** @returns {Inner} */
 const drawn = (item, ctx) => {
   try {
     return VIEWS[item.kind](item, ctx);

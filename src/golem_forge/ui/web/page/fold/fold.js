@@ -12,6 +12,7 @@ import { settleAnswer, SPEECH } from "./speech.js";
 const MOST_WORKERS = 500;
 const MOST_SERVERS = 200;
 
+/** @returns {Record<string, any>} */
 const emptyStanding = () => ({
   session: null, // the latest `sessionStarted`
   plans: new Map(), // worker → the latest `planUpdated`
@@ -21,7 +22,6 @@ const emptyStanding = () => ({
   usageByWorker: new Map(), // worker → the sums of its branch
   context: null,
   tools: [], // the manual tools
-  /** @type {Map<string, any>} */
   servers: new Map(),
   walls: null,
   ended: null, // the `sessionEnd`, until the session starts again
@@ -100,7 +100,7 @@ export const emptyState = () => ({
   questions: new Map(),
   resolutions: new Map(), // answers to questions that this page has not seen
   standing: emptyStanding(),
-  prompt: null, // {requestId, prompt}: the input that is awaited
+  prompt: /** @type {{requestId: string, prompt: string} | null} */ (null), // the input that is awaited
   running: new Set(), // calls without a result
   streams: new Map(), // worker → the key of what it streams
   closedStreams: new Set(), // streams whose message has come, or that were withdrawn

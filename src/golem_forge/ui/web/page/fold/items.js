@@ -128,8 +128,8 @@ export const CALLS = {
     changes.push({ what: "activity" });
   },
 
-  sessionStarted: (state, shown, changes) => abandon(state, changes),
-  sessionEnd: (state, shown, changes) => abandon(state, changes),
+  sessionStarted: (state, _, changes) => abandon(state, changes),
+  sessionEnd: (state, _, changes) => abandon(state, changes),
 };
 
 /** The trace level a finished call is shown from, as in a terminal: what a command left behind is not hidden by one. */

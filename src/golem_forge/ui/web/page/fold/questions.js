@@ -92,8 +92,8 @@ export const QUESTIONS = {
     if (state.prompt?.requestId === requestId) state.prompt = null;
     changes.push({ what: "prompt" });
   },
-  sessionStarted: (state, shown, changes) => over(state, changes),
-  sessionEnd: (state, shown, changes) => over(state, changes),
+  sessionStarted: (state, _, changes) => over(state, changes),
+  sessionEnd: (state, _, changes) => over(state, changes),
 };
 
 /** A run began or ended: what was asked before is not asked now. */

@@ -66,12 +66,12 @@ export const SPEECH = {
     if (done) item.live = false;
   },
 
-  interrupt: (state, shown, changes) => {
+  interrupt: (state, _, changes) => {
     for (const worker of [...state.streams.keys()]) endStream(state, worker, changes);
   },
 
-  inputPrompt: (state, shown, changes) => settleAnswer(state, changes),
-  sessionEnd: (state, shown, changes) => settleAnswer(state, changes),
+  inputPrompt: (state, _, changes) => settleAnswer(state, changes),
+  sessionEnd: (state, _, changes) => settleAnswer(state, changes),
   toolStarted: (state, shown, changes) => {
     if (shown.event.data.caller !== "llm") return;
     endStream(state, shown.event.workerId, changes);

@@ -16,6 +16,7 @@ const SAME_PRESS_MS = 500;
 
 /** The errors in the words of a result, by field. */
 const errorsOf = (fields, error) => {
+  /** @type {Record<string, string>} */
   const found = {};
   for (const line of error.split(/\n|; /)) {
     const at = /^\s*([^\s:]+): (.*)$/s.exec(line);

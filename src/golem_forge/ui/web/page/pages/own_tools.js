@@ -104,7 +104,7 @@ export const trustQuestion = (name, trust, ctx, said, changed) => {
     trust.buildHosts?.length > 0 &&
       el("p.fact-warn", `! While it is built it fetches from ${trust.buildHosts.map(oneLine).join(", ")}`),
     everyLine(words(trust.text), `What ${shown} is`),
-    trust.diff ? diffView(words(trust.diff), ctx) : el("p.dim.small", "Every file of it stands under Source."),
+    trust.diff ? diffView(words(trust.diff)) : el("p.dim.small", "Every file of it stands under Source."),
     el("p.dim.small", "Digest ", el("code.digest", oneLine(trust.digest))),
     trust.problem ? el("p.problem", words(trust.problem)) : null,
     el("div.buttons",
@@ -179,7 +179,7 @@ const difference = async (name, before, after, ctx) => {
     (found.warnings ?? []).map((line) => el("p.fact-warn", `! ${line}`)),
     found.reach?.length > 0 &&
       [el("p.fact-name", "What it may do:"), el("ul.reach", found.reach.map((line) => el("li.mono.small", line)))],
-    found.changes ? diffView(words(found.changes), ctx) : nothing("No file differs."),
+    found.changes ? diffView(words(found.changes)) : nothing("No file differs."),
   );
   return place;
 };

@@ -96,7 +96,7 @@ export const fits = (query, ...texts) => {
 export const searchable = (node, textsOf, arrange) => {
   const part = {
     node,
-    all: [],
+    all: /** @type {any[]} */ ([]),
     query: "",
     found: () => part.all.filter((one) => fits(part.query, ...textsOf(one))),
     shown: () => part.found().length,
@@ -162,7 +162,7 @@ export const saidPlace = () => el("div.said");
  * @param {{title: string, words?: any, yes: string, no?: string, look?: string}} about @returns {Promise<boolean>} */
 export const confirmed = ({ title, words, yes, no = "Cancel", look = "danger" }) =>
   new Promise((resolve) => {
-    const opener = document.activeElement;
+    const opener = /** @type {HTMLElement | null} */ (document.activeElement);
     const heading = h("h2", { id: "confirm-title" }, title);
     const dialog = h("dialog.confirm", { "aria-labelledby": "confirm-title" });
     const press = (label, value, kind = "") =>

@@ -83,11 +83,9 @@ const serverCard = (server, ctx, changed) => {
         )
       : null,
     server.approved ? null : startQuestion(server, act("approve", { digest: server.digest }), said),
-    (server.heldBack ?? []).map((held) =>
-      heldTool(held, name, (tool, digest) => act("agree", { tool, digest }), ctx, said),
-    ),
+    (server.heldBack ?? []).map((held) => heldTool(held, act("agree", { tool: held.tool, digest: held.digest }), said)),
     (server.offers ?? []).filter((tool) => tool.definition).map((tool) =>
-      newTool(tool, name, act("agree", { tool: tool.tool, digest: tool.digest }), said),
+      newTool(tool, act("agree", { tool: tool.tool, digest: tool.digest }), said),
     ),
     (server.diagnostics ?? []).map((line) => el("p.row-why", line)),
     server.offers?.length
@@ -117,7 +115,7 @@ const startQuestion = (server, yes, said) =>
     el("p.consent-title", "It waits for your yes. This is what would be started:"),
     literal(words(server.card), { label: `What ${oneLine(server.name)} is` }),
     server.configDiff
-      ? [el("p.fact-warn", "This changed since somebody agreed:"), diffView(words(server.configDiff), null)]
+      ? [el("p.fact-warn", "This changed since somebody agreed:"), diffView(words(server.configDiff))]
       : null,
     el("div.buttons",
       actButton("Let it start", yes, {
@@ -129,32 +127,28 @@ const startQuestion = (server, yes, said) =>
     ),
   );
 
-const heldTool = (held, server, agree, ctx, said) =>
+const agreeButton = ({ name }, agree, said) =>
+  el("div.buttons",
+    actButton("Agree to this definition", agree, { name: `Agree to this definition of ${oneLine(name)}`, said }),
+  );
+
+const heldTool = (held, agree, said) =>
   h("div.consent", { dataset: { how: "warn" } },
     el("p.consent-title",
       el("code", oneLine(held.name)),
       ` is held back: ${HELD[held.reason] ?? oneLine(held.reason)}`,
     ),
     held.message ? el("p.dim.small", words(held.message)) : null,
-    held.diff ? diffView(words(held.diff), ctx) : null,
-    held.digest && held.diff
-      ? el("div.buttons",
-          actButton("Agree to this definition", agree(held.tool, held.digest), {
-            name: `Agree to this definition of ${oneLine(held.name)}`,
-            said,
-          }),
-        )
-      : null,
+    held.diff ? diffView(words(held.diff)) : null,
+    held.digest && held.diff ? agreeButton(held, agree, said) : null,
   );
 
 /** One that came after the first list. */
-const newTool = (tool, server, agree, said) =>
+const newTool = (tool, agree, said) =>
   h("div.consent", { dataset: { how: "warn" } },
     el("p.consent-title", el("code", oneLine(tool.name)), " is new: its first call asks, unless you agree to it here."),
     literal(words(tool.definition), { label: `Definition of ${oneLine(tool.name)}` }),
-    el("div.buttons",
-      actButton("Agree to this definition", agree, { name: `Agree to this definition of ${oneLine(tool.name)}`, said }),
-    ),
+    agreeButton(tool, agree, said),
   );
 
 const offers = (tools, ctx) =>

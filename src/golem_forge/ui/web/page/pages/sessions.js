@@ -117,6 +117,7 @@ export const page = (ctx) => {
   const list = h("ul.rows.sessions", { role: "list", "aria-label": "Sessions" });
   const state = el("div", loading());
   const foot = el("div.more");
+  /** @type {Record<string, any>} */
   const asked = { query: "", everything: false, limit: PAGE };
   const form = me.mayStart ? newSession(ctx) : null;
 

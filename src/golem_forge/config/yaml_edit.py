@@ -1,0 +1,181 @@
+"""Edits of a person's YAML that keep every other byte, comments included.
+
+`put_entry` and `remove_entry` change one entry of a block mapping by lines. Where that cannot be done (`{…}`, an alias,
+nothing at all) or `check` raises for the result, they write the whole document again, with its comments and without its
+blank lines. `compose`, `find_pair` and `find_value` give nodes with their marks to whoever replaces a single value.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from golem_forge.core.errors import ConfigError
+
+_LINE_WIDTH: Final = 10_000
+"""Columns at which the writer would fold a person's long line."""
+_INDENT: Final = 2
+
+
+def compose(text: str) -> Any:
+    """The root node; None for an empty text."""
+    from ruamel.yaml import YAML
+
+    return YAML(typ="safe", pure=True).compose(text)
+
+
+def find_pair(mapping: Any, name: str) -> tuple[Any, Any] | None:
+    """The nodes of a key and its value."""
+    return next(((key, value) for key, value in mapping.value if key.value == name), None)
+
+
+def find_value(mapping: Any, name: str) -> Any:
+    pair = find_pair(mapping, name)
+    return None if pair is None else pair[1]
+
+
+def put_entry(
+    text: str, path: tuple[str, ...], name: str, block: Mapping[str, Any], check: Callable[[str], None]
+) -> str:
+    """The text with the entry below all others of the mapping at `path`. Raises ConfigError."""
+
+    def put(document: Any) -> None:
+        for key in path:
+            if document.get(key) is None:
+                document[key] = {}
+            document = document[key]
+        document[name] = _to_ruamel(block)
+
+    return _checked_edit(text, _with_entry(text, path, name, block), put, check)
+
+
+def remove_entry(text: str, path: tuple[str, ...], name: str, check: Callable[[str], None]) -> str:
+    """The text without the entry `name` of the mapping at `path`. Raises ConfigError."""
+
+    def take(document: Any) -> None:
+        for key in path:
+            document = document[key]
+        del document[name]
+
+    return _checked_edit(text, _without_entry(text, path, name), take, check)
+
+
+def _checked_edit(text: str, edited: str | None, change: Callable[[Any], None], check: Callable[[str], None]) -> str:
+    """By lines if that gives the right text, else written anew."""
+    if edited is not None:
+        with contextlib.suppress(ConfigError):
+            check(edited)
+            return edited
+    anew = _rewrite(text, change)
+    check(anew)
+    return anew
+
+
+def _with_entry(text: str, path: tuple[str, ...], name: str, block: Mapping[str, Any]) -> str | None:
+    """With what is missing of the path, at the end."""
+    root = compose(text)
+    if root is None or path[0] not in tuple(key.value for key, _ in root.value):
+        nested: Mapping[str, Any] = {name: block}
+        for key in reversed(path):
+            nested = {key: nested}
+        if root is not None and (root.flow_style or root.start_mark.column):
+            return None
+        gap = "\n" if text.strip() else ""
+        return _with_final_newline(text) + _with_line_ends(text, gap + _render(nested))
+    node = _mapping_at(root, path)
+    if node is None or node.flow_style or not node.value:
+        return None
+    column = node.value[0][0].start_mark.column
+    lines = _render({name: block}).splitlines(keepends=True)
+    return _splice_lines(text, _last_line(node) + 1, 0, [" " * column + line for line in lines])
+
+
+def _without_entry(text: str, path: tuple[str, ...], name: str) -> str | None:
+    node = _mapping_at(compose(text), path)
+    if node is None or node.flow_style or len(node.value) < 2 or (pair := find_pair(node, name)) is None:
+        return None
+    line = pair[0].start_mark.line
+    return _splice_lines(text, line, _last_line(pair[1]) - line + 1, [])
+
+
+def _rewrite(text: str, change: Callable[[Any], None]) -> str:
+    from ruamel.yaml.comments import CommentedMap
+    from ruamel.yaml.error import YAMLError
+
+    yaml = _writer()
+    yaml.preserve_quotes = True
+    out = io.StringIO()
+    try:
+        document = yaml.load(text.replace("\r\n", "\n"))
+        document = CommentedMap() if document is None else document
+        change(document)
+        yaml.dump(document, out)
+    except YAMLError:
+        raise ConfigError("cannot be edited as it is written; change it by hand") from None
+    return _with_line_ends(text, out.getvalue())
+
+
+def _render(value: Mapping[str, Any]) -> str:
+    """Mappings in lines, lists within one line."""
+    out = io.StringIO()
+    _writer().dump(_to_ruamel(value), out)
+    return out.getvalue()
+
+
+def _writer() -> Any:
+    from ruamel.yaml import YAML
+
+    yaml = YAML(typ="rt", pure=True)
+    yaml.width = _LINE_WIDTH
+    yaml.indent(mapping=_INDENT)
+    return yaml
+
+
+def _to_ruamel(value: Any) -> Any:
+    """The value for the writer: lists within one line, and texts that it would not write so that they can be read back
+    (U+0085 is folded away, `?0` in a list becomes a key) in double quotes."""
+    from ruamel.yaml.comments import CommentedSeq
+    from ruamel.yaml.scalarstring import DoubleQuotedScalarString
+
+    if isinstance(value, Mapping):
+        return {key: _to_ruamel(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        items = CommentedSeq(_to_ruamel(item) for item in value)
+        items.fa.set_flow_style()
+        return items
+    if isinstance(value, str) and (not value.isprintable() or value.startswith(("?", ":"))):
+        return DoubleQuotedScalarString(value)
+    return value
+
+
+def _mapping_at(node: Any, path: tuple[str, ...]) -> Any:
+    from ruamel.yaml.nodes import MappingNode
+
+    for part in path:
+        node = find_value(node, part) if isinstance(node, MappingNode) else None
+    return node if isinstance(node, MappingNode) else None
+
+
+def _last_line(node: Any) -> int:
+    """The line on which the value ends; a block mapping's own mark is past the comments after it."""
+    if isinstance(node.value, list) and node.value and not node.flow_style:
+        last = node.value[-1]
+        return _last_line(last[1] if isinstance(last, tuple) else last)
+    line: int = node.end_mark.line
+    return line - 1 if node.end_mark.column == 0 and line > node.start_mark.line else line
+
+
+def _splice_lines(text: str, line: int, removed: int, lines: list[str]) -> str:
+    there = _with_final_newline(text).splitlines(keepends=True)
+    there[line : line + removed] = [_with_line_ends(text, each) for each in lines]
+    return "".join(there)
+
+
+def _with_final_newline(text: str) -> str:
+    return text if not text or text.endswith("\n") else text + _with_line_ends(text, "\n")
+
+
+def _with_line_ends(text: str, new: str) -> str:
+    return new.replace("\n", "\r\n") if "\r\n" in text else new

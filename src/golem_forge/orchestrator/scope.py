@@ -1,0 +1,97 @@
+"""What an Orchestrator works with: `SessionServices`, one for a session, and `CallScope`, one for each worker in it.
+
+Both are records: they hold things and decide nothing. An embedder who has tools but no session uses
+`CallScope.of(tools, sandbox=…, journal=…)`, where every service has a default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from golem_forge.core.calls import ToolCall
+from golem_forge.core.effects import Effect
+from golem_forge.core.ids import new_id
+from golem_forge.core.lazy_dataclass import dataclass, field
+from golem_forge.core.signals import InterruptSignal
+from golem_forge.events.bus import EventBus
+from golem_forge.events.journal import Journal
+from golem_forge.events.redaction import Redactor
+from golem_forge.orchestrator.schedule import Gate
+from golem_forge.policy.base import ApprovalBlocks
+from golem_forge.policy.evaluate import ParentPolicy
+from golem_forge.policy.rules.book import RuleBook
+from golem_forge.sandbox.sandbox import Sandbox
+from golem_forge.storage.home import ForgeHome, forge_home
+from golem_forge.tools.catalog import Catalog
+from golem_forge.tools.context import SessionParts
+from golem_forge.tools.factory import as_tools
+from golem_forge.tools.tool import Tool
+
+if TYPE_CHECKING:
+    from golem_forge.sandbox.walls.walls import Walls
+
+OnEffects = Callable[[ToolCall, tuple[Effect, ...]], None]
+"""Called with what a planned call is about to touch."""
+OnKept = Callable[[str, dict[str, Any]], None]
+"""Called with (`exact`, `rule` or `grant`; what it is) when a person keeps an answer for the session."""
+
+
+@dataclass(slots=True, kw_only=True)
+class SessionServices:
+    """What all workers of a session share."""
+
+    id: str = field(default_factory=new_id)
+    home: ForgeHome | None = None
+    """None: the tools have no FORGE_HOME to keep anything in; long outputs go to the user's."""
+    bus: EventBus | None = None
+    journal: Journal | None = None
+    redactor: Redactor = field(default_factory=Redactor)
+    rules: RuleBook | None = None
+    gate: Gate = field(default_factory=Gate)
+    parts: SessionParts = field(default_factory=SessionParts)
+    """What tools keep for the session."""
+    project: str = ""
+    """The program's directory, for rules about it."""
+    strange_zones: frozenset[str] = frozenset()
+    """Zones that an untrusted program named: rules about paths do not lift anything there."""
+
+    @property
+    def output_folder(self) -> Path:
+        return (self.home or forge_home()).path / "output"
+
+
+@dataclass(slots=True, kw_only=True)
+class CallScope:
+    """One worker, as the path sees it; or one of several clients that use a worker's tools (`guest`)."""
+
+    services: SessionServices
+    catalog: Catalog
+    worker: str = "main"
+    """The worker's path (`main/analyzer`), by which policy and memory know it."""
+    worker_id: str = ""
+    """Its run, for events. Empty: the path."""
+    ancestors: tuple[dict[str, Any], ...] = ()
+    """`{id, name, depth, task}` of each worker on the path, root first, for cards. Empty: what the path tells."""
+    parents: tuple[ParentPolicy, ...] = ()
+    blocks: ApprovalBlocks = field(default_factory=ApprovalBlocks)
+    sandbox: Sandbox | None = None
+    walls: Walls | None = None
+    """Where its processes run."""
+    signal: InterruptSignal = field(default_factory=InterruptSignal)
+    grants: dict[str, set[str]] = field(default_factory=dict)
+    """Worker path → what a person allowed for the session. The workers of a session share it, a guest does not."""
+    on_kept: OnKept | None = None
+    on_effects: OnEffects | None = None
+    guest: str = ""
+    """The name of a client that no other client has."""
+
+    @classmethod
+    def of(cls, tools: Catalog | Iterable[Tool], **options: Any) -> CallScope:
+        """A scope of its own for these tools. `options`: fields of both records; None means the default. Raises
+        TypeError for others."""
+        options = {name: value for name, value in options.items() if value is not None}
+        catalog = tools if isinstance(tools, Catalog) else Catalog(as_tools(tools))
+        shared = {name: options.pop(name) for name in SessionServices.__slots__ if name in options}
+        return cls(services=SessionServices(**shared), catalog=catalog, **options)

@@ -1,0 +1,78 @@
+"""Children inside walls that Forge talks to over a socket pair, and a pool of those that are idle.
+
+`start_on_socket` starts a process whose standard input is one end of the pair; the other end is the caller's. What is
+said over it is the caller's protocol. `IdleChildren` keeps children for their next use and ends each that nobody takes
+within its time: its walls keep placeholders in the zones, and it holds memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Coroutine, Iterator
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from golem_forge.core.lazy_dataclass import replace
+from golem_forge.sandbox.walls.model import Job
+from golem_forge.sandbox.walls.walls import WalledChild, Walls
+
+IDLE_SECONDS: Final = 60.0
+
+
+async def start_on_socket(walls: Walls, job: Job) -> tuple[WalledChild, socket.socket]:
+    """Raises SandboxError; nothing was started then."""
+    ours, theirs = socket.socketpair()
+    try:
+        walled = await walls.start(replace(job, stdin=theirs.fileno()))
+    except BaseException:
+        ours.close()
+        raise
+    finally:
+        theirs.close()
+    return walled, ours
+
+
+class _Endable(Protocol):
+    def end(self) -> Coroutine[Any, Any, object]:
+        """The whole process tree is gone afterwards."""
+        ...
+
+
+ChildType = TypeVar("ChildType", bound=_Endable)
+
+
+class IdleChildren(Generic[ChildType]):
+    def __init__(self, idle_seconds: float) -> None:
+        self.idle_seconds = idle_seconds
+        self._timers: dict[ChildType, asyncio.TimerHandle] = {}
+        """Longest idle first."""
+        self._ending: set[asyncio.Task[object]] = set()
+
+    def __len__(self) -> int:
+        return len(self._timers)
+
+    def __iter__(self) -> Iterator[ChildType]:
+        return iter(tuple(self._timers))
+
+    def add(self, child: ChildType) -> None:
+        self._timers[child] = asyncio.get_running_loop().call_later(self.idle_seconds, self.discard, child)
+
+    def take(self, child: ChildType) -> ChildType:
+        self._timers.pop(child).cancel()
+        return child
+
+    def discard(self, child: ChildType) -> None:
+        """Ends it, unless somebody took it."""
+        if child in self._timers:
+            self.end(self.take(child))
+
+    def end(self, child: ChildType) -> None:
+        """In the background."""
+        task: asyncio.Task[object] = asyncio.get_running_loop().create_task(child.end())
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    async def aclose(self) -> None:
+        for child in self:
+            self.discard(child)
+        await asyncio.gather(*self._ending)

@@ -1,0 +1,161 @@
+"""`create_custom_tool` and `run_custom_tool` as a catalog has them: names, schemas, checks of their arguments.
+
+Light: listing the tools there are loads this and nothing else of `usertools` where there is no tool folder. What a call
+does is in `create` and `catalog_sync`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from golem_forge.core.decisions import Status
+from golem_forge.core.effects import Verb
+from golem_forge.core.errors import ForgeError
+from golem_forge.tools.context import Plan, ToolContext
+from golem_forge.tools.tool import Mode, Planner, SourceKind, Tool
+from golem_forge.tools.validation import InputInvalid
+from golem_forge.usertools.manifest import LONGEST_TIMEOUT_S
+
+if TYPE_CHECKING:
+    from golem_forge.usertools.diagnostics import Diagnostic
+
+CREATE_TOOL_NAME: Final = "create_custom_tool"
+_OBJECT: Final[dict[str, Any]] = {"type": "object"}
+_CREATE_TOOL_SCHEMA: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "description": "Letters, digits, '-' and '_', starting with a letter"},
+        "description": {"type": "string", "description": "One line: what the tool does"},
+        "language": {"enum": ["python", "shell", "go"], "default": "python"},
+        "usage": {"type": "string", "description": "How to use it, for whoever calls it later"},
+        "parameters": {
+            "type": "array",
+            "items": _OBJECT,
+            "description": "Each {name, type, description, required?, default?, enum?, …}",
+        },
+        "source": {"type": "string", "description": "The whole source; without it a template is written"},
+        "tests": {
+            "type": "array",
+            "items": _OBJECT,
+            "description": "Each {name, arguments, files?, expect: {stdout | stdout_contains | json | exit_code}}",
+        },
+        "version": {"type": "string", "default": "1.0.0"},
+    },
+    "required": ["name", "description"],
+    "additionalProperties": False,
+}
+
+
+def listed_create_custom_tool() -> Tool:
+    """For a list of what there is, where nothing is called."""
+    return create_tool_definition(_not_planned)
+
+
+def create_tool_definition(planner: Planner) -> Tool:
+    return Tool(
+        CREATE_TOOL_NAME,
+        "Create a new custom tool that stays for later sessions: a folder in /user_tools with its tool.yaml and "
+        "source. Edit the files, declare parameters and at least one test, then call run_custom_tool.",
+        input_schema=_CREATE_TOOL_SCHEMA,
+        planner=planner,
+        redirect=_check_required,
+        mode=Mode.BOTH,
+        source=SourceKind.NATIVE,
+        category="Custom tools",
+        always=Verb.WRITE,
+    )
+
+
+def _check_required(args: dict[str, Any]) -> None:
+    """In the words people know; an empty text is as missing as none."""
+    for name in ("name", "description"):
+        if not args.get(name):
+            raise invalid_field(name, "missing required parameter")
+
+
+def _not_planned(args: dict[str, Any], ctx: ToolContext) -> Plan:
+    raise AssertionError("it is only shown")
+
+
+def invalid_field(field: str, problem: str) -> InputInvalid:
+    return InputInvalid(f"{CREATE_TOOL_NAME}: {field}: {problem}", fields=((field, problem),))
+
+
+RUN_TOOL_NAME: Final = "run_custom_tool"
+FindTool = Callable[[str, float | None], "Tool | Diagnostic | None"]
+"""(name, seconds or None) → the tool as it is now, why it cannot be run, or None: there is no such tool."""
+AvailableNames = Callable[[], "tuple[str, ...]"]
+
+_RUN_TOOL_SCHEMA: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "tool_name": {"type": "string", "description": "Name of the custom tool"},
+        "arguments": {"type": "object", "description": "The tool's own parameters, by name", "default": {}},
+        "timeout": {"type": "number", "description": "Seconds; absent, 0 or negative: what the tool's manifest says"},
+    },
+    "required": ["tool_name"],
+    "additionalProperties": False,
+}
+
+
+def create_run_custom_tool(find: FindTool, available: AvailableNames) -> Tool:
+    def redirect(args: dict[str, Any]) -> tuple[Tool, dict[str, Any]]:
+        name, given, seconds = _read_arguments(args)
+        found = find(name, seconds)
+        if isinstance(found, Tool):
+            return found, given
+        raise not_found(unavailable_message(name, found, available()))
+
+    return Tool(
+        RUN_TOOL_NAME,
+        "Run a custom tool by its name: also one that was just created or changed and is not active yet. It is then "
+        "built, shown to the person, tested, and offered under its own name from that moment on.",
+        input_schema=_RUN_TOOL_SCHEMA,
+        execute=_not_executed,
+        redirect=redirect,
+        mode=Mode.BOTH,
+        source=SourceKind.NATIVE,
+        category="Custom tools",
+        effects=(),
+    )
+
+
+def _read_arguments(args: dict[str, Any]) -> tuple[str, dict[str, Any], float | None]:
+    if unexpected := [str(name) for name in args if name not in _RUN_TOOL_SCHEMA["properties"]]:
+        names = ", ".join(unexpected)
+        raise InputInvalid(f'{RUN_TOOL_NAME}: put tool parameters inside "arguments"; unexpected: {names[:500]}')
+    name, given, seconds = args.get("tool_name"), args.get("arguments", {}), args.get("timeout")
+    if not isinstance(name, str) or not name:
+        raise InputInvalid(
+            f"{RUN_TOOL_NAME}: tool_name: missing required parameter", fields=(("tool_name", "is required"),)
+        )
+    given = {} if given is None else given
+    if not isinstance(given, dict):
+        raise InputInvalid(f"{RUN_TOOL_NAME}: arguments: must be an object, got {type(given).__name__}")
+    if seconds is None:
+        return name, given, None
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or seconds != seconds:
+        raise InputInvalid(f"{RUN_TOOL_NAME}: timeout: must be a number of seconds")
+    if seconds > LONGEST_TIMEOUT_S:
+        raise InputInvalid(f"{RUN_TOOL_NAME}: timeout: must be at most {LONGEST_TIMEOUT_S:g} seconds, got {seconds:g}")
+    return name, given, float(seconds) if seconds > 0 else None
+
+
+def not_found(message: str) -> ForgeError:
+    return ForgeError(message, status=Status.TOOL_NOT_FOUND, code="TOOL_NOT_FOUND")
+
+
+def unavailable_message(name: str, found: Diagnostic | None, available: tuple[str, ...] = ()) -> str:
+    """`available`: what could be named instead of one that is not there."""
+    shown = name[:128]
+    if found is not None:
+        return f"custom tool '{shown}' is not available: {found.code}: {found.message}"
+    if available:
+        return f"custom tool '{shown}' not found. Available tools: {', '.join(available)}"
+    none = "No custom tools are currently available. Use create_custom_tool to create one"
+    return f"custom tool '{shown}' not found. {none}"
+
+
+def _not_executed(args: dict[str, Any]) -> str:
+    raise AssertionError("its calls are handed on")

@@ -1,0 +1,68 @@
+"""What each command loads: pydantic and other large libraries only where they are needed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+PYDANTIC = {"pydantic", "pydantic_core"}
+OTHERS = {"rich", "prompt_toolkit", "mcp", "starlette", "uvicorn", "pydantic_ai", "jsonschema_rs", "ruamel"}
+
+
+def loaded(shell, *words: str) -> set[str]:
+    code = (
+        "import sys; from golem_forge.cli.main import main; main(sys.argv[1:]); "
+        "print(*sorted(sys.modules), file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words], env=shell.environ, cwd=shell.project, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return set(done.stderr.splitlines()[-1].split())
+
+
+@pytest.mark.parametrize(
+    "words", [("--version",), ("tools", "list"), ("call", "file_exists", "--path=notes.txt")], ids=" ".join
+)
+def test_no_large_library_is_loaded(shell, words):
+    assert loaded(shell, *words) & (PYDANTIC | OTHERS) == set()
+
+
+def test_listing_starts_no_machinery(shell):
+    found = loaded(shell, "tools", "list")
+    assert not found & {"asyncio", "ssl", "sqlite3", "tomllib"}
+    assert not found & {
+        "golem_forge.usertools.workshop",
+        "golem_forge.usertools.trust",
+        "golem_forge.sandbox.walls.walls",
+    }
+
+
+def test_arguments_that_need_it_load_pydantic(shell):
+    """A number where a text belongs is for pydantic to coerce or to refuse."""
+    code = (
+        "import sys; from golem_forge.cli.main import main; main(sys.argv[1:]); "
+        "print('pydantic' in sys.modules, file=sys.stderr)"
+    )
+    words = ["call", "file_exists", "--args-json", '{"path": 3}']
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words], env=shell.environ, cwd=shell.project, capture_output=True, text=True
+    )
+    assert "path" in done.stderr and done.stderr.splitlines()[-1] == "True"
+
+
+def test_the_built_in_workers_plan_loads_no_pydantic(shell):
+    """`forge` draws its prompt after it has looked at the program's files."""
+    code = (
+        "import sys; from pathlib import Path; from golem_forge.cli.run import parse_run_args; "
+        "from golem_forge.cli.dry_run import check_start; import golem_forge.ui.terminal.adapter; "
+        "asked = parse_run_args(['--ui', 'web', '-m', 'scripted:x.yaml']); check_start(asked); "
+        "print([name for name in ('pydantic', 'pydantic_core') if name in sys.modules])"
+    )
+    (shell.project / "x.yaml").write_text("turns:\n  - {say: Hello.}\n")
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=shell.environ, cwd=shell.project, capture_output=True, text=True
+    )
+    assert done.stdout.splitlines()[-1:] == ["[]"], done.stderr
