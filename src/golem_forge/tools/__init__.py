@@ -1,0 +1,1 @@
+"""Tools: the Tool itself, its schema and checks, the catalog, forms and options, results, search and deferral."""

@@ -1,0 +1,26 @@
+"""docs/architecture.md names files that there are, and lists every file by the first words of its header."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "src" / "golem_forge"
+PAGE = (ROOT / "docs" / "architecture.md").read_text()
+
+
+def test_the_list_of_files_is_what_the_files_say() -> None:
+    done = subprocess.run(
+        [sys.executable, "scripts/list_files.py", "--check"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", sorted(set(re.findall(r"`((?:[a-z_]+/)+[a-z_]+\.(?:py|js|sql))`", PAGE))))
+def test_a_file_that_the_page_names_is_there(name: str) -> None:
+    assert (PACKAGE / name).is_file() or (ROOT / name).is_file()
