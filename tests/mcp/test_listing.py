@@ -13,7 +13,6 @@ from golem_forge.core.json import digest
 from golem_forge.mcp.client import tool_list as judging
 from golem_forge.mcp.client.model import HeldTool, HoldReason
 from golem_forge.mcp.client.tool_list import check_entries
-from golem_forge.tools import validation
 
 OBJECT = {"type": "object"}
 TAG, BIDI, ESCAPE, C1 = "\U000e0041", "\u202e", "\x1b", "\x9b"
@@ -302,8 +301,8 @@ def test_five_thousand_schemas_are_judged_once_each_and_known_ones_never_again(m
         return {"type": "object", "properties": properties, "required": [f"path{number}"]}
 
     judged: list[Any] = []
-    check = validation.SchemaCheck
-    monkeypatch.setattr(validation, "SchemaCheck", lambda schema: (judged.append(schema), check(schema))[1])
+    check = judging.SchemaCheck
+    monkeypatch.setattr(judging, "SchemaCheck", lambda schema: (judged.append(schema), check(schema))[1])
     monkeypatch.setattr(judging, "_schema_problems", {})
     entries = [entry(f"t{n}", inputSchema=schema(n)) for n in range(5000)]
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""What is in force in a session: rules, approvals and configuration, each with its origin.
+"""What is in force in a session (rules, approvals, configuration, each with its origin), and taking an approval back.
 
 The data behind `/rules`, `/config`, `forge rules` and the pages for rules and settings. Rules come from files and from
 answers; approvals of single calls and grants live in the session alone. `revoke_in_session` takes back what was

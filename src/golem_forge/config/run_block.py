@@ -1,4 +1,5 @@
-"""What forge.yaml and config.yaml say about running workers: entry, models, limits, prices.
+"""What forge.yaml and config.yaml say about running workers: entry, models, limits, prices; and which
+of it counts from an untrusted program.
 
 `RunSettings` is plain data; `effective_run` puts a program's layer over the user's, key by key. Threat: a stranger's
 program could send a user's API key and text to an address of its own or spend their money, so of an untrusted program

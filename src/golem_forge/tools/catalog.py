@@ -1,4 +1,4 @@
-"""Catalog: every Tool a session can see, by unique name, from three sources in a stable order.
+"""Catalog: every Tool a session can see, by unique name or alias, from three sources in a stable order.
 
 `resolve` is on the path of every call: one dict lookup. Schemas are built when tools are offered to a model, not when
 they are added; a tool whose definition turns out to be unusable is quarantined with the reason and the rest works. The

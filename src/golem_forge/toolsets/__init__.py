@@ -1,4 +1,5 @@
-"""Native tools. A new toolset is one file here and one line in `_REGISTERED`; nothing else changes.
+"""Native tools, and other names that a call may use for them (`ALIASES`). A new toolset is one file here
+and one line in `_REGISTERED`; nothing else changes.
 
 Importing this builds no schema and imports nothing heavy: names and descriptions are there at once.
 

@@ -218,6 +218,7 @@ async def start_process(
         raise
     finally:
         pipes.close()
+        launch.before_go = launch.make_error = None  # they hold the walls' zones open, and a Child may outlive those
     return child
 
 

@@ -1,5 +1,5 @@
-"""What a caller reads of a command: how long it ran, how it stands, and its output, head and tail with the whole kept
-on disk by handle.
+"""The first wait of a command, and what its caller reads: that it goes on as a session or how it ended, and its output,
+head and tail with the whole kept on disk by handle.
 
 `first_wait` is the first wait of exec_command; `report` says what is new of a session from then on. A call that is
 cancelled while it first waits takes its whole process tree with it, and still says what came out of it. A session that
