@@ -107,6 +107,7 @@ def utc_text(seconds: float) -> str:
 
 
 _LINE_END: Final = regex(r"\r\n|\n|\r")
+_COUNT_CHUNK: Final = 1 << 20
 PAGE_BYTES: Final = 30 * 1024
 """Below the caller's 32 KiB, so that a page with its closing note is never cut in the middle."""
 
@@ -119,20 +120,40 @@ def split_lines(text: str) -> list[str]:
 def count_lines(text: str) -> int:
     """How many `split_lines` would give, without making them: as a list, short lines take thirty times their space."""
     unended = 0 if not text or text[-1] in "\r\n" else 1
-    return text.count("\n") + text.count("\r") - text.count("\r\n") + unended
+    return _count_line_ends(text, 0, len(text)) + unended
 
 
 def lines_from_number(text: str, first: int, limit: int) -> list[str]:
     """At most `limit` lines with their ends, from number `first` (counted from 1) on."""
-    ends = (match.end() for match in _LINE_END.finditer(text))
-    start = next(islice(ends, first - 2, None), len(text)) if first > 1 else 0
+    start = _start_of(text, first)
     lines: list[str] = []
-    for end in islice(ends, limit):
-        lines.append(text[start:end])
-        start = end
+    for end in _LINE_END.finditer(text, start):
+        if len(lines) == limit:
+            return lines
+        lines.append(text[start : end.end()])
+        start = end.end()
     if start < len(text) and len(lines) < limit:
         lines.append(text[start:])
     return lines
+
+
+def _start_of(text: str, number: int) -> int:
+    """Where a line begins: whole chunks are passed by counting, only the last one is looked at end by end. A page
+    at the end of 12 MB of short lines would hold the interpreter for more than a second otherwise."""
+    missing, position = number - 1, 0
+    while missing and position < len(text):
+        stop = min(len(text), position + _COUNT_CHUNK)
+        if text[stop - 1] == "\r" and text[stop : stop + 1] == "\n":
+            stop += 1
+        ends = _count_line_ends(text, position, stop)
+        if ends >= missing:
+            return next(islice(_LINE_END.finditer(text, position, stop), missing - 1, None)).end()
+        missing, position = missing - ends, stop
+    return position
+
+
+def _count_line_ends(text: str, start: int, stop: int) -> int:
+    return text.count("\n", start, stop) + text.count("\r", start, stop) - text.count("\r\n", start, stop)
 
 
 def strip_line_end(line: str) -> str:
