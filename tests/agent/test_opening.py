@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from golem_forge import open_session
+from golem_forge import WorkerRuntime, open_session
 from golem_forge.core.errors import ConfigError
 
 
@@ -51,3 +51,24 @@ def test_after_an_interrupt_a_reset_makes_the_next_call_normal(tmp_path: Path) -
             return [first.status.value, (await session.call("list_files", {})).status.value]
 
     assert asyncio.run(talk()) == ["interrupted", "success"]
+
+
+async def test_zones_of_a_program_that_was_just_trusted_are_strange_no_more(tmp_path: Path) -> None:
+    """A person's rules about paths lift nothing in zones that an untrusted program named; after their yes they do."""
+    root = tmp_path / "program"
+    (root / "data").mkdir(parents=True)
+    (root / "forge.yaml").write_text("sandbox: {zones: {data: {path: ./data, mode: rw}}}\n")
+    (root / "tools.py").write_text("def count(n: int) -> int:\n    return n\n")
+    block = "custom: {module: ./tools.py, tools: [count]}"
+    (root / "main.worker").write_text(f"---\nname: main\ntoolsets:\n  {block}\n---\nWork.\n")
+    asked = []
+    runtime = WorkerRuntime(directory=root, home=tmp_path / "home", needs_model=False)
+
+    def agree(event: Any) -> None:
+        asked.append(event.wire["type"])
+        runtime.bus.emit("approvalResponse", {"requestId": event.wire["requestId"], "approved": True})
+
+    runtime.bus.on("approvalRequired", agree)
+    runtime.ui.attach("a person")
+    async with runtime:
+        assert asked == ["trust"] and runtime.path.judge.strange_zones == frozenset()

@@ -66,3 +66,13 @@ def test_the_built_in_workers_plan_loads_no_pydantic(shell):
         [sys.executable, "-c", code], env=shell.environ, cwd=shell.project, capture_output=True, text=True
     )
     assert done.stdout.splitlines()[-1:] == ["[]"], done.stderr
+
+
+def test_once_it_is_loaded_garbage_is_collected_as_usual():
+    code = (
+        "import gc; from golem_forge.cli import main; usual = gc.get_threshold(); main._collect_late(); "
+        "late = gc.get_threshold(); many = [[] for _ in range(main.LOADED_OBJECTS + 1_000)]; "
+        "print(late[0] > usual[0], gc.get_threshold() == usual, gc.callbacks)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "True", "[]"]

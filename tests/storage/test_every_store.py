@@ -106,7 +106,9 @@ def test_an_index_of_logins_over_its_bound_is_refused_and_not_overwritten(home: 
 
 def test_a_login_over_its_bound_is_refused(home: ForgeHome) -> None:
     store = CredentialStore(home)
-    store.save(RESOURCE, ISSUER, {**LOGIN, "more": "x" * (1 << 20)})
+    store.save(RESOURCE, ISSUER, LOGIN)
+    (record,) = (path for path in (home.path / "state" / "oauth").glob("*.json") if path.name != "index.json")
+    record.write_text(record.read_text() + " " * (1 << 20))
     with pytest.raises(ForgeError, match="is larger than 1048576 bytes; remove it and log in again"):
         store.load(RESOURCE)
 
@@ -124,3 +126,10 @@ def test_a_lock_of_tools_over_its_bound_is_refused(home: ForgeHome) -> None:
     os.truncate(home.path / "tools.lock", (32 << 20) + 1)
     with pytest.raises(ForgeError, match="cannot be read"):
         read_lock(home)
+
+
+def test_a_login_that_could_not_be_read_again_is_not_kept(home: ForgeHome) -> None:
+    store = CredentialStore(home)
+    with pytest.raises(ForgeError, match="more than 1048576 bytes"):
+        store.save("https://a.test/mcp", "https://issuer.test", {"tokens": {"access_token": "x" * (1 << 20)}})
+    assert store.load("https://a.test/mcp") is None

@@ -252,3 +252,24 @@ def test_processes_do_not_overwrite_each_other(path: Path) -> None:
         each.join()
         assert each.exitcode == 0
     assert _json_file(path).read() == {"n": 80}
+
+
+def test_a_lock_timeout_is_not_taken_for_the_end_of_another_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(private_file, "LOCK_SECONDS", 0.01)
+    lock = tmp_path / "lock"
+    with locked(lock), pytest.raises(OSError, match="in use by another process") as told, locked(lock):
+        pass
+    assert isinstance(told.value, ForgeError) and not isinstance(told.value, TimeoutError)
+
+
+def test_a_high_limit_takes_no_memory_of_its_own(path: Path) -> None:
+    import tracemalloc
+
+    path.write_bytes(b"x" * 100)
+    tracemalloc.start()
+    assert len(read_private(path, 1 << 30)) == 100
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1 << 20

@@ -13,6 +13,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from golem_forge import Tool, tool
+from golem_forge.tools import inputs
 from golem_forge.tools.inputs import PlainInput, signature_input
 from golem_forge.tools.validation import InputInvalid
 
@@ -138,3 +139,8 @@ def test_what_is_not_a_plain_scalar_is_left_to_pydantic() -> None:
 
     for function in (union, floats, rich, late, titled):
         assert not isinstance(signature_input(function, None), PlainInput), function
+
+
+def test_names_that_a_model_has_itself_are_left_to_the_model() -> None:
+    own = {name for name in dir(BaseModel) if not name.startswith(("_", "model_"))}
+    assert own == inputs._MODEL_NAMES

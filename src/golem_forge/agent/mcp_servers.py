@@ -199,7 +199,7 @@ class SessionServers:
             learn_servers(servers, session_state.redactor)  # before anything is said about them
             if has_logins(servers):
                 await run_in_thread(lambda: learn_logins(servers, session_state.home, session_state.redactor))
-            session_state.program = replace(session_state.program, mcp=settings)
+            session_state.use_program(replace(session_state.program, mcp=settings))
             await self.pool.replace(settings.servers)
 
     def _warn(self, message: str) -> None:

@@ -143,7 +143,7 @@ async def start_session(asked: RuntimeOptions, session_bus: SessionBus, ui: Runt
     try:
         if await _ask_trust(plan, session_state):
             plan = replan(plan, directory, options.request, wanted)
-            session_state.program = plan.program
+            session_state.use_program(plan.program)
             session_state.controller.mode = plan.mode.value
         if plan.waits_for_trust:
             raise NotTrusted(plan.program.root)

@@ -77,6 +77,11 @@ class SessionState(SessionServices):
     _closed: bool = False
     _made: Path | None = None
 
+    def use_program(self, program: Program) -> None:
+        """The program as it is now: somebody trusted it, or its files changed."""
+        self.program = program
+        self.strange_zones = program.strange_zones
+
     def interrupt(self, reason: str = "interrupted") -> None:
         self.signal.interrupt(reason)
 
@@ -256,7 +261,11 @@ def learn_logins(servers: Iterable[ServerSpec], home: ForgeHome, redactor: Redac
             url = expand_text(spec.url, person_environ(), zone=str)
         except ForgeError:
             continue
-        for value in secrets_of(CredentialStore(home).load(resource_of(url)) or {}):
+        try:
+            record = CredentialStore(home).load(resource_of(url)) or {}
+        except ForgeError:
+            continue  # the connection says so
+        for value in secrets_of(record):
             learn_secret(redactor, "OAUTH_TOKEN", value)
 
 

@@ -31,9 +31,9 @@ VERBS = {
 _OTHER_VERBS = {"exec": "sandbox exec", "explain": "rules explain"}
 """What people try as a verb of its own."""
 
-GARBAGE_THRESHOLD = 100_000
-"""New objects between two collections, instead of 700: what loading modules makes stays, and looking through it again
-and again is a tenth of a start."""
+LOADED_OBJECTS = 100_000
+"""The first collection comes after so many new objects instead of 700: what loading modules makes stays, and looking
+through it again and again is a tenth of a start. From then on collections come as usual."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -41,11 +41,22 @@ def main(argv: list[str] | None = None) -> int:
     if argv is not None:
         return _run_command(argv)
     enter_process()
-    gc.set_threshold(GARBAGE_THRESHOLD)
+    _collect_late()
     try:
         return _run_command(sys.argv[1:])
     finally:
         gc.freeze()  # nothing is looked through once more while the interpreter ends: another tenth
+
+
+def _collect_late() -> None:
+    usual = gc.get_threshold()
+
+    def as_usual(phase: str, facts: object) -> None:
+        gc.callbacks.remove(as_usual)
+        gc.set_threshold(*usual)
+
+    gc.callbacks.append(as_usual)
+    gc.set_threshold(LOADED_OBJECTS)
 
 
 def _run_command(words: list[str]) -> int:

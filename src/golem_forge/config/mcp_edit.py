@@ -103,5 +103,7 @@ def _replace_file(file: Path, before: bytes, text: str) -> None:
         out.write(text.encode())
         with contextlib.suppress(FileNotFoundError):
             os.fchmod(out.fileno(), stat.S_IMODE(os.lstat(file).st_mode))
+        out.flush()
+        os.fsync(out.fileno())  # it takes longest: done before the last look at what is there
         if _read_existing(file) != before:
             raise ConfigError(f"{file.name}: was changed meanwhile; nothing was written, try again")

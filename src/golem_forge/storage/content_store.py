@@ -22,10 +22,11 @@ import stat
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
+from io import BufferedReader
 from itertools import islice
 from operator import attrgetter, eq
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Final
 
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.json import digest
@@ -33,7 +34,7 @@ from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.regex import regex
 from golem_forge.core.text import display_name
 from golem_forge.storage.home import ForgeHome
-from golem_forge.storage.private_file import DIRECTORY_FLAGS, READ_FLAGS, create_private
+from golem_forge.storage.private_file import DIRECTORY_FLAGS, READ_FLAGS, create_private, read_bounded
 
 FileMark = tuple[int, int, int, int]
 file_mark: Final[Callable[[os.stat_result], FileMark]] = attrgetter("st_ctime_ns", "st_mtime_ns", "st_size", "st_ino")
@@ -151,14 +152,17 @@ class _TreeReader:
         else:
             raise TreeError(TreeFault.SPECIAL, f"{display_name(path)}: {_special_kind(status.st_mode)}")
 
-    def _file(self, file: BinaryIO, path: str) -> None:
+    def _file(self, file: BufferedReader, path: str) -> None:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise TreeError(TreeFault.SPECIAL, f"{display_name(path)}: {_special_kind(status.st_mode)}")
         self.tree.marks[path] = file_mark(status)
-        content = b"" if status.st_size > self.left else file.read(self.left + 1)
-        if max(status.st_size, len(content)) > self.left:
-            raise TreeError(TreeFault.LIMIT, f"has more than {self.limits.total_bytes >> 20} MiB of files")
+        try:
+            content = read_bounded(file, self.left)
+        except OSError as error:
+            if error.errno != errno.EFBIG:
+                raise
+            raise TreeError(TreeFault.LIMIT, f"has more than {self.limits.total_bytes >> 20} MiB of files") from None
         self.left -= len(content)
         self.tree.files[path] = content
         self._count(self.tree.files, "files")

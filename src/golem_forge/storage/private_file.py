@@ -28,6 +28,7 @@ from golem_forge.storage.file_stamp import FileStamp, file_stamp, stamp_from_sta
 
 LOCK_SECONDS: Final = 2.0
 _LOCK_POLL_SECONDS: Final = 0.005
+_READ_BYTES: Final = 1 << 16
 READ_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 CREATE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 DIRECTORY_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -37,9 +38,9 @@ JSON_FILE_ERRORS: Final = (OSError, ValueError, TypeError, KeyError, AttributeEr
 _T = TypeVar("_T")
 
 
-class LockTimeout(ForgeError, TimeoutError):
+class LockTimeout(ForgeError, OSError):
     """Another process held a lock for LOCK_SECONDS. It is an OSError too: code that handles a file that cannot be
-    written handles this."""
+    written handles this. It is no TimeoutError: that would be taken for the end of a wait of the caller's own."""
 
     stated_name = "LockTimeout"
 
@@ -84,7 +85,7 @@ def open_private(
 def read_private(path: str | os.PathLike[str], limit: int, *, dir_fd: int | None = None) -> bytes:
     """The whole content of a regular file of at most `limit` bytes. Raises OSError."""
     with open_private(path, limit, dir_fd=dir_fd) as file:
-        return _read(file, limit)
+        return read_bounded(file, limit)
 
 
 def read_json(path: str | os.PathLike[str], limit: int) -> Any:
@@ -92,8 +93,11 @@ def read_json(path: str | os.PathLike[str], limit: int) -> Any:
     return json.loads(read_private(path, limit))
 
 
-def _read(file: BufferedReader, limit: int) -> bytes:
-    content = file.read(limit + 1)  # it may have grown since it was opened
+def read_bounded(file: BufferedReader, limit: int) -> bytes:
+    """The rest of an open file. Takes no more memory than there is to read. Raises OSError beyond `limit` bytes."""
+    content = file.read(min(os.fstat(file.fileno()).st_size, limit) + 1)
+    while len(content) <= limit and (more := file.read(min(_READ_BYTES, limit + 1 - len(content)))):
+        content += more  # it has grown since it was opened
     if len(content) > limit:
         raise _too_large()
     return content
@@ -214,7 +218,7 @@ class JsonFile(Generic[_T]):
         try:
             with open_private(self.path, self._limit) as file:
                 stamp = stamp_from_stat(os.fstat(file.fileno()))
-                value = self._parse(json.loads(_read(file, self._limit)))
+                value = self._parse(json.loads(read_bounded(file, self._limit)))
         except (FileNotFoundError, NotADirectoryError):
             return None
         if stamp.settled:

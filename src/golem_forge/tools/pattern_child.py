@@ -294,6 +294,8 @@ def compile_glob(glob: str, start: str = "") -> tuple[re.Pattern[str] | None, bo
 
 def _with_marks(glob: str) -> str:
     """Braces as marks; a set never stands for `/`; a blank, which was not stripped before, is not stripped at all."""
+    if any(mark in glob for mark in _MARKS):
+        raise GlobError("it holds a character that is none")
     marked: list[str] = []
     opened: list[int] = []
     for match in _GLOB_TOKEN.finditer(glob):
@@ -365,12 +367,15 @@ class IncludeGlob:
         glob = glob.lstrip("/")
         self._pattern, _ = compile_glob(f"{glob}**" if glob.endswith("/") else glob, "/")
         self._start = start
+        self._braces = glob.count("{")
 
     @property
     def may_take_long(self) -> bool:
-        """Whether a name could be found for which matching takes seconds: with many stars beside braces, or `**`."""
+        """Whether a name could be found for which matching takes seconds: with many braces, stars beside them, or
+        `**`."""
         regex = self._pattern.pattern if self._pattern is not None else ""
-        return len(_STARS_THAT_TRY_AGAIN.findall(regex)) > _MOST_TRIES or regex.count(".+") > 2
+        stars = len(_STARS_THAT_TRY_AGAIN.findall(regex))
+        return self._braces > _MOST_TRIES or stars > _MOST_TRIES or regex.count(".+") > 2
 
     def __call__(self, parts: Parts) -> bool:
         text = parts[-1] if self._by_name else "/".join(parts[self._start :])

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from golem_forge.core.calls import Severity
+from golem_forge.sandbox.git import exchange
+from golem_forge.sandbox.git.exchange import SyncPhase
+from golem_forge.sandbox.git.shadow import GitShadow
+from golem_forge.sandbox.handles import best_opener
+from golem_forge.sandbox.zones import ZoneSpec, open_zone
 
 ENV = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1"}
 
@@ -302,3 +310,35 @@ def test_what_a_busy_git_of_the_person_keeps_back_arrives_later(house: Any, repo
     house.run("true", walls)
 
     assert git(repository, "log", "-1", "--format=%s") == "inside"
+
+
+def test_a_sync_that_fails_halfway_makes_no_conflict_of_the_next_commit(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk is full for a moment after a commit was carried over: the one after it is carried over too."""
+    cache = tmp_path / "cache"
+    cache.mkdir(mode=0o700)
+    shadow = GitShadow(open_zone(ZoneSpec(name="workspace", path=repository), best_opener()), cache)
+    shadow.begin()
+    objects = repository / ".git" / "objects"
+    inside = (f"--git-dir={shadow.tree}", f"--work-tree={repository}")
+    monkeypatch.setitem(ENV, "GIT_OBJECT_DIRECTORY", str(objects))
+    write, failed = exchange._write_side, []
+
+    def write_once_full(side: Any, path: str, *more: Any, **options: Any) -> Any:
+        if path == "COMMIT_EDITMSG" and not failed:
+            failed.append(path)
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(side, path, *more, **options)
+
+    monkeypatch.setattr(exchange, "_write_side", write_once_full)
+    git(repository, *inside, "commit", "-q", "--allow-empty", "-m", "B")
+    with pytest.raises(OSError, match="No space"):
+        shadow.sync(SyncPhase.RUNNING)
+    git(repository, *inside, "commit", "-q", "--allow-empty", "-m", "C")
+    shadow.sync(SyncPhase.RUNNING)
+    shadow.sync(SyncPhase.ENDED)
+    for where in ((), inside):
+        assert git(repository, *where, "log", "-2", "--format=%s", "main") == "C\nB"
+    assert [each.severity for each in shadow.leftovers()] == [Severity.NOTE]
+    shadow.close()

@@ -254,8 +254,8 @@ def test_what_is_typed_on_after_an_edit_does_not_send_it(play: Play) -> None:
     terminal.send("e")
     terminal.wait_for('? {"cmd": "echo hello"}')
     terminal.type("\ry\ry", 0.05)
-    terminal.wait_for("\n> yy", anywhere=False)
-    terminal.send(CTRL_U)
+    terminal.wait_for(re.compile(r"\n> y(?:\n  )?y"), anywhere=False)  # on a busy machine it comes at once, as a paste
+    terminal.send("\x7f" * 4)
     terminal.wait_for(SEND, anywhere=False)
     terminal.type("ny", 0.05)  # back to the card, which is another question
     terminal.wait_for("\n> ny", anywhere=False)

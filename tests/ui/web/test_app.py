@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import pkgutil
 import re
@@ -19,6 +20,7 @@ from golem_forge.ui.web.app import WebServer
 from golem_forge.ui.web.listen import ListenAddress
 from golem_forge.ui.web.security import LoginStore
 from golem_forge.ui.web.session_registry import SessionRegistry
+from golem_forge.ui.web.wire import ApiRefusal
 
 
 def test_no_operation_is_left_out_and_none_is_there_twice() -> None:
@@ -54,4 +56,22 @@ async def test_every_one_is_behind_the_door(tmp_path: Path) -> None:
         stream = "/api/sessions/none/stream"
         assert (await sent(address, request(address, stream, **HANDSHAKE))).status == 401
     finally:
+        await server.stop()
+
+
+async def test_a_refused_request_leaves_its_body_nowhere(tmp_path: Path) -> None:
+    """Threat: anybody on this machine sends large bodies that are refused, until the collector comes too late."""
+    server = WebServer(SessionRegistry(ForgeHome(tmp_path / "home"), tmp_path), ListenAddress(), LoginStore())
+    await server.start()
+    gc.collect()
+    gc.disable()
+    try:
+        address = server.address.rstrip("/")
+        body = json.dumps({"nope": "x" * 100_000})
+        for _ in range(3):
+            refused = await sent(address, request(address, "/api/login", method="POST", body=body, Origin=address))
+            assert refused.status == 422
+        assert not [each for each in gc.get_objects() if isinstance(each, ApiRefusal)]
+    finally:
+        gc.enable()
         await server.stop()

@@ -263,6 +263,8 @@ def merge(path: Path, format: Format, key: str, name: str, entry: Mapping[str, A
         out.write(text.encode())
         with contextlib.suppress(FileNotFoundError):
             os.fchmod(out.fileno(), stat.S_IMODE(os.lstat(place).st_mode))
+        out.flush()
+        os.fsync(out.fileno())  # it takes longest: done before the last look at what is there
         if _read_config(place) != before:
             raise CannotMerge("it was changed meanwhile; try again")
     return True

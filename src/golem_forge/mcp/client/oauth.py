@@ -146,26 +146,31 @@ class CredentialStore:
     def save(self, resource: str, issuer: str, record: LoginRecord) -> None:
         key = _key(issuer, resource)
         text = json.dumps({**record, "resource": resource, "issuer": issuer})
+        if len(text) > _MOST_BYTES:
+            raise ForgeError(f"the login at {issuer} has more than {_MOST_BYTES} bytes", code="LOGIN_TOO_LARGE")
+        in_keyring = _to_keyring(key, text)  # without the lock: the keyring may ask its user first
         with self._locked():
             index = self._index()
             before = index.get(resource)
-            if isinstance(before, str) and before != issuer:
-                self._forget(_key(before, resource))
-            if _to_keyring(key, text):
+            if in_keyring:
                 self._unlink(key)
             else:
                 self._write(key, text)
             self._write(_INDEX, json.dumps({**index, resource: issuer}))
+        if isinstance(before, str) and before != issuer:
+            self._forget(_key(before, resource))
 
     def remove(self, resource: str) -> bool:
         with self._locked():
+            issuer = self._index().get(resource)
+        if not isinstance(issuer, str):
+            return False
+        self._forget(_key(issuer, resource))
+        with self._locked():
             index = self._index()
-            issuer = index.pop(resource, None)
-            if not isinstance(issuer, str):
-                return False
-            self._forget(_key(issuer, resource))
+            index.pop(resource, None)
             self._write(_INDEX, json.dumps(index))
-            return True
+        return True
 
     def _index(self) -> dict[str, Any]:
         return self._read(_INDEX) or {}

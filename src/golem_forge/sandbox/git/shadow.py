@@ -32,6 +32,7 @@ from golem_forge.sandbox.process.cleanup import remove_tree
 from golem_forge.sandbox.protected import GIT_FILE
 from golem_forge.sandbox.walls.cache import kept_home
 from golem_forge.sandbox.zones import Zone, zone_key
+from golem_forge.storage.file_stamp import FileStamp, file_stamp
 from golem_forge.storage.private_file import LockTimeout, locked, write_private
 
 _MOST_SUBMODULES: Final = 8
@@ -84,6 +85,9 @@ class GitShadow:
         """Everything that mounts stand on was there at the last sync."""
         self._quiet: dict[str, int] | None = None
         """When the directories of both sides last changed, as of that sync."""
+        self._state: tuple[SyncState, FileStamp] | None = None
+        """The last one, and the stamp of the file that it was read from or written to. It stays when a sync fails
+        halfway: what was carried over by then counts as carried over."""
         self._pending: list[Leftover] = []
         self._commands = 0
         """How many run, of those that this object knows."""
@@ -158,7 +162,7 @@ class GitShadow:
             os.rename(self.tree, aside)
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(os.path.join(self._folder, "state.json"))
-        self._quiet = None
+        self._state = self._quiet = None
         text = (
             "Commands left the private copy of .git so that it could not be read; what they did there since the last"
             " command was not carried over."
@@ -355,9 +359,13 @@ class GitShadow:
 
     def _loaded(self) -> SyncState:
         """What was noted at the last sync, of this Forge or another one on the same zone."""
+        path = os.path.join(self._folder, "state.json")
+        stamp = file_stamp(path)
+        if self._state is not None and stamp == self._state[1]:
+            return self._state[0]
         state = SyncState()
         try:
-            with open(os.path.join(self._folder, "state.json"), "rb") as file:
+            with open(path, "rb") as file:
                 said = json.load(file)
             if said["format"] == _FORMAT and said["zone"] == [self._zone.host, *self._zone.root.identity()]:
                 state.files = {
@@ -371,12 +379,16 @@ class GitShadow:
             shadow = self._pair("")[1]
             for name in shadow.names():
                 shadow.clear(name)
+        self._state = (state, stamp) if stamp is not None else None
         return state
 
     def _save(self, state: SyncState) -> None:
         said: dict[str, Any] = {"format": _FORMAT, "zone": [self._zone.host, *self._zone.root.identity()]}
         text = json.dumps(said | _state_members(state))
-        write_private(Path(self._folder, "state.json"), text.encode("utf-8", "surrogateescape"), durable=False)
+        path = Path(self._folder, "state.json")
+        write_private(path, text.encode("utf-8", "surrogateescape"), durable=False)
+        stamp = file_stamp(path)
+        self._state = (state, stamp) if stamp is not None else None
 
 
 def _remove_abandoned(folder: str) -> None:

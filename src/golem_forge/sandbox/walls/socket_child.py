@@ -75,4 +75,4 @@ class IdleChildren(Generic[ChildType]):
     async def aclose(self) -> None:
         for child in self:
             self.discard(child)
-        await asyncio.gather(*self._ending)
+        await asyncio.gather(*self._ending, return_exceptions=True)  # one that fails keeps no other alive

@@ -196,7 +196,6 @@ _MAX_COMPARED: Final = 2 << 20
 _META_LIMITS: Final = SizeLimits(text=4_000, items=100, nodes=2_000, total=1 << 17)
 _TREE_LIMITS: Final = SizeLimits(text=2_000, items=MAX_ITEMS, nodes=2_000, total=1 << 18)
 _CELL_LIMITS: Final = SizeLimits(text=MAX_CELL, items=20, nodes=100, total=2_000)
-_CARD_LIMITS: Final = SizeLimits(nodes=5_000, total=1 << 17)
 _IMAGE_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _BASE64: Final = regex(r"[A-Za-z0-9+/\s]*={0,2}\s*")
 
@@ -442,8 +441,8 @@ def _diff_content_view(data: Fields) -> View:
 
 def _approval_view(data: Fields) -> View:
     """`card`: the sections to draw. Long texts are not in it, but named by the member of `data` that holds them."""
-    card, _ = bounded_json(card_view(data), _CARD_LIMITS)
-    return {"cut": False, "card": card}
+    card, cut = bounded_json(card_view(data))
+    return {"cut": cut, "card": card}
 
 
 _VIEWS: Final[Mapping[str, Callable[[Fields], View]]] = {

@@ -293,3 +293,26 @@ def test_a_marker_says_how_much_is_missing() -> None:
         "2": 2,
         "…": "… 6 more …",
     }
+
+
+def test_an_approval_card_shows_every_argument_whole() -> None:
+    """Threat: padding beside an argument pushes the middle of it out of the card that somebody approves."""
+    hidden = "x" * 9_000 + " ; rm -rf / ; " + "y" * 9_000
+    request = {
+        "requestId": "r",
+        "tool": "new__tool",
+        "type": "definition",
+        "description": "d",
+        "payload": "its definition",
+        "risk": "high",
+        "riskReasons": [],
+        "why": "new",
+        "effects": ["net x"],
+        "choices": [],
+        "args": {"script": hidden, "pad": "p" * 60_000, "more": "q" * 60_000},
+    }
+    view = event_with_view(Event("approvalRequired", request))["view"]
+    rows = [row["text"] for section in view["card"]["sections"] for row in section["rows"]]
+    assert any("rm -rf /" in row for row in rows) and view["cut"] is False
+    many = {**request, "args": {f"a{number}": "v" * 3_000 for number in range(300)}}
+    assert event_with_view(Event("approvalRequired", many))["view"]["cut"] is True

@@ -86,8 +86,7 @@ class Operation:
         try:
             given = await self.run(**await self._arguments(call))
         except Exception as error:
-            refused = self._refusal_for(error)
-            return JSONResponse(refused.problem.model_dump(by_alias=True), refused.status)
+            return self._refused(error)
         if isinstance(given, Response):
             return given
         if given is None:
@@ -103,6 +102,12 @@ class Operation:
         if "subject" in self.takes:
             known["subject"] = await requested_session(call)
         return {name: known[name] for name in self.takes}
+
+    def _refused(self, error: Exception) -> JSONResponse:
+        """Not in `respond`: a frame that keeps the exception, whose traceback keeps the frame, would hold the request's
+        body until the collector runs."""
+        refused = self._refusal_for(error)
+        return JSONResponse(refused.problem.model_dump(by_alias=True), refused.status)
 
     def _refusal_for(self, error: Exception) -> ApiRefusal:
         if isinstance(error, ApiRefusal):

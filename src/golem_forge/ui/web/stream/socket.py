@@ -15,11 +15,12 @@ import contextlib
 from collections.abc import Mapping
 from functools import cache
 from inspect import get_annotations
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pydantic import TypeAdapter
 
 from golem_forge.core.errors import ForgeError
+from golem_forge.events.envelope import Event
 from golem_forge.events.model import REGISTRY
 from golem_forge.events.serialization import decode_json
 from golem_forge.tools.threads import run_in_thread
@@ -83,6 +84,16 @@ def _parse_after(given: str | None) -> int | None:
     return int(given)
 
 
+class _Snapshot(NamedTuple):
+    """How things stood when the page joined."""
+
+    last: int
+    standing: list[Event]
+    questions: list[Event]
+    flows: list[OpenStream]
+    streams: list[str]
+
+
 class _PageConnection:
     def __init__(self, websocket: WebSocket, session: WatchedSession, *, notify: bool) -> None:
         self._socket = websocket
@@ -93,7 +104,8 @@ class _PageConnection:
         self._unread = False
 
     async def serve(self, after: int | None) -> None:
-        writing = asyncio.ensure_future(self._write(after))
+        moment = self._join()
+        writing = asyncio.ensure_future(self._write(after, moment))
         reading = asyncio.ensure_future(self._read())
         watching = asyncio.ensure_future(self._watch(writing))
         tasks: set[asyncio.Future[None]] = {writing, reading, watching}
@@ -111,10 +123,10 @@ class _PageConnection:
 
     # ---- to the page
 
-    async def _write(self, after: int | None) -> None:
+    async def _write(self, after: int | None, moment: _Snapshot) -> None:
         """Sends until the queue is closed or the page does not read, then closes the socket."""
         try:
-            await self._catch_up(after)
+            await self._catch_up(after, moment)
             while True:
                 entry = await self._queue.next()
                 if isinstance(entry, OpenStream):
@@ -139,12 +151,22 @@ class _PageConnection:
                 self._unread = True
                 writing.cancel()
 
-    async def _catch_up(self, after: int | None) -> None:
-        """Everything up to the moment of joining, before the first await; what happens since waits in the queue."""
-        session, last = self._session, self._session.last_seq
-        self._queue = session.audience.join()
-        standing, questions = session.audience.standing.events(), session.open_questions()
-        flows, streams = session.audience.streams.flows(), session.audience.streams.ids()
+    def _join(self) -> _Snapshot:
+        """At once, before anything is waited for: what happens from here on waits in the queue, the end too."""
+        session, audience = self._session, self._session.audience
+        self._queue = audience.join()
+        return _Snapshot(
+            session.last_seq,
+            audience.standing.events(),
+            session.open_questions(),
+            audience.streams.flows(),
+            audience.streams.ids(),
+        )
+
+    async def _catch_up(self, after: int | None, moment: _Snapshot) -> None:
+        """Everything up to the moment of joining."""
+        session = self._session
+        last, standing, questions, flows, streams = moment
         resumes = after is not None and after <= last
         page = await session.history.page(after=after) if resumes else await session.history.page(before=last + 1)
         about = {"id": session.id, "state": session.state.value, "answerable": session.answerable}

@@ -22,8 +22,11 @@ import { disclosed, literal } from "../widgets.js";
 /** A card about a program's or a server's files: nothing to edit, nothing remembered but the trust. */
 const isTrust = (request) => request.type === "trust";
 
+/* Of a question that the server could not prepare. Nobody can agree to what they do not see. */
+const NO_CARD = { title: "This question cannot be shown here; deny it, or answer it in the terminal", sections: [], offers: [] };
+
 /** @returns {{title: string, sections: Section[], offers: Offer[]}} */
-const cardOf = (shown) => shown.view?.card ?? { title: "", sections: [], offers: [] };
+const cardOf = (shown) => shown.view?.card ?? NO_CARD;
 
 /* How long there is to answer, once a second; it ends by itself when it is no longer on the page. */
 const clock = (seconds) =>
@@ -245,7 +248,7 @@ const approvalAnswer = (shown, { send, refuse }, whole) => {
   );
   const choices = objects(cardOf(shown).offers).map((offer) => choiceButton(offer, send));
   replace(ways,
-    el("div.buttons", deny, denyWith, approve, trust ? null : editButton),
+    el("div.buttons", deny, denyWith, ...(cardOf(shown) === NO_CARD ? [] : [approve, trust ? null : editButton])),
     choices.length > 0 &&
       h("div.choices-group", { role: "group", "aria-labelledby": `choices-${numbered}` },
         h("p.fact-name", { id: `choices-${numbered}` }, "Approve and remember"),
