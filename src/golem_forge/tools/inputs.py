@@ -287,15 +287,15 @@ _MODEL_NAMES = frozenset(
         *("schema", "schema_json", "update_forward_refs", "validate"),
     }
 )
-"""Of a pydantic model itself: a parameter of that name has another name inside, and its schema says so."""
+"""Of a pydantic model itself: a parameter of that name has another one there, and its text is not in the schema."""
 
 
 def _is_plain(name: str, parameter: DeclaredParameter) -> bool:
     """Whether pydantic would say the same of it: a scalar, its default too, and a name that needs no title."""
-    kind, default, _ = parameter
+    kind, default, text = parameter
     if not (kind is str or kind is int or kind is bool) or not name.isascii() or name[0] == "_" or name[-1] == "_":
         return False
-    if name in _MODEL_NAMES or name.startswith("model_"):
+    if text and (name in _MODEL_NAMES or name.startswith("model_")):
         return False
     return default is ... or (type(default) is kind and (kind is not str or str(default).isascii()))
 
