@@ -10,6 +10,7 @@ import asyncio
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -164,11 +165,12 @@ def test_settings_of_a_worktree_outside_cannot_be_made(house: Any, person: Perso
 
 def test_what_both_changed_stays_the_person_s(house: Any, person: Person) -> None:
     async def both() -> Any:
-        walled = await house.walls().start(
-            Job(argv=("bash", "-c", "git commit -q --allow-empty -m inside; echo done; read -t 9 x < <(sleep 9)"))
-        )
-        while b"done" not in walled.child.output.read():
-            await asyncio.sleep(0.01)
+        script = "git commit -q --allow-empty -m inside; touch done; read -t 60 x < <(sleep 60)"
+        walled = await house.walls().start(Job(argv=("bash", "-c", script)))
+        # Without a turn of the loop, in which the command's commit would be carried over before the person commits.
+        deadline = time.monotonic() + 30
+        while not (person.where / "done").exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
         person.git("commit", "-q", "--allow-empty", "-m", "by the person")
         await walled.child.end()
         return walled.aftermath()
