@@ -1,8 +1,8 @@
 """Memory of what stands idle: a `forge` session beside `llm chat`, `forge mcp serve` beside a fastmcp server.
 
-Resident memory (RSS) of the process and of all that it has started, summed up: pages that two of them share count
-twice. The session is the built-in worker on a scripted model at its prompt; the servers offer the same functions over
-stdio and have been asked for their tools.
+Resident memory (RSS) of the process. `forge mcp serve` keeps the functions of a project in a second process, inside
+walls; the row without a goal adds it (pages that both share count twice). The session is the built-in worker on a
+scripted model at its prompt; the servers offer the same functions over stdio and have been asked for their tools.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
-from typing import Final
+from typing import Final, NamedTuple
 
 from benchmarks.harness import Pace
 from benchmarks.mcp_served import FORGE, PROGRAM, write_program
@@ -31,14 +31,27 @@ AT_REST_S: Final = 2.0
 REPEATS: Final = 3
 
 
+class Resident(NamedTuple):
+    """In megabytes."""
+
+    of_process: float
+    of_all: float
+    """And of its descendants."""
+
+
 async def rows(pace: Pace) -> list[Row]:
     repeats = min(pace.rounds, REPEATS)
     session, chat = (median(_at_prompt(name) for _ in range(repeats)) for name in (SESSION, LLM))
-    served, fastmcp = (median(measure() for _ in range(repeats)) for measure in (_served_by_us, _served_by_fastmcp))
+    ours, theirs = (
+        [median(each) for each in zip(*(measure() for _ in range(repeats)), strict=True)]
+        for measure in (_served_by_us, _served_by_fastmcp)
+    )
     serving = f"memory of forge mcp serve, {TOOLS} tools (MB)"
+    walled = f"memory of it and of the walled process of its tools, {TOOLS} tools (MB)"
     return [
         row("memory of an idle forge session (MB)", session, peer=chat, peer_name=LLM, goal=below_peer()),
-        row(serving, served, peer=fastmcp, peer_name=FASTMCP, goal=below_peer()),
+        row(serving, ours[0], peer=theirs[0], peer_name=FASTMCP, goal=below_peer()),
+        row(walled, ours[1], peer=theirs[1], peer_name=FASTMCP),
     ]
 
 
@@ -49,20 +62,20 @@ def _at_prompt(name: str) -> float:
             for text in STARTS[name].shown:
                 terminal.until(text)
             terminal.quiet(AT_REST_S)
-            return resident_megabytes(terminal.pid)
+            return resident_megabytes(terminal.pid).of_all
 
 
-def _served_by_us() -> float:
+def _served_by_us() -> Resident:
     with project_and_home() as (project, home):
         write_program(project, home, TOOLS)
         return _serving([str(FORGE), "mcp", "serve", "-p", str(project)], {**os.environ, "FORGE_HOME": str(home)})
 
 
-def _served_by_fastmcp() -> float:
+def _served_by_fastmcp() -> Resident:
     return _serving([sys.executable, str(PROGRAM), "fastmcp", str(TOOLS)], os.environ)
 
 
-def _serving(command: Sequence[str], environ: Mapping[str, str]) -> float:
+def _serving(command: Sequence[str], environ: Mapping[str, str]) -> Resident:
     with subprocess.Popen(
         command, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as server:
@@ -91,19 +104,19 @@ def _ask(server: subprocess.Popen[bytes], message: Mapping[str, object]) -> byte
     return b""
 
 
-def resident_megabytes(pid: int) -> float:
-    """Of the process and its descendants."""
+def resident_megabytes(pid: int) -> Resident:
     children: dict[int, list[int]] = {}
     for entry in os.scandir("/proc"):
         if entry.name.isdigit() and (facts := _read(f"/proc/{entry.name}/stat")):
             parent = int(facts.rpartition(")")[2].split()[1])
             children.setdefault(parent, []).append(int(entry.name))
-    waiting, pages = [pid], 0
+    waiting, sizes = [pid], []
     while waiting:
         one = waiting.pop()
-        pages += int((_read(f"/proc/{one}/statm") or "0 0").split()[1])
+        pages = int((_read(f"/proc/{one}/statm") or "0 0").split()[1])
+        sizes.append(pages * os.sysconf("SC_PAGE_SIZE") / 1e6)
         waiting += children.get(one, ())
-    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+    return Resident(sizes[0], sum(sizes))
 
 
 def _read(path: str) -> str:

@@ -186,10 +186,19 @@ class Defaults(Enum):
 
 
 class SchemaInput:
-    def __init__(self, schema: dict[str, Any], *, defaults: Defaults = Defaults.LEFT_OUT) -> None:
+    def __init__(
+        self, schema: dict[str, Any], *, defaults: Defaults = Defaults.LEFT_OUT, known_valid: bool = False
+    ) -> None:
+        """`known_valid`: the schema is one of Forge's own, and the validator is built with the first call. Raises
+        ToolDefinitionError for every other one that is not a schema."""
         self._schema = schema
-        self._check = SchemaCheck(schema)
         self.defaults = defaults if "'default'" in repr(schema) else Defaults.LEFT_OUT
+        if not known_valid:
+            self._check  # noqa: B018 - building it is the test
+
+    @functools.cached_property
+    def _check(self) -> SchemaCheck:
+        return SchemaCheck(self._schema)
 
     def schema(self) -> dict[str, Any]:
         return self._schema

@@ -231,7 +231,8 @@ class Tool:
             return signature_input(self.function or self.planner, self.context_name)  # type: ignore[arg-type]
         if isinstance(self._input, Mapping):
             ours = self.function is not None and self._takes_mapping is None  # else somebody behind it has the schema
-            return SchemaInput(dict(self._input), defaults=Defaults.FILLED if ours else Defaults.LEFT_OUT)
+            defaults = Defaults.FILLED if ours else Defaults.LEFT_OUT
+            return SchemaInput(dict(self._input), defaults=defaults, known_valid=self.source is SourceKind.NATIVE)
         if self._is_lazy:
             built = self._input()
             return built if isinstance(built, SchemaInput | PlainInput) else ModelInput(built)
