@@ -26,6 +26,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, AnyStr, Generic, Self
+from unittest import mock
 
 import pexpect
 import ptyprocess
@@ -271,6 +272,28 @@ class Expecting(pexpect.spawn):  # type: ignore[misc]
         )
         made.setecho(how["echo"])
         return made
+
+
+def run_in_process(
+    capture: Any, *words: str, cwd: Path, env: Mapping[str, str], stdin: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """`forge WORD…` in this process, where only words, texts and codes matter; nothing is on its standard input.
+    `capture`: the fixture `capfd`."""
+    from golem_forge.cli.main import main
+
+    assert not stdin
+    capture.readouterr()
+    with (
+        open(os.devnull) as nothing,
+        mock.patch.object(sys, "stdin", nothing),
+        mock.patch.dict(os.environ, env, clear=True),
+        contextlib.chdir(cwd),
+    ):
+        try:
+            code = main(list(words))
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+    return subprocess.CompletedProcess(words, code, *capture.readouterr())
 
 
 def _command(place: str, name: str) -> str:

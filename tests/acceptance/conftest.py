@@ -8,7 +8,6 @@ command.
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 import os
 import sys
@@ -17,12 +16,12 @@ import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 from tests import known_walls
 from tests.deadlines import PATIENCE
+from tests.ui.terminal.screen import Terminal
 
 FORGE = str(Path(sys.executable).parent / "forge")
 _KEPT = ("PATH", "HOME", "FORGE_HOME", "LANG", "LC_ALL", "TMPDIR")
@@ -153,27 +152,15 @@ def desk(tmp_path: Path, own_home: Path, ready_forge: Any, tried_walls: Path) ->
                 stream.close()
 
 
-def _screens() -> ModuleType:
-    place = Path(__file__).parents[1] / "ui/terminal/screen.py"
-    spec = importlib.util.spec_from_file_location("acceptance_screen", place)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["acceptance_screen"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture
 def terminal() -> Iterator[Callable[..., Any]]:
     """`terminal(desk, *words)`: the command on a terminal of its own, a `tests/ui/terminal` screen."""
-    screens = _screens()
-    opened: list[Any] = []
+    opened: list[Terminal] = []
 
     def start(desk: Desk, *words: str, cwd: Path | None = None, **environ: str) -> Any:
         env = desk.environ | environ
         spawn = desk.ready.on_a_terminal
-        command = ["forge", *words]
-        opened.append(screens.Terminal(command, cwd=cwd or desk.root, env=env, columns=120, rows=40, spawn=spawn))
+        opened.append(Terminal(["forge", *words], cwd=cwd or desk.root, env=env, columns=120, rows=40, spawn=spawn))
         return opened[-1]
 
     yield start

@@ -13,7 +13,6 @@ import contextlib
 import json
 import os
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -25,6 +24,8 @@ from tests import known_walls
 from tests.acceptance.user_tools import Cards, Said
 from tests.deadlines import PATIENCE, ROOM
 from tests.mcp import foreign
+from tests.mcp.pools import naming
+from tests.ready import Started
 
 from golem_forge import open_session
 from golem_forge.agent.files.worker import Worker, WorkerSandbox, WorkerZone
@@ -43,7 +44,6 @@ from golem_forge.storage.home import ForgeHome
 PROGRAMS = foreign.ROOT / "tests" / "mcp" / "programs"
 PYTHON = os.path.realpath(sys.executable)
 """Without its environment: visible inside walls, and quicker than a version manager's shim."""
-FORGE = str(Path(sys.executable).parent / "forge")
 _MARK = "BENCH_MARK"
 
 
@@ -72,7 +72,7 @@ class McpBench:
     """See the fixture `ready_forge`."""
     cards: Cards = field(default_factory=Cards)
     forms: Forms = field(default_factory=Forms)
-    started: list[subprocess.Popen[str]] = field(default_factory=list)
+    started: list[Started[str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.home = ForgeHome(self.root / "forge-home")
@@ -167,18 +167,11 @@ class McpBench:
         ran = self.ready(*words, cwd=self.workspace, env=self.environ(**environ), timeout=within)
         return Said(code=ran.returncode, out=ran.stdout, err=ran.stderr)
 
-    def start(self, *words: str, **how: Any) -> subprocess.Popen[str]:
-        """The real command, left running in a session of its own; the fixture ends it."""
-        usual: dict[str, Any] = {
-            "cwd": self.workspace,
-            "env": self.environ(),
-            "stdin": subprocess.DEVNULL,
-            "stdout": subprocess.PIPE,
-            "stderr": subprocess.PIPE,
-            "text": True,
-            "start_new_session": True,
-        }
-        process = subprocess.Popen([FORGE, *words], **usual | how)
+    def start(self, *words: str) -> Started[str]:
+        """The command, left running in a session of its own; the fixture ends it."""
+        process: Started[str] = self.ready.start(
+            ["forge", *words], cwd=self.workspace, env=self.environ(), start_new_session=True
+        )
         self.started.append(process)
         return process
 
@@ -205,7 +198,7 @@ class McpBench:
 
     def left(self) -> list[str]:
         """Processes that carry the mark: servers, and whatever they started."""
-        return carrying(self.mark)
+        return naming(self.mark, environ=True)
 
     def nobody_left(self, within: float = 1 + ROOM) -> bool:
         end = time.monotonic() + within
@@ -297,28 +290,6 @@ def offered(session: Any) -> list[str]:
     return sorted(tool.name for tool in session.catalog.list(source="mcp"))
 
 
-async def until(true: Callable[[], Any], what: str = "", within: float = PATIENCE) -> Any:
-    """Polls; gives the first thing that is not empty."""
-    end = time.monotonic() + within
-    while not (found := true()):
-        assert time.monotonic() < end, f"not within {within} s: {what}"
-        await asyncio.sleep(0.01)
-    return found
-
-
 def of_servers(cards: Iterable[Any]) -> list[Any]:
     """The cards that ask whether a server may start."""
     return [card for card in cards if card.type == "trust"]
-
-
-def carrying(word: str) -> list[str]:
-    """Processes that have it in their arguments or their environment."""
-    found = []
-    for entry in os.listdir("/proc"):
-        if not entry.isdigit() or int(entry) == os.getpid():
-            continue
-        with contextlib.suppress(OSError):
-            words = Path("/proc", entry, "cmdline").read_bytes()
-            if word.encode() in words + b"\0" + Path("/proc", entry, "environ").read_bytes():
-                found.append(f"{entry} {words[:200]!r}")
-    return found

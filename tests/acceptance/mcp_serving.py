@@ -1,8 +1,8 @@
-"""`forge mcp serve` as others meet it: a program with a tool of each source, served by the real command, and clients.
+"""`forge mcp serve` as others meet it: a program with a tool of each source, served by the command, and clients.
 
 `served_program(bench)` writes the program; `http_server(bench)` and `StdioServer(bench)` are the running command;
-`follow("fastmcp", orders)` lets a client of somebody else do what it is told (clients/orders.md). `WatchedDispatcher`
-speaks HTTP by hand, for what no client does.
+`follow("typescript", orders)` lets a client of somebody else do what it is told (clients/orders.md). `Wire` speaks HTTP
+by hand, for what no client does.
 """
 
 from __future__ import annotations
@@ -20,11 +20,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.acceptance.mcp_bench import FORGE, McpBench
+from mcp_types import ElicitResult
+from tests.acceptance.mcp_bench import McpBench
 from tests.acceptance.user_tools import yaml_of
 from tests.deadlines import PATIENCE
 from tests.mcp import foreign
+from tests.ready import Started
 
+YES = {"action": "accept", "content": {"approve": True, "remember": "once"}}
 CLIENTS = Path(__file__).parent / "clients"
 LEGACY, MODERN = "legacy", "2026-07-28"
 ERAS = (LEGACY, MODERN)
@@ -83,8 +86,8 @@ by_hand = Tool("by_hand", "For people.", input_schema=_TEXT, mode="manual", need
 
 
 def served_program(bench: McpBench) -> None:
-    """Native tools, module tools (`double` is free, `note` asks, `never` is blocked, `by_hand` is for people), the
-    person's own tool `greet`, and the server `echo`; trusted, approved and activated."""
+    """Native tools, module tools (`double` is free, `note` asks, `never` is blocked, `by_hand` is for people) and the
+    server `echo`; trusted and approved."""
     bench.yaml(
         {"echo": bench.ours("echo.py", trust="trusted", network=False, approval={"default": "preApproved"})},
         entry="main.worker",
@@ -93,11 +96,8 @@ def served_program(bench: McpBench) -> None:
     (bench.workspace / "main.worker").write_text(_WORKER)
     (bench.workspace / "tools.py").write_text(_TOOLS)
     (bench.workspace / "hello.txt").write_text("hello from a zone\n")
-    user_tool(bench, "greet")
     bench.trust()
     bench.approve()
-    activated = bench.forge("tools", "activate", "greet", "--yes")
-    assert activated.code == 0, activated.err
 
 
 def user_tool(bench: McpBench, name: str) -> None:
@@ -108,6 +108,11 @@ def user_tool(bench: McpBench, name: str) -> None:
     manifest |= {"parameters": [{"name": "who", "type": "string", "description": "whom"}]}
     (folder / "tool.yaml").write_text(yaml_of(manifest))
     (folder / f"{name}.sh").write_text('echo "hello ${1#--who=}"\n')
+
+
+def activate(bench: McpBench, name: str) -> None:
+    said = bench.forge("tools", "activate", name, "--yes")
+    assert said.code == 0, said.err
 
 
 def notes(bench: McpBench) -> list[str]:
@@ -121,7 +126,7 @@ def notes(bench: McpBench) -> list[str]:
 @dataclass
 class HttpServer:
     bench: McpBench
-    process: subprocess.Popen[str]
+    process: Started[str]
     url: str
     tokens: dict[str, str] = field(default_factory=dict)
 
@@ -158,7 +163,7 @@ class HttpServer:
                 listening.set()
 
         async with (
-            httpx2.AsyncClient(headers=headers, timeout=30, event_hooks={"response": [opened]}) as http,
+            httpx2.AsyncClient(headers=headers, timeout=30, verify=False, event_hooks={"response": [opened]}) as http,
             Client(streamable_http_client(self.url, http_client=http), mode=era, **how) as client,
         ):
             yield client
@@ -170,7 +175,6 @@ class HttpServer:
 @contextlib.contextmanager
 def http_server(bench: McpBench, *words: str) -> Iterator[HttpServer]:
     process = bench.start("mcp", "serve", "--http", "127.0.0.1:0", *words)
-    assert process.stderr is not None
     said = []
     for line in process.stderr:
         said.append(line)
@@ -258,39 +262,30 @@ class StdioServer:
         """Every message, in order."""
 
     async def __aenter__(self) -> StdioServer:
-        self.process = await asyncio.create_subprocess_exec(
-            FORGE,
-            "mcp",
-            "serve",
-            *self._words,
-            cwd=self._bench.workspace,
-            env=self._bench.environ(),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-            limit=1 << 24,
+        self.process: Started[bytes] = self._bench.ready.start_with_input(
+            ["forge", "mcp", "serve", *self._words], cwd=self._bench.workspace, env=self._bench.environ()
         )
         self._news = asyncio.Event()
-        self._reading = asyncio.create_task(self._read())
+        self._reading = asyncio.create_task(asyncio.to_thread(self._read, asyncio.get_running_loop()))
         self.write(initialize(0, **self._capabilities))
         await self.answer_to(0)
         self.write({"jsonrpc": "2.0", "method": "notifications/initialized"})
         return self
 
     async def __aexit__(self, *_: Any) -> None:
-        if self.process.returncode is None:
-            await self.end()
-        self._reading.cancel()
+        await self.end()
+        await self._reading
+        self.process.__exit__()
 
-    async def _read(self) -> None:
-        assert self.process.stdout is not None
-        async for line in self.process.stdout:
+    def _read(self, loop: asyncio.AbstractEventLoop) -> None:
+        for line in self.process.stdout:
             self.received.append(json.loads(line))  # nothing but protocol is on stdout
-            self._news.set()
+            loop.call_soon_threadsafe(self._news.set)
 
     def write(self, message: dict[str, Any]) -> None:
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps(message).encode() + b"\n")
+        self.process.stdin.flush()
 
     def request(self, method: str, **params: Any) -> int:
         self._last += 1
@@ -312,21 +307,20 @@ class StdioServer:
                 self._news.clear()
                 await self._news.wait()
 
-    async def end(self) -> None:
-        """Closes stdin, and waits for its exit."""
+    async def end(self) -> int:
+        """Closes stdin; its code, once it has ended."""
         assert self.process.stdin is not None
         self.process.stdin.close()
-        await asyncio.wait_for(self.process.wait(), 30)
+        return await asyncio.to_thread(self.process.wait, 30)
 
 
 # ---- clients of others
 
 
 def follow(client: str, *orders: dict[str, Any]) -> list[dict[str, Any]]:
-    """What `fastmcp`, `pydantic-ai` or `typescript` saw, one answer for each order."""
+    """What `typescript` saw, or `python` (fastmcp or pydantic-ai, as an order's `by` says); one answer an order."""
     programs = {
-        "fastmcp": [*foreign.python(), str(CLIENTS / "fastmcp_client.py")],
-        "pydantic-ai": [*foreign.python(), str(CLIENTS / "pydantic_ai_client.py")],
+        "python": [*foreign.python(), str(CLIENTS / "python_clients.py")],
         "typescript": foreign.typescript(CLIENTS / "typescript_client.cjs"),
     }
     ran = subprocess.run(
@@ -411,3 +405,17 @@ class SharedBench(McpBench):
 
     def environ(self, **more: str) -> dict[str, str]:
         return super().environ(**{"HOME": str(self.root / "person"), **more})
+
+
+class Person:
+    """At a client that can be asked: keeps every form, gives their name where it is wanted, else the same answer."""
+
+    def __init__(self, answer: dict[str, Any], name: str = "") -> None:
+        self.asked: list[Any] = []
+        self._answer, self._name = answer, name
+
+    async def __call__(self, context: Any, params: Any) -> ElicitResult:
+        self.asked.append(params)
+        if "name" in params.requested_schema["properties"]:
+            return ElicitResult(action="accept", content={"name": self._name})
+        return ElicitResult(**self._answer)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pexpect
 import pytest
+from tests.acceptance.conftest import FORGE
 
-FORGE = str(Path(sys.executable).parent / "forge")
 Forge = Callable[..., subprocess.CompletedProcess[str]]
+CARD = r"Approve\?.*\) "
 
 
 @pytest.fixture
@@ -24,15 +24,24 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
-def terminal(project: Path, *words: str) -> pexpect.spawn:
-    environment = {**os.environ, "TERM": "dumb"}
-    return pexpect.spawn(FORGE, list(words), cwd=str(project), encoding="utf-8", timeout=20, env=environment)
+Write = Callable[..., pexpect.spawn]
 
 
-def write(project: Path, content: str = "buy bread\n", path: str = "notes.txt") -> pexpect.spawn:
-    child = terminal(project, "call", "write_file", "--path", path, "--content", content)
-    child.expect(r"Approve\?.*\) ")
-    return child
+@pytest.fixture
+def write(project: Path, ready_forge: Any) -> Write:
+    """`write()` gives the command at its card."""
+
+    def start(content: str = "buy bread\n") -> pexpect.spawn:
+        words = ["call", "write_file", "--path", "notes.txt", "--content", content]
+        child = ready_forge.expecting(words, **on_a_terminal(project))
+        child.expect(CARD)
+        return child
+
+    return start
+
+
+def on_a_terminal(project: Path) -> dict[str, Any]:
+    return {"cwd": str(project), "encoding": "utf-8", "timeout": 20, "env": {**os.environ, "TERM": "dumb"}}
 
 
 def finish(child: pexpect.spawn) -> int:
@@ -46,8 +55,8 @@ def forge(ready_forge: Any) -> Forge:
     return lambda project, *words: ready_forge(*words, cwd=project, env=os.environ, timeout=30)
 
 
-def test_the_card_shows_the_diff_and_yes_runs_it_once(project: Path, forge: Forge) -> None:
-    child = write(project)
+def test_the_card_shows_the_diff_and_yes_runs_it_once(project: Path, write: Write, forge: Forge) -> None:
+    child = write()
     card = child.before
     assert "-buy milk" in card and "+buy bread" in card
     assert "risk medium" in card and "write /workspace/notes.txt" in card and "why asked" in card
@@ -58,8 +67,8 @@ def test_the_card_shows_the_diff_and_yes_runs_it_once(project: Path, forge: Forg
 
 
 @pytest.mark.parametrize("key", ["", "n"])
-def test_enter_alone_and_n_deny(project: Path, key: str) -> None:
-    child = write(project)
+def test_enter_alone_and_n_deny(project: Path, write: Write, key: str) -> None:
+    child = write()
     child.sendline(key)
     if key:
         child.expect("Reason")
@@ -69,36 +78,38 @@ def test_enter_alone_and_n_deny(project: Path, key: str) -> None:
     assert (project / "notes.txt").read_text() == "buy milk\n"
 
 
-def test_any_other_key_asks_again(project: Path) -> None:
-    child = write(project)
+def test_any_other_key_asks_again(project: Path, write: Write) -> None:
+    child = write()
     child.sendline("x")
-    child.expect(r"Approve\?.*\) ")
+    child.expect(CARD)
     child.sendline("w")
     child.expect("zone /workspace says ask for write")
-    child.expect(r"Approve\?.*\) ")
+    child.expect(CARD)
     child.sendline("")
     assert finish(child) == 3
 
 
 def test_what_was_typed_ahead_does_not_answer(project: Path) -> None:
-    child = terminal(project, "call", "write_file", "--path", "notes.txt", "--content", "x")
+    """The command takes its time to start, so it is the real one."""
+    words = ["call", "write_file", "--path", "notes.txt", "--content", "x"]
+    child = pexpect.spawn(FORGE, words, **on_a_terminal(project))
     child.sendline("y")
     child.sendline("y")
-    child.expect(r"Approve\?.*\) ")
-    with pytest.raises(pexpect.TIMEOUT):
-        child.expect(pexpect.EOF, timeout=1)
+    child.expect(CARD)
+
     child.sendline("")
+
     assert finish(child) == 3
     assert (project / "notes.txt").read_text() == "buy milk\n"
 
 
-def test_an_edit_is_validated_and_then_runs(project: Path) -> None:
-    child = write(project)
+def test_an_edit_is_validated_and_then_runs(project: Path, write: Write) -> None:
+    child = write()
     child.sendline("e")
     child.expect("new arguments as JSON")
     child.sendline('{"path": "notes.txt", "content": 7}')
     child.expect("✗ content")
-    child.expect(r"Approve\?.*\) ")
+    child.expect(CARD)
     child.sendline("e")
     child.expect("new arguments as JSON")
     child.sendline('{"path": "other.txt", "content": "edited"}')
@@ -108,8 +119,8 @@ def test_an_edit_is_validated_and_then_runs(project: Path) -> None:
     assert (project / "notes.txt").read_text() == "buy milk\n"
 
 
-def test_always_is_remembered_listed_and_revoked(project: Path, forge: Forge) -> None:
-    child = write(project, "one\n")
+def test_always_is_remembered_listed_and_revoked(project: Path, write: Write, forge: Forge) -> None:
+    child = write("one\n")
     lines = [line for line in child.before.splitlines() if "approve and remember" in line and "always" in line]
     assert lines
     child.sendline(lines[0].split()[0])
@@ -122,16 +133,16 @@ def test_always_is_remembered_listed_and_revoked(project: Path, forge: Forge) ->
     assert (project / "notes.txt").read_text() == "two\n"
 
 
-def test_ctrl_c_at_the_card_ends_it_with_nothing_done(project: Path, forge: Forge) -> None:
-    child = write(project)
+def test_ctrl_c_at_the_card_ends_it_with_nothing_done(project: Path, write: Write, forge: Forge) -> None:
+    child = write()
     child.sendintr()
     assert finish(child) == 130
     assert (project / "notes.txt").read_text() == "buy milk\n"
     assert "interrupted" in forge(project, "log").stdout
 
 
-def test_escapes_in_arguments_do_not_reach_the_terminal(project: Path) -> None:
-    child = write(project, "\x1b[2Jhidden \u202e tail\n")
+def test_escapes_in_arguments_do_not_reach_the_terminal(project: Path, write: Write) -> None:
+    child = write("\x1b[2Jhidden \u202e tail\n")
     assert "\x1b[2J" not in child.before and "\u202e" not in child.before
     assert "\\x1b[2J" in child.before and "\\u202e" in child.before and "tail" in child.before
     child.sendline("")

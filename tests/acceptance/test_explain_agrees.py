@@ -3,6 +3,7 @@ becomes of a call of it: verdict, risk, who decides, and the fingerprint that an
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from pathlib import Path
@@ -103,9 +104,10 @@ async def agree(project: Path, commands: list[str]) -> dict[str, Verdict | None]
         told = await explained(dry, commands)
     met = {}
     async with entry_session(project, approval="auto_deny") as session:
-        for text in commands:
-            outcome = await session.call("exec_command", {"cmd": text}, caller=Caller.HUMAN)
-            met[text] = became(outcome)
+        for at in range(0, len(commands), 8):
+            calls = [session.call("exec_command", {"cmd": text}, caller=Caller.HUMAN) for text in commands[at : at + 8]]
+            outcomes = await asyncio.gather(*calls)
+            met |= {text: became(outcome) for text, outcome in zip(commands[at:], outcomes, strict=False)}
     assert told == met
     return {text: each[0] for text, each in met.items()}
 

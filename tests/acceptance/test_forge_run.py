@@ -13,13 +13,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pexpect
 import pytest
+from tests.acceptance.conftest import FORGE
 from tests.deadlines import within
 
 from golem_forge.events.envelope import Event
 
 Desks = Callable[..., Any]
-FORGE = str(Path(sys.executable).parent / "forge")
 UNRECORDED = ("streaming", "toolOutput", "toolProgress")
 
 
@@ -279,49 +280,44 @@ def test_a_bare_flag_a_name_and_a_resumed_session(desk: Desks, forge_here: Any) 
     assert sorted(said) == [["I am other."], ["I analyze.", "I remember."]], "the resumed one goes on in its journal"
 
 
-def on_terminal(place: Any, *words: str, **environ: str) -> Any:
-    import pexpect
+def on_terminal(place: Any, *words: str) -> pexpect.spawn:
+    env = place.environ | {"TERM": "xterm-256color"}
+    return place.ready.expecting(words, cwd=str(place.root), env=env, encoding="utf-8", timeout=20, echo=False)
 
-    env = place.environ | {"TERM": "xterm-256color"} | environ
-    return pexpect.spawn(FORGE, list(words), cwd=str(place.root), env=env, encoding="utf-8", timeout=20, echo=False)
+
+def ended(child: pexpect.spawn) -> tuple[int, str]:
+    """The exit code, and the last that was written."""
+    child.expect(pexpect.EOF)
+    child.close()
+    return int(child.exitstatus), str(child.before)
 
 
 def test_w20_without_a_key_a_terminal_starts_all_the_same_and_says_so(desk: Desks) -> None:
-    import pexpect
-
     child = on_terminal(desk({}))
     child.expect("no model is configured")
     child.expect("/tools lists them")
     child.expect("default")  # the line below the prompt
     child.send("\x04")
-    child.expect(pexpect.EOF)
-    child.close()
-    assert child.exitstatus == 0
+    assert ended(child)[0] == 0
 
 
 def test_w46_sigterm_at_an_idle_prompt_ends_the_conversation(desk: Desks) -> None:
-    import pexpect
-
     child = on_terminal(desk(program({"say": "Good day."}, keys="mode: chat")))
     child.expect("main · scripted")  # the line below the prompt
     child.send("hello\r")
     child.expect("Good day.")
     child.expect("context")
     child.kill(signal.SIGTERM)
-    child.expect(pexpect.EOF)
-    child.close()
-    assert (child.exitstatus, "Traceback" in child.before) == (143, False)
+    code, said = ended(child)
+    assert (code, "Traceback" in said) == (143, False)
 
 
 def test_leaving_instead_of_giving_a_single_worker_its_input(desk: Desks) -> None:
-    import pexpect
-
     child = on_terminal(desk(program({"say": "never"}, keys="mode: single")))
     child.expect("main · scripted")
     child.send("\x04")
-    child.expect(pexpect.EOF)
-    child.close()
-    assert (child.exitstatus, "Traceback" in child.before) == (0, False)
+    code, said = ended(child)
+    assert (code, "Traceback" in said) == (0, False)
 
 
 @pytest.mark.parametrize(
@@ -334,13 +330,9 @@ def test_leaving_instead_of_giving_a_single_worker_its_input(desk: Desks) -> Non
 def test_what_is_wrong_is_said_before_anything_is_drawn(
     desk: Desks, files: dict[str, str], words: list[str], code: int, says: str
 ) -> None:
-    import pexpect
-
-    child = on_terminal(desk(files), *words)
-    child.expect(pexpect.EOF)
-    child.close()
-    assert says in child.before and "\x1b" not in child.before
-    assert child.exitstatus == code
+    ended_with, said = ended(on_terminal(desk(files), *words))
+    assert says in said and "\x1b" not in said
+    assert ended_with == code
 
 
 # ---- a dry run (W47)
@@ -356,9 +348,11 @@ def hook(event, args):
         seen.append(f"{event} {args[0]}")
 sys.addaudithook(hook)
 from golem_forge.cli.main import main
-code = main(sys.argv[1:])
-heavy = {"rich", "prompt_toolkit", "pydantic_ai"} & set(sys.modules)
-print(f"{code} {seen} {sorted(heavy)}", file=sys.stderr)
+for words in (["go"], ["--json", "go"]):
+    code = main(["run", "--dry-run", *words])
+    heavy = {"rich", "prompt_toolkit", "pydantic_ai"} & set(sys.modules)
+    print(f"{code} {seen} {sorted(heavy)}", file=sys.stderr)
+    print(chr(0), flush=True)
 """
 
 
@@ -385,22 +379,20 @@ def test_w47_a_dry_run_shows_everything_and_does_nothing(desk: Desks, wire: Any)
         )
         place.trust()
         before = {path: path.stat().st_mtime_ns for path in place.home.rglob("*")}
-        ran = [
-            subprocess.run(
-                [sys.executable, "-B", "-c", WATCHED, "run", "--dry-run", *words],
-                cwd=place.root,
-                env=place.environ,
-                capture_output=True,
-                text=True,
-                timeout=40,
-            )
-            for words in (["go"], ["--json", "go"])
-        ]
-        assert [each.stderr for each in ran] == ["0 [] []\n"] * 2
+        ran = subprocess.run(
+            [sys.executable, "-B", "-c", WATCHED],
+            cwd=place.root,
+            env=place.environ,
+            capture_output=True,
+            text=True,
+            timeout=40,
+        )
+        assert ran.stderr == "0 [] []\n" * 2
         assert server.requests == [] and place.journals == [] and not (place.root / "imported").exists()
         assert {path: path.stat().st_mtime_ns for path in place.home.rglob("*")} == before
-    text, facts = ran[0].stdout, json.loads(ran[1].stdout)
-    assert "canary-key-4711" not in text + ran[1].stdout
+    text, as_json, _ = ran.stdout.split("\0")
+    facts = json.loads(as_json)
+    assert "canary-key-4711" not in ran.stdout
     tools = {tool["name"]: tool for tool in facts["tools"]}
     says = {name: (tool["verdict"], tool["then"]) for name, tool in tools.items()}
     assert says["write_file"] == ("by target", "")

@@ -62,7 +62,7 @@ def slow_effect(number: int, marker: str) -> int:
 '''
 MAY_HAVE_RUN = "may have run before the crash"
 NEVER_RAN = "interrupted before it started"
-ROUNDS, CALLS = 8, 400
+ROUNDS, CALLS = 8, 200
 GO_ON = "turns: [{expect: go on, say: I went on.}]\n"
 
 

@@ -3,7 +3,6 @@ walls. The servers are those that everybody uses."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import subprocess
@@ -11,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.acceptance.mcp_bench import McpBench, of_servers, offered, pool_of, settled, state, until
+from tests.acceptance.mcp_bench import McpBench, of_servers, offered, pool_of, settled, state
 from tests.acceptance.user_tools import card_text
 from tests.mcp import foreign
+from tests.mcp.pools import until
 from tests.mcp.test_pool_http import Office
 
 CANARY = "canary-5b21e0f7c9d4"
@@ -60,6 +60,8 @@ async def test_case_1_mcp_json_as_other_hosts_write_it(mcp_bench: McpBench) -> N
     async with mcp_bench.session() as session:
         await until(lambda: len(of_servers(mcp_bench.cards)) == 2, "they ask again")
         await settled(session)
+        named = {name: pool_of(session).status(name).info["name"] for name in ("filesystem", "time")}
+        assert named == {"filesystem": "secure-filesystem-server", "time": "mcp-time"}
         asked = len(mcp_bench.cards)
         by_address = await session.call("filesystem__read_text_file", {"path": "/workspace/a.txt"})
         assert (by_address.status, by_address.result.structured) == ("success", {"content": "alpha\n"}), by_address.text
@@ -68,6 +70,8 @@ async def test_case_1_mcp_json_as_other_hosts_write_it(mcp_bench: McpBench) -> N
             assert (await session.call("filesystem__read_text_file", {"path": path})).ok, path
         now = await session.call("time__get_current_time", {"timezone": "UTC"})
         assert now.ok and "UTC" in now.text
+        times = {"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"}
+        assert "21:00" in (await session.call("time__convert_time", times)).text
         written = await session.call("filesystem__write_file", {"path": "/workspace/b.txt", "content": "x"})
         assert written.status == "execution_failed" and not (mcp_bench.workspace / "b.txt").exists(), "given to read"
     alone = mcp_bench.forge("call", "time__get_current_time", "--timezone", "UTC")
@@ -117,9 +121,9 @@ async def test_host_paths_of_zones_are_addresses_in_what_a_server_says(mcp_bench
         assert roots.result.structured == {"content": "Allowed directories:\n/workspace"}
         found = await session.call("fs__search_files", {"path": "/workspace", "pattern": "sub"})
         assert found.text == "/workspace/sub"
-        outside = await session.call("fs__list_directory", {"path": "/etc"})
+        outside = await session.call("fs__read_text_file", {"path": "/etc/passwd"})
         assert outside.status == "execution_failed"
-        assert "Access denied - path outside allowed directories: /etc not in /workspace" in outside.text
+        assert "Access denied - path outside allowed directories: /etc/passwd not in /workspace" in outside.text
         said = await session.call("echo__echo", {"text": f"see {host}/x, file://{host}/y"})
         assert said.text == "see /workspace/x, file:///workspace/y"
         assert (await session.call("echo__echo", {"text": "/workspace/x\n/workspace/y"})).text == (
@@ -238,8 +242,9 @@ async def test_case_11_a_server_gets_no_variable_that_was_not_declared(
 
 
 async def test_case_12_git_writes_where_its_zone_may_be_written(mcp_bench: McpBench) -> None:
-    """rw: `git_status` and `git_commit` work. ro: the commit fails with the server's error and nothing is written.
-    Beside it mcp-server-time converts a time, and server-filesystem refuses a path outside its roots."""
+    """rw: `git_status` and `git_commit` work. ro: the commit fails with the server's error and nothing is written. That
+    mcp-server-time converts a time is seen in case 1, that server-filesystem refuses a path outside its roots in the
+    test of host paths."""
     repo = mcp_bench.workspace
     mcp_bench.yaml(
         {
@@ -248,10 +253,6 @@ async def test_case_12_git_writes_where_its_zone_may_be_written(mcp_bench: McpBe
             )
             for name, mode in (("rw", "rw"), ("ro", "ro"))
         }
-        | {
-            "time": mcp_bench.theirs(foreign.mcp_server_time()),
-            "fs": mcp_bench.theirs(foreign.filesystem("${zone:workspace}"), zones={"workspace": "ro"}),
-        }
     )
     git(repo, "init", "-q", "-b", "main")
     git(repo, "config", "user.name", "Ada")
@@ -259,7 +260,8 @@ async def test_case_12_git_writes_where_its_zone_may_be_written(mcp_bench: McpBe
     (repo / "a.txt").write_text("alpha\n")
     mcp_bench.approve()
     async with mcp_bench.session() as session:
-        await asyncio.wait_for(settled(session), 30)
+        await settled(session)
+        assert pool_of(session).status("rw").info["name"] == "mcp-git"
         place = {"repo_path": "/workspace"}
         status = await session.call("rw__git_status", place)
         assert status.ok and "a.txt" in status.text, status.text
@@ -274,13 +276,6 @@ async def test_case_12_git_writes_where_its_zone_may_be_written(mcp_bench: McpBe
         assert git(repo, "log", "--format=%s") == "one\n"
         assert "a.txt" in (await session.call("ro__git_status", place)).text
 
-        times = {"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"}
-        converted = await session.call("time__convert_time", times)
-        assert converted.ok and "21:00" in converted.text
-        outside = await session.call("fs__read_text_file", {"path": "/etc/passwd"})
-        assert outside.status == "execution_failed"
-        assert "Access denied - path outside allowed directories: /etc/passwd" in outside.text
-
 
 async def test_case_12_what_a_server_keeps_survives_its_end(mcp_bench: McpBench) -> None:
     """server-memory: an entity is there after `close_after` ended the process, and in the next session."""
@@ -292,6 +287,7 @@ async def test_case_12_what_a_server_keeps_survives_its_end(mcp_bench: McpBench)
     ada = {"name": "Ada", "entityType": "person", "observations": ["likes engines"]}
     async with mcp_bench.session() as session:
         await settled(session)
+        assert pool_of(session).status("memory").info["name"] == "memory-server"
         assert (await session.call("memory__create_entities", {"entities": [ada]})).ok
         await until(lambda: not mcp_bench.left(), "close_after ends it")
         assert state(session, "memory") == "known"

@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp_types import ElicitResult
 from tests.acceptance.mcp_bench import PROGRAMS, McpBench
 from tests.acceptance.mcp_serving import (
     ERAS,
     LEGACY,
     MODERN,
+    YES,
     HttpServer,
+    Person,
     alive,
     children_of,
     http_server,
@@ -87,20 +88,9 @@ def _with_askers(bench: McpBench) -> None:
     assert bench.forge("mcp", "test", "asker").code == 0  # known from now on: it is the first call that starts it
 
 
-class Person:
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.asked: list[str] = []
-
-    async def __call__(self, context: Any, params: Any) -> ElicitResult:
-        self.asked.append(params.message)
-        form = "name" in params.requested_schema["properties"]
-        return ElicitResult(action="accept", content={"name": self.name} if form else {"approve": True})
-
-
 @contextlib.asynccontextmanager
 async def two(server: HttpServer, era: str) -> AsyncIterator[tuple[Any, Person, Any, Person]]:
-    ada, bob = Person("Ada"), Person("Bob")
+    ada, bob = Person(YES, "Ada"), Person(YES, "Bob")
     async with (
         server.client(era, "ada", elicitation_callback=ada) as hers,
         server.client(era, "bob", elicitation_callback=bob) as his,
@@ -119,7 +109,7 @@ async def test_a_servers_question_goes_to_the_client_whose_call_it_is(server: Ht
     async with two(server, era) as (hers, ada, his, bob):
         assert '"Ada"' in await said(hers, "asker__ask", **ASK)
         assert '"Bob"' in await said(his, "outer", x=1)
-        assert (len(ada.asked), bob.asked) == (1, ["asker: Who are you?"])
+        assert (len(ada.asked), [form.message for form in bob.asked]) == (1, ["asker: Who are you?"])
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -153,7 +143,7 @@ async def test_what_a_client_left_running_ends_when_it_leaves(server: HttpServer
     """A connection that closes, or a token that is revoked. What everybody shares, a server say, may start meanwhile:
     it stays."""
     left = f"sleep 300; echo left by {era}"
-    async with server.client(era, f"guest-{era}", elicitation_callback=Person("Eve")) as client:
+    async with server.client(era, f"guest-{era}", elicitation_callback=Person(YES, "Eve")) as client:
         assert "Running: session" in await said(client, "exec_command", cmd=left, yield_time_ms=300)
         started = [child for child in children_of(server.process.pid) if left in words_of(child)]
         assert started

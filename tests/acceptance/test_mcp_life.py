@@ -8,7 +8,6 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,12 +16,15 @@ from typing import Any
 
 import pytest
 from tests import descriptors
-from tests.acceptance.mcp_bench import McpBench, offered, pool_of, settled, state, until
+from tests.acceptance.mcp_bench import McpBench, offered, pool_of, settled, state
 from tests.deadlines import LONG, within
 from tests.mcp import foreign
+from tests.mcp.pools import until
 from tests.mcp.test_pool_http import Office
+from tests.ready import Started
 
 from golem_forge.core.calls import Caller, ToolCall
+from golem_forge.core.errors import ForgeError
 from golem_forge.mcp.client import connection
 
 LOG = {"ECHO_LOG": "/workspace/log"}
@@ -71,6 +73,8 @@ async def test_case_5_one_server_that_cannot_start_affects_no_other(
         assert NO_SERVER in pool_of(session).status("broken").error
         asked = await session.call("broken__anything", {})
         assert asked.status == "tool_not_found" and NO_SERVER in asked.text
+        with pytest.raises(ForgeError, match=r"server 'broken' failed: .*run: forge mcp reconnect broken"):
+            await pool_of(session).wait_connected("broken")
         await until(lambda: state(session, "dying") == "failed", "it gives up")
         for _ in range(5):
             await session.call("dying__act", {})
@@ -174,14 +178,12 @@ async def test_case_9_killed_during_a_call(mcp_bench: McpBench) -> None:
     mcp_bench.approve()
     async with mcp_bench.session() as session:
         await settled(session)
+        assert pool_of(session).status("everything").info["name"] == "mcp-servers/everything"
         [before] = server_pids(mcp_bench, "mcp-server-everything")
         heard: list[Any] = []
         session.bus.on("toolProgress", heard.append)
         slow = {"duration": LONG, "steps": 600}
         call = asyncio.create_task(session.call("everything__trigger-long-running-operation", slow))
-        await until(
-            lambda: session.bus and len(session.servers.pool._owners["everything"].slots.active_calls()) == 1, "sent"
-        )
         await until(lambda: heard, "it works on it")
         with within(1):
             os.kill(before, signal.SIGKILL)
@@ -239,7 +241,7 @@ WAITS = {"tool": "plain__sleep", "args": {"seconds": LONG}}
 def three_kinds(bench: McpBench) -> dict[str, Any]:
     """One that behaves, one that ignores SIGTERM and has `setsid` children that do so too, and a foreign one."""
     return {
-        "plain": bench.ours("echo.py", required=True),
+        "plain": bench.ours("echo.py", env=LOG, required=True),
         "stubborn": bench.ours("hostile.py", "forks", "3", env=NOTES, required=True),
         "theirs": bench.theirs(foreign.everything(), required=True),
     }
@@ -254,15 +256,11 @@ def all_run(bench: McpBench) -> bool:
     )
 
 
-def ends_by_itself(process: subprocess.Popen[str]) -> None:
-    return None
-
-
-def by(number: int) -> Callable[[subprocess.Popen[str]], None]:
+def by(number: int) -> Callable[[Started[str]], None]:
     return lambda process: os.kill(process.pid, number)
 
 
-def twice(process: subprocess.Popen[str]) -> None:
+def twice(process: Started[str]) -> None:
     """Ctrl+C, and once more from somebody who is in a hurry."""
     for _ in range(2):
         os.killpg(process.pid, signal.SIGINT)
@@ -270,31 +268,26 @@ def twice(process: subprocess.Popen[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("end", "turn", "seconds"),
-    [
-        (ends_by_itself, {"say": "Done."}, 6.0),
-        (twice, {"calls": [WAITS]}, 3.0),
-        (by(signal.SIGTERM), {"calls": [WAITS]}, 3.0),
-        (by(signal.SIGKILL), {"calls": [WAITS]}, 1.5),
-    ],
+    ("end", "seconds"),
+    [(None, 6.0), (twice, 3.0), (by(signal.SIGTERM), 3.0), (by(signal.SIGKILL), 1.5)],
     ids=["normal-exit", "ctrl-c", "sigterm", "sigkill"],
 )
-def test_case_13_nobody_is_left_however_forge_ends(mcp_bench: McpBench, end: Any, turn: Any, seconds: float) -> None:
+async def test_case_13_nobody_is_left_however_forge_ends(mcp_bench: McpBench, end: Any, seconds: float) -> None:
     mcp_bench.yaml(three_kinds(mcp_bench))
     (mcp_bench.workspace / "main.worker").write_text(MAIN)
-    turns = [{"calls": [{"tool": "plain__echo", "args": {"text": "hi"}}]}, {**turn, "pause": 0.5}]
+    first = {"calls": [{"tool": "plain__echo", "args": {"text": "hi"}}]}
+    turns = [first, {"calls": [WAITS]} if end else {"say": "Done.", "pause": 0.5}]
     (mcp_bench.workspace / "turns.yaml").write_text(json.dumps({"turns": turns}))
     mcp_bench.trust()
     mcp_bench.approve()
     process = mcp_bench.start("run", "-m", "scripted:turns.yaml", "-i", "go", "--approval", "approve_all")
-    limit = time.monotonic() + 30
-    while not all_run(mcp_bench):
-        assert process.poll() is None and time.monotonic() < limit, (process.poll(), mcp_bench.left())
-        time.sleep(0.02)
-    if end is not ends_by_itself:
-        time.sleep(0.5)  # into the call that waits
+    await until(lambda: all_run(mcp_bench) or process.poll() is not None, "all of them run")
+    if end:
+        await until(lambda: '"sleep"' in json.dumps(mcp_bench.log()), "it is in the call that waits")
+    assert process.poll() is None
     with within(seconds):
-        end(process)
+        if end:
+            end(process)
         process.wait(LONG)
         assert mcp_bench.nobody_left(), mcp_bench.left()
 
@@ -329,11 +322,14 @@ async def test_case_13_fifty_reconnects_leave_one_process(mcp_bench: McpBench) -
         for _ in range(3):
             await pool_of(session).reconnect("stubborn")
         await until(lambda: sum("hostile-child" in line for line in mcp_bench.left()) == 3, "only the last one's")
-        for _ in range(50):
+        tasks = len(asyncio.all_tasks())
+        for _ in range(46):
             await pool_of(session).reconnect("plain")
+        await asyncio.gather(*(pool_of(session).reconnect("plain") for _ in range(4)))
         assert len(server_pids(mcp_bench, "echo.py")) == 1
         assert len(server_pids(mcp_bench, "hostile.py")) == 1
         assert (await session.call("plain__echo", {"text": "still"})).text == "still"
+        await until(lambda: len(asyncio.all_tasks()) <= tasks, "no task of theirs is left")
     assert mcp_bench.nobody_left()
     assert descriptors.no_more_than(before + 5), "pipes and directories are closed too"
     assert Path(mcp_bench.workspace / "children").read_text().count("\n") == 12

@@ -49,15 +49,16 @@ async def test_case_34_two_lists_and_one_error(bench: McpBench) -> None:
         listed = (await session.call("list_mcp_resources")).result.value["data"]
         servers = [entry["server"] for entry in listed["resources"]]
         assert servers == sorted(servers) and set(servers) == {"echo", "everything"}, "in name order"
-        assert {entry["uri"] for entry in listed["resources"] if entry["server"] == "echo"} == {
-            "note://one",
-            "note://blob",
-        }
+        ours = [entry["uri"] for entry in listed["resources"] if entry["server"] == "echo"]
+        assert ours == ["note://one", "note://blob"]
         [error] = listed["errors"]
         assert error["server"] == "absent" and "/no/such/binary" in error["error"]
         templates = (await session.call("list_mcp_resource_templates")).result.value["data"]
         assert {entry["server"] for entry in templates["resourceTemplates"]} == {"echo", "everything"}
+        assert {"server": "echo", "uriTemplate": "note://{name}", "name": "note"} in templates["resourceTemplates"]
         assert [entry["server"] for entry in templates["errors"]] == ["absent"]
+        alone = (await session.call("list_mcp_resources", {"server": "echo"})).result.value["data"]
+        assert alone["server"] == "echo" and len(alone["resources"]) == 2 and "nextCursor" not in alone
         assert not bench.cards, "trusted servers are read unasked"
 
 
@@ -80,10 +81,9 @@ async def test_case_34_the_texts_of_what_cannot_be(bench: McpBench) -> None:
 async def test_case_34_a_blob_comes_back_as_handle_type_and_size(bench: McpBench) -> None:
     """A blob comes back as handle, type, size; text as it is."""
     async with ready(bench) as session:
-        mine, theirs, text = await asyncio.gather(
-            session.call("read_mcp_resource", {"server": "echo", "uri": "note://blob"}),
-            session.call("read_mcp_resource", {"server": "everything", "uri": BLOB}),
-            session.call("read_mcp_resource", {"server": "everything", "uri": TEXT}),
+        places = [("echo", "note://blob"), ("everything", BLOB), ("everything", TEXT), ("echo", "note://one")]
+        mine, theirs, text, note = await asyncio.gather(
+            *(session.call("read_mcp_resource", {"server": server, "uri": uri}) for server, uri in places)
         )
         for outcome in (mine, theirs):
             [part] = outcome.result.value["data"]["contents"]
@@ -96,3 +96,5 @@ async def test_case_34_a_blob_comes_back_as_handle_type_and_size(bench: McpBench
         assert base64.b64encode(bytes(range(256))).decode() not in mine.text
         [words] = text.result.value["data"]["contents"]
         assert words["uri"] == TEXT and words["text"]
+        part = {"uri": "note://one", "mimeType": "text/plain", "text": "the note note://one"}
+        assert note.result.value["data"] == {"server": "echo", "uri": "note://one", "contents": [part]}

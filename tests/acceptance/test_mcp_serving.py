@@ -17,15 +17,17 @@ from typing import Any
 
 import pytest
 from mcp.shared.exceptions import MCPError
-from mcp_types import ElicitResult
-from tests.acceptance.mcp_bench import McpBench, until
+from tests.acceptance.mcp_bench import McpBench
 from tests.acceptance.mcp_serving import (
     ERAS,
     LEGACY,
     MODERN,
     NEWEST_LEGACY,
+    YES,
     HttpServer,
+    Person,
     StdioServer,
+    activate,
     alive,
     children_of,
     follow,
@@ -35,7 +37,8 @@ from tests.acceptance.mcp_serving import (
     serving_bench,
     user_tool,
 )
-from tests.deadlines import within
+from tests.deadlines import LONG, within
+from tests.mcp.pools import naming, until
 
 OF_EACH_SOURCE = {"read_file", "greet", "echo__echo"}
 """Native, the person's own, proxied."""
@@ -45,13 +48,14 @@ ONE_OF_EACH = [
     ["echo__echo", {"text": "there and back"}],
 ]
 THEY_SAY = ["hello from a zone", "hello you", "there and back"]
-YES = {"action": "accept", "content": {"approve": True, "remember": "once"}}
 NO = {"action": "decline"}
 
 
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory, tried_walls: Path, ready_forge: Any) -> Iterator[McpBench]:
     with serving_bench(tmp_path_factory.mktemp("serving"), tried_walls, ready_forge) as made:
+        user_tool(made, "greet")
+        activate(made, "greet")
         yield made
 
 
@@ -63,18 +67,6 @@ def server(bench: McpBench) -> Iterator[HttpServer]:
 
 def first_line(result: Any) -> str:
     return str(result.content[0].text).partition("\n")[0]
-
-
-class Person:
-    """At a client that can ask: gives the same answer to every form and keeps them."""
-
-    def __init__(self, answer: dict[str, Any]) -> None:
-        self.asked: list[Any] = []
-        self._answer = answer
-
-    async def __call__(self, context: Any, params: Any) -> ElicitResult:
-        self.asked.append(params)
-        return ElicitResult(**self._answer)
 
 
 # ---- 35
@@ -98,11 +90,16 @@ def test_case_35_the_inspector_lists_and_runs_a_tool_of_each_source_over_stdio(b
     assert bench.nobody_left()
 
 
-@pytest.mark.parametrize("client", ["typescript", "fastmcp", "pydantic-ai"])
-def test_case_35_clients_of_others_do_the_same_over_http_in_both_eras(server: HttpServer, client: str) -> None:
+@pytest.mark.parametrize(
+    ("program", "clients"), [("typescript", [""]), ("python", ["fastmcp", "pydantic-ai"])], ids=["typescript", "python"]
+)
+def test_case_35_clients_of_others_do_the_same_over_http_in_both_eras(
+    server: HttpServer, program: str, clients: list[str]
+) -> None:
     """fastmcp, pydantic-ai and SDK clients list and run a native, a custom and a proxied tool over HTTP, both eras."""
-    seen = follow(client, *(server.orders(*ONE_OF_EACH, era=era) for era in ERAS))
-    assert [each["version"] for each in seen] == [NEWEST_LEGACY, MODERN]
+    seen = follow(program, *(server.orders(*ONE_OF_EACH, era=era, by=client) for client in clients for era in ERAS))
+
+    assert [each["version"] for each in seen] == [NEWEST_LEGACY, MODERN] * len(clients)
     for each in seen:
         assert set(each["tools"]) >= OF_EACH_SOURCE
         for result, said in zip(each["results"], THEY_SAY, strict=True):
@@ -124,27 +121,8 @@ async def test_case_35_the_python_sdk_does_the_same_and_reads_the_annotations(se
         assert tools["echo__add"].output_schema is not None
         summed = await client.call_tool("echo__add", {"a": 2, "b": 3})
         assert summed.structured_content == {"sum": 5}
-
-
-@pytest.mark.parametrize("era", ERAS)
-async def test_resources_of_a_served_program(server: HttpServer, era: str) -> None:
-    """§13: files of zones, kept outputs of this connection and resources of proxied servers are read by their URI."""
-    async with server.client(era) as client, server.client(era, token="stranger") as stranger:
-        templates = {each.uri_template for each in (await client.list_resource_templates()).resource_templates}
-        assert any(each.startswith("forge://zone/") for each in templates)
-
-        async def text(uri: str) -> str:
-            return str((await client.read_resource(uri)).contents[0].text)
-
-        assert await text("forge://zone/workspace/hello.txt") == "hello from a zone\n"
-        assert await text("forge://mcp/echo/note%3A%2F%2Fone") == "the note note://one"
-        long = "\n".join(f"line {number}" for number in range(20_000))
-        cut = await client.call_tool("echo__echo", {"text": long})
-        [kept] = (await client.list_resources()).resources
-        assert str(kept.uri) in cut.content[0].text and len(cut.content[0].text) < len(long)
-        assert long in await text(str(kept.uri))
-        with pytest.raises(MCPError, match="Resource not found"):
-            await stranger.read_resource(kept.uri)
+        [note] = (await client.read_resource("forge://mcp/echo/note%3A%2F%2Fone")).contents
+        assert note.text == "the note note://one"
 
 
 # ---- 36
@@ -158,9 +136,10 @@ async def test_case_36_a_manual_tool_is_not_there_and_wrong_arguments_run_nothin
     before, person = notes(bench), Person(YES)
     async with server.client(era, elicitation_callback=person) as client:
         assert "by_hand" not in {tool.name for tool in (await client.list_tools()).tools}
-        with pytest.raises(MCPError, match="Unknown tool: by_hand") as unknown:
-            await client.call_tool("by_hand", {"text": "x"})
-        assert unknown.value.error.code == -32602
+        for name in ("by_hand", "no_such"):
+            with pytest.raises(MCPError) as unknown:
+                await client.call_tool(name, {"text": "x"})
+            assert (unknown.value.error.code, unknown.value.error.message) == (-32602, f"Unknown tool: {name}")
         wrong = await client.call_tool("note", {"text": [1]})
         assert wrong.is_error and first_line(wrong).startswith("input_invalid: ") and "text" in first_line(wrong)
         assert wrong.meta["golem-forge/outcome"]["status"] == "input_invalid"
@@ -191,14 +170,18 @@ def test_case_37_a_client_that_can_ask_runs_it_once_or_not_at_all(server: HttpSe
     assert all(answer["text"].startswith("approval_denied: ") for answer in answers[1::2])
 
 
-def test_case_37_a_client_that_cannot_ask_is_told_how_to_allow_it(server: HttpServer, bench: McpBench) -> None:
+@pytest.mark.parametrize("era", ERAS)
+async def test_case_37_a_client_that_cannot_ask_is_told_how_to_allow_it(
+    server: HttpServer, bench: McpBench, era: str
+) -> None:
     """Client without elicitation: the refusal text."""
     before = notes(bench)
-    for each in follow("typescript", *(server.orders(["note", {"text": "x"}], era=era) for era in ERAS)):
-        assert each["results"][0]["isError"]
-        assert each["results"][0]["text"] == (
-            "approval_denied: 'note' needs approval and this client cannot ask; allow it with a rule in rules.yaml"
-        )
+    async with server.client(era) as client:
+        refused = await client.call_tool("note", {"text": "x"})
+
+    assert refused.is_error and refused.content[0].text == (
+        "approval_denied: 'note' needs approval and this client cannot ask; allow it with a rule in rules.yaml"
+    )
     assert notes(bench) == before
 
 
@@ -226,8 +209,7 @@ async def test_case_38_a_tool_activated_meanwhile_is_announced_in_both_eras(
         user_tool(bench, "later")
         await asyncio.sleep(1)
         assert not heard.is_set() and not changes.done(), "a tool that nobody activated is nobody's business"
-        said = await asyncio.to_thread(bench.forge, "tools", "activate", "later", "--yes")
-        assert said.code == 0, said.err
+        await asyncio.to_thread(activate, bench, "later")
         with within(2):
             await heard.wait()
             await changes
@@ -253,9 +235,9 @@ async def test_case_39_progress_and_cancel_of_a_foreign_client(server: HttpServe
         answer=YES,
     )
     client = asyncio.create_task(asyncio.to_thread(follow, "typescript", orders))
-    await until(lambda: running(marker), "the command runs")
+    await until(lambda: naming(marker), "the command runs")
     enough.touch()
-    await until(lambda: not running(marker), "the command is ended")
+    await until(lambda: not naming(marker), "the command is ended")
     assert not client.done(), "it ended because it was cancelled, not because the client left"
     seen_to_end.touch()
     [seen] = await client
@@ -267,24 +249,15 @@ async def test_case_39_progress_and_cancel_of_a_foreign_client(server: HttpServe
 async def test_case_39_a_cancelled_request_gets_no_response(bench: McpBench, marker: str) -> None:
     """After cancel: no child process and no response."""
     async with StdioServer(bench, "--approval", "approve_all") as server:
-        call = server.call("exec_command", {"cmd": f"sleep 300; : {marker}", "yield_time_ms": 30_000})
-        await until(lambda: running(marker), "the command runs")
+        command = f"sleep 300; touch after-it; : {marker}"
+        call = server.call("exec_command", {"cmd": command, "yield_time_ms": 30_000})
+        await until(lambda: naming(marker), "the command runs")
         with within(1):
             server.write({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": call}})
-            await until(lambda: not running(marker), "the command is ended")
+            await until(lambda: not naming(marker), "the command is ended")
         assert "result" in await server.answer_to(server.call("double", {"x": 21}))
         assert not [each for each in server.received if each.get("id") == call]
-
-
-def running(marker: str) -> list[Path]:
-    found = []
-    for process in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            if marker.encode() in process.read_bytes():
-                found.append(process)
-        except OSError:
-            continue
-    return found
+    assert not (bench.workspace / "after-it").exists()
 
 
 # ---- 42
@@ -298,17 +271,16 @@ async def test_case_42_the_end_of_stdin_ends_calls_and_children_at_once(bench: M
         server.call(
             "exec_command", {"cmd": f"trap '' TERM; sleep 300 & sleep 300; : {marker}", "yield_time_ms": 30_000}
         )
-        await until(lambda: running(marker), "the command runs")
+        await until(lambda: naming(marker), "the command runs")
         children = children_of(server.process.pid)
         assert len(children) >= 3
         with within(1):
-            if how.startswith("SIGTERM"):
+            if how == "stdin is closed":
+                assert await server.end() == 0
+            else:
                 server.process.send_signal(signal.SIGTERM)
                 if how == "SIGTERM twice":
                     await asyncio.sleep(0.03)
                     server.process.send_signal(signal.SIGTERM)
-                await server.process.wait()
-            else:
-                await server.end()
-        assert server.process.returncode == 0
-        assert not running(marker) and not [child for child in children if alive(child)]
+                assert await asyncio.to_thread(server.process.wait, LONG) == 0
+        assert not naming(marker) and not [child for child in children if alive(child)]

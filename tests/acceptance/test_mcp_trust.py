@@ -6,12 +6,14 @@ import asyncio
 import hashlib
 import json
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from tests.acceptance.mcp_bench import McpBench, offered, pool_of, settled, until
+from tests.acceptance.mcp_bench import McpBench, offered, pool_of, settled
 from tests.deadlines import within
+from tests.mcp.pools import until
 
 from golem_forge.tools.tool import SourceKind
 
@@ -260,11 +262,21 @@ class Thinking:
     def __init__(self, session: Any) -> None:
         self._bus = session.state.bus
         self.cards: list[Any] = []
-        self.leave = session.state.ui.attach("person")
         self._bus.on("approvalRequired", lambda event: self.cards.append(event.data))
 
     def answer(self, card: Any, *, yes: bool) -> None:
         self._bus.emit("approvalResponse", {"requestId": card.request_id, "approved": yes})
+
+
+@asynccontextmanager
+async def thought_about(bench: McpBench) -> AsyncIterator[tuple[Any, Thinking]]:
+    """A session whose servers are there, and who sits before it."""
+    async with bench.session(person=False, approval_callback=bench.cards) as session:
+        leave = session.state.ui.attach("person")
+        person = Thinking(session)
+        await settled(session)
+        yield session, person
+        leave()
 
 
 async def changed(session: Any, true: Callable[[], Any], what: str) -> None:
@@ -288,9 +300,7 @@ async def test_case_27_a_changed_definition_is_out_until_a_person_agrees(mcp_ben
     """`drift`, one card with the diff, a call meanwhile is `tool_not_found: drift` at once; approved → callable."""
     shelf = Shelf(mcp_bench, "moving", MOVER, entry("stable"))
     begin(mcp_bench, shelf, approval={"default": "preApproved"})
-    async with mcp_bench.session(person=False, approval_callback=mcp_bench.cards) as session:
-        person = Thinking(session)
-        await settled(session)
+    async with thought_about(mcp_bench) as (session, person):
         assert (await session.call("moving__mover", {"path": "a"})).ok
         shelf.put(MOVED, entry("stable"))
         await changed(session, lambda: "moving__mover" not in offered(session), "the changed tool is still offered")
@@ -311,7 +321,6 @@ async def test_case_27_a_changed_definition_is_out_until_a_person_agrees(mcp_ben
         assert session.catalog.get("moving__mover").description == "Deletes a file."
         assert (await session.call("moving__mover", {"path": "c"})).ok
         assert len(person.cards) == 1
-        person.leave()
     assert shelf.called_names == ["mover", "stable", "mover"]
 
 
@@ -333,9 +342,7 @@ async def test_case_27_a_server_that_returns_to_its_word_is_released_unasked(mcp
     """Changed, refused or not yet answered, and changed back: callable without a question."""
     shelf = Shelf(mcp_bench, "moving", MOVER)
     begin(mcp_bench, shelf, approval={"default": "preApproved"})
-    async with mcp_bench.session(person=False, approval_callback=mcp_bench.cards) as session:
-        person = Thinking(session)
-        await settled(session)
+    async with thought_about(mcp_bench) as (session, person):
         shelf.put(MOVED)
         await changed(session, lambda: "moving__mover" in quarantined(session), "the changed tool is not held")
         [card] = await until(lambda: person.cards, "the card")
@@ -345,16 +352,13 @@ async def test_case_27_a_server_that_returns_to_its_word_is_released_unasked(mcp
         await changed(session, lambda: "moving__mover" in offered(session), "it returned, and is still held")
         assert (await session.call("moving__mover", {"path": "a"})).ok
         assert len(person.cards) == 1 and mcp_bench.cards == []
-        person.leave()
 
 
 async def test_case_27_an_answer_that_comes_too_late_changes_nothing(mcp_bench: McpBench) -> None:
     """The server returned to its word while the card was open: the card is withdrawn, and a late yes pins nothing."""
     shelf = Shelf(mcp_bench, "moving", MOVER)
     begin(mcp_bench, shelf, approval={"default": "preApproved"})
-    async with mcp_bench.session(person=False, approval_callback=mcp_bench.cards) as session:
-        person = Thinking(session)
-        await settled(session)
+    async with thought_about(mcp_bench) as (session, person):
         shelf.put(MOVED)
         await changed(session, lambda: person.cards, "the changed tool raised no card")
         shelf.put(MOVER)
@@ -365,7 +369,6 @@ async def test_case_27_an_answer_that_comes_too_late_changes_nothing(mcp_bench: 
         assert (await session.call("moving__mover", {"path": "a"})).ok and len(person.cards) == 1
         shelf.put(MOVED)
         await changed(session, lambda: len(person.cards) == 2, "nobody answered the first card: it is asked again")
-        person.leave()
 
 
 async def test_case_27_a_server_that_changes_everything_drowns_nobody(mcp_bench: McpBench) -> None:
@@ -373,9 +376,7 @@ async def test_case_27_a_server_that_changes_everything_drowns_nobody(mcp_bench:
     tools = [entry(f"tool{number:03}") for number in range(200)]
     shelf, other = Shelf(mcp_bench, "many", *tools), Shelf(mcp_bench, "other", entry("act"))
     begin(mcp_bench, shelf, other)
-    async with mcp_bench.session(person=False, approval_callback=mcp_bench.cards) as session:
-        person = Thinking(session)
-        await settled(session)
+    async with thought_about(mcp_bench) as (session, person):
         shelf.put(*(tool | {"description": "Changed."} for tool in tools))
         await changed(session, lambda: person.cards, "the changed tools raised no card")
         await session.look()
@@ -386,7 +387,6 @@ async def test_case_27_a_server_that_changes_everything_drowns_nobody(mcp_bench:
             person.answer(card, yes=number != 1)
         await changed(session, lambda: len(offered(session)) == 3, "two were agreed to, beside the other server's")
         assert offered(session) == ["many__tool000", "many__tool002", "other__act"]
-        person.leave()
 
 
 async def test_case_27_from_the_cache_and_by_the_command(mcp_bench: McpBench) -> None:
@@ -522,19 +522,3 @@ async def test_case_30_arguments_are_checked_as_2020_12_says(mcp_bench: McpBench
             outcome = await session.call("strict__take", args)
             assert outcome.status == "input_invalid" and path in outcome.error, (args, outcome.status, outcome.error)
     assert [args for _, args in shelf.called] == good
-
-
-# ---- what counts besides
-
-
-async def test_a_result_of_five_megabytes_is_bounded_and_kept_whole(mcp_bench: McpBench) -> None:
-    """As of any tool: head and tail to the caller, the whole by handle (native-tools.md, T52)."""
-    text = "\n".join(f"line {number}" for number in range(500_000))
-    begin(mcp_bench, Shelf(mcp_bench, "big", entry("dump", answer={"content": [{"type": "text", "text": text}]})))
-    async with mcp_bench.session() as session:
-        await settled(session)
-        outcome = await session.call("big__dump")
-        assert outcome.ok and outcome.truncated and len(outcome.text) < 100_000
-        assert "line 0\n" in outcome.text and "line 499999" in outcome.text
-        rest = await session.call("read_output", {"handle": outcome.output_handle, "offset": 250_000, "limit": 2})
-        assert "line 249999" in rest.text

@@ -6,6 +6,7 @@ found first on PATH. Each leaves a mark outside, where no walls lead: one that r
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -18,8 +19,8 @@ from typing import Any
 
 import pytest
 from tests import known_walls
+from tests.acceptance.conftest import FORGE
 
-FORGE = str(Path(sys.executable).parent / "forge")
 NEIGHBOURS = ("sitecustomize", "usercustomize", "pydantic", "pydantic_core", "ruamel", "rich", "prompt_toolkit", "mcp")
 PROGRAMS = ("bwrap", "rg", "uv", "uvx", "go", "forge", "python", "python3", "pip", "lsb_release", "xdg-open")
 SYSTEM = ("/usr/bin", "/bin", "/usr/sbin", "/sbin")
@@ -82,11 +83,11 @@ def _module(mark: Path) -> str:
     return f"import posix\nposix.close(posix.open({str(mark)!r}, posix.O_CREAT | posix.O_WRONLY))\n"
 
 
-def _real(planted: Planted, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
+def _real(planted: Planted, *command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [FORGE, *words],
+        command,
         cwd=planted.project,
-        env=planted.environ | environ,
+        env=planted.environ,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -101,7 +102,7 @@ def test_what_is_planted_would_leave_its_mark(planted: Planted) -> None:
 
 
 def test_doctor_tries_the_walls(planted: Planted) -> None:
-    done = _real(planted, "doctor")
+    done = _real(planted, FORGE, "doctor")
     assert "guarantees tried and held" in done.stdout, done.stdout + done.stderr
     assert planted.ran() == []
     told = [line for line in done.stdout.splitlines() if str(planted.project / "bin") in line]
@@ -109,7 +110,7 @@ def test_doctor_tries_the_walls(planted: Planted) -> None:
 
 
 def test_the_first_walled_call_tries_them_too(planted: Planted) -> None:
-    done = _real(planted, "call", "exec_command", "--cmd", "/bin/cat a.txt", "--approval", "approve_all")
+    done = _real(planted, FORGE, "call", "exec_command", "--cmd", "/bin/cat a.txt", "--approval", "approve_all")
     assert "planted" in done.stdout, done.stdout + done.stderr
     assert (planted.home / "cache" / "walls.json").exists(), "they were tried"
     assert planted.ran() == []
@@ -172,17 +173,22 @@ def test_searching_without_ripgrep(planted: Planted, ready_forge: Any) -> None:
     assert planted.ran() == []
 
 
-@pytest.mark.parametrize("here", ["in the project", "elsewhere"])
 def test_the_client_of_a_model_finds_no_program_of_the_project(
-    planted: Planted, ready_forge: Any, wire: Any, tmp_path: Path, here: str
+    planted: Planted, ready_forge: Any, wire: Any, tmp_path: Path
 ) -> None:
-    """It asks `uname` what machine this is."""
-    with wire.WireServer([wire.WireTurn(say="Hi.")]) as server:
+    """It asks `uname` what machine this is; in the project, and with the project elsewhere."""
+    with wire.WireServer([wire.WireTurn(say="Hi.")] * 2) as server, contextlib.ExitStack() as running:
         base = f"models.openai.base_url={server.base_url('openai')}"
-        words = ("run", "--model", "openai:any", "--headless", "--set", base, "-p", str(planted.project), "go")
-        cwd = tmp_path if here == "elsewhere" else planted.project
-        done = ready_forge(*words, cwd=cwd, env=planted.environ | {"OPENAI_API_KEY": "none"})
-        assert "Hi." in done.stdout, done.stdout + done.stderr
+        words = ("--model", "openai:any", "--headless", "--set", base, "-p", str(planted.project), "go")
+        environ = planted.environ | {"OPENAI_API_KEY": "none"}
+        started = [
+            running.enter_context(ready_forge.start(["forge", "run", *words], cwd=cwd, env=environ))
+            for cwd in (planted.project, tmp_path)
+        ]
+        for process in started:
+            out, err = process.communicate(timeout=60)
+            assert "Hi." in out, out + err
+
     assert planted.ran() == []
 
 
@@ -226,15 +232,7 @@ def test_a_project_on_the_module_path_is_dropped(planted: Planted, words: tuple[
     """As an editable install in the environment, or a variable, puts it there. Only a name that is not loaded yet
     could be taken: so Forge loads none before it has dropped the project."""
     program = AS_A_SCRIPT.format(project=str(planted.project))
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", program, *words],
-        cwd=planted.project,
-        env=planted.environ,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    done = _real(planted, sys.executable, "-I", "-c", program, *words)
     assert done.returncode == 0, done.stderr
     assert planted.ran() == []
 

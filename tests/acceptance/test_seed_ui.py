@@ -609,14 +609,9 @@ async def test_depth_says_who_is_root_and_what_a_sub_worker_may(opened: Callable
 
 
 async def test_the_integration_example_with_a_plain_output(
-    tmp_path: Path, shop: Shop, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, shop: Shop, asked: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    output, asked = io.StringIO(), []
-
-    def answer(request: Any) -> dict[str, Any]:
-        asked.append(request.tool)
-        return {"approved": True, "remember": "session"}
-
+    output, ask = io.StringIO(), asked({"approved": True, "remember": "session"})
     bus = create_ui_event_bus()
     adapter = create_event_cli_adapter(bus, {"output": output, "input": io.StringIO(), "traceLevel": "normal"})
     signal = create_interrupt_signal()
@@ -629,7 +624,7 @@ async def test_the_integration_example_with_a_plain_output(
             "interruptSignal": signal,
             "depth": 0,
             "approvalMode": "interactive",
-            "approvalCallback": answer,
+            "approvalCallback": ask,
             "onEvent": create_trace_formatter(),
             "directory": tmp_path,
             "tools": shop.tools,
@@ -641,7 +636,7 @@ async def test_the_integration_example_with_a_plain_output(
     assert (result.success, result.response) == (True, "All done.")
     assert {"deploy", "write_report"} <= {each.name for each in runtime.get_tools()}
     await runtime.aclose()
-    assert shop.done == ["wrote one"] * 2 and asked == ["write_report"]
+    assert shop.done == ["wrote one"] * 2 and [request.tool for request in ask] == ["write_report"]
     printed = capsys.readouterr().out
     for text in (output.getvalue(), printed):
         assert "All done." in text and "✓ write_report" in text

@@ -3,48 +3,52 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from subprocess import CompletedProcess
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from examples.demo import forging
 from examples.demo.forging import forge_a_tool
 from examples.demo.stage import Stage, set_up
+from tests.ui.terminal.screen import Terminal
 
 from golem_forge import open_session
 
 ROOT = Path(__file__).parents[2]
 DEMO = (sys.executable, "-m", "examples.demo")
-NOT_TYPING_S = 0.7
-"""A card takes no key of somebody who is still typing."""
-ATTENDED = """\
-import sys
+"""What `make demo` runs."""
+READY = """\
+import pathlib, sys
+from types import SimpleNamespace
 from examples.demo import __main__ as demo, forging, servers
+from tests import known_walls
 
-real, demo.FORGE = demo.FORGE, sys.argv[1]
-forging.FORGE = servers.FORGE = demo.FORGE
-to_be_interrupted = demo.work_until_interrupted
+forge, python, walls = sys.argv[1:]
+real, work_until_interrupted = demo.FORGE, demo.work_until_interrupted
 
 def interrupt_the_real_one(stage, person):
-    demo.FORGE, ready = real, demo.FORGE
-    to_be_interrupted(stage, person)
-    demo.FORGE = ready
+    known_walls.put(pathlib.Path(walls), stage.home)
+    demo.FORGE = real
+    work_until_interrupted(stage, person)
+    demo.FORGE = forge
 
+demo.FORGE = forging.FORGE = servers.FORGE = forge
+forging.sys = servers.sys = SimpleNamespace(executable=python)
 demo.work_until_interrupted = interrupt_the_real_one
 servers._serve = lambda here: None
 sys.exit(demo.main())
 """
-"""All that a person sees, but for the client of `forge mcp serve`, the same as with nobody there. The commands start
-at once (see ready); the one that is interrupted is the demo's own child, whose processes it counts."""
+"""The demo, whose commands start at once (see ready) but for the one that is interrupted: the demo counts the processes
+below its own child. The client of `forge mcp serve` is left out: it is the same as with nobody there."""
 ONLY_FORGING = """\
 import os, sys
 from examples.demo import forging
@@ -56,13 +60,9 @@ with set_up() as stage:
 """
 
 
-def screen_module() -> ModuleType:
-    place = ROOT / "tests" / "ui" / "terminal" / "screen.py"
-    spec = importlib.util.spec_from_file_location("terminal_screen", place)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+@pytest.fixture
+def ready_demo(ready_forge: Any, tried_walls: Path) -> tuple[str, ...]:
+    return (sys.executable, "-c", READY, ready_forge.forge, ready_forge.python, str(tried_walls))
 
 
 @pytest.fixture
@@ -148,16 +148,18 @@ def in_order(told: Iterable[str], lines: Iterable[str]) -> list[str]:
     return [text for text in told if not any(text in line for line in rest)]
 
 
-def unattended(environ: Mapping[str, str], cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+def unattended(command: Sequence[str], environ: Mapping[str, str], cwd: Path = ROOT) -> CompletedProcess[str]:
     return subprocess.run(
-        DEMO, cwd=cwd, env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=200
+        command, cwd=cwd, env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=200
     )
 
 
 @pytest.mark.timeout(240)
 def test_without_a_terminal_it_answers_itself_and_says_so(environ: Mapping[str, str]) -> None:
     before = contents(ROOT / "examples")
-    ran = unattended(environ)
+
+    ran = unattended(DEMO, environ)
+
     assert (ran.returncode, ran.stderr) == (0, ""), ran.stdout + ran.stderr
     lines = ran.stdout.splitlines()
     assert "There is no model behind it" in lines[0]
@@ -194,25 +196,22 @@ def test_without_a_terminal_it_answers_itself_and_says_so(environ: Mapping[str, 
     assert list(Path(environ["TMPDIR"]).iterdir()) == []
 
 
-@pytest.mark.timeout(240)
-def test_at_a_terminal_the_person_answers_the_card(environ: Mapping[str, str], ready_forge: Any) -> None:
-    command = (sys.executable, "-c", ATTENDED, ready_forge.forge)
-    with screen_module().Terminal(command, cwd=ROOT, env=environ, columns=220, rows=40) as terminal:
+def test_at_a_terminal_the_person_answers_the_card(environ: Mapping[str, str], ready_demo: tuple[str, ...]) -> None:
+    with Terminal(ready_demo, cwd=ROOT, env=environ, columns=220, rows=40) as terminal:
         terminal.wait_for("+    return round(price * 100)", 20)
         terminal.wait_for("[y/N]", anywhere=False)
         assert "y allows it, n does not" in terminal.text
         terminal.settle()
         assert "✓ apply_patch" not in terminal.text, "nothing is written before the answer"
         terminal.send("y")
-        terminal.wait_for("The demo pressed Ctrl+C", 20)
 
-        terminal.wait_for("It would only read /shop.", 20)
+        terminal.wait_for("It would only read /shop.", anywhere=False)
         terminal.settle()
         assert "create_custom_tool wants to run" not in terminal.text, "it asks in words before it proposes anything"
         terminal.enter("yes")
         for tool in ("create_custom_tool", "git-summarize", "apply_patch", "git-summarize"):
             answer(terminal, tool, "y")
-        terminal.wait_for("The tool passed its test and stays", 20)
+        terminal.wait_for("The tool passed its test and stays", anywhere=False)
         terminal.enter("/git-summarize --since 2025-09-01")
         answer(terminal, "git-summarize", "y")
         terminal.wait_for(re.compile(r"▸ git-summarize \[human\][\s\S]*✓ git-summarize - exit 0"), 20)
@@ -222,7 +221,8 @@ def test_at_a_terminal_the_person_answers_the_card(environ: Mapping[str, str], r
         code = terminal.wait_end(40)
         shown = terminal.text
     assert code == 0, shown
-    assert "✓ apply_patch" in shown and "✗ soak_tests - interrupted" in shown and "; 0 are left." in shown
+    assert "✓ apply_patch" in shown and "✗ soak_tests - interrupted" in shown
+    assert "The demo pressed Ctrl+C" in shown and "; 0 are left." in shown
     assert "resumed" in shown and "Nothing was changed but what you allowed." in shown and "cart.py | 2 +-" in shown
     by_a_person = (line for line in FORGED if "Yes, please" not in line and "nobody is here" not in line)
     assert in_order(by_a_person, shown.splitlines()) == [], shown
@@ -232,19 +232,20 @@ def test_at_a_terminal_the_person_answers_the_card(environ: Mapping[str, str], r
 
 
 def answer(terminal: Any, tool: str, key: str) -> None:
+    """Once the card takes keys: it names the tool only then."""
     terminal.wait_for(re.compile(rf"^{tool}: .*Approve\? \[y/N\]", re.MULTILINE), 20, anywhere=False)
-    terminal.settle(NOT_TYPING_S)
+    terminal.settle(0.05)
     terminal.send(key)
 
 
 def test_at_a_terminal_a_tool_that_nobody_wants_is_not_made(environ: Mapping[str, str], ready_forge: Any) -> None:
     command = (sys.executable, "-c", ONLY_FORGING, ready_forge.forge)
-    with screen_module().Terminal(command, cwd=ROOT, env=environ, columns=110, rows=40) as terminal:
-        terminal.wait_for("It would only read /shop.", 20)
+    with Terminal(command, cwd=ROOT, env=environ, columns=110, rows=40) as terminal:
+        terminal.wait_for("It would only read /shop.", anywhere=False)
         terminal.enter("well")
         answer(terminal, "create_custom_tool", "n")
         terminal.wait_for("Reason for the model")
-        terminal.settle(NOT_TYPING_S)
+        terminal.settle(0.05)
         terminal.send("\r")
         terminal.wait_for("expected 'Created custom tool'", 20)
         terminal.settle()
@@ -297,7 +298,9 @@ def test_what_goes_wrong_is_said_and_is_the_exit_code(environ: Mapping[str, str]
     shutil.copytree(ROOT / "examples", tmp_path / "examples", ignore=shutil.ignore_patterns("__pycache__"))
     with (tmp_path / "examples" / "repair" / "forge.yaml").open("a") as file:
         file.write("budgte: {}\n")
-    ran = unattended(environ, cwd=tmp_path)
+
+    ran = unattended(DEMO, environ, cwd=tmp_path)
+
     assert ran.returncode == 1
     assert "forge.yaml:13: budgte: unknown key 'budgte'; did you mean 'budget'?" in ran.stdout
     assert "demo: FAILED: the run ended with 1 before the soak test" in ran.stderr
@@ -309,10 +312,8 @@ def test_what_goes_wrong_is_said_and_is_the_exit_code(environ: Mapping[str, str]
     [("embed.py", "plates now: 10"), ("one_path.py", "hash chain intact")],
 )
 def test_the_other_examples_run_as_they_are(name: str, last: str, environ: Mapping[str, str]) -> None:
-    command = (sys.executable, str(ROOT / "examples" / name))
-    ran = subprocess.run(
-        command, env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False
-    )
+    ran = unattended((sys.executable, str(ROOT / "examples" / name)), environ)
+
     assert (ran.returncode, ran.stderr) == (0, ""), ran.stdout + ran.stderr
     assert ran.stdout.rstrip().endswith(last)
     assert list(Path(environ["TMPDIR"]).iterdir()) == []

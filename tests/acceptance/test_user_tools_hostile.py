@@ -158,7 +158,7 @@ async def test_a_background_tool_that_another_tool_calls_ends_with_its_caller(
     async with bench.session(approval="approve_all") as session:
         ended: list[Any] = []
         session.bus.on("toolResult", lambda event: ended.append((event.data.tool_name, str(event.data.status))))
-        for seconds in ever_longer(3):
+        for seconds in ever_longer(1.5):
             outcome = await run(session, "caller", timeout=seconds)
             if len(ended) > 1:
                 break

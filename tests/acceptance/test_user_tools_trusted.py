@@ -7,29 +7,26 @@ walls. WITNESS is source that leaves a mark in the workspace each time it runs; 
 from __future__ import annotations
 
 import asyncio
-import io
 import json
 import os
 import shutil
 import subprocess
-import tarfile
-import zipfile
 from collections.abc import Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
+from tests.usertools.building.packages import Index
 
 from golem_forge import Caller
 from golem_forge.sandbox.walls.bubblewrap import find_bwrap
 from golem_forge.sandbox.walls.model import Level, ProbeReport
+from golem_forge.sandbox.walls.walls import Walls
 from golem_forge.storage.home import ForgeHome
 from golem_forge.usertools.build.go import GoCache
 from golem_forge.usertools.build.toolchain import ToolchainFinder
 from golem_forge.usertools.scratch import scratch_walls
+from golem_forge.usertools.trust import tool_status
 
 from .user_tools import Bench, Cards, card_text, diagnosis, offered, parameter, run
 
@@ -53,8 +50,6 @@ def runs(bench: Bench) -> int:
 
 
 def state(session: Any, name: str) -> str:
-    from golem_forge.usertools.trust import tool_status
-
     session.refresh()
     shop = session.user_tools.workshop
     return str(tool_status(shop, shop.registry.lookup(name)).state)
@@ -87,73 +82,12 @@ async def test_c35_python_has_the_standard_library_and_its_own_folder(
         assert (await session.call("clean", {})).text == "beside below [] []\n"
 
 
-class Index:
-    """A package index on this machine: what it was asked for, and how often."""
-
-    def __init__(self, root: Path) -> None:
-        self.asked: list[str] = []
-        asked = self.asked
-
-        class Handler(SimpleHTTPRequestHandler):
-            def do_GET(self) -> None:
-                asked.append(self.path)
-                super().do_GET()
-
-            def log_message(self, *args: Any) -> None:
-                pass
-
-        self.files = root / "index"
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(self.files)))
-        self._thread = Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-        self._thread.start()
-
-    @property
-    def host(self) -> str:
-        return f"127.0.0.1:{self._server.server_port}"
-
-    def put(self, project: str, file: str, content: bytes) -> None:
-        folder = self.files / "simple" / project
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / file).write_bytes(content)
-        (folder / "index.html").write_text(f'<a href="{file}">{file}</a>')
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-
 @pytest.fixture
 def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Index]:
-    made = Index(tmp_path)
+    made = Index(tmp_path / "index")
     monkeypatch.setenv("UV_DEFAULT_INDEX", f"http://{made.host}/simple")
     yield made
     made.close()
-
-
-def wheel(name: str, source: str) -> bytes:
-    info = f"{name}-1.0.dist-info"
-    files = {
-        f"{name}.py": source,
-        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n",
-        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-    }
-    files[f"{info}/RECORD"] = "".join(f"{each},,\n" for each in (*files, f"{info}/RECORD"))
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w") as archive:
-        for path, text in files.items():
-            archive.writestr(path, text)
-    return made.getvalue()
-
-
-def sdist(name: str, files: dict[str, str]) -> bytes:
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w:gz") as archive:
-        for path, text in {**files, "PKG-INFO": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n"}.items():
-            member = tarfile.TarInfo(f"{name}-1.0/{path}")
-            member.size = len(text)
-            archive.addfile(member, io.BytesIO(text.encode()))
-    return made.getvalue()
 
 
 def script(dependency: str, code: str) -> str:
@@ -163,7 +97,7 @@ def script(dependency: str, code: str) -> str:
 async def test_c36_dependencies_are_fetched_once_with_a_question_and_the_network_is_not_for_the_run(
     bench: Bench, index: Index
 ) -> None:
-    index.put("greetlib", "greetlib-1.0-py3-none-any.whl", wheel("greetlib", "word = 'from a wheel'\n"))
+    index.wheel("greetlib", {"greetlib.py": "word = 'from a wheel'\n"})
     port = index.host.rpartition(":")[2]
     reach = (
         f"import greetlib, socket\ntry:\n    socket.create_connection(('127.0.0.1', {port}), 1)\n    print('reached')\n"
@@ -188,7 +122,7 @@ async def test_c36_a_source_distribution_is_no_dependency_and_its_setup_never_ru
     witness = "open('/tmp/setup-ran', 'w')\nraise SystemExit('SETUP RAN')\n"
     backend = '[build-system]\nrequires = []\nbuild-backend = "own"\nbackend-path = ["."]\n'
     files = {"setup.py": witness, "own.py": witness, "pyproject.toml": backend}
-    index.put("onlysource", "onlysource-1.0.tar.gz", sdist("onlysource", files))
+    index.sdist("onlysource", files)
     bench.python("deps", script("onlysource", "print('ran')"))
     async with bench.session() as session:
         outcome = await run(session, "deps")
@@ -200,7 +134,7 @@ async def test_c36_a_source_distribution_is_no_dependency_and_its_setup_never_ru
 
 
 async def test_c36_a_denied_fetch_starts_nothing(bench: Bench, index: Index) -> None:
-    index.put("greetlib", "greetlib-1.0-py3-none-any.whl", wheel("greetlib", ""))
+    index.wheel("greetlib", {"greetlib.py": ""})
     bench.python("deps", script("greetlib", "print('ran')"))
     bench.cards.yes = False
     async with bench.session() as session:
@@ -227,8 +161,6 @@ async def go(bench: Bench) -> Bench:
 @pytest.fixture
 def compiled(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Each start of a compiler, in any session."""
-    from golem_forge.sandbox.walls.walls import Walls
-
     starts: list[Any] = []
     begin = Walls.start
 
@@ -325,13 +257,9 @@ async def test_c39_trust_given_while_it_replaced_nothing_is_no_agreement_to_repl
 
 
 async def test_c39_what_was_allowed_to_the_built_in_does_not_loosen_the_shadow(bench: Bench) -> None:
-    bench.home.mkdir(exist_ok=True)
-    (bench.home / "rules.yaml").write_text(
-        "rules:\n  - {tool: write_file, verdict: preApproved}\n"
-        "  - {path: '/workspace/**', access: [write], verdict: preApproved}\n"
-    )
-    parameters = [parameter("path"), parameter("content")]
-    bench.tool("write_file", WITNESS, parameters=parameters, **RW)
+    writes = "{path: '/workspace/**', access: [write], verdict: preApproved}"
+    bench.rules("{tool: write_file, verdict: preApproved}", writes)
+    bench.tool("write_file", WITNESS, parameters=[parameter("path"), parameter("content")], **RW)
     args = {"path": "/workspace/a.txt", "content": "x"}
     async with bench.session() as session:
         assert (await session.call("write_file", args)).ok
@@ -358,18 +286,21 @@ async def test_c39_a_changed_or_removed_shadow_gives_the_name_back(bench: Bench)
         assert diagnosis(session) == {}
 
 
-@pytest.mark.parametrize("name", ["exec_command", "Exec_Command", "apply_patch", "write_stdin", "run_custom_tool"])
-async def test_c40_a_reserved_name_is_no_tool(bench: Bench, name: str) -> None:
-    bench.tool(name, WITNESS, parameters=[parameter("cmd")], **RW)
+@pytest.mark.parametrize("exec_command", ["exec_command", "Exec_Command"])
+async def test_c40_a_reserved_name_is_no_tool(bench: Bench, exec_command: str) -> None:
+    names = (exec_command, "apply_patch", "write_stdin", "run_custom_tool")
+    for name in names:
+        bench.tool(name, WITNESS, parameters=[parameter("cmd")], **RW)
     bench.tool("good", "echo good\n")
     async with bench.session(approval="approve_all") as session:
-        assert diagnosis(session)[name].startswith("reserved_name: ")
         assert (await run(session, "good")).text == "good\n"
         outcome = await session.call("exec_command", {"cmd": "echo built in"})
         assert outcome.ok and "built in" in outcome.text
-        outcome = await run(session, name)
-        assert outcome.status == "tool_not_found"
-        assert f"custom tool '{name}' is not available: reserved_name: " in outcome.error
+        for name in names:
+            assert diagnosis(session)[name].startswith("reserved_name: ")
+            outcome = await run(session, name)
+            assert outcome.status == "tool_not_found"
+            assert f"custom tool '{name}' is not available: reserved_name: " in outcome.error
     assert runs(bench) == 0
 
 
@@ -377,12 +308,8 @@ MODES = (None, "strict", "approve_all", "auto_deny")
 """None: interactive, since there is somebody to ask."""
 
 
-@pytest.mark.parametrize(
-    ("trusted", "approval"), [(True, mode) for mode in MODES] + [(False, mode) for mode in MODES[:-1]]
-)
-async def test_c41_blocked_is_blocked_by_either_name_in_every_mode(
-    bench: Bench, trusted: bool, approval: str | None
-) -> None:
+@pytest.mark.parametrize("trusted", [True, False])
+async def test_c41_blocked_is_blocked_by_either_name_in_every_mode(bench: Bench, trusted: bool) -> None:
     """Of an untrusted one with nobody to ask the same is said of its trust, before policy is looked at."""
     bench.tool("x", WITNESS, **RW)
     if trusted:
@@ -390,18 +317,18 @@ async def test_c41_blocked_is_blocked_by_either_name_in_every_mode(
             assert (await run(session, "x")).ok
     before, asked = runs(bench), len(bench.cards)
     (bench.workspace / "forge.yaml").write_text("approval: {tools: {x: blocked}}\n")
-    async with bench.session(approval=approval) as session:
-        for caller in (Caller.LLM, Caller.HUMAN):
-            outcome = await session.call("run_custom_tool", {"tool_name": "x"}, caller=caller)
-            assert (outcome.status, outcome.tool) == ("policy_denied", "x"), outcome.error
-        for caller in (Caller.LLM, Caller.HUMAN) if trusted else (Caller.HUMAN,):
-            assert (await session.call("x", {}, caller=caller)).status == "policy_denied"
-    assert (runs(bench), len(bench.cards)) == (before, asked)
+    for approval in MODES if trusted else MODES[:-1]:
+        async with bench.session(approval=approval) as session:
+            for caller in (Caller.LLM, Caller.HUMAN):
+                outcome = await session.call("run_custom_tool", {"tool_name": "x"}, caller=caller)
+                assert (outcome.status, outcome.tool) == ("policy_denied", "x"), outcome.error
+            for caller in (Caller.LLM, Caller.HUMAN) if trusted else (Caller.HUMAN,):
+                assert (await session.call("x", {}, caller=caller)).status == "policy_denied", approval
+        assert (runs(bench), len(bench.cards)) == (before, asked)
 
 
 async def test_c41_an_allowance_for_run_custom_tool_is_none_for_the_tool(bench: Bench) -> None:
-    bench.home.mkdir(exist_ok=True)
-    (bench.home / "rules.yaml").write_text("rules:\n  - {tool: run_custom_tool, verdict: preApproved}\n")
+    bench.rules("{tool: run_custom_tool, verdict: preApproved}")
     (bench.workspace / "forge.yaml").write_text("approval: {tools: {run_custom_tool: ask}}\n")
     bench.tool("x", WITNESS, **RW)
     async with bench.session() as session:
@@ -540,10 +467,8 @@ async def test_c46_a_denial_runs_nothing_and_the_next_card_counts_it(bench: Benc
         for words in ("", "denied once before", "denied 2 times before"):
             outcome = await run(session, "x")
             assert outcome.status == "approval_denied"
-            assert ("denied" in card_text(bench.cards.last), words in card_text(bench.cards.last)) == (
-                bool(words),
-                True,
-            )
+            shown = card_text(bench.cards.last)
+            assert ("denied" in shown, words in shown) == (bool(words), True)
         assert runs(bench) == 0 and offered(session) == []
         assert before == ("draft", 0) and state(session, "x") in ("draft", "built")
     async with bench.session() as session:  # it is kept, a session's memory is not
@@ -612,22 +537,14 @@ async def test_c48_a_failing_test_ends_it_and_says_what_came_instead(bench: Benc
 
 
 async def test_c49_a_write_that_a_rule_allowed_does_not_inherit_trust(bench: Bench) -> None:
-    bench.home.mkdir(exist_ok=True)
-    (bench.home / "rules.yaml").write_text(
-        "rules:\n  - {path: '/user_tools/**', access: [read, write], verdict: preApproved}\n"
-        "  - {tool: x, verdict: preApproved}\n"
-    )
-    tests = [{"arguments": {}}]
-    bench.tool("x", WITNESS, tests=tests, **RW)
+    writes = "{path: '/user_tools/**', access: [read, write], verdict: preApproved}"
+    bench.rules(writes, "{tool: x, verdict: preApproved}")
+    bench.tool("x", WITNESS, tests=[{"arguments": {}}], **RW)
     async with bench.session() as session:
         assert (await run(session, "x")).ok
         assert len(bench.cards) == 1
         assert (await session.call("x", {})).ok and len(bench.cards) == 1, "the rule speaks for what is trusted"
-        patch = (
-            "*** Begin Patch\n*** Update File: /user_tools/x/x.sh\n@@\n-"
-            + WITNESS.rstrip()
-            + "\n+echo other\n*** End Patch"
-        )
+        patch = f"*** Begin Patch\n*** Update File: /user_tools/x/x.sh\n@@\n-{WITNESS}+echo other\n*** End Patch"
         outcome = await session.call("apply_patch", {"input": patch})
         assert outcome.ok and len(bench.cards) == 1, outcome.error
         assert offered(session) == [] and diagnosis(session)["x"].startswith("changed: ")
@@ -664,9 +581,8 @@ async def test_c50_activating_at_the_command_line_needs_an_answer(bench: Bench) 
     assert said.code == 0 and "tool 'x' is active" in said.out
     async with bench.session() as session:
         assert offered(session) == ["x"]
-        assert session.user_tools.workshop.store.find_trust(
-            "x", session.user_tools.workshop.registry.lookup("x").digest
-        ).who == ("command line (--yes)")
+        shop = session.user_tools.workshop
+        assert shop.store.find_trust("x", shop.registry.lookup("x").digest).who == "command line (--yes)"
 
 
 async def test_c51_a_retired_tool_is_gone_and_comes_back_as_it_was(bench: Bench) -> None:
@@ -884,16 +800,10 @@ async def test_invariant_02_modes_are_enforced_through_every_name(bench: Bench, 
         assert bench.forge_here("tools", "activate", "hand", "model", "--yes").code == 0
     async with bench.session(approval="approve_all") as session:
         for caller in (Caller.LLM, Caller.MCP, Caller.TOOL):
-            for outcome in (
-                await session.call("hand", {}, caller=caller),
-                await session.call("run_custom_tool", {"tool_name": "hand"}, caller=caller),
-            ):
-                assert outcome.status == "tool_not_found", caller
-        for outcome in (
-            await session.call("model", {}, caller=Caller.HUMAN),
-            await session.call("run_custom_tool", {"tool_name": "model"}, caller=Caller.HUMAN),
-        ):
-            assert outcome.status == "tool_not_found"
+            for name, args in (("hand", {}), ("run_custom_tool", {"tool_name": "hand"})):
+                assert (await session.call(name, args, caller=caller)).status == "tool_not_found", caller
+        for name, args in (("model", {}), ("run_custom_tool", {"tool_name": "model"})):
+            assert (await session.call(name, args, caller=Caller.HUMAN)).status == "tool_not_found"
         assert runs(bench) == 0
         assert (await session.call("hand", {}, caller=Caller.HUMAN)).ok
         assert (await run(session, "model")).ok
@@ -902,11 +812,8 @@ async def test_invariant_02_modes_are_enforced_through_every_name(bench: Bench, 
 
 async def test_invariant_03_a_blocking_rule_wins_over_every_allowance(bench: Bench) -> None:
     bench.tool("x", WITNESS, **RW)
-    bench.home.mkdir(exist_ok=True)
     assert bench.forge_here("tools", "activate", "x", "--yes").code == 0
-    (bench.home / "rules.yaml").write_text(
-        "rules:\n  - {tool: x, verdict: preApproved}\n  - {tool: x, verdict: blocked, reason: never}\n"
-    )
+    bench.rules("{tool: x, verdict: preApproved}", "{tool: x, verdict: blocked, reason: never}")
     (bench.workspace / "forge.yaml").write_text("approval: {tools: {x: preApproved}}\n")
     for approval in (None, "approve_all"):
         async with bench.session(approval=approval) as session:
@@ -975,10 +882,17 @@ func main() {
 }
 
 
-@pytest.mark.parametrize("source", SUMMARIES)
-async def test_the_example_of_the_first_documents_works_as_it_was_written(go: Bench, source: str) -> None:
-    """Its manifest byte for byte but for the entrypoint; of Go both spellings, source and binary."""
-    bench = go
+@pytest.mark.parametrize("source", ["git-summarize.sh", "git-summarize.py"])
+async def test_the_example_of_the_first_documents_works_as_it_was_written(bench: Bench, source: str) -> None:
+    await assert_that_it_summarizes(bench, source, entrypoints=(source,))
+
+
+async def test_the_example_of_the_first_documents_works_in_go_as_source_and_as_binary(go: Bench) -> None:
+    await assert_that_it_summarizes(go, "git-summarize.go", entrypoints=("git-summarize.go", "git-summarize"))
+
+
+async def assert_that_it_summarizes(bench: Bench, source: str, entrypoints: tuple[str, ...]) -> None:
+    """Its manifest byte for byte but for the entrypoint."""
     for number, day in enumerate(("2024-01-01", "2024-06-01"), 1):
         (bench.workspace / "notes").write_text(day)
         stamp = {"GIT_AUTHOR_DATE": f"{day}T12:00:00", "GIT_COMMITTER_DATE": f"{day}T12:00:00"}
@@ -988,7 +902,7 @@ async def test_the_example_of_the_first_documents_works_as_it_was_written(go: Be
     folder = bench.tools / "git-summarize"
     folder.mkdir(parents=True)
     (folder / source).write_text(SUMMARIES[source])
-    for entrypoint in (source, "git-summarize") if source.endswith(".go") else (source,):
+    for entrypoint in entrypoints:
         (folder / "tool.yaml").write_text(SEED.replace("entrypoint: git-summarize.go ", f"entrypoint: {entrypoint} "))
         async with bench.session() as session:
             outcome = await run(session, "git-summarize", {"since": "2024-03-01"})

@@ -24,23 +24,6 @@ HEADERS = {
     "referrer-policy": "no-referrer",
     "cache-control": "no-store",
 }
-TRAVERSALS = (
-    "/../pyproject.toml",
-    "/..%2fpyproject.toml",
-    "/%2e%2e/%2e%2e/house.py",
-    "/css/../../house.py",
-    "/css/..%2f..%2fhouse.py",
-    "/..\\house.py",
-    "/css/%2e%2e%5c%2e%2e%5chouse.py",
-    "//etc/passwd",
-    "/%2fetc%2fpasswd",
-    "/css/....//....//house.py",
-    "/main.js%00.css",
-    "/%c0%ae%c0%ae/house.py",
-    "/css/tokens.css/../../../house.py",
-    "/__init__.py",
-    "/api/../../house.py",
-)
 
 
 def code_in(link: str) -> str:
@@ -102,16 +85,6 @@ async def test_without_the_cookie_there_is_only_the_shell(staged: Any) -> None:
     mine = {"Cookie": cookie.partition(";")[0]}
     assert (await sent(address, request(address, "/api/me", **mine))).status == 200
     assert (await sent(address, request(address, "/api/me", Cookie=f"{mine['Cookie']}x"))).status == 401
-
-
-async def test_paths_lead_nowhere_else(staged: Any) -> None:
-    stage = await staged([])
-    cookie = (await log_in(stage.address, code_in(stage.link()))).headers["set-cookie"].partition(";")[0]
-    for path in TRAVERSALS:
-        answer = await sent(stage.address, request(stage.address, path, Cookie=cookie))
-        assert answer.status in (400, 404), (path, answer.status)
-        assert b"import" not in answer.body and b"root:" not in answer.body, path
-        assert answer.headers.items() >= HEADERS.items() or answer.status == 400, path
 
 
 ATTACKS = """async ({ours, id}) => {

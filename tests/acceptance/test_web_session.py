@@ -109,7 +109,7 @@ async def test_everything_by_keyboard_alone(staged: Any, windows: Any, tmp_path:
             calls(
                 ("update_plan", {"plan": PLAN}),
                 say="I will look, then **write**. " + "Word after word. " * 20,
-                think="They want bread.",
+                think="Hm.",
                 chunks=30,
                 pause=0.06,
             ),

@@ -90,9 +90,7 @@ def _still(text: str) -> str:
 async def test_two_windows_answer_the_same_card(staged: Any, windows: Any) -> None:
     """Case 32: one execution, and the other window shows who answered."""
     did = Counting()
-    turns: list[Any] = []
-    for where in ("one", "two"):
-        turns += [calls(("deploy", {"where": where}))]
+    turns = [calls(("deploy", {"where": where})) for where in ("one", "two")]
     stage = await staged([*turns, "Done."], tools=[did.tool()])
     first = Person(await windows())
     await first.enter(stage.link())
@@ -120,7 +118,7 @@ async def test_the_connection_is_cut_while_it_streams(staged: Any, windows: Any)
     """Case 31: the final text is the journal's, nothing is doubled; an answer given meanwhile is sent afterwards."""
     did = Counting()
     words = " ".join(f"word{number}" for number in range(120))
-    turns = [Turn(say=words, chunks=60, pause=0.05), calls(("deploy", {"where": "late"})), "Done."]
+    turns = [Turn(say=words, chunks=60, pause=0.03), calls(("deploy", {"where": "late"})), "Done."]
     stage = await staged(turns, tools=[did.tool()])
     window = await windows()
     window.expects("ERR_", "WebSocket")

@@ -120,6 +120,11 @@ class Bench:
     def python(self, name: str, source: str, /, **manifest: Any) -> Path:
         return self.tool(name, source, entrypoint=f"{name}.py", **manifest)
 
+    def rules(self, *rules: str) -> None:
+        """The person's own, as YAML."""
+        self.home.mkdir(exist_ok=True)
+        (self.home / "rules.yaml").write_text("rules:\n" + "".join(f"  - {rule}\n" for rule in rules))
+
     def remove(self, name: str) -> None:
         shutil.rmtree(self.tools / name)
 

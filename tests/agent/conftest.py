@@ -12,8 +12,25 @@ from golem_forge.agent.files.worker import Worker, WorkerSandbox, WorkerZone
 from golem_forge.agent.model.interface import Request
 from golem_forge.agent.model.scripted import FunctionScript, Turn, TurnCall
 from golem_forge.agent.runtime import WorkerRuntime
+from golem_forge.config.program import load_program
+from golem_forge.mcp.client.trust_store import ServerTrustStore
+from golem_forge.storage.home import ForgeHome, forge_home
 
 WORKSPACE = WorkerSandbox(zones=(WorkerZone(name="workspace"),))
+
+
+def put(root: Path, name: str, text: str = "") -> Path:
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def let_servers_start(root: Path, home: ForgeHome | None = None) -> None:
+    """As a person who was asked about each server of a program."""
+    home = home or forge_home()
+    for spec in load_program(root, home, trusted=lambda _: True).mcp.servers.values():
+        ServerTrustStore(home).approve_server(spec, "a person")
 
 
 class Script:
@@ -52,7 +69,8 @@ class Played:
 
 @pytest.fixture
 async def play(tmp_path: Path) -> AsyncIterator[Callable[..., Any]]:
-    """`await play(turns, tools=[…], worker=Worker(…), approval="approve_all")` gives an initialized Played."""
+    """`await play(turns, tools=[…], worker=Worker(…), approval="approve_all")` gives an initialized Played; with
+    `run="go"`, or `turn="go"`, one that was told so."""
     opened: list[WorkerRuntime] = []
     folder = tmp_path / "project"
     folder.mkdir()
@@ -63,6 +81,8 @@ async def play(tmp_path: Path) -> AsyncIterator[Callable[..., Any]]:
         worker: Worker | str | Path | None = None,
         approval: str | None = "approve_all",
         facts: dict[str, Any] | None = None,
+        run: str = "",
+        turn: str = "",
         **options: Any,
     ) -> Played:
         script = Script(turns, **(facts or {}))
@@ -76,6 +96,10 @@ async def play(tmp_path: Path) -> AsyncIterator[Callable[..., Any]]:
         opened.append(runtime)
         played = Played(runtime, script)
         await runtime.initialize()
+        if run:
+            await runtime.run(run)
+        if turn:
+            await runtime.turn(turn)
         return played
 
     yield make

@@ -67,8 +67,7 @@ async def test_31_what_is_found_is_sent_from_the_next_request_on_and_nothing_bef
 
 
 async def test_31_the_answer_holds_descriptions_schemas_and_the_total(play: Play) -> None:
-    played = await play([calls(search("calendar__share_calendar", limit=1)), "ok"], tools=catalog300())
-    await played.runtime.turn("go")
+    played = await play([calls(search("calendar__share_calendar", limit=1)), "ok"], turn="go", tools=catalog300())
     (told,) = played.script.results(1)
     answer = json.loads(unfenced(told[1]))
     assert answer["total"] > 1
@@ -79,8 +78,7 @@ async def test_31_the_answer_holds_descriptions_schemas_and_the_total(play: Play
 
 async def test_its_description_names_sources_and_counts_and_no_tool(play: Play) -> None:
     tools = catalog300()
-    played = await play([calls(search("create calendar event")), "ok"], tools=tools)
-    await played.runtime.turn("go")
+    played = await play([calls(search("create calendar event")), "ok"], turn="go", tools=tools)
     first, second = ({offer.name: offer for offer in each.tools}["tool_search"] for each in played.script.requests)
     assert first == second
     assert "mcp calendar: 20 tools" in first.description and "mcp shop: 20 tools" in first.description
@@ -88,8 +86,7 @@ async def test_its_description_names_sources_and_counts_and_no_tool(play: Play) 
 
 
 async def test_no_match_names_the_sources(play: Play) -> None:
-    played = await play([calls(search("zzqqx")), "ok"], tools=catalog300()[:100])
-    await played.runtime.turn("go")
+    played = await play([calls(search("zzqqx")), "ok"], turn="go", tools=catalog300()[:100])
     told = json.loads(unfenced(played.script.results(1)[0][1]))
     assert told["tools"] == [] and told["total"] == 0
     assert told["sources"][0] == {"source": "mcp calendar", "tools": 20} and len(told["sources"]) == 5
@@ -98,16 +95,14 @@ async def test_no_match_names_the_sources(play: Play) -> None:
 
 @pytest.mark.parametrize("query", ["", "   ", "\n"])
 async def test_32_an_empty_query(play: Play, query: str) -> None:
-    played = await play([calls(search(query)), "ok"], tools=catalog300())
-    await played.runtime.turn("go")
+    played = await play([calls(search(query)), "ok"], turn="go", tools=catalog300())
     (status, text) = played.script.results(1)[0]
     assert status == "input_invalid" and "tool_search: query: must not be empty" in text
 
 
 async def test_32_a_direct_call_runs_and_loads(play: Play) -> None:
     turns = [calls(("travel__rent_car", {"city": "Rome"}), ("travel__rent_car", {"city": "Bari"})), "ok"]
-    played = await play(turns, tools=catalog300())
-    await played.runtime.turn("go")
+    played = await play(turns, turn="go", tools=catalog300())
     assert [status for status, _ in played.script.results(1)] == ["success", "success"]
     first, second = played.script.requests
     assert names(second) == [*names(first), "travel__rent_car"]
@@ -121,8 +116,7 @@ async def test_a_call_with_guessed_arguments_loads_too_so_that_the_next_one_need
         execute=dict,
         source="mcp",
     )
-    played = await play([calls(("deep__dive", {"depth": 3})), "ok"], tools=[*catalog300(), strict])
-    await played.runtime.turn("go")
+    played = await play([calls(("deep__dive", {"depth": 3})), "ok"], turn="go", tools=[*catalog300(), strict])
     assert played.script.results(1)[0][0] == "input_invalid"
     assert names(played.script.requests[1])[-1] == "deep__dive"
 
@@ -135,8 +129,7 @@ async def test_a_server_s_own_spelling_loads_the_tool_it_means(play: Play) -> No
 
 
 async def test_an_unknown_name_gets_the_nearest_ones_deferred_or_not(play: Play) -> None:
-    played = await play([calls(("calendar__create_evnt", {}), ("raed_file", {})), "ok"], tools=catalog300())
-    await played.runtime.turn("go")
+    played = await play([calls(("calendar__create_evnt", {}), ("raed_file", {})), "ok"], turn="go", tools=catalog300())
     (near, native) = played.script.results(1)
     assert near[0] == "tool_not_found" and "calendar__create_event" in near[1]
     assert 1 <= near[1].count("__") - 1 <= 3
@@ -145,16 +138,14 @@ async def test_an_unknown_name_gets_the_nearest_ones_deferred_or_not(play: Play)
 
 
 async def test_few_tools_are_all_sent_and_there_is_nothing_to_search(play: Play) -> None:
-    played = await play([calls(search("calendar")), "ok"], tools=catalog300()[:33])
-    await played.runtime.turn("go")
+    played = await play([calls(search("calendar")), "ok"], turn="go", tools=catalog300()[:33])
     assert names(played.script.requests[0]) == [*NATIVE, *sorted(tool.name for tool in catalog300()[:33])]
     status, text = played.script.results(1)[0]
     assert status == "tool_not_found" and "tool_search" in text
 
 
 async def test_one_more_than_the_limit_is_too_many(play: Play) -> None:
-    played = await play(["ok"], tools=catalog300()[:34])
-    await played.runtime.turn("go")
+    played = await play(["ok"], turn="go", tools=catalog300()[:34])
     assert names(played.script.requests[0]) == [*NATIVE, "tool_search"]
 
 
@@ -165,15 +156,16 @@ def program(place: Path, said: str) -> Path:
 
 
 async def test_the_limits_are_the_programs(play: Play, tmp_path: Path) -> None:
-    few = await play(["ok"], tools=catalog300()[:3], directory=program(tmp_path / "a", "tools: {defer_above: 9}\n"))
-    await few.runtime.turn("go")
+    few = await play(
+        ["ok"], turn="go", tools=catalog300()[:3], directory=program(tmp_path / "a", "tools: {defer_above: 9}\n")
+    )
     assert names(few.script.requests[0])[-1] == "tool_search"
     many = program(tmp_path / "b", "tools: {defer_above: 1000, defer_tokens: 1000000}\n")
-    all_sent = await play(["ok"], tools=catalog300(), directory=many)
-    await all_sent.runtime.turn("go")
+    all_sent = await play(["ok"], turn="go", tools=catalog300(), directory=many)
     assert len(all_sent.script.requests[0].tools) == 307
-    heavy = await play(["ok"], tools=catalog300()[:30], directory=program(tmp_path / "c", "tools: {defer_tokens: 900}"))
-    await heavy.runtime.turn("go")
+    heavy = await play(
+        ["ok"], turn="go", tools=catalog300()[:30], directory=program(tmp_path / "c", "tools: {defer_tokens: 900}")
+    )
     assert names(heavy.script.requests[0])[-1] == "tool_search"
 
 
@@ -184,8 +176,7 @@ async def test_32_always_load_is_there_from_the_start(play: Play, tmp_path: Path
         "    travel: {command: x, always_load: ['book_*']}\n"
         "    mail: {command: x, always_load: [travel__rent_car]}\n"
     )
-    played = await play(["ok"], tools=catalog300(), directory=program(tmp_path / "p", said))
-    await played.runtime.turn("go")
+    played = await play(["ok"], turn="go", tools=catalog300(), directory=program(tmp_path / "p", said))
     wanted = ["shop__track_parcel", "travel__book_flight", "travel__book_hotel", "travel__book_train"]
     assert names(played.script.requests[0]) == [*NATIVE, *wanted, "tool_search"]
 
@@ -207,36 +198,27 @@ def own_tools(count: int) -> list[Tool]:
 async def test_tools_of_an_embedder_wait_like_any_others_and_pinned_ones_do_not(play: Play, tmp_path: Path) -> None:
     pinned = program(tmp_path / "p", "tools: {always_load: [pack_order_7]}\n")
     turns = [calls(search("pack_order_33", limit=1), ("pack_order_4", {})), calls(("pack_order_33", {})), "ok"]
-    played = await play(turns, tools=[*own_tools(60), ring_the_bell, *catalog300()], directory=pinned)
-    await played.runtime.turn("go")
+    played = await play(turns, turn="go", tools=[*own_tools(60), ring_the_bell, *catalog300()], directory=pinned)
     first, second, _ = played.script.requests
     assert names(first) == [*NATIVE, "pack_order_7", "ring_the_bell", "tool_search"]
     assert names(second) == [*names(first), "pack_order_33", "pack_order_4"]
     assert [status for status, _ in (*played.script.results(1), *played.script.results(2))] == ["success"] * 3
     (offer,) = [each for each in first.tools if each.name == "tool_search"]
     assert offer.description.endswith("program tools: 59 tools.")
-    few = await play(["ok"], tools=own_tools(33))
-    await few.runtime.turn("go")
+    few = await play(["ok"], turn="go", tools=own_tools(33))
     assert len(few.script.requests[0].tools) == len(NATIVE) + 33
     heavy = Tool("heavy", "Long. " * 8000, input_schema={"type": "object"}, execute=dict)
-    large = await play(["ok"], tools=[heavy, *own_tools(3)])
-    await large.runtime.turn("go")
+    large = await play(["ok"], turn="go", tools=[heavy, *own_tools(3)])
     assert names(large.script.requests[0]) == [*NATIVE, "tool_search"]
 
 
-async def test_a_deferred_tool_is_asked_for_as_before(play: Play) -> None:
-    asked: list[str] = []
-
-    def ask(request: Any) -> dict[str, bool]:
-        asked.append(request.tool)
-        return {"approved": False}
-
+async def test_a_deferred_tool_is_asked_for_as_before(play: Play, asked: Any) -> None:
+    ask = asked({"approved": False})
     manual = Tool("by_hand", "Packs by hand.", input_schema={"type": "object"}, execute=dict, mode="manual")
     turns = [calls(search("pack_order_33", limit=1)), calls(("pack_order_33", {}), ("by_hand", {})), "ok"]
-    played = await play(turns, tools=[*own_tools(60), manual], approval="interactive", approval_callback=ask)
-    await played.runtime.turn("go")
+    played = await play(turns, turn="go", tools=[*own_tools(60), manual], approval="interactive", approval_callback=ask)
     assert [status for status, _ in played.script.results(2)] == ["approval_denied", "tool_not_found"]
-    assert asked == ["pack_order_33"]
+    assert [request.tool for request in ask] == ["pack_order_33"]
 
 
 CODE = (
@@ -270,8 +252,7 @@ async def test_tools_of_modules_and_packages_wait_too(
     )
     trust_store(ForgeHome(tmp_path / "home")).give(root)
     turns = [calls(search("wrap 12", limit=1), search("ship_48", limit=1)), calls(("ship_48", {"order": "x"})), "ok"]
-    played = await play(turns, worker=root / "main.worker", directory=root, home=tmp_path / "home")
-    await played.runtime.turn("go")
+    played = await play(turns, turn="go", worker=root / "main.worker", directory=root, home=tmp_path / "home")
     first, second, _ = played.script.requests
     assert names(first) == [*NATIVE, "ship_pinned", "wrap_pinned", "tool_search"]
     assert names(second) == [*names(first), "wrap_12", "ship_48"]
@@ -286,8 +267,7 @@ async def test_the_persons_own_tools_are_deferred_and_found(play: Play, tmp_path
     await activated(play, home, "weigh-parcels", "count-sheep")
     small = program(tmp_path / "p", "tools: {defer_above: 8, always_load: [count-sheep]}\n")
     worker = Worker(name="main", toolsets={"filesystem": {}, "user_tools": {}})
-    played = await play([calls(search("weigh parcels")), "ok"], home=home, worker=worker, directory=small)
-    await played.runtime.turn("go")
+    played = await play([calls(search("weigh parcels")), "ok"], turn="go", home=home, worker=worker, directory=small)
     first, second = (names(each) for each in played.script.requests)
     assert "count-sheep" in first and "run_custom_tool" in first and "weigh-parcels" not in first
     assert second == [*first, "weigh-parcels"]
@@ -318,8 +298,7 @@ async def test_what_nobody_may_call_is_found_by_nobody(play: Play) -> None:
 async def test_what_could_only_be_refused_is_neither_counted_nor_found(play: Play, tmp_path: Path) -> None:
     blocked = program(tmp_path / "p", "approval: {tools: {calendar__create_event: blocked}}\n")
     turns = [calls(search("create calendar event"), ("calendar__create_event", {})), "ok"]
-    played = await play(turns, tools=catalog300(), directory=blocked)
-    await played.runtime.turn("go")
+    played = await play(turns, turn="go", tools=catalog300(), directory=blocked)
     searched, called = played.script.results(1)
     assert "calendar__create_event" not in found(searched[1]) and called[0] == "policy_denied"
     assert "calendar__create_event" not in names(played.script.requests[1])
@@ -330,8 +309,7 @@ async def test_what_could_only_be_refused_is_neither_counted_nor_found(play: Pla
 async def test_what_always_refuses_by_its_own_word_is_not_found(play: Play) -> None:
     schema = {"type": "object"}
     never = Tool("ring_never", "Rings the bell.", input_schema=schema, execute=dict, needs_approval="blocked")
-    played = await play([calls(search("ring bell"), ("ring_never", {})), "ok"], tools=[never, *catalog300()])
-    await played.runtime.turn("go")
+    played = await play([calls(search("ring bell"), ("ring_never", {})), "ok"], turn="go", tools=[never, *catalog300()])
     searched, called = played.script.results(1)
     assert "ring_never" not in found(searched[1]) and called[0] == "policy_denied"
     assert "ring_never" not in names(played.script.requests[1])
@@ -370,37 +348,28 @@ async def test_no_definition_takes_a_secret_along(play: Play) -> None:
     assert first not in told and later not in told
 
 
-async def test_searching_asks_nobody_in_any_mode(play: Play) -> None:
+async def test_searching_asks_nobody_in_any_mode(play: Play, asked: Any) -> None:
     for mode in ("interactive", "strict"):
-        asked: list[Any] = []
-
-        def ask(request: Any, asked: list[Any] = asked) -> dict[str, bool]:
-            asked.append(request)
-            return {"approved": False}
-
+        ask = asked({"approved": False})
         turns = [calls(search("track parcel"), ("shop__track_parcel", {"tracking": "1"})), "ok"]
-        played = await play(turns, tools=catalog300(), approval=mode, approval_callback=ask)
-        await played.runtime.turn("go")
+        played = await play(turns, turn="go", tools=catalog300(), approval=mode, approval_callback=ask)
         assert [status for status, _ in played.script.results(1)] == ["success", "approval_denied"]
-        assert len(asked) == 1
+        assert len(ask) == 1
 
 
 async def test_loaded_tools_come_back_with_a_resumed_session(play: Play) -> None:
     turns = [calls(search("create calendar event")), calls(("shop__track_parcel", {})), "ok"]
-    first = await play(turns, tools=catalog300())
-    await first.runtime.turn("go")
+    first = await play(turns, turn="go", tools=catalog300())
     before = first.script.requests[-1]
     session = first.runtime.session_id
     await first.runtime.aclose()
-    again = await play(["ok"], tools=catalog300(), resume=session)
-    await again.runtime.turn("and on")
+    again = await play(["ok"], turn="and on", tools=catalog300(), resume=session)
     assert written(again.script.requests[0]) == written(before)
     assert names(before)[-1] == "shop__track_parcel" and len(before.tools) == 14
 
 
 async def test_the_journal_keeps_what_is_loaded_by_worker(play: Play) -> None:
-    played = await play([calls(search("track parcel", limit=1)), "ok"], tools=catalog300())
-    await played.runtime.turn("go")
+    played = await play([calls(search("track parcel", limit=1)), "ok"], turn="go", tools=catalog300())
     path, worker = played.runtime.tree.journal.path, played.runtime.id
     await played.runtime.aclose()
     kept = [record for record in read(path) if record.get("type") == "toolsLoaded"]
@@ -454,8 +423,7 @@ async def test_when_they_are_few_again_all_are_sent_and_nothing_is_searched(play
 
 
 async def test_another_model_goes_on_with_what_is_loaded(play: Play) -> None:
-    played = await play([calls(search("track parcel", limit=1)), "ok", "ok"], tools=catalog300())
-    await played.runtime.turn("one")
+    played = await play([calls(search("track parcel", limit=1)), "ok", "ok"], turn="one", tools=catalog300())
     run = played.runtime._active
     played.runtime._ready.workers._use(run, run.loop.dialogue.model)
     await played.runtime.turn("two")
@@ -480,9 +448,9 @@ async def test_five_thousand_tools_of_many_sources_cost_little(play: Play) -> No
     assert sum(map(len, written(request)[len(NATIVE) :])) / 4 < 2000
 
 
-async def test_five_thousand_tools_cost_a_request_what_five_hundred_do(play: Play) -> None:
+async def test_three_thousand_tools_cost_a_request_what_three_hundred_do(play: Play) -> None:
     sizes = []
-    for count in (500, 5000):
+    for count in (300, 3000):
         played = await play([calls(search("thing number 77", limit=3)), "ok"])
         catalog = played.runtime.path.catalog
         for tool in plenty(count):

@@ -10,14 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.agent.conftest import calls
+from tests.agent.conftest import calls, let_servers_start
 from tests.agent.test_deferring import found, names, search, written
 from tests.agent.test_delegation import cast, who
 
-from golem_forge.config.program import load_program
-from golem_forge.mcp.client.trust_store import ServerTrustStore
 from golem_forge.sandbox.walls.bubblewrap import find_bwrap
-from golem_forge.storage.home import forge_home
 
 Play = Callable[..., Any]
 PROGRAM = Path(__file__).parents[1] / "mcp" / "programs" / "plenty.py"
@@ -48,8 +45,7 @@ def library(tmp_path: Path) -> Path:
     (root / "workers" / "helper.worker").write_text(
         f"---\nname: helper\ntoolsets: {{{block}}}\n{ZONE}---\nI am helper.\n"
     )
-    for spec in load_program(root, forge_home(), trusted=lambda _: True).mcp.servers.values():
-        ServerTrustStore(forge_home()).approve_server(spec, "a person")
+    let_servers_start(root)
     return root
 
 
@@ -72,8 +68,7 @@ async def test_each_worker_has_its_own_loaded_tools(play: Play, library: Path) -
 
 async def test_a_raw_name_finds_the_tool_that_had_to_be_renamed(play: Play, library: Path) -> None:
     turns = [calls(search("ODD.name", limit=1)), calls(("library__odd.name", {})), "ok"]
-    played = await play(turns, worker="main", directory=library)
-    await played.runtime.turn("go")
+    played = await play(turns, turn="go", worker="main", directory=library)
     (name,) = found(played.script.results(1)[0][1])
     assert name.startswith("library__odd_name_") and names(played.script.requests[1])[-1] == name
     status, text = played.script.results(2)[0]
@@ -82,11 +77,9 @@ async def test_a_raw_name_finds_the_tool_that_had_to_be_renamed(play: Play, libr
 
 async def test_a_resumed_session_sends_the_same_bytes(play: Play, library: Path) -> None:
     turns = [calls(search("library__shelve_book_33", limit=3)), calls(("library__shelve_book_90", {})), "ok"]
-    first = await play(turns, worker="main", directory=library)
-    await first.runtime.turn("go")
+    first = await play(turns, turn="go", worker="main", directory=library)
     sent, session = first.script.requests[-1], first.runtime.session_id
     assert names(sent)[-1] == "library__shelve_book_90" and len(sent.tools) == 8
     await first.runtime.aclose()
-    again = await play(["ok"], worker="main", directory=library, resume=session)
-    await again.runtime.turn("on")
+    again = await play(["ok"], turn="on", worker="main", directory=library, resume=session)
     assert written(again.script.requests[0]) == written(sent)

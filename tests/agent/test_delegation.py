@@ -83,8 +83,7 @@ async def test_a_child_answers_and_the_caller_reads_it(play: Play, tmp_path: Pat
 async def test_w37_child_events_name_their_place_and_there_is_one_end(play: Play, tmp_path: Path) -> None:
     folder = program(tmp_path / "p", main=may_call("helper"), helper=f"mode: chat\n{FILES}{ZONE}")
     turns = cast(main=[calls(("helper", {"input": "x"})), "ok"], helper=[calls(("list_files", {})), "done"])
-    played = await play(turns, worker="main", directory=folder)
-    await played.runtime.run("go")
+    played = await play(turns, run="go", worker="main", directory=folder)
     updates = [event.wire for event in played.seen("workerUpdate") if event.wire["name"] == "helper"]
     assert [each["status"] for each in updates] == ["running", "complete"]
     assert {each["depth"] for each in updates} == {1} and {each["parentId"] for each in updates} == {played.runtime.id}
@@ -100,8 +99,7 @@ async def test_w34_circles_and_depth_are_refused_with_the_path(play: Play, tmp_p
     turns = cast(
         main=[calls(("b", {"input": "x"}), ("main", {"input": "x"})), "ok"], b=[calls(("main", {"input": "y"})), "no"]
     )
-    played = await play(turns, worker="main", directory=folder)
-    await played.runtime.run("go")
+    played = await play(turns, run="go", worker="main", directory=folder)
     refused = [event.wire for event in played.seen("toolResult") if event.wire["status"] == "policy_denied"]
     assert sorted(each["error"] for each in refused) == [
         "Circular delegation detected: main -> b -> main",
@@ -113,8 +111,7 @@ async def test_w34_the_third_level_is_refused_at_depth_two(play: Play, tmp_path:
     workers = {"main": may_call("a"), "a": may_call("b"), "b": may_call("c"), "c": ZONE}
     folder = program(tmp_path / "p", "delegation: {max_depth: 2}\n", **workers)
     down = {name: [calls((below, {"input": "x"})), "ok"] for name, below in (("main", "a"), ("a", "b"), ("b", "c"))}
-    played = await play(cast(**down, c=["never"]), worker="main", directory=folder)
-    await played.runtime.run("go")
+    played = await play(cast(**down, c=["never"]), run="go", worker="main", directory=folder)
     refused = [event.wire["error"] for event in played.seen("toolResult") if event.wire["status"] == "policy_denied"]
     assert refused == ["Maximum delegation depth (2) exceeded. Current path: main -> a -> b"]
 
@@ -174,8 +171,7 @@ async def test_w36_a_childs_question_comes_to_the_root_with_the_path(play: Play,
         asked.append([link["name"] for link in request.worker_path])
         return {"approved": len(asked) == 1, "remember": "session"}
 
-    played = await play(turns, worker="main", directory=folder, approval="interactive", approval_callback=ask)
-    await played.runtime.run("go")
+    played = await play(turns, run="go", worker="main", directory=folder, approval="interactive", approval_callback=ask)
     assert asked == [["main", "one"], ["main", "two"]], "an approval does not cover the same call of another worker"
     writes = [event.wire["status"] for event in played.seen("toolResult") if event.wire["toolName"] == "write_file"]
     assert writes == ["success", "approval_denied"]
@@ -188,8 +184,7 @@ async def test_w38_what_is_blocked_for_the_caller_is_blocked_below(play: Play, t
         main=[calls(("helper", {"input": "x"})), "ok"],
         helper=[calls(("list_files", {}), ("file_exists", {"path": "a"})), "done"],
     )
-    played = await play(turns, worker="main", directory=folder)
-    await played.runtime.run("go")
+    played = await play(turns, run="go", worker="main", directory=folder)
     statuses = {event.wire["toolName"]: event.wire["status"] for event in played.seen("toolResult")}
     assert statuses["list_files"] == "policy_denied" and statuses["file_exists"] == "success"
 
@@ -228,8 +223,7 @@ async def test_typed_input_is_checked_before_the_child_starts(play: Play, tmp_pa
     turns = cast(
         main=[calls(("helper", {"input": {"n": "x"}}), ("helper", {"input": {"n": 3}})), "ok"], helper=["three"]
     )
-    played = await play(turns, worker="main", directory=folder)
-    await played.runtime.run("go")
+    played = await play(turns, run="go", worker="main", directory=folder)
     assert [status for status, _ in played.script.results()] == ["input_invalid", "success"]
     child = next(request for request in played.script.requests if who(request) == "helper")
     assert child.messages[0].text == '{"n": 3}'
@@ -287,8 +281,7 @@ async def test_w38_a_callers_rule_binds_a_tool_that_hands_its_call_on(
     turns = cast(
         main=[calls(("helper", {"input": "x"})), "ok"], helper=[calls(("exec_command", {"cmd": patch})), "done"]
     )
-    played = await play(turns, worker="main", directory=folder, home=home)
-    await played.runtime.run("go")
+    played = await play(turns, run="go", worker="main", directory=folder, home=home)
     (status,) = [event.wire["status"] for event in played.seen("toolResult") if event.wire["toolName"] != "helper"]
     assert status == expected
     assert (folder / "work" / "a.txt").exists() == (expected == "success")

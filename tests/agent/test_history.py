@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from golem_forge.agent.history import History, compact, complete_results, open_calls
+from golem_forge.agent.history import History, compact, complete_results
 from golem_forge.agent.messages import (
     AssistantMessage,
     Attachment,
@@ -168,7 +168,7 @@ def test_without_a_journal_it_is_just_a_list() -> None:
     assert history.messages == list(SAID)
 
 
-@pytest.mark.parametrize("size", [PART_CHARS - 200, PART_CHARS + 1, 5 * 1024 * 1024])
+@pytest.mark.parametrize("size", [PART_CHARS - 200, PART_CHARS + 1, 2 * PART_CHARS + 1])
 def test_a_message_longer_than_a_line_may_be_survives(journal: Journal, size: int) -> None:
     text = ('"\\ü' * size)[:size]
     message = AssistantMessage(text="short", raw={"big": text})
@@ -237,7 +237,6 @@ def lost(call: RequestedCall) -> CallResult:
 def test_a_whole_history_stays_what_it_is() -> None:
     assert complete_results(SAID, lost) == list(SAID)
     assert complete_results([], lost) == []
-    assert open_calls(SAID) == [] and [call.id for call in open_calls(SAID[:2])] == ["c1", "c2"]
 
 
 def test_calls_without_results_get_them_in_order() -> None:

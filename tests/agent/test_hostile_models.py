@@ -101,9 +101,9 @@ async def test_an_answer_without_end_is_cut_off_and_leaves_nothing_behind(play: 
 
 
 async def test_many_small_pieces_take_time_in_proportion(play: Play) -> None:
-    played = await play([Turn(say="word" * 300_000, chunks=40_000)])
-    with within(30):
-        assert len((await played.runtime.run("go")).response) == 1_200_000
+    played = await play([Turn(say="word" * 190_000, chunks=25_000)])
+    with within(5):
+        assert len((await played.runtime.run("go")).response) == 760_000
 
 
 def test_two_calls_of_one_response_never_share_an_id() -> None:
@@ -170,40 +170,35 @@ async def test_after_a_resume_no_id_of_a_childs_or_a_compacted_call_comes_again(
     folder = program(tmp_path / "p", main=may_call("a", more=", filesystem: "), a=f"{FILES}{ZONE}")
     mine = Turn(calls=(TurnCall(tool="list_files", args={}, id="same"),))
     first = await play(
-        cast(main=[calls(("a", {"input": "x"})), "ok"], a=[mine, "done"]), worker="main", directory=folder
+        cast(main=[calls(("a", {"input": "x"})), "ok"], a=[mine, "done"]), run="go", worker="main", directory=folder
     )
-    await first.runtime.run("go")
     await first.runtime.aclose()
-    again = await play([mine, "ok"], worker="main", directory=folder, resume=first.runtime.bus.session_id)
-    await again.runtime.run("go on")
+    again = await play([mine, "ok"], run="go on", worker="main", directory=folder, resume=first.runtime.bus.session_id)
     (call,) = again.runtime.history.messages[-3].calls
     assert call.id != "same"
     finished = [event.wire["toolCallId"] for event in again.seen("toolResult")]
     assert finished == [call.id]
 
 
-async def test_an_approval_of_a_worker_ends_with_its_file(play: Play, tmp_path: Path) -> None:
+async def test_an_approval_of_a_worker_ends_with_its_file(play: Play, tmp_path: Path, asked: Any) -> None:
     """Invariant 4: a sub-worker that may do more than the one that was approved is another tool."""
     folder = program(tmp_path / "p", main=may_call("a"), a=ZONE)
-    asked: list[Any] = []
-
-    async def always(request: Any) -> dict[str, Any]:
-        asked.append(request)
-        return {"approved": True, "remember": "session"}
+    ask = asked({"approved": True, "remember": "session"})
 
     async def once(**more: Any) -> Any:
         turns = [calls(("a", {"input": "x"})), "the child is done", "ok"]
-        played = await play(turns, worker="main", directory=folder, approval=None, approval_callback=always, **more)
-        await played.runtime.run("go")
+        played = await play(
+            turns, run="go", worker="main", directory=folder, approval=None, approval_callback=ask, **more
+        )
         await played.runtime.aclose()
         return played.runtime.bus.session_id
 
     session = await once()
     await once(resume=session)
-    assert len(asked) == 1, "the same file: the approval holds"
+    assert len(ask) == 1, "the same file: the approval holds"
     (folder / "workers" / "a.worker").write_text(f"---\nname: a\n{FILES}{ZONE}---\nI am a.\n")
     await once(resume=session)
-    assert len(asked) == 2
+    assert len(ask) == 2
 
 
 @pytest.mark.parametrize(("reason", "code"), [("interrupted", "START_INTERRUPTED"), ("terminated", "START_TERMINATED")])

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
 from tests.agent.conftest import WORKSPACE, calls
 from tests.agent.test_delegation import cast, may_call, program
 from tests.deadlines import ROOM
@@ -131,10 +130,9 @@ async def test_the_bus_and_the_callers_own_signal_are_the_same_switch(play: Play
     assert signal.reason
 
 
-@pytest.mark.parametrize("reason", ["terminated"])
-async def test_a_termination_is_told_apart(play: Play, reason: str) -> None:
+async def test_a_termination_is_told_apart(play: Play) -> None:
     played = await play([Turn(say="a b c d", chunks=4, pause=15)])
-    asyncio.get_running_loop().call_later(0.2, played.runtime.interrupt, reason)
+    asyncio.get_running_loop().call_later(0.2, played.runtime.interrupt, "terminated")
     result = await asyncio.wait_for(played.runtime.run("go"), 40)
     assert result.status is RunStatus.TERMINATED
 

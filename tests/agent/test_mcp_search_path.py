@@ -7,14 +7,13 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.agent.conftest import let_servers_start
 
 from golem_forge.agent.mcp_servers import without_zones
 from golem_forge.agent.session import open_session
-from golem_forge.config.program import load_program
 from golem_forge.config.sandbox_block import ZoneEntry
 from golem_forge.core.errors import ForgeError
 from golem_forge.mcp.client.resources import ServerAccess
-from golem_forge.mcp.client.trust_store import ServerTrustStore
 from golem_forge.sandbox.walls.bubblewrap import find_bwrap
 from golem_forge.storage.home import ForgeHome
 
@@ -53,8 +52,7 @@ async def test_a_program_that_a_worker_put_into_the_projects_environment_is_not_
     (root / "forge.yaml").write_text(json.dumps({"mcp": {"servers": {"clock": {"command": "clock"}}}}))
     monkeypatch.setenv("PATH", f"{binaries}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    for spec in load_program(root, home, trusted=lambda _: True).mcp.servers.values():
-        ServerTrustStore(home).approve_server(spec, "a person")
+    let_servers_start(root, home)
     async with open_session(root, home=home) as session:
         pool = session.state.parts.get(ServerAccess).pool
         assert pool is not None

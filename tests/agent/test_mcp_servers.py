@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.agent.conftest import let_servers_start
 from tests.mcp.pools import no_more_writing, until
 
 from golem_forge.agent.session import Session, open_session
 from golem_forge.config.program import load_program
 from golem_forge.mcp.client.manifest import ManifestCache
 from golem_forge.mcp.client.model import ServerManifest
-from golem_forge.mcp.client.trust_store import ServerTrustStore
 from golem_forge.storage.home import ForgeHome
 
 
@@ -32,11 +32,10 @@ class Place:
     def write(self, servers: dict[str, Any], **more: Any) -> None:
         blocks = {name: {"command": "/bin/true", **block} for name, block in servers.items()}
         (self.root / "forge.yaml").write_text(json.dumps({"mcp": {"servers": blocks}, **more}))
-        for spec in self._specs().values():
-            ServerTrustStore(self.home).approve_server(spec, "a person")
+        let_servers_start(self.root, self.home)
 
     def listed(self, server: str, *tools: str, description: str = "Does it.") -> None:
-        spec = self._specs()[server]
+        spec = load_program(self.root, self.home, trusted=lambda _: True).mcp.servers[server]
         entries = [{"name": name, "description": description, "inputSchema": {"type": "object"}} for name in tools]
         ManifestCache(self.home).store(
             ServerManifest(
@@ -47,9 +46,6 @@ class Place:
                 tools=tuple(entries),
             )
         )
-
-    def _specs(self) -> Any:
-        return load_program(self.root, self.home, trusted=lambda _: True).mcp.servers
 
     def open(self, **how: Any) -> Session:
         session = open_session(self.root, home=self.home, **how)

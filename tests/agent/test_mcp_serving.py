@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import subprocess
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.acceptance.mcp_bench import FORGE, McpBench
+from tests.acceptance.mcp_bench import McpBench
 from tests.deadlines import LONG, within
 
 from golem_forge.agent import mcp_serve as module
@@ -75,7 +74,7 @@ async def test_a_required_server_that_cannot_be_had_ends_it_before_it_begins(ben
             pass
 
 
-LATER = {"cmd": "echo started; sleep 1; touch .envrc", "yield_time_ms": 300}
+LATER = {"cmd": "echo started; until [ -e go ]; do sleep 0.05; done; touch .envrc", "yield_time_ms": 300}
 CREATED = "Protected file created: /workspace/.envrc"
 
 
@@ -92,6 +91,7 @@ async def test_what_a_command_left_after_its_call_is_in_every_client_s_next_resu
 
         started = await call(one, "exec_command", LATER)
         assert started.result is not None and "session_id" in started.result.value, started.text
+        (bench.workspace / "go").touch()
         await asyncio.wait_for(told.wait(), LONG)
         for guest in (one, other):
             assert (await call(guest, "exec_command", {"cmd": "true"})).notes[:1] == (CREATED,)
@@ -100,22 +100,21 @@ async def test_what_a_command_left_after_its_call_is_in_every_client_s_next_resu
         assert read.text.count(CREATED) == 1
 
 
-def test_it_is_on_the_server_s_own_stderr_at_once(bench: McpBench) -> None:
-    def message(method: str, params: dict[str, Any], **more: Any) -> str:
-        return json.dumps({"jsonrpc": "2.0", "method": method, "params": params, **more}) + "\n"
+def test_it_is_on_the_server_s_own_stderr_at_once(bench: McpBench, ready_forge: Any) -> None:
+    def message(method: str, params: dict[str, Any], **more: Any) -> bytes:
+        return json.dumps({"jsonrpc": "2.0", "method": method, "params": params, **more}).encode() + b"\n"
 
     hello = {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
-    argv = [FORGE, "mcp", "serve", "--approval", "approve_all"]
-    with subprocess.Popen(
-        argv, cwd=bench.workspace, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as server:
-        assert server.stdin is not None and server.stdout is not None and server.stderr is not None
+    command = ["forge", "mcp", "serve", "--approval", "approve_all"]
+    with ready_forge.start_with_input(command, cwd=bench.workspace, env=os.environ) as server:
         server.stdin.write(message("initialize", hello, id=1) + message("notifications/initialized", {}))
         server.stdin.write(message("tools/call", {"name": "exec_command", "arguments": LATER}, id=2))
         server.stdin.flush()
         silent = threading.Timer(LONG, server.kill)
         silent.start()
-        assert any(line == f"forge: {CREATED}\n" for line in server.stderr), "while it still serves"
+        assert any(json.loads(line).get("id") == 2 for line in server.stdout), "the call has its result"
+        (bench.workspace / "go").touch()
+        assert any(line == f"forge: {CREATED}\n".encode() for line in server.stderr), "while it still serves"
         silent.cancel()
         assert server.poll() is None
         server.stdin.close()

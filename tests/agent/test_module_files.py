@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.agent.conftest import put
 
 from golem_forge.agent.trust import import_folders, module_files
 from golem_forge.core.errors import ConfigError
@@ -12,13 +13,6 @@ from golem_forge.core.errors import ConfigError
 
 def found(root: Path, module: str = "tools.py") -> set[str]:
     return set(module_files(root, Path(module)))
-
-
-def put(root: Path, name: str, text: str = "") -> Path:
-    path = root / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-    return path
 
 
 def test_imports_are_followed_wherever_they_stand(tmp_path: Path) -> None:

@@ -27,7 +27,6 @@ def refused(directory: Path, **given: Any) -> str:
             {"shell": {"rules": [{"pattern": "ls", "aproval": "ask"}]}},
             "toolsets.shell.rules[0].aproval: unknown key; did you mean 'approval'?",
         ),
-        ({"coding": {"exek": {}}}, "toolsets.coding.exek: unknown key; did you mean 'exec'?"),
         (["coding"], "toolsets: must be a mapping from names to blocks, like {'coding': {}}, not list"),
     ],
 )

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import textwrap
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,6 +19,7 @@ from golem_forge.agent.history import History, recap
 from golem_forge.agent.messages import AssistantMessage, RequestedCall, ResultsMessage, UserMessage, unfenced
 from golem_forge.agent.recorded_sessions import replay
 from golem_forge.agent.resume import SESSION_STOPPED, NothingToResume, resume
+from golem_forge.agent.runtime import WorkerRuntime
 from golem_forge.agent.session_facts import (
     KeptApproval,
     RunFacts,
@@ -103,22 +103,27 @@ CRASHING = """
 
 
 @pytest.fixture
-def killed(tmp_path: Path) -> tuple[Path, Path]:
+def python(tmp_path: Path, ready_forge: Any) -> Callable[..., Any]:
+    """`python(text, *words)`: a program in a process of its own, as `subprocess.Popen` gives it."""
+
+    def start(text: str, *words: Path) -> Any:
+        (tmp_path / "program.py").write_text(textwrap.dedent(text))
+        command = ["python", str(tmp_path / "program.py"), *map(str, words)]
+        return ready_forge.start(command, cwd=tmp_path, env=os.environ)
+
+    return start
+
+
+@pytest.fixture
+def killed(tmp_path: Path, python: Callable[..., Any]) -> tuple[Path, Path]:
     """(home, effects) of a session that was killed while its second call of three ran."""
     home, effects = tmp_path / "forge", tmp_path / "effects"
-    process = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(CRASHING), str(home), str(effects)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n", process.communicate()[1]
-    with pytest.raises(SessionInUse, match="session is in use"):
-        resume(home, "s1")
-    process.send_signal(signal.SIGKILL)
-    assert process.wait(timeout=20) == -signal.SIGKILL
-    process.communicate()
+    with python(CRASHING, home, effects) as process:
+        assert process.stdout.readline() == "ready\n", process.communicate()[1]
+        with pytest.raises(SessionInUse, match="session is in use"):
+            resume(home, "s1")
+        process.kill()
+    assert process.returncode == -signal.SIGKILL
     return home, effects
 
 
@@ -176,12 +181,13 @@ def test_resuming_again_finds_the_same(killed: tuple[Path, Path]) -> None:
     assert sum(record["type"] == "history" for record in read(third.journal.path)) == 3, "completed once"
 
 
-def test_w43_a_second_process_gets_session_is_in_use(tmp_path: Path) -> None:
+def test_w43_a_second_process_gets_session_is_in_use(tmp_path: Path, python: Callable[..., Any]) -> None:
     begun(tmp_path).close()
     resumed = resume(tmp_path, "s1")
     script = "import sys, pathlib, golem_forge.agent.resume as it; it.resume(pathlib.Path(sys.argv[1]), 's1')"
-    other = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, timeout=30)
-    assert other.returncode == 1 and "session is in use: s1" in other.stderr
+    with python(script, tmp_path) as other:
+        _, said = other.communicate(timeout=30)
+    assert other.returncode == 1 and "session is in use: s1" in said
     resumed.journal.close()
 
 
@@ -364,6 +370,12 @@ class Tree:
         self.rules = RuleBook(forge_home())
         self.grants: dict[str, set[str]] = {}
 
+    def restore(self, kept: Sequence[KeptApproval], definition: str | None) -> Sequence[KeptApproval]:
+        """`definition`: of every tool, as it is now."""
+        return restore_approvals(
+            kept, lambda *_: definition, controller=self.controller, rules=self.rules, grants=self.grants
+        )
+
 
 def choose(label: str) -> Any:
     def answer(request: Any) -> dict[str, Any]:
@@ -414,9 +426,7 @@ async def test_an_exact_call_is_still_approved_and_nothing_else(tmp_path: Path) 
     kept = await kept_by(tmp_path, "exact", made)
     assert [each.kind for each in kept] == ["exact"]
     tree = Tree()
-    assert restore_approvals(
-        kept, lambda *_: made.definition_digest, controller=tree.controller, rules=tree.rules, grants=tree.grants
-    )
+    assert tree.restore(kept, made.definition_digest)
     assert not await asks(tree, made, "a", tmp_path)
     assert await asks(tree, made, "b", tmp_path)
     assert await asks(tree, risky_tool("Does something else."), "a", tmp_path), "a changed tool is a new tool"
@@ -428,26 +438,16 @@ async def test_a_rule_comes_back_only_for_the_tool_it_was_given_for(tmp_path: Pa
     assert [each.kind for each in kept] == ["rule"]
     for definition, holds in ((made.definition_digest, True), ("other", False), (None, False)):
         tree = Tree()
-        back = restore_approvals(
-            kept,
-            lambda *_, now=definition: now,  # type: ignore[misc]
-            controller=tree.controller,
-            rules=tree.rules,
-            grants=tree.grants,
-        )
-        assert bool(back) is holds
+        assert bool(tree.restore(kept, definition)) is holds
         assert await asks(tree, made, "anything", tmp_path) is not holds
 
 
 async def test_a_rule_whose_words_were_redacted_stays_away(tmp_path: Path) -> None:
     (kept,) = await kept_by(tmp_path, "tool", risky_tool())
     changed = {**kept.rule, "tool": "other"}
-    tree = Tree()
     forged = KeptApproval(kind="rule", worker="main", tool="risky", definition="d", key=kept.key, rule=changed)
     broken = KeptApproval(kind="rule", worker="main", tool="risky", definition="d", key=kept.key, rule={"tool": 7})
-    assert not restore_approvals(
-        (forged, broken), lambda *_: "d", controller=tree.controller, rules=tree.rules, grants=tree.grants
-    )
+    assert not Tree().restore((forged, broken), "d")
 
 
 def test_grants_of_processes_end_with_them_and_revoked_ones_stay_revoked(tmp_path: Path) -> None:
@@ -465,7 +465,7 @@ def test_grants_of_processes_end_with_them_and_revoked_ones_stay_revoked(tmp_pat
     tree = Tree()
     kept = kept_approvals(read(journal.path))
     assert len(kept) == 3
-    restore_approvals(kept, lambda *_: "d", controller=tree.controller, rules=tree.rules, grants=tree.grants)
+    tree.restore(kept, "d")
     assert tree.grants == {"main": {ANY_WALLED}} and tree.controller.memory.grants() == {}
 
 
@@ -536,8 +536,7 @@ def test_a_recap_is_the_last_exchange_and_how_many_there_were() -> None:
 
 
 async def test_resuming_shows_a_recap_once_and_adds_no_message(play: Any) -> None:
-    first = await play(["Hi there."])
-    await first.runtime.run("Say hello")
+    first = await play(["Hi there."], run="Say hello")
     await first.runtime.aclose()
     again = await play(["Bye."], resume="last")
     (said,) = [each for each in again.seen("status") if each.wire["type"] == "info"]
@@ -582,9 +581,7 @@ RUNNING = """
 """
 
 
-async def test_w42_a_worker_goes_on_after_the_kill(tmp_path: Path) -> None:
-    from golem_forge.agent.runtime import WorkerRuntime
-
+async def test_w42_a_worker_goes_on_after_the_kill(tmp_path: Path, python: Callable[..., Any]) -> None:
     program, home, effects = tmp_path / "program", tmp_path / "forge", tmp_path / "effects"
     program.mkdir()
     (program / "main.worker").write_text("---\nname: main\n---\nYou count.\n")
@@ -592,9 +589,9 @@ async def test_w42_a_worker_goes_on_after_the_kill(tmp_path: Path) -> None:
         "turns:\n  - say: I count.\n    calls: [{tool: count, args: {what: a}, id: c1}]\n  - say: never\n"
     )
     (program / "second.yaml").write_text("turns:\n  - {expect: And now, say: It may have run.}\n")
-    words = [sys.executable, "-c", textwrap.dedent(RUNNING), str(program), str(home), str(effects)]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=50)
-    assert (done.returncode, effects.read_text()) == (-signal.SIGKILL, "a\n"), done.stderr
+    with python(RUNNING, program, home, effects) as process:
+        _, said = process.communicate(timeout=50)
+    assert (process.returncode, effects.read_text()) == (-signal.SIGKILL, "a\n"), said
     (program / "main.worker").write_text("---\nname: main\n---\nYou count well.\n")
     runtime = WorkerRuntime(home=home, resume="last", model="scripted:second.yaml")
     await runtime.initialize()

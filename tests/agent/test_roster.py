@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.agent.conftest import put
 
 from golem_forge.agent.files.roster import Roster, load_roster
 from golem_forge.agent.files.worker import Worker
@@ -21,10 +22,7 @@ class Place:
         self.trust = trust_store(forge_home())
 
     def put(self, name: str, text: str) -> Path:
-        path = self.root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-        return path
+        return put(self.root, name, text)
 
     def worker(self, name: str, front: str = "") -> Path:
         said = front if front.startswith("name:") else f"name: {Path(name).stem}\n{front}"

@@ -34,7 +34,7 @@ class Wired:
         self.events: list[Any] = []
         self.more_models = ""
 
-    async def run(self, text: str) -> RunResult:
+    async def run(self, *texts: str) -> list[RunResult]:
         with self.server as server:
             models = (
                 f"models: {{{self.provider}: {{base_url: '{server.base_url(self.provider)}', key_env: MY_LOGIN}}"
@@ -53,7 +53,7 @@ class Wired:
                 on_event=self.events.append,
             )
             async with runtime:
-                return await runtime.run(text)
+                return [await runtime.run(text) for text in texts]
 
     @property
     def requests(self) -> str:
@@ -81,7 +81,7 @@ async def test_neither_what_is_typed_nor_what_is_read_takes_a_secret_along(tmp_p
     ]
     wired = Wired(tmp_path, provider, turns)
     (wired.folder / "work" / "a.txt").write_text(f"token={CANARY}\n")
-    result = await wired.run(f"deploy with {CANARY}")
+    (result,) = await wired.run(f"deploy with {CANARY}")
     assert result.response == "done" and len(wired.server.requests) == 2
     assert wired.requests.count("[secret DEPLOY_TOKEN]") >= 3, "in what was typed, twice, and in what was read"
     assert CANARY not in wired.requests and CANARY not in wired.kept
@@ -90,14 +90,13 @@ async def test_neither_what_is_typed_nor_what_is_read_takes_a_secret_along(tmp_p
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-@pytest.mark.parametrize("before", [0, 230, 262, 285])
-async def test_a_provider_that_echoes_a_secret_in_its_error(tmp_path: Path, provider: str, before: int) -> None:
+async def test_a_provider_that_echoes_a_secret_in_its_error(tmp_path: Path, provider: str) -> None:
     """Wherever the text is cut: half a key is no longer known to be one."""
-    echo = f"{'why ' * (before // 4)}Incorrect API key: {KEY} or {CANARY}"
-    wired = Wired(tmp_path, provider, [WireTurn(status=401, error=echo)])
-    result = await wired.run("hello")
-    assert "answered 401" in result.error
-    for told in (result.error, wired.kept):
+    said = [f"{'why ' * words}Incorrect API key: {KEY} or {CANARY}" for words in (0, 57, 65, 71)]
+    wired = Wired(tmp_path, provider, [WireTurn(status=401, error=echo) for echo in said])
+    results = await wired.run(*["hello"] * len(said))
+    assert all("answered 401" in result.error for result in results)
+    for told in (*(result.error for result in results), wired.kept):
         assert KEY[:16] not in told and CANARY[:12] not in told
 
 
@@ -112,7 +111,7 @@ async def test_names_and_words_that_no_provider_takes_back_do_not_end_the_conver
         WireCall(name="read_file", args='{"path": "\\ud800"}'),
     )
     wired = Wired(tmp_path, provider, [WireTurn(say="\ud83d half", calls=junk), WireTurn(say="done")])
-    result = await wired.run("go")
+    (result,) = await wired.run("go")
     assert result.response == "done"
     sent = wired.server.requests[1].body
     names = [each["name"] for each in _called(sent)]
@@ -184,6 +183,13 @@ mcp:
 """
 
 
+def own_tool(home: Path, env: str) -> None:
+    own = home / "tools" / "own"
+    own.mkdir(parents=True)
+    (own / "tool.yaml").write_text(f"name: own\ndescription: d\nversion: 1.0.0\nentrypoint: own.sh\nenv: [{env}]\n")
+    (own / "own.sh").write_text("echo\n")
+
+
 def _declaring(wired: Wired, place: Path) -> dict[str, str]:
     """Every kind of declaration, some of a worker that is never called. Gives what declares it → its value."""
     key = place / "key.txt"
@@ -200,12 +206,7 @@ def _declaring(wired: Wired, place: Path) -> dict[str, str]:
     )
     (wired.folder / "workers" / "tools.py").write_text("def nothing() -> str:\n    'Nothing.'\n    return ''\n")
     wired.more_models = ", google: {key_env: ANOTHER_MODEL}"
-    own = wired.home / "tools" / "own"
-    own.mkdir(parents=True)
-    (own / "tool.yaml").write_text(
-        "name: own\ndescription: d\nversion: 1.0.0\nentrypoint: own.sh\nenv: [OF_OWN_TOOL, NOBODY_SET_THIS]\n"
-    )
-    (own / "own.sh").write_text("echo\n")
+    own_tool(wired.home, "OF_OWN_TOOL, NOBODY_SET_THIS")
     written = {"file": "value-of-a-file-0123456789", "header": "written-out-123456", "set": "written-out-654321"}
     return {name: f"value-of-{name.lower()}-0123456789" for name in VARIABLES} | written
 
@@ -219,7 +220,7 @@ async def test_declared_secrets_are_known_before_the_first_request(
     declared = _declaring(wired, tmp_path)
     for name in VARIABLES:
         monkeypatch.setenv(name, declared[name])
-    result = await wired.run("\n".join(f"<{name}: {value}>" for name, value in declared.items()))
+    (result,) = await wired.run("\n".join(f"<{name}: {value}>" for name, value in declared.items()))
     assert result.response == "done" and len(wired.server.requests) == 1
     written = [path.read_text("utf-8", "replace") for path in (wired.home / "sessions").rglob("*") if path.is_file()]
     for told in (wired.requests, *(json.dumps(event.wire) for event in wired.events), *written):
@@ -259,12 +260,7 @@ async def test_a_server_or_tool_that_comes_later_is_learned_when_it_is_read(
         (home / "config.yaml").write_text(
             "mcp: {servers: {late: {command: 'no-such-program', env: {LOGIN: '${IN_SERVER_ENV}'}}}}\n"
         )
-        own = home / "tools" / "own"
-        own.mkdir(parents=True)
-        (own / "tool.yaml").write_text(
-            "name: own\ndescription: d\nversion: 1.0.0\nentrypoint: own.sh\nenv: [OF_OWN_TOOL]\n"
-        )
-        (own / "own.sh").write_text("echo\n")
+        own_tool(home, "OF_OWN_TOOL")
         await runtime.run("second")
         await runtime.run(" and ".join(values))
     kept = "\n".join(path.read_text("utf-8", "replace") for path in (home / "sessions").rglob("*") if path.is_file())

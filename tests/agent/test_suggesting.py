@@ -12,9 +12,10 @@ import pytest
 from tests.agent.conftest import WORKSPACE, calls
 
 from golem_forge.agent.files.worker import Worker
+from golem_forge.agent.slash.handler import SlashCommands
 from golem_forge.storage.home import ForgeHome
 from golem_forge.usertools.store import ToolStore
-from golem_forge.usertools.suggestions import dismiss_sequence
+from golem_forge.usertools.suggestions import dismiss_sequence, event_sequence_key
 
 MAKER = Worker(
     name="main",
@@ -29,6 +30,15 @@ NO_MAKER = Worker(
 @pytest.fixture
 def home(tmp_path: Path) -> ForgeHome:
     return ForgeHome(tmp_path / "home")
+
+
+@pytest.fixture
+def greet(home: ForgeHome) -> None:
+    """A tool of the person's own."""
+    folder = home.path / "tools" / "greet"
+    folder.mkdir(parents=True)
+    (folder / "tool.yaml").write_text('name: greet\ndescription: Greets\nversion: "1"\nentrypoint: greet.sh\n')
+    (folder / "greet.sh").write_text("echo hello\n")
 
 
 @pytest.fixture
@@ -117,8 +127,9 @@ async def test_a_resumed_session_is_the_same_session(session: Callable[..., Any]
     await session("a", "b")
     await session("c")
     third = await session("d")
-    again = await play(["Yes."], worker=MAKER, home=home.path, resume=third.runtime._session_bus.bus.session_id)
-    await again.runtime.turn("still there?")
+    again = await play(
+        ["Yes."], turn="still there?", worker=MAKER, home=home.path, resume=third.runtime._session_bus.bus.session_id
+    )
     assert again.seen("toolSuggested") == [] and len(told(again)) == 1, "the line that its history had already"
 
 
@@ -126,8 +137,6 @@ async def test_a_dismissed_sequence_is_never_offered_again(session: Callable[...
     await session("a", "b")
     second = await session("c")
     (event,) = second.seen("toolSuggested")
-    from golem_forge.usertools.suggestions import event_sequence_key
-
     dismiss_sequence(home, event_sequence_key(event.wire["sequence"]))
     third = await session("d")
     assert third.seen("toolSuggested") == [] and told(third) == []
@@ -176,8 +185,7 @@ async def test_a_secret_never_appears(play: Any, home: ForgeHome) -> None:
             ("fetch", {"url": "https://example.test/x"}),
             ("send", {"url": "https://example.test/x", "token": canary, "body": {"api_key": canary, "n": "1"}}),
         )
-        played = await play([turn, "Done."], worker=MAKER, home=home.path, tools=[fetch, send])
-        await played.runtime.turn("send it")
+        played = await play([turn, "Done."], turn="send it", worker=MAKER, home=home.path, tools=[fetch, send])
         await played.runtime.aclose()
         return played
 
@@ -195,16 +203,10 @@ async def test_a_secret_never_appears(play: Any, home: ForgeHome) -> None:
     assert canary not in kept and "example.test" not in kept, "what is kept between sessions holds no argument"
 
 
-async def test_a_third_run_is_followed_by_the_offer_to_rate_once(play: Any, home: ForgeHome) -> None:
-    folder = home.path / "tools" / "greet"
-    folder.mkdir(parents=True)
-    (folder / "tool.yaml").write_text('name: greet\ndescription: Greets\nversion: "1"\nentrypoint: greet.sh\n')
-    (folder / "greet.sh").write_text("echo hello\n")
-
+async def test_a_third_run_is_followed_by_the_offer_to_rate_once(play: Any, home: ForgeHome, greet: None) -> None:
     async def greeted(times: int) -> list[str]:
         run = ("run_custom_tool", {"tool_name": "greet"})
-        played = await play([calls(*[run] * times), "Done."], worker=MAKER, home=home.path)
-        await played.runtime.turn("greet them")
+        played = await play([calls(*[run] * times), "Done."], turn="greet them", worker=MAKER, home=home.path)
         said = [each.wire["message"] for each in played.seen("status")]
         assert [each.wire["status"] for each in played.seen("toolResult")] == ["success"] * times
         await played.runtime.aclose()
@@ -216,14 +218,8 @@ async def test_a_third_run_is_followed_by_the_offer_to_rate_once(play: Any, home
 
 
 async def test_a_run_that_ends_the_session_offers_nothing(
-    play: Any, home: ForgeHome, caplog: pytest.LogCaptureFixture
+    play: Any, home: ForgeHome, greet: None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    folder = home.path / "tools" / "greet"
-    folder.mkdir(parents=True)
-    (folder / "tool.yaml").write_text('name: greet\ndescription: Greets\nversion: "1"\nentrypoint: greet.sh\n')
-    (folder / "greet.sh").write_text("echo hello\n")
-    from golem_forge.agent.slash.handler import SlashCommands
-
     played = await play([], worker=MAKER, home=home.path)
     commands = SlashCommands(played.runtime)
     for _ in range(3):
@@ -235,14 +231,8 @@ async def test_a_run_that_ends_the_session_offers_nothing(
     assert not caplog.records, caplog.text
 
 
-async def test_rate_is_kept_with_the_tool(play: Any, home: ForgeHome) -> None:
-    folder = home.path / "tools" / "greet"
-    folder.mkdir(parents=True)
-    (folder / "tool.yaml").write_text('name: greet\ndescription: Greets\nversion: "1"\nentrypoint: greet.sh\n')
-    (folder / "greet.sh").write_text("echo hello\n")
+async def test_rate_is_kept_with_the_tool(play: Any, home: ForgeHome, greet: None) -> None:
     played = await play([], worker=NO_MAKER, home=home.path)
-    from golem_forge.agent.slash.handler import SlashCommands
-
     commands = SlashCommands(played.runtime)
 
     async def say(text: str) -> str:

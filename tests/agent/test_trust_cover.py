@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.agent.conftest import put
 
 from golem_forge.agent import trust
 from golem_forge.agent.trust import TrustCover, covered_files, trust_store
@@ -26,13 +27,6 @@ def root(tmp_path: Path) -> Path:
     put(root, "helper.py", "A = 1\n")
     put(root, "unused.py", "")
     return root
-
-
-def put(root: Path, name: str, text: str) -> Path:
-    path = root / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-    return path
 
 
 def names(root: Path) -> list[str]:

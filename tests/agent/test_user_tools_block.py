@@ -41,8 +41,7 @@ def names(played: Any) -> set[str]:
 async def activated(play: Play, home: Path, *tools: str) -> None:
     run_each = calls(*(("run_custom_tool", {"tool_name": name}) for name in tools))
     yes = {"approval": "interactive", "approval_callback": lambda request: {"approved": True}}
-    played = await play([run_each, "ok"], home=home, worker=worker(), **yes)
-    await played.runtime.turn("go")
+    played = await play([run_each, "ok"], turn="go", home=home, worker=worker(), **yes)
     assert [status for status, _ in played.script.results()] == ["success"] * len(tools)
     await played.runtime.aclose()
 
@@ -94,15 +93,15 @@ async def test_create_false_hides_the_tool_and_the_zone(play: Play, home: Path) 
 async def test_a_worker_that_makes_tools_needs_no_other_zone(play: Play, home: Path) -> None:
     played = await play(
         [calls(("list_files", {"path": "/user_tools"}), ("read_file", {"path": "/workspace/x"})), "ok"],
+        turn="go",
         home=home,
         worker=worker(sandbox=None),
     )
-    await played.runtime.turn("go")
     assert [status for status, _ in played.script.results()] == ["success", "sandbox_denied"]
 
 
 @pytest.mark.parametrize(
-    ("approval", "status", "asked"),
+    ("approval", "status", "cards"),
     [
         ({"default": "preApproved"}, "success", 0),
         ({"tools": {"notes": "preApproved"}}, "success", 0),
@@ -112,35 +111,30 @@ async def test_a_worker_that_makes_tools_needs_no_other_zone(play: Play, home: P
     ],
 )
 async def test_the_blocks_approval_counts_for_its_tools(
-    play: Play, home: Path, approval: dict[str, Any], status: str, asked: int
+    play: Play, home: Path, asked: Any, approval: dict[str, Any], status: str, cards: int
 ) -> None:
     folder(home, "notes")
     await activated(play, home, "notes")
-    cards: list[Any] = []
-
-    def yes(card: Any) -> dict[str, Any]:
-        cards.append(card)
-        return {"approved": True}
-
+    ask = asked()
     played = await play(
         [calls(("notes", {})), "ok"],
+        turn="go",
         home=home,
         worker=worker(approval=approval),
         approval="interactive",
-        approval_callback=yes,
+        approval_callback=ask,
     )
-    await played.runtime.turn("go")
-    assert (played.script.results()[0][0], len(cards)) == (status, asked)
+    assert (played.script.results()[0][0], len(ask)) == (status, cards)
 
 
 async def test_what_the_block_blocks_is_not_promoted_either(play: Play, home: Path) -> None:
     folder(home, "notes", "touch ran; echo ran\n", "zones: {workspace: rw}\n")
     played = await play(
         [calls(("run_custom_tool", {"tool_name": "notes"})), "ok"],
+        turn="go",
         home=home,
         worker=worker(approval={"tools": {"notes": "blocked"}}),
     )
-    await played.runtime.turn("go")
     assert played.script.results()[0][0] == "policy_denied"
     assert not (played.runtime.program.root / "ran").exists()
 
@@ -154,8 +148,7 @@ async def test_a_folder_that_appears_between_two_requests_is_there_at_the_next(p
         assert "late" in str(request.tools)
         return calls(("late", {}))
 
-    played = await play(["ok", appears, by_its_name, "ok"], home=home, worker=worker())
-    await played.runtime.turn("hello")
+    played = await play(["ok", appears, by_its_name, "ok"], turn="hello", home=home, worker=worker())
     assert "late" not in names(played)
     await played.runtime.turn("go")
     assert "late" in names(played)
@@ -167,8 +160,7 @@ async def test_a_folder_that_appears_between_two_requests_is_there_at_the_next(p
 
 async def test_new_tools_are_announced_once_a_session(play: Play, home: Path) -> None:
     folder(home, "notes")
-    played = await play(["ok", "ok"], home=home, worker=worker())
-    await played.runtime.turn("one")
+    played = await play(["ok", "ok"], turn="one", home=home, worker=worker())
     await played.runtime.turn("two")
     said = [event.wire["message"] for event in played.seen("status") if "not active" in event.wire["message"]]
     assert said == ["new tool 'notes' is not active; run /notes or forge tools activate notes"]
@@ -186,8 +178,7 @@ async def test_a_model_that_names_an_untrusted_tool_is_told_how_to_run_it(play: 
     folder(home, "notes")
     yes = {"approval": "interactive", "approval_callback": lambda request: {"approved": True}}
     through = calls(("run_custom_tool", {"tool_name": "notes"}))
-    played = await play([calls(("notes", {})), "ok", through, "ok"], home=home, worker=worker(), **yes)
-    await played.runtime.turn("go")
+    played = await play([calls(("notes", {})), "ok", through, "ok"], turn="go", home=home, worker=worker(), **yes)
     [(status, text)] = played.script.results()
     assert status == "tool_not_found" and "run_custom_tool (tool_name: 'notes')" in text
     await played.runtime.turn("as it says")

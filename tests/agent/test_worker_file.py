@@ -10,7 +10,7 @@ import pytest
 from golem_forge.agent.files.block_schema import McpBlock
 from golem_forge.agent.files.toolset_blocks import check_servers, mcp_from_python, worker_blocks
 from golem_forge.agent.files.worker import AttachmentPolicy, BatchSettings, Worker, WorkerZone
-from golem_forge.agent.files.worker_file import WorkerProblems, missing_sandbox, parse_worker, read_worker
+from golem_forge.agent.files.worker_file import WorkerProblems, missing_sandbox, parse_worker
 from golem_forge.agent.worker_zones import BUILT_IN_WORKER, is_built_in
 from golem_forge.config.program import load_program
 from golem_forge.config.run_block import BudgetLimits
@@ -61,11 +61,6 @@ def test_unknown_missing_and_malformed_are_values_W1() -> None:
 def test_what_is_no_worker_file(data: bytes, said: str) -> None:
     read = parse_worker(data, "main.worker")
     assert isinstance(read, WorkerProblems) and read.found[0].startswith(said), read
-
-
-def test_a_file_that_is_not_there_or_no_file(tmp_path: Path) -> None:
-    assert read_worker(tmp_path / "x.worker", "x.worker") == WorkerProblems(("x.worker: file not found",))
-    assert read_worker(tmp_path, "x.worker") == WorkerProblems(("x.worker: is not a regular file",))
 
 
 def test_everything_is_kept_whole_W2() -> None:

@@ -1,4 +1,5 @@
-"""The `forge` command, as a process of its own, in a project directory beside a home that is empty."""
+"""The `forge` command, in a project directory beside a home that is empty: `shell` as a process of its own,
+`in_process` in this one, where only words, texts and codes matter."""
 
 from __future__ import annotations
 
@@ -7,16 +8,20 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
+from tests import known_walls
+from tests.ready import run_in_process
+
+from golem_forge.sandbox.walls import probe
 
 FORGE = Path(sys.executable).with_name("forge")
 
 
-@dataclass(frozen=True)
-class Ended:
+class Ended(NamedTuple):
     code: int
     out: str
     err: str
@@ -71,21 +76,57 @@ class Shell:
         }
 
 
+def new_shell(place: Path, forge: Any) -> Shell:
+    shell = Shell(place / "home", place / "project", forge)
+    shell.home.mkdir(exist_ok=True)
+    shell.project.mkdir(exist_ok=True)
+    return shell
+
+
 @pytest.fixture
 def shell(tmp_path: Path, ready_forge: Any) -> Shell:
-    home, project = tmp_path / "home", tmp_path / "project"
-    home.mkdir()
-    project.mkdir()
-    return Shell(home, project, ready_forge)
+    return new_shell(tmp_path, ready_forge)
 
 
 @pytest.fixture
-def on_terminal(shell: Shell) -> Callable[..., tuple[int, str]]:
+def in_process(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Shell:
+    return new_shell(tmp_path, partial(run_in_process, capfd))
+
+
+@pytest.fixture
+def inside(in_process: Shell) -> Callable[..., Ended]:
+    """`inside("list")` is `forge tools list`."""
+    return partial(in_process, "tools")
+
+
+@pytest.fixture
+def person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Any:
+    """A person with tool folders of their own; see own_tools."""
+    from .own_tools import Person
+
+    for name in ("forge-home", "project"):
+        (tmp_path / name).mkdir(mode=0o700)
+    monkeypatch.setenv("FORGE_HOME", str(tmp_path / "forge-home"))
+    monkeypatch.chdir(tmp_path / "project")
+    return Person(tmp_path / "forge-home", capfd)
+
+
+@pytest.fixture
+def told_of_walls(tried_walls: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`forge doctor`, which tries the walls each time, is told of them in this process."""
+    monkeypatch.setattr(probe, "probe", probe.probe)  # what the next line replaces comes back
+    known_walls.always(tried_walls)
+
+
+@pytest.fixture
+def on_terminal(tmp_path: Path, ready_forge: Any) -> Callable[..., tuple[int, str]]:
     """Runs `forge` on a pseudo-terminal and types: `on_terminal(["trust"], (r"\\[y/N\\]", "y"))` → (code, screen)."""
     import pexpect
 
+    shell = new_shell(tmp_path, ready_forge)
+
     def run(words: list[str], *talk: tuple[str, str]) -> tuple[int, str]:
-        child = shell.forge.expecting(
+        child = ready_forge.expecting(
             words, cwd=str(shell.project), env=shell.environ, encoding="utf-8", timeout=20, echo=False
         )
         screen = ""

@@ -7,14 +7,17 @@
 from __future__ import annotations
 
 import json
-import shutil
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from golem_forge.cli.main import main
+from tests.ready import run_in_process
+
 from golem_forge.storage.home import ForgeHome
 from golem_forge.usertools.store import ToolStore
+
+from .conftest import Ended
 
 GREET = """\
 import argparse
@@ -26,33 +29,17 @@ WHO = [{"name": "who", "type": "string", "description": "whom to greet"}]
 GREETS = {"name": "greets", "arguments": {"who": "Ada"}, "expect": {"stdout": "Hello Ada\n"}}
 
 
-@dataclass(frozen=True)
-class Said:
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
 @dataclass
 class Person:
     forge_home: Path
     capture: Any
 
-    def __call__(self, *words: str) -> Said:
+    def __call__(self, *words: str) -> Ended:
         return self.forge("tools", *words)
 
-    def forge(self, *words: str) -> Said:
-        self.capture.readouterr()
-        try:
-            code = main(list(words))
-        except SystemExit as ended:
-            code = int(ended.code or 0)
-        said = self.capture.readouterr()
-        return Said(code, said.out, said.err)
+    def forge(self, *words: str) -> Ended:
+        done = run_in_process(self.capture, *words, cwd=Path.cwd(), env=dict(os.environ))
+        return Ended(done.returncode, done.stdout, done.stderr)
 
     @property
     def home(self) -> ForgeHome:
@@ -84,19 +71,3 @@ class Person:
 
     def active(self) -> set[str]:
         return {each["name"] for each in self("list", "--source", "custom", "--json").json["tools"]}
-
-
-_HOMES: list[Path] = []
-
-
-def live_in(home: Path, project: Path, monkeypatch: Any, capture: Any) -> Person:
-    """What one test found out about this machine's walls is not tried again by the next."""
-    project.mkdir()
-    (home / "cache").mkdir(mode=0o700, parents=True)
-    known = next((file for each in _HOMES if (file := each / "cache/walls.json").exists()), None)
-    if known is not None:
-        shutil.copy(known, home / "cache")
-    _HOMES.append(home)
-    monkeypatch.setenv("FORGE_HOME", str(home))
-    monkeypatch.chdir(project)
-    return Person(home, capture)

@@ -2,35 +2,26 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-from tests import known_walls
 from tests.deadlines import within
 
-from .conftest import FORGE, Shell
+from .conftest import Shell
 
 APPROVED = ("--approval", "approve_all")
 
 
-@pytest.fixture(autouse=True)
-def known_to_the_command(shell: Shell, tried_walls: Path) -> None:
-    """The real command is started here: it would try the walls anew for each home."""
-    known_walls.put(tried_walls, shell.forge_home)
-
-
-def call(shell: Shell, script: str, *more: str) -> list[str]:
-    return [str(FORGE), "call", "exec_command", "--cmd", script, "--yield_time_ms", "100", *APPROVED, *more]
+def call(script: str, *more: str) -> list[str]:
+    return ["call", "exec_command", "--cmd", script, "--yield_time_ms", "100", *APPROVED, *more]
 
 
 def test_a_command_that_outlives_the_first_wait_is_followed_to_its_end(shell: Shell) -> None:
     script = "echo one; sleep 0.6; echo two > made; echo two; exit 3"
-    done = shell(*call(shell, script)[1:])
+    done = shell(*call(script))
     assert done.code == 1
     assert re.fullmatch(r"one\ntwo\nWall time: \d\.\d+ s\nExited: code 3\n", done.out)
     assert "execution_failed: Exited: code 3" in done.err
@@ -38,7 +29,7 @@ def test_a_command_that_outlives_the_first_wait_is_followed_to_its_end(shell: Sh
 
 
 def test_json_is_the_last_outcome_with_the_whole_output(shell: Shell) -> None:
-    said = shell(*call(shell, "echo one; sleep 0.6; echo two", "--json")[1:]).json
+    said = shell(*call("echo one; sleep 0.6; echo two", "--json")).json
     assert (said["status"], said["tool"], said["args"]["cmd"]) == (
         "success",
         "exec_command",
@@ -62,7 +53,7 @@ def test_a_switch_may_be_given_a_value(shell: Shell, words: tuple[str, ...], tty
 
 
 def test_its_time_limit_holds_also_in_a_terminal_without_a_keyboard(shell: Shell) -> None:
-    done = shell(*call(shell, "echo begun; sleep 30", "--timeout_ms", "700", "--tty")[1:])
+    done = shell(*call("echo begun; sleep 30", "--timeout_ms", "700", "--tty"))
     assert done.code == 124
     assert "begun" in done.out
     assert "Timed out after 0.7 s" in done.out
@@ -72,15 +63,7 @@ def test_its_time_limit_holds_also_in_a_terminal_without_a_keyboard(shell: Shell
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 143)])
 def test_output_comes_while_it_runs_and_a_signal_ends_it(shell: Shell, number: signal.Signals, code: int) -> None:
     script = "echo early; sleep 0.4; echo late; sleep 60; echo never"
-    running = subprocess.Popen(
-        call(shell, script),
-        cwd=shell.project,
-        env=shell.environ,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert running.stdout is not None
+    running = shell.forge.start(["forge", *call(script)], cwd=shell.project, env=shell.environ)
     assert [running.stdout.readline(), running.stdout.readline()] == ["early\n", "late\n"]
     assert running.poll() is None
     with within(1):
@@ -94,7 +77,7 @@ def test_output_comes_while_it_runs_and_a_signal_ends_it(shell: Shell, number: s
 
 def test_a_strict_session_still_tells_how_it_ended(shell: Shell) -> None:
     shell.write_home("rules.yaml", "version: 1\nrules:\n  - {tool: write_stdin, verdict: blocked, reason: not here}\n")
-    done = shell(*call(shell, "echo one; sleep 0.5; exit 3")[1:])
+    done = shell(*call("echo one; sleep 0.5; exit 3"))
     assert done.code == 1
     assert done.out.startswith("one\n")
     assert "execution_failed: Exited: code 3" in done.err
@@ -134,20 +117,9 @@ def test_nothing_of_the_card_is_loaded_before_anybody_is_asked(shell: Shell) -> 
     assert done.stdout.splitlines()[-1] == "0 False", done.stderr
 
 
-def test_a_verb_of_the_sandbox_is_found_from_the_top(shell: Shell) -> None:
-    done = shell("exec", "ls")
-    assert (done.code, "did you mean 'sandbox exec'?" in done.err) == (2, True)
-
-
-def test_a_missing_directory_is_named(shell: Shell, tmp_path: Path) -> None:
-    done = shell("call", "list_files", "-p", str(tmp_path / "nowhere"))
-    assert done.code == 2
-    assert f"no such directory: {os.path.realpath(tmp_path)}/nowhere" in done.err
-
-
 def test_what_comes_later_is_read_on_the_one_path(shell: Shell) -> None:
     """Recorded like every call; what a rule keeps from being read is not shown."""
-    assert shell(*call(shell, "echo one; sleep 0.6; echo two")[1:]).out.startswith("one\ntwo\n")
+    assert shell(*call("echo one; sleep 0.6; echo two")).out.startswith("one\ntwo\n")
     calls = shell("log", "--json").json
     assert calls[0]["tool"] == "exec_command"
     polls = [each for each in calls if each["tool"] == "write_stdin"]
@@ -155,12 +127,12 @@ def test_what_comes_later_is_read_on_the_one_path(shell: Shell) -> None:
         polls and {each["status"] for each in polls} == {"success"} and {each["caller"] for each in polls} == {"human"}
     )
     shell.write_home("rules.yaml", "version: 1\nrules:\n  - {tool: write_stdin, verdict: blocked, reason: not here}\n")
-    unread = shell(*call(shell, "echo one; sleep 0.6; echo two > made; echo two")[1:])
+    unread = shell(*call("echo one; sleep 0.6; echo two > made; echo two"))
     assert unread.code == 0 and "two" not in unread.out and (shell.project / "made").exists()
     assert [each["status"] for each in shell("log", "--json", "--session", "last").json] == ["success", "policy_denied"]
 
 
 def test_secrets_in_what_comes_later_are_not_shown(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CANARY_API_KEY", "canary-4711-value")
-    done = shell(*call(shell, "echo one; sleep 0.5; echo canary-4711-''value")[1:])
+    done = shell(*call("echo one; sleep 0.5; echo canary-4711-''value"))
     assert "canary-4711-value" not in done.out and "[secret CANARY_API_KEY]" in done.out

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pexpect
 import pytest
-from tests import known_walls
 
 from golem_forge.policy.request import ApprovalOffer, ApprovalRequest
 from golem_forge.ui import approval_prompt
@@ -18,12 +16,6 @@ from .conftest import Shell
 
 QUESTION = r"Approve\?.*\) "
 Terminal = Callable[..., tuple[int, str]]
-
-
-@pytest.fixture(autouse=True)
-def known_to_the_command(shell: Shell, tried_walls: Path) -> None:
-    """The real command is started here: it would try the walls anew for each home."""
-    known_walls.put(tried_walls, shell.forge_home)
 
 
 def command(**args: Any) -> list[str]:

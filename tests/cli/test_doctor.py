@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import os
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,17 +12,19 @@ from golem_forge._version import __version__
 from golem_forge.cli.doctor import _level_findings
 from golem_forge.sandbox.walls.probe import TOO_SLOW, probe
 
+from .conftest import new_shell
+
 
 @pytest.fixture
-def shell(shell):
+def shell(in_process, told_of_walls):
     """It knows of the walls, which most tests here are not about."""
-    return dataclasses.replace(shell, forge=partial(shell.forge, walls_known=True))
+    return in_process
 
 
 @pytest.fixture
-def trying(shell):
+def trying(tmp_path, ready_forge):
     """The command as it is: it tries the walls each time, and is run again where the machine was too busy for that."""
-    tries = dataclasses.replace(shell, forge=shell.forge.func)
+    tries = new_shell(tmp_path, ready_forge)
 
     def run(*words):
         for _ in range(5):
@@ -49,15 +49,6 @@ def test_all_is_well_in_an_empty_project(shell, trying):
     assert "read-only: 13 of 13 guarantees tried and held; no zone is writable" in ended.out
     assert "Everything that is needed works." in ended.out
     assert not shell.forge_home.exists(), "looking changes nothing"
-
-
-def test_json(shell):
-    ended = shell("doctor", "--json")
-    assert ended.code == 0 and ended.json["ok"] is True
-    about = {each["about"] for each in ended.json["findings"]}
-    assert {"version", "python", "libraries", "FORGE_HOME", "program", "zone", "rules", "journal", "tools"} <= about
-    assert {"walls", "bubblewrap", "ripgrep", "go", "chromium"} <= about
-    assert all(each["fix"] for each in ended.json["findings"] if each["state"] == "problem")
 
 
 def test_paths_are_shown_from_home(shell):
@@ -155,15 +146,6 @@ def test_a_directory_whose_name_is_not_unicode(shell):
     strange.mkdir()
     for words in (["doctor"], ["doctor", "--json"], ["trust"], ["rules", "list"]):
         assert shell(*words, cwd=strange).code in (0, 4)
-
-
-@pytest.mark.parametrize("words", [["x"], ["--nonsense"]])
-def test_usage(shell, words):
-    assert shell("doctor", *words).code == 2
-
-
-def test_help_names_the_exit_codes(shell):
-    assert "Exit: 0 everything" in shell("doctor", "--help").out
 
 
 def test_walls_that_were_not_tried_in_time_miss_nothing():

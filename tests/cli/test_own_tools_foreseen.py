@@ -7,15 +7,10 @@ import json
 
 import pytest
 
-from .own_tools import Person, live_in
+from .own_tools import Person
 
 WITNESS = "open('witness', 'w')\nprint('ran')\n"
 ALLOW = "version: 1\nrules:\n  - {tool: greet, verdict: preApproved}\n"
-
-
-@pytest.fixture
-def person(tmp_path, monkeypatch, capfd) -> Person:
-    return live_in(tmp_path / "home", tmp_path / "project", monkeypatch, capfd)
 
 
 def explained(person: Person, name: str, args: dict[str, object]) -> tuple[int, dict[str, object]]:
@@ -77,6 +72,7 @@ def test_a_dry_run_shows_the_tools_and_the_zone_its_block_gives(person, tmp_path
     assert "main.worker" in own["greet"]
 
 
+@pytest.mark.usefixtures("told_of_walls")
 def test_doctor_counts_them_and_sends_on(person):
     assert "own tools" not in person.forge("doctor").out
     person.greet()

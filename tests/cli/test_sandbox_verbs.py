@@ -22,21 +22,21 @@ from .conftest import FORGE, Shell
     ],
 )
 def test_explain_says_what_walls_show_outside_of_zones(
-    shell: Shell, path: str, shows: str, read: str, write: str
+    in_process: Shell, path: str, shows: str, read: str, write: str
 ) -> None:
-    said = shell("sandbox", "explain", "--json", path).json
+    said = in_process("sandbox", "explain", "--json", path).json
     assert said["walls"] == {"place": path, "shows": shows, "read": read, "write": write}
     assert said["tools"]["read"] == f"No access to '{path}'. Zones: /workspace (rw)"
 
 
-def test_explain_knows_a_toolchain_and_hides_its_credentials(shell: Shell) -> None:
-    cargo = shell.home / ".cargo"
+def test_explain_knows_a_toolchain_and_hides_its_credentials(in_process: Shell) -> None:
+    cargo = in_process.home / ".cargo"
     (cargo / "bin").mkdir(parents=True)
     (cargo / "bin" / "cargo").write_text("")
     (cargo / "credentials.toml").write_text("canary-4711")
-    said = shell("sandbox", "explain", "--json", str(cargo / "bin" / "cargo")).json["walls"]
+    said = in_process("sandbox", "explain", "--json", str(cargo / "bin" / "cargo")).json["walls"]
     assert (said["shows"], said["read"]) == ("toolchain, read-only", "allowed")
-    hidden = shell("sandbox", "explain", "--json", str(cargo / "credentials.toml")).json["walls"]
+    hidden = in_process("sandbox", "explain", "--json", str(cargo / "credentials.toml")).json["walls"]
     assert hidden["shows"].startswith("hidden")
     assert hidden["read"] == "refused (outside)"
 
@@ -65,18 +65,11 @@ def test_more_input_than_a_pipe_holds_arrives_whole_or_is_left_unread(shell: She
     assert (left.code, left.out) == (0, text)
 
 
-def test_a_time_limit_is_told_and_bytes_that_are_no_text_pass_unchanged(shell: Shell, tmp_path: Path) -> None:
+def test_a_time_limit_is_told_and_bytes_that_are_no_text_pass_unchanged(shell: Shell) -> None:
     ended = shell("sandbox", "exec", "--timeout", "0.4", "--", "sleep", "20")
     assert (ended.code, "timed out after 0.4 s" in ended.err) == (124, True)
-    with open(tmp_path / "out", "wb") as out:
-        subprocess.run(
-            [str(FORGE), "sandbox", "exec", "--", r"printf 'a\377b'"],
-            cwd=shell.project,
-            env=shell.environ,
-            stdout=out,
-            timeout=50,
-            check=True,
-        )
-    assert (tmp_path / "out").read_bytes() == b"a\xffb"
+    words = ["forge", "sandbox", "exec", "--", r"printf 'a\377b'"]
+    with shell.forge.start_with_input(words, cwd=shell.project, env=shell.environ) as printing:
+        assert printing.communicate(timeout=50) == (b"a\xffb", b"")
     plain = shell("sandbox", "exec", "--", "echo fine")
     assert (plain.out, plain.err) == ("fine\n", "")

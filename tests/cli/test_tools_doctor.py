@@ -11,14 +11,9 @@ import pytest
 
 from golem_forge.usertools.diagnostics import DiagnosticCode
 
-from .own_tools import GREET, Person, live_in
+from .own_tools import GREET, Person
 
 GO = "package main\n\nfunc main() {}\n"
-
-
-@pytest.fixture
-def person(tmp_path, monkeypatch, capfd) -> Person:
-    return live_in(tmp_path / "home", tmp_path / "project", monkeypatch, capfd)
 
 
 @pytest.mark.usefixtures("without_go")
@@ -90,8 +85,8 @@ def test_watch_tells_of_a_fault_when_it_comes(shell):
     folder.mkdir(parents=True)
     (folder / "x.py").write_text(GREET)
     (folder / "tool.yaml").write_text("name: x\ndescription: d\nversion: '1'\nentrypoint: y.py\n")
-    words = [str(_forge()), "tools", "doctor", "--watch"]
-    watching = subprocess.Popen(words, cwd=shell.project, env=shell.environ, stdout=subprocess.PIPE, text=True)
+    words = ["forge", "tools", "doctor", "--watch"]
+    watching = shell.forge.start(words, cwd=shell.project, env=shell.environ)
     try:
         assert "x: entrypoint_missing" in watching.stdout.readline()
         watching.stdout.readline()
@@ -112,12 +107,6 @@ def _interrupted(process):
             continue
     process.kill()
     return process.wait()
-
-
-def _forge():
-    from .conftest import FORGE
-
-    return FORGE
 
 
 def _faulty_folders(person: Person) -> None:

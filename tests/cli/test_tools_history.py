@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-from typing import Any, NamedTuple
 
 import pytest
 
@@ -54,35 +52,6 @@ class Tool:
 @pytest.fixture
 def tool(shell):
     return Tool(shell)
-
-
-class Ended(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
-@pytest.fixture
-def inside(shell, capsys, monkeypatch):
-    """`forge tools …` in this process: where only words, texts and codes matter."""
-    from golem_forge.cli.main import main
-
-    monkeypatch.setenv("HOME", str(shell.home))
-    monkeypatch.setenv("FORGE_HOME", str(shell.forge_home))
-    monkeypatch.chdir(shell.project)
-
-    def run(*words: str) -> Ended:
-        try:
-            code = main(["tools", *words])
-        except SystemExit as ended:
-            code = int(ended.code or 0)
-        return Ended(code, *capsys.readouterr())
-
-    return run
 
 
 def test_undo_after_two_edits_and_the_log_52(shell, tool):

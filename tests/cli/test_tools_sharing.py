@@ -6,17 +6,14 @@ import io
 import json
 import os
 import shutil
-import ssl
 import subprocess
 import tarfile
-import threading
 import zipfile
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pytest
 import skills_ref
+from tests.usertools.sharing.git_server import git_server
 
 from golem_forge.storage.home import ForgeHome
 from golem_forge.usertools.folder import read_folder
@@ -54,35 +51,6 @@ def elsewhere(shell, tmp_path):
     home.mkdir()
     project.mkdir()
     return type(shell)(home, project, shell.forge)
-
-
-class Ended(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
-@pytest.fixture
-def inside(shell, capsys, monkeypatch):
-    """`forge tools …` in this process: where only words, texts and codes matter."""
-    from golem_forge.cli.main import main
-
-    monkeypatch.setenv("HOME", str(shell.home))
-    monkeypatch.setenv("FORGE_HOME", str(shell.forge_home))
-    monkeypatch.chdir(shell.project)
-
-    def run(*words: str) -> Ended:
-        try:
-            code = main(["tools", *words])
-        except SystemExit as ended:
-            code = int(ended.code or 0)
-        return Ended(code, *capsys.readouterr())
-
-    return run
 
 
 def live(machine, name: str = "greet") -> Path:
@@ -255,23 +223,15 @@ def test_a_stranger_cannot_steer_the_terminal(inside, tmp_path):
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["import", "git+https://host.test/repo@main"], 2, "pin a full commit id"),
-        (["import", "github:owner/repo@v1.0/tools/x"], 2, "pin a full commit id"),
-        (["import", "git+https://host.test/repo"], 2, "pin a full commit id"),
         (["import", "git+ssh://host.test/repo@" + "1" * 40], 2, "git+https"),
         (["import", "git+https://me:canary-4711@host.test/repo@" + "1" * 40], 2, "user names and tokens"),
         (["import", "https://host.test/x.tar.gz"], 2, "is no source"),
         (["import", "x\x1b[2J"], 2, "is no source"),
-        (["import", "nowhere"], 1, "does not exist"),
-        (["import"], 2, "required"),
         (["import", ".", "NAME", "--entrypoint", "x"], 2, "one of them"),
         (["browse", "github:owner/repo@main"], 2, "pin a full commit id"),
         (["browse", "."], 1, "no collection"),
         (["export", "nobody", "-o", "x"], 4, "no tool 'nobody'"),
-        (["export", "nobody"], 2, "required"),
-        (["update", "nobody"], 4, "no tool 'nobody'"),
         (["update", "nobody", "@main"], 2, "pin a full commit id"),
-        (["verify", "more"], 2, "unrecognized"),
     ],
 )
 def test_words_that_do_not_work(shell, inside, words, code, said):
@@ -378,39 +338,6 @@ def test_a_lock_that_cannot_be_read_is_left_as_it_is(shell, inside, tmp_path):
 # git and collections
 
 
-class _Backend(BaseHTTPRequestHandler):
-    root = ""
-
-    def do_GET(self) -> None:
-        path, _, query = self.path.partition("?")
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        environ = os.environ | {
-            "GIT_PROJECT_ROOT": self.root,
-            "GIT_HTTP_EXPORT_ALL": "1",
-            "REQUEST_METHOD": self.command,
-            "PATH_INFO": path,
-            "QUERY_STRING": query,
-            "CONTENT_TYPE": self.headers.get("Content-Type", ""),
-            "CONTENT_LENGTH": str(len(body)),
-            "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
-            "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding", ""),
-        }
-        given = subprocess.run(["git", "http-backend"], env=environ, input=body, capture_output=True, timeout=20)
-        head, _, content = given.stdout.partition(b"\r\n\r\n")
-        fields = dict(line.split(": ", 1) for line in head.decode().split("\r\n"))
-        self.send_response(int(fields.pop("Status", "200").split()[0]))
-        for name, value in fields.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    do_POST = do_GET
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
 class Repository:
     """A repository that an https server on this machine gives out."""
 
@@ -437,22 +364,10 @@ class Repository:
 def repository(tmp_path, monkeypatch):
     if shutil.which("openssl") is None:
         pytest.skip("a certificate is made with openssl")
-    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
-    curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
-    named = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
-    written = ["-keyout", str(key), "-out", str(certificate)]
-    subprocess.run(["openssl", "req", "-x509", *curve, *named, *written], check=True, capture_output=True)
-    for name in [name for name in os.environ if name.lower().endswith("proxy")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("GIT_SSL_CAINFO", str(certificate))
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Backend", (_Backend,), {"root": str(tmp_path)}))
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
-    server.socket = context.wrap_socket(server.socket, server_side=True)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield Repository(tmp_path / "repository", f"https://localhost:{server.server_address[1]}")
-    server.shutdown()
-    server.server_close()
+    with git_server(tmp_path) as (address, environ):
+        for name, value in environ.items():
+            monkeypatch.setenv(name, value)
+        yield Repository(tmp_path / "repository", address)
 
 
 def test_a_pinned_commit_and_the_next_59(shell, repository):
@@ -490,9 +405,10 @@ def test_a_pinned_commit_and_the_next_59(shell, repository):
     assert nowhere.code == 1 and read_folder(live(shell)).digest == digest
 
 
-def test_a_collection(shell, inside, repository):
-    folder = make_tool(repository.folder / "tools" / "greet")
-    make_tool(repository.folder / "tools" / "other", "other", more="x")
+def test_a_collection(shell, inside, tmp_path):
+    source = tmp_path / "collection"
+    folder = make_tool(source / "tools" / "greet")
+    make_tool(source / "tools" / "other", "other", more="x")
     listed = [
         {
             "name": "greet",
@@ -504,20 +420,17 @@ def test_a_collection(shell, inside, repository):
         {"name": "other", "description": "Else", "version": "1", "path": "tools/other", "digest": "sha256:" + "0" * 64},
         {"name": "../evil", "description": "x", "version": "1", "path": "..", "digest": ""},
     ]
-    (repository.folder / "forge-tools.json").write_text(json.dumps({"tools": listed}))
-    source = repository.source(repository.commit())
+    (source / "forge-tools.json").write_text(json.dumps({"tools": listed}))
+    source = str(source)
 
     rows = inside("browse", source)
-    assert rows.code == 0 and rows.out.splitlines()[0].split() == ["NAME", "VERSION", "DESCRIPTION"]
     assert r"Greets \x1b[2J a person" in rows.out and "\x1b" not in rows.out + rows.err
     assert "tools[2]" in rows.err and f"forge tools import {source} NAME" in rows.out
     fits = inside("browse", source, "PERSON", "greets", "--json").json
     assert [row["name"] for row in fits["tools"]] == ["greet"] and len(fits["problems"]) == 1
-    assert "no tool in it fits" in inside("browse", source, "elephants").err
 
     whole = inside("import", source)
     assert whole.code == 1 and "It is a collection" in whole.err and "greet, other" in whole.err
-    assert inside("import", source, "gret").code == 4
     forged = inside("import", source, "other")
     assert forged.code == 1 and "digest" in forged.err and not live(shell, "other").exists()
     taken = inside("import", source, "greet", "--as", "hello")

@@ -15,6 +15,11 @@ DAY = 86_400
 
 
 @pytest.fixture
+def shell(in_process):
+    return in_process
+
+
+@pytest.fixture
 def book(shell):
     for name in ("greet", "idle"):
         folder = shell.forge_home / "tools" / name

@@ -58,8 +58,7 @@ def test_words_that_do_not_fit(shell):
     for words in (("--dismiss", "a", "--restore", "b"), ("extra",), ("--json", "--dismiss", "a")):
         ended = shell("tools", "suggest", *words)
         assert ended.code == 2 and "forge tools suggest --help" in ended.err, words
-    told = shell("tools", "suggest", "--help")
-    assert told.code == 0 and "30 days" in told.out and not shell.forge_home.exists()
+    assert not shell.forge_home.exists()
 
 
 def test_a_journal_that_a_stranger_wrote_steers_no_terminal(shell):

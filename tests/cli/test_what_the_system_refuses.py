@@ -17,14 +17,8 @@ import pytest
 
 from golem_forge.usertools import create
 
-from .own_tools import Person, live_in
-
-FORGE = Path(sys.executable).parent / "forge"
-
-
-@pytest.fixture
-def person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any) -> Person:
-    return live_in(tmp_path / "forge-home", tmp_path / "project", monkeypatch, capfd)
+from .conftest import FORGE
+from .own_tools import Person
 
 
 @pytest.fixture

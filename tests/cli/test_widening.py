@@ -20,6 +20,11 @@ from .conftest import Shell
 pytestmark = pytest.mark.skipif(find_bwrap() is None, reason="full walls need bubblewrap")
 
 
+@pytest.fixture
+def shell(in_process: Shell) -> Shell:
+    return in_process
+
+
 def denials(shell: Shell, command: str, *more: str) -> list[dict[str, Any]]:
     ended = shell("call", "exec_command", "--cmd", command, "--approval", "approve_all", "--json", *more)
     assert ended.out, ended.err

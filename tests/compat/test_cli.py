@@ -10,9 +10,10 @@ from top to bottom in a new project directory with an empty home:
     ! forge: something is wrong                 a line of standard error
     = 2                                         the exit code, unless it is 0
 
-`cli/real.txt` is run by the installed `forge`, the others by processes that find its modules imported (see
-`tests/ready.py`). Times, durations, ids of sessions and calls, tokens, paths of this machine and versions are replaced
-by `<names>`; everything else is compared to the letter, ids of rules and digests of tools included.
+`cli/real.txt` is run by the installed `forge`, the other topics by processes that find its modules imported, help and
+mistakes in this process (see `tests/ready.py`). Times, durations, ids of sessions and calls, tokens, paths of this
+machine and versions are replaced by `<names>`; everything else is compared to the letter, ids of rules and digests of
+tools included.
 
 To add a case, write its `$` line into a file. After a wanted change, one command writes the answers of all files:
 
@@ -35,6 +36,7 @@ from typing import Any
 
 import pytest
 from tests import known_walls
+from tests.ready import run_in_process
 
 import golem_forge
 
@@ -175,6 +177,7 @@ class Shell:
     folder: Path
     ready: Any
     """See the fixture `ready_forge`."""
+    capture: Any
 
     @property
     def home(self) -> Path:
@@ -195,7 +198,7 @@ class Shell:
         }
 
     def forge(self, *words: str) -> Answer:
-        done = self.ready(*words, cwd=self.project, env=self.environ)
+        done = run_in_process(self.capture, *words, cwd=self.project, env=self.environ)
         return Answer(done.returncode, done.stdout, done.stderr)
 
     def run(self, commands: list[str], forge: Path) -> list[Answer]:
@@ -327,8 +330,8 @@ def assert_pinned(name: str, answers: Iterable[tuple[Step, Answer]]) -> None:
 
 
 @pytest.fixture
-def shell(tmp_path: Path, ready_forge: Any, tried_walls: Path) -> Shell:
-    shell = Shell(tmp_path, ready_forge)
+def shell(tmp_path: Path, ready_forge: Any, tried_walls: Path, capfd: pytest.CaptureFixture[str]) -> Shell:
+    shell = Shell(tmp_path, ready_forge, capfd)
     shell.project.mkdir(parents=True)
     known_walls.put(tried_walls, shell.home / ".forge")
     return shell

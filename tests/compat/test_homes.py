@@ -163,19 +163,15 @@ def test_rules_hold(opened: Opened) -> None:
         ("0223945cde53", "project", "blocked"),
     }
     opened.out("rules", "check")
-    for words, code, decided in (
-        (("--", "git", "push"), 4, "81fd92743a6d"),
-        (("--", "pytest", "-q"), 0, "e861fe32ddfd"),
-        (("write_file", '{"path": "docs/b.md", "content": "b"}'), 0, "a9c3b553f232"),
-        (("write_file", '{"path": "sealed/b.md", "content": "b"}'), 4, "0223945cde53"),
-    ):
-        flags = words.index("--") if "--" in words else len(words)
-        told = json.loads(opened.out("rules", "explain", *words[:flags], "--json", *words[flags:], code=code))
+    for words, code, decided in ((("git", "push"), 4, "81fd92743a6d"), (("pytest", "-q"), 0, "e861fe32ddfd")):
+        told = json.loads(opened.out("rules", "explain", "--json", "--", *words, code=code))
         assert told["decision"]["decidedBy"]["id"] == decided, words
-    opened.out("call", "write_file", "--path", "docs/b.md", "--content", "b")
+    wrote = opened.json("call", "write_file", "--path", "docs/b.md", "--content", "b")
+    assert wrote["decision"]["decidedBy"]["id"] == "a9c3b553f232"
     assert (opened.project / "docs/b.md").read_text() == "b"
-    refused = opened.forge("call", "write_file", "--path", "sealed/b.md", "--content", "b", code=3)
-    assert "sealed by the project" in refused.stderr and not (opened.project / "sealed").exists()
+    refused = opened.json("call", "write_file", "--path", "sealed/b.md", "--content", "b", code=3)
+    assert refused["decision"]["decidedBy"]["id"] == "0223945cde53"
+    assert "sealed by the project" in refused["error"] and not (opened.project / "sealed").exists()
     opened.out("call", "write_file", "--path", "lists/a.txt", "--content", "again")
     assert (opened.project / "lists/a.txt").read_text() == "again"
     opened.out("call", "write_file", "--path", "lists/b.txt", "--content", "b", code=3)

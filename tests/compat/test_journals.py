@@ -127,7 +127,7 @@ def portable(journal: bytes) -> str:
     return text
 
 
-def same(name: str, text: str) -> None:
+def assert_same(name: str, text: str) -> None:
     """As the file of that name in `journals/`."""
     file = PINNED / name
     if UPDATE:
@@ -209,7 +209,7 @@ async def test_a_session_with_calls_and_answers(bench: Bench) -> None:
     ]
     [result] = await bench.run(turns, "main", "Write the price", answer=answer)
     assert result.response == "Done." and (bench.root / "edited.txt").read_text() == "by a person"
-    same("answers.jsonl", portable(bench.journal))
+    assert_same("answers.jsonl", portable(bench.journal))
 
 
 async def test_a_session_that_delegates(bench: Bench) -> None:
@@ -223,7 +223,7 @@ async def test_a_session_that_delegates(bench: Bench) -> None:
     }
     [result] = await bench.run(turns, "main", "What is there?")
     assert result.response == "Mugs."
-    same("delegation.jsonl", portable(bench.journal))
+    assert_same("delegation.jsonl", portable(bench.journal))
 
 
 async def test_a_session_in_which_calls_fail(bench: Bench) -> None:
@@ -256,7 +256,7 @@ async def test_a_session_in_which_calls_fail(bench: Bench) -> None:
     [result] = await bench.run(turns, "plain", "Try", tools=[broken, slow, closed])
     assert result.status == "model_unavailable"
     by_process = re.compile(r'(?<="fingerprint":")[0-9a-f]{64}(?=")')  # a function's definition differs by process
-    same("failures.jsonl", by_process.sub("<fingerprint>", portable(bench.journal)))
+    assert_same("failures.jsonl", by_process.sub("<fingerprint>", portable(bench.journal)))
 
 
 async def test_a_session_that_is_interrupted(bench: Bench) -> None:
@@ -272,7 +272,7 @@ async def test_a_session_that_is_interrupted(bench: Bench) -> None:
     turns = [f"say: I wait., {call('wait')}", "say: You stopped me."]
     first, second = await bench.run(turns, "plain", "Wait", "What happened?", tools=[wait], interrupt_signal=signal)
     assert (first.status, second.response) == ("interrupted", "You stopped me.")
-    same("interrupted.jsonl", portable(bench.journal))
+    assert_same("interrupted.jsonl", portable(bench.journal))
 
 
 async def test_a_session_with_a_long_output(bench: Bench) -> None:
@@ -291,18 +291,18 @@ async def test_a_session_with_a_long_output(bench: Bench) -> None:
     stored = {path.name: path.read_text() for path in folder.iterdir()}
     assert stored == {handle: shelf(), "index.jsonl": f'{{"handle": "{handle}", "worker": "plain"}}\n'}
     rows = re.compile(r"item (\d+)\\n(?:item \d+\\n)*item (\d+)\\n")
-    same("long_output.jsonl", rows.sub(r"<items \1 to \2>", portable(journal)))
+    assert_same("long_output.jsonl", rows.sub(r"<items \1 to \2>", portable(journal)))
 
 
 async def test_a_session_that_runs_a_command(bench: Bench) -> None:
     turns = [call("exec_command", cmd="cat shop.txt"), call("exec_command", cmd="exit 3"), "say: Done."]
     await bench.run(turns, "runner", "Look", approval_mode="approve_all")
-    same("command.jsonl", portable(bench.journal))
+    assert_same("command.jsonl", portable(bench.journal))
 
 
 def test_a_single_call(bench: Bench) -> None:
     bench.forge("call", "read_file", "--path", "shop.txt")
-    same("call.jsonl", portable(bench.journal))
+    assert_same("call.jsonl", portable(bench.journal))
 
 
 # ---- fingerprints
@@ -377,7 +377,7 @@ async def test_fingerprints(bench: Bench) -> None:
             else:
                 lines.append(f"not asked: {outcome.status.value} {name} {written}\n")
     assert len(set(own)) == 1
-    same("fingerprints.txt", "".join(lines))
+    assert_same("fingerprints.txt", "".join(lines))
 
 
 def test_explain_names_the_same_fingerprints(bench: Bench) -> None:
@@ -389,7 +389,9 @@ def test_explain_names_the_same_fingerprints(bench: Bench) -> None:
     [called] = json.loads(bench.forge("log", "--json"))
     assert called["decision"]["fingerprint"] == decision["fingerprint"]
     other = json.loads(bench.forge("rules", "explain", "--worker", "main/helper", *asked, code=4))
-    same("explained.txt", f"{decision['fingerprint']} {decision['argsKey']} main write_file\n{other['verdict']}\n")
+    assert_same(
+        "explained.txt", f"{decision['fingerprint']} {decision['argsKey']} main write_file\n{other['verdict']}\n"
+    )
 
 
 # ---- "always"
@@ -423,8 +425,8 @@ async def test_the_file_of_always_answers(bench: Bench) -> None:
             await session.call(name, args)
     file = bench.home / "remembered.yaml"
     assert file.stat().st_mode & 0o777 == 0o600
-    same("remembered.yaml", file.read_text())
-    same("offered.txt", "".join(offered))
+    assert_same("remembered.yaml", file.read_text())
+    assert_same("offered.txt", "".join(offered))
 
 
 # ---- digests of trust
@@ -467,7 +469,7 @@ def test_digests_of_trust(bench: Bench, tmp_path: Path, made: Callable[[Path], N
     bench.forge("trust", "--yes", cwd=root)
     file = bench.home / "trust" / f"{hashlib.sha256(os.fsencode(root)).hexdigest()[:32]}.json"
     assert file.stat().st_mode & 0o777 == 0o600
-    same(f"trust{made.__name__}.json", file.read_text().replace(json.dumps(str(root)), '"<root>"') + "\n")
+    assert_same(f"trust{made.__name__}.json", file.read_text().replace(json.dumps(str(root)), '"<root>"') + "\n")
 
 
 def test_digests_of_tools(bench: Bench) -> None:
@@ -484,4 +486,4 @@ def test_digests_of_tools(bench: Bench) -> None:
         (folder / "greet.sh").chmod(0o755 if executable else 0o644)
         bench.forge("tools", "activate", "greet", "--yes")
         digests.append(json.loads(bench.forge("tools", "log", "greet", "--json"))["versions"][0]["digest"])
-    same("tools.txt", "".join(f"{digest}\n" for digest in digests))
+    assert_same("tools.txt", "".join(f"{digest}\n" for digest in digests))

@@ -132,7 +132,7 @@ def mentioned() -> Callable[[str, str], bool]:
     return shown
 
 
-def held_to(found: dict[str, Any], promised: dict[str, Any]) -> None:
+def assert_held_to(found: dict[str, Any], promised: dict[str, Any]) -> None:
     """What is promised is there as it was; more may be there."""
     gone = {name: what for name, what in promised.items() if name not in found}
     assert gone == {}
@@ -151,13 +151,13 @@ def always(kind: str, name: str) -> bool:
 
 def test_every_public_name_is_what_it_was(mentioned: Callable[[str, str], bool]) -> None:
     promised = pinned(HERE / "names.json", everything(golem_forge, mentioned))
-    held_to(everything(golem_forge, always), promised)
+    assert_held_to(everything(golem_forge, always), promised)
     assert set(promised) == set(golem_forge.__all__)
 
 
 def test_every_name_of_the_toolsets_is_what_it_was(mentioned: Callable[[str, str], bool]) -> None:
     promised = pinned(HERE / "toolsets.json", everything(toolsets, mentioned))
-    held_to(everything(toolsets, always), promised)
+    assert_held_to(everything(toolsets, always), promised)
     assert set(promised) == set(toolsets.__all__)
 
 
@@ -237,7 +237,7 @@ def by_module(mentioned: Callable[[str, str], bool]) -> dict[str, Any]:
 def test_paths_that_the_docs_name_can_be_imported(mentioned: Callable[[str, str], bool]) -> None:
     for module, promised in pinned(HERE / "modules.json", by_module(mentioned)).items():
         place = importlib.import_module(module)
-        held_to({name: told(getattr(place, name), always) for name in promised}, promised)
+        assert_held_to({name: told(getattr(place, name), always) for name in promised}, promised)
 
 
 def test_paths_that_examples_use_can_be_imported() -> None:

@@ -17,13 +17,6 @@ from golem_forge.config.mcp_json import JsonServers, read_mcp_json
 from golem_forge.config.mcp_spec import is_server_name, server_name
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    root = tmp_path / "app"
-    root.mkdir()
-    return root
-
-
 def read(root: Path, value: Any) -> JsonServers:
     (root / ".mcp.json").write_text(value if isinstance(value, str) else json.dumps(value))
     return read_mcp_json(root)

@@ -23,13 +23,6 @@ def home(tmp_path: Path) -> ForgeHome:
     return home
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    root = tmp_path / "app"
-    root.mkdir()
-    return root
-
-
 def load(root: Path, home: ForgeHome, *, trusted: bool = True, overrides: tuple[str, ...] = ()) -> Program:
     return load_program(root, home, trusted=lambda _: trusted, overrides=overrides)
 

@@ -18,13 +18,6 @@ def home(tmp_path: Path) -> ForgeHome:
     return ForgeHome(tmp_path / "home")
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    root = tmp_path / "app"
-    root.mkdir()
-    return root
-
-
 def load(root: Path, home: ForgeHome, *, trusted: bool = True) -> Program:
     return load_program(root, home, trusted=lambda _: trusted)
 

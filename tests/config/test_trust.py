@@ -19,6 +19,11 @@ def home(tmp_path: Path) -> ForgeHome:
 
 
 @pytest.fixture
+def store(home: ForgeHome) -> TrustStore:
+    return TrustStore(home)
+
+
+@pytest.fixture
 def root(tmp_path: Path) -> Path:
     root = tmp_path / "app"
     (root / ".forge" / "sub").mkdir(parents=True)
@@ -28,8 +33,7 @@ def root(tmp_path: Path) -> Path:
     return root
 
 
-def test_round_trip(home: ForgeHome, root: Path) -> None:
-    store = TrustStore(home)
+def test_round_trip(store: TrustStore, home: ForgeHome, root: Path) -> None:
     assert not store.trusted(root)
     snapshot = store.give(root)
     assert store.trusted(root) and TrustStore(home).trusted(root)
@@ -48,8 +52,7 @@ def test_the_record_is_the_owners_alone(home: ForgeHome, root: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["forge.yaml", ".forge/rules.yaml", ".forge/sub/note"])
-def test_a19_one_changed_byte_ends_it_and_the_diff_shows_it(home: ForgeHome, root: Path, name: str) -> None:
-    store = TrustStore(home)
+def test_a19_one_changed_byte_ends_it_and_the_diff_shows_it(store: TrustStore, root: Path, name: str) -> None:
     store.give(root)
     assert store.trusted(root)
     before = (root / name).read_bytes()
@@ -76,8 +79,7 @@ def test_what_becomes_code_by_another_line_end_is_shown_as_a_change(home: ForgeH
     assert "+++ b/.forge/a\\n-blocked" in rows and "-blocked" not in rows
 
 
-def test_files_that_come_or_go_end_it(home: ForgeHome, root: Path) -> None:
-    store = TrustStore(home)
+def test_files_that_come_or_go_end_it(store: TrustStore, root: Path) -> None:
     store.give(root)
     new = root / ".forge" / "new"
     new.write_text("hello\n")
@@ -90,8 +92,7 @@ def test_files_that_come_or_go_end_it(home: ForgeHome, root: Path) -> None:
     assert "+++ /dev/null" in store.changes(root)
 
 
-def test_trust_is_given_for_what_was_shown_not_for_what_is_there_by_then(home: ForgeHome, root: Path) -> None:
-    store = TrustStore(home)
+def test_trust_is_given_for_what_was_shown_not_for_what_is_there_by_then(store: TrustStore, root: Path) -> None:
     shown = store.snapshot(root)
     (root / "forge.yaml").write_text("approval: {mode: approve_all}\n")
     store.give(root, shown)
@@ -121,8 +122,7 @@ def test_a_link_to_the_root_is_the_root(home: ForgeHome, root: Path, tmp_path: P
     assert store.trusted(root)
 
 
-def test_bounded(home: ForgeHome, root: Path) -> None:
-    store = TrustStore(home)
+def test_bounded(store: TrustStore, root: Path) -> None:
     store.give(root)
     big = root / ".forge" / "big"
     big.write_bytes(b"x" * (MAX_FILE_BYTES + 1))
@@ -136,8 +136,7 @@ def test_bounded(home: ForgeHome, root: Path) -> None:
         store.give(root)
 
 
-def test_what_cannot_be_believed_is_not_trusted(home: ForgeHome, root: Path) -> None:
-    store = TrustStore(home)
+def test_what_cannot_be_believed_is_not_trusted(store: TrustStore, home: ForgeHome, root: Path) -> None:
     store.give(root)
     [record] = home.trust_dir.iterdir()
     for content in ("", "[]", '{"version": 1}', json.dumps({"version": 1, "root": "/x", "digest": "", "files": {}})):

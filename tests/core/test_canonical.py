@@ -17,6 +17,7 @@ from golem_forge.core.text import count_control_chars, escape_control_chars, esc
 _json = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=25,
 )
 
 

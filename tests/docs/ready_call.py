@@ -19,7 +19,7 @@ A_DESCRIPTOR = 4
 def call(place: str, words: list[str]) -> int:
     wire = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     wire.connect(place)
-    order(wire, words, cwd=os.getcwd(), env=dict(os.environ), streams=(0, 1, 2))
+    order(wire, words, cwd=os.getcwd(), env=dict(os.environ), streams=(0, 1, 2), walls_known=True)
     begun(wire)
     code = ended(wire)
     return code if code >= 0 else 128 - code

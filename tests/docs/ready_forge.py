@@ -133,7 +133,7 @@ def _become(wire: socket.socket) -> None:
     os.environ.clear()
     os.environ.update(said["env"])
     os.umask(said["umask"])
-    if said["walls_known"]:
+    if said["walls_known"] and any(sys.argv[2:3]):
         _beside("known_walls").always(Path(sys.argv[2]))
     if os.environ.get("PYTHONUNBUFFERED"):
         _write_at_once()

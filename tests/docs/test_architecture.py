@@ -7,8 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "golem_forge"
 PAGE = (ROOT / "docs" / "architecture.md").read_text()
@@ -21,6 +19,7 @@ def test_the_list_of_files_is_what_the_files_say() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("name", sorted(set(re.findall(r"`((?:[a-z_]+/)+[a-z_]+\.(?:py|js|sql))`", PAGE))))
-def test_a_file_that_the_page_names_is_there(name: str) -> None:
-    assert (PACKAGE / name).is_file() or (ROOT / name).is_file()
+def test_the_files_that_the_page_names_are_there() -> None:
+    named = set(re.findall(r"`((?:[a-z_]+/)+[a-z_]+\.(?:py|js|sql))`", PAGE))
+    assert len(named) > 200
+    assert [name for name in named if not ((PACKAGE / name).is_file() or (ROOT / name).is_file())] == []

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from golem_forge.core.decisions import Decision, Verdict
-from golem_forge.events.bus import Disconnected, create_ui_event_bus
+from golem_forge.events.bus import Disconnected, EventBus, create_ui_event_bus
 from golem_forge.events.envelope import Event
 from golem_forge.events.journal import CallStart, Journal
 from golem_forge.events.journal_reader import events_after, read, verify
@@ -21,8 +21,12 @@ from golem_forge.events.redaction import Redactor
 STATUS = {"type": "info", "message": "hello"}
 
 
-def test_case_1_a_raising_handler_is_logged_and_the_others_run(caplog: pytest.LogCaptureFixture) -> None:
-    bus = create_ui_event_bus()
+@pytest.fixture
+def bus() -> EventBus:
+    return create_ui_event_bus()
+
+
+def test_case_1_a_raising_handler_is_logged_and_the_others_run(bus: EventBus, caplog: pytest.LogCaptureFixture) -> None:
     ran: list[str] = []
 
     def second(event: Event) -> None:
@@ -38,8 +42,7 @@ def test_case_1_a_raising_handler_is_logged_and_the_others_run(caplog: pytest.Lo
     assert "broken handler" in caplog.text
 
 
-def test_case_1_unsubscribe_off_and_clear() -> None:
-    bus = create_ui_event_bus()
+def test_case_1_unsubscribe_off_and_clear(bus: EventBus) -> None:
     ran: list[str] = []
     unsubscribe = bus.on("status", lambda event: ran.append("a"))
     bus.on("status", lambda event: ran.append("b"))
@@ -58,8 +61,7 @@ def test_case_1_unsubscribe_off_and_clear() -> None:
     assert len(ran) == 5
 
 
-def test_case_1_a_handler_added_during_an_emit_sees_only_the_next_event() -> None:
-    bus = create_ui_event_bus()
+def test_case_1_a_handler_added_during_an_emit_sees_only_the_next_event(bus: EventBus) -> None:
     late: list[int] = []
     added = False
 
@@ -76,8 +78,7 @@ def test_case_1_a_handler_added_during_an_emit_sees_only_the_next_event() -> Non
     assert late == [2]
 
 
-def test_a_handler_removed_during_an_emit_is_passed_by() -> None:
-    bus = create_ui_event_bus()
+def test_a_handler_removed_during_an_emit_is_passed_by(bus: EventBus) -> None:
     ran: list[str] = []
     bus.on("status", lambda event: remove())
     remove = bus.on("status", lambda event: ran.append("removed"))
@@ -85,8 +86,7 @@ def test_a_handler_removed_during_an_emit_is_passed_by() -> None:
     assert ran == []
 
 
-def test_star_and_named_handlers_run_in_subscription_order() -> None:
-    bus = create_ui_event_bus()
+def test_star_and_named_handlers_run_in_subscription_order(bus: EventBus) -> None:
     ran: list[str] = []
     for name, kind in (("1", "*"), ("2", "status"), ("3", "*"), ("4", "status")):
         bus.on(kind, lambda event, name=name: ran.append(name))  # type: ignore[misc]
@@ -94,8 +94,7 @@ def test_star_and_named_handlers_run_in_subscription_order() -> None:
     assert ran == ["1", "2", "3", "4"]
 
 
-def test_an_emit_inside_a_handler_is_delivered_after_the_current_event() -> None:
-    bus = create_ui_event_bus()
+def test_an_emit_inside_a_handler_is_delivered_after_the_current_event(bus: EventBus) -> None:
     seen: list[tuple[str, str]] = []
 
     def first(event: Event) -> None:
@@ -121,8 +120,7 @@ def test_both_forms_of_emit_give_the_same_event() -> None:
 
 
 @pytest.mark.parametrize("listening", [False, True])
-def test_a_missing_required_field_is_refused_with_and_without_subscribers(listening: bool) -> None:
-    bus = create_ui_event_bus()
+def test_a_missing_required_field_is_refused_with_and_without_subscribers(bus: EventBus, listening: bool) -> None:
     seen: list[Event] = []
     if listening:
         bus.on("*", seen.append)
@@ -140,8 +138,7 @@ def test_an_async_handler_is_refused() -> None:
         create_ui_event_bus().on("status", handler)
 
 
-def test_transient_events_carry_the_last_recorded_number() -> None:
-    bus = create_ui_event_bus()
+def test_transient_events_carry_the_last_recorded_number(bus: EventBus) -> None:
     seen: list[tuple[str, int]] = []
     bus.on("*", lambda event: seen.append((event.type, event.seq)))
     bus.emit("status", STATUS)
@@ -169,8 +166,7 @@ async def test_a_thread_learns_of_a_missing_field_where_it_emitted() -> None:
         await asyncio.to_thread(bus.emit, "status", {"type": "info"})
 
 
-def test_a_bus_bound_before_its_loop_runs_delivers_there() -> None:
-    bus = create_ui_event_bus()
+def test_a_bus_bound_before_its_loop_runs_delivers_there(bus: EventBus) -> None:
     loop = asyncio.new_event_loop()
     bus.bind_loop(loop)
     seen: list[int] = []
@@ -385,8 +381,7 @@ def test_a_bus_made_before_its_loop_never_delivers_from_a_tools_thread(tmp_path:
 
 
 @pytest.mark.parametrize("by", ["emit", "show"])
-def test_the_first_thread_keeps_a_bus_without_a_loop(by: str) -> None:
-    bus = create_ui_event_bus()
+def test_the_first_thread_keeps_a_bus_without_a_loop(bus: EventBus, by: str) -> None:
     seen: list[tuple[str, int]] = []
     bus.on("status", lambda event: seen.append((event.wire["message"], threading.get_ident())))
 
@@ -414,8 +409,7 @@ def test_the_first_thread_keeps_a_bus_without_a_loop(by: str) -> None:
     assert {thread for _, thread in seen} == {here}
 
 
-def test_a_second_loop_takes_over_from_one_that_was_closed() -> None:
-    bus = create_ui_event_bus()
+def test_a_second_loop_takes_over_from_one_that_was_closed(bus: EventBus) -> None:
     seen: list[str] = []
     bus.on("status", lambda event: seen.append(event.wire["message"]))
 
@@ -430,9 +424,9 @@ def test_a_second_loop_takes_over_from_one_that_was_closed() -> None:
 @pytest.mark.parametrize(
     "quote", [repr, lambda event: event.data, lambda event: event.wire], ids=["repr", "data", "wire"]
 )
-def test_a_failing_handlers_log_line_holds_no_data_of_an_action(caplog: pytest.LogCaptureFixture, quote: Any) -> None:
-    bus = create_ui_event_bus()
-
+def test_a_failing_handlers_log_line_holds_no_data_of_an_action(
+    bus: EventBus, caplog: pytest.LogCaptureFixture, quote: Any
+) -> None:
     def fails(event: Event) -> None:
         raise ValueError(quote(event)) from RuntimeError(quote(event))
 

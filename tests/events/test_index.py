@@ -31,6 +31,11 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.fixture
+def index(home: Path) -> SessionIndex:
+    return SessionIndex(home)
+
+
 def found(home: Path) -> list[tuple[str, str]]:
     return sorted((call.id, call.status) for call in SessionIndex(home).calls())
 
@@ -38,8 +43,7 @@ def found(home: Path) -> list[tuple[str, str]]:
 EVERYTHING = [("c0", "success"), ("c1", "success"), ("c2", "success"), ("denied1", "approval_denied"), ("open1", "")]
 
 
-def test_sessions_and_calls(home: Path) -> None:
-    index = SessionIndex(home)
+def test_sessions_and_calls(index: SessionIndex, home: Path) -> None:
     by_id = {session.id: session for session in index.sessions()}
     assert by_id.keys() == {"aaa1", "bbb2"}
     assert (by_id["aaa1"].lines, by_id["aaa1"].calls, by_id["aaa1"].closed) == (14, 3, True)
@@ -51,8 +55,7 @@ def test_sessions_and_calls(home: Path) -> None:
     assert stat.S_IMODE((home / "index.db").stat().st_mode) == 0o600
 
 
-def test_filters(home: Path) -> None:
-    index = SessionIndex(home)
+def test_filters(index: SessionIndex) -> None:
     assert {call.id for call in index.calls(session="aa")} == {"c0", "c1", "c2"}
     assert {call.id for call in index.calls(session="%")} == set()
     assert len(index.calls(limit=2)) == 2
@@ -62,8 +65,7 @@ def test_filters(home: Path) -> None:
     assert newest_first == sorted(newest_first, reverse=True)
 
 
-def test_one_call_by_prefix(home: Path) -> None:
-    index = SessionIndex(home)
+def test_one_call_by_prefix(index: SessionIndex) -> None:
     call = index.call("den")
     assert call is not None
     assert call.decision == ASKED.to_json()
@@ -73,8 +75,7 @@ def test_one_call_by_prefix(home: Path) -> None:
         index.call("c")
 
 
-def test_what_is_new_is_read_and_what_is_deleted_goes(home: Path) -> None:
-    index = SessionIndex(home)
+def test_what_is_new_is_read_and_what_is_deleted_goes(index: SessionIndex, home: Path) -> None:
     index.refresh()
     journal = reopen(home, "bbb2").journal
     journal.begin(CallStart("later", "read_file", {}, ALLOWED))
@@ -87,8 +88,7 @@ def test_what_is_new_is_read_and_what_is_deleted_goes(home: Path) -> None:
     assert [session.id for session in index.sessions()] == ["bbb2"]
 
 
-def test_a_file_that_was_replaced_is_read_from_its_beginning(home: Path, tmp_path: Path) -> None:
-    index = SessionIndex(home)
+def test_a_file_that_was_replaced_is_read_from_its_beginning(index: SessionIndex, home: Path, tmp_path: Path) -> None:
     index.refresh()
     other = small_session(tmp_path / "elsewhere", "aaa1", calls=9)
     (home / "sessions" / "aaa1.jsonl").write_bytes(other.read_bytes())
@@ -160,8 +160,7 @@ def test_a_home_without_sessions_has_none(tmp_path: Path) -> None:
     assert SessionIndex(tmp_path / "new").calls() == []
 
 
-def test_the_index_remembers_how_long_a_journal_was(home: Path) -> None:
-    index = SessionIndex(home)
+def test_the_index_remembers_how_long_a_journal_was(index: SessionIndex, home: Path) -> None:
     index.refresh()
     path = home / "sessions" / "aaa1.jsonl"
     anchor_path(path).unlink()

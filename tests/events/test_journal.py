@@ -25,6 +25,11 @@ from golem_forge.events.redaction import Redactor
 from .journals import ALLOWED, ASKED, python, small_session
 
 
+@pytest.fixture
+def journal(tmp_path: Path) -> Journal:
+    return Journal.create(tmp_path)
+
+
 def records(journal: Journal) -> list[dict[str, Any]]:
     return list(read(journal.path))
 
@@ -42,8 +47,7 @@ def test_each_line_is_an_object_that_ends_with_the_hash_over_the_one_before(tmp_
         previous = record["hash"]
 
 
-def test_the_first_line_names_version_session_and_creation(tmp_path: Path) -> None:
-    journal = Journal.create(tmp_path)
+def test_the_first_line_names_version_session_and_creation(journal: Journal) -> None:
     header = records(journal)[0]
     assert (header["type"], header["version"], header["sessionId"]) == ("session", 1, journal.session_id)
     assert header["created"].endswith("Z")
@@ -68,8 +72,7 @@ def test_a_directory_that_others_could_read_is_closed_to_them(tmp_path: Path) ->
     assert stat.S_IMODE((tmp_path / "sessions").stat().st_mode) == 0o700
 
 
-def test_proposed_and_decided_wait_and_start_puts_all_of_it_on_disk(tmp_path: Path) -> None:
-    journal = Journal.create(tmp_path)
+def test_proposed_and_decided_wait_and_start_puts_all_of_it_on_disk(journal: Journal) -> None:
     journal.propose("c1", "Read-File", {"path": "/w/a"}, "human", "main", parent="p1")
     journal.decide("c1", ALLOWED)
     assert len(records(journal)) == 1
@@ -91,8 +94,7 @@ def test_proposed_and_decided_wait_and_start_puts_all_of_it_on_disk(tmp_path: Pa
     assert (result_event.seq, result_event.data.truncated, result_event.data.error) == (2, True, "it broke")
 
 
-def test_a_quick_call_takes_two_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    journal = Journal.create(tmp_path)
+def test_a_quick_call_takes_two_writes(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     writes: list[int] = []
     real = os.write
     monkeypatch.setattr(os, "write", lambda fd, data: writes.append(len(data)) or real(fd, data))  # type: ignore[func-returns-value]
@@ -104,8 +106,7 @@ def test_a_quick_call_takes_two_writes(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("decision", [ALLOWED, ASKED], ids=["preApproved", "asked"])
-def test_a_decision_comes_back_whole(tmp_path: Path, decision: Any) -> None:
-    journal = Journal.create(tmp_path)
+def test_a_decision_comes_back_whole(journal: Journal, decision: Any) -> None:
     journal.decide("c1", decision)
     journal.flush()
     assert full_decision(records(journal)[-1]["decision"]) == decision.to_json()
@@ -152,8 +153,7 @@ def test_a45_secrets_reach_no_record(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ['"}\n{"n":99', '","hash":"' + "0" * 64 + '"}\n', "\u2028\x00\x1b\ud800", "é→😀", "\\"], ids=ascii
 )
-def test_no_text_can_break_out_of_its_line(tmp_path: Path, text: str) -> None:
-    journal = Journal.create(tmp_path)
+def test_no_text_can_break_out_of_its_line(journal: Journal, text: str) -> None:
     journal.propose(text, text, {text: text}, text, text, text)
     journal.start(text, text, {text: text}, text)
     journal.finish(text, "success", 1.0, text, text, text)
@@ -164,8 +164,7 @@ def test_no_text_can_break_out_of_its_line(tmp_path: Path, text: str) -> None:
     assert (checked.ok, checked.lines) == (True, 7)
 
 
-def test_what_is_too_long_is_kept_as_a_digest_and_errors_are_cut(tmp_path: Path) -> None:
-    journal = Journal.create(tmp_path)
+def test_what_is_too_long_is_kept_as_a_digest_and_errors_are_cut(journal: Journal) -> None:
     journal.propose("c1", "t", {"x": "y" * (MAX_VALUE_BYTES + 1)})
     journal.finish("c1", "input_invalid", error="e" * 100_000, value={"s": "z" * (MAX_VALUE_BYTES + 1)})
     assert journal.path.stat().st_size < 10_000
@@ -173,8 +172,7 @@ def test_what_is_too_long_is_kept_as_a_digest_and_errors_are_cut(tmp_path: Path)
     assert verify(journal.path).ok
 
 
-def test_many_records_without_a_flush_are_written_all_the_same(tmp_path: Path) -> None:
-    journal = Journal.create(tmp_path)
+def test_many_records_without_a_flush_are_written_all_the_same(journal: Journal) -> None:
     for number in range(200):
         journal.note(f"note {number}")
     assert len(records(journal)) > 100
@@ -182,8 +180,7 @@ def test_many_records_without_a_flush_are_written_all_the_same(tmp_path: Path) -
     assert [record["text"] for record in read(journal.path) if record["type"] == "note"][-1] == "note 199"
 
 
-def test_events_are_on_disk_at_once(tmp_path: Path) -> None:
-    journal = Journal.create(tmp_path)
+def test_events_are_on_disk_at_once(journal: Journal) -> None:
     assert journal.record_event(Event("message", {"message": {}}, None, 0, 0.0)) == 1
     assert [record.get("seq") for record in records(journal)] == [None, 1]
     assert journal.begin(CallStart("c", "t", {}, ALLOWED)) == 2
@@ -220,8 +217,7 @@ def test_a_session_id_cannot_leave_its_directory(tmp_path: Path, name: str) -> N
         Journal.create(tmp_path, name)
 
 
-def test_a_closed_journal_takes_nothing_more(tmp_path: Path) -> None:
-    journal = Journal.create(tmp_path)
+def test_a_closed_journal_takes_nothing_more(journal: Journal) -> None:
     journal.close()
     journal.close()
     with pytest.raises(JournalError, match="closed"):

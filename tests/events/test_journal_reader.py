@@ -20,6 +20,11 @@ from .journals import small_session
 Lines = list[bytes]
 
 
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return small_session(tmp_path)
+
+
 def changed(lines: Lines) -> None:
     lines[4] = lines[4].replace(b"success", b"skipped")
 
@@ -77,8 +82,7 @@ def bad_hash(lines: Lines) -> None:
         (bad_hash, 5),
     ],
 )
-def test_tampering_is_found_and_named(tmp_path: Path, tamper: Callable[[Lines], None], line: int) -> None:
-    path = small_session(tmp_path)
+def test_tampering_is_found_and_named(path: Path, tamper: Callable[[Lines], None], line: int) -> None:
     lines = path.read_bytes().splitlines(keepends=True)
     tamper(lines)
     path.write_bytes(b"".join(lines))
@@ -90,8 +94,7 @@ def test_tampering_is_found_and_named(tmp_path: Path, tamper: Callable[[Lines], 
 
 
 @pytest.mark.parametrize("tamper", [changed, cut, cut_three, inserted, inserted_twin, swapped])
-def test_one_act_is_one_problem(tmp_path: Path, tamper: Callable[[Lines], None]) -> None:
-    path = small_session(tmp_path)
+def test_one_act_is_one_problem(path: Path, tamper: Callable[[Lines], None]) -> None:
     lines = path.read_bytes().splitlines(keepends=True)
     tamper(lines)
     path.write_bytes(b"".join(lines))
@@ -115,8 +118,7 @@ def test_a_whole_journal_is_ok(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kept", range(1, 14))
-def test_a_tail_cut_off_by_whole_lines_is_found_by_the_anchor(tmp_path: Path, kept: int) -> None:
-    path = small_session(tmp_path)
+def test_a_tail_cut_off_by_whole_lines_is_found_by_the_anchor(path: Path, kept: int) -> None:
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(lines[:kept]))
     checked = verify(path)
@@ -124,8 +126,7 @@ def test_a_tail_cut_off_by_whole_lines_is_found_by_the_anchor(tmp_path: Path, ke
     assert f"lines {kept + 1} to 14 are missing" in checked.problems[0].what
 
 
-def test_without_an_anchor_a_cut_tail_is_at_least_not_closed(tmp_path: Path) -> None:
-    path = small_session(tmp_path)
+def test_without_an_anchor_a_cut_tail_is_at_least_not_closed(path: Path) -> None:
     anchor = read_anchor(path)
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(lines[:-2]))
@@ -136,8 +137,7 @@ def test_without_an_anchor_a_cut_tail_is_at_least_not_closed(tmp_path: Path) -> 
     assert not verify(path, anchor).ok
 
 
-def test_a_journal_written_anew_does_not_match_its_anchor(tmp_path: Path) -> None:
-    path = small_session(tmp_path)
+def test_a_journal_written_anew_does_not_match_its_anchor(path: Path, tmp_path: Path) -> None:
     forged = small_session(tmp_path / "elsewhere", tool="write_file")
     path.write_bytes(forged.read_bytes())
     assert [problem.line for problem in verify(path).problems] == [14]
@@ -150,8 +150,7 @@ def test_a_journal_under_another_name_is_noticed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("left", [1, 30, -1])
-def test_a_torn_last_line_is_torn_and_not_tampering(tmp_path: Path, left: int) -> None:
-    path = small_session(tmp_path)
+def test_a_torn_last_line_is_torn_and_not_tampering(path: Path, left: int) -> None:
     anchor_path(path).unlink()
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(lines[:-1]) + lines[-1][:left])
@@ -162,8 +161,7 @@ def test_a_torn_last_line_is_torn_and_not_tampering(tmp_path: Path, left: int) -
     assert scan(path).torn == len(lines[-1][:left])
 
 
-def test_a_torn_line_in_the_middle_is_tampering(tmp_path: Path) -> None:
-    path = small_session(tmp_path)
+def test_a_torn_line_in_the_middle_is_tampering(path: Path) -> None:
     lines = path.read_bytes().splitlines(keepends=True)
     lines[4] = lines[4][:20] + b"\n"
     path.write_bytes(b"".join(lines))
@@ -177,8 +175,7 @@ def test_a_live_session_is_in_use_and_neither_torn_nor_unclosed(tmp_path: Path) 
     assert "not closed" in verify(journal.path).notes[0]
 
 
-def test_an_empty_file_is_no_journal(tmp_path: Path) -> None:
-    path = small_session(tmp_path)
+def test_an_empty_file_is_no_journal(path: Path) -> None:
     path.write_bytes(b"")
     anchor_path(path).unlink()
     assert not verify(path).ok
@@ -198,9 +195,8 @@ RESUMED, CLOSED = '"ts":"t","type":"resumed"', '"ts":"t","type":"closed"'
 @pytest.mark.parametrize("anchored", [True, False])
 @pytest.mark.parametrize("added", [(NOTE,), (CLOSED,), (NOTE, CLOSED), (RESUMED, NOTE, CLOSED)], ids=len)
 def test_what_is_added_after_the_end_is_found_however_well_chained(
-    tmp_path: Path, added: tuple[str, ...], anchored: bool
+    path: Path, added: tuple[str, ...], anchored: bool
 ) -> None:
-    path = small_session(tmp_path)
     forge(path, *added)
     if not anchored:
         anchor_path(path).unlink()
@@ -217,8 +213,7 @@ def test_a_session_with_something_after_its_end_is_not_resumed(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("left", [None, b"", b"garbage", b"[]", b'{"lines":"x","hash":""}', b"\xff\xfe"])
-def test_a_closed_journal_without_a_readable_anchor_is_named(tmp_path: Path, left: bytes | None) -> None:
-    path = small_session(tmp_path)
+def test_a_closed_journal_without_a_readable_anchor_is_named(path: Path, left: bytes | None) -> None:
     if left is None:
         anchor_path(path).unlink()
     else:
@@ -228,8 +223,7 @@ def test_a_closed_journal_without_a_readable_anchor_is_named(tmp_path: Path, lef
     assert ".head" in checked.problems[0].what
 
 
-def test_a_session_closed_resumed_and_crashed_is_no_tampering(tmp_path: Path) -> None:
-    path = small_session(tmp_path)
+def test_a_session_closed_resumed_and_crashed_is_no_tampering(path: Path, tmp_path: Path) -> None:
     again = reopen(tmp_path, "s1").journal
     again.note("more")
     again.flush()

@@ -58,21 +58,27 @@ class Recorded:
 
 
 @pytest.fixture
-async def room() -> Recorded:
+async def empty_room() -> Recorded:
     return Recorded()
 
 
-async def test_without_an_adapter_everything_fails_closed_at_once(room: Recorded) -> None:
-    denied = await room.ui.request_approval(request())
+@pytest.fixture
+async def room(empty_room: Recorded) -> Recorded:
+    """With somebody at a terminal."""
+    empty_room.ui.attach("terminal")
+    return empty_room
+
+
+async def test_without_an_adapter_everything_fails_closed_at_once(empty_room: Recorded) -> None:
+    denied = await empty_room.ui.request_approval(request())
     assert (denied["approved"], denied["by"]) == (False, "nobody")
-    assert (await room.ui.request_form(form()))["action"] == "cancel"
+    assert (await empty_room.ui.request_form(form()))["action"] == "cancel"
     with pytest.raises(InputUnavailable):
-        await room.ui.get_user_input("?")
-    assert room.events == []
+        await empty_room.ui.get_user_input("?")
+    assert empty_room.events == []
 
 
 async def test_an_approval_is_answered_by_its_id_and_resolved_once(room: Recorded) -> None:
-    room.ui.attach("terminal")
     (task,) = await room.ask(request())
     room.answer(room.ids()[0], "terminal", choice="tool", reason="fine")
     assert await task == {"approved": True, "by": "terminal", "choice": "tool", "reason": "fine"}
@@ -86,7 +92,6 @@ async def test_an_approval_is_answered_by_its_id_and_resolved_once(room: Recorde
 async def test_case_5_another_id_is_ignored_and_logged_at_debug(
     room: Recorded, caplog: pytest.LogCaptureFixture
 ) -> None:
-    room.ui.attach("terminal")
     (task,) = await room.ask(request())
     with caplog.at_level(logging.DEBUG):
         room.answer("another")
@@ -107,7 +112,6 @@ async def test_case_5_another_id_is_ignored_and_logged_at_debug(
     ids=str,
 )
 async def test_an_invalid_answer_leaves_the_request_open_and_says_why(room: Recorded, data: dict[str, Any]) -> None:
-    room.ui.attach("terminal")
     (task,) = await room.ask(request(choices=CHOICES[:2]))
     room.answer(room.ids()[0], **data)
     await asyncio.sleep(0)
@@ -139,14 +143,12 @@ def test_an_answer_of_the_wrong_type_is_an_error_at_once(type: str, data: dict[s
 
 
 async def test_a_request_without_choices_may_be_remembered_by_who_asks(room: Recorded) -> None:
-    room.ui.attach("terminal")
     (task,) = await room.ask({"type": "tool_call", "description": "Deploy?"})
     room.answer(room.ids()[0], remember="session")
     assert await task == {"approved": True, "by": "terminal", "remember": "session"}
 
 
 async def test_an_answer_that_came_too_late_warns_nobody(room: Recorded) -> None:
-    room.ui.attach("terminal")
     (task,) = await room.ask(request())
     for _ in range(2):
         room.answer(room.ids()[0])
@@ -167,14 +169,12 @@ async def test_a_form_that_no_ui_listens_to_is_not_waited_for() -> None:
 
 
 async def test_remember_picks_the_narrowest_choice_of_its_scope(room: Recorded) -> None:
-    room.ui.attach("terminal")
     (task,) = await room.ask(request())
     room.answer(room.ids()[0], remember="session")
     assert (await task)["choice"] == "exact"
 
 
 async def test_a_denial_may_stop_the_turn_and_its_reason_is_bounded(room: Recorded) -> None:
-    room.ui.attach("terminal")
     (task,) = await room.ask(request())
     room.answer(room.ids()[0], approved=False, stop=True, reason="x" * 5000, args={"n": 2})
     answer = await task
@@ -184,7 +184,6 @@ async def test_a_denial_may_stop_the_turn_and_its_reason_is_bounded(room: Record
 
 
 async def test_case_5_different_requests_are_answered_in_reverse_order(room: Recorded) -> None:
-    room.ui.attach("terminal")
     first, second = await room.ask(request("f1"), request("f2"))
     one, two = room.ids()
     room.answer(two, reason="second")
@@ -195,7 +194,6 @@ async def test_case_5_different_requests_are_answered_in_reverse_order(room: Rec
 
 
 async def test_an_invalid_edit_keeps_the_card_with_the_error_at_its_field(room: Recorded) -> None:
-    room.ui.attach("terminal")
     fields = [{"name": "n", "type": "number"}, {"name": "m", "type": "text"}]
 
     def check(args: Any) -> dict[str, str]:
@@ -214,8 +212,6 @@ async def test_an_invalid_edit_keeps_the_card_with_the_error_at_its_field(room: 
 
 
 async def test_a_check_that_raises_denies(room: Recorded) -> None:
-    room.ui.attach("terminal")
-
     def check(args: Any) -> dict[str, str]:
         raise RuntimeError
 
@@ -225,7 +221,6 @@ async def test_a_check_that_raises_denies(room: Recorded) -> None:
 
 
 async def test_case_6_a_ui_that_attaches_later_gets_open_questions_again_in_order(room: Recorded) -> None:
-    room.ui.attach("terminal")
     first, second = await room.ask(request("f1"), request("f2"))
     asked = asyncio.create_task(room.ui.get_user_input("name?"))
     await asyncio.sleep(0)
@@ -270,11 +265,11 @@ async def test_edited_credentials_reach_the_runtime_as_typed() -> None:
     assert (await task)["args"] == {"api_key": "swordfish"}
 
 
-async def test_case_7_closing_the_only_ui_denies_what_is_open(room: Recorded) -> None:
-    detach = room.ui.attach("terminal")
-    (task,) = await room.ask(request())
-    filled = asyncio.create_task(room.ui.request_form(form()))
-    typed = asyncio.create_task(room.ui.get_user_input("?"))
+async def test_case_7_closing_the_only_ui_denies_what_is_open(empty_room: Recorded) -> None:
+    detach = empty_room.ui.attach("terminal")
+    (task,) = await empty_room.ask(request())
+    filled = asyncio.create_task(empty_room.ui.request_form(form()))
+    typed = asyncio.create_task(empty_room.ui.get_user_input("?"))
     await asyncio.sleep(0)
     detach()
     detach()
@@ -282,23 +277,22 @@ async def test_case_7_closing_the_only_ui_denies_what_is_open(room: Recorded) ->
     assert (await filled)["action"] == "cancel"
     with pytest.raises(InputUnavailable, match=r"No one can answer: the UI is gone\."):
         await typed
-    assert room.of("approvalResolved")[0]["by"] == "terminal"
-    assert not room.ui.attached
+    assert empty_room.of("approvalResolved")[0]["by"] == "terminal"
+    assert not empty_room.ui.attached
 
 
-async def test_case_7_closing_one_ui_denies_nothing_while_another_is_there(room: Recorded) -> None:
-    leave = room.ui.attach("terminal")
-    room.ui.attach("web")
-    (task,) = await room.ask(request())
+async def test_case_7_closing_one_ui_denies_nothing_while_another_is_there(empty_room: Recorded) -> None:
+    leave = empty_room.ui.attach("terminal")
+    empty_room.ui.attach("web")
+    (task,) = await empty_room.ask(request())
     leave()
     await asyncio.sleep(0)
     assert not task.done()
-    room.answer(room.ids()[0], "web")
+    empty_room.answer(empty_room.ids()[0], "web")
     assert (await task)["by"] == "web"
 
 
 async def test_case_7_a_timeout_denies_with_its_text_and_sets_expires_at(room: Recorded) -> None:
-    room.ui.attach("terminal")
     (whole,) = await room.ask(request(), timeout=1)
     (part,) = await room.ask(request(), timeout=0.05)
     assert room.of("approvalRequired")[0]["expiresAt"].endswith("Z")
@@ -309,7 +303,6 @@ async def test_case_7_a_timeout_denies_with_its_text_and_sets_expires_at(room: R
 
 
 async def test_the_cancel_signal_withdraws_every_kind_of_question(room: Recorded) -> None:
-    room.ui.attach("terminal")
     signal = asyncio.Event()
     (task,) = await room.ask(request(), cancel=signal)
     filled = asyncio.create_task(room.ui.request_form(form(), cancel=signal))
@@ -328,7 +321,6 @@ async def test_the_cancel_signal_withdraws_every_kind_of_question(room: Recorded
 
 
 async def test_cancelling_the_asking_task_resolves_its_card(room: Recorded) -> None:
-    room.ui.attach("terminal")
     (task,) = await room.ask(request())
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -337,7 +329,6 @@ async def test_cancelling_the_asking_task_resolves_its_card(room: Recorded) -> N
 
 
 async def test_at_most_a_hundred_wait(room: Recorded) -> None:
-    room.ui.attach("terminal")
     tasks = await room.ask(*(request(f"f{number}") for number in range(101)))
     assert await tasks[100] == {"approved": False, "by": "nobody", "reason": "too many pending approvals"}
     assert len(room.ids()) == 100
@@ -346,7 +337,6 @@ async def test_at_most_a_hundred_wait(room: Recorded) -> None:
 
 
 async def test_a_request_without_a_required_field_is_refused_and_not_left_open(room: Recorded) -> None:
-    room.ui.attach("terminal")
     broken = request()
     del broken["type"]
     with pytest.raises(ValueError, match="'type'"):
@@ -354,14 +344,13 @@ async def test_a_request_without_a_required_field_is_refused_and_not_left_open(r
     assert room.ui.open_count == 0
 
 
-async def test_an_answer_given_while_the_card_is_being_shown_counts(room: Recorded) -> None:
-    room.ui.attach("callback")
-    room.bus.on("approvalRequired", lambda event: room.answer(event.data.request_id))
-    assert (await room.ui.request_approval(request()))["approved"] is True
+async def test_an_answer_given_while_the_card_is_being_shown_counts(empty_room: Recorded) -> None:
+    empty_room.ui.attach("callback")
+    empty_room.bus.on("approvalRequired", lambda event: empty_room.answer(event.data.request_id))
+    assert (await empty_room.ui.request_approval(request()))["approved"] is True
 
 
 async def test_a_form_gives_its_values(room: Recorded) -> None:
-    room.ui.attach("terminal")
     for action, values in (("accept", {"a": 1}), ("decline", None), ("cancel", None)):
         task = asyncio.create_task(room.ui.request_form(form()))
         await asyncio.sleep(0)
@@ -417,7 +406,6 @@ async def test_a_bus_has_one_runtime_ui_so_who_asks_and_who_answers_meet() -> No
 
 
 async def test_a_withdrawn_card_closes_once_and_says_by_what(room: Recorded) -> None:
-    room.ui.attach("terminal")
     (task,) = await room.ask(request())
     (id_,) = room.ids()
     room.ui.change_approval(id_, waiting=2)

@@ -17,6 +17,7 @@ import pytest
 import pytest_asyncio
 
 from golem_forge.config.mcp_spec import ServerSpec
+from golem_forge.mcp.client import connection
 from golem_forge.mcp.client.hooks import Hooks
 from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
 from golem_forge.sandbox.walls.bubblewrap import find_bwrap
@@ -60,21 +61,38 @@ class Ground:
         }
         return ServerSpec(name=name, **(own | keys))
 
-    def walls(self, spec: ServerSpec) -> Walls:
+    def hostile(self, mode: str, argument: str = "", **keys: Any) -> ServerSpec:
+        """programs/hostile.py as the server `bad`; its notes are in the workspace."""
+        return self.spec("bad", "hostile.py", mode, argument, **({"env": {"HOSTILE_NOTES": "/workspace"}} | keys))
+
+    def walls(self, spec: ServerSpec, **options: Any) -> Walls:
         """As `Hooks.walls_for` gives them: around exactly the zones that the spec names."""
         places = {"workspace": self.workspace, "programs": PROGRAMS}
         zones = [ZoneSpec(name=name, path=places[name], mode=AccessMode(mode)) for name, mode in spec.zones.items()]
         sandbox = open_sandbox(zones, forge_home=self.home.path, home=self.root / "person")
         self.sandboxes.append(sandbox)
-        return Walls(sandbox, forge_home=self.home.path, home=self.root / "person", environ=self.environ)
+        chosen = {"environ": self.environ} | options
+        return Walls(sandbox, forge_home=self.home.path, home=self.root / "person", **chosen)
 
     def hooks(self, **more: Any) -> Hooks:
         return Hooks(**({"walls_for": self.walls} | more))
 
 
+@pytest.fixture
+def home(tmp_path: Path) -> ForgeHome:
+    """One that nobody has written into."""
+    return ForgeHome(tmp_path / "home")
+
+
 @pytest_asyncio.fixture
 async def loop_time(monkeypatch: pytest.MonkeyPatch) -> LoopTime:
     return LoopTime(monkeypatch)
+
+
+@pytest.fixture
+def quick_tries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What fails to connect is tried again at once."""
+    monkeypatch.setattr(connection, "BACKOFF_FIRST_S", 0.02)
 
 
 @pytest.fixture

@@ -73,10 +73,6 @@ def mcp_server_git(*words: str) -> list[str]:
     return [path("mcp-server-git"), *words]
 
 
-def mcp_server_time(zone: str = "UTC") -> list[str]:
-    return [path("mcp-server-time"), "--local-timezone", zone]
-
-
 def inspector(*words: str) -> list[str]:
     """`inspector("--method", "tools/list", "--", "forge", "mcp", "serve")` is its command line without the browser."""
     return [*npm("mcp-inspector"), "--cli", *words]

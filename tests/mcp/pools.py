@@ -27,6 +27,9 @@ from golem_forge.tools.context import ToolContext
 
 from .conftest import Ground
 
+LOG = {"ECHO_LOG": "/workspace/log"}
+"""For echo.py, which then keeps there what it is sent: see `logged`."""
+
 
 @dataclass
 class Rig:
@@ -79,9 +82,8 @@ def no_more_writing(home: ForgeHome) -> None:
 
 
 def logged(ground: Ground, name: str = "log") -> list[dict[str, Any]]:
-    """What a program with `env={"ECHO_LOG": "/workspace/log"}` was sent, over all its processes."""
-    file = ground.workspace / name
-    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    """What a program with `env=LOG` was sent, over all its processes."""
+    return [json.loads(line) for line in notes(ground, name)]
 
 
 def starts(ground: Ground) -> int:
@@ -107,23 +109,26 @@ def living(ground: Ground) -> list[str]:
     return naming(_mark(ground))
 
 
-def naming(word: str) -> list[str]:
-    """Processes that have it in their argv."""
+def naming(word: str, *, environ: bool = False) -> list[str]:
+    """Processes that have it in their argv, or with `environ` in their environment."""
     found = []
     for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            with contextlib.suppress(OSError):
-                words = Path("/proc", entry, "cmdline").read_bytes()
-                if word.encode() in words and int(entry) != os.getpid():
-                    found.append(f"{entry} {words[:200]!r}")
+        if not entry.isdigit() or int(entry) == os.getpid():
+            continue
+        with contextlib.suppress(OSError):
+            words = Path("/proc", entry, "cmdline").read_bytes()
+            if word.encode() in words or (environ and word.encode() in Path("/proc", entry, "environ").read_bytes()):
+                found.append(f"{entry} {words[:200]!r}")
     return found
 
 
-async def until(true: Callable[[], Any], within: float = PATIENCE) -> None:
+async def until(true: Callable[[], Any], what: str = "", within: float = PATIENCE) -> Any:
+    """Polls; gives the first thing that is not empty."""
     end = time.monotonic() + within
-    while not true():
-        assert time.monotonic() < end, "it did not become true in time"
+    while not (found := true()):
+        assert time.monotonic() < end, f"not within {within} s: {what}"
         await asyncio.sleep(0.01)
+    return found
 
 
 async def timed(work: Awaitable[Any]) -> tuple[Any, float]:

@@ -59,10 +59,8 @@ async def test_auto_falls_back_to_the_old_era_and_legacy_skips_the_question(grou
         assert logged(ground)[0]["method"] == "initialize"
 
 
-async def test_a_server_that_dies_at_the_question_for_the_new_era_is_met_in_the_old_one(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(connection, "BACKOFF_FIRST_S", 0.01)
+@pytest.mark.usefixtures("quick_tries")
+async def test_a_server_that_dies_at_the_question_for_the_new_era_is_met_in_the_old_one(ground: Ground) -> None:
     async with pooled(ground, modern(ground, "dies-at-probe")) as rig:
         rig.pool.begin()
         await rig.pool.wait_connected("new")
@@ -75,12 +73,9 @@ async def test_a_server_that_dies_at_the_question_for_the_new_era_is_met_in_the_
         ]
 
 
-async def test_a_silent_question_for_the_new_era_does_not_use_up_every_attempt(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(connection, "BACKOFF_FIRST_S", 0.01)
-    spec = ground.spec("bad", "hostile.py", "silent-start", connect_timeout=0.2)
-    async with pooled(ground, spec) as rig:
+@pytest.mark.usefixtures("quick_tries")
+async def test_a_silent_question_for_the_new_era_does_not_use_up_every_attempt(ground: Ground) -> None:
+    async with pooled(ground, ground.hostile("silent-start", connect_timeout=0.2)) as rig:
         rig.pool.begin()
         with pytest.raises(ForgeError, match=r"is not connected after 0\.2 seconds"):
             await rig.pool.wait_connected("bad")
@@ -88,6 +83,7 @@ async def test_a_silent_question_for_the_new_era_does_not_use_up_every_attempt(
         assert rig.pool.status("bad").error == "no answer within 0.2 seconds"
 
 
+@pytest.mark.usefixtures("quick_tries")
 @pytest.mark.parametrize(
     ("mode", "within", "words"),
     [("old-version", 10, "Unsupported protocol version"), ("silent-list", 0.3, "no answer within 0.3 seconds")],
@@ -95,16 +91,15 @@ async def test_a_silent_question_for_the_new_era_does_not_use_up_every_attempt(
 async def test_a_connection_that_cannot_be_is_told_in_words(
     ground: Ground, mode: str, within: float, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "BACKOFF_FIRST_S", 0.01)
     monkeypatch.setattr(connection, "MAX_ATTEMPTS", 2)
-    async with pooled(ground, ground.spec("bad", "hostile.py", mode, connect_timeout=within)) as rig:
+    async with pooled(ground, ground.hostile(mode, connect_timeout=within)) as rig:
         rig.pool.begin()
         await until(lambda: rig.pool.status("bad").state is ServerState.FAILED)
         assert words in rig.pool.status("bad").error
 
 
 async def test_garbage_around_the_answers_does_no_harm(ground: Ground) -> None:
-    async with pooled(ground, ground.spec("bad", "hostile.py", "garbage")) as rig:
+    async with pooled(ground, ground.hostile("garbage")) as rig:
         assert (await rig.call("bad", "act")).result.text == "the answer"
         assert (await rig.call("bad", "act")).result.text == "the answer"
 
@@ -166,45 +161,11 @@ async def test_changes_are_heard_in_the_listen_stream(ground: Ground) -> None:
         await until(lambda: rig.pool.status("new").tools == 8)
 
 
-async def test_a_lost_stream_is_opened_again_and_everything_listed_anew(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(connection, "BACKOFF_FIRST_S", 0.05)
+@pytest.mark.usefixtures("quick_tries")
+async def test_a_lost_stream_is_opened_again_and_everything_listed_anew(ground: Ground) -> None:
     async with pooled(ground, modern(ground)) as rig:
         await rig.pool.wait_connected("new")
         await until(lambda: any(m["method"] == "subscriptions/listen" for m in logged(ground)))
         await rig.call("new", "drop")
         await until(lambda: sum(m["method"] == "subscriptions/listen" for m in logged(ground)) == 2)
         await until(lambda: sum(m["method"] == "tools/list" for m in logged(ground)) == 2)
-
-
-# Lists
-
-
-@pytest.mark.parametrize(
-    ("mode", "count", "diagnostic"),
-    [
-        (("pages", "2500"), 2500, ""),
-        (("cursor-loop",), 2, "a cursor came twice"),
-        (("pages", "inf"), 5000, "more than 5000 tools"),
-    ],
-    ids=["2500", "loop", "endless"],
-)
-async def test_every_page_is_fetched_and_a_list_without_end_ends(
-    ground: Ground, mode: tuple[str, ...], count: int, diagnostic: str
-) -> None:
-    async with pooled(ground, ground.spec("bad", "hostile.py", *mode)) as rig:
-        await rig.pool.wait_connected("bad")
-        listing = rig.pool.listing("bad")
-        assert listing is not None
-        assert len(listing.tools) == count
-        assert any(diagnostic in said for said in listing.diagnostics) if diagnostic else not listing.diagnostics
-
-
-async def test_one_bad_entry_does_not_take_the_others_with_it(ground: Ground) -> None:
-    async with pooled(ground, ground.spec("bad", "hostile.py", "schemas")) as rig:
-        await rig.pool.wait_connected("bad")
-        listing = rig.pool.listing("bad")
-        assert listing is not None
-        assert {f"good{n}" for n in range(9)} <= {tool.name for tool in listing.tools}
-        assert "type_five" in {held.name for held in listing.held}

@@ -60,13 +60,13 @@ async def test_a_question_is_asked_in_the_context_of_its_call(ground: Ground, er
     """Not in that of the call which happened to open the connection."""
 
     async def ask(form: ElicitationForm, ctx: ToolContext) -> FormAnswer:
-        return FormAnswer(action="accept", values={"who": _who.get()})
+        return FormAnswer(action="accept", values={"who": f"{_who.get()} of {ctx.worker}"})
 
     async def calls_as(rig: Rig, name: str) -> Any:
         _who.set(name)
-        done = await rig.call("asker", "ask", None, **ASK)
+        done = await rig.call("asker", "ask", ToolContext(worker="main/coder"), **ASK)
         return json.loads(done.result.text)[0]["content"]["who"]
 
     async with pooled(ground, ground.spec("asker", "asker.py", era), ask_form=ask) as rig:
         said = [await asyncio.create_task(calls_as(rig, name)) for name in ("ada", "bob")]
-    assert said == ["ada", "bob"]
+    assert said == ["ada of main/coder", "bob of main/coder"]

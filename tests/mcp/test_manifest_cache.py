@@ -37,8 +37,8 @@ def manifest(spec: ServerSpec = SPEC, **more: Any) -> ServerManifest:
 
 
 @pytest.fixture
-def cache(tmp_path: Path) -> ManifestCache:
-    return ManifestCache(ForgeHome(tmp_path / "home"))
+def cache(home: ForgeHome) -> ManifestCache:
+    return ManifestCache(home)
 
 
 def folder(tmp_path: Path) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import string
 from itertools import permutations
 
 import pytest
@@ -14,7 +15,9 @@ from golem_forge.config.mcp_spec import server_name
 from golem_forge.mcp.client import model
 from golem_forge.mcp.client.model import tool_names
 
-SERVER = st.from_regex(r"\A(?!.*__)[A-Za-z0-9][A-Za-z0-9_-]{0,31}\Z")
+LETTERS = string.ascii_letters + string.digits
+REST = st.text(f"{LETTERS}_-", max_size=31).map(lambda text: text.replace("__", "_-"))
+SERVER = st.builds(str.__add__, st.sampled_from(LETTERS), REST)
 TOOL = st.one_of(
     st.sampled_from(["x.y", "x_y", "X_Y", "", "_", "_b", "b", "x y", "é"]),
     st.text(max_size=12),
@@ -113,7 +116,7 @@ def test_two_short_hashes_that_meet_get_longer_ones() -> None:
     assert tool_names([("s", seen[short])])["s", seen[short]].endswith(f"_{short}")
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(IDENTITIES, st.randoms(use_true_random=False))
 @example([("a", "_b"), ("a_", "b"), ("A", "_b")], None)
 def test_what_holds_of_every_set(identities: list[tuple[str, str]], random: object) -> None:
@@ -127,7 +130,7 @@ def test_what_holds_of_every_set(identities: list[tuple[str, str]], random: obje
     assert tool_names([*reversed(shuffled), *shuffled]) == names
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(IDENTITIES, st.lists(TOOL, max_size=5))
 def test_an_unrelated_server_changes_no_name(identities: list[tuple[str, str]], tools: list[str]) -> None:
     before = tool_names(identities)
@@ -138,7 +141,7 @@ def test_an_unrelated_server_changes_no_name(identities: list[tuple[str, str]], 
     assert {identity: after[identity] for identity in before} == before
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.text(max_size=60))
 def test_any_name_of_a_foreign_file_becomes_one_of_a_server(raw: str) -> None:
     name = server_name(raw)

@@ -9,7 +9,6 @@ import stat
 import sys
 import time
 from collections.abc import AsyncIterator
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,6 +21,7 @@ from golem_forge.core.errors import ForgeError
 from golem_forge.events.redaction import Redactor
 from golem_forge.mcp.client import oauth
 from golem_forge.mcp.client.oauth import CredentialStore, resource_of
+from golem_forge.mcp.client.oauth_flow import CallbackListener, InteractiveAuth
 from golem_forge.storage.home import ForgeHome
 
 
@@ -31,18 +31,18 @@ async def world() -> AsyncIterator[World]:
         yield made
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> ForgeHome:
-    return ForgeHome(tmp_path / "home")
-
-
 def spec_of(world: World) -> ServerSpec:
     return ServerSpec(name="docs", scope="", origin="forge.yaml:1", url=world.url, auth=ServerAuth(AuthKind.OAUTH))
 
 
+def plain_client(**how: Any) -> httpx2.AsyncClient:
+    """Without the certificates, which take longer to read than all that a test asks for."""
+    return httpx2.AsyncClient(verify=False, **how)
+
+
 async def browse(url: str) -> None:
     """What the person's browser does with the page: it follows where it is sent."""
-    async with httpx2.AsyncClient(follow_redirects=True) as browser:
+    async with plain_client(follow_redirects=True) as browser:
         await browser.get(url)
 
 
@@ -62,7 +62,7 @@ async def logged_in(world: World, home: ForgeHome, **more: Any) -> list[str]:
 
 async def asked(world: World, home: ForgeHome, **more: Any) -> int:
     auth = oauth.provider(spec_of(world), home, **more)
-    async with httpx2.AsyncClient(auth=auth) as client:
+    async with plain_client(auth=auth) as client:
         return (await client.post(world.url, json={})).status_code
 
 
@@ -127,7 +127,7 @@ async def test_nothing_left_to_refresh_with_leaves_the_401(world: World, home: F
 async def test_a_token_that_another_session_renewed_is_taken_from_the_vault(world: World, home: ForgeHome) -> None:
     await logged_in(world, home)
     late = oauth.provider(spec_of(world), home)
-    async with httpx2.AsyncClient(auth=late) as client:
+    async with plain_client(auth=late) as client:
         assert (await client.post(world.url, json={})).status_code == 200
         world.tokens.clear()
         assert await asked(world, home) == 200  # the other session: it spends the refresh token
@@ -189,7 +189,7 @@ async def test_only_the_login_at_hand_is_taken_and_only_once(world: World, home:
 
     async def meddle(url: str) -> None:
         callback = httpx2.URL(url).params["redirect_uri"]
-        async with httpx2.AsyncClient() as client:
+        async with plain_client() as client:
             queries = ("code=stolen&state=guessed", "code=stolen", "error=access_denied")
             answers.extend([(await client.get(f"{callback}?{query}")).status_code for query in queries])
             answers.append((await client.get(callback.replace("/callback", "/other"))).status_code)
@@ -240,6 +240,16 @@ async def test_tokens_are_in_no_log_and_the_redactor_knows_them(
     assert access not in redactor.redact_secrets(f"Bearer {access}")
 
 
+async def refused_login(home: ForgeHome, remote: httpx2.AsyncBaseTransport, match: str) -> None:
+    """Asserts that logging in at such a server ends with these words."""
+    asking = InteractiveAuth("https://evil.test/mcp", CredentialStore(home), lambda url: None)
+    async with CallbackListener() as listener:
+        asking.listen_with(listener)
+        async with httpx2.AsyncClient(auth=asking, transport=remote) as client:
+            with pytest.raises(ForgeError, match=match):
+                await client.post("https://evil.test/mcp")
+
+
 async def test_a_remote_server_cannot_send_us_to_this_machine(home: ForgeHome) -> None:
     asked_for: list[str] = []
 
@@ -249,14 +259,7 @@ async def test_a_remote_server_cannot_send_us_to_this_machine(home: ForgeHome) -
             place = "http://127.0.0.1:9/secret"
             return httpx2.Response(401, headers={"WWW-Authenticate": f'Bearer resource_metadata="{place}"'})
 
-    from golem_forge.mcp.client.oauth_flow import CallbackListener, InteractiveAuth
-
-    asking = InteractiveAuth("https://evil.test/mcp", CredentialStore(home), lambda url: None)
-    async with CallbackListener() as listener:
-        asking.listen_with(listener)
-        async with httpx2.AsyncClient(auth=asking, transport=Remote()) as client:
-            with pytest.raises(ForgeError, match="without TLS"):
-                await client.post("https://evil.test/mcp")
+    await refused_login(home, Remote(), "without TLS")
     assert asked_for == ["https://evil.test/mcp"]
 
 
@@ -272,14 +275,7 @@ async def test_an_endless_metadata_document_ends_the_login(home: ForgeHome) -> N
 
             return httpx2.Response(200, content=body())
 
-    from golem_forge.mcp.client.oauth_flow import CallbackListener, InteractiveAuth
-
-    asking = InteractiveAuth("https://evil.test/mcp", CredentialStore(home), lambda url: None)
-    async with CallbackListener() as listener:
-        asking.listen_with(listener)
-        async with httpx2.AsyncClient(auth=asking, transport=Endless()) as client:
-            with pytest.raises(ForgeError, match="more than anybody can hold"):
-                await client.post("https://evil.test/mcp")
+    await refused_login(home, Endless(), "more than anybody can hold")
 
 
 # ---- the vault

@@ -12,7 +12,7 @@ from golem_forge.core.decisions import Status
 from .conftest import Ground
 from .pools import pooled
 
-PATIENCE = 2.0
+PATIENCE = 0.7
 
 
 @pytest.mark.parametrize("method", ["ping", "made/up"])
@@ -37,6 +37,6 @@ async def test_questions_of_a_deaf_server_do_not_pile_up(ground: Ground, method:
 
 
 async def test_a_server_that_listens_gets_all_its_answers(ground: Ground) -> None:
-    async with pooled(ground, ground.spec("bad", "hostile.py", "asks", protocol="legacy")) as rig:
+    async with pooled(ground, ground.hostile("asks", protocol="legacy")) as rig:
         finished = await rig.call("bad", "roots", times=50)
         assert finished.result.text.count('"roots"') == 50

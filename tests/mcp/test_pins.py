@@ -22,11 +22,6 @@ def entry(name: str, description: str = "Does it.", **more: Any) -> dict[str, An
     return {"name": name, "description": description, "inputSchema": OBJECT, **more}
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> ForgeHome:
-    return ForgeHome(tmp_path / "home")
-
-
 def offered(home: ForgeHome, *entries: Any, scope: str = "", server: str = "s") -> ServerToolList:
     """As a new session would see it."""
     return apply_pins(check_entries(server, entries), ServerTrustStore(home), scope)

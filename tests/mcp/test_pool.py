@@ -15,44 +15,12 @@ from golem_forge.config.mcp_spec import ServerSpec
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError
 from golem_forge.mcp.client import connection
-from golem_forge.mcp.client.manifest import ManifestCache
 from golem_forge.mcp.client.model import ServerState
-from golem_forge.mcp.client.pool import Pool
+from golem_forge.mcp.client.trust_store import ServerTrustStore
 from golem_forge.tools.context import ToolContext
 
 from .conftest import Ground
-from .pools import living, logged, marked, naming, no_more_writing, notes, pooled, starts, until
-
-LOG = {"ECHO_LOG": "/workspace/log"}
-NOTES = {"HOSTILE_NOTES": "/workspace"}
-
-
-@pytest.fixture
-def _quick_tries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "BACKOFF_FIRST_S", 0.02)
-
-
-def hostile(ground: Ground, mode: str, *args: str, **keys: object) -> ServerSpec:
-    return marked(ground, ground.spec("bad", "hostile.py", mode, *(args or ("",)), env=NOTES, **keys))
-
-
-def echo(ground: Ground, **keys: object) -> ServerSpec:
-    return marked(ground, ground.spec(env=LOG, **keys))
-
-
-def aged(ground: Ground, spec: ServerSpec, seconds: float) -> None:
-    """Makes the cached manifest so old."""
-    cache = ManifestCache(ground.home)
-    found = cache.load(spec, time.time())
-    assert found is not None
-    cache.store(replace(found[0], fetched_at=time.time() - seconds))
-
-
-async def known(ground: Ground, spec: ServerSpec) -> None:
-    """A session before, which leaves a manifest."""
-    async with pooled(ground, spec) as rig:
-        await rig.pool.wait_connected(spec.name)
-    (ground.workspace / "log").unlink(missing_ok=True)
+from .pools import LOG, living, logged, marked, no_more_writing, notes, pooled, starts, until
 
 
 def test_importing_the_pool_imports_nothing_of_the_sdk() -> None:
@@ -80,96 +48,46 @@ async def test_without_a_manifest_it_connects_in_the_background_and_its_tools_ap
         assert (status.tools, status.protocol, status.info["name"]) == (8, "2025-11-25", "echo")
 
 
-async def test_with_a_manifest_nothing_runs_until_the_first_call_and_twenty_first_calls_start_one(
-    ground: Ground,
-) -> None:
-    spec = echo(ground)
-    await known(ground, spec)
-    async with pooled(ground, spec) as rig:
-        rig.pool.begin()
-        await asyncio.sleep(0.2)
-        assert rig.pool.status("echo").state is ServerState.KNOWN
-        assert rig.pool.status("echo").tools == 8
-        assert living(ground) == []
-        tool = rig.tool("echo", "echo")
-        results = await asyncio.gather(*(rig.pool.call(tool, {"text": str(n)}, ToolContext()) for n in range(20)))
-        assert [finished.result.text for finished in results] == [str(n) for n in range(20)]
-        assert starts(ground) == 1
-        assert living(ground)
-
-
-@pytest.mark.parametrize(
-    ("age", "state", "runs"),
-    [(120, ServerState.KNOWN, 0), (11 * 60, ServerState.KNOWN, 1), (25 * 3600, ServerState.CONNECTING, 1)],
-    ids=["fresh", "stale", "expired"],
-)
-async def test_a_manifest_by_its_age(ground: Ground, age: float, state: ServerState, runs: int) -> None:
+async def test_a_stale_manifest_is_used_and_fetched_anew(ground: Ground) -> None:
     spec = ground.spec(env=LOG)
-    await known(ground, spec)
-    aged(ground, spec, age)
     async with pooled(ground, spec) as rig:
-        rig.pool.begin()
-        assert (rig.pool.listing("echo") is not None) is (state is ServerState.KNOWN)
-        assert rig.states("echo")[0] is state
-        if runs:
-            await rig.pool.wait_connected("echo")
-        await until(lambda: starts(ground) >= runs)
-        await asyncio.sleep(0.1)
-        assert starts(ground) == runs
-
-
-async def test_another_config_makes_the_manifest_worthless(ground: Ground) -> None:
-    spec = ground.spec(env=LOG)
-    await known(ground, spec)
-    other = replace(spec, args=(*spec.args, "--other"))
-    async with pooled(ground, other) as rig:
-        rig.pool.begin()
-        assert rig.pool.listing("echo") is None
         await rig.pool.wait_connected("echo")
-        assert starts(ground) == 1
+    found = rig.cache.load(spec, time.time())
+    assert found is not None
+    rig.cache.store(replace(found[0], fetched_at=time.time() - 11 * 60))
 
-
-async def test_one_failing_server_affects_no_other(ground: Ground) -> None:
-    broken = ground.spec("broken", command="/no/such/binary")
-    async with pooled(ground, ground.spec("one"), ground.spec("two"), broken) as rig:
+    async with pooled(ground, spec) as rig:
         rig.pool.begin()
-        assert (await rig.call("one", "echo", text="1")).result.text == "1"
-        assert (await rig.call("two", "echo", text="2")).result.text == "2"
-        status = rig.pool.status("broken")
-        assert status.state is ServerState.FAILED
-        assert "/no/such/binary" in status.error
-        with pytest.raises(ForgeError, match=r"server 'broken' failed: .*run: forge mcp reconnect broken"):
-            await rig.pool.wait_connected("broken")
+        assert rig.pool.listing("echo") is not None
+        assert rig.states("echo")[0] is ServerState.KNOWN
+        await rig.pool.wait_connected("echo")
+        assert starts(ground) == 2
 
 
-@pytest.mark.usefixtures("_quick_tries")
-async def test_five_attempts_then_failed_with_the_last_lines_of_stderr_and_then_a_rest(ground: Ground) -> None:
-    async with pooled(ground, hostile(ground, "dies-start")) as rig:
+@pytest.mark.usefixtures("quick_tries")
+async def test_five_attempts_then_failed_and_then_a_rest(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with pooled(ground, ground.hostile("dies-start")) as rig:
         rig.pool.begin()
         await until(lambda: rig.pool.status("bad").state is ServerState.FAILED)
         assert len(notes(ground, "started")) == 5
         backoffs = [status for status in rig.told if status.state is ServerState.BACKOFF]
         assert len(backoffs) == 4
         assert all(status.retry_at is not None and status.error for status in backoffs)
-        status = rig.pool.status("bad")
-        assert "exit code 3" in status.error
-        assert len(status.stderr) == 20
-        assert status.stderr[-1] == "fatal: no database"
-        assert "\x1b" not in "".join(status.stderr)
         for _ in range(3):
             with pytest.raises(ForgeError, match="exit code 3"):
                 await rig.pool.wait_connected("bad")
         assert len(notes(ground, "started")) == 5
+        monkeypatch.setattr(connection, "MAX_ATTEMPTS", 1)
         with pytest.raises(ForgeError):
             await rig.pool.reconnect("bad")
-        assert len(notes(ground, "started")) == 10
+        assert len(notes(ground, "started")) == 6, "asked for, it tries again"
 
 
-@pytest.mark.usefixtures("_quick_tries")
+@pytest.mark.usefixtures("quick_tries")
 async def test_after_the_rest_the_next_use_tries_again(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("golem_forge.mcp.client.managed_server.FAILED_PAUSE_S", 0.3)
     monkeypatch.setattr(connection, "MAX_ATTEMPTS", 1)
-    async with pooled(ground, hostile(ground, "dies-start")) as rig:
+    async with pooled(ground, ground.hostile("dies-start")) as rig:
         rig.pool.begin()
         await until(lambda: rig.pool.status("bad").state is ServerState.FAILED)
         await asyncio.sleep(0.35)
@@ -184,13 +102,6 @@ async def test_an_unset_variable_fails_the_server_by_its_name_and_starts_nothing
         await until(lambda: rig.pool.status("echo").state is ServerState.FAILED)
         assert rig.pool.status("echo").error == "environment variable NOPE_NOT_SET is not set"
         assert ServerState.BACKOFF not in rig.states("echo")
-
-
-async def test_a_set_variable_is_known_to_the_redactor(ground: Ground) -> None:
-    ground.environ = {**ground.environ, "CANARY": "canary-4711-value"}
-    async with pooled(ground, ground.spec(env={"X": "${CANARY}"})) as rig:
-        finished = await rig.call("echo", "env", name="X")
-        assert rig.redactor.text(finished.result.text) == "[secret echo]"
 
 
 async def test_disabled_and_unusable_specs_say_so(ground: Ground) -> None:
@@ -220,7 +131,7 @@ async def test_a_required_server_that_says_nothing_delays_by_connect_timeout_at_
     ground: Ground, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "BACKOFF_FIRST_S", LONG)  # what a second attempt would have to wait for
-    async with pooled(ground, hostile(ground, "silent-start", required=True, connect_timeout=0.6)) as rig:
+    async with pooled(ground, ground.hostile("silent-start", required=True, connect_timeout=0.6)) as rig:
         rig.pool.begin()
         with within(0.6), pytest.raises(ForgeError, match="'bad'"):
             await rig.pool.wait_required()
@@ -269,41 +180,6 @@ async def test_one_card_for_a_server_and_a_yes_starts_it(ground: Ground) -> None
         assert cards[0][1] == ""
 
 
-async def test_a_no_leaves_it_pending(ground: Ground) -> None:
-    async def refuse(spec: ServerSpec, card: str, diff: str) -> bool:
-        return False
-
-    async with pooled(ground, ground.spec(), approve=False, can_ask=lambda: True, approve_server=refuse) as rig:
-        rig.pool.begin()
-        with pytest.raises(ForgeError, match="waits for approval"):
-            await rig.pool.wait_connected("echo")
-        assert rig.pool.status("echo").state is ServerState.PENDING
-
-
-async def test_an_edited_argument_ends_the_process_and_asks_again_with_a_diff(ground: Ground) -> None:
-    diffs: list[str] = []
-
-    async def approve(spec: ServerSpec, card: str, diff: str) -> bool:
-        diffs.append(diff)
-        return True
-
-    first = f"--first-{ground.root.name}"
-    spec = ground.spec("echo", "echo.py", first, env=LOG)
-    async with pooled(ground, spec, ground.spec("other"), can_ask=lambda: True, approve_server=approve) as rig:
-        rig.pool.begin()
-        await rig.pool.wait_connected("echo")
-        other = (await rig.call("other", "pid")).result.text
-        assert naming(first)
-        edited = replace(spec, args=(*spec.args[:-1], "--edited"))
-        await rig.pool.replace({"echo": edited, "other": rig.pool.specs["other"]})
-        assert naming(first) == []
-        await rig.pool.wait_connected("echo")
-        assert len(diffs) == 1
-        assert "+argument: --edited" in diffs[0]
-        assert starts(ground) == 2
-        assert (await rig.call("other", "pid")).result.text == other
-
-
 async def test_an_edit_that_only_judges_otherwise_keeps_the_process(ground: Ground) -> None:
     spec = ground.spec(env=LOG)
     async with pooled(ground, spec) as rig:
@@ -333,7 +209,7 @@ async def test_a_caller_who_gives_up_does_not_stop_the_connect_others_wait_for(g
 
 
 async def test_opened_in_one_task_and_closed_in_another(ground: Ground) -> None:
-    async with pooled(ground, echo(ground)) as rig:
+    async with pooled(ground, marked(ground, ground.spec())) as rig:
         await asyncio.create_task(rig.pool.wait_connected("echo"))
         assert living(ground)
         await asyncio.gather(*(asyncio.create_task(rig.pool.aclose()) for _ in range(3)))
@@ -342,31 +218,16 @@ async def test_opened_in_one_task_and_closed_in_another(ground: Ground) -> None:
             await rig.pool.wait_connected("echo")
 
 
-@pytest.mark.parametrize("after", [0.0, 0.02, 0.1, None])
-async def test_closed_while_connecting(ground: Ground, after: float | None) -> None:
-    """So many seconds after it began, or once its process runs."""
-    async with pooled(ground, hostile(ground, "silent-start")) as rig:
+@pytest.mark.parametrize("runs", [False, True], ids=["at once", "once its process runs"])
+async def test_closed_while_connecting(ground: Ground, runs: bool) -> None:
+    async with pooled(ground, marked(ground, ground.hostile("silent-start"))) as rig:
         rig.pool.begin()
         waiting = asyncio.create_task(rig.pool.wait_connected("bad"))
-        await (until(lambda: living(ground)) if after is None else asyncio.sleep(after))
+        await (until(lambda: living(ground)) if runs else asyncio.sleep(0))
         with within(1):
             await rig.pool.aclose()
         with pytest.raises(ForgeError, match="was closed"):
             await waiting
-        assert living(ground) == []
-
-
-async def test_reconnecting_again_and_again_leaves_nothing(ground: Ground) -> None:
-    async with pooled(ground, echo(ground)) as rig:
-        await rig.pool.wait_connected("echo")
-        tasks = len(asyncio.all_tasks())
-        for _ in range(6):
-            await rig.pool.reconnect("echo")
-        await asyncio.gather(*(rig.pool.reconnect("echo") for _ in range(4)))
-        assert (await rig.call("echo", "echo", text="still")).result.text == "still"
-        assert starts(ground) >= 8
-        await until(lambda: len(asyncio.all_tasks()) <= tasks)
-        await rig.pool.aclose()
         assert living(ground) == []
 
 
@@ -379,29 +240,7 @@ async def test_a_reconnect_while_others_wait_serves_them_too(ground: Ground) -> 
         assert rig.pool.status("echo").state == "ready"
 
 
-async def test_all_servers_end_together_within_a_second_however_stubborn(ground: Ground) -> None:
-    stubborn = [marked(ground, ground.spec(f"s{n}", "hostile.py", "forks", "2", env=NOTES)) for n in range(3)]
-    async with pooled(ground, *stubborn, ground.spec("good")) as rig:
-        await asyncio.gather(*(rig.pool.wait_connected(name) for name in rig.pool.names()))
-        assert living(ground)
-        with within(1):
-            await rig.pool.aclose()
-        assert living(ground) == []
-        assert naming("hostile-child-/workspace") == []
-
-
 # Unused and ended
-
-
-async def test_an_unused_server_is_ended_and_the_next_call_starts_it(ground: Ground) -> None:
-    async with pooled(ground, echo(ground, close_after=0.3)) as rig:
-        await rig.call("echo", "echo", text="x")
-        assert starts(ground) == 1
-        await until(lambda: rig.pool.status("echo").state is ServerState.KNOWN)
-        await until(lambda: living(ground) == [])
-        assert rig.pool.listing("echo") is not None
-        assert (await rig.call("echo", "echo", text="again")).result.text == "again"
-        assert starts(ground) >= 2
 
 
 async def test_a_call_that_takes_longer_than_close_after_is_not_cut_off(ground: Ground) -> None:
@@ -410,7 +249,7 @@ async def test_a_call_that_takes_longer_than_close_after_is_not_cut_off(ground: 
 
 
 async def test_a_server_that_ended_between_calls_is_known_and_comes_back_on_use(ground: Ground) -> None:
-    async with pooled(ground, hostile(ground, "dies")) as rig:
+    async with pooled(ground, ground.hostile("dies")) as rig:
         await rig.call("bad", "quick")
         await rig.call("bad", "act")
         await until(lambda: rig.pool.status("bad").state is ServerState.KNOWN)
@@ -429,7 +268,7 @@ async def test_a_server_that_ended_between_calls_is_known_and_comes_back_on_use(
 
 
 async def test_a_changed_list_is_fetched_after_half_a_second_of_quiet(ground: Ground) -> None:
-    async with pooled(ground, hostile(ground, "drift", "1")) as rig:
+    async with pooled(ground, ground.hostile("drift", "1")) as rig:
         await rig.pool.wait_connected("bad")
         assert rig.pool.status("bad").tools == 3
         before, began = rig.pool.version, time.monotonic()
@@ -445,7 +284,7 @@ async def test_a_changed_list_is_fetched_after_half_a_second_of_quiet(ground: Gr
 
 
 async def test_a_pin_made_in_another_session_counts_here(ground: Ground) -> None:
-    async with pooled(ground, hostile(ground, "drift")) as rig:
+    async with pooled(ground, ground.hostile("drift")) as rig:
         await rig.pool.wait_connected("bad")
         await rig.pool.reconnect("bad")
         await rig.call("bad", "set_phase", phase=2)
@@ -469,7 +308,7 @@ async def test_an_unknown_tool_makes_the_list_be_fetched_again(ground: Ground) -
 
 
 async def test_resources_and_prompts_come_as_they_are(ground: Ground) -> None:
-    async with pooled(ground, ground.spec(), hostile(ground, "liar")) as rig:
+    async with pooled(ground, ground.spec(), ground.hostile("liar")) as rig:
         ctx = ToolContext()
         await rig.pool.wait_connected("echo")
         await rig.pool.wait_connected("bad")
@@ -507,28 +346,19 @@ async def test_before_it_begins_a_server_shows_what_is_true(ground: Ground) -> N
         ground.spec("off", enabled=False),
         ground.spec("wrong", problem="it names no zone"),
     ]
-    async with pooled(ground, *specs, ground.spec("strange")) as rig:
-        rig.book.forget("", "strange")
-        pool = Pool(
-            rig.pool.specs,
-            home=ground.home,
-            redactor=rig.redactor,
-            environ=ground.environ,
-            hooks=ground.hooks(tell=rig.told.append),
-            book=rig.book,
-            cache=rig.cache,
-        )
-        assert {status.server: (status.state, status.error) for status in pool.statuses()} == {
+    for spec in specs:
+        ServerTrustStore(ground.home).approve_server(spec, "person")
+    async with pooled(ground, *specs, ground.spec("strange"), approve=False) as rig:
+        assert {status.server: (status.state, status.error) for status in rig.pool.statuses()} == {
             "known": (ServerState.KNOWN, ""),
             "off": (ServerState.DISABLED, ""),
             "strange": (ServerState.PENDING, "server 'strange' waits for approval; run: forge mcp approve strange"),
             "wrong": (ServerState.FAILED, "it names no zone"),
         }
         assert rig.told == [] and starts(ground) == 0
-        pool.begin()
+        rig.pool.begin()
         assert {status.server: status.state for status in rig.told} == {
             "known": ServerState.CONNECTING,
             "strange": ServerState.PENDING,
             "wrong": ServerState.FAILED,
         }
-        await pool.aclose()

@@ -7,9 +7,15 @@ import random
 import pytest
 
 from golem_forge.tools.catalog import Catalog
+from golem_forge.tools.tool import Tool
 
 from .catalog300 import catalog300
 from .queries import QUERIES
+
+
+@pytest.fixture(scope="module")
+def catalog() -> Catalog:
+    return Catalog(catalog300())
 
 
 def names(catalog: Catalog, query: str, limit: int = 5) -> list[str]:
@@ -24,17 +30,15 @@ def test_the_set_is_what_it_says() -> None:
     assert not any(query in there for query, _ in QUERIES)  # else it would be no search
 
 
-def test_33_recall_at_five() -> None:
-    catalog = Catalog(catalog300())
+def test_33_recall_at_five(catalog: Catalog) -> None:
     missed = [query for query, wanted in QUERIES if not set(wanted.split()) & set(names(catalog, query))]
     recall = 1 - len(missed) / len(QUERIES)
     assert recall >= 0.95, missed
 
 
-def test_33_the_same_on_every_run_in_whatever_order_the_tools_came() -> None:
+def test_33_the_same_on_every_run_in_whatever_order_the_tools_came(catalog: Catalog) -> None:
     tools = catalog300()
-    first = Catalog(tools)
-    expected = [names(first, query) for query, _ in QUERIES]
+    expected = [names(catalog, query) for query, _ in QUERIES]
     random.Random(5).shuffle(tools)
     again = Catalog(tools[:150])
     names(again, "something")  # indexed in two steps
@@ -43,15 +47,12 @@ def test_33_the_same_on_every_run_in_whatever_order_the_tools_came() -> None:
     assert [names(again, query) for query, _ in QUERIES] == expected
 
 
-def test_31_the_tool_that_was_meant_comes_first() -> None:
-    assert names(Catalog(catalog300()), "create calendar event")[0] == "calendar__create_event"
+def test_31_the_tool_that_was_meant_comes_first(catalog: Catalog) -> None:
+    assert names(catalog, "create calendar event")[0] == "calendar__create_event"
 
 
 @pytest.mark.parametrize("tool", catalog300()[::7], ids=lambda tool: tool.name)
-def test_31_an_exact_name_is_always_first(tool: object) -> None:
-    from golem_forge.tools.tool import Tool
-
-    assert isinstance(tool, Tool) and tool.remote is not None
-    catalog = Catalog(catalog300())
+def test_31_an_exact_name_is_always_first(catalog: Catalog, tool: Tool) -> None:
+    assert tool.remote is not None
     for spelled in (tool.name, tool.name.upper(), tool.remote.tool, tool.remote.tool.title(), f" {tool.remote.tool} "):
         assert names(catalog, spelled)[0] == tool.name

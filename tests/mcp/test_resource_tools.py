@@ -56,45 +56,6 @@ def context(pool: Any, tmp_path: Path, *servers: str, worker: str = "main") -> T
 # ---- with real servers
 
 
-async def test_lists_of_three_servers_one_of_them_down(ground: Ground, tmp_path: Path) -> None:
-    down = ServerSpec(name="down", scope="", origin="forge.yaml:1", command="/no/such/binary")
-    async with pooled(ground, ground.spec("b"), ground.spec("a"), down) as rig:
-        rig.pool.begin()
-        listed = await run("list_mcp_resources", context(rig.pool, tmp_path))
-        assert [(each["server"], each["uri"]) for each in listed["resources"]] == [
-            ("a", "note://one"),
-            ("a", "note://blob"),
-            ("b", "note://one"),
-            ("b", "note://blob"),
-        ]
-        assert [error["server"] for error in listed["errors"]] == ["down"] and listed["errors"][0]["error"]
-        templates = await run("list_mcp_resource_templates", context(rig.pool, tmp_path, "a"))
-        assert templates == {
-            "resourceTemplates": [{"server": "a", "uriTemplate": "note://{name}", "name": "note"}],
-        }
-
-
-async def test_one_server_is_listed_under_its_name(ground: Ground, tmp_path: Path) -> None:
-    async with pooled(ground, ground.spec("echo")) as rig:
-        listed = await run("list_mcp_resources", context(rig.pool, tmp_path), server="echo")
-    assert listed["server"] == "echo" and len(listed["resources"]) == 2 and "nextCursor" not in listed
-
-
-async def test_text_is_read_as_it_is_and_a_blob_by_handle(ground: Ground, tmp_path: Path) -> None:
-    async with pooled(ground, ground.spec("echo")) as rig:
-        ctx = context(rig.pool, tmp_path)
-        text = await run("read_mcp_resource", ctx, server="echo", uri="note://one")
-        blob = await run("read_mcp_resource", ctx, server="echo", uri="note://blob")
-    part = {"uri": "note://one", "mimeType": "text/plain", "text": "the note note://one"}
-    assert text == {"server": "echo", "uri": "note://one", "contents": [part]}
-    (kept,) = blob["contents"]
-    assert set(kept) == {"mimeType", "bytes", "handle"}
-    assert (kept["mimeType"], kept["bytes"]) == ("application/octet-stream", 256)
-    assert ctx.outputs is not None
-    found = ctx.outputs.find(kept["handle"], "main")
-    assert found is not None and base64.b64decode(found.path.read_bytes()) == bytes(range(256))
-
-
 @asynccontextmanager
 async def session(rig: Rig, tmp_path: Path) -> AsyncIterator[Any]:
     opened = open_session(tmp_path / "program", toolsets={"mcp_resources": {}})
@@ -125,18 +86,6 @@ async def test_a_trusted_server_is_read_unasked_and_any_other_asks(
     else:
         assert outcome.status is Status.APPROVAL_DENIED and outcome.decision.risk is Risk.HIGH
         assert not [each for each in logged(ground) if each.get("method") == "resources/read"]
-
-
-async def test_a_server_that_is_not_there_is_told_without_a_question(
-    ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FORGE_HOME", str(ground.home.path))
-    (tmp_path / "program").mkdir()
-    async with pooled(ground, ground.spec("echo")) as rig, session(rig, tmp_path) as opened:
-        outcome = await opened.path.call(ToolCall("list_mcp_resources", {"server": "x"}, Caller.LLM))
-        assert (outcome.status, outcome.error) == (Status.EXECUTION_FAILED, "MCP server not found: x")
-        outcome = await opened.path.call(ToolCall("list_mcp_resources", {"cursor": "c"}, Caller.LLM))
-        assert outcome.status is Status.INPUT_INVALID and outcome.error.endswith(CURSOR_ALONE)
 
 
 # ---- with a pool of the test's own, for what real servers seldom do

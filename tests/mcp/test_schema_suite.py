@@ -3,6 +3,7 @@
 tests/tools/test_json_schema_suite.py holds the validator itself against the suite, with the suite's own remote schemas.
 Here every case is an argument of a server's tool: the schema comes in a list entry, passes `check_entries`, and the
 data is checked by the input that the tool would have. Nothing remote exists there: the groups that need it are held.
+The keywords that the case names: tests/acceptance/test_mcp_trust.py.
 """
 
 from __future__ import annotations
@@ -110,27 +111,3 @@ def test_30_every_required_case_as_an_argument(suite: ModuleType) -> None:
                 wrong[case.id] = f"expected valid={case.valid}"
     assert wrong == {}
     assert refused == REMOTE
-
-
-def test_30_the_keywords_that_the_case_names() -> None:
-    schema = {
-        "type": "object",
-        "$defs": {"point": {"prefixItems": [{"type": "integer"}, {"type": "integer"}], "items": False, "minItems": 2}},
-        "properties": {"at": {"$ref": "#/$defs/point"}, "card": {"type": "string"}, "owner": {"format": "email"}},
-        "dependentRequired": {"card": ["owner"]},
-        "anyOf": [{"properties": {"more": True}}],
-        "unevaluatedProperties": False,
-    }
-    given = SchemaInput(dict(listed(schema).tools[0].input_schema))
-    for good in ({"at": [1, 2]}, {"card": "x", "owner": "no email: format is an annotation"}, {"more": 1}):
-        given.check(good)
-    bad: list[tuple[dict[str, Any], str]] = [
-        ({"at": [1, "2"]}, "at[1]"),
-        ({"at": [1, 2, 3]}, "at"),
-        ({"card": "x"}, "owner"),
-        ({"other": 1}, "other"),
-    ]
-    for args, path in bad:
-        with pytest.raises(InputInvalid) as refusal:
-            given.check(args)
-        assert path in refusal.value.message

@@ -9,44 +9,27 @@ import itertools
 import os
 import signal
 import stat
-import subprocess
-import sys
-import time
 import uuid
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.deadlines import ROOM, within
 
-from golem_forge.config.mcp_expand import ExpandedServer, expand_spec
+from golem_forge.config.mcp_expand import expand_spec
 from golem_forge.config.sandbox_block import WallSettings
 from golem_forge.events.redaction import Redactor
 from golem_forge.mcp import sdk
 from golem_forge.mcp.client.stdio_transport import StdioTransport, server_home_name
 from golem_forge.mcp.client.transport import CannotStart, LineTooLong, NotSent, WallsFailed, track_delivery
-from golem_forge.sandbox.sandbox import open_sandbox
 from golem_forge.sandbox.walls.model import HostGrant, Level, LevelResult, ProbeReport
-from golem_forge.sandbox.walls.walls import Walls
-from golem_forge.sandbox.zones import AccessMode, ZoneSpec
-from golem_forge.tools.context import HostPermission
+from golem_forge.tools.context import HostPermission, no_host_rule
 
 from .conftest import PROGRAMS, PYTHON, Ground
-from .pools import until
+from .pools import naming, until
 
 LEVELS = [Level.FULL, Level.LANDLOCK]
-
-
-def left(mark: str) -> list[int]:
-    """Processes with this word on their command line."""
-    found = []
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            with contextlib.suppress(OSError):
-                if mark.encode() in Path(f"/proc/{entry}/cmdline").read_bytes().split(b"\0"):
-                    found.append(int(entry))
-    return found
 
 
 class Puppet:
@@ -83,38 +66,33 @@ class Puppet:
             while True:
                 await asyncio.wait_for(self.read.receive(), 20)
 
-    async def ended_within(self, seconds: float) -> None:
-        with within(seconds):
-            await self.transport.__aexit__(None, None, None)
-        assert left(self.mark) == []
-
 
 class Stage:
     def __init__(self, ground: Ground) -> None:
         self.ground = ground
         self.redactor = Redactor()
 
-    def spec(self, mark: str, **keys: Any) -> Any:
+    def spec(self, mark: str = "mark", **keys: Any) -> Any:
         keys.setdefault("zones", {"programs": "ro", "workspace": "ro"})
         return self.ground.spec("puppet", "puppet.py", mark, **keys)
 
-    def walls(self, spec: Any, level: Level = Level.FULL, **options: Any) -> Walls:
-        places = {"workspace": self.ground.workspace, "programs": PROGRAMS}
-        zones = [ZoneSpec(name=name, path=places[name], mode=AccessMode(mode)) for name, mode in spec.zones.items()]
-        sandbox = open_sandbox(zones, forge_home=self.ground.home.path, home=self.ground.root / "person")
-        self.ground.sandboxes.append(sandbox)
-        chosen = {"report": ProbeReport(level=level), "environ": dict(os.environ), "redactor": self.redactor} | options
-        return Walls(sandbox, forge_home=self.ground.home.path, home=self.ground.root / "person", **chosen)
+    def transport(
+        self,
+        spec: Any,
+        level: Level = Level.FULL,
+        host_rule: Any = no_host_rule,
+        environ: Any = os.environ,
+        **options: Any,
+    ) -> StdioTransport:
+        """`options`: of the walls."""
+        known = {"report": ProbeReport(level=level), "environ": dict(environ), "redactor": self.redactor}
+        walls = self.ground.walls(spec, **(known | options))
+        expanded = expand_spec(spec, environ, lambda zone: walls.mount_point(zone, level))
+        return StdioTransport(spec, expanded, walls, self.ground.home, self.redactor, host_rule)
 
-    def expanded(self, spec: Any, walls: Walls, level: Level, environ: Mapping[str, str]) -> ExpandedServer:
-        return expand_spec(spec, environ, lambda zone: walls.mount_point(zone, level))
-
-    def puppet(self, level: Level = Level.FULL, environ: Mapping[str, str] = os.environ, **keys: Any) -> Puppet:
+    def puppet(self, level: Level = Level.FULL, **keys: Any) -> Puppet:
         mark = f"mark-{uuid.uuid4().hex}"
-        spec = self.spec(mark, **keys)
-        walls = self.walls(spec, level)
-        expanded = self.expanded(spec, walls, level, environ)
-        return Puppet(StdioTransport(spec, expanded, walls, self.ground.home, self.redactor), mark)
+        return Puppet(self.transport(self.spec(mark, **keys), level), mark)
 
 
 @pytest.fixture
@@ -169,15 +147,12 @@ async def test_certificates_that_its_variables_name_are_there_and_nothing_beside
 @pytest.mark.parametrize("private", [True, False])
 async def test_a_host_at_a_private_address_needs_the_persons_rule(stage: Stage, private: bool) -> None:
     """Of its list of hosts, only what a rule with `private: true` names is granted so."""
-    spec = stage.spec("mark", network=("127.0.0.1:8080", "a.test"))
-    walls = stage.walls(spec)
     rule = HostPermission(listed=True, private=private)
 
     def host_rule(host: str, port: int) -> HostPermission:
         return rule if (host, port) == ("127.0.0.1", 8080) else HostPermission()
 
-    expanded = stage.expanded(spec, walls, Level.FULL, os.environ)
-    transport = StdioTransport(spec, expanded, walls, stage.ground.home, stage.redactor, host_rule)
+    transport = stage.transport(stage.spec(network=("127.0.0.1:8080", "a.test")), host_rule=host_rule)
     assert transport._job(Level.FULL).hosts == (HostGrant("127.0.0.1", 8080, private), HostGrant("a.test"))
 
 
@@ -204,21 +179,16 @@ async def test_its_home_is_its_own_and_kept(stage: Stage, level: Level) -> None:
 
 async def test_the_cache_directory_is_the_one_the_person_named(stage: Stage, tmp_path: Path) -> None:
     cache = tmp_path / "xdg"
-    spec = stage.spec("named")
-    walls = stage.walls(spec, environ={"PATH": os.environ["PATH"], "XDG_CACHE_HOME": str(cache)})
-    expanded = stage.expanded(spec, walls, Level.FULL, {})
-    async with Puppet(StdioTransport(spec, expanded, walls, stage.ground.home, None), "named") as puppet:
+    environ = {"PATH": os.environ["PATH"], "XDG_CACHE_HOME": str(cache)}
+    async with Puppet(stage.transport(stage.spec(), environ=environ), "mark") as puppet:
         await puppet.do("write", path="~/x", text="")
-    assert (cache / "golem-forge" / "mcp" / server_home_name(spec) / "x").exists()
+    assert (cache / "golem-forge" / "mcp" / server_home_name(stage.spec()) / "x").exists()
 
 
 async def test_a_cache_directory_in_forges_own_is_refused(stage: Stage) -> None:
-    spec = stage.spec("inside")
     environ = {"PATH": os.environ["PATH"], "XDG_CACHE_HOME": str(stage.ground.home.path / "cache")}
-    walls = stage.walls(spec, environ=environ)
-    expanded = stage.expanded(spec, walls, Level.FULL, {})
     with pytest.raises(WallsFailed, match="XDG_CACHE_HOME"):
-        await StdioTransport(spec, expanded, walls, stage.ground.home, None).__aenter__()
+        await stage.transport(stage.spec(), environ=environ).__aenter__()
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -299,12 +269,8 @@ async def test_read_only_walls_are_not_enough_for_an_rw_zone_or_a_list_of_hosts(
 
 
 async def test_a_machine_without_walls_starts_nothing(stage: Stage) -> None:
-    spec = stage.spec("nowalls")
     tried = (LevelResult(level=Level.FULL, cause="bwrap is missing", fix="Install it."),)
-    walls = stage.walls(spec, report=ProbeReport(level=Level.NONE, tried=tried))
-    transport = StdioTransport(
-        spec, stage.expanded(spec, walls, Level.FULL, {}), walls, stage.ground.home, stage.redactor
-    )
+    transport = stage.transport(stage.spec(), report=ProbeReport(level=Level.NONE, tried=tried))
     with pytest.raises(WallsFailed, match=r"bwrap is missing.*Install it\."):
         await transport.__aenter__()
     await transport.__aexit__(None, None, None)
@@ -312,10 +278,7 @@ async def test_a_machine_without_walls_starts_nothing(stage: Stage) -> None:
 
 async def test_walls_switched_off_by_the_person_start_without(stage: Stage) -> None:
     spec = stage.spec("off", args=("-S", str(PROGRAMS / "puppet.py"), "off"))
-    walls = stage.walls(spec, settings=WallSettings(off=True), report=None)
-    transport = StdioTransport(
-        spec, stage.expanded(spec, walls, Level.OFF, {}), walls, stage.ground.home, stage.redactor
-    )
+    transport = stage.transport(spec, Level.OFF, settings=WallSettings(off=True), report=None)
     async with Puppet(transport, "off") as puppet:
         assert (await puppet.do("world"))["env"]["HOME"].startswith(str(stage.ground.root / "person" / ".cache"))
 
@@ -354,7 +317,7 @@ async def test_a_line_without_an_end_ends_it(stage: Stage) -> None:
         assert "16 MiB" in puppet.transport.why_ended()
         with within(1):
             await puppet.transport.gone.wait()
-    assert left(puppet.mark) == []
+    assert naming(puppet.mark) == []
 
 
 async def test_noise_on_stdout_is_dropped_and_counted(puppet: Puppet) -> None:
@@ -363,14 +326,10 @@ async def test_noise_on_stdout_is_dropped_and_counted(puppet: Puppet) -> None:
 
 
 async def test_a_server_that_lives_long_is_not_ended_for_its_time(stage: Stage) -> None:
-    spec = stage.spec("lasting")
-    limits = WallSettings().limits
-    walls = stage.walls(spec, settings=WallSettings(limits=type(limits)(cpu_s=1, timeout_s=0.2, output=1000)))
-    transport = StdioTransport(
-        spec, stage.expanded(spec, walls, Level.FULL, {}), walls, stage.ground.home, stage.redactor
-    )
-    async with Puppet(transport, "lasting") as puppet:
-        assert await puppet.do("burn", seconds=1.3) >= 1.3
+    limits = type(WallSettings().limits)(cpu_s=1, timeout_s=0.2, output=1000)
+    transport = stage.transport(stage.spec(), settings=WallSettings(limits=limits))
+    async with Puppet(transport, "mark") as puppet:
+        assert await puppet.do("burn", seconds=1.1) >= 1.1
         await puppet.do("complain", text="x" * 100_000 + "\n")
         assert await puppet.do("world")
 
@@ -468,10 +427,11 @@ async def test_nobody_is_left(stage: Stage, level: Level, acts: tuple[str, ...])
     for act in ("world", *acts):
         await puppet.do(act)
     wanted = 3 if "breed" in acts else 1
-    await until(lambda: len(left(puppet.mark)) >= wanted)
-    await puppet.ended_within(1.0)
-    await puppet.transport.__aexit__(None, None, None)
-    assert left(puppet.mark) == []
+    await until(lambda: len(naming(puppet.mark)) >= wanted)
+    for _ in range(2):  # leaving again is nothing
+        with within(1):
+            await puppet.transport.__aexit__(None, None, None)
+        assert naming(puppet.mark) == []
 
 
 async def test_a_polite_server_ends_by_itself(stage: Stage) -> None:
@@ -485,8 +445,8 @@ async def test_one_that_closed_its_output_but_lives_is_ended(stage: Stage) -> No
     async with stage.puppet() as puppet:
         await puppet.send("mute")
         await asyncio.sleep(0.1)
-        assert not puppet.transport.gone.is_set() and left(puppet.mark)
-    assert left(puppet.mark) == []
+        assert not puppet.transport.gone.is_set() and naming(puppet.mark)
+    assert naming(puppet.mark) == []
 
 
 async def test_when_its_main_process_goes_those_it_left_go_too(stage: Stage) -> None:
@@ -496,7 +456,7 @@ async def test_when_its_main_process_goes_those_it_left_go_too(stage: Stage) -> 
         with within(1):
             await puppet.end_of_output()
             await puppet.transport.gone.wait()
-        assert left(puppet.mark) == []
+        assert naming(puppet.mark) == []
 
 
 @pytest.mark.parametrize("after_ms", [0, 2, 10, 30, 60])
@@ -512,7 +472,7 @@ async def test_a_start_that_is_cancelled_leaves_nobody(stage: Stage, after_ms: i
     using.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asyncio.wait_for(using, 20)
-    await until_gone(made.mark, 1.0)
+    await until(lambda: not naming(made.mark), within=1 + ROOM)
 
 
 async def test_whoever_is_cancelled_while_leaving_does_not_stop_the_end(stage: Stage) -> None:
@@ -524,55 +484,44 @@ async def test_whoever_is_cancelled_while_leaving_does_not_stop_the_end(stage: S
     leaving.cancel()
     with pytest.raises(asyncio.CancelledError):
         await leaving
-    await until_gone(puppet.mark, 1.0)
+    await until(lambda: not naming(puppet.mark), within=1 + ROOM)
     with within(0.5), sdk.anyio.move_on_after(0.01):
         await puppet.transport.__aexit__(None, None, None)
-
-
-async def until_gone(mark: str, seconds: float) -> None:
-    until = time.monotonic() + seconds + ROOM
-    while found := left(mark):
-        assert time.monotonic() < until, found
-        await asyncio.sleep(0.02)
 
 
 FORGE = """
 import asyncio, os, sys
 sys.path.insert(0, {root!r})
 from pathlib import Path
-from tests.mcp.test_stdio_transport import Ground, Level, Stage
+from tests.mcp.test_stdio_transport import Ground, LEVELS, Stage
 
 async def main():
     stage = Stage(Ground(Path(sys.argv[1]), dict(os.environ)))
-    puppet = await stage.puppet(Level(sys.argv[2])).__aenter__()
-    for act in ("breed", "stubborn", "linger"):
-        await puppet.do(act)
-    print(puppet.mark, flush=True)
+    for puppet in [await stage.puppet(level).__aenter__() for level in LEVELS]:
+        for act in ("breed", "stubborn", "linger"):
+            await puppet.do(act)
+        print(puppet.mark, flush=True)
     await asyncio.sleep(60)
 
 asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize("level", LEVELS)
-async def test_when_forge_is_killed_nobody_is_left(tmp_path: Path, level: Level) -> None:
-    root = str(Path(__file__).parents[2])
-    place = tmp_path / "ground"
-    place.mkdir()
-    forge = subprocess.Popen(
-        [sys.executable, "-c", FORGE.format(root=root), str(place), level.value], stdout=subprocess.PIPE, text=True
-    )
-    try:
-        assert forge.stdout is not None
-        mark = (await asyncio.wait_for(asyncio.to_thread(forge.stdout.readline), 50)).strip()
-        assert mark
-        await until(lambda: len(left(mark)) >= 3)  # one that was just forked is not yet to be seen as what it is
-    finally:
-        forge.kill()
-        forge.wait()
-        if forge.stdout:
-            forge.stdout.close()
-    await until_gone(mark, 1.0)
+async def test_when_forge_is_killed_nobody_is_left(tmp_path: Path, ready_forge: Any) -> None:
+    """At either level of walls."""
+    (tmp_path / "ground").mkdir()
+    (tmp_path / "forge.py").write_text(FORGE.format(root=str(Path(__file__).parents[2])))
+    command = ["python", str(tmp_path / "forge.py"), str(tmp_path / "ground")]
+    with ready_forge.start(command, cwd=tmp_path, env=os.environ) as forge:
+        try:
+            reading = [asyncio.to_thread(forge.stdout.readline) for _ in LEVELS]
+            marks = [(await asyncio.wait_for(line, 50)).strip() for line in reading]
+            for mark in marks:
+                assert mark
+                await until(lambda mark=mark: len(naming(mark)) >= 3)  # who was just forked is not yet seen as itself
+        finally:
+            forge.kill()
+    await until(lambda: not any(map(naming, marks)), within=1 + ROOM)
 
 
 async def test_many_starts_leave_no_descriptor(stage: Stage) -> None:
@@ -583,7 +532,7 @@ async def test_many_starts_leave_no_descriptor(stage: Stage) -> None:
     await once()
     gc.collect()
     before = len(os.listdir("/proc/self/fd"))
-    for _ in range(5):
+    for _ in range(3):
         await once()
     for sandbox in stage.ground.sandboxes[1:]:
         sandbox.close()
@@ -599,7 +548,5 @@ async def test_a_command_from_the_persons_own_path_works(stage: Stage, tmp_path:
     tool.chmod(0o755)
     spec = stage.spec("own", command="my-server", args=("${zone:programs}/puppet.py", "own"))
     environ = {**os.environ, "PATH": f"{own}:{os.environ['PATH']}"}
-    walls = stage.walls(spec, environ=environ)
-    expanded = stage.expanded(spec, walls, Level.FULL, environ)
-    async with Puppet(StdioTransport(spec, expanded, walls, stage.ground.home, None), "own") as puppet:
+    async with Puppet(stage.transport(spec, environ=environ), "own") as puppet:
         assert (await puppet.do("world"))["env"]["PATH"].startswith(f"{own}:")

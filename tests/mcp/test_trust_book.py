@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import stat
-import subprocess
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -19,13 +17,7 @@ from golem_forge.mcp.client import trust_store
 from golem_forge.mcp.client.approval_text import server_diff
 from golem_forge.mcp.client.model import RemoteTool
 from golem_forge.mcp.client.tool_list import check_entries
-from golem_forge.mcp.client.trust_store import (
-    MAX_DEFINITIONS_BYTES,
-    MAX_PINS,
-    PinState,
-    ServerTrustError,
-    ServerTrustStore,
-)
+from golem_forge.mcp.client.trust_store import MAX_DEFINITIONS_BYTES, PinState, ServerTrustError, ServerTrustStore
 from golem_forge.storage import private_file
 from golem_forge.storage.home import ForgeHome
 
@@ -33,11 +25,6 @@ CANARY = "sk-canary-5e1f0c"
 SPEC = ServerSpec(
     name="git", scope="/p", origin="forge.yaml:3", command="uvx", args=("mcp-server-git",), env={"TOKEN": CANARY}
 )
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> ForgeHome:
-    return ForgeHome(tmp_path / "home")
 
 
 def book_path(home: ForgeHome) -> Path:
@@ -220,13 +207,16 @@ for number in range(20):
 """
 
 
-def test_processes_that_write_at_once_lose_nothing(home: ForgeHome) -> None:
-    writers = [
-        subprocess.Popen([sys.executable, "-c", WRITER, str(home.path), name], stderr=subprocess.PIPE) for name in "ab"
-    ]
+def test_processes_that_write_at_once_lose_nothing(home: ForgeHome, tmp_path: Path, ready_forge: Any) -> None:
+    (tmp_path / "writer.py").write_text(WRITER)
+    command = ["python", str(tmp_path / "writer.py"), str(home.path)]
+    writers = [ready_forge.start([*command, name], cwd=tmp_path, env=os.environ) for name in "ab"]
+
     for writer in writers:
-        _, errors = writer.communicate(timeout=30)
+        with writer:
+            _, errors = writer.communicate(timeout=30)
         assert writer.returncode == 0, errors
+
     book = ServerTrustStore(home)
     for name in (f"{letter}{number}" for letter in "ab" for number in range(20)):
         assert book.approved(ServerSpec(name=name, scope="", origin="x", command="c"))
@@ -246,14 +236,17 @@ def test_definitions_are_kept_up_to_a_bound_and_digests_always(home: ForgeHome) 
     assert book_path(home).stat().st_size < MAX_DEFINITIONS_BYTES + 100_000
 
 
-def test_a_server_with_other_tools_each_time_does_not_fill_the_book(home: ForgeHome) -> None:
+def test_a_server_with_other_tools_each_time_does_not_fill_the_book(
+    home: ForgeHome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trust_store, "MAX_PINS", 100)
     book = ServerTrustStore(home)
     book.pin_new("/p", "git", tools("first", "second"))
     for round_ in range(4):
-        book.pin_new("/p", "git", tools(*(f"r{round_}-{number}" for number in range(4000))))
+        book.pin_new("/p", "git", tools(*(f"r{round_}-{number}" for number in range(40))))
     pins = book.pins("/p", "git")
-    assert len(pins) <= MAX_PINS
-    assert {"first", "second", "r3-0", "r3-3999"} <= pins.keys()
+    assert len(pins) <= 100
+    assert {"first", "second", "r3-0", "r3-39"} <= pins.keys()
     assert pins["first"].state is PinState.PINNED
 
 

@@ -69,32 +69,26 @@ _often = settings(max_examples=25, deadline=None, suppress_health_check=list(Hea
 
 
 @pytest.mark.parametrize("tool", TOOL_LIST, ids=lambda tool: tool.name)
-def test_arguments_from_the_schema_never_crash_the_path(tool: Any, tmp_path: Path) -> None:
+def test_neither_arguments_from_the_schema_nor_any_json_at_all_crash_the_path(tool: Any, tmp_path: Path) -> None:
     with _path(tmp_path) as outcomes:
 
         @_often
         @given(args=_from_schema(tool.input_schema))
-        def each(args: Any) -> None:
+        def from_the_schema(args: Any) -> None:
             outcome, after = outcomes(tool.name, args)
             assert outcome.status in set(Status)
             assert outcome.ok or outcome.error
             assert str(tmp_path) not in outcome.text
             assert after.ok
 
-        each()
-
-
-@pytest.mark.parametrize("tool", TOOL_LIST, ids=lambda tool: tool.name)
-def test_any_json_at_all_never_crashes_the_path(tool: Any, tmp_path: Path) -> None:
-    with _path(tmp_path) as outcomes:
-
         @_often
         @given(
             args=st.dictionaries(st.sampled_from(["path", "content", "offset", "handle", "x"]), _anything) | _anything
         )
-        def each(args: Any) -> None:
+        def any_json(args: Any) -> None:
             outcome, after = outcomes(tool.name, args)
             assert outcome.status in set(Status)
             assert after.ok
 
-        each()
+        from_the_schema()
+        any_json()

@@ -90,9 +90,7 @@ async def test_editing_one_field_keeps_the_secret_in_another(make_path: Any) -> 
 
 
 async def test_in_a_batch_a_call_sees_what_the_one_before_it_made(tmp_path: Path) -> None:
-    project = tmp_path / "p"
-    project.mkdir()
-    async with open_session(project, approval="approve_all") as session:
+    async with open_session(tmp_path, approval="approve_all") as session:
         outcomes = await session.batch(
             [
                 ToolCall("write_file", {"path": "n.txt", "content": "one"}),
@@ -111,15 +109,12 @@ async def test_always_acts_on_the_very_next_call(tmp_path: Path) -> None:
     def ping() -> str:
         return "pong"
 
-    project = tmp_path / "p"
-    project.mkdir()
-
     def always(request: Any) -> dict[str, Any]:
         ask.append(request)
         return {"approved": True, "choice": next(c.id for c in request.choices if c.scope == "always")}
 
     ask: list[Any] = []
-    async with open_session(project, tools=[ping], approval_callback=always) as session:
+    async with open_session(tmp_path, tools=[ping], approval_callback=always) as session:
         for _ in range(4):
             assert (await session.call("ping", {})).ok
     assert len(ask) == 1
@@ -190,14 +185,12 @@ async def test_a_sync_tool_may_call_others_and_wait(make_path: Any) -> None:
 
 async def test_credentials_of_the_environment_are_taken_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ACME_API_KEY", "canary-0b1d2f3a4c")
-    project = tmp_path / "p"
-    project.mkdir()
 
     @tool(needs_approval=False)
     def leak() -> dict[str, str]:
         return {"note": "key is canary-0b1d2f3a4c"}
 
-    async with open_session(project, tools=[leak]) as session:
+    async with open_session(tmp_path, tools=[leak]) as session:
         outcome = await session.call("leak", {})
         assert session.journal is not None
     assert "canary" not in outcome.text + str(outcome.result)
@@ -238,9 +231,6 @@ def test_a_wrong_option_is_refused_where_it_stands(options: dict[str, Any], says
 
 
 async def test_a_bad_tool_is_refused_where_it_is_given_and_quarantined_where_it_was_found(tmp_path: Path) -> None:
-    project = tmp_path / "p"
-    project.mkdir()
-
     @tool(needs_approval=False)
     def anything(**kwargs: Any) -> str:
         return "ok"
@@ -250,8 +240,8 @@ async def test_a_bad_tool_is_refused_where_it_is_given_and_quarantined_where_it_
         return n
 
     with pytest.raises(ToolDefinitionError, match=r"'anything' cannot be offered: .* cannot be filled by name"):
-        open_session(project, tools=[anything, plain], approval="approve_all")
-    async with open_session(project, tools=[plain], approval="approve_all") as session:
+        open_session(tmp_path, tools=[anything, plain], approval="approve_all")
+    async with open_session(tmp_path, tools=[plain], approval="approve_all") as session:
         notices = session.scope.add_tools([anything], {})
         bad = await session.call("anything", {})
         assert bad.status == "tool_not_found" and "cannot be filled by name" in bad.error
@@ -287,10 +277,8 @@ async def test_nobody_else_may_call(make_path: Any) -> None:
     assert outcome.ok and outcome.call.caller is Caller.HUMAN
 
 
-async def test_the_forge_home_is_for_its_owner_alone(own_home: Path, tmp_path: Path) -> None:
-    project = tmp_path / "p"
-    project.mkdir()
-    async with open_session(project):
+async def test_the_forge_home_is_for_its_owner_alone(tmp_path: Path, own_home: Path) -> None:
+    async with open_session(tmp_path):
         await asyncio.sleep(0)
     home = own_home / ".forge"
     assert {path.name: oct(path.stat().st_mode & 0o777) for path in (home, *home.iterdir()) if path.is_dir()} == {

@@ -145,9 +145,17 @@ class Slow:
         self.answers[self.requests[index].id].set_result(answer)
 
 
-async def test_a38_identical_concurrent_calls_share_one_prompt(make_path: Any) -> None:
-    person = Slow()
-    path = make_path(deploy, ask=person.__call__)
+@pytest.fixture
+def person() -> Slow:
+    return Slow()
+
+
+@pytest.fixture
+def path(make_path: Any, person: Slow) -> Any:
+    return make_path(deploy, ask=person.__call__)
+
+
+async def test_a38_identical_concurrent_calls_share_one_prompt(path: Any, person: Slow) -> None:
     waiting = asyncio.gather(*(call(path, n=1) for _ in range(3)))
     await person.shown(1)
     await until(lambda: person.requests[0].waiting == 3)
@@ -158,9 +166,7 @@ async def test_a38_identical_concurrent_calls_share_one_prompt(make_path: Any) -
     assert deploy_runs == [1, 1, 1]
 
 
-async def test_a39_different_requests_may_be_answered_in_any_order(make_path: Any) -> None:
-    person = Slow()
-    path = make_path(deploy, ask=person.__call__)
+async def test_a39_different_requests_may_be_answered_in_any_order(path: Any, person: Slow) -> None:
     waiting = asyncio.gather(call(path, n=1), call(path, n=2))
     await person.shown(2)
     person.answer(1, approved=True)
@@ -171,9 +177,7 @@ async def test_a39_different_requests_may_be_answered_in_any_order(make_path: An
     assert first.error == "Denied by the user: no ones"
 
 
-async def test_cancelling_one_of_three_leaves_the_prompt_to_the_others(make_path: Any) -> None:
-    person = Slow()
-    path = make_path(deploy, ask=person.__call__)
+async def test_cancelling_one_of_three_leaves_the_prompt_to_the_others(path: Any, person: Slow) -> None:
     tasks = [asyncio.ensure_future(call(path, n=1)) for _ in range(3)]
     await person.shown(1)
     await until(lambda: person.requests[0].waiting == 3)
@@ -185,9 +189,7 @@ async def test_cancelling_one_of_three_leaves_the_prompt_to_the_others(make_path
     assert deploy_runs == [1, 1]
 
 
-async def test_a_remembered_answer_covers_what_waits(make_path: Any, asked: Any) -> None:
-    person = Slow()
-    path = make_path(deploy, ask=person.__call__)
+async def test_a_remembered_answer_covers_what_waits(path: Any, person: Slow) -> None:
     waiting = asyncio.gather(call(path, n=1), call(path, n=2))
     await person.shown(2)
     wide = next(c for c in person.requests[0].choices if c.rules and c.scope == "session" and not c.rules[0].args)
@@ -292,9 +294,7 @@ async def test_an_edit_that_stays_approved_is_remembered_in_its_edited_form(make
     assert len(ask) == 2
 
 
-async def test_an_edit_answers_only_the_oldest_of_identical_calls(make_path: Any) -> None:
-    person = Slow()
-    path = make_path(deploy, ask=person.__call__)
+async def test_an_edit_answers_only_the_oldest_of_identical_calls(path: Any, person: Slow) -> None:
     waiting = asyncio.gather(*(call(path, n=1) for _ in range(3)))
     await person.shown(1)
     await until(lambda: person.requests[0].waiting == 3)
@@ -325,8 +325,8 @@ async def test_a49_no_answer_in_time_denies(make_path: Any) -> None:
         await asyncio.sleep(LONG)
 
     with within(1):
-        outcome = await call(make_path(deploy, ask=never, timeout=1))
-    assert (outcome.status, outcome.error) == ("approval_denied", "No answer within 1 s.")
+        outcome = await call(make_path(deploy, ask=never, timeout=0.2))
+    assert (outcome.status, outcome.error) == ("approval_denied", "No answer within 0.2 s.")
     assert not deploy_runs
 
 
@@ -357,9 +357,7 @@ async def test_a_choice_that_was_not_offered_denies(make_path: Any, asked: Any) 
     assert not deploy_runs
 
 
-async def test_cancel_while_waiting_is_interrupted_within_a_second(make_path: Any) -> None:
-    person = Slow()
-    path = make_path(deploy, ask=person.__call__)
+async def test_cancel_while_waiting_is_interrupted_within_a_second(path: Any, person: Slow) -> None:
     waiting = asyncio.ensure_future(call(path))
     await person.shown(1)
     with within(1):
@@ -369,9 +367,7 @@ async def test_cancel_while_waiting_is_interrupted_within_a_second(make_path: An
     assert not deploy_runs
 
 
-async def test_more_than_a_hundred_pending_are_refused(make_path: Any) -> None:
-    person = Slow()
-    path = make_path(deploy, ask=person.__call__)
+async def test_more_than_a_hundred_pending_are_refused(path: Any, person: Slow) -> None:
     waiting = [asyncio.ensure_future(call(path, n=n)) for n in range(101)]
     await person.shown(100)
     await until(lambda: any(each.done() for each in waiting))

@@ -89,12 +89,18 @@ async def until(holds: Callable[[], Any]) -> None:
 
 
 @pytest.fixture
-def room(own_home: Path) -> Room:
+async def empty_room(own_home: Path) -> Room:
     return Room()
 
 
+@pytest.fixture
+async def room(empty_room: Room) -> Room:
+    """With somebody at a terminal."""
+    empty_room.ui.attach("terminal")
+    return empty_room
+
+
 async def test_u4_the_first_answer_wins_and_the_other_ui_learns_who_gave_it(room: Room) -> None:
-    room.ui.attach("terminal")
     room.ui.attach("web")
     call = room.call(branch="main")
     (card,) = await room.cards(1)
@@ -108,7 +114,6 @@ async def test_u4_the_first_answer_wins_and_the_other_ui_learns_who_gave_it(room
 
 
 async def test_u5_an_unknown_id_or_an_unoffered_choice_leaves_the_card_open(room: Room) -> None:
-    room.ui.attach("terminal")
     call = room.call(branch="main")
     (card,) = await room.cards(1)
     room.answer({"requestId": "another"})
@@ -120,7 +125,6 @@ async def test_u5_an_unknown_id_or_an_unoffered_choice_leaves_the_card_open(room
 
 
 async def test_u5_identical_calls_share_a_card_that_says_how_many_wait(room: Room) -> None:
-    room.ui.attach("terminal")
     calls = [room.call(branch="main") for _ in range(2)]
     (card,) = await room.cards(1)
     assert card["waiting"] == 2
@@ -133,7 +137,6 @@ async def test_u5_identical_calls_share_a_card_that_says_how_many_wait(room: Roo
 
 
 async def test_u5_different_calls_are_answered_in_any_order(room: Room) -> None:
-    room.ui.attach("terminal")
     first, second = room.call(branch="a"), room.call(branch="b")
     cards = await room.cards(2)
     room.answer(cards[1], reason="fine")
@@ -143,32 +146,32 @@ async def test_u5_different_calls_are_answered_in_any_order(room: Room) -> None:
     assert runs == [("b", 1)]
 
 
-async def test_u6_a_ui_that_attaches_later_gets_the_open_cards_and_can_answer(room: Room) -> None:
+async def test_u6_a_ui_that_attaches_later_gets_the_open_cards_and_can_answer(empty_room: Room) -> None:
     """Also A50: the first UI goes away afterwards and denies nothing."""
-    gone = room.ui.attach("terminal")
-    calls = [room.call(branch="a"), room.call(branch="b")]
-    cards = await room.cards(2)
+    gone = empty_room.ui.attach("terminal")
+    calls = [empty_room.call(branch="a"), empty_room.call(branch="b")]
+    cards = await empty_room.cards(2)
     again: list[Event] = []
-    room.ui.attach("web")
-    room.ui.replay_open(again.append)
+    empty_room.ui.attach("web")
+    empty_room.ui.replay_open(again.append)
     gone()
     assert [event.wire["requestId"] for event in again] == [card["requestId"] for card in cards]
     for card in cards:
-        room.answer(card, source="web")
+        empty_room.answer(card, source="web")
     assert all(outcome.ok for outcome in await asyncio.gather(*calls))
 
 
-async def test_u7_the_only_ui_gone_denies_and_with_none_nobody_is_asked(room: Room) -> None:
+async def test_u7_the_only_ui_gone_denies_and_with_none_nobody_is_asked(empty_room: Room) -> None:
     """Also A50."""
-    gone = room.ui.attach("terminal")
-    call = room.call(branch="main")
-    await room.cards(1)
+    gone = empty_room.ui.attach("terminal")
+    call = empty_room.call(branch="main")
+    await empty_room.cards(1)
     gone()
     outcome = await call
     assert (outcome.status, outcome.error) == ("approval_denied", "No one can answer: the UI is gone.")
-    again = await asyncio.wait_for(room.call(branch="main"), 20)
+    again = await asyncio.wait_for(empty_room.call(branch="main"), 20)
     assert (again.status, again.error) == ("approval_denied", "No one can answer: the UI is gone.")
-    assert runs == [] and len(room.of("approvalRequired")) == len(room.of("approvalResolved")) == 1
+    assert runs == [] and len(empty_room.of("approvalRequired")) == len(empty_room.of("approvalResolved")) == 1
 
 
 async def test_u7_no_answer_in_time_denies_and_the_card_said_when() -> None:
@@ -185,7 +188,6 @@ async def test_u7_no_answer_in_time_denies_and_the_card_said_when() -> None:
 
 
 async def test_an_interrupt_closes_the_card_as_one(room: Room) -> None:
-    room.ui.attach("terminal")
     call = room.call(branch="main")
     await room.cards(1)
     room.path.signal.interrupt("esc")
@@ -198,7 +200,6 @@ async def test_an_interrupt_closes_the_card_as_one(room: Room) -> None:
 
 
 async def test_cancelling_the_caller_closes_the_card_too(room: Room) -> None:
-    room.ui.attach("terminal")
     call = room.call(branch="main")
     await room.cards(1)
     call.cancel()
@@ -232,7 +233,6 @@ async def test_a_card_that_another_answer_covers_closes_by_memory(own_home: Path
 
 
 async def test_u8_an_invalid_edit_keeps_the_card_a_valid_one_runs_once(room: Room) -> None:
-    room.ui.attach("terminal")
     call = room.call(branch="main", n=2)
     (card,) = await room.cards(1)
     assert [(each["name"], each["type"], each.get("default")) for each in card["fields"]] == [
@@ -251,7 +251,6 @@ async def test_u8_an_invalid_edit_keeps_the_card_a_valid_one_runs_once(room: Roo
 
 
 async def test_twenty_invalid_edits_are_enough(room: Room) -> None:
-    room.ui.attach("terminal")
     call = room.call(branch="main")
     (card,) = await room.cards(1)
     for _ in range(25):
@@ -304,7 +303,6 @@ async def test_a_secret_that_was_typed_anew_replaces_the_old_one() -> None:
 
 
 async def test_u9_what_could_steer_a_screen_is_text_and_the_tail_is_there(room: Room) -> None:
-    room.ui.attach("terminal")
     call = room.call(branch="\x1b[2J\u202e" + "x" * 10_000 + "; rm -rf x")
     (card,) = await room.cards(1)
     assert "\x1b" not in card["payload"] and "\u202e" not in card["payload"]

@@ -9,12 +9,12 @@ import tempfile
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from golem_forge.core.effects import Verb
 from golem_forge.sandbox import files
-from golem_forge.sandbox import files as writing
 from golem_forge.sandbox.handles import Opener, open_by_kernel, open_by_walk
 from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
 from golem_forge.sandbox.zones import AccessMode, ZoneSpec
@@ -69,7 +69,7 @@ def _read(sandbox: Sandbox, path: str) -> bytes:
 
 
 def _write(sandbox: Sandbox, path: str, data: bytes = b"new") -> None:
-    writing.write_atomic(sandbox.target(path, Verb.WRITE), data)
+    files.write_atomic(sandbox.target(path, Verb.WRITE), data)
 
 
 def _delete(sandbox: Sandbox, path: str) -> None:
@@ -111,7 +111,17 @@ def do() -> Callable[..., object]:
 Action = Callable[[Path], object]
 
 
-def _in_child(place: Path, action: Action, *, plain: bool) -> object:
+def open_zone_of(place: Path, opener: Opener) -> Sandbox:
+    """`place/zone`, rw, as zone `w`: for actions that run as an ordinary user."""
+    (place / "zone").mkdir(exist_ok=True)
+    spec = ZoneSpec(name="w", path=place / "zone")
+    return open_sandbox([spec], forge_home=place / "f", home=place / "h", opener=opener)
+
+
+PLAIN_USER = 65534
+
+
+def in_child(action: Callable[..., object], *arguments: object, plain: bool = True) -> Any:
     """Run an action in a forked child, as an ordinary user if asked, and give back its answer (plain data)."""
     reader, writer = os.pipe()
     child = os.fork()
@@ -119,9 +129,9 @@ def _in_child(place: Path, action: Action, *, plain: bool) -> object:
         try:
             if plain and os.geteuid() == 0:
                 os.setgroups([])
-                os.setgid(65534)
-                os.setuid(65534)
-            answer = json.dumps(["ok", action(place)])
+                os.setgid(PLAIN_USER)
+                os.setuid(PLAIN_USER)
+            answer = json.dumps(["ok", action(*arguments)])
         except BaseException:
             answer = json.dumps(["error", traceback.format_exc()])
         os.write(writer, answer.encode())
@@ -143,7 +153,7 @@ def private_place() -> Iterator[Path]:
     fast = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     place = Path(tempfile.mkdtemp(prefix="forge-", dir=fast)).resolve()
     if os.geteuid() == 0:
-        os.chown(place, 65534, 65534)
+        os.chown(place, PLAIN_USER, PLAIN_USER)
     yield place
     for directory, _, _ in os.walk(place):
         os.chmod(directory, 0o700)
@@ -152,11 +162,11 @@ def private_place() -> Iterator[Path]:
 
 @pytest.fixture
 def plain_user(private_place: Path) -> Callable[[Action], object]:
-    return lambda action: _in_child(private_place, action, plain=True)
+    return lambda action: in_child(action, private_place)
 
 
 @pytest.fixture(params=["root", "plain user"])
 def some_user(private_place: Path, request: pytest.FixtureRequest) -> Callable[[Action], object]:
     if request.param == "root" and os.geteuid() != 0:
         pytest.skip("needs root")
-    return lambda action: _in_child(private_place, action, plain=request.param == "plain user")
+    return lambda action: in_child(action, private_place, plain=request.param == "plain user")

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 from tests.deadlines import within
+from tests.sandbox.conftest import open_zone_of
 
 from golem_forge.core.effects import Verb
 from golem_forge.sandbox import files, paths
-from golem_forge.sandbox import files as writing
 from golem_forge.sandbox.errors import SandboxError
+from golem_forge.sandbox.handles import Opener
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.target import FileKind
 
@@ -90,11 +91,8 @@ def test_s14_texts_are_exact_and_virtual(
             assert error.message == text
 
 
-def test_s14_mode_000_as_a_plain_user(plain_user: Callable[[Callable[[Path], object]], object], opener: object) -> None:
+def test_s14_mode_000_as_a_plain_user(plain_user: Callable[[Callable[[Path], object]], object], opener: Opener) -> None:
     def attempt(place: Path) -> object:
-        from golem_forge.sandbox.sandbox import open_sandbox
-        from golem_forge.sandbox.zones import ZoneSpec
-
         zone = place / "zone"
         (zone / "closed").mkdir(parents=True)
         (zone / "closed/in").write_text("x")
@@ -104,12 +102,7 @@ def test_s14_mode_000_as_a_plain_user(plain_user: Callable[[Callable[[Path], obj
         (zone / "passage").chmod(0o311)
         (zone / "secret").chmod(0)
         (zone / "closed").chmod(0)
-        sandbox = open_sandbox(
-            [ZoneSpec(name="w", path=zone)],
-            forge_home=place / "f",
-            home=place / "h",
-            opener=opener,  # type: ignore[arg-type]
-        )
+        sandbox = open_zone_of(place, opener)
         answers: list[object] = [sandbox.target("secret", Verb.READ).exists]
         for path, verb in (("secret", Verb.READ), ("closed/in", Verb.READ), ("closed/new", Verb.WRITE)):
             try:
@@ -120,9 +113,9 @@ def test_s14_mode_000_as_a_plain_user(plain_user: Callable[[Callable[[Path], obj
             files.list_dir(sandbox.target("closed", Verb.READ))
         except SandboxError as error:
             answers.append((error.code, error.message))
-        writing.write_atomic(sandbox.target("passage/new", Verb.WRITE), b"x")
+        files.write_atomic(sandbox.target("passage/new", Verb.WRITE), b"x")
         answers.append(files.read_bytes(sandbox.target("passage/in", Verb.READ)).decode())
-        writing.write_atomic(sandbox.target("secret", Verb.WRITE), b"y")
+        files.write_atomic(sandbox.target("secret", Verb.WRITE), b"y")
         answers.append(oct((zone / "secret").stat().st_mode & 0o777))
         return answers
 
@@ -221,4 +214,4 @@ def test_delete_takes_the_judged_entry_only(sandbox: Sandbox, workspace: Path) -
     with pytest.raises(ValueError, match="not judged for delete"):
         files.delete(sandbox.target("twin", Verb.WRITE))
     with pytest.raises(ValueError, match="not judged for write"):
-        writing.write_atomic(sandbox.target("twin", Verb.DELETE), b"")
+        files.write_atomic(sandbox.target("twin", Verb.DELETE), b"")

@@ -15,6 +15,7 @@ from golem_forge.core.decisions import Status
 from golem_forge.core.effects import Verb
 from golem_forge.sandbox import files
 from golem_forge.sandbox.errors import SandboxError
+from golem_forge.sandbox.handles import best_opener
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.zones import ZoneSpec
 
@@ -180,6 +181,7 @@ _PATHS = st.builds(
 )
 
 
+@pytest.mark.parametrize("opener", [best_opener()], indirect=True)  # nothing is opened
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(path=st.one_of(_PATHS, st.text(max_size=60)))
 def test_folding_never_escapes_and_addresses_round_trip(sandbox: Sandbox, path: str) -> None:

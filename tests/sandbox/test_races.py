@@ -16,17 +16,17 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from tests.sandbox.conftest import open_zone_of
+
 from golem_forge.core.effects import Verb
 from golem_forge.sandbox import files
-from golem_forge.sandbox import files as writing
 from golem_forge.sandbox.errors import SandboxError
 from golem_forge.sandbox.handles import Opener
-from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
-from golem_forge.sandbox.zones import ZoneSpec
+from golem_forge.sandbox.sandbox import Sandbox
 
 CANARY = b"canary" * 707
 EXCHANGE = 2
-SECONDS_EACH = 0.45
+SECONDS_EACH = 0.25
 HARMLESS = {"SYMLINK_ESCAPE", "PATH_CHANGED", "NOT_FOUND", "NOT_A_DIRECTORY", "NOT_A_FILE", "IS_A_DIRECTORY"}
 
 
@@ -93,7 +93,7 @@ def _read(sandbox: Sandbox, path: str, number: int) -> None:
 
 def _write(sandbox: Sandbox, path: str, number: int) -> None:
     path = path if number % 2 else f"{path}-{number % 50}/new"
-    writing.write_atomic(sandbox.target(path, Verb.WRITE), b"inside, written")
+    files.write_atomic(sandbox.target(path, Verb.WRITE), b"inside, written")
 
 
 def _delete(sandbox: Sandbox, path: str, number: int) -> None:
@@ -114,9 +114,7 @@ def _info(sandbox: Sandbox, path: str, number: int) -> None:
 def test_no_race_leads_out_of_the_zone(some_user: Callable[[Callable[[Path], object]], object], opener: Opener) -> None:
     def attempt(place: Path) -> object:
         zone, outside = _build(place)
-        sandbox = open_sandbox(
-            [ZoneSpec(name="w", path=zone)], forge_home=place / "fh", home=place / "h", opener=opener
-        )
+        sandbox = open_zone_of(place, opener)
         before = _snapshot(outside)
         counts: dict[str, dict[str, int]] = {}
         with _attacker(zone, outside):

@@ -12,7 +12,6 @@ from tests import descriptors
 from golem_forge.core.decisions import Status, Verdict
 from golem_forge.core.effects import Mark, Verb
 from golem_forge.sandbox import files
-from golem_forge.sandbox import files as writing
 from golem_forge.sandbox.errors import SandboxError
 from golem_forge.sandbox.handles import Opener, best_opener, open_by_kernel
 from golem_forge.sandbox.sandbox import Sandbox
@@ -156,7 +155,7 @@ def test_a_swap_during_a_wait_is_path_changed(
         file.write_text("judged")
     _changed(target.recheck)
     if verb is Verb.WRITE:
-        _changed(lambda: writing.write_atomic(target, b"new"))
+        _changed(lambda: files.write_atomic(target, b"new"))
     elif verb is Verb.DELETE:
         _changed(lambda: files.delete(target))
     assert (outside / "f").read_text() == "canary"
@@ -170,7 +169,7 @@ def test_missing_then_there_is_path_changed(sandbox: Sandbox, workspace: Path) -
         (workspace / path).parent.mkdir(parents=True, exist_ok=True)
         (workspace / path).write_text("someone else's")
         _changed(target.recheck)
-        _changed(lambda target=target: writing.write_atomic(target, b"x"))  # type: ignore[misc]
+        _changed(lambda target=target: files.write_atomic(target, b"x"))  # type: ignore[misc]
         assert (workspace / path).read_text() == "someone else's"
 
 
@@ -190,7 +189,7 @@ def test_content_changed_in_place_stops_a_write_but_not_a_read_or_delete(sandbox
     with (workspace / "log").open("a") as log:
         log.write("two")
     _changed(targets[Verb.WRITE].recheck)
-    _changed(lambda: writing.write_atomic(targets[Verb.WRITE], b"x"))
+    _changed(lambda: files.write_atomic(targets[Verb.WRITE], b"x"))
     targets[Verb.READ].recheck()
     assert files.read_bytes(targets[Verb.READ]) == b"onetwo"
     files.delete(targets[Verb.DELETE])
@@ -220,5 +219,5 @@ def test_a_closed_sandbox_addresses_nothing_but_targets_live_on(sandbox: Sandbox
     with pytest.raises(SandboxError, match="No access"):
         sandbox.target("/workspace/a", Verb.READ)
     target.recheck()
-    writing.write_atomic(target, b"y")
+    files.write_atomic(target, b"y")
     assert (workspace / "a").read_text() == "y"

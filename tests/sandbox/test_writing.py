@@ -12,14 +12,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.sandbox.conftest import open_zone_of
 
 from golem_forge.core.effects import Verb
 from golem_forge.sandbox import files
-from golem_forge.sandbox import files as writing
 from golem_forge.sandbox.errors import SandboxError
 from golem_forge.sandbox.handles import Opener
-from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
-from golem_forge.sandbox.zones import ZoneSpec
+from golem_forge.sandbox.sandbox import Sandbox
 
 
 def _temporary(directory: Path) -> list[str]:
@@ -34,12 +33,12 @@ _KILLED_BEFORE_RENAME = """
 import os, signal, sys
 from pathlib import Path
 from golem_forge.core.effects import Verb
-from golem_forge.sandbox import files as writing
+from golem_forge.sandbox import files
 from golem_forge.sandbox.sandbox import open_sandbox
 from golem_forge.sandbox.zones import ZoneSpec
 zone = Path(sys.argv[1])
 sandbox = open_sandbox([ZoneSpec(name="w", path=zone)], forge_home=zone.parent / "f", home=zone.parent / "h")
-writing.stage(sandbox.target("a", Verb.WRITE), b"new" * 1000)
+files.stage(sandbox.target("a", Verb.WRITE), b"new" * 1000)
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -51,7 +50,7 @@ def test_s15_killed_between_temporary_file_and_rename(workspace: Path, sandbox: 
     assert (workspace / "a").read_text() == "old"
     left = _temporary(workspace)
     assert len(left) == 1 and len(left[0]) == len(".forge-.tmp") + 16 and (workspace / left[0]).stat().st_size == 3000
-    writing.write_atomic(sandbox.target("a", Verb.WRITE), b"next")
+    files.write_atomic(sandbox.target("a", Verb.WRITE), b"next")
     assert (workspace / "a").read_text() == "next"
 
 
@@ -59,14 +58,14 @@ def test_s15_killed_between_temporary_file_and_rename(workspace: Path, sandbox: 
 def test_s15_mode_bits_stay(sandbox: Sandbox, workspace: Path, mode: int) -> None:
     (workspace / "a").write_text("old")
     (workspace / "a").chmod(mode)
-    writing.write_atomic(sandbox.target("a", Verb.WRITE), b"new")
+    files.write_atomic(sandbox.target("a", Verb.WRITE), b"new")
     assert _mode(workspace / "a") == mode and (workspace / "a").read_text() == "new"
 
 
 def test_set_id_bits_do_not_pass_to_new_content(sandbox: Sandbox, workspace: Path) -> None:
     (workspace / "a").write_text("old")
     (workspace / "a").chmod(0o4755)
-    writing.write_atomic(sandbox.target("a", Verb.WRITE), b"new")
+    files.write_atomic(sandbox.target("a", Verb.WRITE), b"new")
     assert _mode(workspace / "a") == 0o755
 
 
@@ -74,7 +73,7 @@ def test_set_id_bits_do_not_pass_to_new_content(sandbox: Sandbox, workspace: Pat
 def test_the_owner_stays(sandbox: Sandbox, workspace: Path) -> None:
     (workspace / "a").write_text("old")
     os.chown(workspace / "a", 65534, 65534)
-    writing.write_atomic(sandbox.target("a", Verb.WRITE), b"new")
+    files.write_atomic(sandbox.target("a", Verb.WRITE), b"new")
     assert ((workspace / "a").stat().st_uid, (workspace / "a").stat().st_gid) == (65534, 65534)
 
 
@@ -86,11 +85,8 @@ def test_new_files_and_parents_obey_the_umask(
 ) -> None:
     def attempt(place: Path) -> object:
         os.umask(umask)
-        zone = place / "zone"
-        zone.mkdir(exist_ok=True)
-        specs = [ZoneSpec(name="w", path=zone)]
-        sandbox = open_sandbox(specs, forge_home=place / "f", home=place / "h", opener=opener)
-        writing.write_atomic(sandbox.target("d/e/new", Verb.WRITE), b"x")
+        sandbox, zone = open_zone_of(place, opener), place / "zone"
+        files.write_atomic(sandbox.target("d/e/new", Verb.WRITE), b"x")
         return [_mode(zone / "d"), _mode(zone / "d/e"), _mode(zone / "d/e/new"), os.umask(0), os.listdir(zone / "d/e")]
 
     assert plain_user(attempt) == [directory, directory, file, umask, ["new"]]
@@ -99,7 +95,7 @@ def test_new_files_and_parents_obey_the_umask(
 def test_s16_a_hard_link_is_not_written_through(sandbox: Sandbox, workspace: Path, outside: Path) -> None:
     (outside / "canary").write_text("canary")
     os.link(outside / "canary", workspace / "a")
-    writing.write_atomic(sandbox.target("a", Verb.WRITE), b"new")
+    files.write_atomic(sandbox.target("a", Verb.WRITE), b"new")
     assert (outside / "canary").read_text() == "canary" and (workspace / "a").read_text() == "new"
 
 
@@ -121,25 +117,22 @@ def test_s17_a_full_disk_leaves_the_old_content(sandbox: Sandbox, tiny_disk: Pat
     (tiny_disk / "a").write_bytes(b"old")
     for path in ("tiny/a", "tiny/sub/deep/new"):
         with pytest.raises(SandboxError) as caught:
-            writing.write_atomic(sandbox.target(path, Verb.WRITE), b"x" * 100_000)
+            files.write_atomic(sandbox.target(path, Verb.WRITE), b"x" * 100_000)
         assert caught.value.code == "NO_SPACE"
         assert caught.value.message == f"No space left for '/workspace/{path}'; the old content is intact."
     assert os.listdir(tiny_disk) == ["a"] and (tiny_disk / "a").read_bytes() == b"old"
-    writing.write_atomic(sandbox.target("tiny/a", Verb.WRITE), b"fits")
+    files.write_atomic(sandbox.target("tiny/a", Verb.WRITE), b"fits")
 
 
 def test_s17_a_file_size_limit_does_the_same(
     plain_user: Callable[[Callable[[Path], object]], object], opener: Opener
 ) -> None:
     def attempt(place: Path) -> object:
-        zone = place / "zone"
-        zone.mkdir()
+        sandbox, zone = open_zone_of(place, opener), place / "zone"
         (zone / "a").write_text("old")
-        specs = [ZoneSpec(name="w", path=zone)]
-        sandbox = open_sandbox(specs, forge_home=place / "f", home=place / "h", opener=opener)
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
         try:
-            writing.write_atomic(sandbox.target("a", Verb.WRITE), b"x" * 2000)
+            files.write_atomic(sandbox.target("a", Verb.WRITE), b"x" * 2000)
         except SandboxError as error:
             return [error.code, (zone / "a").read_text(), os.listdir(zone)]
         return []
@@ -155,7 +148,7 @@ def test_a_failing_sync_is_an_io_error_without_remains(
 
     monkeypatch.setattr(os, "fsync", broken)
     with pytest.raises(SandboxError) as caught:
-        writing.write_atomic(sandbox.target("d/a", Verb.WRITE), b"x")
+        files.write_atomic(sandbox.target("d/a", Verb.WRITE), b"x")
     assert caught.value.message == "Input/output error on '/workspace/d/a'." and caught.value.code == "IO_ERROR"
     assert os.listdir(workspace) == []
 
@@ -163,26 +156,26 @@ def test_a_failing_sync_is_an_io_error_without_remains(
 def test_over_10_mib_nothing_is_changed(sandbox: Sandbox, workspace: Path) -> None:
     target = sandbox.target("d/a", Verb.WRITE)
     with pytest.raises(SandboxError) as caught:
-        writing.write_atomic(target, bytes(writing.WRITE_LIMIT + 1))
+        files.write_atomic(target, bytes(files.WRITE_LIMIT + 1))
     assert caught.value.code == "TOO_LARGE"
     assert "'/workspace/d/a' is 10485761 bytes; the limit is 10485760. " in caught.value.message
     assert os.listdir(workspace) == []
-    writing.write_atomic(target, b"")
+    files.write_atomic(target, b"")
     assert (workspace / "d/a").read_bytes() == b""
 
 
 def test_two_new_files_in_one_new_directory(sandbox: Sandbox, workspace: Path) -> None:
     targets = [sandbox.target(f"n/m/{name}", Verb.WRITE) for name in "ab"]
-    writing.write_atomic(targets[0], b"a")
+    files.write_atomic(targets[0], b"a")
     targets[1].recheck()
-    writing.write_atomic(targets[1], b"b")
+    files.write_atomic(targets[1], b"b")
     assert sorted(os.listdir(workspace / "n/m")) == ["a", "b"]
 
 
 def test_a_new_parent_that_became_a_link_is_path_changed(sandbox: Sandbox, workspace: Path, outside: Path) -> None:
     target = sandbox.target("n/m/a", Verb.WRITE)
     (workspace / "n").symlink_to(outside)
-    for action in (target.recheck, lambda: writing.write_atomic(target, b"x")):
+    for action in (target.recheck, lambda: files.write_atomic(target, b"x")):
         with pytest.raises(SandboxError) as caught:
             action()
         assert caught.value.code == "PATH_CHANGED"
@@ -193,7 +186,7 @@ def test_a_directory_moved_out_of_the_zone_while_staged(sandbox: Sandbox, worksp
     (workspace / "d").mkdir()
     (workspace / "d/a").write_text("old")
     for path in ("d/a", "d/new", "d/n/m/new"):
-        staged = writing.stage(sandbox.target(path, Verb.WRITE), b"new")
+        staged = files.stage(sandbox.target(path, Verb.WRITE), b"new")
         (workspace / "d").rename(outside / "d")
         with pytest.raises(SandboxError) as caught:
             staged.commit()
@@ -204,7 +197,7 @@ def test_a_directory_moved_out_of_the_zone_while_staged(sandbox: Sandbox, worksp
 
 def test_stage_changes_nothing_and_discard_leaves_nothing(sandbox: Sandbox, workspace: Path) -> None:
     (workspace / "a").write_text("old")
-    staged = [writing.stage(sandbox.target(path, Verb.WRITE), b"new") for path in ("a", "n/m/b")]
+    staged = [files.stage(sandbox.target(path, Verb.WRITE), b"new") for path in ("a", "n/m/b")]
     assert (workspace / "a").read_text() == "old" and not (workspace / "n/m/b").exists()
     for one in staged:
         one.discard()
@@ -215,7 +208,7 @@ def test_undo_puts_back_content_mode_and_times(sandbox: Sandbox, workspace: Path
     (workspace / "a").write_text("old")
     (workspace / "a").chmod(0o751)
     os.utime(workspace / "a", ns=(10**18, 10**18))
-    staged = [writing.stage(sandbox.target(path, Verb.WRITE), b"new") for path in ("a", "n/m/b", "n/c")]
+    staged = [files.stage(sandbox.target(path, Verb.WRITE), b"new") for path in ("a", "n/m/b", "n/c")]
     for one in staged:
         one.commit()
     assert (workspace / "a").read_text() == "new" and (workspace / "n/c").read_text() == "new"
@@ -227,7 +220,7 @@ def test_undo_puts_back_content_mode_and_times(sandbox: Sandbox, workspace: Path
 
 
 def test_undo_does_not_touch_someone_elses_later_file(sandbox: Sandbox, workspace: Path) -> None:
-    staged = writing.stage(sandbox.target("a", Verb.WRITE), b"new")
+    staged = files.stage(sandbox.target("a", Verb.WRITE), b"new")
     staged.commit()
     (workspace / "a").rename(workspace / "ours")
     (workspace / "a").write_text("theirs")
@@ -239,6 +232,6 @@ def test_undo_does_not_touch_someone_elses_later_file(sandbox: Sandbox, workspac
 def test_a_reader_meets_the_old_or_the_new_content(sandbox: Sandbox, workspace: Path) -> None:
     (workspace / "a").write_text("old")
     with (workspace / "a").open() as held:
-        writing.write_atomic(sandbox.target("a", Verb.WRITE), b"new")
+        files.write_atomic(sandbox.target("a", Verb.WRITE), b"new")
         assert held.read() == "old"
     assert files.read_bytes(sandbox.target("a", Verb.READ)) == b"new"

@@ -11,7 +11,9 @@ from golem_forge.agent.tool_inventory import TOOL_LIST, TOOLKIT, TOOLSETS, build
 from golem_forge.core.errors import ConfigError
 from golem_forge.tools.factory import Toolset, ToolsetContext
 from golem_forge.tools.tool import Mode, SourceKind
+from golem_forge.tools.validation import SchemaCheck
 from golem_forge.toolsets import ALIASES, FilesystemToolset
+from golem_forge.usertools.native_tools import create_run_custom_tool, listed_create_custom_tool
 
 FILE_TOOLS = ["read_file", "list_files", "file_exists", "file_info", "write_file", "delete_file"]
 
@@ -91,6 +93,13 @@ def test_every_tool_is_native_described_and_closed(tool: object) -> None:
     schema = tool.input_schema
     assert schema["additionalProperties"] is False
     assert all(field.get("description") for field in schema["properties"].values())
+
+
+def test_every_schema_of_forge_s_own_is_valid() -> None:
+    """Nothing else checks them before a call does."""
+    user_tools = (listed_create_custom_tool(), create_run_custom_tool(lambda name, seconds: None, tuple))
+    for tool in (*TOOL_LIST, *user_tools):
+        assert SchemaCheck(tool.input_schema).problems({"no such": 1}), tool.name
 
 
 def test_the_schema_says_what_is_required_and_the_ranges() -> None:

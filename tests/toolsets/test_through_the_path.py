@@ -10,22 +10,14 @@ import pytest
 from golem_forge.core.calls import ToolCall
 from golem_forge.core.decisions import Risk, Status, Verdict
 from golem_forge.orchestrator.orchestrator import Orchestrator
-from golem_forge.policy.controller import ApprovalController
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.storage.home import ForgeHome
-from golem_forge.toolsets import ALIASES, TOOLKIT, FilesystemToolset, create_read_output_tool, create_write_file_tool
+from golem_forge.toolsets import ALIASES, TOOLKIT, FilesystemToolset, create_write_file_tool
 
 
 @pytest.fixture
-def path(sandbox: Sandbox, tmp_path: Path) -> Orchestrator:
-    made = Orchestrator(
-        [TOOLKIT[name] for name in TOOLKIT if name != "read_output"],
-        approval=ApprovalController(mode="auto_deny"),
-        sandbox=sandbox,
-        home=ForgeHome(tmp_path),
-    )
-    made.catalog.add(create_read_output_tool(outputs=made.outputs))
-    return made
+def path(make_path: Any, sandbox: Sandbox, tmp_path: Path) -> Orchestrator:
+    return make_path(*TOOLKIT.values(), sandbox=sandbox, home=ForgeHome(tmp_path))
 
 
 async def test_t4_a_long_line_has_head_tail_and_handle(path: Orchestrator, workspace: Path) -> None:
@@ -74,26 +66,24 @@ async def test_verdict_and_risk(
     [("a.txt", Status.SUCCESS), ("forge.yaml", Status.APPROVAL_DENIED), ("/scratch/b", Status.POLICY_DENIED)],
 )
 async def test_an_override_never_reaches_blocked_or_a_floor(
-    sandbox: Sandbox, tmp_path: Path, target: str, status: Status
+    make_path: Any, sandbox: Sandbox, tmp_path: Path, target: str, status: Status
 ) -> None:
     (tmp_path / "host-workspace/a.txt").touch()
     (tmp_path / "host-workspace/forge.yaml").touch()
     (tmp_path / "host-scratch/b").touch()
     agreed = {"workspace": {"delete": "preApproved"}, "scratch": {"delete": "preApproved"}}
-    made = Orchestrator(
-        FilesystemToolset(sandbox, zone_approval=agreed).get_tools(),
-        approval=ApprovalController(mode="auto_deny"),
-        home=ForgeHome(tmp_path),
-    )
-    outcome = await made.call(ToolCall("delete_file", {"path": target}))
+    path = make_path(*FilesystemToolset(sandbox, zone_approval=agreed).get_tools(), home=ForgeHome(tmp_path))
+    outcome = await path.call(ToolCall("delete_file", {"path": target}))
     assert outcome.status is status, outcome.text
 
 
-async def test_needs_approval_of_an_embedder_replaces_the_zones_ask(sandbox: Sandbox, tmp_path: Path) -> None:
+async def test_needs_approval_of_an_embedder_replaces_the_zones_ask(
+    make_path: Any, sandbox: Sandbox, tmp_path: Path
+) -> None:
     tool = create_write_file_tool(sandbox, needs_approval=lambda args: args["path"] != "free.txt")
-    made = Orchestrator([tool], approval=ApprovalController(mode="auto_deny"), home=ForgeHome(tmp_path))
-    free = await made.call(ToolCall("write_file", {"path": "free.txt", "content": "x"}))
-    other = await made.call(ToolCall("write_file", {"path": "other.txt", "content": "x"}))
+    path = make_path(tool, home=ForgeHome(tmp_path))
+    free = await path.call(ToolCall("write_file", {"path": "free.txt", "content": "x"}))
+    other = await path.call(ToolCall("write_file", {"path": "other.txt", "content": "x"}))
     assert (free.status, other.status) == (Status.SUCCESS, Status.APPROVAL_DENIED)
 
 
@@ -108,7 +98,7 @@ async def test_t55_an_alias_runs_and_is_recorded_under_the_canonical_name(path: 
 
 @pytest.mark.parametrize("meddle", [True, False])
 async def test_what_changes_while_a_person_is_asked_is_not_written(
-    sandbox: Sandbox, workspace: Path, tmp_path: Path, meddle: bool
+    make_path: Any, sandbox: Sandbox, workspace: Path, tmp_path: Path, meddle: bool
 ) -> None:
     file = workspace / "a.txt"
     file.write_text("old\n")
@@ -120,13 +110,8 @@ async def test_what_changes_while_a_person_is_asked_is_not_written(
             file.write_text("OLD\n")
         return {"approved": True}
 
-    made = Orchestrator(
-        [TOOLKIT["write_file"]],
-        approval=ApprovalController(approval_callback=answer),
-        sandbox=sandbox,
-        home=ForgeHome(tmp_path),
-    )
-    outcome = await made.call(ToolCall("write_file", {"path": "a.txt", "content": "new\n"}))
+    path = make_path(TOOLKIT["write_file"], ask=answer, sandbox=sandbox, home=ForgeHome(tmp_path))
+    outcome = await path.call(ToolCall("write_file", {"path": "a.txt", "content": "new\n"}))
     assert seen == ["--- a/workspace/a.txt\n+++ b/workspace/a.txt\n@@ -1 +1 @@\n-old\n+new\n"]
     if meddle:
         assert (outcome.status, outcome.code) == (Status.EXECUTION_FAILED, "PATH_CHANGED")

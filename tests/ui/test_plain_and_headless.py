@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import pytest
+from tests.ui.card_data import card_data
 
 from golem_forge.agent.model.interface import TokenUsage
 from golem_forge.agent.run_result import RunResult, RunStatus
@@ -18,23 +19,7 @@ from golem_forge.ui.headless import HeadlessAdapter, PlainAdapter, run_result_da
 ANSWER = RunResult(
     success=True, status=RunStatus.COMPLETED, response="Done.\n", usage=TokenUsage(input=5, output=2), cost=0.5
 )
-CARD = {
-    "type": "tool_call",
-    "description": "t: x",
-    "tool": "t",
-    "args": {},
-    "payload": "p",
-    "effects": [],
-    "risk": "low",
-    "riskReasons": [],
-    "why": "a test",
-    "choices": [],
-    "fingerprint": "f",
-    "argsKey": "k",
-    "previouslyDenied": 0,
-    "warnings": [],
-    "workerPath": [],
-}
+CARD = card_data(payload="p")
 FORM = {"source": "s", "title": "t", "message": "m", "fields": [], "workerPath": []}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.ui.card_data import card_data
 
 from golem_forge.events.bus import EventBus
 from golem_forge.events.envelope import Event
@@ -20,6 +21,10 @@ DECISION = {
     "fingerprint": "abc123",
     "remembered": "session",
 }
+
+
+def event(kind: str, **data: Any) -> tuple[str, dict[str, Any]]:
+    return kind, data
 
 
 def started(call: str = "c1", **fields: Any) -> tuple[str, dict[str, Any]]:
@@ -54,25 +59,9 @@ def stream(delta: str, done: bool = False, **fields: Any) -> tuple[str, dict[str
     return "streaming", {"requestId": "r1", "delta": delta, "done": done, "channel": "text", **fields}
 
 
-CARD = {
-    "requestId": "q1",
-    "type": "tool_call",
-    "description": "git_push: Push.",
-    "tool": "git_push",
-    "args": {},
-    "payload": "git push",
-    "effects": [],
-    "risk": "high",
-    "riskReasons": [],
-    "why": "rule no-push",
-    "choices": [],
-    "fingerprint": "f",
-    "argsKey": "k",
-    "previouslyDenied": 0,
-    "waiting": 1,
-    "warnings": [],
-    "workerPath": [],
-}
+CARD = card_data(
+    requestId="q1", tool="git_push", description="git_push: Push.", payload="git push", risk="high", why="rule no-push"
+)
 FORM = {"requestId": "q2", "source": "server x", "title": "Sign in", "message": "Who?", "fields": [{"name": "user"}]}
 USED = {"input": 1234, "output": 56, "cached": 200, "cost": 0.0123}
 
@@ -83,148 +72,115 @@ DECIDED = (
     " · remembered: session · fingerprint abc123"
 )
 END = ("sessionEnd", {"reason": "completed"})
-ROWS: dict[str, tuple[list[tuple[str, dict[str, Any]]], str, str, str, str]] = {
-    # what happens: quiet, summary, normal, debug (raw events left out)
-    "final answer": ([said("assistant", "Done.\n"), END], "Done.", "Done.", "Done.|session completed", "="),
+ROWS: dict[str, tuple[list[tuple[str, dict[str, Any]]], dict[str, str]]] = {
+    # what happens: what is shown from that level on (raw events left out)
+    "final answer": ([said("assistant", "Done.\n"), END], {"quiet": "Done.", "normal": "Done.|session completed"}),
     "an answer on the way to another": (
         [
             said("assistant", "First I push."),
             started(args={}),
             said("assistant", "Done."),
-            ("inputPrompt", {"requestId": "i", "prompt": ">"}),
+            event("inputPrompt", requestId="i", prompt=">"),
         ],
-        "Done.",
-        "Done.",
-        "First I push.|▸ git_push|Done.",
-        "First I push.|▸ git_push|  {}|Done.",
+        {"quiet": "Done.", "normal": "First I push.|▸ git_push|Done.", "debug": "First I push.|▸ git_push|  {}|Done."},
     ),
     "approval": (
         [
             ("approvalRequired", CARD),
-            (
+            event(
                 "approvalResolved",
-                {
-                    "requestId": "q1",
-                    "approved": False,
-                    "by": "timeout",
-                    "edited": False,
-                    "reason": "No answer within 1 s.",
-                },
+                requestId="q1",
+                approved=False,
+                by="timeout",
+                edited=False,
+                reason="No answer within 1 s.",
             ),
         ],
-        f"{TITLE}|│ git push|  why asked: rule no-push|denied by timeout: No answer within 1 s.",
-        "=",
-        "=",
-        "=",
+        {"quiet": f"{TITLE}|│ git push|  why asked: rule no-push|denied by timeout: No answer within 1 s."},
     ),
     "approval that is remembered": (
         [
             ("approvalRequired", {**CARD, "choices": [{"id": "c", "label": "every call", "scope": "session"}]}),
-            (
-                "approvalResolved",
-                {"requestId": "q1", "approved": True, "by": "terminal", "edited": False, "choice": "c"},
-            ),
+            event("approvalResolved", requestId="q1", approved=True, by="terminal", edited=False, choice="c"),
         ],
-        f"{TITLE}|│ git push|  why asked: rule no-push|  1  approve and remember (session): every call"
-        "|approved · remembered (session): every call",
-        "=",
-        "=",
-        "=",
+        {
+            "quiet": (
+                f"{TITLE}|│ git push|  why asked: rule no-push|  1  approve and remember (session): every call"
+                "|approved · remembered (session): every call"
+            )
+        },
     ),
     "form": (
-        [("formRequired", {**FORM, "workerPath": []}), ("formResolved", {"requestId": "q2", "action": "cancel"})],
-        "── server x asks: Sign in|  Who?|  user|form: cancel",
-        "=",
-        "=",
-        "=",
+        [event("formRequired", **FORM, workerPath=[]), event("formResolved", requestId="q2", action="cancel")],
+        {"quiet": "── server x asks: Sign in|  Who?|  user|form: cancel"},
     ),
-    "error status": ([("status", {"type": "error", "message": "no key"})], "error: no key", "=", "=", "="),
+    "error status": ([event("status", type="error", message="no key")], {"quiet": "error: no key"}),
     "answer to a slash command": (
-        [("status", {"type": "info", "message": "two\nlines", "code": "command"})],
-        "two|lines",
-        "=",
-        "=",
-        "=",
+        [event("status", type="info", message="two\nlines", code="command")],
+        {"quiet": "two|lines"},
     ),
     "end by error": (
-        [("sessionEnd", {"reason": "error", "message": "it broke"})],
-        "session ended with an error: it broke",
-        "=",
-        "=",
-        "=",
+        [event("sessionEnd", reason="error", message="it broke")],
+        {"quiet": "session ended with an error: it broke"},
     ),
     "an error that was told is not told again": (
         [
             said("user", "hi"),
-            ("status", {"type": "error", "message": "it broke"}),
-            ("sessionEnd", {"reason": "error", "message": "it broke"}),
+            event("status", type="error", message="it broke"),
+            event("sessionEnd", reason="error", message="it broke"),
         ],
-        "error: it broke|session ended with an error",
-        "> hi|error: it broke|session ended with an error",
-        "=",
-        "=",
+        {
+            "quiet": "error: it broke|session ended with an error",
+            "summary": "> hi|error: it broke|session ended with an error",
+        },
     ),
     "an error before anything ran": (
-        [("status", {"type": "error", "message": "no key"}), ("sessionEnd", {"reason": "error", "message": "no key"})],
-        "error: no key|nothing was run",
-        "=",
-        "=",
-        "=",
+        [event("status", type="error", message="no key"), event("sessionEnd", reason="error", message="no key")],
+        {"quiet": "error: no key|nothing was run"},
     ),
-    "end by interrupt": ([("sessionEnd", {"reason": "interrupted"})], "session interrupted", "=", "=", "="),
-    "user text": ([said("user", "hi\nthere")], "", "> hi|> there", "=", "="),
+    "end by interrupt": ([event("sessionEnd", reason="interrupted")], {"quiet": "session interrupted"}),
+    "user text": ([said("user", "hi\nthere")], {"summary": "> hi|> there"}),
     "long user text": (
         [said("user", "\n".join(f"row {number}" for number in range(3000)))],
-        "",
-        "|".join(f"> row {number}" for number in range(20))
-        + "|… 2,975 lines …|"
-        + "|".join(f"> row {number}" for number in range(2995, 3000)),
-        "=",
-        "=",
+        {
+            "summary": (
+                "|".join(f"> row {number}" for number in range(20))
+                + "|… 2,975 lines …|"
+                + "|".join(f"> row {number}" for number in range(2995, 3000))
+            )
+        },
     ),
-    "warning": ([("status", {"type": "warning", "message": "old file"})], "", "warning: old file", "=", "="),
+    "warning": ([event("status", type="warning", message="old file")], {"summary": "warning: old file"}),
     "failed call": (
         [failed()],
-        "",
-        "✗ git_push - execution_failed: rejected",
-        "=",
-        f"✗ git_push - execution_failed: rejected|{DECIDED}",
+        {
+            "summary": "✗ git_push - execution_failed: rejected",
+            "debug": f"✗ git_push - execution_failed: rejected|{DECIDED}",
+        },
     ),
     "what a person ran": (
         [started(caller="human", args={}), ended(decision=None)],
-        "✓ git_push (text) (12 ms)|  pushed",
-        "=",
-        "▸ git_push [human]|✓ git_push (text) (12 ms)|  pushed",
-        "▸ git_push [human]|  {}|✓ git_push (text) (12 ms)|  pushed",
+        {
+            "quiet": "✓ git_push (text) (12 ms)|  pushed",
+            "normal": "▸ git_push [human]|✓ git_push (text) (12 ms)|  pushed",
+            "debug": "▸ git_push [human]|  {}|✓ git_push (text) (12 ms)|  pushed",
+        },
     ),
     "what a person ran and was refused": (
-        [failed(decision=None), ("status", {"type": "error", "message": "rejected", "code": "command"})],
-        "rejected",
-        "✗ git_push - execution_failed: rejected",
-        "=",
-        "=",
+        [failed(decision=None), event("status", type="error", message="rejected", code="command")],
+        {"quiet": "rejected", "summary": "✗ git_push - execution_failed: rejected"},
     ),
     "totals at the end": (
         [
-            (
-                "usageUpdated",
-                {
-                    "requestId": "r",
-                    "workerId": "w",
-                    "input": 1,
-                    "output": 2,
-                    "cached": 0,
-                    "cost": None,
-                    "session": USED,
-                },
-            ),
+            event("usageUpdated", requestId="r", workerId="w", input=1, output=2, cached=0, cost=None, session=USED),
             ended(decision=None, value={"kind": "text", "content": ""}),
             END,
         ],
-        "",
-        TOTAL,
-        f"✓ git_push (text) (12 ms)|session completed|{TOTAL}",
-        f"usage: 1 in · 2 out · cost unknown|✓ git_push (text) (12 ms)|session completed|{TOTAL}",
+        {
+            "summary": TOTAL,
+            "normal": f"✓ git_push (text) (12 ms)|session completed|{TOTAL}",
+            "debug": f"usage: 1 in · 2 out · cost unknown|✓ git_push (text) (12 ms)|session completed|{TOTAL}",
+        },
     ),
     "streaming": (
         [
@@ -232,146 +188,100 @@ ROWS: dict[str, tuple[list[tuple[str, dict[str, Any]]], str, str, str, str]] = {
             stream("o"),
             stream("", done=True),
             said("assistant", "one\ntwo"),
-            ("inputPrompt", {"requestId": "i", "prompt": ">"}),
+            event("inputPrompt", requestId="i", prompt=">"),
         ],
-        "one|two",
-        "one|two",
-        "one|two",
-        "one|two",
+        {"quiet": "one|two"},
     ),
     "tool started": (
         [started(label="Push", caller="human")],
-        "",
-        "",
-        '▸ git_push (Push) [human] branch="' + "m" * 58 + "…",
-        '▸ git_push (Push) [human]|  {|    "branch": "' + "m" * 80 + '"|  }',
+        {
+            "normal": '▸ git_push (Push) [human] branch="' + "m" * 58 + "…",
+            "debug": '▸ git_push (Push) [human]|  {|    "branch": "' + "m" * 80 + '"|  }',
+        },
     ),
     "result": (
         [ended(decision={"verdict": "preApproved", "risk": "low", "answeredBy": "nobody"})],
-        "",
-        "",
-        "✓ git_push (text) (12 ms)|  pushed",
-        "✓ git_push (text) (12 ms)|  pushed|  decision: preApproved · risk low",
+        {
+            "normal": "✓ git_push (text) (12 ms)|  pushed",
+            "debug": "✓ git_push (text) (12 ms)|  pushed|  decision: preApproved · risk low",
+        },
     ),
     "progress": (
-        [started(args={}), ("toolProgress", {"toolCallId": "c1", "progress": 3, "total": 10, "message": "objects"})],
-        "",
-        "",
-        "▸ git_push|  git_push 3/10 objects",
-        "▸ git_push|  {}|  git_push 3/10 objects",
+        [started(args={}), event("toolProgress", toolCallId="c1", progress=3, total=10, message="objects")],
+        {"normal": "▸ git_push|  git_push 3/10 objects", "debug": "▸ git_push|  {}|  git_push 3/10 objects"},
     ),
     "live output is not repeated by the result": (
         [
             started(args={}),
-            ("toolOutput", {"toolCallId": "c1", "stream": "stdout", "delta": "compil"}),
-            ("toolOutput", {"toolCallId": "c1", "stream": "stdout", "delta": "ing\nlin"}),
+            event("toolOutput", toolCallId="c1", stream="stdout", delta="compil"),
+            event("toolOutput", toolCallId="c1", stream="stdout", delta="ing\nlin"),
             ended(decision=None, value={"kind": "exec.result", "exit_code": 0, "output": "compiling\nlin"}),
         ],
-        "",
-        "",
-        "▸ git_push|  │ compiling|  │ lin|✓ git_push - exit 0 (12 ms)",
-        "▸ git_push|  {}|  │ compiling|  │ lin|✓ git_push - exit 0 (12 ms)",
+        {
+            "normal": "▸ git_push|  │ compiling|  │ lin|✓ git_push - exit 0 (12 ms)",
+            "debug": "▸ git_push|  {}|  │ compiling|  │ lin|✓ git_push - exit 0 (12 ms)",
+        },
     ),
     "worker tree": (
-        [
-            (
-                "workerUpdate",
-                {"workerId": "w2", "name": "analyzer", "task": "count", "status": "running", "depth": 1, "model": "m"},
-            )
-        ],
-        "",
-        "",
-        "  ● analyzer - count (m)",
-        "=",
+        [event("workerUpdate", workerId="w2", name="analyzer", task="count", status="running", depth=1, model="m")],
+        {"normal": "  ● analyzer - count (m)"},
     ),
     "plan": (
         [
-            (
+            event(
                 "planUpdated",
-                {
-                    "plan": [
-                        {"step": "a", "status": "completed"},
-                        {"step": "b", "status": "in_progress"},
-                        {"step": "c", "status": "pending"},
-                    ],
-                    "explanation": "why",
-                },
+                plan=[
+                    {"step": "a", "status": "completed"},
+                    {"step": "b", "status": "in_progress"},
+                    {"step": "c", "status": "pending"},
+                ],
+                explanation="why",
             )
         ],
-        "",
-        "",
-        "why|[x] a|[>] b|[ ] c",
-        "=",
+        {"normal": "why|[x] a|[>] b|[ ] c"},
     ),
     "diffs": (
         [
-            (
+            event(
                 "diffSummary",
-                {
-                    "requestId": "d",
-                    "summaries": [{"path": "/w/a", "operation": "update", "additions": 1, "deletions": 0}],
-                },
+                requestId="d",
+                summaries=[{"path": "/w/a", "operation": "update", "additions": 1, "deletions": 0}],
             ),
-            ("diffContent", {"requestId": "d", "path": "/w/a", "modified": "x\n\n", "original": "x\n", "isNew": False}),
+            event("diffContent", requestId="d", path="/w/a", modified="x\n\n", original="x\n", isNew=False),
         ],
-        "",
-        "",
-        "/w/a: +1 −0|/w/a: +1 −0|--- a/w/a|+++ b/w/a|@@ -1 +1,2 @@| x|+",
-        "=",
+        {"normal": "/w/a: +1 −0|/w/a: +1 −0|--- a/w/a|+++ b/w/a|@@ -1 +1,2 @@| x|+"},
     ),
     "manual tools": (
-        [("manualToolsAvailable", {"tools": [{"name": "x"}, {"name": "git_push", "category": "Git"}]})],
-        "",
-        "",
-        "Git: /git_push|Other: /x",
-        "=",
+        [event("manualToolsAvailable", tools=[{"name": "x"}, {"name": "git_push", "category": "Git"}])],
+        {"normal": "Git: /git_push|Other: /x"},
     ),
-    "info": ([("status", {"type": "info", "message": "loaded"})], "", "", "loaded", "="),
-    "system message": ([said("system", "be good")], "", "", "", "system: be good"),
+    "info": ([event("status", type="info", message="loaded")], {"normal": "loaded"}),
+    "system message": ([said("system", "be good")], {"debug": "system: be good"}),
     "context": (
-        [("contextUsage", {"tokensUsed": 10, "tokenLimit": 1000, "exceeded": False})],
-        "",
-        "",
-        "",
-        "context: 10 of 1,000 tokens",
+        [event("contextUsage", tokensUsed=10, tokenLimit=1000, exceeded=False)],
+        {"debug": "context: 10 of 1,000 tokens"},
     ),
     "compaction": (
-        [("contextCompacted", {"before": 9000, "after": 100})],
-        "",
-        "",
-        "context compacted: 9,000 → 100 tokens",
-        "=",
+        [event("contextCompacted", before=9000, after=100)],
+        {"normal": "context compacted: 9,000 → 100 tokens"},
     ),
     "walls": (
-        [
-            (
-                "wallsReport",
-                {"level": "none", "guarantees": [], "missing": ["G1"], "cause": "no bwrap", "fix": "install it"},
-            )
-        ],
-        "",
-        "",
-        "walls: none; without G1; no bwrap; install it",
-        "=",
+        [event("wallsReport", level="none", guarantees=[], missing=["G1"], cause="no bwrap", fix="install it")],
+        {"normal": "walls: none; without G1; no bwrap; install it"},
     ),
     "start": (
         [
-            (
+            event(
                 "sessionStarted",
-                {
-                    "worker": "main",
-                    "model": "m:x",
-                    "mode": "chat",
-                    "approvalMode": "interactive",
-                    "zones": [{"name": "w", "mode": "rw"}],
-                    "resumed": True,
-                },
+                worker="main",
+                model="m:x",
+                mode="chat",
+                approvalMode="interactive",
+                zones=[{"name": "w", "mode": "rw"}],
+                resumed=True,
             )
         ],
-        "",
-        "",
-        "main on m:x · approval interactive · zones /w rw · resumed",
-        "=",
+        {"normal": "main on m:x · approval interactive · zones /w rw · resumed"},
     ),
 }
 
@@ -389,10 +299,10 @@ def run(level: str, events: list[tuple[str, dict[str, Any]]], worker: str = "roo
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("row", ROWS)
 def test_u11_each_row_at_each_level(row: str, level: str) -> None:
-    events, *texts = ROWS[row]
+    events, texts = ROWS[row]
     wanted = ""
-    for text in texts[: LEVELS.index(level) + 1]:
-        wanted = wanted if text == "=" else text
+    for each in LEVELS[: LEVELS.index(level) + 1]:
+        wanted = texts.get(each, wanted)
     shown = run(level, events)
     raw = [line for line in shown if line.startswith("event {")]
     assert "|".join(line for line in shown if line not in raw) == wanted

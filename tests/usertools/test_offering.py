@@ -31,11 +31,6 @@ def write(home: ForgeHome, name: str, says: str = "hi") -> None:
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> ForgeHome:
-    return ForgeHome(tmp_path / "home")
-
-
-@pytest.fixture
 def shop(home: ForgeHome) -> Iterator[Workshop]:
     opened = open_workshop(home, native={"read_file": "Reads"}, environ={})
     yield opened

@@ -34,11 +34,6 @@ async def said(walls: Walls, script: str) -> str:
     return walled.child.output.read().decode()
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> ForgeHome:
-    return ForgeHome(tmp_path / "home")
-
-
 @needs_bwrap
 async def test_the_directory_is_the_only_zone_writable_and_empty(home: ForgeHome) -> None:
     with private_directory(home, "tests") as directory:

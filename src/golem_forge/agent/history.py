@@ -159,13 +159,6 @@ def _read_message(kept: Any) -> Message:
 ResultOf = Callable[[RequestedCall], CallResult]
 
 
-def open_calls(messages: Sequence[Message]) -> list[RequestedCall]:
-    """The calls of the last response that have no result yet."""
-    if messages and isinstance(last := messages[-1], AssistantMessage):
-        return list(last.calls)
-    return []
-
-
 def complete_results(messages: Sequence[Message], answer: ResultOf, note: str = "") -> list[Message]:
     """`note` is told with results that had to be made; the same objects where nothing was missing."""
     whole: list[Message] = []

@@ -109,15 +109,17 @@ class Ground:
 
 
 Case = Callable[[Ground], Awaitable[None]]
+"""Asserts that two values of its keys do two things."""
 
 
 class Cases(dict[str, Case]):
     """Key → the case that shows its effect; each key has one."""
 
-    def key(self, name: str) -> Callable[[Case], Case]:
+    def key(self, *names: str) -> Callable[[Case], Case]:
         def keep(case: Case) -> Case:
-            assert name not in self, f"{name} has two cases"
-            self[name] = case
+            for name in names:
+                assert name not in self, f"{name} has two cases"
+                self[name] = case
             return case
 
         return keep

@@ -18,9 +18,10 @@ from golem_forge.config import program as program_file
 from golem_forge.config.schema import MappingSchema
 
 PROGRAM = program_keys.CASES | wall_keys.CASES | mcp_keys.CASES | ui_keys.CASES
-CASES = {f"worker {key}": case for key, case in worker_keys.CASES.items()} | {
+KEYS = {f"worker {key}": case for key, case in worker_keys.CASES.items()} | {
     f"program {key}": case for key, case in PROGRAM.items()
 }
+CASES = {case: ", ".join(key for key, its in KEYS.items() if its is case) for case in KEYS.values()}
 
 
 def keys_of(check: Any, path: str = "") -> Iterator[str]:
@@ -51,9 +52,9 @@ def test_w6_every_key_of_forge_yaml_has_a_case() -> None:
     assert set(keys_of(program_file._SCHEMA)) == set(PROGRAM)
 
 
-@pytest.mark.parametrize("key", CASES)
-async def test_w6_a_changed_value_changes_what_happens(key: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("assert_effect", CASES, ids=CASES.values())
+async def test_w6_a_changed_value_changes_what_happens(assert_effect: Case, tmp_path: Path) -> None:
     root = tmp_path / "project"
     root.mkdir()
-    case: Case = CASES[key]
-    await case(Ground(root))
+
+    await assert_effect(Ground(root))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import textwrap
+import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.agent.conftest import put
 
 from golem_forge.agent.files.toolset_blocks import approval_of
 from golem_forge.agent.files.worker import Worker
@@ -44,10 +47,7 @@ class Place:
         return load_program(self.root, self.home, trusted=lambda _: True)
 
     def write(self, name: str, text: str) -> Path:
-        path = self.root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(textwrap.dedent(text))
-        return path
+        return put(self.root, name, textwrap.dedent(text))
 
     def walls(self, level: Level = Level.FULL) -> Walls:
         return Walls(self.sandbox, forge_home=self.home.path, redactor=self.redactor, report=ProbeReport(level=level))
@@ -85,6 +85,13 @@ class Place:
 
 async def called(path: Orchestrator, tool: str, /, **args: Any) -> Outcome:
     return await path.call(ToolCall(tool, args, Caller.LLM))
+
+
+async def until(what: Callable[[], object], seconds: float = 30.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < deadline, "it did not come to pass"
+        await asyncio.sleep(0.01)
 
 
 @pytest.fixture

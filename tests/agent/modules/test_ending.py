@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from typing import Any
 
+from tests.agent.modules.conftest import until
 from tests.deadlines import within
 
 from golem_forge.agent.modules.host import MAX_HOSTS
@@ -35,7 +35,7 @@ CODE = """
             time.sleep(0.01)
         return name
 
-    @tool(read_only=True, timeout=0.5)
+    @tool(read_only=True, timeout=0.2)
     def late() -> None:
         time.sleep(60)
 
@@ -57,13 +57,6 @@ def gone(pid: int) -> bool:
             return file.read().rpartition(")")[2].split()[0] == "Z"
     except (FileNotFoundError, ProcessLookupError):
         return True
-
-
-async def until(what: Any, seconds: float = 30.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < deadline, "it did not come to pass"
-        await asyncio.sleep(0.01)
 
 
 async def test_w11_a_busy_loop_is_cancelled_alone(place: Any, call: Any) -> None:

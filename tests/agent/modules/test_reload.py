@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.agent.modules.conftest import until
 from tests.deadlines import within
 
 from golem_forge.core.decisions import Status
@@ -41,17 +42,25 @@ async def test_w12_a_changed_module_waits_for_trust_then_runs_in_a_new_host(plac
 
 
 async def test_a_change_of_a_trusted_program_replaces_the_tool_while_an_old_call_ends(place: Any, call: Any) -> None:
-    slow = "import os, time\ndef word() -> str:\n open('/data/began', 'w').close()\n time.sleep({}); return '{}'"
-    place.write("tools.py", slow.format(0.5, "old"))
+    slow = """
+        import os, time
+
+        def word() -> str:
+            open("/data/began", "w").close()
+            while not os.path.exists("/data/go"):
+                time.sleep(0.01)
+            return "old"
+        """
+    place.write("tools.py", slow)
     modules = place.custom("word")
     (before,) = await modules.load()
     old = asyncio.create_task(call(place.path([before]), "word"))
-    while not (place.root / "data/began").exists():
-        await asyncio.sleep(0.01)
-    place.write("tools.py", slow.format(0, "new!"))
+    await until((place.root / "data/began").exists)
+    place.write("tools.py", "def word() -> str: return 'new!'")
     changed = await modules.refresh()
     assert changed is not None and changed.changed == ("word",) and not changed.added
     assert (await call(place.path(list(changed.tools)), "word")).text == "new!"
+    place.write("data/go", "")
     assert (await old).text == "old"
 
 
@@ -125,8 +134,7 @@ async def test_a_tool_that_was_renamed_stays_under_its_blocks_approval(play: Any
         return call("before")
 
     turns = [call("before"), changed, call("after"), "done"]
-    played = await play(turns, worker="main", directory=root, home=tmp_path / "home", approval="auto_deny")
-    await played.runtime.run("go")
+    played = await play(turns, run="go", worker="main", directory=root, home=tmp_path / "home", approval="auto_deny")
     seen = [event.wire["status"] for event in played.seen("toolResult")]
     assert seen[0] == "success" and seen[-1] == "approval_denied"
     (news,) = played.seen("catalogChanged")
@@ -140,10 +148,18 @@ async def test_an_interrupt_while_a_changed_module_is_imported_leaves_it_for_the
     place.write("tools.py", "def word() -> str: return 'first'")
     modules = place.custom("word")
     await modules.load()
-    slow = "import os, time\nif not os.path.exists('/data/go'): time.sleep(60)\ndef word() -> str: return 'second'"
+    slow = """
+        import os, time
+
+        open("/data/began", "w").close()
+        if not os.path.exists("/data/go"):
+            time.sleep(60)
+
+        def word() -> str: return "second"
+        """
     place.write("tools.py", slow)
     looking = asyncio.create_task(modules.refresh())
-    await asyncio.sleep(0.3)
+    await until((place.root / "data/began").exists)
     looking.cancel()
     with within(2), pytest.raises(asyncio.CancelledError):
         await looking

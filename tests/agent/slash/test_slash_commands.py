@@ -7,17 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.agent.conftest import put
 
 from golem_forge import Tool, tool
 from golem_forge.agent.session_facts import kept_approvals
 from golem_forge.agent.slash.manual import manual_tools_event
 from golem_forge.storage.home import forge_home
 from golem_forge.ui.render.reports import manual_tool_lines
-
-
-def write(file: Path, text: str) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text)
 
 
 async def test_help_lists_commands_and_describes_one_and_a_tool(host: Any) -> None:
@@ -84,12 +80,13 @@ async def test_status_has_worker_model_context_and_cost(host: Any) -> None:
 
 
 async def test_config_says_where_each_value_comes_from(make_host: Callable[..., Any], tmp_path: Path) -> None:
-    write(
-        tmp_path / "project" / "forge.yaml",
+    put(
+        tmp_path,
+        "project/forge.yaml",
         "approval:\n  default: ask\n  tools: {git_push: blocked}\n"
         "sandbox:\n  zones:\n    docs: {path: ., mode: ro}\n  limits: {processes: 100}\n",
     )
-    write(forge_home().config, "approval:\n  timeout: 30\nsandbox:\n  toolchains: off\n")
+    put(forge_home().path, "config.yaml", "approval:\n  timeout: 30\nsandbox:\n  toolchains: off\n")
     said = await make_host().type("/config")
     rows = {line.split()[0]: line for line in said.splitlines() if line.strip()}
     assert rows["approval.mode"].endswith("--approval, or nobody can be asked")
@@ -103,17 +100,12 @@ async def test_config_says_where_each_value_comes_from(make_host: Callable[..., 
     assert "not trusted" in said
 
 
-async def test_why_tells_the_decision_that_the_card_showed(make_host: Callable[..., Any]) -> None:
+async def test_why_tells_the_decision_that_the_card_showed(make_host: Callable[..., Any], asked: Any) -> None:
     """U10"""
     home = forge_home()
-    write(home.rules, "version: 1\nrules:\n  - {tool: git_push, verdict: ask, reason: pushing is public}\n")
-    cards: list[Any] = []
-
-    def answer(request: Any) -> dict[str, Any]:
-        cards.append(request)
-        return {"approved": False, "reason": "not today"}
-
-    host = make_host(approval="interactive", approval_callback=answer)
+    put(home.path, "rules.yaml", "version: 1\nrules:\n  - {tool: git_push, verdict: ask, reason: pushing is public}\n")
+    cards = asked({"approved": False, "reason": "not today"})
+    host = make_host(approval="interactive", approval_callback=cards)
     assert await host.type("/why") == "No call was made in this session yet."
     await host.type("/git_push --branch main")
     said = await host.type("/why")
@@ -125,20 +117,15 @@ async def test_why_tells_the_decision_that_the_card_showed(make_host: Callable[.
     assert (await host.type("/why zzz")).startswith("error: No call 'zzz'")
 
 
-async def test_why_of_a_zone_and_of_a_tools_own_predicate(make_host: Callable[..., Any]) -> None:
+async def test_why_of_a_zone_and_of_a_tools_own_predicate(make_host: Callable[..., Any], asked: Any) -> None:
     """U10"""
 
     @tool(mode="manual", needs_approval=lambda args: args["n"] > 3)
     def count(n: int) -> str:
         return str(n)
 
-    cards: list[Any] = []
-
-    def answer(request: Any) -> dict[str, Any]:
-        cards.append(request)
-        return {"approved": True}
-
-    host = make_host(count, approval="interactive", approval_callback=answer)
+    cards = asked()
+    host = make_host(count, approval="interactive", approval_callback=cards)
     await host.type("/count --n 5")
     assert cards[-1].why in await host.type("/why")
     await host.type("/write_file --path /workspace/a.txt --content hello")
@@ -146,23 +133,18 @@ async def test_why_of_a_zone_and_of_a_tools_own_predicate(make_host: Callable[..
     assert len(cards) == 2 and cards[0].why != cards[1].why
 
 
-async def test_rules_lists_and_revokes_what_holds_for_the_session(make_host: Callable[..., Any]) -> None:
-    asked: list[Any] = []
-
-    def answer(request: Any) -> dict[str, Any]:
-        asked.append(request)
-        return {"approved": True, "remember": "session"}
-
-    host = make_host(approval="interactive", approval_callback=answer)
+async def test_rules_lists_and_revokes_what_holds_for_the_session(make_host: Callable[..., Any], asked: Any) -> None:
+    ask = asked({"approved": True, "remember": "session"})
+    host = make_host(approval="interactive", approval_callback=ask)
     for _ in range(2):
         await host.type("/git_push --branch main")
-    assert len(asked) == 1
+    assert len(ask) == 1
     listed = await host.type("/rules")
     line = next(line for line in listed.splitlines() if "this session" in line)
     id_ = line.split()[0]
     assert (await host.type(f"/rules revoke {id_}")).startswith(f"Revoked {id_}")
     await host.type("/git_push --branch main")
-    assert len(asked) == 2
+    assert len(ask) == 2
     assert (await host.type("/rules revoke 000000000000")).startswith("error: Nothing with the id")
     assert (await host.type("/rules remove x")).startswith("error: /rules lists")
 
@@ -190,7 +172,9 @@ async def test_rules_revokes_a_remembered_rule_in_its_file(make_host: Callable[.
 
 
 async def test_rules_points_to_what_a_person_wrote(make_host: Callable[..., Any]) -> None:
-    write(forge_home().rules, "version: 1\nrules:\n  - {id: mine, tool: git_push, verdict: ask, reason: r}\n")
+    put(
+        forge_home().path, "rules.yaml", "version: 1\nrules:\n  - {id: mine, tool: git_push, verdict: ask, reason: r}\n"
+    )
     host = make_host()
     assert "rules.yaml:3" in await host.type("/rules")
     assert "rules.yaml:3: mine was written by hand" in await host.type("/rules revoke mine")
@@ -229,7 +213,6 @@ async def test_plan_output_sessions_and_trace(host: Any) -> None:
     assert await host.type("/sessions") == "There was no conversation yet."  # only calls of this person's
     assert await host.type("/trace DEBUG") == "Trace level: debug"
     assert (await host.type("/trace debg")).startswith("error: 'debg' is no level (did you mean 'debug'?)")
-    assert await host.type("/mcp") == "No MCP server is configured for this worker."
     assert "/mcp [reconnect NAME]" in await host.type("/help")
 
 
@@ -294,7 +277,7 @@ async def test_config_speaks_of_trust_only_where_there_is_a_program(
     make_host: Callable[..., Any], tmp_path: Path
 ) -> None:
     assert "not trusted" not in await make_host().type("/config")
-    write(tmp_path / "project" / "forge.yaml", "approval: {default: preApproved}\n")
+    put(tmp_path, "project/forge.yaml", "approval: {default: preApproved}\n")
     assert "not trusted" in await make_host().type("/config")
 
 

@@ -91,52 +91,53 @@ async def test_u15_a_built_in_wins_and_tool_reaches_the_other(host: Any, ran: An
     assert ran == [{"help": "x"}]
 
 
-async def test_u16_missing_values_open_a_form_with_the_given_ones(host: Any, ran: Any) -> None:
+async def opened_form(host: Any, line: str) -> tuple[asyncio.Task[str], dict[str, Any]]:
+    """The command as it waits for its form, and the form."""
     host.ui.attach("terminal")
-    command = asyncio.create_task(host.type("/git_push --remote upstream"))
+    command = asyncio.create_task(host.type(line))
     await host.until(lambda: host.of("formRequired"))
     (form,) = host.of("formRequired")
+    return command, form
+
+
+def accept(host: Any, form: dict[str, Any], values: dict[str, Any]) -> None:
+    host.bus.emit("formResponse", {"requestId": form["requestId"], "action": "accept", "values": values})
+
+
+async def test_u16_missing_values_open_a_form_with_the_given_ones(host: Any, ran: Any) -> None:
+    command, form = await opened_form(host, "/git_push --remote upstream")
     assert (form["title"], form["source"]) == ("Push to Remote", "command")
     by_name = {each["name"]: each for each in form["fields"]}
     assert [each["value"] for each in by_name["remote"]["options"]] == ["origin", "upstream"]
     assert (by_name["remote"]["type"], by_name["remote"]["default"]) == ("select", "upstream")
     assert (by_name["force"]["type"], by_name["branch"]["required"]) == ("boolean", True)
     values = {"branch": "dev", "remote": "upstream", "force": True}
-    host.bus.emit("formResponse", {"requestId": form["requestId"], "action": "accept", "values": values})
+    accept(host, form, values)
     assert await command == "" and ran == [{"branch": "dev", "remote": "upstream", "force": True}]
 
 
 async def test_u16_i_opens_the_form_although_nothing_is_missing(host: Any, ran: Any) -> None:
-    host.ui.attach("terminal")
-    command = asyncio.create_task(host.type("/git_push --branch main -i"))
-    await host.until(lambda: host.of("formRequired"))
-    (form,) = host.of("formRequired")
+    command, form = await opened_form(host, "/git_push --branch main -i")
     values = {each["name"]: each.get("default", "") for each in form["fields"]}
-    host.bus.emit("formResponse", {"requestId": form["requestId"], "action": "accept", "values": values})
+    accept(host, form, values)
     assert await command == "" and ran == [{"branch": "main", "remote": "origin", "force": False}]
 
 
 async def test_a_form_that_is_wrong_comes_back_with_its_error(host: Any, ran: Any) -> None:
-    host.ui.attach("terminal")
-    command = asyncio.create_task(host.type("/say -i"))
-    await host.until(lambda: host.of("formRequired"))
-    first = host.of("formRequired")[0]
+    command, first = await opened_form(host, "/say -i")
     values = {"msg": "kept", "n": "many"}
-    host.bus.emit("formResponse", {"requestId": first["requestId"], "action": "accept", "values": values})
+    accept(host, first, values)
     await host.until(lambda: len(host.of("formRequired")) == 2)
     again = host.of("formRequired")[1]
     by_name = {each["name"]: each for each in again["fields"]}
     assert "error" in by_name["n"] and "error" not in by_name["msg"] and by_name["msg"]["default"] == "kept"
-    host.bus.emit("formResponse", {"requestId": again["requestId"], "action": "accept", "values": {"n": 3}})
+    accept(host, again, {"n": 3})
     assert await command == "" and ran[0]["n"] == 3
 
 
 async def test_a_closed_form_runs_nothing(host: Any, ran: Any) -> None:
-    host.ui.attach("terminal")
-    command = asyncio.create_task(host.type("/git_push"))
-    await host.until(lambda: host.of("formRequired"))
-    answer = {"requestId": host.of("formRequired")[0]["requestId"], "action": "cancel"}
-    host.bus.emit("formResponse", answer)
+    command, form = await opened_form(host, "/git_push")
+    host.bus.emit("formResponse", {"requestId": form["requestId"], "action": "cancel"})
     assert await command == "Nothing was run." and ran == []
 
 
@@ -163,13 +164,9 @@ async def test_a_secret_typed_as_an_option_is_not_shown_in_the_form(make_host: C
         return "in"
 
     host = make_host(login)
-    host.ui.attach("terminal")
-    command = asyncio.create_task(host.type("/login --password canary-word"))
-    await host.until(lambda: host.of("formRequired"))
-    (form,) = host.of("formRequired")
+    command, form = await opened_form(host, "/login --password canary-word")
     assert "canary" not in repr(form)
-    answer = {"requestId": form["requestId"], "action": "accept", "values": {"user": "ann", "password": ""}}
-    host.bus.emit("formResponse", answer)
+    accept(host, form, {"user": "ann", "password": ""})
     assert await command == "" and got == ["ann canary-word"]
     assert "canary" not in repr([event.wire for event in host.events])
 

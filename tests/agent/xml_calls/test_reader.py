@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.deadlines import within
 
+from golem_forge.agent.model import xml_scanner
 from golem_forge.agent.model.xml_reader import XmlReader, XmlResponse
 
 SCHEMAS: dict[str, dict[str, Any]] = {
@@ -297,11 +298,15 @@ def test_arguments_may_be_one_json_object() -> None:
         ("<tool_name>b</tool_name>", "tool call with more than one tool_name"),
         ("loose", "text between the elements"),
         ("<a>" * 70, "tool call nested more than 64 levels deep"),
-        ("<a/>" * 100_001, "tool call of more than 100000 elements"),
+        ("<a/>" * 1_001, "tool call of more than 1000 elements"),
         ("<" + "a" * 200 + ">", "a < that begins no plain tag"),
     ],
 )
-def test_refused_and_the_text_behind_the_call_goes_on(inside: str, problem: str) -> None:
+def test_refused_and_the_text_behind_the_call_goes_on(
+    inside: str, problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert xml_scanner.MAX_ELEMENTS == 100_000
+    monkeypatch.setattr(xml_scanner, "MAX_ELEMENTS", 1_000)
     result = read(f"<tool><tool_name>write</tool_name>{inside}</tool> tail")
     (call,) = result.calls
     assert problem in call.problem
@@ -360,8 +365,8 @@ def test_without_a_call_the_text_is_what_was_written(text: str) -> None:
 )
 def test_time_is_linear(unit: str) -> None:
     """What repeats the beginning of every token, outside and inside a call, in one piece and in small ones."""
-    text = unit * (120_000 // len(unit))
-    with within(30):
+    text = unit * (80_000 // len(unit))
+    with within(5):
         for prefix in ("", "<tool><tool_name>write</tool_name><arguments><path>"):
             read(prefix + text)
             read(prefix, *(text[at : at + 997] for at in range(0, len(text), 997)))

@@ -10,12 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.agent.conftest import let_servers_start
 
 from golem_forge.agent.model.xml_reader import XmlReader
-from golem_forge.config.program import load_program
-from golem_forge.mcp.client.trust_store import ServerTrustStore
 from golem_forge.sandbox.walls.bubblewrap import find_bwrap
-from golem_forge.storage.home import forge_home
 
 PROGRAM = Path(__file__).parents[2] / "mcp" / "programs" / "shelf.py"
 SCHEMA = {"type": "object", "properties": {"count": {"type": "integer"}, "word": {"type": "string"}}}
@@ -63,10 +61,8 @@ async def test_the_raw_name_reaches_a_renamed_tool_with_typed_arguments(
         "---\nname: main\ntool_format: xml\ntoolsets: {mcp: {servers: [shelf]}}\n"
         "sandbox: {zones: [{name: workspace, mode: rw}]}\n---\nI am main.\n"
     )
-    for spec in load_program(root, forge_home(), trusted=lambda _: True).mcp.servers.values():
-        ServerTrustStore(forge_home()).approve_server(spec, "a person")
-    played = await play([CALL.format("put.book"), "done"], worker="main", directory=root)
-    await played.runtime.turn("go")
+    let_servers_start(root)
+    played = await play([CALL.format("put.book"), "done"], turn="go", worker="main", directory=root)
     assert ("tool_search" in played.script.requests[0].system) is (above == 1)
     called = [json.loads(line) for line in (root / "tools.json.calls").read_text().splitlines()]
     assert called == [["put.book", {"count": 7, "word": "007"}]]

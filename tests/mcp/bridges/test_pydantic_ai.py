@@ -96,6 +96,12 @@ async def desk(tmp_path: Path, bench: Bench, seconds: float = 600) -> AsyncItera
         await parked.aclose()
 
 
+async def resumed(agent: Agent[None, Any], first: Any, answers: DeferredToolResults | None = None) -> Any:
+    """The run goes on with these answers to what it asked; without any, `a` is approved."""
+    given = answers or DeferredToolResults(approvals={"a": True})
+    return await agent.run(message_history=first.all_messages(), deferred_tool_results=given)
+
+
 def returns(result: Any) -> list[tuple[str, Any]]:
     """(outcome, content) of every answer that the model got."""
     parts = [part for message in result.all_messages() if isinstance(message, ModelRequest) for part in message.parts]
@@ -170,16 +176,11 @@ async def test_a_parked_call_runs_once_when_it_comes_back_approved(tmp_path: Pat
         shown = first.output.metadata["a"]
         assert shown["risk"] and shown["fingerprint"] and shown["args"] == {"item": "mug", "count": 1}
         assert bench.ran == []
-        again = await agent("done").run(
-            message_history=first.all_messages(), deferred_tool_results=DeferredToolResults(approvals={"a": True})
-        )
+        again = await resumed(agent("done"), first)
         assert again.output == "done"
         assert bench.ran == ["sell mug 1"]
         # The same answer sent a second time is an answer to nothing: it asks, and does not run.
-        third = await agent("done").run(
-            message_history=first.all_messages(), deferred_tool_results=DeferredToolResults(approvals={"a": True})
-        )
-        assert isinstance(third.output, DeferredToolRequests)
+        assert isinstance((await resumed(agent("done"), first)).output, DeferredToolRequests)
     assert bench.ran == ["sell mug 1"]
 
 
@@ -188,10 +189,7 @@ async def test_an_approval_of_a_call_that_was_never_asked_about_asks(tmp_path: P
     async with desk(tmp_path, bench) as agent:
         first = await agent([("sell", {"item": "mug"}, "a")]).run("go")
     async with desk(tmp_path, bench) as agent:  # another session: nothing is parked here
-        result = await agent("done").run(
-            message_history=first.all_messages(), deferred_tool_results=DeferredToolResults(approvals={"a": True})
-        )
-        assert isinstance(result.output, DeferredToolRequests)
+        assert isinstance((await resumed(agent("done"), first)).output, DeferredToolRequests)
     assert bench.ran == []
 
 
@@ -200,7 +198,7 @@ async def test_other_arguments_than_those_asked_about_ask_again(tmp_path: Path) 
     async with desk(tmp_path, bench) as agent:
         first = await agent([("sell", {"item": "mug"}, "a")]).run("go")
         changed = DeferredToolResults(approvals={"a": ToolApproved(override_args={"item": "mug", "count": 500})})
-        second = await agent("done").run(message_history=first.all_messages(), deferred_tool_results=changed)
+        second = await resumed(agent("done"), first, changed)
         assert isinstance(second.output, DeferredToolRequests)
         assert second.output.metadata["a"]["args"]["count"] == 500
         assert second.output.metadata["a"]["fingerprint"] != first.output.metadata["a"]["fingerprint"]
@@ -212,8 +210,7 @@ async def test_an_approval_of_another_fingerprint_asks_again(tmp_path: Path) -> 
     async with desk(tmp_path, bench) as agent:
         first = await agent([("sell", {"item": "mug"}, "a")]).run("go")
         forged = DeferredToolResults(approvals={"a": True}, metadata={"a": {"fingerprint": "0" * 64}})
-        second = await agent("done").run(message_history=first.all_messages(), deferred_tool_results=forged)
-        assert isinstance(second.output, DeferredToolRequests)
+        assert isinstance((await resumed(agent("done"), first, forged)).output, DeferredToolRequests)
     assert bench.ran == []
 
 
@@ -225,8 +222,7 @@ async def test_identical_calls_are_approved_each_for_itself(tmp_path: Path, yes:
         first = await agent(both).run("go")
         assert len(first.output.approvals) == 2
         answers = DeferredToolResults(approvals={ident: ident in yes for ident in ("a", "b")})
-        await agent("done").run(message_history=first.all_messages(), deferred_tool_results=answers)
-        assert len(bench.ran) == runs
+        await resumed(agent("done"), first, answers)
     assert len(bench.ran) == runs
 
 
@@ -235,10 +231,7 @@ async def test_a_parked_call_expires(tmp_path: Path) -> None:
     async with desk(tmp_path, bench, seconds=0.1) as agent:
         first = await agent([("sell", {"item": "mug"}, "a")]).run("go")
         await asyncio.sleep(0.3)
-        late = await agent("done").run(
-            message_history=first.all_messages(), deferred_tool_results=DeferredToolResults(approvals={"a": True})
-        )
-        assert isinstance(late.output, DeferredToolRequests)
+        assert isinstance((await resumed(agent("done"), first)).output, DeferredToolRequests)
     assert bench.ran == []
 
 

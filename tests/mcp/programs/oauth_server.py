@@ -11,7 +11,7 @@ import secrets
 import socket
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -152,7 +152,7 @@ def _listening() -> socket.socket:
 @asynccontextmanager
 async def _served(app: Starlette, place: socket.socket) -> AsyncIterator[None]:
     server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off", timeout_graceful_shutdown=1))
-    server.capture_signals = _nothing  # type: ignore[method-assign]
+    server.capture_signals = nullcontext  # type: ignore[method-assign]
     task = asyncio.create_task(server.serve(sockets=[place]))
     async with asyncio.timeout(10):
         while not server.started:
@@ -160,12 +160,6 @@ async def _served(app: Starlette, place: socket.socket) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        server.should_exit = True
+        server.should_exit = server.force_exit = True
         async with asyncio.timeout(10):
             await task
-
-
-def _nothing() -> Any:
-    from contextlib import nullcontext
-
-    return nullcontext()

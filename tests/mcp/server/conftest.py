@@ -20,7 +20,7 @@ from golem_forge.mcp.server.http import HttpListener, HttpOptions, serve_http
 from golem_forge.mcp.server.tokens import TokenStore
 from golem_forge.storage.home import ForgeHome
 from golem_forge.tools.context import ToolContext
-from golem_forge.tools.tool import Mode, Tool
+from golem_forge.tools.tool import Tool
 
 from .hosting import SessionHost
 
@@ -42,13 +42,13 @@ class Ran:
 def tools_that_note(ran: Ran) -> list[Tool]:
     schema = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
 
-    def noting(name: str, needs: Verdict, mode: Mode = Mode.BOTH, **more: Any) -> Tool:
+    def noting(name: str, needs: Verdict, **more: Any) -> Tool:
         async def execute(args: dict[str, Any]) -> Any:
             ran.calls.append((name, args))
             return {"got": args["x"]}
 
         about = f"The tool {name}."
-        return Tool(name, about, input_schema=schema, execute=execute, needs_approval=needs, mode=mode, **more)
+        return Tool(name, about, input_schema=schema, execute=execute, needs_approval=needs, **more)
 
     async def slow(args: dict[str, Any], ctx: ToolContext) -> str:
         ran.calls.append(("slow", args))
@@ -65,8 +65,6 @@ def tools_that_note(ran: Ran) -> list[Tool]:
             "free", Verdict.PRE_APPROVED, output_schema={"type": "object", "properties": {"got": {"type": "integer"}}}
         ),
         noting("asks", Verdict.ASK),
-        noting("never", Verdict.BLOCKED),
-        noting("by_hand", Verdict.PRE_APPROVED, mode=Mode.MANUAL),
         Tool("slow", "Takes its time.", input_schema=schema, execute=slow, needs_approval=Verdict.PRE_APPROVED),
         Tool("long", "Says a lot.", input_schema=schema, execute=long, needs_approval=Verdict.PRE_APPROVED),
     ]
@@ -83,6 +81,12 @@ class Served:
     work: Path
     http: Any
     """An HTTP client without a token."""
+
+    def add(self, name: str, execute: Any, **more: Any) -> None:
+        """A tool that takes anything and asks nobody."""
+        about = f"The tool {name}."
+        own = {"input_schema": {"type": "object"}, "needs_approval": False} | more
+        self.host.session.catalog.add(Tool(name, about, execute=execute, **own))
 
     @property
     def headers(self) -> dict[str, str]:
@@ -144,12 +148,12 @@ def serving(tmp_path: Path, own_home: Path) -> Serving:
 
 @pytest.fixture
 def process(ready_forge: Any) -> Iterator[Process]:
-    """`with process(work, …) as running`: the program, as a `subprocess.Popen[bytes]`."""
+    """`with process(work) as running`: the program, as a `subprocess.Popen[bytes]`."""
 
     @contextmanager
-    def start(work: Path, *words: str) -> Iterator[Any]:
+    def start(work: Path) -> Iterator[Any]:
         env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-        running = ready_forge.start_with_input(["python", str(PROGRAM), str(work), *words], cwd=work, env=env)
+        running = ready_forge.start_with_input(["python", str(PROGRAM), str(work)], cwd=work, env=env)
         try:
             yield running
         finally:

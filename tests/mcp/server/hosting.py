@@ -58,7 +58,6 @@ class SessionHost:
         self.redactor = session.state.redactor
         self.calls = ServedCalls()
         self.mode = mode
-        self.admitted: list[ClientFacts] = []
 
     async def gathered(self) -> None:
         return None
@@ -68,7 +67,6 @@ class SessionHost:
         return self.session.catalog.offered(Caller.MCP)
 
     def admit(self, client: ClientFacts) -> SessionGuest:
-        self.admitted.append(client)
         return SessionGuest(self.session, client, self.mode, self.calls)
 
     async def aclose(self) -> None:

@@ -13,7 +13,6 @@ sys.path.insert(0, str(Path(__file__).parent))
 from hosting import SessionHost
 
 from golem_forge.agent.session import open_session
-from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.mcp.server.stdio import serve_stdio
 from golem_forge.tools.tool import Tool
 
@@ -35,9 +34,7 @@ def main() -> int:
         Tool("prints", "Prints.", input_schema=anything, execute=prints, needs_approval=False),
         Tool("asks", "Asks.", input_schema=anything, execute=asks, needs_approval=True),
     ]
-    mode = ApprovalMode(sys.argv[2]) if len(sys.argv) > 2 else ApprovalMode.INTERACTIVE
-    session = open_session(sys.argv[1], tools=tools)
-    return asyncio.run(serve_stdio(SessionHost(session, mode)))
+    return asyncio.run(serve_stdio(SessionHost(open_session(sys.argv[1], tools=tools))))
 
 
 if __name__ == "__main__":

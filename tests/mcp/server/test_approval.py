@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from mcp_types import ElicitResult
+from tests.mcp.pools import until
 
 from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.tools.context import ToolContext
-from golem_forge.tools.tool import Tool
 
 from .conftest import MODES, Serving
 from .test_calls import first_line
@@ -70,28 +70,11 @@ class TestAsked:
             assert "Denied before" not in person.seen[1].message
             assert served.ran.calls == [("asks", {"x": 7})]
 
-    async def test_session_is_this_client_and_this_call(self, serving: Serving, mode: str) -> None:
-        anna, bert = Person(yes(remember="session")), Person(NO)
-        async with serving() as served:
-            other = served.tokens.create("bert")
-            async with (
-                served.client(mode, elicitation_callback=anna) as first,
-                served.client(mode, other, elicitation_callback=bert) as second,
-            ):
-                await first.call_tool("asks", {"x": 1})
-                assert not (await first.call_tool("asks", {"x": 1})).is_error
-                assert len(anna.seen) == 1
-                assert (await second.call_tool("asks", {"x": 1})).is_error
-                assert len(bert.seen) == 1
-                await first.call_tool("asks", {"x": 2})
-                assert len(anna.seen) == 2
-
     async def test_a_write_kept_for_the_session_is_kept_for_nobody_else(self, serving: Serving, mode: str) -> None:
         """A choice that would make a rule would be everybody's."""
         anna, bert = Person(yes(remember="session")), Person(NO)
         async with serving() as served:
             other = served.tokens.create("bert")
-            write = {"path": "/workspace/a.txt", "content": "hello"}
             async with (
                 served.client(mode, elicitation_callback=anna) as first,
                 served.client(mode, other, elicitation_callback=bert) as second,
@@ -101,24 +84,8 @@ class TestAsked:
                 assert not (await first.call_tool("delete_file", {"path": "/workspace/b.txt"})).is_error
                 served.work.joinpath("b.txt").write_text("b")
                 assert (await second.call_tool("delete_file", {"path": "/workspace/b.txt"})).is_error
-                assert served.work.joinpath("b.txt").exists(), write
+                assert served.work.joinpath("b.txt").exists()
                 assert len(bert.seen) == 1
-
-    async def test_a_client_that_cannot_be_asked_is_told_what_to_do(self, serving: Serving, mode: str) -> None:
-        async with serving() as served, served.client(mode) as client:
-            result = await client.call_tool("asks", {"x": 1})
-            said = (
-                "approval_denied: 'asks' needs approval and this client cannot ask; allow it with a rule in rules.yaml"
-            )
-            assert first_line(result) == said
-            assert served.ran.calls == []
-
-    async def test_blocked_is_not_even_asked(self, serving: Serving, mode: str) -> None:
-        person = Person(yes())
-        async with serving() as served, served.client(mode, elicitation_callback=person) as client:
-            result = await client.call_tool("never", {"x": 1})
-            assert first_line(result).startswith("policy_denied: ")
-            assert person.seen == [] and served.ran.calls == []
 
     async def test_a_tool_called_by_a_tool_asks_the_same_person(self, serving: Serving, mode: str) -> None:
         outer: list[str] = []
@@ -130,9 +97,7 @@ class TestAsked:
 
         person = Person(yes(), NO)
         async with serving() as served:
-            served.host.session.catalog.add(
-                Tool("calls", "Calls.", input_schema={"type": "object"}, execute=calls, needs_approval=False)
-            )
+            served.add("calls", calls)
             async with served.client(mode, elicitation_callback=person) as client:
                 result = await client.call_tool("calls", {})
         assert result.content[0].text == "success approval_denied"
@@ -211,8 +176,6 @@ class TestSealed:
         async with serving() as served:
             wire = Wire(served.url, served.token)
             states = [(await wire.call("asks", {"x": number}))["requestState"] for number in range(34)]
-            async with asyncio.timeout(20):
-                while len(served.host.calls) != 32:
-                    await asyncio.sleep(0.02)
+            await until(lambda: len(served.host.calls) == 32)
             late = await wire.call("asks", {"x": 0}, state=states[0], answer={"approve": True})
             assert late["resultType"] == "input_required" and served.ran.calls == []

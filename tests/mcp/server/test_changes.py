@@ -10,22 +10,13 @@ from typing import Any
 from tests.deadlines import within
 
 from golem_forge.config.approval_modes import ApprovalMode
-from golem_forge.core.decisions import Verdict
 from golem_forge.storage.home import ForgeHome
-from golem_forge.tools.tool import Mode, Tool
 from golem_forge.usertools.workshop import open_workshop
 
 from .conftest import Serving
 
 
-def added(name: str, mode: Mode = Mode.BOTH) -> Tool:
-    async def execute(args: dict[str, Any]) -> str:
-        return name
-
-    about = f"The tool {name}."
-    return Tool(
-        name, about, input_schema={"type": "object"}, execute=execute, mode=mode, needs_approval=Verdict.PRE_APPROVED
-    )
+def nothing(args: dict[str, Any]) -> None: ...
 
 
 async def test_the_handshake_era_is_notified(serving: Serving) -> None:
@@ -39,10 +30,10 @@ async def test_the_handshake_era_is_notified(serving: Serving) -> None:
         assert client.server_capabilities.tools.list_changed
         await client.list_tools()
         await asyncio.wait_for(listening.wait(), 20)
-        served.host.session.catalog.add(added("hidden", Mode.MANUAL))
+        served.add("hidden", nothing, mode="manual")
         await asyncio.sleep(0.8)
         assert not told.is_set()
-        served.host.session.catalog.add(added("fresh"))
+        served.add("fresh", nothing)
         with within(2):
             await told.wait()
         assert "fresh" in {tool.name for tool in (await client.list_tools()).tools}
@@ -51,15 +42,6 @@ async def test_the_handshake_era_is_notified(serving: Serving) -> None:
         with within(2):
             await told.wait()
         assert "fresh" not in {tool.name for tool in (await client.list_tools()).tools}
-
-
-async def test_2026_07_28_hears_it_on_its_listen_stream(serving: Serving) -> None:
-    async with serving() as served, served.client("auto") as client, client.listen(tools_list_changed=True) as stream:
-        served.host.session.catalog.add(added("fresh"))
-        with within(2):
-            await anext(aiter(stream))
-        assert "fresh" in {tool.name for tool in (await client.list_tools()).tools}
-        assert not (await client.call_tool("fresh", {})).is_error
 
 
 async def test_what_is_declared(serving: Serving) -> None:

@@ -10,7 +10,6 @@ from mcp_types import ElicitResult
 from golem_forge.core.errors import ToolFailed
 from golem_forge.mcp.client.hooks import ElicitationForm
 from golem_forge.tools.context import ToolContext
-from golem_forge.tools.tool import Tool
 
 from .conftest import MODES, Served, Serving
 from .wire import Wire
@@ -33,9 +32,7 @@ def place(served: Served, *forms: ElicitationForm) -> list[str]:
             raise ToolFailed("nothing asked")
         return "; ".join(f"{answer.action} {dict(answer.values)}" for answer in answers)
 
-    served.host.session.catalog.add(
-        Tool("demo__asks", "Asks.", input_schema={"type": "object"}, execute=proxied, needs_approval=False)
-    )
+    served.add("demo__asks", proxied)
     return entered
 
 

@@ -10,7 +10,6 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitResult
 
 from golem_forge.tools.context import ToolContext
-from golem_forge.tools.tool import Tool
 
 from .conftest import MODES, Served, Serving
 
@@ -110,6 +109,5 @@ async def test_a_large_proxied_resource_is_whole(serving: Serving, mode: str) ->
 
 
 def place(served: Served, read: Any) -> None:
-    schema = {"type": "object", "properties": {"server": {"type": "string"}, "uri": {"type": "string"}}}
-    tool = Tool("read_mcp_resource", "Reads.", input_schema=schema, execute=read, needs_approval=False)
-    served.host.session.catalog.add(tool, replace=True)
+    served.host.session.catalog.remove("read_mcp_resource")
+    served.add("read_mcp_resource", read)

@@ -1,4 +1,4 @@
-"""`forge mcp serve` over real pipes: frames and nothing else on stdout, and an end that leaves nothing behind."""
+"""`forge mcp serve` over real pipes: frames and nothing else on stdout. Its end: case 42 of the acceptance tests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from mcp_types import ElicitResult
 from tests.deadlines import within
 
 from .conftest import MODES, PROGRAM, Process
-from .test_calls import Sleep
 
 
 class ByHand:
@@ -84,28 +83,6 @@ def test_stdout_carries_frames_only_whatever_comes_in(work: Path, process: Proce
         for stray in (b"stray words on stdout", b"and a stray write", b"from a child"):
             assert stray in errors
         assert running.returncode == 0
-
-
-@pytest.mark.parametrize("how", ["stdin closed", "SIGTERM"])
-def test_the_end_leaves_no_children_and_takes_no_second(work: Path, process: Process, how: str) -> None:
-    with process(work, "approve_all") as running:
-        client = ByHand(running)
-        client.open()
-        sleep = Sleep()
-        command = f"trap '' TERM; {sleep} & {sleep}"
-        client.call(1, "exec_command", {"cmd": command, "yield_time_ms": 30_000})
-        began = time.monotonic()
-        while len(sleep.running()) < 2:
-            assert time.monotonic() - began < 20
-            time.sleep(0.02)
-        assert running.stdin is not None
-        with within(1):
-            if how == "stdin closed":
-                running.stdin.close()
-            else:
-                running.send_signal(signal.SIGTERM)
-            assert running.wait(timeout=30) == 0
-        assert sleep.running() == []
 
 
 def test_a_client_that_reads_nothing_does_not_hold_up_the_end(work: Path, process: Process) -> None:

@@ -14,11 +14,6 @@ from golem_forge.mcp.server.tokens import PREFIX, TokenStore
 from golem_forge.storage.home import ForgeHome
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> ForgeHome:
-    return ForgeHome(tmp_path / "home")
-
-
 def test_made_by_name_and_known_by_hash_alone(home: ForgeHome) -> None:
     store = TokenStore(home)
     secret = store.create("laptop")

@@ -7,8 +7,8 @@ import contextlib
 import os
 import signal
 import sys
-import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests import descriptors
@@ -21,7 +21,8 @@ from golem_forge.sandbox.process.launch import TreeRoot
 from golem_forge.sandbox.process.watchdog_child import FORGE as FORGE_HANDLE
 from golem_forge.sandbox.walls.model import Streams
 
-from .conftest import BOTH, Plain, gone_within, launch_of, living, until_output
+from .conftest import gone_within, living, until_output
+from .launches import Plain, launch_of
 
 DOUBLE_FORK = "(setsid sh -c 'sleep 61 & sleep 62 &' &);"
 SHAPES = {
@@ -63,13 +64,13 @@ async def test_what_a_command_leaves_ends_with_it(run, shape, marker):
 
 
 async def test_timeout_keeps_what_came(run, marker):
-    with within(2):
-        child = await run("echo partial; trap '' TERM; setsid sleep 60 & sleep 60", timeout_s=1)
+    with within(1.3):
+        child = await run("echo partial; trap '' TERM; setsid sleep 60 & sleep 60", timeout_s=0.3)
         ending = await child.wait()
     assert living(marker) == []
     assert ending.code == "TIMEOUT"
     assert child.output.read() == b"partial\n"
-    assert ending.seconds >= 1
+    assert ending.seconds >= 0.3
 
 
 async def test_term_gives_time_for_a_goodbye(run, monkeypatch):
@@ -149,105 +150,101 @@ async def test_the_outer_program_killed_from_outside(marker):
     assert living(marker) == []
 
 
-FORGE = """
-    import asyncio, sys
-    sys.path[:0] = [sys.argv[1]]
-    import conftest
-    from golem_forge.sandbox.process.launch import TreeRoot as Root
-    from golem_forge.sandbox.process.child import start_process as start
-    from golem_forge.sandbox.walls.model import Streams
+PRELUDE = """
+import asyncio, os, signal, sys, threading, time
+sys.path[:0] = [sys.argv[1]]
+import launches
+from golem_forge.sandbox.process import child as starting
+from golem_forge.sandbox.process.launch import TreeRoot as Root
+from golem_forge.sandbox.walls.model import Streams
 
-    async def main():
-        for streams in Streams:
-            launch = conftest.launch_of(
-                Root(sys.argv[2]), "bash", "-c", sys.argv[3], env={"MARKER": sys.argv[4]},
-                terminal=streams is Streams.TERMINAL,
-            )
-            child = await start(launch, streams, stdin=None, filter=conftest.Plain)
-            await child.output.more(0, 10)
-        print("running", flush=True)
-        await child.wait()
+async def start(root, *command, streams=Streams.MERGED):
+    terminal = streams is Streams.TERMINAL
+    launch = launches.launch_of(root, *command, env={"MARKER": sys.argv[2]}, terminal=terminal)
+    return await starting.start_process(launch, streams, stdin=None, filter=launches.Plain)
 
-    asyncio.run(main())
+def each_is_killed(cases, work):
+    for case in cases:
+        forge = os.fork()
+        if forge == 0:
+            asyncio.run(work(case))
+            os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(forge, 0)[1]) == -signal.SIGKILL, case
 """
 
 
-@pytest.mark.parametrize("kind", BOTH, ids=lambda kind: kind.value)
-async def test_forge_killed(kind, marker):
-    script = f"trap '' TERM HUP; {DOUBLE_FORK} setsid sleep 60 & echo there; sleep 60"
-    forge = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-c",
-        textwrap.dedent(FORGE),
-        str(Path(__file__).parent),
-        kind.value,
-        script,
-        marker,
-        stdout=asyncio.subprocess.PIPE,
-    )
+async def another_forge(program: str, marker: str, *words: str, **options: Any) -> asyncio.subprocess.Process:
+    """The program has `words` from `sys.argv[3]` on, and `start` for what has the marker."""
+    command = ("-c", PRELUDE + program, str(Path(__file__).parent), marker, *words)
+    return await asyncio.create_subprocess_exec(sys.executable, *command, **options)
+
+
+STUBBORN = f"trap '' TERM HUP; {DOUBLE_FORK} setsid sleep 60 & echo there; sleep 60"
+EVERY_KIND_OF_STREAMS = """
+async def main():
+    for streams in Streams:
+        child = await start(Root(sys.argv[3]), "bash", "-c", sys.argv[4], streams=streams)
+        await child.output.more(0, 10)
+    print("running", flush=True)
+    await child.wait()
+
+asyncio.run(main())
+"""
+
+
+async def test_forge_killed(root, marker):
+    forge = await another_forge(EVERY_KIND_OF_STREAMS, marker, root.value, STUBBORN, stdout=asyncio.subprocess.PIPE)
     assert await asyncio.wait_for(forge.stdout.readline(), 40) == b"running\n"
     assert len(living(marker)) >= 9
+
     forge.kill()
+
     with within(1):
         gone_within(marker, 30)
     await forge.wait()
 
 
 TAKEN_OVER = """
-    import asyncio, os, sys, threading
-    sys.path[:0] = [sys.argv[1]]
-    import conftest
-    from golem_forge.sandbox.process.launch import TreeRoot as Root
-    from golem_forge.sandbox.process.child import start_process as start
-    from golem_forge.sandbox.walls.model import Streams
+launches.WALLS.remove("--die-with-parent")  # as if a child had taken its death signal from process 1
 
-    conftest._WALLS.remove("--die-with-parent")  # as if a child had taken its death signal from process 1
+async def one():
+    child = await start(Root.NAMESPACE, "bash", "-c", sys.argv[3])
+    await child.output.more(0, 10)
+    return child
 
-    async def one():
-        launch = conftest.launch_of(Root.NAMESPACE, "bash", "-c", sys.argv[2], env={"MARKER": sys.argv[3]})
-        child = await start(launch, Streams.MERGED, stdin=None, filter=conftest.Plain)
-        await child.output.more(0, 10)
-        return child
+async def several(done):
+    short = await one()
+    children = [await one() for _ in range(3)]
+    await short.end()
+    done()
+    await asyncio.gather(*(child.wait() for child in children))
 
-    async def several(done):
-        short = await one()
-        children = [await one() for _ in range(3)]
-        await short.end()
-        done()
-        await asyncio.gather(*(child.wait() for child in children))
+ready = threading.Barrier(2)
 
-    ready = threading.Barrier(2)
+def other_loop():
+    asyncio.run(several(ready.wait))
 
-    def other_loop():
-        asyncio.run(several(ready.wait))
+async def main():
+    threading.Thread(target=other_loop, daemon=True).start()
 
-    async def main():
-        threading.Thread(target=other_loop, daemon=True).start()
+    def done():
+        ready.wait()
+        if os.fork() == 0:  # a fork has the same descriptors, and keeps them open
+            os.execv("/bin/sleep", ["sleep", "60"]) if sys.argv[4] == "exec" else os.read(0, 1)
+            os._exit(0)
+        print("running", flush=True)
 
-        def done():
-            ready.wait()
-            if os.fork() == 0:  # a fork has the same descriptors, and keeps them open
-                os.execv("/bin/sleep", ["sleep", "60"]) if sys.argv[4] == "exec" else os.read(0, 1)
-                os._exit(0)
-            print("running", flush=True)
+    await several(done)
 
-        await several(done)
-
-    asyncio.run(main())
+asyncio.run(main())
 """
 
 
 @pytest.mark.parametrize("fork", ["kept", "exec"])
 async def test_forge_killed_although_the_first_process_was_taken_over(fork, marker):
     """Trees of two loops whose roots would live on by themselves."""
-    script = f"trap '' TERM HUP; {DOUBLE_FORK} setsid sleep 60 & echo there; sleep 60"
-    forge = await asyncio.create_subprocess_exec(
-        sys.executable,
-        *("-c", textwrap.dedent(TAKEN_OVER), str(Path(__file__).parent), script, marker, fork),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        start_new_session=True,
-    )
+    pipes = {"stdin": asyncio.subprocess.PIPE, "stdout": asyncio.subprocess.PIPE}
+    forge = await another_forge(TAKEN_OVER, marker, STUBBORN, fork, **pipes, start_new_session=True)
     try:
         assert await asyncio.wait_for(forge.stdout.readline(), 40) == b"running\n"
         assert len(living(marker)) >= 18
@@ -261,34 +258,47 @@ async def test_forge_killed_although_the_first_process_was_taken_over(fork, mark
 
 
 KILLED_AT_ONCE = """
-    import asyncio, os, signal, sys
-    sys.path[:0] = [sys.argv[1]]
-    import conftest
-    from golem_forge.sandbox.process.launch import TreeRoot as Root
-    from golem_forge.sandbox.process.child import start_process as start
-    from golem_forge.sandbox.walls.model import Streams
+launches.WALLS.remove("--die-with-parent")
 
-    conftest._WALLS.remove("--die-with-parent")
+async def work(number):
+    for _ in range(number):
+        await start(Root.NAMESPACE, "sleep", "60")
+    os.kill(os.getpid(), signal.SIGKILL)
 
-    async def main():
-        for _ in range(int(sys.argv[3])):
-            launch = conftest.launch_of(Root.NAMESPACE, "sleep", "60", env={"MARKER": sys.argv[2]})
-            await start(launch, Streams.MERGED, stdin=None, filter=conftest.Plain)
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    asyncio.run(main())
+each_is_killed((1, 2), work)
 """
 
 
-@pytest.mark.parametrize("number", [1, 2])
-async def test_forge_killed_before_its_watchdog_has_begun(number, marker):
-    forge = await asyncio.create_subprocess_exec(
-        sys.executable,
-        *("-c", textwrap.dedent(KILLED_AT_ONCE), str(Path(__file__).parent), marker, str(number)),
-    )
-    assert await asyncio.wait_for(forge.wait(), 40) == -signal.SIGKILL
+async def test_forge_killed_before_its_watchdog_has_begun(marker):
+    forge = await another_forge(KILLED_AT_ONCE, marker)
+
+    assert await asyncio.wait_for(forge.wait(), 40) == 0
     with within(1):
         gone_within(marker, 30)
+
+
+KILLED_WHILE_STARTING = """
+spawn = starting.spawn
+
+async def work(after):
+    def killed_soon_after(*given):
+        pid = spawn(*given)
+        time.sleep(after)
+        os.kill(os.getpid(), signal.SIGKILL)
+        return pid
+
+    starting.spawn = killed_soon_after
+    await start(Root(sys.argv[3]), "sleep", "60")
+
+each_is_killed((0, 0.001, 0.002, 0.004), work)
+"""
+
+
+async def test_forge_killed_while_it_starts_somebody(root, marker):
+    forge = await another_forge(KILLED_WHILE_STARTING, marker, root.value)
+
+    assert await asyncio.wait_for(forge.wait(), 40) == 0
+    gone_within(marker, 10)
 
 
 def watchdogs_of(pid: int) -> list[int]:
@@ -334,9 +344,8 @@ def fresh_watchdog(monkeypatch):
     return made
 
 
-async def test_one_watchdog_for_all_which_leaves_with_the_last(fresh_watchdog, run, root):
-    if root is not TreeRoot.NAMESPACE:
-        pytest.skip("a launcher sees to it itself")
+@pytest.mark.parametrize("root", [TreeRoot.NAMESPACE], indirect=True)  # a launcher sees to it itself
+async def test_one_watchdog_for_all_which_leaves_with_the_last(fresh_watchdog, run):
     before, held = set(watchdogs_of(os.getpid())), descriptors.held()
     children = [await run("sleep 60") for _ in range(3)]
     (dog,) = await until(lambda: set(watchdogs_of(os.getpid())) - before)
@@ -365,37 +374,3 @@ async def test_without_a_watchdog_nothing_else_changes(fresh_watchdog, run, monk
     for _ in range(3):
         child = await run("echo there; exit 3")
         assert (await child.wait(30)).exit_code == 3
-
-
-KILLED_WHILE_STARTING = """
-    import asyncio, os, signal, sys, threading, time
-    sys.path[:0] = [sys.argv[1]]
-    import conftest
-    from golem_forge.sandbox.process import child as starting
-    from golem_forge.sandbox.process.launch import TreeRoot as Root
-    from golem_forge.sandbox.walls.model import Streams
-
-    spawn = starting.spawn
-
-    def killed_soon_after(*given):
-        pid = spawn(*given)
-        time.sleep(float(sys.argv[4]))
-        os.kill(os.getpid(), signal.SIGKILL)
-        return pid
-
-    starting.spawn = killed_soon_after
-    launch = conftest.launch_of(Root(sys.argv[2]), "sleep", "60", env={"MARKER": sys.argv[3]})
-    asyncio.run(starting.start_process(launch, Streams.MERGED, stdin=None, filter=conftest.Plain))
-"""
-
-
-@pytest.mark.parametrize("kind", BOTH, ids=lambda kind: kind.value)
-@pytest.mark.parametrize("after", [0, 0.001, 0.002, 0.004])
-async def test_forge_killed_while_it_starts_somebody(kind, after, marker):
-    forge = await asyncio.create_subprocess_exec(
-        sys.executable,
-        *("-c", textwrap.dedent(KILLED_WHILE_STARTING), str(Path(__file__).parent), kind.value, marker, str(after)),
-        stderr=asyncio.subprocess.DEVNULL,
-    )
-    assert await asyncio.wait_for(forge.wait(), 40) == -signal.SIGKILL
-    gone_within(marker, 10)

@@ -14,7 +14,7 @@ from golem_forge.sandbox.process.launch import TreeRoot
 from golem_forge.sandbox.process.output import TAIL_BYTES, TailBuffer
 from golem_forge.sandbox.walls.model import Streams
 
-from .conftest import Plain, launch_of
+from .launches import Plain, launch_of
 
 
 async def until_read(descriptor: int, size: int) -> bytes:

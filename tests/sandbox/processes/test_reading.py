@@ -13,7 +13,7 @@ from golem_forge.sandbox.process.child import start_process
 from golem_forge.sandbox.process.output import IN_MEMORY, Capture, OutputBudget, OutputReader
 from golem_forge.sandbox.walls.model import Streams
 
-from .conftest import Plain, launch_of
+from .launches import Plain, launch_of
 
 
 async def test_a_character_in_two_writes(run):
@@ -36,11 +36,15 @@ async def test_a_cut_by_the_budget_divides_no_character():
     assert left.over
 
 
-async def test_a_secret_in_two_writes(root):
+def redacting(name: str = "TOKEN", value: str = "canary-4711-secret") -> StreamRedactor:
     redactor = Redactor()
-    redactor.add_secret("TOKEN", "canary-4711-secret")
+    redactor.add_secret(name, value)
+    return StreamRedactor(redactor)
+
+
+async def test_a_secret_in_two_writes(root):
     launch = launch_of(root, "sh", "-c", "printf 'is canary-47'; sleep 0.2; printf '11-secret.'")
-    child = await start_process(launch, Streams.MERGED, stdin=None, filter=lambda: StreamRedactor(redactor))
+    child = await start_process(launch, Streams.MERGED, stdin=None, filter=redacting)
     await child.wait()
     text = child.output.read().decode()
     assert text.startswith("is ") and text.endswith(".")
@@ -131,23 +135,17 @@ async def read_all(data: bytes, limit: int, text_filter) -> tuple[str, list[int]
 
 @pytest.mark.parametrize("shown", [1, 4, 17])
 async def test_a_secret_cut_by_the_limit_is_not_kept(shown):
-    redactor = Redactor()
-    redactor.add_secret("TOKEN", "canary-4711-secret")
     data = b"x" * 100 + b"canary-4711-secret and more"
-    text, told = await read_all(data, 100 + shown, StreamRedactor(redactor))
+    text, told = await read_all(data, 100 + shown, redacting())
     assert (text, told) == ("x" * 100, [1])
 
 
 async def test_an_end_like_a_secret_is_kept_when_nothing_was_cut():
-    redactor = Redactor()
-    redactor.add_secret("TOKEN", "canary-4711-secret")
-    assert await read_all(b"a canary", 8, StreamRedactor(redactor)) == ("a canary", [])
+    assert await read_all(b"a canary", 8, redacting()) == ("a canary", [])
 
 
 async def test_the_limit_holds_for_what_is_kept():
     text, told = await read_all(b"a" + b"\xff" * 2000, 1500, Plain())
     assert (text, told) == ("a" + "\ufffd" * 1499, [1])
-    redactor = Redactor()
-    redactor.add_secret("A_NAME_THAT_IS_LONGER_THAN_ITS_VALUE", "1c0f")
-    text, told = await read_all(b"1c0f" * 500, 3000, StreamRedactor(redactor))
+    text, told = await read_all(b"1c0f" * 500, 3000, redacting("A_NAME_THAT_IS_LONGER_THAN_ITS_VALUE", "1c0f"))
     assert len(text) == 3000 and told == [1] and "1c0f" not in text

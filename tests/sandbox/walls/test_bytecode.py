@@ -13,7 +13,7 @@ from golem_forge.sandbox.walls.model import HostDirectory, HostGrant, Job, Level
 from golem_forge.sandbox.walls.walls import Walls
 from golem_forge.sandbox.zones import AccessMode, ZoneSpec
 
-from .conftest import House, Ran
+from .house import House, Ran
 
 IMPORT = "python3 -v -c 'import pkg; print(pkg.__cached__)' 2>&1 | grep -a -E '(matches|code object).*pkg|^/'"
 ENVIRONMENT = "echo ${PYTHONPYCACHEPREFIX:-none} ${PYTHONDONTWRITEBYTECODE:-none}"

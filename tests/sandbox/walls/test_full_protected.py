@@ -6,7 +6,6 @@ import asyncio
 import fcntl
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,21 +16,19 @@ import pytest
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Verb
 from golem_forge.sandbox.errors import SandboxError
-from golem_forge.sandbox.walls.model import Job, PathRule
+from golem_forge.sandbox.walls.model import Job
 from golem_forge.sandbox.walls.restrictions import MOST_MOUNTS
 from golem_forge.sandbox.zones import ZoneSpec
 
-
-def _repository(path: Path) -> None:
-    subprocess.run(["git", "init", "-q", str(path)], check=True)
+from .house import House, init, path_rule
 
 
 def _holds(directory: Path, name: str) -> bool:
     return (directory / name).exists()
 
 
-def test_hooks_and_settings_of_a_repository_stay_and_commits_work(house: Any) -> None:
-    _repository(house.workspace)
+def test_hooks_and_settings_of_a_repository_stay_and_commits_work(house: House) -> None:
+    init(house.workspace)
     settings = (house.workspace / ".git/config").read_text()
 
     ran = house.run(
@@ -48,7 +45,7 @@ def test_hooks_and_settings_of_a_repository_stay_and_commits_work(house: Any) ->
 
 
 @pytest.mark.parametrize("existing", [None, "empty"])
-def test_a_missing_repository_cannot_be_made_and_leaves_nothing(house: Any, existing: str | None) -> None:
+def test_a_missing_repository_cannot_be_made_and_leaves_nothing(house: House, existing: str | None) -> None:
     if existing:
         (house.workspace / ".git").mkdir()
 
@@ -60,9 +57,9 @@ def test_a_missing_repository_cannot_be_made_and_leaves_nothing(house: Any, exis
     assert ran.after.denials[0]["target"] == "/workspace/.git/hooks"
 
 
-def test_missing_hooks_of_a_repository_cannot_be_made(house: Any) -> None:
+def test_missing_hooks_of_a_repository_cannot_be_made(house: House) -> None:
     for name in (".", "lib"):
-        _repository(house.workspace / name)
+        init(house.workspace / name)
         for hook in (house.workspace / name / ".git/hooks").iterdir():
             hook.unlink()
         (house.workspace / name / ".git/hooks").rmdir()
@@ -75,7 +72,7 @@ def test_missing_hooks_of_a_repository_cannot_be_made(house: Any) -> None:
     assert ran.text.endswith("\n1\n") and not _holds(house.workspace, "l")
 
 
-def test_a_start_that_fails_leaves_no_placeholder(house: Any) -> None:
+def test_a_start_that_fails_leaves_no_placeholder(house: House) -> None:
     fake = house.root / "bwrap"
     fake.write_text(f"#!/bin/sh\nmkdir {house.workspace}/.git\nexit 1\n")
     fake.chmod(0o755)
@@ -86,7 +83,7 @@ def test_a_start_that_fails_leaves_no_placeholder(house: Any) -> None:
     assert os.listdir(house.workspace) == []
 
 
-async def test_walls_that_stand_at_once_do_not_undo_each_other(house: Any, run_in: Callable[..., Any]) -> None:
+async def test_walls_that_stand_at_once_do_not_undo_each_other(house: House, run_in: Callable[..., Any]) -> None:
     walls = house.walls()
     long = await walls.start(
         Job(argv=("bash", "-c", "until [ -e go ]; do sleep 0.01; done; mkdir .git/hooks; touch late"))
@@ -101,52 +98,27 @@ async def test_walls_that_stand_at_once_do_not_undo_each_other(house: Any, run_i
     assert sorted(os.listdir(house.workspace)) == ["go", "late"]
 
 
-async def test_nor_do_those_of_another_process(house: Any, run_in: Callable[..., Any]) -> None:
-    script = (
-        "import asyncio, sys; from pathlib import Path; from golem_forge.sandbox.sandbox import open_sandbox\n"
-        "from golem_forge.sandbox.zones import ZoneSpec; from golem_forge.sandbox.walls.walls import Walls\n"
-        "from golem_forge.sandbox.walls.model import Job, Level, ProbeReport\n"
-        "root = Path(sys.argv[1])\n"
-        "async def main():\n"
-        "    zones = [ZoneSpec(name='w', path=root/'workspace')]\n"
-        "    box = open_sandbox(zones, forge_home=root/'forge', home=root/'home')\n"
-        "    walls = Walls(box, forge_home=root/'forge', home=root/'home', report=ProbeReport(level=Level.FULL))\n"
-        "    one = await walls.start(Job(argv=('bash', '-c',\n"
-        "        'touch here; until [ -e go ]; do sleep 0.01; done; mkdir .git/hooks')))\n"
-        "    await one.child.wait(20); print(one.child.output.read().decode())\n"
-        "asyncio.run(main())\n"
-    )
-    other = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", script, str(house.root), stdout=asyncio.subprocess.PIPE, env={"PATH": house.path}
-    )
-    try:
-        deadline = time.monotonic() + 20
-        while not _holds(house.workspace, "here") and time.monotonic() < deadline:
-            await asyncio.sleep(0.01)
-
-        assert "Read-only" in (await run_in(house.walls(), "mkdir .git/x")).text
+def test_nor_do_those_of_another_process(house: House) -> None:
+    with house.another_forge("echo done; until [ -e go ]; do sleep 0.01; done; mkdir .git/hooks") as other:
+        assert "Read-only" in house.run("mkdir .git/x").text
 
         assert _holds(house.workspace, ".git")
         (house.workspace / "go").touch()
-        assert b"Read-only" in (await other.communicate())[0]
-    finally:
-        if other.returncode is None:
-            other.kill()
-            await other.wait()
-    assert sorted(os.listdir(house.workspace)) == ["go", "here"]
+        assert "Read-only" in other.communicate()[0]
+    assert os.listdir(house.workspace) == ["go"]
 
 
-def test_a_repository_made_on_the_host_meanwhile_is_kept(house: Any) -> None:
+def test_a_repository_made_on_the_host_meanwhile_is_kept(house: House) -> None:
     async def scene() -> None:
         walled = await house.walls().start(Job(argv=("sleep", "30")))
-        _repository(house.workspace)
+        init(house.workspace)
         await walled.child.end()
 
     asyncio.run(scene())
     assert _holds(house.workspace, ".git/HEAD")
 
 
-def test_a_zone_that_someone_locks_for_good_gives_a_reason(house: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_zone_that_someone_locks_for_good_gives_a_reason(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("golem_forge.sandbox.walls.zone_lease._LEASE_WITHIN_S", 0.05)
     lock = os.open(house.workspace, os.O_RDONLY)
     fcntl.flock(lock, fcntl.LOCK_EX)
@@ -157,7 +129,7 @@ def test_a_zone_that_someone_locks_for_good_gives_a_reason(house: Any, monkeypat
         os.close(lock)
 
 
-def test_no_hook_of_sixty_nested_repositories_can_be_written(house: Any) -> None:
+def test_no_hook_of_sixty_nested_repositories_can_be_written(house: House) -> None:
     for index in range(60):
         hooks = house.workspace / f"group{index % 3}/r{index}/.git/hooks"
         hooks.mkdir(parents=True)
@@ -175,7 +147,7 @@ def test_no_hook_of_sixty_nested_repositories_can_be_written(house: Any) -> None
     assert any("/workspace/group0 is read-only" in notice for notice in walls.notices)
 
 
-def test_repositories_side_by_side_are_guarded_too(house: Any) -> None:
+def test_repositories_side_by_side_are_guarded_too(house: House) -> None:
     for index in range(60):
         (house.workspace / f"r{index}/.git/hooks").mkdir(parents=True)
 
@@ -187,7 +159,7 @@ def test_repositories_side_by_side_are_guarded_too(house: Any) -> None:
     assert ran.text == "60\n"
 
 
-def test_no_directory_on_the_way_can_be_renamed(house: Any) -> None:
+def test_no_directory_on_the_way_can_be_renamed(house: House) -> None:
     (house.workspace / "a/b/.vscode").mkdir(parents=True)
     (house.workspace / "free").mkdir()
 
@@ -198,7 +170,7 @@ def test_no_directory_on_the_way_can_be_renamed(house: Any) -> None:
 
 
 @pytest.mark.parametrize("name", [".git", ".forge", "sub/deep/.git", ".GIT"])
-def test_a_repository_that_is_a_link_is_refused(house: Any, name: str) -> None:
+def test_a_repository_that_is_a_link_is_refused(house: House, name: str) -> None:
     link = house.workspace / name
     link.parent.mkdir(parents=True, exist_ok=True)
     (house.workspace / "real").mkdir()
@@ -211,8 +183,8 @@ def test_a_repository_that_is_a_link_is_refused(house: Any, name: str) -> None:
     assert house.run("echo reads", reads_only=True).text == "reads\n"
 
 
-def test_other_protected_links_guard_what_they_lead_to(house: Any) -> None:
-    _repository(house.workspace)
+def test_other_protected_links_guard_what_they_lead_to(house: House) -> None:
+    init(house.workspace)
     (house.workspace / ".git/hooks").rename(house.workspace / "shared")
     (house.workspace / ".git/hooks").symlink_to("../shared")
 
@@ -222,7 +194,7 @@ def test_other_protected_links_guard_what_they_lead_to(house: Any) -> None:
     assert not _holds(house.workspace, "shared/x") and (house.workspace / ".git/hooks").is_symlink()
 
 
-def test_what_a_child_creates_is_told(house: Any) -> None:
+def test_what_a_child_creates_is_told(house: House) -> None:
     (house.workspace / ".envrc").touch()
 
     ran = house.run("touch .bashrc forge.yaml main.worker plain; git init -q sub; mkdir .forge; touch .envrc")
@@ -237,7 +209,7 @@ def test_what_a_child_creates_is_told(house: Any) -> None:
     )
 
 
-def test_a_child_cannot_hide_what_it_made_by_setting_times_back(house: Any) -> None:
+def test_a_child_cannot_hide_what_it_made_by_setting_times_back(house: House) -> None:
     walls = house.walls()
     (house.workspace / "sub").mkdir()
     house.run("true", walls)
@@ -251,44 +223,25 @@ def test_a_child_cannot_hide_what_it_made_by_setting_times_back(house: Any) -> N
     assert again.code != 0
 
 
-def test_unprotected_names_stay_writable(house: Any) -> None:
-    _repository(house.workspace)
-    (house.workspace / ".vscode").mkdir()
-    walls = house.walls(ZoneSpec(name="workspace", path=house.workspace, unprotect=(".git/hooks", ".vscode/")))
-
-    ran = house.run("touch .git/hooks/x .vscode/y && echo wrote; echo x >> .git/config", walls)
-
-    assert ran.text.startswith("wrote\n") and "config: Read-only" in ran.text
-
-
-def test_a_zone_inside_a_repository_s_own_directory_is_read_only(house: Any) -> None:
-    _repository(house.workspace)
+def test_a_zone_inside_a_repository_s_own_directory_is_read_only(house: House) -> None:
+    init(house.workspace)
 
     ran = house.run("touch x", house.walls(ZoneSpec(name="hooks", path=house.workspace / ".git/hooks")))
 
     assert ran.code != 0 and not _holds(house.workspace, ".git/hooks/x")
 
 
-def _rule(pattern: str, verdict: Verdict, *verbs: Verb, literal: str = "") -> PathRule:
-    from golem_forge.policy.rules.globs import path_glob
-
-    glob = path_glob(pattern)
-    return PathRule(
-        matches=lambda name: glob.fullmatch(name) is not None, literal=literal, verdict=verdict, access=frozenset(verbs)
-    )
-
-
 @pytest.mark.parametrize("verdict", [Verdict.ASK, Verdict.BLOCKED])
-def test_write_rules_are_read_only_paths(house: Any, verdict: Verdict) -> None:
+def test_write_rules_are_read_only_paths(house: House, verdict: Verdict) -> None:
     for name in ("dist/deep", "src", "src/a/b/c/d/e"):
         (house.workspace / name).mkdir(parents=True, exist_ok=True)
     for name in ("src/one.lock", "src/a/b/c/d/e/far"):
         (house.workspace / name).touch()
     rules = (
-        _rule("/workspace/dist/**", verdict, Verb.WRITE, literal="/workspace/dist"),
-        _rule("/workspace/src/a/b/c/d/e/far", verdict, Verb.DELETE, literal="/workspace/src/a/b/c/d/e/far"),
-        _rule("/workspace/**/*.lock", verdict, Verb.WRITE, Verb.DELETE),
-        _rule("/workspace/none/**", verdict, Verb.WRITE, literal="/workspace/none"),
+        path_rule("/workspace/dist/**", verdict, Verb.WRITE, literal="/workspace/dist"),
+        path_rule("/workspace/src/a/b/c/d/e/far", verdict, Verb.DELETE, literal="/workspace/src/a/b/c/d/e/far"),
+        path_rule("/workspace/**/*.lock", verdict, Verb.WRITE, Verb.DELETE),
+        path_rule("/workspace/none/**", verdict, Verb.WRITE, literal="/workspace/none"),
     )
 
     ran = house.run(
@@ -302,16 +255,16 @@ def test_write_rules_are_read_only_paths(house: Any, verdict: Verdict) -> None:
     assert {one["why"] for one in ran.after.denials} == {"a path rule"}
 
 
-def test_a_write_rule_on_the_whole_zone(house: Any) -> None:
-    rules = (_rule("/workspace/**", Verdict.ASK, Verb.WRITE, literal="/workspace"),)
+def test_a_write_rule_on_the_whole_zone(house: House) -> None:
+    rules = (path_rule("/workspace/**", Verdict.ASK, Verb.WRITE, literal="/workspace"),)
 
     assert house.run("touch x", house.walls(rules=lambda: rules)).code != 0
     assert os.listdir(house.workspace) == []
 
 
-def test_a_linked_worktree_sees_its_repository_read_only(house: Any) -> None:
+def test_a_linked_worktree_sees_its_repository_read_only(house: House) -> None:
     main = house.root / "main"
-    _repository(main)
+    init(main)
     for words in (("commit", "-q", "--allow-empty", "-m", "one"), ("worktree", "add", "-q", str(house.root / "tree"))):
         subprocess.run(
             ["git", "-C", str(main), "-c", "user.name=n", "-c", "user.email=e", *words], check=True, capture_output=True
@@ -329,7 +282,7 @@ def test_a_linked_worktree_sees_its_repository_read_only(house: Any) -> None:
     )
 
 
-def test_many_protected_paths_cost_a_bounded_number_of_mounts(house: Any) -> None:
+def test_many_protected_paths_cost_a_bounded_number_of_mounts(house: House) -> None:
     for index in range(30):
         (house.workspace / f"d{index}/e/.vscode").mkdir(parents=True)
     walls = house.walls()

@@ -3,34 +3,21 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 import pytest
 
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Verb
-from golem_forge.sandbox.walls.model import PathRule
 from golem_forge.sandbox.zones import AccessMode, ZoneSpec
+
+from .house import House, path_rule
 
 CANARY = "canary-content"
 READ = "python3 -c \"print(open('.env').read())\""
 
 
-def _rule(pattern: str, verdict: Verdict, *, literal: str = "", accepts: bool = False) -> PathRule:
-    from golem_forge.policy.rules.globs import path_glob
-
-    glob = path_glob(pattern)
-    return PathRule(
-        matches=lambda name: glob.fullmatch(name) is not None,
-        literal=literal,
-        verdict=verdict,
-        access=frozenset({Verb.READ}),
-        accepts_secret=accepts,
-    )
-
-
 @pytest.fixture
-def secrets(house: Any) -> Any:
+def secrets(house: House) -> House:
     for name in (".env", "a/b/c/key.pem", ".ssh/config", ".aws/credentials", "a/.env.example", "plain"):
         (house.workspace / name).parent.mkdir(parents=True, exist_ok=True)
         (house.workspace / name).write_text(CANARY)
@@ -38,7 +25,7 @@ def secrets(house: Any) -> Any:
 
 
 @pytest.mark.parametrize("mode", [AccessMode.RW, AccessMode.RO])
-def test_secrets_are_masked_in_every_zone(secrets: Any, mode: AccessMode) -> None:
+def test_secrets_are_masked_in_every_zone(secrets: House, mode: AccessMode) -> None:
     walls = secrets.walls(ZoneSpec(name="workspace", path=secrets.workspace, mode=mode))
 
     ran = secrets.run(
@@ -55,7 +42,7 @@ def test_secrets_are_masked_in_every_zone(secrets: Any, mode: AccessMode) -> Non
     assert (secrets.workspace / ".env").read_text() == CANARY
 
 
-def test_a_grant_holds_for_one_call_and_one_path(secrets: Any) -> None:
+def test_a_grant_holds_for_one_call_and_one_path(secrets: House) -> None:
     walls = secrets.walls()
 
     assert CANARY not in secrets.run(READ, walls).text
@@ -64,7 +51,7 @@ def test_a_grant_holds_for_one_call_and_one_path(secrets: Any) -> None:
     assert CANARY not in secrets.run(READ, walls).text
 
 
-def test_a_grant_inside_a_masked_directory_shows_that_file_only(secrets: Any) -> None:
+def test_a_grant_inside_a_masked_directory_shows_that_file_only(secrets: House) -> None:
     (secrets.workspace / ".ssh/id_rsa").write_text("canary-key")
 
     ran = secrets.run(
@@ -75,10 +62,10 @@ def test_a_grant_inside_a_masked_directory_shows_that_file_only(secrets: Any) ->
     assert sorted(os.listdir(secrets.workspace / ".ssh")) == ["config", "id_rsa"]
 
 
-def test_a_rule_of_the_person_s_own_lifts_the_mask(secrets: Any) -> None:
+def test_a_rule_of_the_person_s_own_lifts_the_mask(secrets: House) -> None:
     rules = (
-        _rule("/workspace/.env", Verdict.PRE_APPROVED, literal="/workspace/.env", accepts=True),
-        _rule("/workspace/.ssh/**", Verdict.PRE_APPROVED, literal="/workspace/.ssh", accepts=True),
+        path_rule("/workspace/.env", Verdict.PRE_APPROVED, Verb.READ, literal="/workspace/.env", accepts=True),
+        path_rule("/workspace/.ssh/**", Verdict.PRE_APPROVED, Verb.READ, literal="/workspace/.ssh", accepts=True),
     )
 
     ran = secrets.run("cat .env .ssh/config; cat .aws/credentials", secrets.walls(rules=lambda: rules))
@@ -87,14 +74,14 @@ def test_a_rule_of_the_person_s_own_lifts_the_mask(secrets: Any) -> None:
 
 
 @pytest.mark.parametrize("verdict", [Verdict.ASK, Verdict.BLOCKED])
-def test_read_rules_mask_and_only_ask_can_be_lifted(secrets: Any, verdict: Verdict) -> None:
+def test_read_rules_mask_and_only_ask_can_be_lifted(secrets: House, verdict: Verdict) -> None:
     (secrets.workspace / "data/deep").mkdir(parents=True)
     (secrets.workspace / "data/deep/x").write_text(CANARY)
     (secrets.workspace / "a/one.csv").write_text(CANARY)
     rules = (
-        _rule("/workspace/data/**", verdict, literal="/workspace/data"),
-        _rule("/workspace/**/*.csv", verdict),
-        _rule("/workspace/.env", verdict, literal="/workspace/.env"),
+        path_rule("/workspace/data/**", verdict, Verb.READ, literal="/workspace/data"),
+        path_rule("/workspace/**/*.csv", verdict, Verb.READ),
+        path_rule("/workspace/.env", verdict, Verb.READ, literal="/workspace/.env"),
     )
     walls = secrets.walls(rules=lambda: rules)
 
@@ -104,8 +91,8 @@ def test_read_rules_mask_and_only_ask_can_be_lifted(secrets: Any, verdict: Verdi
     assert seen == (3 if verdict is Verdict.ASK else 0)
 
 
-def test_rules_are_written_for_the_program_s_zone_not_the_worker_s(secrets: Any) -> None:
-    rules = (_rule("/workspace/a/b/**", Verdict.BLOCKED, literal="/workspace/a/b"),)
+def test_rules_are_written_for_the_program_s_zone_not_the_worker_s(secrets: House) -> None:
+    rules = (path_rule("/workspace/a/b/**", Verdict.BLOCKED, Verb.READ, literal="/workspace/a/b"),)
     (secrets.workspace / "a/b/plain").write_text(CANARY)
     inner = secrets.walls(ZoneSpec(name="workspace", path=secrets.workspace, subpath="a"), rules=lambda: rules)
     whole = secrets.walls(ZoneSpec(name="workspace", path=secrets.workspace, subpath="a/b"), rules=lambda: rules)
@@ -114,16 +101,16 @@ def test_rules_are_written_for_the_program_s_zone_not_the_worker_s(secrets: Any)
     assert secrets.run("cat plain; ls -A", whole).text == "cat: plain: No such file or directory\n"
 
 
-def test_a_link_does_not_make_a_secret_readable(secrets: Any) -> None:
+def test_a_link_does_not_make_a_secret_readable(secrets: House) -> None:
     (secrets.workspace / "settings").write_text(CANARY)
     (secrets.workspace / "a/.env").symlink_to("../settings")
 
     assert CANARY not in secrets.run("cat a/.env settings").text
 
 
-def test_what_appears_after_a_rule_was_written_is_held_back_too(secrets: Any) -> None:
+def test_what_appears_after_a_rule_was_written_is_held_back_too(secrets: House) -> None:
     (secrets.workspace / "data").mkdir()
-    rules = (_rule("/workspace/data/**", Verdict.ASK, literal="/workspace/data"),)
+    rules = (path_rule("/workspace/data/**", Verdict.ASK, Verb.READ, literal="/workspace/data"),)
     walls = secrets.walls(rules=lambda: rules)
     secrets.run("true", walls)
 
@@ -132,7 +119,7 @@ def test_what_appears_after_a_rule_was_written_is_held_back_too(secrets: Any) ->
     assert CANARY not in secrets.run("cat data/later", walls).text
 
 
-def test_more_secrets_than_descriptors_are_masked(house: Any) -> None:
+def test_more_secrets_than_descriptors_are_masked(house: House) -> None:
     for index in range(170):
         (house.workspace / f"{index}.key").write_text(CANARY)
 
@@ -141,7 +128,7 @@ def test_more_secrets_than_descriptors_are_masked(house: Any) -> None:
     assert ran.text == "170\n"
 
 
-def test_names_that_are_hard_to_write(house: Any) -> None:
+def test_names_that_are_hard_to_write(house: House) -> None:
     for name in (b"new\nline.key", b"sp ace.key", b"\xff.key", b"-dash.key", b"quote'.key"):
         with open(os.path.join(os.fsencode(house.workspace), name), "w") as file:
             file.write(CANARY)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
-import subprocess
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,29 +15,18 @@ from golem_forge.sandbox.git import exchange
 from golem_forge.sandbox.git.exchange import SyncPhase
 from golem_forge.sandbox.git.shadow import GitShadow
 from golem_forge.sandbox.handles import best_opener
+from golem_forge.sandbox.walls import inspection
+from golem_forge.sandbox.walls.model import Job
 from golem_forge.sandbox.zones import ZoneSpec, open_zone
 
-ENV = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1"}
+from .house import GIT_ENVIRON, House, git, ran
 
 
-def git(where: Path, *words: str) -> str:
-    """The person's own git, on the host."""
-    ran = subprocess.run(
-        ["git", "-c", "user.name=Ada", "-c", "user.email=ada@example.test", *words],
-        cwd=where,
-        env=ENV,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return ran.stdout.strip()
-
-
-@pytest.fixture
-def repository(house: Any) -> Path:
-    """Two commits on main, a branch `other` that changed another file, and the person's name in their settings."""
-    where: Path = house.workspace
-    (house.root / "home/.gitconfig").write_text("[user]\n\tname = Ada\n\temail = ada@example.test\n")
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two commits on main, and a branch `other` that changed another file."""
+    (tmp_path_factory.getbasetemp() / "home").mkdir(exist_ok=True)
+    where = tmp_path_factory.mktemp("template")
     git(where, "init", "-q", "-b", "main", ".")
     for number in (1, 2):
         (where / "a.txt").write_text(f"{number}\n")
@@ -48,6 +38,15 @@ def repository(house: Any) -> Path:
     git(where, "commit", "-q", "-m", "on other")
     git(where, "checkout", "-q", "main")
     return where
+
+
+@pytest.fixture
+def repository(house: House, template: Path) -> Path:
+    """A copy of it, and the person's name in their settings."""
+    (house.root / "home/.gitconfig").write_text("[user]\n\tname = Ada\n\temail = ada@example.test\n")
+    shutil.copytree(template, house.workspace, dirs_exist_ok=True)
+    git(house.workspace, "status")  # the index knows these files by their times
+    return house.workspace
 
 
 EVERYDAY = {
@@ -124,7 +123,7 @@ EVERYDAY = {
 
 
 @pytest.mark.parametrize("name", EVERYDAY)
-def test_everyday_git_works_and_the_person_sees_it(house: Any, repository: Path, name: str) -> None:
+def test_everyday_git_works_and_the_person_sees_it(house: House, repository: Path, name: str) -> None:
     script, question, expected = EVERYDAY[name]
 
     ran = house.run(script)
@@ -137,7 +136,7 @@ def test_everyday_git_works_and_the_person_sees_it(house: Any, repository: Path,
     assert again.code == 0, again.text
 
 
-def test_a_submodule_works_and_its_settings_stay(house: Any, repository: Path) -> None:
+def test_a_submodule_works_and_its_settings_stay(house: House, repository: Path) -> None:
     library = house.root / "library"
     git(house.root, "init", "-q", "-b", "main", "library")
     git(library, "commit", "-q", "--allow-empty", "-m", "lib")
@@ -163,7 +162,7 @@ def test_a_submodule_works_and_its_settings_stay(house: Any, repository: Path) -
 
 
 @pytest.mark.parametrize("words", [["--object-format=sha256"], ["--template="]])
-def test_other_kinds_of_repositories(house: Any, words: list[str]) -> None:
+def test_other_kinds_of_repositories(house: House, words: list[str]) -> None:
     where = house.workspace
     git(where, "init", "-q", "-b", "main", *words, ".")
 
@@ -172,12 +171,10 @@ def test_other_kinds_of_repositories(house: Any, words: list[str]) -> None:
     assert git(where, "log", "--format=%s") == "one", ran.text
 
 
-def test_a_shallow_clone_and_a_split_index(house: Any, repository: Path) -> None:
+def test_a_shallow_clone_and_a_split_index(house: House, repository: Path) -> None:
     git(house.root, "clone", "-q", "--depth", "1", f"file://{repository}", "shallow")
     shallow = house.root / "shallow"
     git(shallow, "update-index", "--split-index")
-    from golem_forge.sandbox.zones import ZoneSpec
-
     walls = house.walls(ZoneSpec(name="workspace", path=shallow))
     ran = house.run(
         "git log --format=%s; echo 9 > a.txt; git add a.txt; git commit -qm nine; git status --short", walls
@@ -188,7 +185,7 @@ def test_a_shallow_clone_and_a_split_index(house: Any, repository: Path) -> None
     git(shallow, "fsck")
 
 
-def test_what_the_person_does_between_commands_is_seen_inside(house: Any, repository: Path) -> None:
+def test_what_the_person_does_between_commands_is_seen_inside(house: House, repository: Path) -> None:
     walls = house.walls()
     house.run("git status", walls)
     git(repository, "checkout", "-q", "-b", "mine")
@@ -203,13 +200,9 @@ def test_what_the_person_does_between_commands_is_seen_inside(house: Any, reposi
     assert ran.text == "main\nmine\nA  c\n"
 
 
-async def test_commands_at_the_same_time_share_one_repository(house: Any, repository: Path) -> None:
-    import asyncio
-
+async def test_commands_at_the_same_time_share_one_repository(house: House, repository: Path) -> None:
     walls = [house.walls() for _ in range(3)]
     scripts = [f"for i in 1 2 3; do git branch b{number}-$i; sleep 0.05; done" for number in range(3)]
-
-    from tests.sandbox.walls.conftest import ran
 
     results = await asyncio.gather(*(ran(one, script) for one, script in zip(walls, scripts, strict=True)))
 
@@ -219,13 +212,8 @@ async def test_commands_at_the_same_time_share_one_repository(house: Any, reposi
 
 
 async def test_commits_of_a_command_that_runs_for_long_arrive_meanwhile(
-    house: Any, repository: Path, monkeypatch: pytest.MonkeyPatch
+    house: House, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import asyncio
-
-    from golem_forge.sandbox.walls import inspection
-    from golem_forge.sandbox.walls.model import Job
-
     monkeypatch.setattr(inspection, "_LOOKS_PER_ROUND", 2)
     walled = await house.walls().start(Job(argv=("bash", "-c", "git commit -q --allow-empty -m early; sleep 60")))
     try:
@@ -236,14 +224,12 @@ async def test_commits_of_a_command_that_runs_for_long_arrive_meanwhile(
         await walled.child.end()
 
 
-def test_unprotected_names_are_the_person_s_own(house: Any, repository: Path) -> None:
-    from golem_forge.sandbox.zones import ZoneSpec
-
+def test_unprotected_names_are_the_person_s_own(house: House, repository: Path) -> None:
     def walls(*names: str) -> Any:
         return house.walls(ZoneSpec(name="workspace", path=repository, unprotect=names))
 
-    hooks = house.run("touch .git/hooks/mine; git config a.b c", walls(".git/hooks"))
-    assert (repository / ".git/hooks/mine").exists() and hooks.code != 0
+    hooks = house.run("touch .git/hooks/mine; echo x >> .git/config; git config a.b c", walls(".git/hooks"))
+    assert (repository / ".git/hooks/mine").exists() and "config: Read-only" in hooks.text and hooks.code != 0
     settings = house.run("git config a.b c; touch .git/hooks/other", walls(".git/config"))
     assert git(repository, "config", "a.b") == "c" and settings.code != 0
     assert not (repository / ".git/hooks/other").exists()
@@ -252,15 +238,13 @@ def test_unprotected_names_are_the_person_s_own(house: Any, repository: Path) ->
     assert (repository / ".git/hooks/other").exists() and (repository / ".git/anything").exists()
 
 
-def test_all_of_git_unprotected_holds_also_where_there_is_none_yet(house: Any) -> None:
-    from golem_forge.sandbox.zones import ZoneSpec
-
+def test_all_of_git_unprotected_holds_also_where_there_is_none_yet(house: House) -> None:
     ran = house.run("git init -q .", house.walls(ZoneSpec(name="workspace", path=house.workspace, unprotect=(".git",))))
 
     assert ran.code == 0 and (house.workspace / ".git/HEAD").exists()
 
 
-def test_a_repository_that_cannot_be_copied_is_read_only(house: Any, repository: Path) -> None:
+def test_a_repository_that_cannot_be_copied_is_read_only(house: House, repository: Path) -> None:
     (house.root / "home/.cache").write_text("no directory")
     walls = house.walls()
 
@@ -271,11 +255,7 @@ def test_a_repository_that_cannot_be_copied_is_read_only(house: Any, repository:
     assert any("/workspace/.git is read-only for commands" in notice for notice in walls.notices)
 
 
-def test_shadows_of_zones_that_are_gone_go_too(house: Any, repository: Path) -> None:
-    import shutil
-
-    from golem_forge.sandbox.zones import ZoneSpec
-
+def test_shadows_of_zones_that_are_gone_go_too(house: House, repository: Path) -> None:
     house.run("git status")
     kept = house.root / "home/.cache/golem-forge/git"
     assert len(list(kept.iterdir())) == 1
@@ -288,7 +268,7 @@ def test_shadows_of_zones_that_are_gone_go_too(house: Any, repository: Path) -> 
     assert len(list(kept.iterdir())) == 1
 
 
-def test_locks_of_a_git_that_was_killed_do_not_stay(house: Any, repository: Path) -> None:
+def test_locks_of_a_git_that_was_killed_do_not_stay(house: House, repository: Path) -> None:
     walls = house.walls()
     house.run("touch .git/index.lock .git/HEAD.lock .git/refs/heads/main.lock", walls)
 
@@ -298,7 +278,7 @@ def test_locks_of_a_git_that_was_killed_do_not_stay(house: Any, repository: Path
     assert git(repository, "log", "-1", "--format=%s") == "after"
 
 
-def test_what_a_busy_git_of_the_person_keeps_back_arrives_later(house: Any, repository: Path) -> None:
+def test_what_a_busy_git_of_the_person_keeps_back_arrives_later(house: House, repository: Path) -> None:
     walls = house.walls()
     lock = repository / ".git/refs/heads/main.lock"
     lock.touch()
@@ -322,7 +302,7 @@ def test_a_sync_that_fails_halfway_makes_no_conflict_of_the_next_commit(
     shadow.begin()
     objects = repository / ".git" / "objects"
     inside = (f"--git-dir={shadow.tree}", f"--work-tree={repository}")
-    monkeypatch.setitem(ENV, "GIT_OBJECT_DIRECTORY", str(objects))
+    monkeypatch.setitem(GIT_ENVIRON, "GIT_OBJECT_DIRECTORY", str(objects))
     write, failed = exchange._write_side, []
 
     def write_once_full(side: Any, path: str, *more: Any, **options: Any) -> Any:

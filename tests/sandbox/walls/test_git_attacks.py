@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
-import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,54 +16,7 @@ import pytest
 from golem_forge.core.calls import Severity
 from golem_forge.sandbox.walls.model import Job
 
-ASKED = (
-    ["status"],
-    ["status", "--short"],
-    ["log", "-1", "--oneline"],
-    ["diff"],
-    ["branch"],
-    ["stash", "list"],
-    ["commit", "--allow-empty", "-q", "-m", "by the person"],
-)
-
-
-class Person:
-    def __init__(self, house: Any) -> None:
-        self.where: Path = house.workspace
-        self.mark: Path = house.root / "mark"
-        self.home: Path = house.root / "home"
-        self.outside: Path = house.root / "outside.txt"
-        self.outside.write_text("mine\n")
-
-    def git(self, *words: str, where: Path | None = None) -> subprocess.CompletedProcess[str]:
-        env = {"PATH": "/usr/bin:/bin", "HOME": str(self.home), "GIT_CONFIG_NOSYSTEM": "1", "GIT_EDITOR": "true"}
-        place = where or self.where
-        return subprocess.run(["git", *words], cwd=place, env=env, capture_output=True, text=True, timeout=20)
-
-    def works_as_usual(self, *folders: str) -> None:
-        for folder in ("", *folders):
-            for words in ASKED:
-                if (self.where / folder).is_dir():
-                    self.git(*words, where=self.where / folder)
-        assert not self.mark.exists(), "the person's git ran what a command left"
-        assert self.outside.read_text() == "mine\n"
-
-
-@pytest.fixture
-def person(house: Any) -> Person:
-    made = Person(house)
-    (made.home / ".gitconfig").write_text("[user]\n\tname = Ada\n\temail = ada@example.test\n")
-    made.git("init", "-q", "-b", "main", ".")
-    (made.where / "Makefile").write_text("all:\n\ttrue\n")
-    evil = made.where / "evil.sh"
-    evil.write_text(f"#!/bin/sh\ntouch {made.mark}\n")
-    evil.chmod(0o755)
-    made.git("add", ".")
-    made.git("commit", "-q", "-m", "first")
-    made.git("commit", "-q", "--allow-empty", "-m", "second")
-    assert not made.mark.exists()
-    return made
-
+from .house import House, Person
 
 ATTACKS = {
     "bare repository at the root": "rm -f .git/HEAD; mkdir -p objects refs; echo ref: refs/heads/main > HEAD;"
@@ -110,7 +60,7 @@ ATTACKS = {
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-def test_the_person_s_git_runs_nothing_afterwards(house: Any, person: Person, name: str) -> None:
+def test_the_person_s_git_runs_nothing_afterwards(house: House, person: Person, name: str) -> None:
     walls = house.walls()
 
     house.run(ATTACKS[name], walls)
@@ -124,7 +74,7 @@ def test_the_person_s_git_runs_nothing_afterwards(house: Any, person: Person, na
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-async def test_nor_while_the_command_runs(house: Any, person: Person, name: str) -> None:
+async def test_nor_while_the_command_runs(house: House, person: Person, name: str) -> None:
     walls = house.walls()
     walled = await walls.start(Job(argv=("bash", "-c", f"{{ {ATTACKS[name]}; }} 2>/dev/null; echo done; sleep 60")))
     try:
@@ -138,7 +88,7 @@ async def test_nor_while_the_command_runs(house: Any, person: Person, name: str)
         await walled.child.end()
 
 
-def test_replacements_stay_inside(house: Any, person: Person) -> None:
+def test_replacements_stay_inside(house: House, person: Person) -> None:
     ran = house.run("git replace HEAD HEAD~1 && git log -1 --format=%s")
 
     assert ran.text == "first\n"
@@ -147,7 +97,7 @@ def test_replacements_stay_inside(house: Any, person: Person) -> None:
     assert [one.kind for one in ran.after.leftovers if one.severity is Severity.CRITICAL] == ["git_refs"]
 
 
-def test_settings_of_a_worktree_outside_cannot_be_made(house: Any, person: Person) -> None:
+def test_settings_of_a_worktree_outside_cannot_be_made(house: House, person: Person) -> None:
     person.git("config", "extensions.worktreeConfig", "true")
     elsewhere = house.root / "elsewhere"
     person.git("worktree", "add", "-q", "-b", "there", str(elsewhere))
@@ -163,7 +113,7 @@ def test_settings_of_a_worktree_outside_cannot_be_made(house: Any, person: Perso
     assert not list((person.where / ".git").rglob("config.worktree")), ran.text
 
 
-def test_what_both_changed_stays_the_person_s(house: Any, person: Person) -> None:
+def test_what_both_changed_stays_the_person_s(house: House, person: Person) -> None:
     async def both() -> Any:
         script = "git commit -q --allow-empty -m inside; touch done; read -t 60 x < <(sleep 60)"
         walled = await house.walls().start(Job(argv=("bash", "-c", script)))
@@ -184,7 +134,7 @@ def test_what_both_changed_stays_the_person_s(house: Any, person: Person) -> Non
     assert house.run("git log -1 --format=%s").text == "by the person\n"
 
 
-def test_moved_refs_are_told(house: Any, person: Person) -> None:
+def test_moved_refs_are_told(house: House, person: Person) -> None:
     forward = house.run("git commit -q --allow-empty -m third; git tag v1")
     back = house.run("git reset -q --hard HEAD~2")
 
@@ -195,28 +145,16 @@ def test_moved_refs_are_told(house: Any, person: Person) -> None:
     assert told.severity is Severity.WARNING and "no longer in main" in told.text
 
 
-def test_a_forge_that_was_killed_loses_no_commit(house: Any, person: Person) -> None:
+def test_a_forge_that_was_killed_loses_no_commit(house: House, person: Person) -> None:
     """The next command, of another Forge, carries over what the first one could not."""
-    program = (
-        "import asyncio, os, sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path; import conftest;"
-        "house = conftest.House.__new__(conftest.House); house.root = Path(sys.argv[2]); house.sandboxes = [];"
-        "house.path = '/usr/bin:/bin'\n"
-        "async def main():\n"
-        "    from golem_forge.sandbox.walls.model import Job\n"
-        "    script = 'git commit -q --allow-empty -m inside; echo done; sleep 60'\n"
-        "    walled = await house.walls().start(Job(argv=('bash', '-c', script)))\n"
-        "    while b'done' not in walled.child.output.read(): await asyncio.sleep(0.01)\n"
-        "    os.kill(os.getpid(), 9)\n"
-        "asyncio.run(main())\n"
-    )
-    here = os.path.dirname(__file__)
-    subprocess.run([sys.executable, "-c", program, here, str(house.root)], timeout=60, check=False)
-    assert person.git("log", "-1", "--format=%s").stdout == "second\n"
+    with house.another_forge("git commit -q --allow-empty -m inside; echo done; sleep 60") as forge:
+        forge.kill()
+    assert person.says("log", "-1", "--format=%s") == "second"
 
     ran = house.run("git log -1 --format=%s")
 
     assert ran.text == "inside\n"
-    assert person.git("log", "-1", "--format=%s").stdout == "inside\n"
+    assert person.says("log", "-1", "--format=%s") == "inside"
 
 
 NAMED = {
@@ -233,7 +171,7 @@ NAMED = {
 
 
 @pytest.mark.parametrize("name", NAMED)
-def test_paths_that_git_s_settings_name_cannot_be_made(house: Any, person: Person, name: str) -> None:
+def test_paths_that_git_s_settings_name_cannot_be_made(house: House, person: Person, name: str) -> None:
     key, value, attack = NAMED[name]
     (person.where / "scripts").mkdir()
     person.git("config", key, value)
@@ -247,7 +185,7 @@ def test_paths_that_git_s_settings_name_cannot_be_made(house: Any, person: Perso
     assert sorted(os.listdir(person.where)) == [".git", "Makefile", "evil.sh", "scripts"]
 
 
-async def test_the_person_s_git_works_while_a_placeholder_stands(house: Any, person: Person) -> None:
+async def test_the_person_s_git_works_while_a_placeholder_stands(house: House, person: Person) -> None:
     person.git("config", "include.path", "../local.inc")
     walled = await house.walls().start(Job(argv=("sleep", "60")))
     try:
@@ -272,7 +210,7 @@ open('.git/index', 'wb').write(bytes(data) + hashlib.sha1(data).digest())
 """
 
 
-def test_a_forged_index_entry_is_told_and_git_sees_the_change(house: Any, person: Person) -> None:
+def test_a_forged_index_entry_is_told_and_git_sees_the_change(house: House, person: Person) -> None:
     (person.where / "forge_index.py").write_text(FORGED)
     script = (
         "printf 'all:\\n\\t./evil.sh\\n' > Makefile; touch -d '2001-01-01' Makefile;"
@@ -287,7 +225,7 @@ def test_a_forged_index_entry_is_told_and_git_sees_the_change(house: Any, person
     assert " M Makefile" in person.git("status", "--short").stdout
 
 
-def test_what_git_is_told_not_to_look_at_is_told(house: Any, person: Person) -> None:
+def test_what_git_is_told_not_to_look_at_is_told(house: House, person: Person) -> None:
     ran = house.run("git update-index --skip-worktree Makefile; echo x >> Makefile")
     assert any(one.kind == "git_index" and "Makefile" in one.text for one in ran.after.leftovers)
 
@@ -295,7 +233,7 @@ def test_what_git_is_told_not_to_look_at_is_told(house: Any, person: Person) -> 
     assert any(one.kind == "git_index" and "Makefile" in one.text for one in again.after.leftovers)
 
 
-def test_a_new_gitlink_to_a_repository_that_runs_something_is_harmless(house: Any, person: Person) -> None:
+def test_a_new_gitlink_to_a_repository_that_runs_something_is_harmless(house: House, person: Person) -> None:
     house.run(
         "git init -q inner; git -C inner -c user.name=n -c user.email=e commit -q --allow-empty -m x;"
         " git add inner 2>/dev/null; git -C inner config core.fsmonitor $PWD/evil.sh"

@@ -4,67 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
-import sys
 import threading
 import zlib
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from golem_forge.core.calls import Severity
 from golem_forge.sandbox.git.directory import GitDir, GitLocked
 from golem_forge.sandbox.git.rules import sequencer_objection
+from golem_forge.sandbox.handles import best_opener
 from golem_forge.sandbox.walls.model import Job
 
-ENV = {"PATH": "/usr/bin:/bin", "GIT_CONFIG_NOSYSTEM": "1", "GIT_EDITOR": "true"}
+from .house import House, Person, Ran
+from .test_git_attacks import FORGED
 
 
-class Person:
-    def __init__(self, house: Any) -> None:
-        self.where: Path = house.workspace
-        self.home: Path = house.root / "home"
-        self.mark: Path = house.root / "mark"
-        (self.home / ".gitconfig").write_text("[user]\n\tname = Ada\n\temail = ada@example.test\n")
-        self.git("init", "-q", "-b", "main", ".")
-        evil = self.where / "evil.sh"
-        evil.write_text(f"#!/bin/sh\ntouch {self.mark}\n")
-        evil.chmod(0o755)
-        (self.where / "Makefile").write_text("all:\n\ttrue\n")
-        self.git("add", ".")
-        self.git("commit", "-q", "-m", "first")
-        self.git("commit", "-q", "--allow-empty", "-m", "second")
-
-    def git(self, *words: str, where: Path | None = None) -> subprocess.CompletedProcess[str]:
-        env = {**ENV, "HOME": str(self.home)}
-        return subprocess.run(
-            ["git", *words], cwd=where or self.where, env=env, capture_output=True, text=True, timeout=30
-        )
-
-    def says(self, *words: str) -> str:
-        return self.git(*words).stdout.strip()
-
-    def stops_in_a_rebase(self) -> None:
-        """Of their own: both sides changed the same line."""
-        for branch, text in (("theirs", "theirs"), ("main", "mine")):
-            self.git("checkout", "-q", *(["-b"] if branch == "theirs" else []), branch)
-            (self.where / "c.txt").write_text(text)
-            self.git("add", "c.txt")
-            self.git("commit", "-q", "-m", text)
-        assert self.git("rebase", "theirs").returncode != 0
-
-
-@pytest.fixture
-def person(house: Any) -> Person:
-    return Person(house)
-
-
-def told(ran: Any, *, severity: Severity = Severity.CRITICAL) -> str:
+def told(ran: Ran, *, severity: Severity = Severity.CRITICAL) -> str:
     return "\n".join(one.text for one in ran.after.leftovers if one.severity is severity)
 
 
-def test_a_merge_strategy_is_no_program(house: Any, person: Person) -> None:
+def test_a_merge_strategy_is_no_program(house: House, person: Person) -> None:
     person.stops_in_a_rebase()
     ran = house.run(
         "mkdir -p build git-merge-; cp evil.sh build/x; echo /../build/x > .git/rebase-merge/strategy; echo c > c.txt;"
@@ -77,7 +36,7 @@ def test_a_merge_strategy_is_no_program(house: Any, person: Person) -> None:
     assert not (person.where / ".git/rebase-merge/strategy").exists()
 
 
-def test_options_for_apply_write_no_file(house: Any, person: Person) -> None:
+def test_options_for_apply_write_no_file(house: House, person: Person) -> None:
     outside = house.root / "bashrc"
     outside.write_text("mine\n")
     ran = house.run(
@@ -115,16 +74,14 @@ def test_what_a_stopped_operation_may_hold(name: str, content: bytes | None, goo
     assert (sequencer_objection(name, content) == "") is good
 
 
-def test_a_rebase_with_commands_that_has_finished_is_no_news(house: Any, person: Person) -> None:
+def test_a_rebase_with_commands_that_has_finished_is_no_news(house: House, person: Person) -> None:
     ran = house.run("git rebase -q -x 'sleep 0.2' HEAD~1 && git log -1 --format=%s")
 
     assert ran.text.endswith("second\n"), ran.text
     assert not [one for one in ran.after.leftovers if one.kind == "git_sequencer"]
 
 
-def test_an_attribute_of_an_earlier_command_hides_nothing(house: Any, person: Person) -> None:
-    from tests.sandbox.walls.test_git_attacks import FORGED
-
+def test_an_attribute_of_an_earlier_command_hides_nothing(house: House, person: Person) -> None:
     (person.where / "forge_index.py").write_text(FORGED)
     walls = house.walls()
     house.run("echo 'Makefile ident' > .gitattributes; git add .gitattributes; git commit -qm a", walls)
@@ -149,7 +106,7 @@ POISON = {
 
 
 @pytest.mark.parametrize("name", POISON)
-def test_no_command_keeps_the_next_one_from_running(house: Any, person: Person, name: str) -> None:
+def test_no_command_keeps_the_next_one_from_running(house: House, person: Person, name: str) -> None:
     """And what it hid beside is judged all the same."""
     walls = house.walls()
     house.run(f"git init -q n; git -C n config core.fsmonitor $PWD/evil.sh; {POISON[name]}", walls)
@@ -164,7 +121,7 @@ def test_no_command_keeps_the_next_one_from_running(house: Any, person: Person, 
     assert not person.mark.exists()
 
 
-def test_a_hundred_thousand_files_do_not_either(house: Any, person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hundred_thousand_files_do_not_either(house: House, person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("golem_forge.sandbox.git.directory._MOST", 200)
     walls = house.walls()
     house.run("mkdir .git/logs/j; cd .git/logs/j; touch $(seq 300)", walls)
@@ -172,7 +129,7 @@ def test_a_hundred_thousand_files_do_not_either(house: Any, person: Person, monk
     assert house.run("git log -1 --format=%s", walls).text == "second\n"
 
 
-def test_many_deleted_refs_are_kept(house: Any, person: Person) -> None:
+def test_many_deleted_refs_are_kept(house: House, person: Person) -> None:
     for number in range(12):
         person.git("branch", f"b{number}")
 
@@ -183,8 +140,8 @@ def test_many_deleted_refs_are_kept(house: Any, person: Person) -> None:
     assert "are kept as refs/forge/was" in told(ran, severity=Severity.WARNING)
 
 
-def test_what_the_person_did_while_it_was_written_is_not_overwritten(house: Any, person: Person) -> None:
-    git_dir = GitDir(os.open(person.where, os.O_PATH), _opener(), (".git",))
+def test_what_the_person_did_while_it_was_written_is_not_overwritten(house: House, person: Person) -> None:
+    git_dir = GitDir(os.open(person.where, os.O_PATH), best_opener(), (".git",))
     old = git_dir.ref("refs/heads/main")
     assert old is not None
     person.git("commit", "-q", "--allow-empty", "-m", "by the person")
@@ -202,13 +159,7 @@ def test_what_the_person_did_while_it_was_written_is_not_overwritten(house: Any,
     assert not [path for path in (person.where / ".git").rglob("*") if path.suffix in (".lock", ".tmp")]
 
 
-def _opener() -> Any:
-    from golem_forge.sandbox.handles import best_opener
-
-    return best_opener()
-
-
-def test_both_commit_all_the_time_and_nobody_loses_anything(house: Any, person: Person) -> None:
+def test_both_commit_all_the_time_and_nobody_loses_anything(house: House, person: Person) -> None:
     over = threading.Event()
     made: list[str] = []
 
@@ -230,14 +181,14 @@ def test_both_commit_all_the_time_and_nobody_loses_anything(house: Any, person: 
     assert person.git("fsck").returncode == 0
 
 
-def test_a_file_with_a_hole_fills_no_disk(house: Any, person: Person) -> None:
+def test_a_file_with_a_hole_fills_no_disk(house: House, person: Person) -> None:
     ran = house.run("for i in 1 2 3; do truncate -s 200M .git/logs/x$i; done; truncate -s 200M .git/COMMIT_EDITMSG")
 
     assert sum(path.stat().st_size for path in (person.where / ".git/logs").rglob("*") if path.is_file()) < 100_000
     assert ran.code == 0
 
 
-def test_links_in_the_store_of_objects_are_removed(house: Any, person: Person) -> None:
+def test_links_in_the_store_of_objects_are_removed(house: House, person: Person) -> None:
     outside = house.root / "outside"
     outside.mkdir()
     walls = house.walls()
@@ -254,7 +205,7 @@ def test_links_in_the_store_of_objects_are_removed(house: Any, person: Person) -
     assert "led your git elsewhere" in told(ran)
 
 
-def test_an_object_with_another_content_is_removed(house: Any, person: Person) -> None:
+def test_an_object_with_another_content_is_removed(house: House, person: Person) -> None:
     (person.where / "pkg").mkdir()
     (person.where / "pkg/mod.py").write_text("good = 1\n")
     person.git("add", ".")
@@ -276,7 +227,7 @@ def test_an_object_with_another_content_is_removed(house: Any, person: Person) -
 
 @pytest.mark.parametrize("waits", ["", "sleep 0.5;"], ids=["at once", "after a look while it runs"])
 @pytest.mark.parametrize("forge", ["cp -f forged {}", "chmod u+w {0} && cat forged > {0}"], ids=["new", "in place"])
-def test_an_object_that_is_forged_without_git_is_removed(house: Any, person: Person, forge: str, waits: str) -> None:
+def test_an_object_that_is_forged_without_git_is_removed(house: House, person: Person, forge: str, waits: str) -> None:
     """Neither HEAD nor the index nor a ref changes, and whatever was carried over before counts for nothing."""
     person.git("gc", "-q")
     walls = house.walls()
@@ -293,7 +244,7 @@ def test_an_object_that_is_forged_without_git_is_removed(house: Any, person: Per
     assert not (person.where / where).exists()
 
 
-def test_a_pack_that_a_command_made_is_looked_at(house: Any, person: Person) -> None:
+def test_a_pack_that_a_command_made_is_looked_at(house: House, person: Person) -> None:
     walls = house.walls()
     house.run("true", walls)
 
@@ -308,7 +259,7 @@ def test_a_pack_that_a_command_made_is_looked_at(house: Any, person: Person) -> 
     assert "damaged or forged" in told(ran)
 
 
-def test_a_pointer_to_nothing_does_not_break_the_repository(house: Any, person: Person) -> None:
+def test_a_pointer_to_nothing_does_not_break_the_repository(house: House, person: Person) -> None:
     ran = house.run(
         'mkdir s; echo "gitdir: ../.git/modules/none" > s/.git;'
         " git update-index --add --cacheinfo 160000,$(git rev-parse HEAD),s"
@@ -318,7 +269,7 @@ def test_a_pointer_to_nothing_does_not_break_the_repository(house: Any, person: 
     assert "leads git to '.git/modules/none'" in told(ran)
 
 
-def test_a_branch_called_after_a_hash_is_a_branch(house: Any, person: Person) -> None:
+def test_a_branch_called_after_a_hash_is_a_branch(house: House, person: Person) -> None:
     person.git("config", "branch.feat/sha256-sums.merge", "refs/heads/reftable")
 
     ran = house.run("touch b; git add b; git commit -qm b")
@@ -326,7 +277,7 @@ def test_a_branch_called_after_a_hash_is_a_branch(house: Any, person: Person) ->
     assert person.says("status", "--short") == "" and not told(ran)
 
 
-def test_a_sparse_index_works(house: Any, person: Person) -> None:
+def test_a_sparse_index_works(house: House, person: Person) -> None:
     for name in ("x", "y"):
         (person.where / name).mkdir()
         (person.where / name / "f").write_text(name)
@@ -339,7 +290,7 @@ def test_a_sparse_index_works(house: Any, person: Person) -> None:
     assert person.says("log", "-1", "--format=%s") == "two" and person.says("status", "--short") == "", ran.text
 
 
-def test_a_split_index_is_told(house: Any, person: Person) -> None:
+def test_a_split_index_is_told(house: House, person: Person) -> None:
     person.git("update-index", "--split-index")
 
     ran = house.run("git update-index --skip-worktree Makefile; echo x >> Makefile")
@@ -347,7 +298,7 @@ def test_a_split_index_is_told(house: Any, person: Person) -> None:
     assert "is split" in told(ran, severity=Severity.WARNING)
 
 
-async def test_a_slow_exchange_does_not_keep_the_guard_from_its_look(house: Any, person: Person) -> None:
+async def test_a_slow_exchange_does_not_keep_the_guard_from_its_look(house: House, person: Person) -> None:
     secret = person.where / ".env"
     secret.write_text("OLD")
     script = "echo begun; while sleep 0.02; do git commit -q --allow-empty -m x; cat .env; done"
@@ -365,7 +316,7 @@ async def test_a_slow_exchange_does_not_keep_the_guard_from_its_look(house: Any,
 
 
 def test_locks_of_a_forge_that_was_killed_go_with_the_next_command(
-    house: Any, person: Person, monkeypatch: pytest.MonkeyPatch
+    house: House, person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("golem_forge.sandbox.git.directory._STALE_NS", 0)
     heads = person.where / ".git/refs/heads"
@@ -378,20 +329,10 @@ def test_locks_of_a_forge_that_was_killed_go_with_the_next_command(
     assert sorted(os.listdir(heads)) == ["main", "other.lock"]
 
 
-def test_what_a_killed_forge_did_not_look_at_is_judged_with_the_next_command(house: Any, person: Person) -> None:
-    program = (
-        "import asyncio, os, sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path; import conftest\n"
-        "house = conftest.House.__new__(conftest.House); house.root = Path(sys.argv[2]); house.sandboxes = []\n"
-        "house.path = '/usr/bin:/bin'\n"
-        "async def main():\n"
-        "    from golem_forge.sandbox.walls.model import Job\n"
-        "    script = 'git init -q n; git -C n config core.fsmonitor $PWD/evil.sh; touch .pdbrc; echo done; sleep 60'\n"
-        "    walled = await house.walls().start(Job(argv=('bash', '-c', script)))\n"
-        "    while b'done' not in walled.child.output.read(): await asyncio.sleep(0.01)\n"
-        "    os.kill(os.getpid(), 9)\n"
-        "asyncio.run(main())\n"
-    )
-    subprocess.run([sys.executable, "-c", program, os.path.dirname(__file__), str(house.root)], timeout=60, check=False)
+def test_what_a_killed_forge_did_not_look_at_is_judged_with_the_next_command(house: House, person: Person) -> None:
+    script = "git init -q n; git -C n config core.fsmonitor $PWD/evil.sh; touch .pdbrc; echo done; sleep 60"
+    with house.another_forge(script) as forge:
+        forge.kill()
     assert (person.where / "n/.git").is_dir()
 
     ran = house.run("true")
@@ -401,11 +342,11 @@ def test_what_a_killed_forge_did_not_look_at_is_judged_with_the_next_command(hou
     assert not house.run("true").after.leftovers
 
 
-async def test_what_is_only_on_its_way_is_not_carried_over(house: Any, person: Person) -> None:
+async def test_what_is_only_on_its_way_is_not_carried_over(house: House, person: Person) -> None:
     """A command takes a branch away and puts it back: to the person it was always there."""
     person.git("branch", "other")
     script = (
-        "git branch -q -D other; echo gone; read -t 1 x < <(sleep 9);"
+        "git branch -q -D other; echo gone; read -t 0.5 x < <(sleep 9);"
         " git branch other; git commit -q --allow-empty -m x"
     )
     walled = await house.walls().start(Job(argv=("bash", "-c", script)))
@@ -418,7 +359,7 @@ async def test_what_is_only_on_its_way_is_not_carried_over(house: Any, person: P
 
 
 @pytest.mark.parametrize("more", ["", ".git/HEAD"])
-def test_the_branch_that_the_person_is_on_cannot_be_deleted(house: Any, person: Person, more: str) -> None:
+def test_the_branch_that_the_person_is_on_cannot_be_deleted(house: House, person: Person, more: str) -> None:
     ran = house.run(f"rm -f .git/refs/heads/main .git/packed-refs {more}")
 
     assert person.says("log", "--format=%s") == "second\nfirst"
@@ -426,7 +367,7 @@ def test_the_branch_that_the_person_is_on_cannot_be_deleted(house: Any, person: 
     assert house.run("git log -1 --format=%s").text == "second\n"
 
 
-def test_what_was_left_for_later_arrives_at_the_end(house: Any, person: Person) -> None:
+def test_what_was_left_for_later_arrives_at_the_end(house: House, person: Person) -> None:
     person.git("branch", "other")
 
     house.run("git branch -q -D other; git rebase -q -f HEAD~1; sleep 0.4")
@@ -434,7 +375,7 @@ def test_what_was_left_for_later_arrives_at_the_end(house: Any, person: Person) 
     assert person.says("branch", "--format=%(refname:short)") == "main"
 
 
-def test_a_branch_that_the_command_left_can_be_deleted(house: Any, person: Person) -> None:
+def test_a_branch_that_the_command_left_can_be_deleted(house: House, person: Person) -> None:
     """The usual end of a piece of work: back to another branch, and the old one goes."""
     person.git("branch", "other")
 
@@ -444,7 +385,7 @@ def test_a_branch_that_the_command_left_can_be_deleted(house: Any, person: Perso
     assert person.says("symbolic-ref", "HEAD") == "refs/heads/other" and person.says("status", "--short") == ""
 
 
-def test_many_refs_that_are_only_on_their_way_are_not_told_of(house: Any, person: Person) -> None:
+def test_many_refs_that_are_only_on_their_way_are_not_told_of(house: House, person: Person) -> None:
     for number in range(12):
         person.git("branch", f"b{number}")
 

@@ -32,28 +32,34 @@ PATHS = (
 )
 
 
-def by_git(repository: Path, rules: bytes, paths: tuple[str, ...] = PATHS) -> set[str]:
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("ignores")
+    subprocess.run(["git", "init", "-q", "."], cwd=made, check=True)
+    return made
+
+
+def by_git(repository: Path, rules: bytes) -> set[str]:
     """Those that git leaves out, themselves: what is above them is not asked about."""
-    subprocess.run(["git", "init", "-q", "."], cwd=repository, check=True)
     (repository / ".gitignore").write_bytes(rules)
     told = subprocess.run(
         ["git", "-c", "core.excludesFile=/dev/null", "check-ignore", "--no-index", "--stdin", "-z", "-v", "-n"],
         cwd=repository,
-        input="\0".join(paths).encode(),
+        input="\0".join(PATHS).encode(),
         capture_output=True,
         check=False,
     )
     fields = told.stdout.split(b"\0")[:-1]
     rows = [fields[start : start + 4] for start in range(0, len(fields), 4)]
-    assert len(rows) == len(paths), told.stderr
+    assert len(rows) == len(PATHS), told.stderr
     return {path.decode() for _, _, pattern, path in rows if pattern and not pattern.startswith(b"!")}
 
 
-def by_us(rules: bytes, paths: tuple[str, ...] = PATHS) -> set[str]:
+def by_us(rules: bytes) -> set[str]:
     """As git does it: an entry of a directory that is left out is left out with it."""
     ignores = GitIgnore(rules, 0)
     found = set()
-    for path in paths:
+    for path in PATHS:
         parts = tuple(path.split("/"))
         above = any(ignores.ignores(parts[:depth], True) for depth in range(1, len(parts)))
         if above or ignores.ignores(parts, False):
@@ -133,9 +139,9 @@ LINES = [
 
 
 @pytest.mark.parametrize("line", LINES)
-def test_each_line_means_what_git_says(line: str, tmp_path: Path) -> None:
+def test_each_line_means_what_git_says(line: str, repository: Path) -> None:
     for rules in (line, f"{line}\n", f"{line}\r\n", f"*\n!{line}\n"):
-        assert by_us(rules.encode()) == by_git(tmp_path, rules.encode()), rules
+        assert by_us(rules.encode()) == by_git(repository, rules.encode()), rules
 
 
 PIECES = st.sampled_from(
@@ -146,8 +152,8 @@ RULES = st.lists(st.lists(PIECES, min_size=1, max_size=6).map("".join), min_size
 
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(rules=RULES)
-def test_any_lines_mean_what_git_says(rules: str, tmp_path_factory: pytest.TempPathFactory) -> None:
-    assert by_us(rules.encode()) == by_git(tmp_path_factory.mktemp("ignores"), rules.encode()), rules
+def test_any_lines_mean_what_git_says(rules: str, repository: Path) -> None:
+    assert by_us(rules.encode()) == by_git(repository, rules.encode()), rules
 
 
 def test_no_pattern_takes_longer_than_its_length() -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import struct
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,31 +22,9 @@ from golem_forge.sandbox.git.index import (
     plain_index,
     read_index,
 )
-from golem_forge.sandbox.sandbox import open_sandbox
-from golem_forge.sandbox.zones import Zone, ZoneSpec
+from golem_forge.sandbox.zones import Zone
 
-
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    for name in ("workspace", "home", "forge"):
-        (tmp_path / name).mkdir()
-    return tmp_path / "workspace"
-
-
-@pytest.fixture
-def zone(place: Path) -> Iterator[Zone]:
-    opened = open_sandbox(
-        [ZoneSpec(name="workspace", path=place)], forge_home=place.parent / "forge", home=place.parent / "home"
-    )
-    yield opened.zones["workspace"]
-    opened.close()
-
-
-def git(where: Path, *words: str, check: bool = True) -> str:
-    environ = {"PATH": os.environ["PATH"], "HOME": str(where.parent / "home"), "GIT_CONFIG_NOSYSTEM": "1"}
-    for who in ("AUTHOR", "COMMITTER"):
-        environ |= {f"GIT_{who}_NAME": "A", f"GIT_{who}_EMAIL": "a@b.test"}
-    return subprocess.run(["git", *words], cwd=where, env=environ, capture_output=True, text=True, check=check).stdout
+from .house import git
 
 
 def index(where: Path, **options: Any) -> IndexFile:
@@ -211,7 +187,7 @@ def test_a_forged_entry_is_found(project: Path, zone: Zone, name: str) -> None:
     (project / ".git/index").write_bytes(
         plain_index((project / ".git/index").read_bytes(), distrusted=found.distrusted)
     )
-    assert git(project, "status", "--short") == f" M {name}\n"
+    assert git(project, "status", "--short") == f" M {name}"
 
 
 def test_a_forged_entry_of_an_unchanged_index(project: Path, zone: Zone) -> None:
@@ -267,7 +243,7 @@ class TestConversions:
         (project / name).write_bytes(content)
         an_hour_ago(project / name)
         git(project, *options, "add", name)
-        assert git(project, *options, "status", "--short", name) in (f"A  {name}\n", f"M  {name}\n")
+        assert git(project, *options, "status", "--short", name) in (f"A  {name}", f"M  {name}")
 
     def test_line_ends(self, project: Path, zone: Zone) -> None:
         before = index(project)
@@ -314,22 +290,22 @@ def test_too_many_to_read_are_not_trusted(project: Path, zone: Zone, monkeypatch
 
 def test_a_forged_tree_cache_is_left_out(project: Path) -> None:
     """It would hide what is staged, and the next commit would hold something else."""
-    tree = git(project, "write-tree").strip()
+    tree = git(project, "write-tree")
     (project / "sub/a.py").write_text("evil\n")
     git(project, "add", "sub/a.py")
     staged = git(project, "status", "--short")
     data = plain_index((project / ".git/index").read_bytes())
-    cache = b"\0-1 1\nsub\0003 0\n" + bytes.fromhex(git(project, "rev-parse", "HEAD:sub").strip())
+    cache = b"\0-1 1\nsub\0003 0\n" + bytes.fromhex(git(project, "rev-parse", "HEAD:sub"))
     content = data[:-20] + b"TREE" + struct.pack(">I", len(cache)) + cache
     forged_index = content + hashlib.sha1(content).digest()
     (project / ".git/index").write_bytes(forged_index)
-    assert git(project, "status", "--short") == "" and staged == "M  sub/a.py\n"
-    assert git(project, "write-tree").strip() == tree
+    assert git(project, "status", "--short") == "" and staged == "M  sub/a.py"
+    assert git(project, "write-tree") == tree
 
     (project / ".git/index").write_bytes(plain_index(forged_index))
 
     assert git(project, "status", "--short") == staged
-    assert git(project, "write-tree").strip() != tree
+    assert git(project, "write-tree") != tree
 
 
 def test_a_plain_index_is_as_good(project: Path) -> None:

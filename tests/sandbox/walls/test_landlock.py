@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from tests.deadlines import within
+from tests.sandbox.processes.launches import Plain
 
 from golem_forge.config.sandbox_block import ResourceLimits
 from golem_forge.core.decisions import Verdict
@@ -23,22 +24,13 @@ from golem_forge.sandbox.errors import SandboxError
 from golem_forge.sandbox.process.child import Child, start_process
 from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
 from golem_forge.sandbox.walls import landlock
-from golem_forge.sandbox.walls import landlock as landlock_rules
 from golem_forge.sandbox.walls.landlock import LandlockCommand, host_operands, launch, needs_full
 from golem_forge.sandbox.walls.model import HostGrant, Job, Level, Streams
 from golem_forge.sandbox.zones import AccessMode, ZoneSpec
 
-pytestmark = pytest.mark.skipif(landlock_rules.landlock_abi() < 3, reason="this kernel has no Landlock, or an old one")
+pytestmark = pytest.mark.skipif(landlock.landlock_abi() < 3, reason="this kernel has no Landlock, or an old one")
 PYTHON = os.path.realpath(sys.executable)
 ENV = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
-
-
-class Plain:
-    def feed(self, text: str) -> str:
-        return text
-
-    def finish(self) -> str:
-        return ""
 
 
 async def begin(*argv: str, level: Level = Level.LANDLOCK, **options: Any) -> Child:
@@ -190,7 +182,7 @@ async def test_other_processes_are_out_of_reach(zone: Path) -> None:
         victim.kill()
         victim.wait()
     assert len(found) == 12
-    expected = {"EACCES", "EPERM"} if landlock_rules.landlock_abi() >= 6 else {"EACCES", "EPERM", "None"}
+    expected = {"EACCES", "EPERM"} if landlock.landlock_abi() >= 6 else {"EACCES", "EPERM", "None"}
     assert set(found.values()) <= expected, found
 
 
@@ -387,7 +379,7 @@ async def test_an_order_the_kernel_refuses_is_no_start(monkeypatch: pytest.Monke
         await begin("true")
     assert caught.value.code == "WALLS_UNAVAILABLE"
     assert "system call filter" in caught.value.message
-    monkeypatch.setattr(landlock_rules, "landlock_abi", lambda: 0)
+    monkeypatch.setattr(landlock, "landlock_abi", lambda: 0)
     with pytest.raises(SandboxError) as caught:
         await begin("true")
     assert "no Landlock" in caught.value.message

@@ -18,7 +18,7 @@ from golem_forge.sandbox.walls.model import Level
 from .test_landlock import FORGE, PYTHON, alive, attempt, begin, run, until
 
 pytestmark = pytest.mark.skipif(landlock.landlock_abi() < 3, reason="this kernel has no Landlock, or an old one")
-DEEP = "import os; [(os.mkdir('d'), os.chdir('d')) for _ in range(1500)]"
+DEEP = "import os; [(os.mkdir('d'), os.chdir('d')) for _ in range(1020)]"
 
 
 async def test_a_private_directory_with_a_very_deep_tree_in_it_is_removed() -> None:

@@ -6,11 +6,9 @@ import asyncio
 import contextlib
 import json
 import os
-import signal
 import subprocess
-import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -25,50 +23,16 @@ from golem_forge.sandbox.walls.model import Job
 from golem_forge.sandbox.walls.zone_lease import remove_stale_placeholders
 from golem_forge.sandbox.zones import PlaceholderNote, PlaceholderNotes, ZoneRequest, ZoneSpec
 
-ANOTHER = """
-import asyncio, sys
-from pathlib import Path
-from golem_forge.sandbox.sandbox import open_sandbox
-from golem_forge.sandbox.walls.model import Job
-from golem_forge.sandbox.walls.model import Level, ProbeReport as WallsReport
-from golem_forge.sandbox.walls.walls import Walls
-from golem_forge.sandbox.zones import ZoneSpec
-
-root = Path(sys.argv[1])
-
-async def main():
-    box = open_sandbox([ZoneSpec(name="workspace", path=root / "workspace")], forge_home=root / "forge", home=root)
-    walls = Walls(box, forge_home=root / "forge", home=root / "home", report=WallsReport(level=Level.FULL))
-    await walls.start(Job(argv=("sleep", sys.argv[2])))
-    print("stands", flush=True)
-    await asyncio.sleep(60)
-
-asyncio.run(main())
-"""
-
+from .house import House
 
 SLEEPS = f"60.{os.getpid():09}"
 """An argument that no other process has."""
 
 
-@contextlib.contextmanager
-def another_forge(house: Any) -> Iterator[subprocess.Popen[bytes]]:
-    """A process of its own whose walls stand on the workspace."""
-    with subprocess.Popen(
-        [sys.executable, "-c", ANOTHER, str(house.root), SLEEPS], stdout=subprocess.PIPE, env={"PATH": house.path}
-    ) as process:
-        try:
-            assert process.stdout is not None and process.stdout.readline() == b"stands\n"
-            yield process
-        finally:
-            process.kill()
-
-
-def killed_forge(house: Any) -> None:
+def killed_forge(house: House) -> None:
     """Gone with everything it had started: until then the zone is in use."""
-    with another_forge(house) as process:
-        process.send_signal(signal.SIGKILL)
-        process.wait(PATIENCE)
+    with house.another_forge(f"echo done; sleep {SLEEPS}") as forge:
+        forge.kill()
     until = time.monotonic() + PATIENCE
     while _sleepers() and time.monotonic() < until:
         time.sleep(0.01)
@@ -83,12 +47,24 @@ def _sleepers() -> list[str]:
     return found
 
 
-def notes_of(house: Any) -> Path:
+def left_behind(house: House) -> PlaceholderNotes:
+    """What a killed Forge leaves: placeholders and the notes of them, and nobody whose they are."""
+    notes = PlaceholderNotes(house.root / "forge")
+    parent = os.open(house.workspace, os.O_RDONLY)
+    try:
+        for name in (".git", "HEAD"):
+            notes.make(str(house.workspace), (name,), parent)
+    finally:
+        os.close(parent)
+    return notes
+
+
+def notes_of(house: House) -> Path:
     return Path(house.root / "forge" / "placeholders")
 
 
 @pytest.fixture
-async def standing(house: Any) -> AsyncIterator[Any]:
+async def standing(house: House) -> AsyncIterator[Any]:
     """Walls of this process on the workspace, and the sandbox they are of."""
     box = house.sandbox()
     walled = await house.walls(sandbox=box).start(Job(argv=("sleep", "60")))
@@ -101,7 +77,7 @@ def names(box: Any, path: str = "/workspace") -> list[str]:
         return [entry.name for entry in files.list_dir(target)]
 
 
-def test_what_a_killed_forge_left_goes_with_the_next_walls(house: Any) -> None:
+def test_what_a_killed_forge_left_goes_with_the_next_walls(house: House) -> None:
     killed_forge(house)
     assert sorted(os.listdir(house.workspace)) == [".git", "HEAD"]
     assert names(house.sandbox()) == []  # not shown either, as long as it is there
@@ -111,8 +87,8 @@ def test_what_a_killed_forge_left_goes_with_the_next_walls(house: Any) -> None:
     assert os.listdir(house.workspace) == [] and os.listdir(notes_of(house)) == []
 
 
-def test_walls_on_any_other_zone_do_it_too(house: Any) -> None:
-    killed_forge(house)
+def test_walls_on_any_other_zone_do_it_too(house: House) -> None:
+    left_behind(house)
     (house.root / "other").mkdir()
 
     house.run("true", house.walls(ZoneSpec(name="other", path=house.root / "other")), reads_only=True)
@@ -120,7 +96,7 @@ def test_walls_on_any_other_zone_do_it_too(house: Any) -> None:
     assert os.listdir(house.workspace) == []
 
 
-def test_hooks_of_a_repository_are_left_and_removed_alike(house: Any) -> None:
+def test_hooks_of_a_repository_are_left_and_removed_alike(house: House) -> None:
     subprocess.run(["git", "init", "-q", "--template=", str(house.workspace / "lib")], check=True)
     killed_forge(house)
     assert (house.workspace / "lib/.git/hooks").is_dir()
@@ -131,8 +107,8 @@ def test_hooks_of_a_repository_are_left_and_removed_alike(house: Any) -> None:
     assert not (house.workspace / "lib/.git/hooks").exists() and (house.workspace / "lib/.git/HEAD").exists()
 
 
-def test_what_a_living_forge_made_stays(house: Any) -> None:
-    with another_forge(house):
+def test_what_a_living_forge_made_stays(house: House) -> None:
+    with house.another_forge("echo done; sleep 60"):
         box = house.sandbox()
         house.run("true", house.walls(sandbox=box), reads_only=True)
         assert (house.workspace / ".git").is_dir()
@@ -140,8 +116,8 @@ def test_what_a_living_forge_made_stays(house: Any) -> None:
 
 
 @pytest.mark.parametrize("change", ["filled", "changed", "made anew"])
-def test_what_a_person_did_to_it_makes_it_theirs(house: Any, change: str) -> None:
-    killed_forge(house)
+def test_what_a_person_did_to_it_makes_it_theirs(house: House, change: str) -> None:
+    left_behind(house)
     git = house.workspace / ".git"
     if change == "filled":
         (git / "HEAD").touch()
@@ -157,7 +133,7 @@ def test_what_a_person_did_to_it_makes_it_theirs(house: Any, change: str) -> Non
     assert git.is_dir() and os.listdir(notes_of(house)) == []
 
 
-def test_an_empty_repository_of_a_person_s_is_not_taken_for_ours(house: Any) -> None:
+def test_an_empty_repository_of_a_person_s_is_not_taken_for_ours(house: House) -> None:
     (house.workspace / ".git").mkdir()
     assert names(house.sandbox()) == [".git"]
 
@@ -166,17 +142,11 @@ def test_an_empty_repository_of_a_person_s_is_not_taken_for_ours(house: Any) -> 
     assert (house.workspace / ".git").is_dir()
 
 
-def test_killed_between_the_note_and_its_directory(house: Any) -> None:
+def test_killed_between_the_note_and_its_directory(house: House) -> None:
     """What was about to be made is ours if it was made right then, and not if it was there before."""
-    zone, home = str(house.workspace), house.root / "forge"
-    notes = PlaceholderNotes(home)
-    parent = os.open(zone, os.O_RDONLY)
-    try:
-        notes.make(zone, (".git",), parent)
-    finally:
-        os.close(parent)
+    notes = left_behind(house)
     (file,) = notes_of(house).iterdir()
-    about, made = [json.loads(line) for line in file.read_text().splitlines()]
+    about, made, *_ = [json.loads(line) for line in file.read_text().splitlines()]
     assert about["inode"] == 0 and made["inode"] == (house.workspace / ".git").stat().st_ino
 
     file.write_text(json.dumps({**about, "changed": about["changed"] + 10**10}) + "\n")
@@ -188,10 +158,10 @@ def test_killed_between_the_note_and_its_directory(house: Any) -> None:
     assert not (house.workspace / ".git").exists() and not file.exists()
 
 
-def test_notes_of_a_zone_that_is_gone_are_forgotten(house: Any) -> None:
-    killed_forge(house)
+def test_notes_of_a_zone_that_is_gone_are_forgotten(house: House) -> None:
+    notes = left_behind(house)
     house.workspace.rename(house.root / "moved")
-    remove_stale_placeholders(PlaceholderNotes(house.root / "forge"))
+    remove_stale_placeholders(notes)
     assert os.listdir(notes_of(house)) == [] and sorted(os.listdir(house.root / "moved")) == [".git", "HEAD"]
 
 
@@ -201,7 +171,7 @@ def test_a_file_is_never_a_placeholder(tmp_path: Path) -> None:
     assert not PlaceholderNote(zone="/", parts=(".git",), inode=info.st_ino, changed=info.st_ctime_ns).is_about(info)
 
 
-def test_a_home_that_cannot_be_written_costs_only_the_note(house: Any) -> None:
+def test_a_home_that_cannot_be_written_costs_only_the_note(house: House) -> None:
     notes_of(house).write_text("no directory")
 
     ran = house.run("mkdir .git/x; touch ok")
@@ -209,7 +179,7 @@ def test_a_home_that_cannot_be_written_costs_only_the_note(house: Any) -> None:
     assert "Read-only" in ran.text and os.listdir(house.workspace) == ["ok"]
 
 
-async def test_while_walls_stand_nothing_of_them_is_listed(house: Any, standing: Any) -> None:
+async def test_while_walls_stand_nothing_of_them_is_listed(house: House, standing: Any) -> None:
     (house.workspace / "mine").touch()
     assert os.path.isdir(house.workspace / ".git")
     assert names(standing) == ["mine"]
@@ -228,7 +198,7 @@ async def test_a_name_that_walls_stand_on_is_no_file_and_cannot_become_one(stand
         standing.target(".git", Verb.WRITE)
 
 
-async def test_a_file_made_below_it_stays_and_is_shown(house: Any) -> None:
+async def test_a_file_made_below_it_stays_and_is_shown(house: House) -> None:
     box = house.sandbox()
     script = "until [ -e go ]; do sleep 0.01; done; ls -A .git; touch .git/x"
     walled = await house.walls(sandbox=box).start(Job(argv=("bash", "-c", script)))
@@ -243,7 +213,7 @@ async def test_a_file_made_below_it_stays_and_is_shown(house: Any) -> None:
     assert os.listdir(house.workspace / ".git") == ["description"] and os.listdir(notes_of(house)) == []
 
 
-async def test_who_leaves_last_removes_what_others_made(house: Any) -> None:
+async def test_who_leaves_last_removes_what_others_made(house: House) -> None:
     """Also if its own walls had no use for a placeholder."""
     free = ZoneSpec(name="workspace", path=house.workspace, unprotect=(".git/hooks", ".git/config"))
     last = await house.walls(free).start(Job(argv=("sleep", "60")))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from golem_forge.core.calls import Leftover, Severity
 from golem_forge.sandbox.walls.leftovers import obeyed_leftovers
 from golem_forge.sandbox.zones import ZoneSpec
+
+from .house import House
 
 PROTECTED = [
     ".claude/settings.json",
@@ -60,39 +61,47 @@ def _top(name: str) -> str:
     return "/".join(parts[:length])
 
 
-def _told(house: Any, *paths: str) -> list[Leftover]:
+def _told(house: House, *paths: str) -> list[Leftover]:
     [zone] = house.sandbox().zones.values()
     return list(obeyed_leftovers(zone, [tuple(path.split("/")) for path in paths]))
 
 
-@pytest.mark.parametrize("name", PROTECTED)
-def test_what_is_there_stays_as_it_is(house: Any, name: str) -> None:
-    _put(house.workspace, name)
-
-    ran = house.run(f"echo new > {name}; rm -f {name}; mv {_top(name)} away; test -e {name} && cat {name}")
-
-    assert ran.text.endswith("old") and (house.workspace / name).read_text() == "old"
-    assert ("protected", f"/workspace/{name}") in {(one["kind"], one["target"]) for one in ran.after.denials}
-
-
-@pytest.mark.parametrize("name", PROTECTED)
-def test_what_was_made_is_told(house: Any, name: str) -> None:
-    ran = house.run(f"mkdir -p $(dirname {name}) && echo new > {name}")
-
-    assert ran.code == 0 and f"/workspace/{_top(name)}" in ran.after.protected_created
-
-
-def test_each_can_be_unprotected_by_its_name(house: Any) -> None:
-    for name in (".claude/x", "a.code-workspace"):
+@pytest.mark.parametrize("names", [PROTECTED[:5], PROTECTED[5:10], PROTECTED[10:]], ids=lambda names: names[0])
+def test_what_is_there_stays_as_it_is(house: House, names: list[str]) -> None:
+    for name in names:
         _put(house.workspace, name)
-    zone = ZoneSpec(name="workspace", path=house.workspace, unprotect=(".claude/", "*.code-workspace"))
 
-    ran = house.run("echo new > .claude/x && echo new > a.code-workspace", house.walls(zone))
+    ran = house.run(
+        "; ".join(
+            f"echo new > {name}; rm -f {name}; mv {_top(name)} away; test -e {name} && cat {name} && echo ' {name}'"
+            for name in names
+        )
+    )
+
+    denied = {(one["kind"], one["target"]) for one in ran.after.denials}
+    for name in names:
+        assert f"old {name}\n" in ran.text and (house.workspace / name).read_text() == "old"
+        assert ("protected", f"/workspace/{name}") in denied
+
+
+def test_what_was_made_is_told(house: House) -> None:
+    ran = house.run(" && ".join(f"mkdir -p $(dirname {name}) && echo new > {name}" for name in PROTECTED))
+
+    assert ran.code == 0 and {f"/workspace/{_top(name)}" for name in PROTECTED} <= set(ran.after.protected_created)
+
+
+def test_each_can_be_unprotected_by_its_name(house: House) -> None:
+    names = (".claude/x", ".vscode/x", "a.code-workspace")
+    for name in names:
+        _put(house.workspace, name)
+    zone = ZoneSpec(name="workspace", path=house.workspace, unprotect=(".claude/", ".vscode/", "*.code-workspace"))
+
+    ran = house.run(" && ".join(f"echo new > {name}" for name in names), house.walls(zone))
 
     assert ran.code == 0, ran.text
 
 
-def test_npm_settings_are_masked_and_told_if_made(house: Any) -> None:
+def test_npm_settings_are_masked_and_told_if_made(house: House) -> None:
     _put(house.workspace, ".npmrc")
 
     ran = house.run("cat .npmrc; echo new > .npmrc; rm -f .npmrc; mkdir p && echo script-shell=x > p/.npmrc")
@@ -101,19 +110,22 @@ def test_npm_settings_are_masked_and_told_if_made(house: Any) -> None:
     assert ran.after.protected_created == ("/workspace/p/.npmrc",)
 
 
-@pytest.mark.parametrize("name", [*OBEYED, *INSTRUCTIONS])
-def test_the_others_stay_writable_and_are_told(house: Any, name: str) -> None:
-    _put(house.workspace, name)
+def test_the_others_stay_writable_and_are_told(house: House) -> None:
+    names = [*OBEYED, *INSTRUCTIONS]
+    for name in names:
+        _put(house.workspace, name)
 
-    ran = house.run(f"echo new > {name}")
+    ran = house.run(" && ".join(f"echo new > {name}" for name in names))
 
-    assert ran.code == 0 and (house.workspace / name).read_text() == "new\n"
-    [found] = _told(house, name, "src/a.py")
-    assert (found.kind, found.severity, found.paths) == ("obeyed_name", Severity.WARNING, (f"/workspace/{name}",))
-    assert found.text.endswith(f": /workspace/{name}") and ("other agents" in found.text) is (name in INSTRUCTIONS)
+    assert ran.code == 0
+    for name in names:
+        assert (house.workspace / name).read_text() == "new\n"
+        [found] = _told(house, name, "src/a.py")
+        assert (found.kind, found.severity, found.paths) == ("obeyed_name", Severity.WARNING, (f"/workspace/{name}",))
+        assert found.text.endswith(f": /workspace/{name}") and ("other agents" in found.text) is (name in INSTRUCTIONS)
 
 
-def test_one_line_for_each_class_and_none_for_what_is_gone_or_ordinary(house: Any) -> None:
+def test_one_line_for_each_class_and_none_for_what_is_gone_or_ordinary(house: House) -> None:
     many = [f".github/workflows/{number:02}.yml" for number in range(30)]
     ordinary = ["a.py", "GNUmakefile", "node_modules/a/.pylintrc", "vendor/a/CLAUDE.md", ".venv/lib/x.pth", ".claude/x"]
     ordinary.append(".git/refs/heads/x.pth")
@@ -127,7 +139,7 @@ def test_one_line_for_each_class_and_none_for_what_is_gone_or_ordinary(house: An
     assert "\n" not in obeyed.text + instructions.text and str(house.root) not in obeyed.text
 
 
-def test_names_on_the_list_come_before_any_number_of_others(house: Any) -> None:
+def test_names_on_the_list_come_before_any_number_of_others(house: House) -> None:
     listed = ["sitecustomize.py", ".github/workflows/z.yml", ".pre-commit-config.yaml", "deep/.cargo/config.toml"]
     many = [f".aa{number:02}.sh" for number in range(31)] + [
         f".github/workflows/a{number:02}.yml" for number in range(31)
@@ -142,10 +154,10 @@ def test_names_on_the_list_come_before_any_number_of_others(house: Any) -> None:
     assert set(found.paths[:4]) == set(named) and all(path in found.text for path in named)
 
 
-def test_a_flood_of_files_hides_no_name(house: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_flood_of_files_hides_no_name(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("golem_forge.sandbox.walls.leftovers._ORDER_S", 60)
     _put(house.workspace, "zz/sitecustomize.py")
-    flood = [f"data/{number}.bin" for number in range(120_000)]
+    flood = [f"data/{number}.bin" for number in range(40_000)]
 
     found, rest = _told(house, *flood, "zz/sitecustomize.py")
 
@@ -154,22 +166,22 @@ def test_a_flood_of_files_hides_no_name(house: Any, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("name", [".a\nrc", ".a\nb.sh", "sitecustomize.a\nb.so", "golem_forge.a\nb.so"])
-def test_a_line_break_in_a_name_hides_nothing(house: Any, name: str) -> None:
+def test_a_line_break_in_a_name_hides_nothing(house: House, name: str) -> None:
     (house.workspace / name).touch()
     assert len(_told(house, name)) == 1
 
 
-def test_a_protected_name_that_was_made_cannot_speak_to_a_terminal(house: Any) -> None:
+def test_a_protected_name_that_was_made_cannot_speak_to_a_terminal(house: House) -> None:
     ran = house.run("mkdir \"$(printf 'a\\033[2J\\nb')\" && touch \"$(printf 'a\\033[2J\\nb')/.envrc\"")
     assert ran.after.protected_created == ("/workspace/a\\x1b[2J\\x0ab/.envrc",)
 
 
-def test_a_directory_that_was_moved_in_whole_is_told(house: Any) -> None:
+def test_a_directory_that_was_moved_in_whole_is_told(house: House) -> None:
     _put(house.workspace, ".circleci/config.yml")
     assert [one.paths for one in _told(house, ".circleci")] == [("/workspace/.circleci",)]
 
 
-def test_protected_names_deeper_than_the_scan_are_told(house: Any) -> None:
+def test_protected_names_deeper_than_the_scan_are_told(house: House) -> None:
     deep = "a/b/c/d/e/f/.vscode/tasks.json"
     _put(house.workspace, deep)
     _put(house.workspace, "node_modules/a/b/c/d/e/.vscode/tasks.json")
@@ -177,13 +189,13 @@ def test_protected_names_deeper_than_the_scan_are_told(house: Any) -> None:
     assert found.paths == (f"/workspace/{deep}",)
 
 
-def test_a_makefile_that_takes_the_place_of_another_is_told(house: Any) -> None:
+def test_a_makefile_that_takes_the_place_of_another_is_told(house: House) -> None:
     _put(house.workspace, "Makefile")
     _put(house.workspace, "GNUmakefile")
     assert [one.paths for one in _told(house, "Makefile", "GNUmakefile")] == [("/workspace/GNUmakefile",)]
 
 
-def test_a_name_is_told_so_that_it_cannot_speak_to_a_terminal(house: Any) -> None:
+def test_a_name_is_told_so_that_it_cannot_speak_to_a_terminal(house: House) -> None:
     (house.workspace / "x\x1b[2J\n.pth").touch()
     [found] = _told(house, "x\x1b[2J\n.pth")
     assert "\x1b" not in found.text and "\n" not in found.text

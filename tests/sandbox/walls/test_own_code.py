@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import venv as venv_module
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from golem_forge.sandbox.walls.bubblewrap import find_bwrap
 
 PACKAGES = f"lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
 SOURCE = Path(golem_forge.__file__).parent
+NOT_NEEDED = ("agent", "cli", "mcp", "orchestrator", "toolsets", "ui", "usertools")
+"""Packages that the walls do without."""
 
 PROBE = """
 import asyncio, json, sys
@@ -93,8 +96,8 @@ def _project(root: Path, venv: str = "project/.venv", source: str = "project/src
         pytest.skip("full walls need bubblewrap")
     (root / "project").mkdir(exist_ok=True)
     made = Project(root, root / venv)
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", made.venv], check=True)
-    shutil.copytree(SOURCE, root / source / "golem_forge")
+    venv_module.create(made.venv, symlinks=True)
+    shutil.copytree(SOURCE, root / source / "golem_forge", ignore=shutil.ignore_patterns(*NOT_NEEDED))
     lines = [str(root / source), *(path for path in sys.path if path.endswith("-packages"))]
     (made.venv / PACKAGES / "forge.pth").write_text("\n".join(lines))
     return made
@@ -130,10 +133,6 @@ def test_nothing_of_it_can_be_changed_and_the_rest_can(project: Project) -> None
         one for one in found["denials"] if one["target"] == "/workspace/src/mcp.py" and one["access"] == "write"
     ]
     assert denial["kind"] == "protected" and "pipx install golem-forge" in denial["widen"]
-
-
-def test_one_notice_says_so(project: Project) -> None:
-    found = project.probe("true")
     [notice] = found["notices"]
     assert "/workspace/.venv, /workspace/src" in notice and "uv tool install golem-forge" in notice
     assert notice in found["survey"] and str(project.root) not in notice

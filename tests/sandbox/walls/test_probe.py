@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import json
 import os
 import signal
@@ -19,8 +18,8 @@ from typing import Any
 import pytest
 
 from golem_forge.sandbox.host import isolated
-from golem_forge.sandbox.walls import landlock as landlock_rules
-from golem_forge.sandbox.walls import probe as probe_causes
+from golem_forge.sandbox.process.monitor import with_environment
+from golem_forge.sandbox.walls import landlock
 from golem_forge.sandbox.walls import probe as probing
 from golem_forge.sandbox.walls.bubblewrap import find_bwrap
 from golem_forge.sandbox.walls.model import GUARANTEES, Level, LevelResult, ProbeReport
@@ -31,9 +30,7 @@ from golem_forge.ui.render.reports import walls_lines as walls_line
 PATIENT = 20.0
 """This machine may be busy; only the case about time is about time."""
 needs_bwrap = pytest.mark.skipif(find_bwrap() is None, reason="bubblewrap is not installed")
-needs_landlock = pytest.mark.skipif(
-    landlock_rules.landlock_abi() < 3, reason="this kernel has no Landlock, or an old one"
-)
+needs_landlock = pytest.mark.skipif(landlock.landlock_abi() < 3, reason="this kernel has no Landlock, or an old one")
 
 
 @pytest.fixture(autouse=True)
@@ -49,11 +46,11 @@ def result(report: ProbeReport, level: Level) -> LevelResult:
 @needs_landlock
 async def test_the_real_walls_hold_what_they_promise() -> None:
     report = await probe(cache=None, within=PATIENT)
-    full, landlock = result(report, Level.FULL), result(report, Level.LANDLOCK)
+    full, read_only = result(report, Level.FULL), result(report, Level.LANDLOCK)
     assert report.level is Level.FULL
     assert full.held == tuple(GUARANTEES)
-    assert set(landlock.held) >= set(NEEDED)
-    assert ("G8" in landlock.held) == (landlock_rules.landlock_abi() >= 6)
+    assert set(read_only.held) >= set(NEEDED)
+    assert ("G8" in read_only.held) == (landlock.landlock_abi() >= 6)
     assert (report.cause, report.fix) == ("", "")
 
 
@@ -71,7 +68,7 @@ async def test_without_bubblewrap_walls_are_read_only(monkeypatch: pytest.Monkey
 
 async def test_with_neither_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probing, "find_bwrap", lambda: None)
-    monkeypatch.setattr(landlock_rules, "landlock_abi", lambda: 0)
+    monkeypatch.setattr(landlock, "landlock_abi", lambda: 0)
     report = await probe(cache=None)
     assert report.level is Level.NONE
     assert report.cause
@@ -93,16 +90,6 @@ async def test_a_backend_that_fails_is_a_level_not_reached(
     assert report.level is Level.LANDLOCK
     assert says in report.cause or "namespaces" in report.cause
     assert report.fix
-
-
-def left_over(mark: str) -> list[int]:
-    """Processes with this in their environment."""
-    found = []
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError):
-            if mark.encode() in Path(f"/proc/{name}/environ").read_bytes():
-                found.append(int(name))
-    return found
 
 
 @needs_landlock
@@ -128,7 +115,7 @@ def test_a_backend_that_isolates_nothing_is_found_out(tmp_path: Path) -> None:
         "print(report.level, report.cause)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=False)
-    for pid in left_over(f"FAKE={tmp_path}"):
+    for pid in with_environment(f"FAKE={tmp_path}"):
         os.kill(pid, signal.SIGKILL)
     assert done.stdout.startswith("landlock "), done
 
@@ -184,6 +171,7 @@ async def test_a_try_that_takes_too_long_reaches_nothing_and_is_not_kept(
 @needs_bwrap
 async def test_what_ended_late_was_not_tried_in_time_and_is_not_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probing, "_GONE_WITHIN_S", -1.0)  # nothing is ever gone so soon
+    monkeypatch.setattr(landlock, "landlock_abi", lambda: 0)  # and only full walls are tried
     report = await probe(cache=None, within=PATIENT)
     full = result(report, Level.FULL)
     assert (full.missing, full.untried) == ((), ("G11",))
@@ -229,7 +217,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch, **options: Any) -> list[Level]:
 
     monkeypatch.setattr(probing, "_try", answer)
     monkeypatch.setattr(probing, "find_bwrap", lambda: "/usr/bin/env")
-    monkeypatch.setattr(landlock_rules, "landlock_abi", lambda: 7)
+    monkeypatch.setattr(landlock, "landlock_abi", lambda: 7)
     return made
 
 
@@ -254,8 +242,8 @@ async def test_another_backend_kernel_or_setting_is_tried_anew(
     await probe(cache=tmp_path)
     changes: dict[str, tuple[object, object]] = {
         "find_bwrap": (probing, lambda: "/usr/bin/id"),
-        "landlock_abi": (landlock_rules, lambda: 6),
-        "environment_facts": (probe_causes, lambda: ["changed"]),
+        "landlock_abi": (landlock, lambda: 6),
+        "environment_facts": (probing, lambda: ["changed"]),
     }
     monkeypatch.setattr(changes[what][0], what, changes[what][1])
     await probe(cache=tmp_path)
@@ -317,13 +305,13 @@ def test_what_happened_outside_counts_more_than_what_was_said() -> None:
 
 
 def test_causes_name_the_switch_and_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probe_causes, "_is_root", lambda: False)
+    monkeypatch.setattr(probing, "_is_root", lambda: False)
     said = "Walls could not be built: bubblewrap stopped with 'No permissions to create new namespace'. The command"
-    for name, closed in probe_causes.KERNEL_SWITCHES.items():
+    for name, closed in probing.KERNEL_SWITCHES.items():
         monkeypatch.setattr(
-            probe_causes, "kernel_setting", lambda asked, name=name, closed=closed: closed if asked == name else ""
+            probing, "kernel_setting", lambda asked, name=name, closed=closed: closed if asked == name else ""
         )
-        why = probe_causes.explain_failure(said)
+        why = probing.explain_failure(said)
         assert name in why.cause + why.fix
         assert "sysctl" in why.fix
 
@@ -333,7 +321,7 @@ async def test_a_busy_machine_gets_a_second_longer_try(monkeypatch: pytest.Monke
 
     async def slow_at_first(*, cache: object, within: float = 2.0) -> ProbeReport:
         tries.append(within)
-        slow = LevelResult(level=Level.FULL, cause=probe_causes.TOO_SLOW.cause)
+        slow = LevelResult(level=Level.FULL, cause=probing.TOO_SLOW.cause)
         return ProbeReport(level=Level.NONE, tried=(slow,)) if len(tries) == 1 else ProbeReport(level=Level.FULL)
 
     monkeypatch.setattr(probing, "probe", slow_at_first)

@@ -17,6 +17,7 @@ from golem_forge.core.decisions import Status, Verdict
 from golem_forge.core.effects import Mark, Verb
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.results import ToolResult
+from golem_forge.sandbox import files
 from golem_forge.sandbox.errors import SandboxError
 from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
 from golem_forge.sandbox.walls.model import PathRule
@@ -48,8 +49,8 @@ def tree(folder: Path) -> dict[str, str]:
     return {str(file.relative_to(folder)): file.read_text() for file in folder.rglob("*") if file.is_file()}
 
 
-def fill(workspace: Path, **files: str) -> None:
-    for name, content in files.items():
+def fill(workspace: Path, **texts: str) -> None:
+    for name, content in texts.items():
         (workspace / name).write_text(content)
 
 
@@ -359,8 +360,11 @@ async def test_an_update_through_a_link_inside_the_zone_changes_what_it_leads_to
     assert (workspace / "link").is_symlink() and (workspace / "a").read_text() == "c\n"
 
 
-async def test_a_result_over_the_write_limit_is_refused_while_planning(ctx: ToolContext, workspace: Path) -> None:
-    (workspace / "big").write_bytes(b"a\n" * (5 * 1024 * 1024))
+def test_a_result_over_the_write_limit_is_refused_while_planning(
+    ctx: ToolContext, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "WRITE_LIMIT", 1024)
+    (workspace / "big").write_bytes(b"a\n" * 512)
     with pytest.raises(SandboxError) as failed:
         plan("*** Update File: big\n@@\n a\n+b\n", ctx)
     assert failed.value.code == "TOO_LARGE"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,6 @@ import pytest
 from golem_forge.core.calls import ToolCall
 from golem_forge.core.decisions import Risk, Status, Verdict
 from golem_forge.orchestrator.orchestrator import Orchestrator
-from golem_forge.policy.controller import ApprovalController
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.storage.home import ForgeHome
 from golem_forge.toolsets.edit import create_apply_patch_tool
@@ -22,13 +22,10 @@ def wrapped(body: str) -> str:
     return f"*** Begin Patch\n{body}*** End Patch\n"
 
 
-def made(sandbox: Sandbox, tmp_path: Path, answer: Any) -> Orchestrator:
-    return Orchestrator(
-        [create_apply_patch_tool()],
-        approval=ApprovalController(approval_callback=answer),
-        sandbox=sandbox,
-        home=ForgeHome(tmp_path),
-    )
+@pytest.fixture
+def path_asking(make_path: Any, sandbox: Sandbox, tmp_path: Path) -> Callable[..., Orchestrator]:
+    """Without anybody to ask, what asks is denied."""
+    return lambda ask=None: make_path(create_apply_patch_tool(), ask=ask, sandbox=sandbox, home=ForgeHome(tmp_path))
 
 
 def never(request: Any) -> dict[str, Any]:
@@ -53,27 +50,21 @@ def never(request: Any) -> dict[str, Any]:
     ],
 )
 async def test_verdict_and_risk(
-    sandbox: Sandbox, tmp_path: Path, workspace: Path, body: str, status: Status, verdict: Verdict, risk: Risk
+    path_asking: Any, tmp_path: Path, workspace: Path, body: str, status: Status, verdict: Verdict, risk: Risk
 ) -> None:
     (tmp_path / "host-scratch/b").write_text("b\n")
     (workspace / "old").write_text("x\n")
     (workspace / ".env").write_text("TOKEN=canary\n")
-    path = Orchestrator(
-        [create_apply_patch_tool()],
-        approval=ApprovalController(mode="auto_deny"),
-        sandbox=sandbox,
-        home=ForgeHome(tmp_path),
-    )
-    outcome = await path.call(ToolCall("apply_patch", {"patch": wrapped(body)}))
+    outcome = await path_asking().call(ToolCall("apply_patch", {"patch": wrapped(body)}))
     assert outcome.decision is not None
     assert (outcome.status, outcome.decision.verdict, outcome.decision.risk) == (status, verdict, risk)
     assert (tmp_path / "host-scratch/a").exists() is (status is Status.SUCCESS)
     assert (tmp_path / "host-scratch/b").read_text() == "b\n"
 
 
-async def test_t31_t32_what_cannot_work_asks_nobody(sandbox: Sandbox, tmp_path: Path, workspace: Path) -> None:
+async def test_t31_t32_what_cannot_work_asks_nobody(path_asking: Any, workspace: Path) -> None:
     (workspace / "a").write_text("a\n")
-    path = made(sandbox, tmp_path, never)
+    path = path_asking(never)
     grammar = await path.call(ToolCall("apply_patch", {"input": "nonsense"}))
     assert (grammar.status, grammar.code) == (Status.INPUT_INVALID, "PATCH_INVALID")
     assert grammar.text == "Patch not applied; nothing was changed.\nline 1: expected '*** Begin Patch'"
@@ -86,7 +77,7 @@ async def test_t31_t32_what_cannot_work_asks_nobody(sandbox: Sandbox, tmp_path: 
 
 @pytest.mark.parametrize("meddle", [True, False])
 async def test_t42_the_prompt_shows_the_diff_and_a_changed_target_is_not_written(
-    sandbox: Sandbox, tmp_path: Path, workspace: Path, meddle: bool
+    path_asking: Any, workspace: Path, meddle: bool
 ) -> None:
     (workspace / "a").write_text("a\nb\n")
     (workspace / "b").write_text("b\n")
@@ -98,9 +89,8 @@ async def test_t42_the_prompt_shows_the_diff_and_a_changed_target_is_not_written
             (workspace / "b").write_text("b\nmore\n")
         return {"approved": True}
 
-    path = made(sandbox, tmp_path, answer)
     body = "*** Update File: a\n@@\n-a\n+A\n*** Update File: b\n@@\n-b\n+B\n"
-    outcome = await path.call(ToolCall("apply_patch", {"input": wrapped(body)}))
+    outcome = await path_asking(answer).call(ToolCall("apply_patch", {"input": wrapped(body)}))
     assert shown == [
         "--- a/workspace/a\n+++ b/workspace/a\n@@ -1,2 +1,2 @@\n-a\n+A\n b\n"
         "--- a/workspace/b\n+++ b/workspace/b\n@@ -1 +1 @@\n-b\n+B\n"
@@ -115,11 +105,11 @@ async def test_t42_the_prompt_shows_the_diff_and_a_changed_target_is_not_written
 
 
 async def test_an_interrupt_while_it_runs_leaves_every_file_as_it_was(
-    sandbox: Sandbox, tmp_path: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch
+    path_asking: Any, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in "abc":
         (workspace / name).write_text(f"{name}\n")
-    path = made(sandbox, tmp_path, lambda request: {"approved": True})
+    path = path_asking(lambda request: {"approved": True})
     loop = asyncio.get_running_loop()
     rename = os.rename
     renamed: list[str] = []
@@ -137,9 +127,5 @@ async def test_an_interrupt_while_it_runs_leaves_every_file_as_it_was(
     body = "".join(f"*** Update File: {name}\n@@\n-{name}\n+x\n" for name in "abc")
     outcome = await path.call(ToolCall("apply_patch", {"input": wrapped(body)}))
     assert outcome.status is Status.INTERRUPTED
-    assert {name: (workspace / name).read_text() for name in os.listdir(workspace)} == {
-        "a": "a\n",
-        "b": "b\n",
-        "c": "c\n",
-    }
+    assert {name: (workspace / name).read_text() for name in os.listdir(workspace)} == {n: f"{n}\n" for n in "abc"}
     assert renamed[:2] == ["a", "b"] and "c" not in renamed

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -66,20 +67,28 @@ def home(sandbox: Sandbox, tmp_path: Path) -> Path:
     return tmp_path / "forge_home"
 
 
-def crash(workspace: Path, home: Path, *, renames: int, call: str = "rename") -> None:
+@pytest.fixture
+def crash(ready_forge: Any, workspace: Path, home: Path) -> Callable[..., None]:
     """Kills a process that applies PATCH right before one rename, or other system call, more than these."""
-    for name, content in BEFORE.items():
-        (workspace / name).write_text(content)
-    (workspace / "a.txt").chmod(0o750)
-    done = subprocess.run([sys.executable, "-c", CHILD, workspace, home, PATCH, str(renames), call], timeout=50)
-    assert done.returncode == -signal.SIGKILL
+
+    def made(*, renames: int, call: str = "rename") -> None:
+        for name, content in BEFORE.items():
+            (workspace / name).write_text(content)
+        (workspace / "a.txt").chmod(0o750)
+        child = home.parent / "child.py"
+        child.write_text(CHILD)
+        words = map(str, (child, workspace, home, PATCH, renames, call))
+        done = ready_forge.program(*words, cwd=home.parent, env=os.environ)
+        assert done.returncode == -signal.SIGKILL, done.stderr
+
+    return made
 
 
 @pytest.mark.parametrize("renames", [0, 1, 2, 3])
 def test_every_file_is_put_back_wherever_it_stopped(
-    sandbox: Sandbox, workspace: Path, home: Path, renames: int
+    sandbox: Sandbox, workspace: Path, home: Path, crash: Callable[..., None], renames: int
 ) -> None:
-    crash(workspace, home, renames=renames)
+    crash(renames=renames)
     (manifest,) = (home / "patches").iterdir()
     assert (manifest.name, manifest.stat().st_mode & 0o777) == ("call_1.json", 0o600)
     strays = [name for name in os.listdir(workspace) if name not in (*BEFORE, "new")]
@@ -99,9 +108,9 @@ def test_every_file_is_put_back_wherever_it_stopped(
     ("call", "times"), [("mkdir", 2), ("write", 1), ("write", 2), ("fchmod", 0), ("fchmod", 1), ("link", 0)]
 )
 def test_a_crash_while_staging_leaves_no_litter(
-    sandbox: Sandbox, workspace: Path, home: Path, call: str, times: int
+    sandbox: Sandbox, workspace: Path, home: Path, crash: Callable[..., None], call: str, times: int
 ) -> None:
-    crash(workspace, home, renames=times, call=call)
+    crash(renames=times, call=call)
     assert sorted(os.listdir(workspace)) != sorted(BEFORE)
     (text,) = recover_patches(home, sandbox)
     assert text == "A patch was cut short by a crash and has been taken back."
@@ -111,9 +120,9 @@ def test_a_crash_while_staging_leaves_no_litter(
 
 
 def test_what_was_changed_before_it_was_kept_is_told_without_a_copy(
-    sandbox: Sandbox, workspace: Path, home: Path
+    sandbox: Sandbox, workspace: Path, home: Path, crash: Callable[..., None]
 ) -> None:
-    crash(workspace, home, renames=0)
+    crash(renames=0)
     (workspace / "d.txt").write_text("mine\n")
     (workspace / "a.txt").write_text("mine\n")  # through its second name too: there is no old content any more
     (text,) = recover_patches(home, sandbox)
@@ -124,16 +133,20 @@ def test_what_was_changed_before_it_was_kept_is_told_without_a_copy(
     assert tree(workspace) == BEFORE | {"a.txt": "mine\n", "d.txt": "mine\n"}
 
 
-def test_a_finished_patch_leaves_nothing(sandbox: Sandbox, workspace: Path, home: Path) -> None:
-    crash(workspace, home, renames=99)
+def test_a_finished_patch_leaves_nothing(
+    sandbox: Sandbox, workspace: Path, home: Path, crash: Callable[..., None]
+) -> None:
+    crash(renames=99)
     assert tree(workspace) == AFTER
     assert os.listdir(home / "patches") == []
     assert recover_patches(home, sandbox) == []
     assert tree(workspace) == AFTER
 
 
-def test_what_was_changed_since_is_left_and_told(sandbox: Sandbox, workspace: Path, home: Path) -> None:
-    crash(workspace, home, renames=2)
+def test_what_was_changed_since_is_left_and_told(
+    sandbox: Sandbox, workspace: Path, home: Path, crash: Callable[..., None]
+) -> None:
+    crash(renames=2)
     (workspace / "a.txt").write_text("mine\n")
     (text,) = recover_patches(home, sandbox)
     assert "Not restored: /workspace/a.txt was changed since; its old content is in '.forge-" in text
@@ -144,8 +157,8 @@ def test_what_was_changed_since_is_left_and_told(sandbox: Sandbox, workspace: Pa
     assert os.listdir(home / "patches") == []
 
 
-def test_without_the_zone_it_waits(sandbox: Sandbox, workspace: Path, home: Path) -> None:
-    crash(workspace, home, renames=3)
+def test_without_the_zone_it_waits(sandbox: Sandbox, workspace: Path, home: Path, crash: Callable[..., None]) -> None:
+    crash(renames=3)
     (text,) = recover_patches(home, Sandbox())
     assert "Not restored: /workspace/a.txt is in no zone that can be written here." in text
     assert len(os.listdir(home / "patches")) == 1
@@ -179,8 +192,6 @@ def test_after_the_last_step_only_kept_copies_go(sandbox: Sandbox, workspace: Pa
 
 
 def test_a_name_that_is_not_forges_own_is_not_touched(sandbox: Sandbox, workspace: Path, home: Path) -> None:
-    import hashlib
-
     (workspace / "a.txt").write_text("A\n")
     (workspace / "mine.txt").write_text("a\n")
     digests = {"before": hashlib.sha256(b"a\n").hexdigest(), "after": hashlib.sha256(b"A\n").hexdigest()}

@@ -66,9 +66,3 @@ async def test_blocked_on_either_tool_blocks(
     outcome = await bench.cmd(f"apply_patch <<'EOF'\n{PATCH}EOF\n")
     assert outcome.status is Status.POLICY_DENIED
     assert not (workspace / "new.txt").exists()
-
-
-async def test_a_bare_patch_is_told_where_it_belongs(benches: Callable[..., Any], tools: tuple[Any, ...]) -> None:
-    outcome = await benches(*tools).cmd(PATCH)
-    assert outcome.status is Status.INPUT_INVALID
-    assert outcome.text == "This is a patch; call apply_patch with it as input."

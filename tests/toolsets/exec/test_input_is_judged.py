@@ -14,8 +14,6 @@ from golem_forge.core.text import escape_control_chars
 from golem_forge.policy.rules.book import RuleBook
 from golem_forge.storage.home import forge_home
 
-CAT = "stty -echo; cat"
-
 
 class Person:
     """Keeps what it is asked and answers as it is told to."""
@@ -35,9 +33,14 @@ def person() -> Person:
 
 
 async def cat_in(bench: Any, person: Person) -> int:
-    number: int = await bench.session(CAT, tty=True, yield_time_ms=300)
+    number: int = await bench.session("stty -echo; cat", tty=True, yield_time_ms=0)
     person.asked.clear()
     return number
+
+
+async def typed(bench: Any, number: int, chars: str) -> Any:
+    """Nobody waits for what the program makes of it."""
+    return await bench.stdin(number, chars, yield_time_ms=0)
 
 
 async def test_reading_and_interrupting_ask_nobody(benches: Callable[..., Any], person: Person) -> None:
@@ -52,21 +55,19 @@ async def test_reading_and_interrupting_ask_nobody(benches: Callable[..., Any], 
 async def test_a_line_in_pieces_is_judged_whole(benches: Callable[..., Any], person: Person) -> None:
     bench = benches(ask=person)
     number = await cat_in(bench, person)
-    await bench.stdin(number, "rm -r")
-    await bench.stdin(number, "f x\n")
-    assert [(request.payload, request.risk) for request in person.asked] == [
-        ("rm -r", "high"),
-        ("rm -rf x\n", "critical"),
-    ]
+    for piece in ("rm -r", "f x\n"):
+        await typed(bench, number, piece)
+    judged = [(request.payload, request.risk) for request in person.asked]
+    assert judged == [("rm -r", "high"), ("rm -rf x\n", "critical")]
 
 
 async def test_a_refused_write_delivers_nothing(benches: Callable[..., Any], person: Person) -> None:
     bench = benches(ask=person)
     number = await cat_in(bench, person)
     person.answer = lambda request: {"approved": False}
-    assert (await bench.stdin(number, "first\n")).status is Status.APPROVAL_DENIED
+    assert (await typed(bench, number, "first\n")).status is Status.APPROVAL_DENIED
     person.answer = lambda request: {"approved": True}
-    outcome = await bench.stdin(number, "second\n", yield_time_ms=0)
+    outcome = await typed(bench, number, "second\n")
     said = outcome.result.value["output"]
     said += "" if "second" in said else await bench.until(number, "second")
     assert "first" not in said
@@ -82,25 +83,25 @@ async def test_a_grant_covers_lines_without_danger(benches: Callable[..., Any], 
         return {"approved": True, "choice": offer.id}
 
     person.answer = grant
-    await bench.stdin(number, "one\n")
+    await typed(bench, number, "one\n")
     person.answer = lambda request: {"approved": True}
     for harmless in ("two\n", "x = [1, 2]; print(x)\n", "echo $HOME > f\r"):
-        await bench.stdin(number, harmless)
+        await typed(bench, number, harmless)
     assert len(person.asked) == 1
     for first, second in (("rm \\\n", "-rf x\n"), ("curl u |\n", "sh\n"), ("r\\\r", "m -rf x\r")):
         person.asked.clear()
-        await bench.stdin(number, first)
+        await typed(bench, number, first)
         assert person.asked == []
-        await bench.stdin(number, second)
+        await typed(bench, number, second)
         assert [(request.payload, request.risk) for request in person.asked] == [
             (escape_control_chars(first + second), "critical")
         ]
     for asks in ("rm -rf x\n", "a\tb\n", "!!\n", "^a^b\n", "\x1a", "ls\x03"):
         person.asked.clear()
-        await bench.stdin(number, asks)
+        await typed(bench, number, asks)
         assert len(person.asked) == 1, asks
     other = await cat_in(bench, person)
-    await bench.stdin(other, "one\n")
+    await typed(bench, other, "one\n")
     assert len(person.asked) == 1
 
 
@@ -110,9 +111,8 @@ async def test_an_interrupt_hides_nothing(benches: Callable[..., Any], person: P
     async with asyncio.timeout(20):
         while not (workspace / "deaf").exists():
             await asyncio.sleep(0.02)
-    await bench.stdin(number, "echo ")
-    await bench.stdin(number, "\x03", yield_time_ms=0)
-    await bench.stdin(number, "rm -rf x\n")
+    for piece in ("echo ", "\x03", "rm -rf x\n"):
+        await typed(bench, number, piece)
     assert (person.asked[-1].payload, person.asked[-1].risk) == ("echo rm -rf x\n", "critical")
 
 
@@ -123,13 +123,13 @@ async def test_blocked_lines_are_refused(benches: Callable[..., Any], person: Pe
     bench = benches(ask=person, rules=RuleBook(home))
     number = await cat_in(bench, person)
     for chars in ("git push\n", "rm -rf /\n", "cd x; git -C d push\n"):
-        assert (await bench.stdin(number, chars)).status is Status.POLICY_DENIED, chars
+        assert (await typed(bench, number, chars)).status is Status.POLICY_DENIED, chars
     assert not person.asked
 
 
-@pytest.mark.parametrize("chars", ["echo hi\n", "ls\n"])
-async def test_even_what_a_shell_would_only_read_asks(benches: Callable[..., Any], person: Person, chars: str) -> None:
+async def test_even_what_a_shell_would_only_read_asks(benches: Callable[..., Any], person: Person) -> None:
     bench = benches(ask=person)
     number = await cat_in(bench, person)
-    await bench.stdin(number, chars)
-    assert len(person.asked) == 1
+    for chars in ("echo hi\n", "ls\n"):
+        await typed(bench, number, chars)
+    assert [request.payload for request in person.asked] == ["echo hi\n", "ls\n"]

@@ -6,15 +6,16 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+from tests.toolsets.conftest import Bench
+
 from golem_forge import open_session
 from golem_forge.core.calls import Leftover, Outcome, Severity
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.walls.model import Job, Level, ProbeReport
 from golem_forge.sandbox.walls.walls import Aftermath, WalledChild, Walls
-from golem_forge.toolsets.exec import create_exec_command_tool, create_write_stdin_tool
+from golem_forge.toolsets.exec import create_exec_command_tool
 from golem_forge.toolsets.exec.shell import create_shell_tool
-
-from .conftest import Bench
 
 HOOK = Leftover(kind="nested_repository", severity=Severity.CRITICAL, text="a hook in /workspace/x")
 CREATED = "Protected file created: /workspace/.envrc"
@@ -35,28 +36,29 @@ class Looking(Walls):
         return (HOOK,)
 
 
+@pytest.fixture
+def walls(sandbox: Sandbox, tmp_path: Path) -> Looking:
+    return Looking(sandbox, forge_home=tmp_path / "forge_home", report=ProbeReport(level=Level.FULL))
+
+
 def told(outcome: Outcome) -> tuple[tuple[str, ...], tuple[Leftover, ...], bool]:
     return outcome.protected_created, outcome.leftovers, CREATED in outcome.text.split("\n")
 
 
-async def test_a_command_and_a_program(benches: Callable[..., Bench], sandbox: Sandbox, tmp_path: Path) -> None:
-    walls = Looking(sandbox, forge_home=tmp_path / "forge_home", report=ProbeReport(level=Level.FULL))
+async def test_a_command_and_a_program(benches: Callable[..., Bench], walls: Looking, workspace: Path) -> None:
     bench = benches(create_exec_command_tool(), create_shell_tool(), walls=walls)
     assert told(await bench.cmd("touch .envrc")) == (("/workspace/.envrc",), (HOOK,), True)
-    (Path(sandbox.zones["workspace"].host) / ".envrc").unlink()
+    (workspace / ".envrc").unlink()
     outcome = await bench.cmd("exit 3")
     assert told(outcome) == ((), (HOOK,), False)
     assert "Left behind (critical): a hook in /workspace/x" in outcome.text.split("\n")
     assert told(await bench.call("shell", command="touch .envrc")) == (("/workspace/.envrc",), (HOOK,), True)
 
 
-async def test_a_session_says_it_with_its_end_and_looks_once(
-    benches: Callable[..., Bench], sandbox: Sandbox, tmp_path: Path
-) -> None:
-    walls = Looking(sandbox, forge_home=tmp_path / "forge_home", report=ProbeReport(level=Level.FULL))
+async def test_a_session_says_it_with_its_end_and_looks_once(benches: Callable[..., Bench], walls: Looking) -> None:
     heard: list[Aftermath] = []
     walls.on_unread(heard.append)
-    bench = benches(create_exec_command_tool(), create_write_stdin_tool(), walls=walls)
+    bench = benches(walls=walls)
     number = await bench.session("read line; touch .envrc", tty=True)
     assert told(await bench.stdin(number, yield_time_ms=50)) == ((), (), False)
     ended = await bench.stdin(number, "go\n", yield_time_ms=20_000)
@@ -66,10 +68,7 @@ async def test_a_session_says_it_with_its_end_and_looks_once(
     assert walls.looks == 1 and heard == []
 
 
-async def test_a_session_that_nobody_reads_to_its_end(
-    benches: Callable[..., Bench], sandbox: Sandbox, tmp_path: Path
-) -> None:
-    walls = Looking(sandbox, forge_home=tmp_path / "forge_home", report=ProbeReport(level=Level.FULL))
+async def test_a_session_that_nobody_reads_to_its_end(benches: Callable[..., Bench], walls: Looking) -> None:
     heard: list[Aftermath] = []
     walls.on_unread(heard.append)
     bench = benches(walls=walls)
@@ -80,12 +79,11 @@ async def test_a_session_that_nobody_reads_to_its_end(
 
 
 async def test_a_session_that_ends_while_nobody_waits_tells_at_once(
-    benches: Callable[..., Bench], sandbox: Sandbox, tmp_path: Path
+    benches: Callable[..., Bench], walls: Looking
 ) -> None:
-    walls = Looking(sandbox, forge_home=tmp_path / "forge_home", report=ProbeReport(level=Level.FULL))
     heard: asyncio.Queue[Aftermath] = asyncio.Queue()
     walls.on_unread(heard.put_nowait)
-    bench = benches(create_exec_command_tool(), create_write_stdin_tool(), walls=walls)
+    bench = benches(walls=walls)
     number = await bench.session("touch .envrc; sleep 0.5")
     after = await asyncio.wait_for(heard.get(), 20)
     assert (after.protected_created, after.leftovers) == (("/workspace/.envrc",), (HOOK,))
@@ -108,8 +106,8 @@ async def test_a_session_tells_its_person_and_its_journal(tmp_path: Path, own_ho
     assert CREATED in journal.read_text()
 
 
-async def test_python_leaves_no_bytecode_in_the_zone_and_finds_it_again(bench: Bench, sandbox: Sandbox) -> None:
-    package = Path(sandbox.zones["workspace"].host) / "pkg"
+async def test_python_leaves_no_bytecode_in_the_zone_and_finds_it_again(bench: Bench, workspace: Path) -> None:
+    package = workspace / "pkg"
     package.mkdir()
     (package / "__init__.py").write_text("")
     look = "python3 -v -c 'import pkg' 2>&1 | grep -a 'code object from.*pkg'"

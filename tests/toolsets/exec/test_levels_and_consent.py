@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from golem_forge.core.decisions import Status
+from golem_forge.core.errors import ToolFailed
 from golem_forge.sandbox.sandbox import Sandbox
-from golem_forge.sandbox.walls.model import Level, LevelResult, ProbeReport
-from golem_forge.sandbox.walls.walls import Walls
+from golem_forge.sandbox.walls.model import Job, Level, LevelResult, ProbeReport
+from golem_forge.sandbox.walls.walls import WalledChild, Walls
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.factory import ToolsetContext
 from golem_forge.tools.validation import Ok
@@ -49,7 +50,7 @@ async def test_s34_no_walls_at_all(benches: Callable[..., Any], asked: Any, wall
     ask = asked()
     outcome = await benches(ask=ask, walls=walls(Level.NONE)).cmd("ls")
     text = "Walls could not be built: no bwrap here. The command was not run. Install bubblewrap."
-    assert (outcome.status, outcome.text) == (Status.EXECUTION_FAILED, text)
+    assert (outcome.status, outcome.code, outcome.text) == (Status.EXECUTION_FAILED, "WALLS_UNAVAILABLE", text)
     assert not ask
 
 
@@ -94,7 +95,14 @@ async def test_the_block_may_let_everything_contained_run(benches: Callable[...,
         assert (await bench.cmd(asks)).status is Status.APPROVAL_DENIED
 
 
-async def test_an_ordinary_day(benches: Callable[..., Any], workspace: Path) -> None:
+class Unused(Walls):
+    """Walls that commands are judged by, and in which none is started."""
+
+    async def start(self, job: Job) -> WalledChild:
+        raise ToolFailed("nothing is started here")
+
+
+async def test_an_ordinary_day(benches: Callable[..., Any], sandbox: Sandbox, workspace: Path, tmp_path: Path) -> None:
     """Of a hundred commands those ask that change something, and none is red that a person would not call so."""
     lines = Path(__file__).parents[2].joinpath("policy", "ordinary_day.txt").read_text().splitlines()
     day = [line.split(" ", 2) for line in lines if line and not line.startswith("#")]
@@ -105,7 +113,8 @@ async def test_an_ordinary_day(benches: Callable[..., Any], workspace: Path) -> 
         who = ("-c", "user.name=person", "-c", "user.email=person@example.test")
         extra = ("--allow-empty",) if words[0] == "commit" else ()
         subprocess.run(["git", *who, *words, *extra], cwd=workspace, check=True, capture_output=True)
-    bench = benches(ask=lambda request: {"approved": False})
+    walls = Unused(sandbox, forge_home=tmp_path / "forge_home", report=ProbeReport(level=Level.FULL))
+    bench = benches(ask=lambda request: {"approved": False}, walls=walls)
     found = [(await bench.cmd(command)).decision for *_, command in day]
     judged = [[each.verdict.value, each.risk.value, command] for each, (*_, command) in zip(found, day, strict=True)]
     assert judged == day

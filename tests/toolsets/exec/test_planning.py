@@ -177,12 +177,6 @@ async def test_fingerprint_drops_presentation_and_normalises(sandbox: Sandbox) -
     assert opaque.fingerprint_args is not None and opaque.fingerprint_args["cmd"] == "cargo   test > f"
 
 
-async def test_without_walls_nothing_is_asked(sandbox: Sandbox) -> None:
-    error = await refused(context(sandbox, Level.NONE), "ls")
-    assert (error.status, error.code) == (Status.EXECUTION_FAILED, "WALLS_UNAVAILABLE")
-    assert error.message == "Walls could not be built: no bwrap. The command was not run. Install it."
-
-
 async def test_read_only_walls_hold_only_what_is_proven(sandbox: Sandbox, workspace: Path) -> None:
     (workspace / "a.txt").touch()
     ctx = context(sandbox, Level.LANDLOCK)

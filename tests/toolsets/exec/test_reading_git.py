@@ -103,16 +103,31 @@ OUTSIDE = (
 
 
 @pytest.fixture
-def hostile(workspace: Path, tmp_path: Path, sandbox: Sandbox) -> Path:
+def git(workspace: Path, tmp_path: Path, sandbox: Sandbox) -> Callable[..., str]:
+    """Git in the workspace, without anybody's settings."""
+
+    def run(*words: str) -> str:
+        env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path / "home"), "GIT_CONFIG_NOSYSTEM": "1"}
+        done = subprocess.run(["git", *words], cwd=workspace, env=env, check=True, capture_output=True, text=True)
+        return done.stdout.strip()
+
+    return run
+
+
+def setting(name: str, value: str) -> str:
+    """As `git config` writes it."""
+    section, _, rest = name.partition(".")
+    below, _, key = rest.rpartition(".")
+    return f'[{section} "{below}"]\n\t{key} = {value}\n' if below else f"[{section}]\n\t{key} = {value}\n"
+
+
+@pytest.fixture
+def hostile(workspace: Path, tmp_path: Path, git: Callable[..., str]) -> Path:
     """The workspace as a repository of two commits, a change in the work tree, and settings that start programs."""
     program = workspace / "start.sh"
     places = {"workspace": workspace, "scratch": tmp_path / "host-scratch", "root": tmp_path}
     program.write_text(PROGRAM.format(**places))
     program.chmod(0o755)
-
-    def git(*words: str) -> None:
-        env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path / "home"), "GIT_CONFIG_NOSYSTEM": "1"}
-        subprocess.run(["git", *words], cwd=workspace, env=env, check=True, capture_output=True)
 
     git("init", "-q", "-b", "main")
     git("config", "user.name", "person")
@@ -129,20 +144,26 @@ def hostile(workspace: Path, tmp_path: Path, sandbox: Sandbox) -> Path:
     git("tag", "v1")
     (workspace / "a.txt").write_text("one\ntwo\nthree\n")
     (workspace / ".gitattributes").write_text("*.txt diff=hostile filter=hostile\n")
-    for setting, name in STARTS.items():
-        git("config", setting, f"{'!' if setting.startswith('alias') else ''}{program} {name}")
-    git("config", "log.showSignature", "true")
-    git("config", "diff.hostile.cachetextconv", "true")
-    more = tmp_path / "home" / "included"
-    more.write_text(f"[core]\n\tfsmonitor = {program} included\n")
-    git("config", "include.path", str(workspace / "included"))
-    (workspace / "included").write_text(more.read_text())
+    settings = {name: f"{'!' if name.startswith('alias') else ''}{program} {what}" for name, what in STARTS.items()}
+    settings |= {"log.showSignature": "true", "diff.hostile.cachetextconv": "true"}
+    settings["include.path"] = str(workspace / "included")
+    with (workspace / ".git" / "config").open("a") as config:
+        config.writelines(setting(name, value) for name, value in settings.items())
+    assert {f"{name.lower()}={value}" for name, value in settings.items()} <= set(git("config", "--list").splitlines())
+    (workspace / "included").write_text(setting("core.fsmonitor", f"{program} included"))
     hooks = workspace / ".git" / "hooks"
     for name in ("post-index-change", "pre-commit", "fsmonitor-watchman", "reference-transaction", "post-checkout"):
         (hooks / name).write_text(PROGRAM.format(**places).replace("$1", name))
         (hooks / name).chmod(0o755)
     os.utime(workspace / "a.txt")  # git must look at its content
     return workspace
+
+
+def scripts_of(commands: tuple[str, ...]) -> list[str]:
+    """A few scripts of many commands: one of them that asks or fails, or says what it should not, does so there too."""
+    alone = [cmd for cmd in commands if cmd.startswith("cd ") or ";" in cmd]
+    rest = [cmd for cmd in commands if cmd not in alone]
+    return [*alone, *(" && ".join(rest[at : at + 8]) for at in range(0, len(rest), 8))]
 
 
 def snapshot(root: Path) -> dict[str, tuple[int, bytes]]:
@@ -160,9 +181,9 @@ async def test_a14_reading_git_runs_unasked_and_changes_nothing(
     places = (hostile, tmp_path / "host-scratch", tmp_path / "host-docs")
     before = [snapshot(place) for place in places]
     bench = benches(mode="auto_deny")
-    for cmd in PROVEN:
+    for cmd in scripts_of(PROVEN):
         outcome = await bench.cmd(cmd)
-        assert outcome.status is Status.SUCCESS, (cmd, outcome.text)
+        assert outcome.status is Status.SUCCESS and not outcome.truncated, (cmd, outcome.text)
         assert outcome.decision.risk == "low", cmd
         # A filter of the repository may be started, like all that nobody can switch off: it finds nothing to change.
         assert "STARTED" not in outcome.text.replace("STARTED filter", ""), (cmd, outcome.text)
@@ -261,13 +282,8 @@ RANGING = (
 
 
 @pytest.fixture
-def holding(workspace: Path, tmp_path: Path, sandbox: Sandbox) -> Callable[..., str]:
+def holding(workspace: Path, git: Callable[..., str]) -> Callable[..., str]:
     """Git in a workspace whose commits hold secret files, one of them renamed since, and a directory `private`."""
-
-    def git(*words: str) -> str:
-        env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path / "home"), "GIT_CONFIG_NOSYSTEM": "1"}
-        done = subprocess.run(["git", *words], cwd=workspace, env=env, check=True, capture_output=True, text=True)
-        return done.stdout.strip()
 
     def commit(message: str) -> None:
         git("add", "-A", "-f")
@@ -304,9 +320,10 @@ async def test_what_the_person_closed_does_not_come_out_of_git_unasked(
         await bench.cmd(cmd)
     assert [cmd for cmd in NAMED if cmd not in asked] == []
     asked.clear()
-    for cmd in RANGING:
+    for cmd in scripts_of(RANGING):
         outcome = await bench.cmd(cmd)
-        assert outcome.status is Status.SUCCESS and CLOSED not in outcome.text, (cmd, outcome.text)
+        assert outcome.status is Status.SUCCESS and not outcome.truncated, (cmd, outcome.text)
+        assert CLOSED not in outcome.text, (cmd, outcome.text)
     assert asked == []
     secret, tree = holding("rev-parse", "HEAD~1:.env"), holding("rev-parse", "HEAD~1:.ssh")
     other = holding("rev-parse", "HEAD~1:a.txt")

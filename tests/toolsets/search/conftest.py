@@ -5,24 +5,20 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from golem_forge.core.results import ToolResult
 from golem_forge.sandbox.process.monitor import ExitStatus
 from golem_forge.sandbox.process.output import Capture
 from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
 from golem_forge.sandbox.walls.model import Job, Level
 from golem_forge.sandbox.zones import AccessMode, ZoneSpec
 from golem_forge.tools.context import ToolContext
-from golem_forge.tools.validation import Ok
-from golem_forge.toolsets.search import create_grep_files_tool, create_list_dir_tool
 
 RG = shutil.which("rg", path=str(Path(sys.executable).parent)) or shutil.which("rg")
-Call = Callable[..., Awaitable[ToolResult]]
 
 
 class BareChild:
@@ -84,13 +80,6 @@ class BareWalls:
 
 
 @pytest.fixture
-def workspace(tmp_path: Path) -> Path:
-    path = tmp_path / "host-workspace"
-    path.mkdir()
-    return path
-
-
-@pytest.fixture
 def docs(tmp_path: Path) -> Path:
     path = tmp_path / "host-docs"
     path.mkdir()
@@ -101,24 +90,6 @@ def docs(tmp_path: Path) -> Path:
 def sandbox(tmp_path: Path, workspace: Path, docs: Path) -> Sandbox:
     specs = (ZoneSpec(name="workspace", path=workspace), ZoneSpec(name="docs", path=docs, mode=AccessMode.RO))
     return open_sandbox(specs, forge_home=tmp_path / "forge_home", home=tmp_path / "home")
-
-
-@pytest.fixture
-def ctx(sandbox: Sandbox) -> ToolContext:
-    return ToolContext(sandbox=sandbox)
-
-
-@pytest.fixture
-def call(ctx: ToolContext) -> Call:
-    tools = {tool.name: tool for tool in (create_list_dir_tool(), create_grep_files_tool())}
-
-    async def made(name: str, **args: Any) -> ToolResult:
-        tool = tools[name]
-        checked = tool.validate_input(args)
-        assert isinstance(checked, Ok), checked
-        return await tool.execute(checked.data, ctx)
-
-    return made
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.deadlines import ever_longer
 
 from golem_forge.core.decisions import Status, Verdict
 from golem_forge.core.effects import Verb
@@ -20,11 +21,6 @@ from golem_forge.tools.context import ToolContext
 from golem_forge.toolsets.search import create_grep_files_tool, grep_files
 
 MORE = "[more matches; narrow the pattern or raise limit]"
-
-
-def lay(root: Path, **files: str | bytes) -> None:
-    for name, content in files.items():
-        write(root / name, content)
 
 
 def write(path: Path, content: str | bytes = "needle\n", age: int = 0) -> None:
@@ -157,21 +153,19 @@ async def test_a_rule_about_reading_holds(call: Any, ctx: ToolContext, engine: s
     assert await found(call, mode="lines") == ["/workspace/b.txt:1: needle"]
 
 
-async def test_a_secret_that_was_asked_for_is_searched(call: Any, engine: str, workspace: Path) -> None:
+async def test_a_secret_that_was_asked_for_is_searched(
+    call: Any, ctx: ToolContext, engine: str, workspace: Path
+) -> None:
     write(workspace / ".env", "needle=1\n")
     write(workspace / ".ssh" / "config")
     assert await found(call, path=".env", mode="lines") == ["/workspace/.env:1: needle=1"]
     assert await found(call, path=".ssh") == ["/workspace/.ssh/config"]
-    effect = create_grep_files_tool().planner({"pattern": "x", "path": ".env"}, _context(call)).effects[0]
+    effect = create_grep_files_tool().planner({"pattern": "x", "path": ".env"}, ctx).effects[0]
     assert (effect.verb, effect.target, [mark.value for mark in effect.marks]) == (
         Verb.READ,
         "/workspace/.env",
         ["secret_path"],
     )
-
-
-def _context(call: Any) -> ToolContext:
-    return next(cell.cell_contents for cell in call.__closure__ if isinstance(cell.cell_contents, ToolContext))
 
 
 async def test_one_file(call: Any, engine: str, workspace: Path) -> None:
@@ -315,12 +309,17 @@ def test_other_arguments() -> None:
 async def test_t44_a_pattern_without_end_is_stopped_and_what_was_found_is_kept(
     call: Any, ctx: ToolContext, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(grep_files, "SECONDS", 2)
     write(workspace / "a.txt", "aaa\n")
     write(workspace / "b.txt", "a" * 40 + "b\n")
-    seen = await create_grep_files_tool().planner({"pattern": "(a+)+$", "mode": "lines"}, ctx).run()
+
+    for seconds in ever_longer(0.8):
+        monkeypatch.setattr(grep_files, "SECONDS", seconds)
+        seen = await create_grep_files_tool().planner({"pattern": "(a+)+$", "mode": "lines"}, ctx).run()
+        if "aaa" in seen.result.text:
+            break
+
     assert seen.status is Status.TIMEOUT
-    assert seen.result.text == "Search stopped after 2 s; matches so far:\n/workspace/a.txt:1: aaa"
+    assert seen.result.text == f"Search stopped after {seconds:g} s; matches so far:\n/workspace/a.txt:1: aaa"
     assert seen.result.value["truncated"] is True
     assert not _searching()
 

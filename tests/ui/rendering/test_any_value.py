@@ -11,22 +11,14 @@ from hypothesis import strategies as st
 from golem_forge.events.envelope import Event
 from golem_forge.events.model import REGISTRY
 from golem_forge.ui.render.card import approval_card, full_card
-from golem_forge.ui.render.lines import fit_width, plain_text, width_of
+from golem_forge.ui.render.lines import fit_width, one_line, plain_text, width_of
 from golem_forge.ui.render.results import result_lines
 from golem_forge.ui.trace import TraceLevel, create_trace_formatter
 
 UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 VIEWS = ["text", "markdown", "code", "diff", "table", "tree", "image", "raw", "hidden", "other"]
 KINDS = [
-    "text",
-    "diff",
-    "file_content",
-    "file_list",
-    "json",
-    "exec.result",
-    "patch.result",
-    "web.page",
-    "plan.update",
+    *("text", "diff", "file_content", "file_list", "json", "exec.result", "patch.result", "web.page", "plan.update"),
     "x.y",
 ]
 
@@ -81,6 +73,4 @@ def test_events_at_every_level(kind: str, data: dict[str, Any], level: TraceLeve
 @given(texts, st.integers(2, 12))
 @settings(max_examples=100, deadline=None)
 def test_fitted_text_has_exactly_its_width(text: str, width: int) -> None:
-    from golem_forge.ui.render.lines import one_line
-
     assert width_of(fit_width(one_line(text), width)) == width

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from tests.ui.card_data import card_data
 
 from golem_forge.ui.render.card import answer_line, approval_card, full_card
 from golem_forge.ui.render.lines import plain_text, width_of
@@ -13,12 +14,10 @@ from golem_forge.ui.render.lines import plain_text, width_of
 
 def request(**fields: Any) -> dict[str, Any]:
     args = fields.pop("args", {"branch": "main"})
-    return {
+    given: dict[str, Any] = {
         "requestId": "r1",
-        "type": "tool_call",
         "description": "Push to Remote: Push commits to a remote repository.",
         "tool": "git_push",
-        "args": args,
         "payload": json.dumps(args, indent=2, ensure_ascii=False),
         "effects": ["net example.com:443"],
         "risk": "high",
@@ -28,14 +27,9 @@ def request(**fields: Any) -> dict[str, Any]:
             {"id": "a", "label": "this exact call", "scope": "session"},
             {"id": "b", "label": "git_push to main", "scope": "always", "rule": "allow git_push", "file": "rules.yaml"},
         ],
-        "fingerprint": "f",
-        "argsKey": "k",
-        "previouslyDenied": 0,
-        "waiting": 1,
-        "warnings": [],
         "workerPath": [{"id": "1", "name": "main", "depth": 0, "task": ""}],
-        **fields,
     }
+    return card_data(args=args, **given | fields)
 
 
 def lines(**fields: Any) -> list[str]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from golem_forge.core.decisions import Status
 from golem_forge.tools.results import to_result
 from golem_forge.ui.render.lines import plain_text, width_of
 from golem_forge.ui.render.results import result_after_output, result_lines
@@ -41,20 +42,7 @@ def test_the_header_has_the_summary_or_the_kind() -> None:
     assert shown(durationMs=75_432) == ["✓ look (75.4 s)"]
 
 
-@pytest.mark.parametrize(
-    "status",
-    [
-        "execution_failed",
-        "input_invalid",
-        "tool_not_found",
-        "approval_denied",
-        "policy_denied",
-        "sandbox_denied",
-        "timeout",
-        "interrupted",
-        "skipped",
-    ],
-)
+@pytest.mark.parametrize("status", sorted({*Status} - {Status.SUCCESS}))
 def test_u22_what_did_not_succeed_never_has_a_check_mark(status: str) -> None:
     wrote = {"kind": "diff", "path": "/w/a", "modified": "x\n", "isNew": True, "bytesWritten": 2}
     lines = shown(wrote, status=status, error="disk full\nreally")

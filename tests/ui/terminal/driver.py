@@ -1,7 +1,8 @@
 """A small runtime over the real bus, RuntimeUI and terminal adapter: each line the person types is a scene to play.
 
-Every action the UI sends is noted, one JSON line each, in the file NOTES names. With CLOCK, the file of that name says
-what time it is for the keyboard, and every key is noted once it was heard.
+Every action the UI sends is noted, one JSON line each, in the file NOTES names. The file CLOCK says what time it is for
+the keyboard: `+1.5` that it is so many seconds ahead, `100.0` that it stands still, and then every key is noted once it
+was heard.
 """
 
 from __future__ import annotations
@@ -18,60 +19,52 @@ from typing import Any
 from golem_forge.events.bus import create_ui_event_bus
 from golem_forge.events.runtime_ui import InputUnavailable, create_runtime_ui
 from golem_forge.ui.terminal import create_event_cli_adapter
+from golem_forge.ui.terminal.keyboard import KeyTiming
 
 ACTIONS = ("userInput", "approvalResponse", "formResponse", "command", "interrupt", "manualToolInvoke")
+
+
+def field(name: str, kind: str, *, required: bool = False, **more: Any) -> dict[str, Any]:
+    return {"name": name, "label": name.title(), "type": kind, "required": required, "description": "", **more}
+
+
+REMOTES = [{"value": name, "label": name} for name in ("origin", "upstream")]
+PIN = field("pin", "secret", required=True)
 BRANCH_FIELDS = [
-    {"name": "branch", "label": "Branch", "type": "text", "required": True, "description": "Target branch"},
-    {
-        "name": "remote",
-        "label": "Remote",
-        "type": "select",
-        "required": False,
-        "description": "",
-        "default": "origin",
-        "options": [{"value": "origin", "label": "origin"}, {"value": "upstream", "label": "upstream"}],
-    },
-    {"name": "force", "label": "Force", "type": "boolean", "required": False, "description": "", "default": False},
+    field("branch", "text", required=True, description="Target branch"),
+    field("remote", "select", default="origin", options=REMOTES),
+    field("force", "boolean", default=False),
+]
+NESTED_FIELDS = [
+    field("tags", "list", item=field("tags", "text", required=True)),
+    field(
+        "owner",
+        "group",
+        required=True,
+        fields=[field("name", "text", required=True), field("age", "number", min=0, max=150)],
+    ),
+    PIN,
 ]
 TOOLS = [
     {"name": "git_push", "label": "Push", "description": "Push commits", "fields": BRANCH_FIELDS},
-    {
-        "name": "log_in",
-        "label": "Log in",
-        "description": "Log in",
-        "fields": [{"name": "pin", "label": "Pin", "type": "secret", "required": True, "description": ""}],
-    },
+    {"name": "log_in", "label": "Log in", "description": "Log in", "fields": [PIN]},
 ]
-NESTED_FIELDS = [
-    {
-        "name": "tags",
-        "label": "Tags",
-        "type": "list",
-        "required": False,
-        "description": "",
-        "item": {"name": "tags", "label": "Tags", "type": "text", "required": True, "description": ""},
-    },
-    {
-        "name": "owner",
-        "label": "Owner",
-        "type": "group",
-        "required": True,
-        "description": "",
-        "fields": [
-            {"name": "name", "label": "Name", "type": "text", "required": True, "description": ""},
-            {
-                "name": "age",
-                "label": "Age",
-                "type": "number",
-                "required": False,
-                "description": "",
-                "min": 0,
-                "max": 150,
-            },
-        ],
-    },
-    {"name": "pin", "label": "Pin", "type": "secret", "required": True, "description": ""},
-]
+
+
+class ToldTime(KeyTiming):
+    """By the file CLOCK, which is looked at again and again: nobody waits for a silence that is over there."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__(self._told)
+        self._file = file
+        self.runs = file.read_text().startswith("+")
+
+    def _told(self) -> float:
+        return float(self._file.read_text()) + (time.monotonic() if self.runs else 0)
+
+    @property
+    def seconds_left(self) -> float:
+        return min(super().seconds_left, 0.02)
 
 
 class Runtime:
@@ -80,6 +73,7 @@ class Runtime:
         self.ui = create_runtime_ui(self.bus)
         self.signal = asyncio.Event()
         self.notes = Path(os.environ["NOTES"])
+        self.go = Path(f"{self.notes}.go")
         self.adapter: Any = create_event_cli_adapter(
             self.bus,
             trace_level=os.environ.get("TRACE", "normal"),
@@ -102,9 +96,9 @@ class Runtime:
         self.bus.on("interrupt", lambda event: self.signal.set())
         self.bus.on("command", lambda event: self.command(str(event.wire["text"])))
         await self.adapter.initialize()
-        if clock := os.environ.get("CLOCK"):
-            screen = self.adapter._screen
-            screen.keyboard._silence._clock = lambda: float(Path(clock).read_text())
+        screen = self.adapter._screen
+        screen.keyboard._silence = told = ToldTime(Path(os.environ["CLOCK"]))
+        if not told.runs:
             screen.app.key_processor.after_key_press += lambda _: self.note("key")
         try:
             if os.environ.get("SLOW_START"):
@@ -157,8 +151,6 @@ class Runtime:
         stopped.cancel()
 
     def command(self, text: str) -> None:
-        if text == "/boom":
-            os._exit(3)
         if text == "/form":
             self.later = asyncio.ensure_future(self.scene_form("", source="command"))
             return
@@ -194,11 +186,10 @@ class Runtime:
         self.ui.show_message(role="assistant", content=whole)
 
     async def gate(self) -> None:
-        """Until the test makes the file NOTES.go."""
-        go = Path(f"{self.notes}.go")
-        while not go.exists():
+        """Until the test lets it go on."""
+        while not self.go.exists():
             await asyncio.sleep(0.01)
-        go.unlink()
+        self.go.unlink()
 
     async def scene_discard(self, rest: str) -> None:
         self.stream("One block.\n\nHalf of anoth", id="gone")
@@ -307,7 +298,8 @@ class Runtime:
     async def scene_late(self, rest: str) -> None:
         """The loop is busy while the person types; the card comes after."""
         self.note("busy")
-        time.sleep(1.0)
+        while not self.go.exists():
+            time.sleep(0.01)
         await self.ask()
 
     async def scene_soon(self, rest: str) -> None:
@@ -320,9 +312,6 @@ class Runtime:
 
         args = {"branch": "main", "remote": "origin", "force": False}
         await self.ask(tool="git_push", args=args, payload=json.dumps(args), fields=BRANCH_FIELDS, check_edit=check)
-
-    async def scene_json_edit(self, rest: str) -> None:
-        await self.ask()
 
     async def scene_form(self, rest: str, source: str = "tool") -> None:
         fields = NESTED_FIELDS if rest == "nested" else BRANCH_FIELDS

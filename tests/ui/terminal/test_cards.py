@@ -6,13 +6,12 @@ import itertools
 import re
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from tests.deadlines import PATIENCE
 
 Play = Callable[..., Any]
-ESC, ENTER, TAB, CTRL_C, CTRL_D, CTRL_L = "\x1b", "\r", "\t", "\x03", "\x04", "\x0c"
+ESC, ENTER, TAB, CTRL_C, CTRL_L = "\x1b", "\r", "\t", "\x03", "\x0c"
 CTRL_A, BACKSPACE, CTRL_R, CTRL_U, LEFT = "\x01", "\x7f", "\x12", "\x15", "\x1b[D"
 ASKED = "Approve? [y/N]"
 READY = "(y once"
@@ -21,36 +20,30 @@ SEND = "(y send"
 STANDS = "your text waits in the input line"
 
 
-def ask(play: Play, *scenes: str, **size: int) -> Any:
+def ask(play: Play, *scenes: str, **options: Any) -> Any:
     """Plays scenes and waits until the first card has the keyboard."""
-    played = play(*(scenes or ("card",)), prompt=False, **size)
-    ready(played.terminal)
+    played = play(*(scenes or ("card",)), prompt=False, **options)
+    ready(played)
     return played
 
 
-def ready(terminal: Any, card: int = 0) -> None:
+def ready(played: Any, card: int = 0) -> None:
     """Until a card has the keyboard; `card`: the one that was drawn as the so-manieth."""
-    terminal.wait_for(re.compile(rf"(?s)(wants to run.*?){{{card}}}"))
-    terminal.wait_for(READY, anywhere=False)
-    terminal.settle(0.03)
+    played.terminal.wait_for(re.compile(rf"(?s)(wants to run.*?){{{card}}}"))
+    played.after_silence(READY)
 
 
 class Timed:
     """A card whose keyboard has its own time: it stands still but for `after`, whatever the machine does."""
 
-    def __init__(self, play: Play, clock: Path, scene: str = "card", *, asks: str = READY) -> None:
-        self._clock, self._now = clock, 100.0
-        clock.write_text("100.0")
-        self.played = play(scene, prompt=False, CLOCK=str(clock))
+    def __init__(self, play: Play) -> None:
+        self.played = play("card", prompt=False, stands_still=True)
         self.terminal = self.played.terminal
-        self.terminal.wait_for(asks, anywhere=False)
+        self.terminal.wait_for(READY, anywhere=False)
 
     def after(self, seconds: float, keys: str = "") -> None:
         """Time passes, then a key is pressed and heard."""
-        self._now += seconds
-        being_written = self._clock.with_suffix(".new")
-        being_written.write_text(str(self._now))
-        being_written.replace(self._clock)
+        self.played.pass_time(seconds)
         if keys:
             heard = len(self.played.noted("key"))
             self.terminal.send(keys)
@@ -61,7 +54,7 @@ class Timed:
             self.after(0.09, letter)
 
     def unanswered(self) -> bool:
-        return not self.played.noted("approvalResponse") and not self.played.noted("formResponse")
+        return not self.played.noted("approvalResponse")
 
 
 def answers(played: Any) -> list[dict[str, Any]]:
@@ -74,18 +67,19 @@ def test_u24_y_approves_once_n_denies_with_a_reason_enter_denies_and_others_ask_
     assert "why asked: rule r1 asks" in terminal.text and "remembered.yaml" in terminal.text
     terminal.send("x")
     terminal.wait_for("'x' is no answer")
-    ready(terminal)
+    ready(played)
     terminal.send("y")
     played.wait_noted("answered", 1)
-    ready(terminal, card=2)
+    ready(played, card=2)
     terminal.send("n")
     terminal.wait_for("Reason for the model")
     terminal.enter("use main instead")
     played.wait_noted("answered", 2)
     for count, key in enumerate((ENTER, "s", "2", "q"), 3):
-        ready(terminal, card=count)
+        ready(played, card=count)
         terminal.send(key)
         played.wait_noted("answered", count)
+    terminal.wait_for("approved · remembered (always for this project, in remembered.yaml): echo")
     assert answers(played) == [
         {"approved": True, "by": "terminal"},
         {"approved": False, "by": "terminal", "reason": "use main instead"},
@@ -133,14 +127,14 @@ def test_a_key_that_came_with_a_paste_or_with_the_terminals_own_words_is_no_answ
     for sent in ("\x1b[200~text\x1b[201~y", "\x1b[1;1Ry", "\x1b[?1;2cy"):
         terminal.send(sent)
         terminal.wait_gone(READY)
-        ready(terminal)
+        ready(played)
     assert played.noted("approvalResponse") == []
     terminal.send("y")
     assert played.wait_noted("answered")["approved"] is True
 
 
-def test_a_word_typed_at_a_card_never_answers_it_and_goes_to_the_input_line(play: Play, tmp_path: Path) -> None:
-    card = Timed(play, tmp_path / "clock")
+def test_a_word_typed_at_a_card_never_answers_it_and_goes_to_the_input_line(play: Play) -> None:
+    card = Timed(play)
     terminal, played = card.terminal, card.played
     card.after(1)
     for typed, at_once in (("why", True), ("why", False), ("dy", False), ("xyn1sq", False), ("hello\r", False)):
@@ -155,27 +149,27 @@ def test_a_word_typed_at_a_card_never_answers_it_and_goes_to_the_input_line(play
         terminal.send(CTRL_U)
         terminal.wait_gone("> " + typed.rstrip("\r"))
         card.after(0.7)
-        ready(terminal)
+        ready(played)
         assert played.noted("approvalResponse") == played.noted("userInput") == [], typed
     assert terminal.text.count("why asked: rule r1 asks") == 2, "on the card, and once for the w that came alone"
     terminal.send("hey\ry")
     terminal.wait_for(re.compile(r"(?m)^> hey\n *y"), anywhere=False)
     card.after(0.7)
-    ready(terminal)
+    ready(played)
     assert played.noted("approvalResponse") == played.noted("userInput") == []
     terminal.send("y")
     assert played.wait_noted("answered")["approved"] is True
     terminal.wait_for("you> hey")
 
 
-def test_every_key_breaks_the_silence_also_one_that_changes_nothing(play: Play, tmp_path: Path) -> None:
-    card = Timed(play, tmp_path / "clock")
+def test_every_key_breaks_the_silence_also_one_that_changes_nothing(play: Play) -> None:
+    card = Timed(play)
     terminal = card.terminal
     for keys in (("x", BACKSPACE, BACKSPACE), (LEFT, TAB, CTRL_A, LEFT)):
         for key in keys:
             card.after(0.45, key)
         card.after(0.4)
-        terminal.settle(0.6)  # a card that had not heard the last key would take the keyboard by now
+        terminal.settle(0.1)  # a card that had not heard the last key would take the keyboard by now
         card.after(0.05, "y")
         terminal.wait_for("\n> y", anywhere=False)
         assert card.unanswered(), keys
@@ -186,8 +180,8 @@ def test_every_key_breaks_the_silence_also_one_that_changes_nothing(play: Play, 
     assert card.played.wait_noted("answered")["approved"] is True
 
 
-def test_who_leaves_a_reason_or_an_edit_answers_only_after_a_silence(play: Play, tmp_path: Path) -> None:
-    card = Timed(play, tmp_path / "clock")
+def test_who_leaves_a_reason_or_an_edit_answers_only_after_a_silence(play: Play) -> None:
+    card = Timed(play)
     terminal = card.terminal
     for opens, shown in (("n", "Reason for the model"), ("e", '? {"cmd": "echo hello"}')):
         for leaves in (ESC, CTRL_C):
@@ -203,8 +197,8 @@ def test_who_leaves_a_reason_or_an_edit_answers_only_after_a_silence(play: Play,
             terminal.wait_for(READY, anywhere=False)
 
 
-def test_text_typed_into_a_search_answers_nothing_and_stays_in_one_piece(play: Play, tmp_path: Path) -> None:
-    card = Timed(play, tmp_path / "clock")
+def test_text_typed_into_a_search_answers_nothing_and_stays_in_one_piece(play: Play) -> None:
+    card = Timed(play)
     card.after(1, LEFT)
     card.after(0.1, CTRL_R)
     card.type("say you said")
@@ -217,8 +211,8 @@ def test_text_typed_into_a_search_answers_nothing_and_stays_in_one_piece(play: P
     assert card.unanswered() and "search:" not in card.terminal.visible
 
 
-def test_a_card_takes_no_key_while_text_that_was_typed_at_it_stands_in_the_line(play: Play, tmp_path: Path) -> None:
-    card = Timed(play, tmp_path / "clock")
+def test_a_card_takes_no_key_while_text_that_was_typed_at_it_stands_in_the_line(play: Play) -> None:
+    card = Timed(play)
     terminal = card.terminal
     card.after(1)
     card.type("is that ok")
@@ -235,14 +229,14 @@ def test_a_card_takes_no_key_while_text_that_was_typed_at_it_stands_in_the_line(
     assert card.played.wait_noted("userInput")["content"] == "is that okyou tell me"
 
 
-def clear(terminal: Any, shown: str) -> None:
+def clear(played: Any, shown: str) -> None:
     """Empties the input line, until that is shown. On a busy machine a key arrives together with what was typed before
     it, as part of a paste: then it is pressed again, and a line that was pasted is joined to the one before."""
     end = time.monotonic() + PATIENCE
     for key in itertools.cycle((CTRL_U, BACKSPACE)):
-        terminal.send(key)
+        played.terminal.send(key)
         try:
-            terminal.wait_for(shown, 2, anywhere=False)
+            played.after_silence(shown, 2)
             return
         except AssertionError:
             if time.monotonic() > end:
@@ -259,7 +253,7 @@ def test_text_typed_at_a_trust_card_stays_in_the_input_line_and_denies_nothing(p
         else:
             terminal.send(typed)
         terminal.wait_for(f"{typed.rstrip()}", anywhere=False)
-        clear(terminal, "(y trust")
+        clear(played, "(y trust")
     assert played.noted("approvalResponse") == []
     terminal.send("n")
     assert played.wait_noted("answered")["approved"] is False
@@ -272,11 +266,10 @@ def test_what_is_typed_on_after_an_edit_does_not_send_it(play: Play) -> None:
     terminal.wait_for('? {"cmd": "echo hello"}')
     terminal.type("\ry\ry", 0.05)
     terminal.wait_for(re.compile(r"\n> y(?:\n  )?y"), anywhere=False)  # on a busy machine it comes at once, as a paste
-    clear(terminal, SEND)
+    clear(played, SEND)
     terminal.type("ny", 0.05)  # back to the card, which is another question
     terminal.wait_for("\n> ny", anywhere=False)
-    clear(terminal, READY)
-    ready(terminal)
+    clear(played, READY)
     assert played.noted("approvalResponse") == []
 
 
@@ -286,19 +279,20 @@ def test_keys_pressed_before_the_card_was_drawn_and_pastes_never_answer_it(play:
     played.say("late")
     played.wait_noted("busy")
     terminal.send("y")  # the loop is busy: it lies in the terminal's buffer when the card comes
-    terminal.wait_for(READY)
+    played.go()
+    ready(played)
     assert played.noted("approvalResponse") == []
     terminal.paste("y\ny\n")
     terminal.wait_gone(READY)
-    ready(terminal)
+    ready(played)
     terminal.send("yyy")  # a paste by a terminal that does not mark it
     terminal.wait_gone(READY)
-    ready(terminal)
+    ready(played)
     assert played.noted("approvalResponse") == []
     terminal.send("n")
     terminal.wait_for("Reason for the model")
     terminal.send(ESC)
-    ready(terminal)
+    ready(played)
     terminal.send("y")
     assert played.wait_noted("answered")["approved"] is True
     terminal.wait_for("you> yy")  # what was typed and pasted is the draft's
@@ -317,7 +311,7 @@ def test_a_draft_that_is_being_typed_when_the_card_comes_goes_on_and_does_not_an
     assert played.noted("approvalResponse") == []
     terminal.send(ENTER)
     terminal.wait_for(f"queued: {sentence}")
-    terminal.wait_for(READY)
+    ready(played)
     terminal.send("y")
     assert played.wait_noted("answered")["approved"] is True
     assert played.wait_noted("userInput", 2)["content"] == sentence
@@ -331,18 +325,18 @@ def test_u5_several_cards_queue_with_their_place_and_one_key_pressed_twice_answe
     for place in ("2 of 3", "3 of 3"):
         terminal.send(TAB)
         terminal.wait_for(place)
-        ready(terminal)
+        ready(played)
     assert "echo number 3" in terminal.text
     terminal.send("y")
     played.wait_noted("answered", 1)
     terminal.send("y")  # the same key again before the next card can have been read
     terminal.wait_for("1 of 2")
-    ready(terminal)
+    ready(played)
     assert len(answers(played)) == 1
     terminal.send("q")
     played.wait_noted("answered", 2)
     terminal.wait_gone("1 of 2")
-    ready(terminal)
+    ready(played)
     terminal.send("y")
     played.wait_noted("answered", 3)
     assert [answer["approved"] for answer in answers(played)] == [True, False, True]
@@ -354,7 +348,7 @@ def test_tab_and_ctrl_l_draw_the_only_card_again_without_answering_it(play: Play
     terminal = played.terminal
     for count, key in enumerate((TAB, CTRL_L, TAB), 2):
         terminal.send(key)
-        ready(terminal, card=count)
+        ready(played, card=count)
     assert terminal.text.count("echo hello\n") == 4
     assert played.noted("approvalResponse") == []
 
@@ -364,7 +358,7 @@ def test_a_card_that_was_pushed_away_by_output_is_drawn_again_before_it_can_be_a
     terminal = played.terminal
     terminal.send("y")
     terminal.wait_for("logged by other code")
-    ready(terminal, card=3)
+    ready(played, card=3)
     assert "echo number 2" in terminal.visible
     first, second, again = (match.start() for match in re.finditer("wants to run", terminal.text))
     assert first < terminal.text.index("approved") < second < terminal.text.index("flood 199") < again
@@ -386,7 +380,7 @@ def test_what_was_typed_for_one_question_is_not_seen_at_the_next(play: Play) -> 
 def test_u4_a_card_answered_in_another_ui_closes_and_says_who_answered(play: Play) -> None:
     played = ask(play, "elsewhere")
     terminal = played.terminal
-    Path(f"{played.notes}.go").touch()
+    played.go()
     terminal.wait_for("approved by browser")
     terminal.wait_gone(ASKED)
     terminal.enter("y")
@@ -408,11 +402,11 @@ def test_u8_e_edits_as_a_form_an_invalid_value_keeps_the_card_and_shows_the_erro
     terminal.settle(0.05)
     terminal.send(ENTER)
     terminal.wait_for("These will be sent:")
-    terminal.wait_for(SEND, anywhere=False)
+    played.after_silence(SEND)
     terminal.send("y")
     terminal.wait_for("✗ branch: no such branch")
     assert answers(played) == []
-    ready(terminal)
+    ready(played)
     terminal.send("e")
     terminal.wait_for("✗ no such branch")
     terminal.enter("dev")
@@ -422,7 +416,7 @@ def test_u8_e_edits_as_a_form_an_invalid_value_keeps_the_card_and_shows_the_erro
     terminal.settle(0.05)
     terminal.send(ENTER)
     terminal.wait_for('branch = "dev"')
-    terminal.wait_for(SEND, anywhere=False)
+    played.after_silence(SEND)
     terminal.send("y")
     answer = played.wait_noted("answered")
     assert answer["args"] == {"branch": "dev", "remote": "upstream", "force": False}
@@ -435,14 +429,14 @@ def test_without_fields_the_edit_is_the_arguments_as_json_and_must_be_an_object(
     terminal.wait_for('? {"cmd": "echo hello"}')
     terminal.enter("[1]")
     terminal.wait_for("These will be sent:")
-    terminal.wait_for(SEND, anywhere=False)
+    played.after_silence(SEND)
     terminal.send("y")
     terminal.wait_for("the arguments are one JSON object")
     terminal.settle(0.05)
     terminal.send("\x15")
     terminal.enter('{"cmd": "ls"}')
     terminal.wait_for('cmd": "ls"')
-    terminal.wait_for(SEND, anywhere=False)
+    played.after_silence(SEND)
     terminal.send("y")
     assert played.wait_noted("answered")["args"] == {"cmd": "ls"}
 
@@ -453,9 +447,3 @@ def test_who_denies_a_call_of_their_own_is_asked_for_no_reason(play: Play) -> No
     answer = played.wait_noted("answered")
     assert answer["approved"] is False and "reason" not in answer
     assert "Reason for the model" not in played.terminal.text
-
-
-def test_a_remembered_choice_is_said_where_the_card_ended(play: Play) -> None:
-    played = ask(play, "card")
-    played.terminal.send("2")
-    played.terminal.wait_for("approved · remembered (always for this project, in remembered.yaml): echo")

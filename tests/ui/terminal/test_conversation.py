@@ -7,7 +7,6 @@ import re
 import signal
 import termios
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,21 +16,20 @@ Play = Callable[..., Any]
 ESC, CTRL_C, CTRL_D = "\x1b", "\x03", "\x04"
 
 
-def go(played: Any) -> None:
-    Path(f"{played.notes}.go").touch()
-
-
 def test_u23_text_is_shown_as_it_arrives_and_typing_meanwhile_stays_at_the_bottom(play: Play) -> None:
     played = play()
     terminal = played.terminal
     played.say("stream")
-    terminal.wait_for("First **bold** par")
+    played.wait_noted("streamed")
+    with within(0.05):  # though nothing follows
+        terminal.wait_for("First **bold** par", anywhere=False)
     assert "The last" not in terminal.text
     terminal.type("typed meanwhile")
     terminal.wait_for("you> typed meanwhile")
-    go(played)
+    played.go()
     terminal.wait_for("The last 界 line")
     terminal.wait_for("First bold paragraph.")
+    terminal.wait_gone("First **bold** par")
     terminal.settle()
     rows = terminal.visible.split("\n")
     assert rows[-2] == "you> typed meanwhile" and rows[-1] == "main · test:model"
@@ -49,23 +47,12 @@ def test_u23_text_is_shown_as_it_arrives_and_typing_meanwhile_stays_at_the_botto
     assert "**" not in text and "```" not in text
 
 
-def test_u23_the_first_token_is_drawn_though_nothing_follows_it(play: Play) -> None:
-    played = play()
-    terminal = played.terminal
-    played.say("stream")
-    played.wait_noted("streamed")
-    with within(0.05):
-        terminal.wait_for("First **bold** par", anywhere=False)
-    go(played)
-    terminal.wait_gone("First **bold** par")
-
-
 def test_u23_what_was_withdrawn_is_said_and_the_unfinished_rest_disappears(play: Play) -> None:
     played = play()
     terminal = played.terminal
     played.say("discard")
     terminal.wait_for("Half of anoth")
-    go(played)
+    played.go()
     terminal.wait_for("The real answer.")
     terminal.wait_for("withdrawn: the unfinished answer above does not count")
     assert "Half of anoth" not in terminal.text
@@ -79,7 +66,7 @@ def test_a_line_typed_while_a_turn_runs_is_shown_as_queued_and_sent_at_the_next_
     played.say("next question")
     terminal.wait_for("queued: next question")
     assert [note["content"] for note in played.noted("userInput")] == ["stream"]
-    go(played)
+    played.go()
     terminal.wait_for("heard: next question")
     terminal.wait_gone("queued: next question")
     assert [note["content"] for note in played.noted("userInput")] == ["stream", "next question"]
@@ -94,18 +81,16 @@ def test_u25_the_turn_is_interrupted_and_the_prompt_is_back_with_what_was_typed(
     terminal = played.terminal
     for count, (scene, shown) in enumerate(SHOWN.items(), 1):
         played.say(scene)
-        terminal.wait_for(shown, anywhere=False)
+        played.after_silence(shown)
         if scene != "card":
-            terminal.type("a draft")
+            terminal.send("a draft")
             terminal.wait_for("you> a draft", anywhere=False)
         terminal.settle(0.05)
         with within(1):
             terminal.send(key)
             played.wait_noted("interrupt", count)
             terminal.wait_for(re.compile(rf"(?s)(turn interrupted.*?){{{count}}}you>"))
-        if scene == "card":
-            terminal.type("a draft")
-        terminal.enter(f" goes on {count}")
+        played.say(("a draft" if scene == "card" else "") + f" goes on {count}")
         terminal.wait_for(f"heard: a draft goes on {count}")
     assert played.noted("approvalResponse") == []
     assert terminal.text.count("streaming on and on") == 1
@@ -210,7 +195,7 @@ def test_a_running_call_shows_its_time_progress_and_last_output_without_control_
     played.say("tool")
     terminal.wait_for("30 % · copying")
     terminal.wait_for("│ line two\\x1b[31m")
-    go(played)
+    played.go()
     terminal.wait_for("✓ slow_tool")
     terminal.wait_gone("│ line two")
 
@@ -231,7 +216,7 @@ def test_what_other_code_prints_and_logs_appears_above_the_line(play: Play) -> N
 def test_no_color_leaves_no_colour_and_no_attribute(play: Play) -> None:
     played = play(NO_COLOR="1")
     played.say("stream")
-    go(played)
+    played.go()
     played.terminal.wait_for("The last 界 line")
     played.terminal.settle()
     assert set(re.findall(rb"\x1b\[([\d;]*)m", played.terminal.raw)) <= {b"0", b""}
@@ -246,7 +231,7 @@ def test_what_is_typed_while_the_session_starts_is_kept_and_sent_in_its_order(pl
         terminal.wait_for(f"queued: {line}")
     terminal.settle(0.1)
     assert played.noted() == []
-    go(played)
+    played.go()
     terminal.wait_for("heard: hello there")
     terminal.wait_for("command done: /second")
     sent = [note.get("text") or note.get("content") for note in played.noted()]

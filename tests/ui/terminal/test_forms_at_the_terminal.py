@@ -38,10 +38,10 @@ def test_u16_a_form_asks_field_by_field_and_shows_the_arguments_before_they_are_
     field(terminal, "yes or no", "yes")
     terminal.wait_for('remote = "upstream"')
     assert played.noted("formResponse") == []
-    terminal.wait_for(SEND, anywhere=False)
+    played.after_silence(SEND)
     terminal.send(ENTER)
     terminal.wait_for("y sends it")
-    terminal.wait_for(SEND, anywhere=False)
+    played.after_silence(SEND)
     terminal.send("y")
     answer = played.wait_noted("filled")
     assert (answer["action"], answer["values"]) == ("accept", {"branch": "main", "remote": "upstream", "force": True})
@@ -67,7 +67,7 @@ def test_u16_lists_and_groups_nest_esc_never_answers_and_secrets_are_not_shown(p
     terminal.enter("36")
     field(terminal, "not shown, not kept", "canary-1234")
     terminal.wait_for('pin = "••••"')
-    terminal.wait_for(SEND, anywhere=False)
+    played.after_silence(SEND)
     terminal.send("y")
     values = played.wait_noted("filled")["values"]
     assert values == {"tags": ["red", "blue"], "owner": {"name": "Ada", "age": 36}, "pin": "canary-1234"}
@@ -105,6 +105,6 @@ def test_ctrl_c_cancels_a_form_and_n_declines_it(play: Play) -> None:
     field(terminal, "Target branch", "main")
     field(terminal, "one of origin", "")
     field(terminal, "yes or no", "")
-    terminal.wait_for(SEND, anywhere=False)
+    played.after_silence(SEND)
     terminal.send("n")
     assert played.wait_noted("filled", 2)["action"] == "decline"

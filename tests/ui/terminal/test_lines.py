@@ -95,7 +95,7 @@ def test_the_level_quiet_shows_the_answer_alone_and_trace_changes_it(play: Play)
     terminal = played.terminal
     assert "test:model · approval" not in terminal.text
     played.say("tool")
-    (played.notes.parent / f"{played.notes.name}.go").touch()
+    played.go()
     terminal.wait_gone("│ line two")
     played.say("hello")
     terminal.wait_for("heard: hello")

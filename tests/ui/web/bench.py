@@ -17,7 +17,9 @@ A machine without Chromium skips them by name (docs/dependencies.md); with CI=tr
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import mimetypes
+import os
 import re
 import shutil
 import time
@@ -31,13 +33,12 @@ import pytest
 import pytest_asyncio
 
 if TYPE_CHECKING:
-    from playwright.async_api import Browser, BrowserContext, Page
+    from playwright.async_api import Browser, Page
 
 ROOT: Final = Path(__file__).parents[3]
 PAGE: Final = ROOT / "src" / "golem_forge" / "ui" / "web" / "page"
 PICTURES: Final = ROOT / "build" / "screenshots"
 WIDE: Final = (1280, 800)
-PHONE: Final = (390, 844)
 NARROW: Final = (320, 640)
 PATIENCE: Final = 40.0
 """Seconds until something counts as not happening, on a busy machine too. No passing test waits so long."""
@@ -65,11 +66,14 @@ _ARGUMENTS: Final = (
     "LensOverlay,MediaRouter,PaintHolding,ThirdPartyStoragePartitioning,AvoidCorsURLLoaderRestartOnRedirect,"
     "OptimizationHints,NetworkTimeServiceQuerying,AimEnabled,PreconnectToSearch",
 )
-_MODULES: Final = "http://modules.test"
-_STRICT: Final = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+_STRICT: Final = (
+    "Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-}
+)
+_EMPTY: Final = (
+    '<!doctype html><html lang="en"><head><title>-</title><link rel="icon" href="data:,">'
+    '<link rel="stylesheet" href="/all.css"></head><body><main></main></body></html>'
+)
 _WCAG: Final = {"wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"}
 _GRAVE: Final = {"serious", "critical"}
 _NOT_SENT: Final = ("data:", "blob:", "about:")
@@ -102,6 +106,20 @@ class Window:
     """Every address that was asked for, sockets included."""
     host: str = ""
     _expected: list[str] = field(default_factory=list)
+    _size: Any = None
+
+    def __post_init__(self) -> None:
+        self._size = self.page.viewport_size
+
+        def heard(message: Any) -> None:
+            if message.type in ("error", "warning"):
+                self.complaints.append(f"console {message.type}: {message.text} ({message.location.get('url', '')})")
+
+        self.page.on("console", heard)
+        self.page.on("pageerror", lambda error: self.complaints.append(f"exception: {error}"))
+        self.page.on("crash", lambda _: self.complaints.append("the page crashed"))
+        self.page.on("request", lambda request: self.asked.append(request.url))
+        self.page.on("websocket", lambda socket: self.asked.append(socket.url))
 
     async def open(self, url: str) -> None:
         self.host = self.host or urlsplit(url).netloc
@@ -120,16 +138,18 @@ class Window:
 
     # ---- seeing
 
-    async def sees(self, text: str | re.Pattern[str], within: float = PATIENCE) -> None:
+    async def sees(self, text: str | re.Pattern[str]) -> None:
         """Until somebody can read it on the page."""
-        from playwright.async_api import expect
+        await until(lambda: self._is_read(text), f"{text!r} is on the page")
 
-        await expect(self.page.get_by_text(text).filter(visible=True).first).to_be_visible(timeout=within * 1000)
+    async def sees_not(self, text: str | re.Pattern[str]) -> None:
+        async def is_gone() -> bool:
+            return not await self._is_read(text)
 
-    async def sees_not(self, text: str | re.Pattern[str], within: float = PATIENCE) -> None:
-        from playwright.async_api import expect
+        await until(is_gone, f"{text!r} is gone from the page")
 
-        await expect(self.page.get_by_text(text).filter(visible=True)).to_have_count(0, timeout=within * 1000)
+    async def _is_read(self, text: str | re.Pattern[str]) -> bool:
+        return await self.page.get_by_text(text).filter(visible=True).first.is_visible()
 
     async def heard(self, level: str = "assertive") -> str:
         """All that a screen reader was told since the page was opened."""
@@ -139,12 +159,11 @@ class Window:
         """What can be read on the page now."""
         return await self.page.inner_text("body")
 
-    async def picture(self, name: str) -> Path:
-        """Kept as `build/screenshots/NAME.png`."""
-        PICTURES.mkdir(parents=True, exist_ok=True)
-        path = PICTURES / f"{name}.png"
-        await self.page.screenshot(path=path, animations="disabled")
-        return path
+    async def picture(self, name: str, *, always: bool = False) -> None:
+        """Kept as `build/screenshots/NAME.png`, if FORGE_PICTURES is set."""
+        if always or os.environ.get("FORGE_PICTURES"):
+            PICTURES.mkdir(parents=True, exist_ok=True)
+            await self.page.screenshot(path=PICTURES / f"{name}.png", animations="disabled")
 
     async def accessible(self) -> list[str]:
         """What axe-core finds against WCAG 2.2 A and AA, or finds grave; each as one line."""
@@ -203,6 +222,26 @@ class Window:
     async def close(self) -> None:
         await self.page.close()
 
+    async def empty(self) -> bool:
+        """Takes everything of this test out of it. False: that cannot be done."""
+        from playwright.async_api import Error
+
+        context = self.page.context
+        try:
+            for page in context.pages[1:]:
+                await page.close()
+            await self.run("() => { localStorage.clear(); sessionStorage.clear(); }")
+            await self.page.goto("about:blank")
+            await self.page.mouse.move(0, 0)
+            await self.page.set_viewport_size(self._size)
+            await context.clear_cookies()
+        except Error:
+            return False
+        self.host = ""
+        for said in (self.complaints, self.asked, self._expected):
+            said.clear()
+        return True
+
 
 def _fits(said: str, name: str | re.Pattern[str]) -> bool:
     return said == name if isinstance(name, str) else bool(name.search(said))
@@ -235,86 +274,94 @@ _HEARING: Final = """() => {
 
 
 class Windows:
-    """Those of one test. Each has cookies and storage of its own, unless it is a tab beside another."""
+    """Those of one test. Each has cookies and storage of its own, unless it is a tab beside another. A tab costs more
+    than most of what is done in it, so it may be one that an earlier test has left, with nothing in it."""
 
-    def __init__(self, browser: Browser) -> None:
+    def __init__(self, browser: Browser, modules: str, left: dict[str, list[Window]]) -> None:
         self._browser = browser
-        self._contexts: list[BrowserContext] = []
+        self._modules = modules
+        self._left = left
+        self._alone: list[tuple[str, Window]] = []
         self.opened: list[Window] = []
 
     async def __call__(
         self, *, beside: Window | None = None, size: tuple[int, int] = WIDE, dark: bool = False, **options: Any
     ) -> Window:
+        options |= {"viewport": {"width": size[0], "height": size[1]}, "color_scheme": "dark" if dark else "light"}
+        kind = repr(sorted(options.items()))
         if beside is not None:
-            context = beside.page.context
+            window = Window(await beside.page.context.new_page(), host=beside.host)
+        elif left := self._left.get(kind):
+            window = left.pop()
         else:
-            context = await self._browser.new_context(
-                viewport={"width": size[0], "height": size[1]},
-                color_scheme="dark" if dark else "light",
-                reduced_motion="reduce",
-                **options,
-            )
+            context = await self._browser.new_context(reduced_motion="reduce", **options)
             context.set_default_timeout(PATIENCE * 1000)
             await context.add_init_script(f"({_HEARING})()")
-            self._contexts.append(context)
-        window = Window(await context.new_page(), host=beside.host if beside is not None else "")
-        _listen(window)
+            window = Window(await context.new_page())
+        if beside is None:
+            self._alone.append((kind, window))
         self.opened.append(window)
         return window
 
     async def with_modules(self, **options: Any) -> Window:
         """An empty page of ours with every style sheet, on which the modules of `ui/web/page` can be imported."""
         window = await self(**options)
-        await window.page.route(f"{_MODULES}/**", _give_file)
-        await window.open(f"{_MODULES}/-/")
+        await window.open(f"{self._modules}/-/")
         return window
 
-    async def close(self) -> None:
-        for context in self._contexts:
-            for page in context.pages:
-                await page.unroute_all(behavior="ignoreErrors")
-            await context.close()
+    async def close(self, *, failed: bool) -> None:
+        for kind, window in self._alone:
+            if failed or window not in self.opened or not await window.empty():
+                await window.page.context.close()
+            else:
+                self._left.setdefault(kind, []).append(window)
 
     async def look_back(self, name: str) -> None:
         """After a failure: what each window showed."""
         for number, window in enumerate(self.opened):
             if not window.page.is_closed():
-                await window.picture(f"failed-{name}-{number}")
+                await window.picture(f"failed-{name}-{number}", always=True)
 
 
-async def _give_file(route: Any) -> None:
-    """The page's own files, under the headers that they are served with."""
-    path = urlsplit(route.request.url).path
-    if path == "/-/":
-        sheets = "".join(
-            f'<link rel="stylesheet" href="/css/{sheet.name}">' for sheet in sorted((PAGE / "css").glob("*.css"))
-        )
-        body = f'<!doctype html><html lang="en"><head><title>-</title>{sheets}</head><body><main></main></body></html>'
-        await route.fulfill(body=body, content_type="text/html; charset=utf-8", headers=_STRICT)
-    elif (file := PAGE / path.lstrip("/")).is_file():
-        kind = mimetypes.guess_type(file.name)[0] or "application/octet-stream"
-        await route.fulfill(path=file, content_type=kind, headers=_STRICT)
-    else:
-        await route.fulfill(status=404, body="")
+async def _give_file(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """One of the page's own files, under the policy that they are served with; but it may be kept."""
+    with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+        asked = (await reader.readuntil(b"\r\n\r\n")).split(b" ")[1].decode()
+        file = PAGE / asked.lstrip("/")
+        status, kind, body = "404 Not Found", "text/plain", b""
+        if asked == "/-/":
+            status, kind, body = "200 OK", "text/html; charset=utf-8", _EMPTY.encode()
+        elif asked == "/all.css":
+            sheets = sorted((PAGE / "css").glob("*.css"))
+            status, kind, body = "200 OK", "text/css", b"\n".join(sheet.read_bytes() for sheet in sheets)
+        elif file.is_file():
+            status, kind, body = "200 OK", mimetypes.guess_type(file.name)[0] or "", file.read_bytes()
+        head = [f"HTTP/1.1 {status}", f"Content-Type: {kind}", f"Content-Length: {len(body)}", _STRICT]
+        head += ["Cache-Control: max-age=999", "Connection: close", "", ""]
+        writer.write("\r\n".join(head).encode() + body)
+        await writer.drain()
+    writer.close()
 
 
-def _listen(window: Window) -> None:
-    page, complaints = window.page, window.complaints
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def modules() -> AsyncIterator[str]:
+    """The address of a server of the page's files alone."""
+    server = await asyncio.start_server(_give_file, "127.0.0.1", 0)
+    yield f"http://modules.test:{server.sockets[0].getsockname()[1]}"
+    server.close()
 
-    def heard(message: Any) -> None:
-        if message.type in ("error", "warning"):
-            complaints.append(f"console {message.type}: {message.text} ({message.location.get('url', '')})")
 
-    page.on("console", heard)
-    page.on("pageerror", lambda error: complaints.append(f"exception: {error}"))
-    page.on("crash", lambda _: complaints.append("the page crashed"))
-    page.on("request", lambda request: window.asked.append(request.url))
-    page.on("websocket", lambda socket: window.asked.append(socket.url))
+@pytest.fixture(scope="session")
+def left_tabs() -> dict[str, list[Window]]:
+    """Those that no test has at the moment, by their options."""
+    return {}
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def windows(browser: Browser, request: pytest.FixtureRequest) -> AsyncIterator[Windows]:
-    made = Windows(browser)
+async def windows(
+    browser: Browser, modules: str, left_tabs: dict[str, list[Window]], request: pytest.FixtureRequest
+) -> AsyncIterator[Windows]:
+    made = Windows(browser, modules, left_tabs)
     yield made
     failed = getattr(request.node, "web_failed", False)
     try:
@@ -323,8 +370,11 @@ async def windows(browser: Browser, request: pytest.FixtureRequest) -> AsyncIter
         else:
             for window in made.opened:
                 window.check_clean()
+    except AssertionError:
+        failed = True
+        raise
     finally:
-        await made.close()
+        await made.close(failed=failed)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -335,8 +385,9 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
     return report
 
 
-async def until(condition: Callable[[], Any], what: str, within: float = PATIENCE) -> Any:
-    """Polls, letting the loop run; gives the first thing that is not empty."""
+async def until(condition: Callable[[], Any], what: str = "it happens", within: float = PATIENCE) -> Any:
+    """Polls, letting the loop run; gives the first thing that is not empty. Playwright's own waits look only twice a
+    second."""
     end = time.monotonic() + within
     while True:
         found = condition()

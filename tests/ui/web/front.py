@@ -71,6 +71,12 @@ class Front:
         return self.server._port
 
     @property
+    def connections(self) -> set[Any]:
+        """Those that are open now."""
+        assert self.server._server is not None
+        return self.server._server.server_state.connections
+
+    @property
     def cookie(self) -> str:
         value = self.login.exchange(self.login.new_code())
         return f"forge_{self.port}={value}"

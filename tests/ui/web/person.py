@@ -11,7 +11,7 @@ import re
 import time
 from typing import TYPE_CHECKING
 
-from tests.ui.web.bench import PATIENCE, Window
+from tests.ui.web.bench import PATIENCE, Window, until
 
 if TYPE_CHECKING:
     from playwright.async_api import ElementHandle, Locator
@@ -28,7 +28,7 @@ _WAITS_NO_MORE = """() => {
 }"""
 
 _STILL_WAITS = """(button) => {
-  if (!button.checkVisibility()) return "";
+  if (!button.checkVisibility() || button.closest("article")?.innerText.includes("sending…")) return "";
   return button.getAttribute("aria-disabled") === "true" ? "not yet" : "ready";
 }"""
 _TAKEN_S = 1.5
@@ -42,7 +42,7 @@ class Person:
 
     async def enter(self, link: str) -> None:
         await self.window.open(link)
-        await self.box.wait_for()
+        await until(self.box.is_visible, "the page is there")
 
     @property
     def box(self) -> Locator:
@@ -69,11 +69,14 @@ class Person:
 
     async def sees_card(self, *texts: str | re.Pattern[str]) -> Locator:
         """One that is there to be answered, and says all of this."""
-        from playwright.async_api import expect
 
-        await self.card.wait_for()
-        for text in texts:
-            await expect(self.card).to_contain_text(text, timeout=PATIENCE * 1000)
+        async def says_all() -> bool:
+            if not await self.card.is_visible():
+                return False
+            said = " ".join((await self.card.text_content() or "").split())
+            return all(text in said if isinstance(text, str) else text.search(said) for text in texts)
+
+        await until(says_all, f"a card says {texts}")
         return self.card
 
     async def answer(self, name: str | re.Pattern[str] = APPROVE) -> None:
@@ -115,11 +118,9 @@ class Person:
 
     async def edit(self) -> None:
         """Opens the form of the card; what has just moved takes no press, so a person presses again."""
-        from playwright.async_api import expect
-
         await self._pressed(re.compile("^Edit"))
         try:
-            await expect(self.button(EDITED)).to_be_visible(timeout=5000)
+            await until(self.button(EDITED).is_visible, "the form is open", 5)
         except AssertionError:
             await self._pressed(re.compile("^Edit"))
             await self.button(EDITED).wait_for()
@@ -132,11 +133,12 @@ class Person:
 
     async def is_ready(self, button: Locator | None = None) -> None:
         """A card that has just come takes no answer: what was pressed then was meant for something else."""
-        from playwright.async_api import expect
+        pressed = button or self.card.get_by_role("button", name=_NO)
 
-        await expect(button or self.card.get_by_role("button", name=_NO)).not_to_have_attribute(
-            "aria-disabled", "true", timeout=PATIENCE * 1000
-        )
+        async def is_ready() -> bool:
+            return await pressed.get_attribute("aria-disabled") != "true"
+
+        await until(is_ready, "the card takes an answer")
 
     async def go_to(self, area: str) -> None:
         """One of the page's areas: Chat, Tools, Sessions, Settings."""

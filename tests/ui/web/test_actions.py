@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.ui.card_data import card_data
 
 from golem_forge.events.bus import EventBus
 from golem_forge.toolsets.text import unified_diff
@@ -15,23 +16,7 @@ from golem_forge.ui.web.stream.socket import ACTIONS, take_action
 from golem_forge.ui.web.stream.watched_session import FollowedSession, LiveSession, diff_for
 from golem_forge.ui.web.wire import ApiRefusal
 
-CARD: dict[str, Any] = {
-    "type": "tool_call",
-    "description": "d",
-    "tool": "t",
-    "args": {},
-    "payload": "",
-    "effects": [],
-    "risk": "low",
-    "riskReasons": [],
-    "why": "",
-    "choices": [{"id": "session", "label": "x", "scope": "session"}],
-    "fingerprint": "f",
-    "argsKey": "k",
-    "previouslyDenied": 0,
-    "warnings": [],
-    "workerPath": [],
-}
+CARD = card_data(choices=[{"id": "session", "label": "x", "scope": "session"}])
 
 
 @pytest.fixture

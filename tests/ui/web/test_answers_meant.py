@@ -17,14 +17,6 @@ from golem_forge import tool
 
 pytestmark = [browsing, pytest.mark.timeout(60)]
 
-_SAID = """() => {
-  window.said = [];
-  new MutationObserver(() => {
-    const now = document.querySelector("article[data-request-id]")?.innerText ?? "";
-    if (now !== said.at(-1)) said.push(now);
-  }).observe(document.body, {subtree: true, childList: true, characterData: true});
-}"""
-
 
 async def test_nothing_that_comes_moves_a_card_that_waits(staged: Any, windows: Any) -> None:
     """Threat: one presses where Deny stood, and there stands another answer by then."""
@@ -114,36 +106,6 @@ _WATCHED = """() => {
 
 async def _holds(me: Person, text: str) -> bool:
     return await me.box.input_value() == text
-
-
-async def test_an_answer_given_while_away_is_told_as_what_it_was(staged: Any, windows: Any) -> None:
-    ran: list[str] = []
-
-    @tool(needs_approval=True)
-    def act(x: str) -> str:
-        """Acts."""
-        ran.append(x)
-        return x
-
-    stage = await staged([calls(("act", {"x": "a"})), "Done."], tools=[act])
-    window = await windows()
-    me = Person(window)
-    await me.enter(stage.link())
-    await me.say("go")
-    await me.sees_card("act")
-    await window.run(_SAID)
-    window.expects("ERR_", "WebSocket")
-    with stage.unplugged():
-        await window.sees("Connecting…")
-        await me.answer()
-        await window.sees("sending…")
-    await window.sees("Done.")
-    said = "\n".join(await window.run("() => said"))
-    assert "Nothing ran" not in said, "it did"
-    await window.sees("Approved · answered here")
-    await window.page.reload()
-    await window.sees("Approved · answered here")
-    assert ran == ["a"]
 
 
 _ONE_FORM = """async () => {

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from tests.ui.card_data import card_data
 from tests.ui.web.bench import Window, Windows, browsing
 
 from golem_forge.core.ids import is_id
@@ -30,9 +31,8 @@ _PUSH = {
 
 
 def request(**members: Any) -> dict[str, Any]:
-    return {
+    given: dict[str, Any] = {
         "requestId": "r1",
-        "type": "tool_call",
         "description": "Push to Remote: pushes commits",
         "tool": "git_push",
         "args": {"branch": "main"},
@@ -45,15 +45,10 @@ def request(**members: Any) -> dict[str, Any]:
             {"id": "c1", "label": "this exact call", "scope": "session", "rule": "git_push(main)"},
             {"id": "c2", "label": "any push", "scope": "always", "rule": "git_push", "file": ".forge/rules.yaml"},
         ],
-        "fingerprint": "f",
-        "argsKey": "a",
-        "previouslyDenied": 0,
-        "waiting": 1,
-        "warnings": [],
         "workerPath": [{"id": "0", "name": "main", "depth": 0, "task": ""}],
         "fields": derive_fields(_PUSH),
-        **members,
     }
+    return card_data(**given | members)
 
 
 def question(

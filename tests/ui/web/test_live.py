@@ -30,6 +30,24 @@ def runtime_in(tmp_path: Path, **options: Any) -> WorkerRuntime:
     )
 
 
+async def started(tmp_path: Path, **options: Any) -> WorkerRuntime:
+    """With somebody at a terminal."""
+    runtime = runtime_in(tmp_path, **options)
+    runtime.ui.attach("terminal")
+    await runtime.initialize()
+    return runtime
+
+
+async def ended(tmp_path: Path, words: str) -> WorkerRuntime:
+    """After one turn and a plan."""
+    runtime = await started(tmp_path)
+    await runtime.turn(words)
+    runtime.ui.update_plan([{"step": "s", "status": "pending"}])
+    runtime.end()
+    await runtime.aclose()
+    return runtime
+
+
 async def test_it_can_be_answered_from_open_to_close_with_or_without_a_page(tmp_path: Path) -> None:
     session = LiveSession(None, EventBus("s1"), tmp_path, tmp_path)
     assert not session.ui.attached
@@ -65,13 +83,7 @@ async def test_a_bus_without_a_name_is_remembered(tmp_path: Path) -> None:
 
 
 async def test_an_earlier_session_that_goes_on_is_loaded_anew(tmp_path: Path, own_home: Path) -> None:
-    first = runtime_in(tmp_path)
-    first.ui.attach("terminal")
-    await first.initialize()
-    await first.turn("hi")
-    first.ui.update_plan([{"step": "s", "status": "pending"}])
-    first.end()
-    await first.aclose()
+    first = await ended(tmp_path, "hi")
     again = runtime_in(tmp_path, resume=first.bus.session_id)
     async with served(again) as house:
         page = await house.page()
@@ -92,9 +104,7 @@ async def test_an_earlier_session_that_goes_on_is_loaded_anew(tmp_path: Path, ow
 
 
 async def test_what_is_told_while_the_file_is_read_is_neither_lost_nor_doubled(tmp_path: Path, own_home: Path) -> None:
-    runtime = runtime_in(tmp_path)
-    runtime.ui.attach("terminal")
-    await runtime.initialize()
+    runtime = await started(tmp_path)
     async with served(runtime) as house:
 
         async def chatter() -> None:
@@ -113,15 +123,8 @@ async def test_what_is_told_while_the_file_is_read_is_neither_lost_nor_doubled(t
 
 async def test_sessions_are_listed_found_and_told_apart(tmp_path: Path, own_home: Path) -> None:
     for words in ("first words", "zebra crossing"):
-        earlier = runtime_in(tmp_path)
-        earlier.ui.attach("terminal")
-        await earlier.initialize()
-        await earlier.turn(words)
-        earlier.end()
-        await earlier.aclose()
-    runtime = runtime_in(tmp_path)
-    runtime.ui.attach("terminal")
-    await runtime.initialize()
+        await ended(tmp_path, words)
+    runtime = await started(tmp_path)
     async with served(runtime) as house:
         answer = (await house.ask("GET", "/api/sessions")).json()
         assert [(row["state"], row["input"]) for row in answer["sessions"]] == [
@@ -144,9 +147,7 @@ async def test_sessions_are_listed_found_and_told_apart(tmp_path: Path, own_home
 
 
 async def test_actions_and_questions_over_http(tmp_path: Path) -> None:
-    runtime = runtime_in(tmp_path, journal=False)
-    runtime.ui.attach("terminal")
-    await runtime.initialize()
+    runtime = await started(tmp_path, journal=False)
     async with served(runtime) as house:
         path = f"/api/sessions/{runtime.session_id}"
         asking = asyncio.ensure_future(runtime.ui.request_form({**FORM, "requestId": "q", "message": "m" * 300_000}))
@@ -166,9 +167,7 @@ async def test_actions_and_questions_over_http(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["\ud800 half", "\x00", "𝄞" * 1000])
 async def test_any_text_gets_through(tmp_path: Path, text: str) -> None:
-    runtime = runtime_in(tmp_path, journal=False)
-    runtime.ui.attach("terminal")
-    await runtime.initialize()
+    runtime = await started(tmp_path, journal=False)
     async with served(runtime) as house:
         page = await house.page()
         await page.until("caught_up")

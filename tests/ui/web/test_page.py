@@ -16,6 +16,14 @@ pytestmark = browsing
 
 _ITEMS = "() => [...document.querySelectorAll('.items > li')].map((one) => [one.dataset.kind, one.innerText])"
 
+_SAID = """() => {
+  window.said = [];
+  new MutationObserver(() => {
+    const now = document.querySelector("article[data-request-id]")?.innerText ?? "";
+    if (now !== said.at(-1)) said.push(now);
+  }).observe(document.body, {subtree: true, childList: true, characterData: true});
+}"""
+
 
 def _asked(stage: Any) -> list[Any]:
     return stage.seen("inputPrompt")  # type: ignore[no-any-return]
@@ -62,7 +70,8 @@ async def test_a_turn_with_what_waits_meanwhile(staged: Any, windows: Windows) -
 
 
 async def test_the_server_goes_and_comes_back(staged: Any, windows: Windows) -> None:
-    """Cut in the middle of a question: the page says so, the answer given meanwhile counts, the card stays."""
+    """Cut in the middle of a question: the page says so, the answer given meanwhile counts, the card stays and never
+    says of it what was not so."""
     ran: list[str] = []
 
     @tool(needs_approval=True)
@@ -81,19 +90,28 @@ async def test_the_server_goes_and_comes_back(staged: Any, windows: Windows) -> 
     await window.sees("risk high")
     assert await window.page.title() == "(1) Forge – main"
     card = await window.page.query_selector(".items > li.waits")
+    await window.run(_SAID)
+
     with stage.unplugged():
         await window.sees("The server is away")
+        await window.sees("Connecting…")
         await window.press("Alt+a")
         await window.tab_to("Approve once")
         await window.page.wait_for_selector("[data-ready=true]")
         await window.press("Enter")
-        await window.sees("sending")
+        await window.sees("sending…")
         assert ran == []
     await window.sees("Done.")
+
     assert ran == ["main"]
     assert card is not None and await card.evaluate("(node) => node.isConnected"), "another card was drawn"
+    assert "Nothing ran" not in "\n".join(await window.run("() => said")), "it did"
+    await window.sees("Approved · answered here")
     await window.sees_not("The server is away")
     assert await window.page.title() == "Forge – main"
+    await window.page.reload()
+    await window.sees("Approved · answered here")
+    assert ran == ["main"]
 
 
 async def test_without_a_cookie_the_page_says_where_the_link_is(staged: Any, windows: Windows) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from tests.deadlines import within
+from tests.ui.web.bench import until
 from tests.ui.web.front import LARGE, SOCKET, Front, front
 from tests.ui.web.stranger import request
 from websockets.asyncio.client import ClientConnection, connect
@@ -24,12 +25,6 @@ from golem_forge.core.errors import ForgeError
 from golem_forge.net import server
 from golem_forge.ui.web import need_web, quiet_server, security
 from golem_forge.ui.web.listen import ListenAddress, check_address
-
-
-async def until(holds: Any) -> None:
-    async with asyncio.timeout(20):
-        while not holds():
-            await asyncio.sleep(0.01)
 
 
 @contextlib.asynccontextmanager
@@ -110,11 +105,10 @@ class TestReach:
             assert (await reader.readline()).startswith(b"HTTP/1.1 200")
             writer.close()
 
-    async def test_loopback_alone_is_listened_on(self) -> None:
-        async with front() as served:
-            assert served.server._server is not None
-            names = [each.getsockname() for server in served.server._server.servers for each in server.sockets]
-            assert names == [("127.0.0.1", served.port)]
+    async def test_loopback_alone_is_listened_on(self, served: Front) -> None:
+        assert served.server._server is not None
+        names = [each.getsockname() for server in served.server._server.servers for each in server.sockets]
+        assert names == [("127.0.0.1", served.port)]
 
     async def test_a_taken_port_is_said(self) -> None:
         with socket.socket() as taken:
@@ -178,8 +172,7 @@ class TestConnections:
         async with front() as served:
             asking = socket.create_connection(("127.0.0.1", served.port))
             asking.sendall(request(served.address, "/api/large", Cookie=served.cookie, Connection="").encode())
-            assert served.server._server is not None
-            there = served.server._server.server_state.connections
+            there = served.connections
             await until(lambda: len(there) == 1)
             await until(lambda: len(there) == 0)
             asking.close()
@@ -202,8 +195,7 @@ class TestConnections:
         monkeypatch.setattr(quiet_server, "MAX_CONNECTIONS", 32)
         async with front() as served, socket_of(served) as page:
             held = [await asyncio.open_connection("127.0.0.1", served.port) for _ in range(250)]
-            assert served.server._server is not None
-            there = served.server._server.server_state.connections
+            there = served.connections
             await until(lambda: len(there) <= 32)
             for _ in range(3):
                 assert (await served.ask("/api/thing", cookie=True)).status == 200
@@ -279,40 +271,37 @@ class TestSockets:
             await until(lambda: served.done.count("closed") == 4)
         assert caplog.records == []
 
-    async def test_logging_out_closes_the_pages_of_that_browser(self) -> None:
-        async with front() as served:
-            mine, others = served.cookie, served.cookie
-            async with (
-                socket_of(served, mine) as page,
-                socket_of(served, mine) as tab,
-                socket_of(served, others) as other,
-            ):
-                await served.ask("/api/logout", method="POST", Cookie=mine, Origin=served.address)
-                for each in (page, tab):
-                    assert await asyncio.wait_for(each.recv(), 20) == '{"kind": "bye", "reason": "Logged out."}'
-                    with pytest.raises(ConnectionClosed):
-                        await asyncio.wait_for(each.recv(), 20)
-                    assert each.close_code == 4401
-                await other.send("still here")
-                assert await other.recv() == "still here"
+    async def test_logging_out_closes_the_pages_of_that_browser(self, served: Front) -> None:
+        mine, others = served.cookie, served.cookie
+        async with (
+            socket_of(served, mine) as page,
+            socket_of(served, mine) as tab,
+            socket_of(served, others) as other,
+        ):
+            await served.ask("/api/logout", method="POST", Cookie=mine, Origin=served.address)
+            for each in (page, tab):
+                assert await asyncio.wait_for(each.recv(), 20) == '{"kind": "bye", "reason": "Logged out."}'
+                with pytest.raises(ConnectionClosed):
+                    await asyncio.wait_for(each.recv(), 20)
+                assert each.close_code == 4401
+            await other.send("still here")
+            assert await other.recv() == "still here"
 
     async def test_one_that_reads_nothing_is_cut_off(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(server, "CHECK_SECONDS", 0.1)
         async with front() as served:
             cookie = served.cookie
             async with deaf(served, cookie):
-                assert served.server._server is not None
-                there = served.server._server.server_state.connections
+                there = served.connections
                 assert len(there) == 1
                 await served.ask("/api/logout", method="POST", Cookie=cookie, Origin=served.address)
                 await until(lambda: len(there) == 0)
 
-    async def test_a_cookie_that_gets_too_old_closes_them_too(self) -> None:
-        async with front() as served:
-            cookie = served.cookie
-            served.clock.now += 43_200 - 0.2
-            async with socket_of(served, cookie) as page:
-                assert "Logged out" in str(await asyncio.wait_for(page.recv(), 20))
+    async def test_a_cookie_that_gets_too_old_closes_them_too(self, served: Front) -> None:
+        cookie = served.cookie
+        served.clock.now += 43_200 - 0.2
+        async with socket_of(served, cookie) as page:
+            assert "Logged out" in str(await asyncio.wait_for(page.recv(), 20))
 
 
 class TestStopping:
@@ -335,11 +324,10 @@ class TestStopping:
             await served.server.stop()
         await until(lambda: asyncio.all_tasks() <= before)
 
-    async def test_an_idle_server_stops_at_once(self) -> None:
-        async with front() as served:
-            await served.ask("/")
-            with within(0.5):
-                await served.server.stop()
+    async def test_an_idle_server_stops_at_once(self, served: Front) -> None:
+        await served.ask("/")
+        with within(0.5):
+            await served.server.stop()
 
     async def test_signals_and_the_terminal_stay_as_they_were(
         self, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.ui.web.bench import until
 from tests.ui.web.onlooker import Page, served
 from tests.ui.web.stage import WORKSPACE, calls
 
@@ -58,17 +59,16 @@ async def _run(runtime: WorkerRuntime, detach: Callable[[], None]) -> None:
         detach()
 
 
-async def say(runtime: WorkerRuntime, text: str, source: str = "terminal") -> None:
+async def say(runtime: WorkerRuntime, text: str) -> None:
     """As soon as somebody listens."""
-    async with asyncio.timeout(20):
-        while True:
-            asked: list[Any] = []
-            runtime.ui.replay_open(asked.append)
-            prompts = [event for event in asked if event.type == "inputPrompt"]
-            if prompts:
-                break
-            await asyncio.sleep(0.005)
-    runtime.bus.emit("userInput", {"requestId": prompts[0].wire["requestId"], "content": text}, source=source)
+
+    def prompts() -> list[Any]:
+        asked: list[Any] = []
+        runtime.ui.replay_open(asked.append)
+        return [event for event in asked if event.type == "inputPrompt"]
+
+    [prompt, *_] = await until(prompts)
+    runtime.bus.emit("userInput", {"requestId": prompt.wire["requestId"], "content": text}, source="terminal")
 
 
 def journal_of(runtime: WorkerRuntime) -> list[dict[str, Any]]:
@@ -253,9 +253,7 @@ async def test_a_page_that_does_not_read_is_let_go_and_the_session_is_not_held_u
             runtime.bus.emit("status", {"type": "info", "message": f"{number} " + "x" * 65_000})
         quick = await house.page()
         await quick.until("caught_up")
-        async with asyncio.timeout(20):
-            while len(house.session.audience) > 1:
-                await asyncio.sleep(0.01)
+        await until(lambda: len(house.session.audience) <= 1)
         await slow.closed()
         assert slow.last_seq < runtime.bus.seq == quick.last_seq
         again = await house.page(after=slow.last_seq)
@@ -397,12 +395,7 @@ async def test_the_server_opened_in_the_middle_knows_what_was_before(talk: Calla
     runtime = await talk(["One."])
     runtime.ui.update_plan([{"step": "think", "status": "in_progress"}])
     await say(runtime, "hi")
-    async with asyncio.timeout(20):
-        while not any(
-            event["type"] == "message" and event["data"]["message"]["role"] == "assistant"
-            for event in journal_of(runtime)
-        ):
-            await asyncio.sleep(0.01)
+    await until(lambda: any(_says(event, "One.") for event in journal_of(runtime)))
     async with served(runtime) as house:
         page = await house.page()
         hello = await page.until("hello")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.ui.web.bench import until
 
 from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.events.journal_files import is_locked, journal_path
@@ -39,12 +39,6 @@ def wish(**more: Any) -> StartRequest:
 def said(own: SessionLauncher, id: str) -> list[str]:
     events = events_after(journal_path(own.home.path, id))
     return [event.wire["message"]["content"] for event in events if event.type == "message"]
-
-
-async def until(happened: Any) -> None:
-    async with asyncio.timeout(20):
-        while not happened():
-            await asyncio.sleep(0.01)
 
 
 async def test_a_session_is_started_answers_ends_and_is_resumed(own: SessionLauncher) -> None:

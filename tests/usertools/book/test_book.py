@@ -30,11 +30,6 @@ IMPORT = Author(AuthorKind.IMPORT, source="git+https://example.test/tools@abc")
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> ForgeHome:
-    return ForgeHome(tmp_path / "home")
-
-
-@pytest.fixture
 def book(home: ForgeHome) -> Iterator[ToolStore]:
     opened = ToolStore(home)
     yield opened

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from golem_forge.core.errors import ForgeError
@@ -28,11 +26,6 @@ DAY = 86_400
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> ForgeHome:
-    return ForgeHome(tmp_path / "home")
-
-
-@pytest.fixture
 def book(home: ForgeHome) -> ToolStore:
     return ToolStore(home)
 
@@ -40,21 +33,6 @@ def book(home: ForgeHome) -> ToolStore:
 def used(book: ToolStore, status: str = "success", ms: float = 10.0, *, name: str = "x", **more: object) -> None:
     facts: dict[str, object] = {"digest": ONE, "session": "s1", "call": "c", "at": iso_time(NOW)} | more
     book.record_use(UseRecord(name=name, status=status, duration_ms=ms, **facts))  # type: ignore[arg-type]
-
-
-def test_five_calls_of_which_three_succeed_are_sixty_percent_after_a_restart(book: ToolStore, home: ForgeHome) -> None:
-    for seconds, (status, ms) in enumerate(
-        [("success", 10), ("success", 30), ("success", 20), ("execution_failed", 50), ("timeout", 1000)]
-    ):
-        used(book, status, ms, at=iso_time(NOW + seconds))
-    book.close()
-    (found,) = tool_statistics(ToolStore(home))
-    assert found.name == "x" and found.usage.calls == 5
-    assert found.usage.success_rate == pytest.approx(0.6)
-    assert found.usage.statuses == {"execution_failed": 1, "success": 3, "timeout": 1}
-    assert found.usage.last_used == iso_time(NOW + 4)
-    assert (found.usage.median_ms, found.usage.total_ms) == (30, 1110)
-    assert found.to_json()["success_rate"] == pytest.approx(0.6)
 
 
 def test_a_call_that_was_refused_is_a_call_and_no_run(book: ToolStore) -> None:

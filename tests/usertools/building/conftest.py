@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-import tarfile
-import zipfile
-from base64 import urlsafe_b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from hashlib import sha256
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +23,8 @@ from golem_forge.usertools.build.toolchain import ToolchainFinder
 from golem_forge.usertools.folder import FolderFiles, ToolEntry
 from golem_forge.usertools.manifest import ToolManifest
 from golem_forge.usertools.scratch import private_directory, scratch_walls
+
+from .packages import wheel
 
 FULL = ProbeReport(level=Level.FULL)
 PLAIN = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
@@ -172,29 +169,7 @@ class Links:
         path.mkdir()
 
     def wheel(self, name: str, files: Mapping[str, str]) -> None:
-        info = f"{name}-1.0.dist-info"
-        inside = {
-            **files,
-            f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n",
-            f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-        }
-        lines = [f"{path},sha256={_hash(text)},{len(text.encode())}" for path, text in inside.items()]
-        inside[f"{info}/RECORD"] = "\n".join((*lines, f"{info}/RECORD,,", ""))
-        with zipfile.ZipFile(self.path / f"{name}-1.0-py3-none-any.whl", "w") as archive:
-            for path, text in inside.items():
-                archive.writestr(path, text)
-
-    def sdist(self, name: str, files: Mapping[str, str]) -> None:
-        inside = {**files, "PKG-INFO": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n"}
-        with tarfile.open(self.path / f"{name}-1.0.tar.gz", "w:gz") as archive:
-            for path, text in inside.items():
-                member = tarfile.TarInfo(f"{name}-1.0/{path}")
-                member.size = len(text.encode())
-                archive.addfile(member, BytesIO(text.encode()))
-
-
-def _hash(text: str) -> str:
-    return urlsafe_b64encode(sha256(text.encode()).digest()).rstrip(b"=").decode()
+        (self.path / f"{name}-1.0-py3-none-any.whl").write_bytes(wheel(name, files))
 
 
 @pytest.fixture

@@ -38,20 +38,6 @@ async def test_the_first_build_compiles_and_the_second_starts_nothing(go_works: 
     assert go_works.started == []
 
 
-async def test_a_changed_comment_is_another_build(go_works: Any) -> None:
-    first = await go_works.build(go_works.made({"mytool.go": HELLO}))
-    second = await go_works.build(go_works.made({"mytool.go": HELLO + "// so\n"}))
-    assert go_works.compilers() == 2
-    assert first.out != second.out
-
-
-async def test_two_at_once_build_once(go_works: Any) -> None:
-    made = go_works.made({"mytool.go": HELLO})
-    first, second = await asyncio.gather(go_works.build(made), go_works.build(made))
-    assert first == second
-    assert go_works.compilers() == 1
-
-
 async def test_a_type_error_names_file_and_line_and_leaves_nothing(go_works: Any) -> None:
     broken = HELLO.replace('"hello"', "nothing")
     with pytest.raises(Unusable) as caught:

@@ -112,17 +112,6 @@ async def test_two_at_once_make_one_environment(offline: Any, links: Any) -> Non
     assert sum("sync" in job.argv for job in offline.started) == 1
 
 
-async def test_a_source_distribution_is_refused_and_its_setup_never_runs(offline: Any, links: Any) -> None:
-    ran = "raise SystemExit('SETUP RAN')\n"
-    backend = '[build-system]\nrequires = []\nbuild-backend = "own"\nbackend-path = ["."]\n'
-    links.sdist("onlysource", {"setup.py": ran, "own.py": ran, "pyproject.toml": backend})
-    with pytest.raises(Unusable) as caught:
-        await offline.build(offline.made({"x.py": script("onlysource", code="")}))
-    assert caught.value.diagnostic_code is DiagnosticCode.DEPENDENCIES_UNAVAILABLE
-    assert "onlysource" in caught.value.message
-    assert "SETUP RAN" not in caught.value.message
-
-
 async def test_nothing_of_a_wheel_runs_while_its_environment_is_made(offline: Any, links: Any) -> None:
     """A `.pth` line runs whenever that environment's Python starts: in a call, never in the build."""
     line = "import sys; open(sys.prefix + '/witness', 'w').write('ran')\n"

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import ssl
 import subprocess
-import threading
 from collections.abc import Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
@@ -20,6 +17,8 @@ from golem_forge.tools.context import no_host_rule
 from golem_forge.usertools.build.dependencies import go_sources, python_sources, script_block, without_credentials
 from golem_forge.usertools.build.go import requires_modules
 from golem_forge.usertools.diagnostics import Unusable
+
+from .packages import Index
 
 PYPI = ("pypi.org", "files.pythonhosted.org")
 
@@ -98,42 +97,32 @@ def test_requirements_of_a_go_mod(text: str, expected: bool) -> None:
     assert requires_modules(text.encode()) is expected
 
 
-class _Index(SimpleHTTPRequestHandler):
-    asked: ClassVar[list[str]] = []
-
-    def log_message(self, *_: object) -> None:
-        self.asked.append(self.path)
+def greeting_index(root: Path, context: ssl.SSLContext | None = None) -> Iterator[Index]:
+    made = Index(root, context)
+    made.wheel("greetlib", {"greetlib.py": "word = 'fetched'\n"})
+    yield made
+    made.close()
 
 
 @pytest.fixture
-def index(links: Any, tmp_path: Path) -> Iterator[str]:
-    """A package index on this machine."""
-    links.wheel("greetlib", {"greetlib.py": "word = 'fetched'\n"})
-    package = tmp_path / "served" / "simple" / "greetlib"
-    package.mkdir(parents=True)
-    for wheel in links.path.iterdir():
-        wheel.rename(package / wheel.name)
-    _Index.asked.clear()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Index, directory=str(tmp_path / "served")))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
+def index(tmp_path: Path) -> Iterator[Index]:
+    yield from greeting_index(tmp_path / "served")
 
 
 CODE = "# /// script\n# dependencies = ['greetlib']\n{}# ///\nimport greetlib\nprint(greetlib.word)\n"
 
 
-async def test_dependencies_are_fetched_from_the_host_that_was_agreed_to(works: Any, index: str) -> None:
-    works.environ["UV_DEFAULT_INDEX"] = f"http://me:canary@{index}/simple"
+async def test_dependencies_are_fetched_from_the_host_that_was_agreed_to(works: Any, index: Index) -> None:
+    works.environ["UV_DEFAULT_INDEX"] = f"http://me:canary@{index.host}/simple"
     made = works.made({"x.py": CODE.format("")})
     needs = works.builder.needs(made.entry, made.files)
-    assert needs.hosts == (index,)
+    assert needs.hosts == (index.host,)
     with pytest.raises(Unusable) as caught:
         await works.build(made)
     assert "canary" not in caught.value.message
     prepared = await works.build(made, hosts=needs.hosts)
     assert (await works.run(prepared)).text == "fetched\n"
-    assert _Index.asked
+    assert index.asked
 
 
 def from_index(works: Any, url: str) -> Any:
@@ -142,40 +131,40 @@ def from_index(works: Any, url: str) -> Any:
 
 
 async def test_a_script_leads_the_build_to_a_private_address_only_by_a_rule_of_the_persons(
-    works: Any, index: str
+    works: Any, index: Index
 ) -> None:
     """Not by consent to that name: the refusal says what is private, and the line it shows is the one that helps."""
-    made = from_index(works, f"http://{index}/simple")
+    made = from_index(works, f"http://{index.host}/simple")
     needs = works.builder.needs(made.entry, made.files)
-    assert index in needs.hosts
+    assert index.host in needs.hosts
     rules = RuleBook(works.home)
     works.host_rule = host_rule_for(rules, "", "main")
     with pytest.raises(Unusable) as caught:
-        await works.build(made, hosts=(index,))
-    assert _Index.asked == []
+        await works.build(made, hosts=(index.host,))
+    assert index.asked == []
     first, second = caught.value.message.splitlines()[:2]
-    assert first == f"Blocked by the sandbox: {index} (resolves to a private address)."
+    assert first == f"Blocked by the sandbox: {index.host} (resolves to a private address)."
     assert second.startswith("To allow it, add to rules.yaml in FORGE_HOME, under `rules:`: - {host: ")
     works.home.ensure()
     works.home.rules.write_text(f"version: 1\nrules:\n  {second.partition('`rules:`: ')[2]}\n")
     rules.expire()
-    assert (await works.run(await works.build(made, hosts=(index,)))).text == "fetched\n"
+    assert (await works.run(await works.build(made, hosts=(index.host,)))).text == "fetched\n"
 
 
-async def test_a_host_that_nobody_was_asked_about_is_named(works: Any, index: str) -> None:
-    made = from_index(works, f"http://{index}/simple")
+async def test_a_host_that_nobody_was_asked_about_is_named(works: Any, index: Index) -> None:
+    made = from_index(works, f"http://{index.host}/simple")
     with pytest.raises(Unusable) as caught:
         await works.build(made, hosts=("other.test",))
     first, second = caught.value.message.splitlines()[:2]
-    assert first == f"Blocked by the sandbox: {index} (not among the approved hosts)."
+    assert first == f"Blocked by the sandbox: {index.host} (not among the approved hosts)."
     assert "PIP_INDEX_URL" in second
 
 
-async def test_settings_for_pip_count_where_uv_has_none(works: Any, index: str) -> None:
-    works.environ["PIP_INDEX_URL"] = f"http://{index}/simple"
+async def test_settings_for_pip_count_where_uv_has_none(works: Any, index: Index) -> None:
+    works.environ["PIP_INDEX_URL"] = f"http://{index.host}/simple"
     made = works.made({"x.py": CODE.format("")})
     needs = works.builder.needs(made.entry, made.files)
-    assert needs.hosts == (index,)
+    assert needs.hosts == (index.host,)
     assert (await works.run(await works.build(made, hosts=needs.hosts))).text == "fetched\n"
     both = {
         "PIP_INDEX_URL": "https://p.test/s",
@@ -187,17 +176,18 @@ async def test_settings_for_pip_count_where_uv_has_none(works: Any, index: str) 
 
 
 async def test_the_persons_own_authority_reaches_the_build_and_its_key_does_not(
-    works: Any, secure_index: str, authority: Path
+    works: Any, secure_index: Index, authority: Path
 ) -> None:
     made = works.made({"x.py": CODE.format("")})
-    works.environ["UV_DEFAULT_INDEX"] = f"https://{secure_index}/simple"
+    agreed = (secure_index.host,)
+    works.environ["UV_DEFAULT_INDEX"] = f"https://{secure_index.host}/simple"
     with pytest.raises(Unusable, match=r"(?i)certificate"):
-        await works.build(made, hosts=(secure_index,))
+        await works.build(made, hosts=agreed)
     works.environ["SSL_CERT_FILE"] = str(authority.parent / "none.pem")
     with pytest.raises(Unusable, match="SSL_CERT_FILE names no certificate that can be read"):
-        await works.build(made, hosts=(secure_index,))
+        await works.build(made, hosts=agreed)
     works.environ["SSL_CERT_FILE"] = str(authority)
-    assert (await works.run(await works.build(made, hosts=(secure_index,)))).text == "fetched\n"
+    assert (await works.run(await works.build(made, hosts=agreed))).text == "fetched\n"
     shown = [Path(one.host) for job in works.started for one in job.shown if one.inner == "/forge/certificates"]
     text = "".join(file.read_text() for directory in shown for file in directory.iterdir())
     assert "BEGIN CERTIFICATE" in text and "PRIVATE" not in text
@@ -211,18 +201,15 @@ def authority(tmp_path: Path) -> Path:
         "server": ("/CN=s", "-CA", "own.pem", "-CAkey", "own.pem", "-addext", "subjectAltName=IP:127.0.0.1",
                    "-addext", "basicConstraints=critical,CA:FALSE"),
     }.items():  # fmt: skip
-        request = ("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", *words)
-        subprocess.run((*request, "-keyout", "key", "-out", "cert"), cwd=tmp_path, check=True, capture_output=True)
+        key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", "key", "-out", "cert")
+        request = ("openssl", "req", "-x509", *key, "-days", "2", "-subj", *words)
+        subprocess.run(request, cwd=tmp_path, check=True, capture_output=True)
         (tmp_path / f"{name}.pem").write_text((tmp_path / "key").read_text() + (tmp_path / "cert").read_text())
     return tmp_path / "own.pem"
 
 
 @pytest.fixture
-def secure_index(index: str, authority: Path, tmp_path: Path) -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Index, directory=str(tmp_path / "served")))
+def secure_index(authority: Path, tmp_path: Path) -> Iterator[Index]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(authority.with_name("server.pem"))
-    server.socket = context.wrap_socket(server.socket, server_side=True)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
+    yield from greeting_index(tmp_path / "served", context)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -42,21 +44,34 @@ async def _settled(interpreters: InterpreterPool) -> None:
         await asyncio.sleep(0)
 
 
+async def _waiting(interpreters: InterpreterPool, walls: Walls, job: Job) -> WaitingInterpreter:
+    """The one that was started ahead for this job."""
+    interpreters.prepare(walls, job)
+    await _settled(interpreters)
+    (waiting,) = interpreters._idle
+    return waiting
+
+
+@pytest.fixture
+async def interpreters() -> AsyncIterator[InterpreterPool]:
+    async with contextlib.aclosing(InterpreterPool()) as pool:
+        yield pool
+
+
 def _lives(pid: int) -> bool:
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     return False
 
 
-async def test_one_started_now_runs_the_tool_inside_walls(house: House) -> None:
+async def test_one_started_now_runs_the_tool_inside_walls(house: House, interpreters: InterpreterPool) -> None:
     house.script(
         "import os, sys\nprint(sys.argv, sys.path[0], input(), os.environ['FORGE_CALL_ID'], os.getcwd())\n"
         "print(sorted(os.listdir('/forge')), os.listdir('/forge/inside'), sorted(os.listdir('/proc/self/fd')))\n"
         "try: open('/forge/inside/start.py', 'a')\nexcept OSError as error: print(error.strerror)\n"
     )
     walls = house.walls()
-    async with contextlib.aclosing(InterpreterPool()) as interpreters:
-        done = await ran(await interpreters.take(walls, house.job()), ORDER)
+    done = await ran(await interpreters.take(walls, house.job()), ORDER)
     assert done.errors == ""
     lines = done.output.splitlines()
     assert lines[0] == "['/forge/tool/tool.py', '--n=1'] /forge/tool hello c1 /workspace"
@@ -64,130 +79,115 @@ async def test_one_started_now_runs_the_tool_inside_walls(house: House) -> None:
     assert lines[2] == "Read-only file system"
 
 
-async def test_one_started_ahead_is_given_to_the_next_equal_call_and_only_once(house: House) -> None:
+async def test_one_started_ahead_is_given_to_the_next_equal_call_and_only_once(
+    house: House, interpreters: InterpreterPool
+) -> None:
     house.script("import os; print(os.environ['A'], os.environ.get('B'))")
     walls, job = house.walls(), house.job()
-    async with contextlib.aclosing(InterpreterPool()) as interpreters:
-        interpreters.prepare(walls, replace(job, env={"A": "of another call", "B": "canary"}))
-        await _settled(interpreters)
-        (waiting,) = interpreters._idle
-        environ = Path(f"/proc/{waiting.walled.child.pid}/environ").read_bytes()
-        assert b"canary" not in environ
-        taken = await interpreters.take(walls, replace(job, env={"A": "mine"}, limits=ResourceLimits(timeout_s=40)))
-        assert taken is waiting
-        assert interpreters.waiting == 0
-        assert (await ran(taken, replace(ORDER, env={}))).output == "mine None\n"
-        with pytest.raises(RuntimeError, match="once"):
-            await taken.execute(ORDER)
+    waiting = await _waiting(interpreters, walls, replace(job, env={"A": "of another call", "B": "canary"}))
+    environ = Path(f"/proc/{waiting.walled.child.pid}/environ").read_bytes()
+    assert b"canary" not in environ
+    taken = await interpreters.take(walls, replace(job, env={"A": "mine"}, limits=ResourceLimits(timeout_s=40)))
+    assert taken is waiting
+    assert interpreters.waiting == 0
+    assert (await ran(taken, replace(ORDER, env={}))).output == "mine None\n"
+    with pytest.raises(RuntimeError, match="once"):
+        await taken.execute(ORDER)
 
 
-async def test_a_call_that_comes_while_one_is_starting_gets_that_one(house: House) -> None:
+async def test_a_call_that_comes_while_one_is_starting_gets_that_one(
+    house: House, interpreters: InterpreterPool
+) -> None:
     walls, job = house.walls(), house.job()
-    async with contextlib.aclosing(InterpreterPool()) as interpreters:
-        interpreters.prepare(walls, job)
-        interpreters.prepare(walls, job)
-        (entry,) = interpreters._starting
-        first, second = await asyncio.gather(interpreters.take(walls, job), interpreters.take(walls, job))
-        assert first is entry.task.result()
-        assert second is not first
+    interpreters.prepare(walls, job)
+    interpreters.prepare(walls, job)
+    (entry,) = interpreters._starting
+    first, second = await asyncio.gather(interpreters.take(walls, job), interpreters.take(walls, job))
+    assert first is entry.task.result()
+    assert second is not first
 
 
-async def test_other_walls_another_job_or_changed_walls_get_a_new_one(house: House) -> None:
+async def test_other_walls_another_job_or_changed_walls_get_a_new_one(
+    house: House, interpreters: InterpreterPool
+) -> None:
     walls, job = house.walls(), house.job()
-    async with contextlib.aclosing(InterpreterPool()) as interpreters:
-        interpreters.prepare(walls, job)
-        await _settled(interpreters)
-        (waiting,) = interpreters._idle
-        assert await interpreters.take(house.walls(), job) is not waiting
-        assert await interpreters.take(walls, replace(job, reads_only=False)) is not waiting
-        assert await interpreters.take(walls, replace(job, limits=ResourceLimits(memory=100 * MIB))) is not waiting
-        assert await interpreters.take(walls, replace(job, env={"LC_ALL": "C"})) is not waiting
-        (house.workspace / ".env").write_text("KEY=canary")  # a secret that its walls do not mask yet
-        house.script("print(open('/workspace/.env').read())")
-        taken = await interpreters.take(walls, job)
-        assert taken is not waiting
-        done = await ran(taken, ORDER)
-        assert "canary" not in done.output
-        assert "PermissionError" in done.errors
-        assert await waiting.walled.child.wait(20) is not None
+    waiting = await _waiting(interpreters, walls, job)
+    assert await interpreters.take(house.walls(), job) is not waiting
+    assert await interpreters.take(walls, replace(job, reads_only=False)) is not waiting
+    assert await interpreters.take(walls, replace(job, limits=ResourceLimits(memory=100 * MIB))) is not waiting
+    assert await interpreters.take(walls, replace(job, env={"LC_ALL": "C"})) is not waiting
+    (house.workspace / ".env").write_text("KEY=canary")  # a secret that its walls do not mask yet
+    house.script("print(open('/workspace/.env').read())")
+    taken = await interpreters.take(walls, job)
+    assert taken is not waiting
+    done = await ran(taken, ORDER)
+    assert "canary" not in done.output
+    assert "PermissionError" in done.errors
+    assert await waiting.walled.child.wait(20) is not None
 
 
-async def test_a_secret_learned_meanwhile_is_kept_out_of_output(house: House) -> None:
+async def test_a_secret_learned_meanwhile_is_kept_out_of_output(house: House, interpreters: InterpreterPool) -> None:
     house.script("print('it is canary-value')")
     redactor = Redactor()
     walls, job = house.walls(redactor=redactor), house.job()
-    async with contextlib.aclosing(InterpreterPool()) as interpreters:
-        interpreters.prepare(walls, job)
-        await _settled(interpreters)
-        (waiting,) = interpreters._idle
-        redactor.add_secret("KEY", "canary-value")
-        taken = await interpreters.take(walls, job)
-        assert taken is not waiting
-        assert (await ran(taken, ORDER)).output == "it is [secret KEY]\n"
-        interpreters.prepare(walls, job)
-        await _settled(interpreters)
-        (waiting,) = interpreters._idle
-        assert await interpreters.take(walls, job) is waiting
+    waiting = await _waiting(interpreters, walls, job)
+    redactor.add_secret("KEY", "canary-value")
+    taken = await interpreters.take(walls, job)
+    assert taken is not waiting
+    assert (await ran(taken, ORDER)).output == "it is [secret KEY]\n"
+    waiting = await _waiting(interpreters, walls, job)
+    assert await interpreters.take(walls, job) is waiting
 
 
-async def test_a_zone_that_was_exchanged_is_what_a_start_refuses(house: House) -> None:
+async def test_a_zone_that_was_exchanged_is_what_a_start_refuses(house: House, interpreters: InterpreterPool) -> None:
     walls, job = house.walls(), house.job()
-    async with contextlib.aclosing(InterpreterPool()) as interpreters:
-        interpreters.prepare(walls, job)
-        await _settled(interpreters)
-        house.workspace.rename(house.root / "moved")
-        house.workspace.mkdir()
-        with pytest.raises(Exception, match="another directory was put in the place of zone"):
-            await interpreters.take(walls, job)
+    await _waiting(interpreters, walls, job)
+    house.workspace.rename(house.root / "moved")
+    house.workspace.mkdir()
+    with pytest.raises(Exception, match="another directory was put in the place of zone"):
+        await interpreters.take(walls, job)
 
 
-async def test_one_that_died_while_waiting_is_not_given(house: House) -> None:
+async def test_one_that_died_while_waiting_is_not_given(house: House, interpreters: InterpreterPool) -> None:
     walls, job = house.walls(), house.job()
-    async with contextlib.aclosing(InterpreterPool()) as interpreters:
-        interpreters.prepare(walls, job)
-        await _settled(interpreters)
-        (waiting,) = interpreters._idle
-        os.kill(waiting.walled.child.pid, signal.SIGKILL)
-        await waiting.walled.child.wait(20)
-        taken = await interpreters.take(walls, job)
-        assert taken is not waiting
-        assert taken.alive
+    waiting = await _waiting(interpreters, walls, job)
+    os.kill(waiting.walled.child.pid, signal.SIGKILL)
+    await waiting.walled.child.wait(20)
+    taken = await interpreters.take(walls, job)
+    assert taken is not waiting
+    assert taken.alive
 
 
-async def test_never_more_than_four_wait_and_the_oldest_goes_first(house: House) -> None:
+async def test_never_more_than_four_wait_and_the_oldest_goes_first(house: House, interpreters: InterpreterPool) -> None:
     walls = house.walls()
     jobs = [house.job(limits=ResourceLimits(open_files=200 + number)) for number in range(MOST_IDLE + 2)]
-    async with contextlib.aclosing(InterpreterPool()) as interpreters:
-        for job in jobs:
-            interpreters.prepare(walls, job)
-            await _settled(interpreters)
-            assert interpreters.waiting <= MOST_IDLE
-        kept = [one for one in interpreters._idle if any(one.fits(walls, job) for job in jobs[2:])]
-        assert len(kept) == MOST_IDLE
-        for job in jobs * 3:  # all at once
-            interpreters.prepare(walls, job)
+    for job in jobs:
+        interpreters.prepare(walls, job)
+        await _settled(interpreters)
         assert interpreters.waiting <= MOST_IDLE
+    kept = [one for one in interpreters._idle if any(one.fits(walls, job) for job in jobs[2:])]
+    assert len(kept) == MOST_IDLE
+    for job in jobs * 3:  # all at once
+        interpreters.prepare(walls, job)
+    assert interpreters.waiting <= MOST_IDLE
 
 
 async def test_what_waits_too_long_goes(house: House) -> None:
     walls, job = house.walls(), house.job()
     async with contextlib.aclosing(InterpreterPool(idle_s=0.5)) as interpreters:
-        interpreters.prepare(walls, job)
-        await _settled(interpreters)
-        (waiting,) = interpreters._idle
+        waiting = await _waiting(interpreters, walls, job)
         assert await waiting.walled.child.wait(20) is not None
         assert interpreters.waiting == 0
 
 
-async def test_nothing_waits_with_a_way_out(house: House) -> None:
+async def test_nothing_waits_with_a_way_out(house: House, interpreters: InterpreterPool) -> None:
     walls, job = house.walls(), house.job()
     call = HostDirectory(str(house.workspace), CALL_DIRECTORY)
-    async with contextlib.aclosing(InterpreterPool()) as interpreters:
-        interpreters.prepare(walls, replace(job, hosts=(HostGrant("example.test"),)))
-        interpreters.prepare(walls, replace(job, shown=(*job.shown, call)))
-        if hasattr(job, "shares_network"):
-            interpreters.prepare(walls, replace(job, shares_network=True))
-        assert interpreters.waiting == 0
+    interpreters.prepare(walls, replace(job, hosts=(HostGrant("example.test"),)))
+    interpreters.prepare(walls, replace(job, shown=(*job.shown, call)))
+    if hasattr(job, "shares_network"):
+        interpreters.prepare(walls, replace(job, shares_network=True))
+    assert interpreters.waiting == 0
 
 
 async def test_preparing_never_raises(house: House) -> None:
@@ -201,41 +201,35 @@ async def test_preparing_never_raises(house: House) -> None:
     assert interpreters.waiting == 0
 
 
-async def test_time_counts_from_the_order_and_limits_hold(house: House) -> None:
+async def test_time_counts_from_the_order_and_limits_hold(house: House, interpreters: InterpreterPool) -> None:
     house.script("import time\nprint('on', flush=True)\ntime.sleep(60)")
-    walls, job = house.walls(), house.job(limits=ResourceLimits(timeout_s=0.8, memory=200 * MIB))
-    async with contextlib.aclosing(InterpreterPool()) as interpreters:
-        interpreters.prepare(walls, job)
-        await _settled(interpreters)
-        await asyncio.sleep(1)
-        interpreter = await interpreters.take(walls, job)
-        began = time.monotonic()
-        with within(0.8):
-            done = await ran(interpreter, ORDER)
-        assert time.monotonic() - began > 0.7
-        assert (done.ending.code, done.output) == (TIMEOUT, "on\n")
-        house.script(
-            "import time\nbig = bytearray(400 << 20)\nfor i in range(0, len(big), 4096): big[i] = 1\ntime.sleep(60)"
-        )
-        hungry = await interpreters.take(walls, replace(job, limits=ResourceLimits(timeout_s=40, memory=200 * MIB)))
-        assert (await ran(hungry, ORDER)).ending.code == MEMORY_LIMIT
+    walls, job = house.walls(), house.job(limits=ResourceLimits(timeout_s=0.5, memory=200 * MIB))
+    await _waiting(interpreters, walls, job)
+    await asyncio.sleep(0.6)
+    interpreter = await interpreters.take(walls, job)
+    began = time.monotonic()
+    with within(0.5):
+        done = await ran(interpreter, ORDER)
+    assert time.monotonic() - began > 0.4
+    assert (done.ending.code, done.output) == (TIMEOUT, "on\n")
+    house.script(
+        "import time\nbig = bytearray(400 << 20)\nfor i in range(0, len(big), 4096): big[i] = 1\ntime.sleep(60)"
+    )
+    hungry = await interpreters.take(walls, replace(job, limits=ResourceLimits(timeout_s=40, memory=200 * MIB)))
+    assert (await ran(hungry, ORDER)).ending.code == MEMORY_LIMIT
 
 
-async def test_used_up_processor_time_is_noticed(house: House) -> None:
+async def test_used_up_processor_time_is_noticed(house: House, interpreters: InterpreterPool) -> None:
     house.script("while True: pass")
     walls, job = house.walls(), house.job(limits=ResourceLimits(timeout_s=50, cpu_s=1))
-    async with contextlib.aclosing(InterpreterPool()) as interpreters:
-        done = await ran(await interpreters.take(walls, job), ORDER)
+    done = await ran(await interpreters.take(walls, job), ORDER)
     assert done.ending.signal == signal.SIGXCPU
 
 
-async def test_a_large_payload_arrives_whole(house: House) -> None:
+async def test_a_large_payload_arrives_whole(house: House, interpreters: InterpreterPool) -> None:
     house.script("import sys, hashlib; print(hashlib.sha256(sys.stdin.buffer.read()).hexdigest())")
     payload = os.urandom(5 << 20)
-    async with contextlib.aclosing(InterpreterPool()) as interpreters:
-        done = await ran(await interpreters.take(house.walls(), house.job()), replace(ORDER, stdin=payload))
-    import hashlib
-
+    done = await ran(await interpreters.take(house.walls(), house.job()), replace(ORDER, stdin=payload))
     assert done.output.strip() == hashlib.sha256(payload).hexdigest()
 
 
@@ -259,20 +253,19 @@ async def test_closing_ends_those_that_wait_start_and_run(house: House) -> None:
         await interpreters.take(walls, job)
 
 
-async def test_a_cancelled_take_leaves_nothing(house: House) -> None:
+async def test_a_cancelled_take_leaves_nothing(house: House, interpreters: InterpreterPool) -> None:
     walls, job = house.walls(), house.job()
-    async with contextlib.aclosing(InterpreterPool()) as interpreters:
-        interpreters.prepare(walls, job)
-        (entry,) = interpreters._starting
-        taking = asyncio.create_task(interpreters.take(walls, job))
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        taking.cancel()
-        await asyncio.wait([taking, entry.task])
-        one = entry.task.result()
-        assert one is not None
-        assert await one.walled.child.wait(20) is not None
-        assert interpreters.waiting == 0
+    interpreters.prepare(walls, job)
+    (entry,) = interpreters._starting
+    taking = asyncio.create_task(interpreters.take(walls, job))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    taking.cancel()
+    await asyncio.wait([taking, entry.task])
+    one = entry.task.result()
+    assert one is not None
+    assert await one.walled.child.wait(20) is not None
+    assert interpreters.waiting == 0
 
 
 async def test_without_walls_the_starting_program_stands_in_its_own_place(house: House) -> None:
@@ -283,14 +276,12 @@ async def test_without_walls_the_starting_program_stands_in_its_own_place(house:
     assert done.output == f"{script} {script.parent}\n"
 
 
-async def test_a_writer_started_ahead_writes(house: House) -> None:
+async def test_a_writer_started_ahead_writes(house: House, interpreters: InterpreterPool) -> None:
     house.script("open('/workspace/made', 'w').write('x')")
     walls: Walls = house.walls(AccessMode.RW)
     job = replace(house.job(), reads_only=False)
-    async with contextlib.aclosing(InterpreterPool()) as interpreters:
-        interpreters.prepare(walls, job)
-        await _settled(interpreters)
-        done = await ran(await interpreters.take(walls, job), ORDER)
+    await _waiting(interpreters, walls, job)
+    done = await ran(await interpreters.take(walls, job), ORDER)
     assert done.errors == ""
     assert (house.workspace / "made").read_text() == "x"
 

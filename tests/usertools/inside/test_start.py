@@ -7,7 +7,10 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 
@@ -122,20 +125,18 @@ if __name__ == "__main__":
 INPUTS = {"standard input": b"caf\xc3\xa9\n" * 50_000, "lines": b"one\ntwo\r\nthree"}
 
 
-def _ahead(script: Path, argv: list[str], env: dict[str, str], stdin: bytes) -> subprocess.CompletedProcess[bytes]:
+@contextmanager
+def _started_ahead(cwd: Path) -> Iterator[tuple[socket.socket, subprocess.Popen[bytes]]]:
+    """The end that gives the order, and the interpreter that waits for it."""
     ours, theirs = socket.socketpair()
-    with (
-        ours,
-        subprocess.Popen(
-            [*COMMAND, STARTER],
-            stdin=theirs,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=ENV,
-            cwd=script.parent,
-        ) as child,
-    ):
+    command = [*COMMAND, STARTER]
+    with ours, subprocess.Popen(command, stdin=theirs, stdout=PIPE, stderr=PIPE, env=ENV, cwd=cwd) as child:
         theirs.close()
+        yield ours, child
+
+
+def _ahead(script: Path, argv: list[str], env: dict[str, str], stdin: bytes) -> subprocess.CompletedProcess[bytes]:
+    with _started_ahead(script.parent) as (ours, child):
         changes = {name.encode(): value.encode() for name, value in env.items()}
         content = marshal.dumps((str(script), argv, changes, stdin or None, []), 4)
         ours.sendall(len(content).to_bytes(8, "big") + content)
@@ -180,15 +181,8 @@ def test_what_was_started_ahead_cannot_be_told_apart(tmp_path: Path, name: str) 
 
 
 @pytest.mark.parametrize("sent", [b"", b"\0\0\0", (100).to_bytes(8, "big") + b"half an order"])
-def test_without_a_whole_order_it_leaves_silently(sent: bytes) -> None:
-    ours, theirs = socket.socketpair()
-    with (
-        ours,
-        subprocess.Popen(
-            [*COMMAND, STARTER], stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENV
-        ) as child,
-    ):
-        theirs.close()
+def test_without_a_whole_order_it_leaves_silently(sent: bytes, tmp_path: Path) -> None:
+    with _started_ahead(tmp_path) as (ours, child):
         ours.sendall(sent)
         ours.close()
         assert child.communicate(timeout=30) == (b"", b"")

@@ -126,11 +126,6 @@ class Ground:
     async def python(self, source: str, values: Mapping[str, Any] | None = None, **keys: Any) -> ToolCompletion:
         return await self.run(source, values, entrypoint="probe.py", **keys)
 
-    def kept(self, finished: ToolCompletion) -> bytes:
-        found = self.outputs.find(finished.output_handle, self.ctx.worker)
-        assert found is not None
-        return found.path.read_bytes()
-
     async def close(self) -> None:
         await self.ctx.parts.close()
         self.sandbox.close()

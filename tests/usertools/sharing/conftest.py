@@ -27,11 +27,6 @@ parameters:
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> ForgeHome:
-    return ForgeHome(tmp_path / "forge-home")
-
-
-@pytest.fixture
 def make_tool(tmp_path: Path) -> Callable[..., Path]:
     """A tool folder below `outside/`; further files as name → text or bytes."""
 
@@ -52,16 +47,8 @@ def make_tool(tmp_path: Path) -> Callable[..., Path]:
 
 
 def git(folder: Path, *arguments: str) -> str:
-    command = [
-        "git",
-        "-c",
-        "user.name=t",
-        "-c",
-        "user.email=t@example.test",
-        "-c",
-        "init.defaultBranch=main",
-        *arguments,
-    ]
+    settings = ("-c", "user.name=t", "-c", "user.email=t@example.test", "-c", "init.defaultBranch=main")
+    command = ["git", *settings, *arguments]
     return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True, timeout=20).stdout.strip()
 
 

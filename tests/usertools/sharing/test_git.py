@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
-import ssl
 import subprocess
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +16,11 @@ from tests.deadlines import within
 from golem_forge.storage.home import ForgeHome
 from golem_forge.usertools.diagnostics import DiagnosticCode, SharingError, Unusable
 from golem_forge.usertools.folder import read_folder
-from golem_forge.usertools.share import GitAccess, GitSource, read_lock
+from golem_forge.usertools.share import GitAccess, GitSource, archive, read_lock
 from golem_forge.usertools.share.git import GitCommand, GitOutputTooLarge, fetch_commit
 from golem_forge.usertools.share.importer import ImportedTool, import_tool
+
+from .git_server import git_server
 
 FILE = frozenset({"file"})
 MakeTool = Callable[..., Path]
@@ -96,16 +95,21 @@ def test_a_commit_that_is_not_there_says_so(home: ForgeHome, repository: Any, le
     assert leftovers() == []
 
 
-def test_too_many_and_too_large(home: ForgeHome, make_tool: MakeTool, repository: Any, leftovers: Any) -> None:
-    folder = make_tool(at=repository.folder)
-    for number in range(200):
-        (folder / f"f{number}").write_text(str(number))
-    with pytest.raises(Unusable) as refused:
-        take(repository.source(repository.commit()), home)
-    assert refused.value.diagnostic_code is DiagnosticCode.TOO_LARGE
-    for number in range(200):
-        (folder / f"f{number}").unlink()
-    (folder / "zeros").write_bytes(bytes((50 << 20) + 1))
+@pytest.mark.parametrize(
+    "files",
+    [{f"f{number}": b"x" for number in range(200)}, {"zeros": bytes((1 << 20) + 1)}],
+    ids=["too many", "too large"],
+)
+def test_too_many_and_too_large(
+    home: ForgeHome,
+    make_tool: MakeTool,
+    repository: Any,
+    leftovers: Any,
+    files: dict[str, bytes],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(archive, "MAX_IMPORT_BYTES", 1 << 20)
+    make_tool(at=repository.folder, **files)
     with pytest.raises(Unusable) as refused:
         take(repository.source(repository.commit()), home)
     assert refused.value.diagnostic_code is DiagnosticCode.TOO_LARGE and leftovers() == []
@@ -195,80 +199,13 @@ def test_what_git_says_is_harmless_and_without_credentials(odd_git: Callable[[st
     assert "denied" in refused.value.message
 
 
-class _Backend(BaseHTTPRequestHandler):
-    """git's own http-backend behind TLS."""
-
-    root = ""
-
-    def do_GET(self) -> None:
-        path, _, query = self.path.partition("?")
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        environ = os.environ | {
-            "GIT_PROJECT_ROOT": self.root,
-            "GIT_HTTP_EXPORT_ALL": "1",
-            "REQUEST_METHOD": self.command,
-            "PATH_INFO": path,
-            "QUERY_STRING": query,
-            "CONTENT_TYPE": self.headers.get("Content-Type", ""),
-            "CONTENT_LENGTH": str(len(body)),
-            "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
-            "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding", ""),
-        }
-        given = subprocess.run(["git", "http-backend"], env=environ, input=body, capture_output=True, timeout=20)
-        head, _, content = given.stdout.partition(b"\r\n\r\n")
-        fields = dict(line.split(": ", 1) for line in head.decode().split("\r\n"))
-        self.send_response(int(fields.pop("Status", "200").split()[0]))
-        for name, value in fields.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    do_POST = do_GET
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
-@pytest.fixture
-def served(tmp_path: Path, repository: Any) -> Iterator[tuple[str, Path]]:
-    """(address of the host, its certificate)"""
-    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
-    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
-    new = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:prime256v1",
-        "-nodes",
-        "-days",
-        "2",
-    ]
-    subprocess.run([*new, *names, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
-    backend = type("Backend", (_Backend,), {"root": str(repository.folder.parent)})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), backend)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
-    server.socket = context.wrap_socket(server.socket, server_side=True)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield f"https://localhost:{server.server_address[1]}", certificate
-    server.shutdown()
-    server.server_close()
-
-
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="a certificate is made with openssl")
-def test_over_https(home: ForgeHome, make_tool: MakeTool, repository: Any, served: tuple[str, Path]) -> None:
+def test_over_https(home: ForgeHome, make_tool: MakeTool, repository: Any) -> None:
     digest = read_folder(make_tool(at=repository.folder / "sub")).digest
     commit = repository.commit()
-    address, certificate = served
-    source = f"git+{address}/repository/.git@{commit}#sub"
-    environ = {name: value for name, value in os.environ.items() if not name.lower().endswith("proxy")}
-    with pytest.raises(SharingError, match="certificate"):
-        import_tool(source, home=home, access=GitAccess(environ=environ))
-    access = GitAccess(environ=environ | {"GIT_SSL_CAINFO": str(certificate)})
-    imported = import_tool(source, home=home, access=access)
+    with git_server(repository.folder.parent) as (address, believed):
+        source = f"git+{address}/repository/.git@{commit}#sub"
+        with pytest.raises(SharingError, match="certificate"):
+            import_tool(source, home=home, access=GitAccess(environ=os.environ))
+        imported = import_tool(source, home=home, access=GitAccess(environ=os.environ | believed))
     assert (imported.digest, imported.commit, imported.source) == (digest, commit, source)

@@ -18,11 +18,6 @@ from golem_forge.usertools.call_sequences import JournalTail, TurnReader, recent
 DECISION = Decision(verdict=Verdict.PRE_APPROVED, risk=Risk.LOW)
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> ForgeHome:
-    return ForgeHome(tmp_path / "home")
-
-
 class Book:
     """A session's journal, filled as a worker's run fills it."""
 
@@ -61,11 +56,24 @@ class Book:
         self.journal.close()
 
 
-def rows(path: Path) -> list[str]:
+def pair_in(home: ForgeHome) -> Book:
+    """A session of one turn: `a`, then `b`."""
+    book = Book(home)
+    book.said("go")
+    book.call("a"), book.call("b")
+    book.close()
+    return book
+
+
+def turns_of(path: Path) -> TurnReader:
     turns = TurnReader()
     for record in JournalTail(path).records():
         turns.add(record)
-    return ["".join(step.tool for step in segment) for segment in turns.all()]
+    return turns
+
+
+def rows(path: Path) -> list[str]:
+    return ["".join(step.tool for step in segment) for segment in turns_of(path).all()]
 
 
 def test_turns_are_apart_and_workers_have_their_own(home: ForgeHome) -> None:
@@ -99,10 +107,7 @@ def test_the_order_is_the_models_and_only_what_it_gave_counts_as_its_arguments(h
     book.call("b", {"limit": 5}, id="b")
     book.call("a", {"q": 1, "limit": 100, "mode": "files"}, id="a")
     book.close()
-    turns = TurnReader()
-    for record in JournalTail(book.path).records():
-        turns.add(record)
-    (segment,) = turns.all()
+    (segment,) = turns_of(book.path).all()
     assert [step.shape for step in segment] == [("a", "q"), ("b",)]
     assert [step.ms for step in segment] == [2.5, 2.5]
 
@@ -148,10 +153,7 @@ def test_values_are_marks_and_what_was_taken_out_is_equal_to_nothing(home: Forge
 
 
 def test_a_torn_or_foreign_line_is_passed_over(home: ForgeHome) -> None:
-    book = Book(home)
-    book.said("go")
-    book.call("a"), book.call("b")
-    book.close()
+    book = pair_in(home)
     with book.path.open("ab") as file:
         file.write(b"not a record\n" + b'{"n":1,"type":"begun"' + b"\xff" * 50 + b"\n" + b'{"n":99,"ts":"","type":"beg')
     assert rows(book.path) == ["ab"]
@@ -161,11 +163,7 @@ def test_an_unchanged_journal_is_not_read_again(home: ForgeHome, monkeypatch: py
     read: list[str] = []
     real = call_sequences._segments
     monkeypatch.setattr(call_sequences, "_segments", lambda path: read.append(path.stem) or real(path))
-    books = [Book(home), Book(home)]
-    for book in books:
-        book.said("go")
-        book.call("a"), book.call("b")
-        book.close()
+    books = [pair_in(home), pair_in(home)]
     first = recent_sessions(home)
     assert len(first) == 2 and sorted(read) == sorted(book.journal.session_id for book in books)
     read.clear()
@@ -184,10 +182,7 @@ def test_an_unchanged_journal_is_not_read_again(home: ForgeHome, monkeypatch: py
     "spoilt", [b"", b"[]", b'{"version":1,"sessions":{"a":[1,2,[[["x"]]]]}}', b"\xff\xfe", b"[" * 9999]
 )
 def test_a_spoilt_cache_is_made_anew(home: ForgeHome, spoilt: bytes) -> None:
-    book = Book(home)
-    book.said("go")
-    book.call("a"), book.call("b")
-    book.close()
+    book = pair_in(home)
     home.ensure("cache")
     cache = home.path / "cache" / "suggestions.json"
     cache.write_bytes(spoilt)
@@ -200,20 +195,14 @@ def test_a_link_in_place_of_the_cache_is_neither_followed_nor_written_through(ho
     other.write_text("mine")
     home.ensure("cache")
     (home.path / "cache" / "suggestions.json").symlink_to(other)
-    book = Book(home)
-    book.said("go")
-    book.call("a"), book.call("b")
-    book.close()
+    pair_in(home)
     assert len(recent_sessions(home)) == 1 and other.read_text() == "mine"
 
 
 def test_only_so_much_is_read_at_a_time_the_newest_first(home: ForgeHome, monkeypatch: pytest.MonkeyPatch) -> None:
     books = []
     for n in range(3):
-        book = Book(home)
-        book.said("go")
-        book.call("a"), book.call("b")
-        book.close()
+        book = pair_in(home)
         os.utime(book.path, ns=(1, (call_sequences.time.time_ns() // 10**9 + n - 100) * 10**9))
         books.append(book.journal.session_id)
     monkeypatch.setattr(call_sequences, "MOST_JOURNAL_BYTES", book.path.stat().st_size)
@@ -222,17 +211,12 @@ def test_only_so_much_is_read_at_a_time_the_newest_first(home: ForgeHome, monkey
 
 
 def test_a_session_of_a_month_ago_is_not_looked_at(home: ForgeHome) -> None:
-    book = Book(home)
-    book.said("go")
-    book.call("a"), book.call("b")
-    book.close()
+    pair_in(home)
     assert len(recent_sessions(home)) == 1
     assert recent_sessions(home, now=call_sequences.time.time() + 31 * 86_400) == ()
 
 
 def test_of_a_very_long_session_the_newest_steps_stay(home: ForgeHome, monkeypatch: pytest.MonkeyPatch) -> None:
-    from golem_forge.usertools import call_sequences
-
     monkeypatch.setattr(call_sequences, "MOST_SESSION_STEPS", 4)
     book = Book(home)
     for tool in "abc":

@@ -35,7 +35,7 @@ from golem_forge.config.schema import (
     text,
     whole_between,
 )
-from golem_forge.config.yaml_file import YamlFile, YamlPath, read_bytes
+from golem_forge.config.yaml_file import YamlFile, YamlPath
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.options import snake
@@ -53,15 +53,6 @@ class WorkerProblems:
     """Why a file is no worker, one line each."""
 
     found: tuple[str, ...]
-
-
-def read_worker(path: Path, shown: str) -> Worker | WorkerProblems:
-    """`shown` is what messages call the file."""
-    try:
-        data = read_bytes(path, shown)
-    except ConfigError as error:
-        return WorkerProblems(tuple(error.problems))
-    return parse_worker(data, shown, path)
 
 
 def parse_worker(data: bytes, shown: str, path: Path | None = None) -> Worker | WorkerProblems:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 import pytest
-from tests.ui.web.front import Clock, cookie_in, front
+from tests.ui.web.front import Clock, Front, cookie_in, front
 
 from golem_forge.ui.web.security import LoginStore
 from golem_forge.ui.web.wire import ApiRefusal
@@ -120,44 +120,38 @@ class TestOverTheWire:
         said = "\n".join(str(record.__dict__) for record in caplog.records)
         assert not any(secret in said for secret in secrets)
 
-    async def test_each_link_has_a_code_of_its_own(self) -> None:
-        async with front() as served:
-            codes = [served.server.url.partition("#code=")[2] for _ in range(2)]
-            assert codes[0] != codes[1]
-            assert [(await served.log_in(code)).status for code in codes] == [204, 204]
+    async def test_each_link_has_a_code_of_its_own(self, served: Front) -> None:
+        codes = [served.server.url.partition("#code=")[2] for _ in range(2)]
+        assert codes[0] != codes[1]
+        assert [(await served.log_in(code)).status for code in codes] == [204, 204]
 
-    async def test_one_that_is_too_old(self) -> None:
-        async with front() as served:
-            code = served.server.url.partition("#code=")[2]
-            served.clock.now += 301
-            assert (await served.log_in(code)).status == 401
+    async def test_one_that_is_too_old(self, served: Front) -> None:
+        code = served.server.url.partition("#code=")[2]
+        served.clock.now += 301
+        assert (await served.log_in(code)).status == 401
 
-    async def test_a_cookie_that_is_too_old(self) -> None:
-        async with front() as served:
-            cookie = served.cookie
-            assert (await served.ask("/api/thing", Cookie=cookie)).status == 200
-            served.clock.now += 43_200
-            assert (await served.ask("/api/thing", Cookie=cookie)).status == 401
+    async def test_a_cookie_that_is_too_old(self, served: Front) -> None:
+        cookie = served.cookie
+        assert (await served.ask("/api/thing", Cookie=cookie)).status == 200
+        served.clock.now += 43_200
+        assert (await served.ask("/api/thing", Cookie=cookie)).status == 401
 
-    async def test_secure_where_the_browser_came_by_https(self) -> None:
-        async with front() as served:
-            https = f"https://127.0.0.1:{served.port}"
-            answer = await served.log_in(served.login.new_code(), Origin=https)
-            assert answer.headers["set-cookie"].endswith("; Secure")
-            plain = await served.log_in(served.login.new_code(), X_Forwarded_Proto="https", Forwarded="proto=https")
-            assert "Secure" not in plain.headers["set-cookie"]
+    async def test_secure_where_the_browser_came_by_https(self, served: Front) -> None:
+        https = f"https://127.0.0.1:{served.port}"
+        answer = await served.log_in(served.login.new_code(), Origin=https)
+        assert answer.headers["set-cookie"].endswith("; Secure")
+        plain = await served.log_in(served.login.new_code(), X_Forwarded_Proto="https", Forwarded="proto=https")
+        assert "Secure" not in plain.headers["set-cookie"]
 
-    async def test_too_many_wrong_ones(self) -> None:
-        async with front() as served:
-            statuses = [(await served.log_in("wrong")).status for _ in range(22)]
-            assert statuses == [401] * 20 + [429] * 2
-            assert (await served.log_in(served.login.new_code())).status == 204
+    async def test_too_many_wrong_ones(self, served: Front) -> None:
+        statuses = [(await served.log_in("wrong")).status for _ in range(22)]
+        assert statuses == [401] * 20 + [429] * 2
+        assert (await served.log_in(served.login.new_code())).status == 204
 
-    async def test_logging_out(self) -> None:
-        async with front() as served:
-            cookie = served.cookie
-            own = {"Cookie": cookie, "Origin": served.address}
-            answer = await served.ask("/api/logout", method="POST", **own)
-            assert answer.status == 204
-            assert cookie_in(answer)["max-age"] == "0"
-            assert (await served.ask("/api/thing", Cookie=cookie)).status == 401
+    async def test_logging_out(self, served: Front) -> None:
+        cookie = served.cookie
+        own = {"Cookie": cookie, "Origin": served.address}
+        answer = await served.ask("/api/logout", method="POST", **own)
+        assert answer.status == 204
+        assert cookie_in(answer)["max-age"] == "0"
+        assert (await served.ask("/api/thing", Cookie=cookie)).status == 401

@@ -13,30 +13,8 @@ from hypothesis import strategies as st
 from golem_forge.ui.web.markdown import LANGUAGES, highlight, html_blocks, language_name, language_of_file, to_html
 
 TAGS = {
-    "p",
-    "h3",
-    "h4",
-    "h5",
-    "h6",
-    "ul",
-    "ol",
-    "li",
-    "blockquote",
-    "hr",
-    "br",
-    "pre",
-    "code",
-    "span",
-    "em",
-    "strong",
-    "s",
-    "a",
-    "table",
-    "thead",
-    "tbody",
-    "tr",
-    "th",
-    "td",
+    *("p", "h3", "h4", "h5", "h6", "ul", "ol", "li", "blockquote", "hr", "br", "pre", "code", "span"),
+    *("em", "strong", "s", "a", "table", "thead", "tbody", "tr", "th", "td"),
 }
 
 
@@ -200,37 +178,9 @@ def test_text_made_to_be_slow_is_not(name: str) -> None:
 
 PIECES = st.sampled_from(
     [
-        *(
-            "<",
-            ">",
-            "[a](",
-            "javascript:",
-            "](",
-            ")",
-            "![",
-            "`",
-            "```\n",
-            "\n\n",
-            "\n",
-            "*",
-            "&#60;",
-            "script",
-            "<img src=x",
-        ),
-        *(
-            " onerror=1",
-            '"',
-            "'",
-            "> ",
-            "- ",
-            "https://x.test",
-            "| a |\n|---|\n",
-            "\\",
-            "\u202e",
-            "\x00",
-            "style=",
-            "<!--",
-        ),
+        *("<", ">", "[a](", "javascript:", "](", ")", "![", "`", "```\n", "\n\n", "\n", "*", "&#60;", "script"),
+        *("<img src=x", " onerror=1", '"', "'", "> ", "- ", "https://x.test", "| a |\n|---|\n", "\\", "\u202e"),
+        *("\x00", "style=", "<!--"),
     ]
 )
 

@@ -1,0 +1,193 @@
+"""A person's home, FORGE_HOME and a workspace, real walls on them, and the person's own git. Loaded by other processes
+too, so pytest is not."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from golem_forge.core.decisions import Verdict
+from golem_forge.core.effects import Verb
+from golem_forge.sandbox.process.monitor import ExitStatus
+from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
+from golem_forge.sandbox.walls.model import Job, Level, PathRule, ProbeReport
+from golem_forge.sandbox.walls.walls import Aftermath, Walls
+from golem_forge.sandbox.zones import ZoneSpec
+
+
+@dataclass
+class Ran:
+    ending: ExitStatus
+    text: str
+    after: Aftermath
+
+    @property
+    def code(self) -> int | None:
+        return self.ending.exit_code
+
+
+ANOTHER_FORGE = """
+import asyncio, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from house import House, Job
+
+async def main():
+    child = (await House(Path(sys.argv[2])).walls().start(Job(argv=("bash", "-c", sys.argv[3])))).child
+    while b"done" not in child.output.read():
+        assert child.ending is None, child.output.read()
+        await asyncio.sleep(0.01)
+    print("stands", flush=True)
+    sys.stdin.read()
+    await child.wait(20)
+    print(child.output.read().decode())
+
+asyncio.run(main())
+"""
+
+
+@dataclass
+class House:
+    root: Path
+    path: str = "/usr/local/bin:/usr/bin:/bin"
+    sandboxes: list[Sandbox] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        for name in ("workspace", "home", "forge"):
+            (self.root / name).mkdir(exist_ok=True)
+
+    @property
+    def workspace(self) -> Path:
+        return self.root / "workspace"
+
+    def sandbox(self, *specs: ZoneSpec) -> Sandbox:
+        chosen = specs or (ZoneSpec(name="workspace", path=self.workspace),)
+        made = open_sandbox(chosen, forge_home=self.root / "forge", home=self.root / "home")
+        self.sandboxes.append(made)
+        return made
+
+    def walls(self, *specs: ZoneSpec, sandbox: Sandbox | None = None, **options: Any) -> Walls:
+        options = {"environ": {"PATH": self.path}, "report": ProbeReport(level=Level.FULL), **options}
+        return Walls(
+            sandbox or self.sandbox(*specs), forge_home=self.root / "forge", home=self.root / "home", **options
+        )
+
+    def run(self, script: str, walls: Walls | None = None, **job: Any) -> Ran:
+        return asyncio.run(ran(walls or self.walls(), script, **job))
+
+    @contextmanager
+    def another_forge(self, script: str) -> Iterator[subprocess.Popen[str]]:
+        """Another process whose walls stand on the workspace. Once the script has said `done` it does nothing, until
+        its standard input ends; then it waits for the script and says what that said."""
+        argv = [sys.executable, "-c", ANOTHER_FORGE, os.path.dirname(__file__), str(self.root), script]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        with subprocess.Popen(argv, **pipes, text=True, env={"PATH": self.path}) as process:
+            try:
+                assert process.stdout is not None and process.stdout.readline() == "stands\n"
+                yield process
+            finally:
+                process.kill()
+
+
+async def ran(walls: Walls, script: str, **job: Any) -> Ran:
+    walled = await walls.start(Job(argv=("bash", "-c", script), **job))
+    try:
+        ending = await walled.child.wait(50)
+    finally:
+        await walled.child.end()
+    assert ending is not None
+    return Ran(ending, walled.child.output.read().decode(), walled.aftermath())
+
+
+def path_rule(pattern: str, verdict: Verdict, *verbs: Verb, literal: str = "", accepts: bool = False) -> PathRule:
+    from golem_forge.policy.rules.globs import path_glob
+
+    glob = path_glob(pattern)
+    return PathRule(
+        matches=lambda name: glob.fullmatch(name) is not None,
+        literal=literal,
+        verdict=verdict,
+        access=frozenset(verbs),
+        accepts_secret=accepts,
+    )
+
+
+def init(where: Path, *words: str) -> None:
+    subprocess.run(["git", "init", "-q", *words, str(where)], check=True)
+
+
+GIT_ENVIRON = {
+    "PATH": os.environ["PATH"],
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_ALLOW_PROTOCOL": "file",
+    "GIT_EDITOR": "true",
+    **{f"GIT_{who}_NAME": "Ada" for who in ("AUTHOR", "COMMITTER")},
+    **{f"GIT_{who}_EMAIL": "ada@example.test" for who in ("AUTHOR", "COMMITTER")},
+}
+
+
+def git(where: Path, *words: str, check: bool = True) -> str:
+    """What the person's own git says, on the host; their home is beside or above the directory."""
+    home = next(above for above in (where, *where.parents) if (above / "home").is_dir()) / "home"
+    environ = {**GIT_ENVIRON, "HOME": str(home)}
+    said = subprocess.run(["git", *words], cwd=where, env=environ, capture_output=True, text=True)
+    assert not check or said.returncode == 0, said.stderr
+    return (said.stdout + said.stderr).rstrip("\n")
+
+
+class Person:
+    """Works in a repository of two commits, beside a program that leaves a mark if git runs it."""
+
+    ASKED = (
+        *(["status"], ["status", "--short"], ["log", "-1", "--oneline"], ["diff"], ["branch"], ["stash", "list"]),
+        ["commit", "--allow-empty", "-q", "-m", "by the person"],
+    )
+
+    def __init__(self, house: House) -> None:
+        self.where = house.workspace
+        self.home = house.root / "home"
+        self.mark = house.root / "mark"
+        self.outside = house.root / "outside.txt"
+        self.outside.write_text("mine\n")
+        (self.home / ".gitconfig").write_text("[user]\n\tname = Ada\n\temail = ada@example.test\n")
+        self.git("init", "-q", "-b", "main", ".")
+        (self.where / "Makefile").write_text("all:\n\ttrue\n")
+        evil = self.where / "evil.sh"
+        evil.write_text(f"#!/bin/sh\ntouch {self.mark}\n")
+        evil.chmod(0o755)
+        self.git("add", ".")
+        self.git("commit", "-q", "-m", "first")
+        self.git("commit", "-q", "--allow-empty", "-m", "second")
+        assert not self.mark.exists()
+
+    def git(self, *words: str, where: Path | None = None) -> subprocess.CompletedProcess[str]:
+        env = {"PATH": "/usr/bin:/bin", "HOME": str(self.home), "GIT_CONFIG_NOSYSTEM": "1", "GIT_EDITOR": "true"}
+        place = where or self.where
+        return subprocess.run(["git", *words], cwd=place, env=env, capture_output=True, text=True, timeout=30)
+
+    def says(self, *words: str) -> str:
+        return self.git(*words).stdout.strip()
+
+    def works_as_usual(self, *folders: str) -> None:
+        for folder in ("", *folders):
+            for words in self.ASKED:
+                if (self.where / folder).is_dir():
+                    self.git(*words, where=self.where / folder)
+        assert not self.mark.exists(), "the person's git ran what a command left"
+        assert self.outside.read_text() == "mine\n"
+
+    def stops_in_a_rebase(self) -> None:
+        """Of their own: both sides changed the same line."""
+        for branch, text in (("theirs", "theirs"), ("main", "mine")):
+            self.git("checkout", "-q", *(["-b"] if branch == "theirs" else []), branch)
+            (self.where / "c.txt").write_text(text)
+            self.git("add", "c.txt")
+            self.git("commit", "-q", "-m", text)
+        assert self.git("rebase", "theirs").returncode != 0

@@ -1,0 +1,71 @@
+"""Git repositories behind a real https address of this machine, for tests."""
+
+from __future__ import annotations
+
+import os
+import ssl
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+
+@contextmanager
+def git_server(root: Path) -> Iterator[tuple[str, dict[str, str]]]:
+    """`https://localhost:PORT` over the repositories below `root`, and the environment in which it is believed."""
+    certificate, key = root / "certificate.pem", root / "key.pem"
+    request = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost"
+    names = ("-addext", "subjectAltName=DNS:localhost", "-keyout", key, "-out", certificate)
+    subprocess.run(["openssl", *request.split(), *names], check=True, capture_output=True, timeout=20)
+    server = ThreadingHTTPServer(("localhost", 0), type("Backend", (_Backend,), {"root": str(root)}))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    try:
+        yield f"https://localhost:{server.server_port}", {"GIT_SSL_CAINFO": str(certificate), "NO_PROXY": "*"}
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+class _Backend(BaseHTTPRequestHandler):
+    """git's own http-backend."""
+
+    root = ""
+
+    def do_GET(self) -> None:
+        path, _, query = self.path.partition("?")
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        environ = {
+            "PATH": os.environ["PATH"],
+            "GIT_PROJECT_ROOT": self.root,
+            "GIT_HTTP_EXPORT_ALL": "1",
+            "REQUEST_METHOD": self.command,
+            "PATH_INFO": path,
+            "QUERY_STRING": query,
+            "CONTENT_TYPE": self.headers.get("Content-Type", ""),
+            "CONTENT_LENGTH": str(len(body)),
+            "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding", ""),
+            "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
+            "GIT_CONFIG_COUNT": "1",
+            "GIT_CONFIG_KEY_0": "safe.directory",
+            "GIT_CONFIG_VALUE_0": "*",
+        }
+        given = subprocess.run(["git", "http-backend"], env=environ, input=body, capture_output=True, timeout=20)
+        head, _, content = given.stdout.partition(b"\r\n\r\n")
+        fields = dict(line.split(": ", 1) for line in head.decode().splitlines())
+        self.send_response(int(fields.pop("Status", "200").split()[0]))
+        for name, value in {**fields, "Content-Length": str(len(content))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(content)
+
+    do_POST = do_GET
+
+    def log_message(self, *_: object) -> None:
+        pass
