@@ -1,9 +1,9 @@
 """The MCP conformance suite against Forge, as client and as server: `make conformance`.
 
 Takes `--only client|server` and names of scenarios. Runs what the two current revisions of the protocol require, each
-scenario by itself, and compares with examples/conformance/baseline.yaml, which names what Forge does not offer, and
-why. A scenario that fails without being named there, and one that is named there and passes, fail the run. What a
-whole run found goes to build/conformance.json.
+scenario by itself, and compares with examples/conformance/baseline.yaml, which names what the suite cannot test against
+Forge, and why. A scenario that fails without being named there, and one that is named there and passes, fail the run.
+What a whole run found goes to build/conformance.json.
 """
 
 from __future__ import annotations
@@ -145,10 +145,7 @@ def judged(found: list[Found], baseline: dict[Side, frozenset[str]]) -> int:
     ran = {each.scenario for each in found}
     stale = [name for side in baseline for name in baseline[side] if name.partition(":")[0] in ran and name not in used]
     passed = sum(not each.problems for each in found)
-    print(
-        f"\n{passed} of {len(found)} passed; the rest is about what Forge does not offer"
-        + " or fails:" * bool(unexpected)
-    )
+    print(f"\n{passed} of {len(found)} passed" + "; the others:" * (passed < len(found)))
     for problem in unexpected:
         print(f"fails, and the baseline does not say why: {problem}")
     for name in stale:

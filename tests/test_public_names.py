@@ -14,7 +14,7 @@ PUBLIC = """
     create_delete_file_tool create_event_cli_adapter create_trace_formatter is_command load_custom_tools
     parse_command create_interrupt_signal create_read_file_tool create_runtime_ui create_ui_event_bus
     create_write_file_tool derive_fields is_manual_tool is_valid_kind is_well_known_kind llm_tools
-    manual_tools open_sandbox open_session tool
+    manual_tools open_sandbox open_session prompt resource tool
     Conversation Event RuntimeUI SlashCommands UIEventBus replay
     NamedTool ToolRouter ZoneSpec define_mcp_tool derive_fields_from_schema get_llm_tools get_manual_tools
 """

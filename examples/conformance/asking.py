@@ -1,7 +1,8 @@
 """The tools of the conformance suite that ask a person in the middle of a call.
 
 They are a module of their own, and read-only: a client may leave one waiting for its answer, which then holds up
-neither the tools of tools.py nor each other.
+neither the tools of tools.py nor each other. Forms are asked by the server `fixtures`, passed on by Forge; what a tool
+asks its client itself is in sampling.py.
 """
 
 from __future__ import annotations

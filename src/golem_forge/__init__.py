@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
     from golem_forge.sandbox.zones import ZoneSpec
     from golem_forge.tools.context import ToolContext
-    from golem_forge.tools.factory import Toolset, define_mcp_tool, tool
+    from golem_forge.tools.factory import Toolset, define_mcp_tool, prompt, resource, tool
     from golem_forge.tools.forms import derive_fields, derive_fields_from_schema
     from golem_forge.tools.tool import (
         NamedTool,
@@ -85,6 +85,8 @@ _HOME_OF = {
     "ToolContext": "golem_forge.tools.context",
     "ZoneSpec": "golem_forge.sandbox.zones",
     "define_mcp_tool": "golem_forge.tools.factory",
+    "prompt": "golem_forge.tools.factory",
+    "resource": "golem_forge.tools.factory",
     "tool": "golem_forge.tools.factory",
     "derive_fields": "golem_forge.tools.forms",
     "derive_fields_from_schema": "golem_forge.tools.forms",
@@ -179,7 +181,9 @@ __all__ = [
     "open_sandbox",
     "open_session",
     "parse_command",
+    "prompt",
     "replay",
+    "resource",
     "tool",
 ]
 

@@ -9,6 +9,7 @@ import pty
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -125,6 +126,32 @@ FURTHER: dict[str, tuple[int, dict[str, str], list[str], str]] = {
     "no such directory": (2, {}, ["-p", "nowhere", "go"], "forge: no such directory: "),
     "no such worker": (2, program(), ["nope.worker", "go"], "no such worker file or directory: nope.worker"),
     "no such session": (2, {}, ["--resume", "abc", "go"], "no session 'abc'; `forge sessions list` shows them"),
+    "no such module file": (
+        2,
+        {"main.worker": worker(toolsets="{custom: {module: ./tols.py, tools: [f]}}"), "tools.py": ""},
+        ["-m", "scripted:s.yaml", "go"],
+        "main.worker:3: toolsets.custom.module: Failed to load custom tools from ./tols.py: tols.py: file not found; "
+        "did you mean 'tools.py'?",
+    ),
+    "no such zone": (
+        2,
+        program() | {"main.worker": "---\nname: main\nsandbox: {zones: [{name: workspce}]}\n---\n"},
+        ["go"],
+        "main.worker:3: sandbox.zones[0].name: Worker 'main' names zone 'workspce', which forge.yaml does not have; "
+        "did you mean 'workspace'?",
+    ),
+    "no such provider": (
+        2,
+        program() | {"forge.yaml": "entry: main.worker\nmodel: antropic:x\n"},
+        ["go"],
+        "forge.yaml:2: model: unknown model provider 'antropic'; did you mean 'anthropic'?",
+    ),
+    "the same call again and again": (
+        1,
+        program(*[LOOK] * 50, {"say": "never"}),
+        ["go"],
+        "error: 'list_files' was called 20 times in a row with the same arguments and the same result: stopped as",
+    ),
     "W19: a price that nobody knows": (2, program(), ["--max-cost", "1", "go"], "add to forge.yaml `pricing:"),
     "no model": (5, {}, ["go"], "no model is configured: give `--model provider:name`"),
 }
@@ -135,6 +162,63 @@ def test_what_is_wrong_is_said_with_what_to_do(desk: Desks, forge_here: Any, cas
     code, files, words, says = FURTHER[case]
     ended, out, err = forge_here(desk(files), *words)
     assert (ended, out) == (code, "") and says in err
+
+
+@pytest.mark.parametrize("words", [(), ("-t", "quiet"), ("--json",)])
+def test_an_empty_answer_is_no_silence(desk: Desks, forge_here: Any, words: tuple[str, ...]) -> None:
+    ended, out, err = forge_here(desk(program({"finish": "stop"})), *words, "go")
+    warning = "the answer of scripted:s.yaml is empty; ask again, or try another model"
+    assert ended == 0 and err.count(f"warning: {warning}") == 1
+    if words == ("--json",):
+        assert json.loads(out.splitlines()[-1])["data"]["warning"] == warning
+    else:
+        assert out == ""
+
+
+def test_a_page_instead_of_an_answer_and_a_slow_provider(
+    desk: Desks, forge_here: Any, wire: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over the provider's own library: the page is told and tried again, the wait is told."""
+    monkeypatch.setattr("golem_forge.agent.dialogue.FIRST_NOTICE_S", 0.5)
+    page = wire.WireTurn(headers={"content-type": "text/html"}, body="<p>Sign in</p>")
+    with wire.WireServer([page, wire.WireTurn(say="Now.", hold=1.5)]) as server:
+        place = desk({})
+        place.home.mkdir(exist_ok=True)
+        block = f"{{base_url: '{server.base_url('openai-compatible')}', request_timeout: 30}}"
+        (place.home / "config.yaml").write_text(f"models: {{openai-compatible: {block}}}\n")
+        ended, out, err = forge_here(place, "-m", "openai-compatible:x", "go")
+    assert (ended, out) == (0, "Now.\n"), err
+    assert "warning: openai-compatible:x: the response holds no answer (content type text/html)" in err
+    assert "trying again in" in err and "warning: still waiting for openai-compatible:x: nothing for" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "last"),
+    [
+        (("run", "go"), "Done."),
+        (("run", "--json", "go"), '"runResult"'),
+        (("call", "list_files", "--path", "/workspace"), "main.worker"),
+    ],
+)
+def test_ctrl_c_after_the_last_line_changes_nothing(desk: Desks, words: tuple[str, ...], last: str) -> None:
+    """Again and again, until the process is gone."""
+    place = desk(program({"say": "Done."}))
+    with subprocess.Popen(
+        [FORGE, *words],
+        cwd=place.root,
+        env=place.environ,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        while last not in process.stdout.readline():
+            assert process.poll() is None, process.stderr.read()
+        while process.poll() is None:
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.001)
+        assert process.returncode == 0 and "Traceback" not in process.stderr.read()
 
 
 def test_w19_a_partial_answer_is_printed_before_exit_4(desk: Desks, forge_here: Any) -> None:

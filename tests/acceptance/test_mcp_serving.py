@@ -185,6 +185,30 @@ async def test_case_37_a_client_that_cannot_ask_is_told_how_to_allow_it(
     assert notes(bench) == before
 
 
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_tool_that_nobody_trusts_as_it_is_names_the_command_that_activates_it(
+    server: HttpServer, bench: McpBench, era: str
+) -> None:
+    """No rule lets content run that nobody agreed to, so none is advised."""
+    number = ERAS.index(era)
+    fresh, edited = f"fresh-{number}", f"edited-{number}"
+    for name in (fresh, edited):
+        user_tool(bench, name)
+    await asyncio.to_thread(activate, bench, edited)
+    with (bench.home.path / "tools" / edited / f"{edited}.sh").open("a") as source:
+        source.write("touch /workspace/notes\n")
+    before = notes(bench)
+    async with server.client(era) as client:
+        refused = {
+            fresh: await client.call_tool("run_custom_tool", {"tool_name": fresh, "arguments": {"who": "x"}}),
+            edited: await client.call_tool(edited, {"who": "x"}),
+        }
+    for name, answer in refused.items():
+        told = f"approval_denied: custom tool '{name}' is not trusted; run: forge tools activate {name}"
+        assert answer.is_error and answer.content[0].text == told
+    assert notes(bench) == before
+
+
 # ---- 38
 
 

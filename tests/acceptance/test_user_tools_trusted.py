@@ -192,10 +192,16 @@ async def test_c37_go_is_compiled_once_for_each_text(go: Bench, compiled: list[A
 async def test_c37_a_program_is_built_from_its_source_beside_it(go: Bench, compiled: list[Any]) -> None:
     folder = go.tool("hi", "", entrypoint="hi", files={"hi.go": GO})
     (folder / "hi").unlink()
+    told: list[tuple[str, int]] = []
     async with go.session() as session:
+        session.bus.on("status", lambda event: told.append((event.wire["message"], len(compiled))))
         assert (await run(session, "hi")).text == "hello []\n"
         assert "built from hi.go" in card_text(go.cards.last)
     assert len(compiled) == 1
+    assert ("compiling 'hi' …", 0) in told, "whoever waits is told before it is done"
+    (folder / "hi.go").write_text(GO + "// another\n")
+    said = go.forge_here("tools", "doctor")
+    assert said.code == 0 and said.err == "forge tools: compiling 'hi' …\n"
 
 
 async def test_c38_a_type_error_is_told_with_file_and_line(go: Bench) -> None:
@@ -691,6 +697,36 @@ async def test_c44_without_the_book_nothing_is_trusted(bench: Bench) -> None:
     assert runs(bench) == 0
 
 
+async def test_what_an_editor_leaves_beside_a_tool_changes_neither_trust_nor_what_runs(bench: Bench) -> None:
+    import importlib.util
+    import py_compile
+
+    bench.tool("sh", "echo good\n")
+    source = "import helper\nprint(helper.SAYS)\n"
+    folder = bench.python("py", source, files={"helper.py": "SAYS = 'good'\n"})
+    async with bench.session() as session:
+        assert [(await run(session, name)).text for name in ("sh", "py")] == ["good\n"] * 2
+        asked = len(bench.cards.of_trust())
+        evil = bench.root / "helper.py"
+        evil.write_text("SAYS = 'evil'\n")
+        cached = importlib.util.cache_from_source(str(folder / "helper.py"))
+        py_compile.compile(
+            str(evil), cfile=cached, doraise=True, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH
+        )
+        (folder / "__pycache__" / "__init__.py").write_text("raise SystemExit('evil')\n")
+        for each in (folder, folder.parent / "sh"):
+            (each / ".git").mkdir()
+            for number in range(250):
+                (each / ".git" / f"{number}.py").write_text("print('evil')\n")
+            for name in (".x.swp", "x~", ".DS_Store"):
+                (each / name).write_text("echo evil\n")
+            (each / ".#lock").symlink_to("nobody@nowhere.1")
+        assert [(await session.call(name, {})).text for name in ("sh", "py")] == ["good\n"] * 2
+        assert len(bench.cards.of_trust()) == asked, "trusted as before"
+    kept = {path.name for path in (bench.home / "store").rglob("*")}
+    assert not kept & {"__pycache__", ".git", ".x.swp", "x~", ".DS_Store", ".#lock"}
+
+
 async def test_c45_a_snapshot_that_is_not_its_digest_any_more_is_not_executed(bench: Bench) -> None:
     bench.tool("x", "echo good\n")
     bench.python("p", "print('good')\n")
@@ -702,8 +738,12 @@ async def test_c45_a_snapshot_that_is_not_its_digest_any_more_is_not_executed(be
             file.parent.chmod(0o700)
             file.chmod(0o600)
             file.write_text("echo evil\n" if file.suffix == ".sh" else "print('evil')\n")
+        told: list[str] = []
+        session.bus.on("status", lambda event: told.append(f"{event.wire['type']}: {event.wire['message']}"))
         for name in "xp":
             assert (await session.call(name, {})).text == "good\n", "made anew from the folder"
+        changed = [f"warning: the stored copy of tool '{name}' was changed outside of Forge" for name in "xp"]
+        assert [each.partition(",")[0] for each in told] == changed
     for place in ("store", "cache/build"):
         subprocess.run(["chmod", "-R", "u+w", bench.home / place], check=True)
         shutil.rmtree(bench.home / place)

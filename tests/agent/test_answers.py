@@ -58,5 +58,6 @@ def test_typed_input_is_text_where_a_string_fits_else_json() -> None:
         "input does not match input_schema at $.items[0]: expected integer, got string"
     )
     assert input_problem("hello", SCHEMA).startswith("input does not match input_schema: it must be JSON (")
+    assert input_problem("hello", SCHEMA).endswith(', like {"items":[1]}')
     assert input_problem("hello", {"type": "string", "maxLength": 3}) != ""
     assert "nested too deep" in input_problem("[" * 100_000, SCHEMA)

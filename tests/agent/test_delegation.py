@@ -80,6 +80,15 @@ async def test_a_child_answers_and_the_caller_reads_it(play: Play, tmp_path: Pat
     assert child.messages[0].text == "what is in note.txt"
 
 
+async def test_an_empty_answer_of_a_child_is_told_to_its_caller(play: Play, tmp_path: Path) -> None:
+    folder = program(tmp_path / "p", main=may_call("helper"), helper=ZONE)
+    turns = cast(main=[calls(("helper", {"input": "go"})), "It said nothing."], helper=[""])
+    played = await play(turns, worker="main", directory=folder)
+    assert (await played.runtime.run("go")).response == "It said nothing."
+    (status, text) = played.script.results()[0]
+    assert status == "success" and "the answer of scripted:function is empty" in text
+
+
 async def test_w37_child_events_name_their_place_and_there_is_one_end(play: Play, tmp_path: Path) -> None:
     folder = program(tmp_path / "p", main=may_call("helper"), helper=f"mode: chat\n{FILES}{ZONE}")
     turns = cast(main=[calls(("helper", {"input": "x"})), "ok"], helper=[calls(("list_files", {})), "done"])

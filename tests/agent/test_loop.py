@@ -158,6 +158,51 @@ async def test_w30_repeating_a_failing_call_is_noted_then_ended(play: Play) -> N
     assert "This exact call" not in played.script.results(2)[0][1]
 
 
+async def test_w30_the_same_successful_call_is_told_once_then_stopped_as_repetition(play: Play) -> None:
+    """Twenty times, though fifty turns were written and more allowed."""
+    played = await play([calls(("list_files", {}))] * 50, worker=worker(max_iterations=100))
+    result = await played.runtime.run("go")
+    assert result.status is RunStatus.FAILED and result.tool_call_count == 20
+    assert "'list_files' was called 20 times in a row" in result.error and "stopped as repetition" in result.error
+    messages = [each for each in played.runtime.history.messages if isinstance(each, ResultsMessage)]
+    told = [at for at, each in enumerate(messages, 1) if "given the same result" in each.results[0].text]
+    assert told == [10] and "This exact call has given the same result 10 times." in messages[9].results[0].text
+
+
+async def test_the_same_call_with_another_result_each_time_is_no_repetition(play: Play) -> None:
+    count = iter(range(100))
+
+    def look() -> str:
+        """Looks."""
+        return f"{next(count)} of 30 done"
+
+    played = await play([*[calls(("look", {}))] * 30, "All done."], tools=[look])
+    assert (await played.runtime.run("go")).response == "All done."
+
+
+@pytest.mark.parametrize("said", ["", " \n"])
+async def test_an_empty_answer_is_told(play: Play, said: str) -> None:
+    played = await play([said])
+    result = await played.runtime.run("go")
+    assert (result.success, result.status, result.response) == (True, RunStatus.COMPLETED, said)
+    assert result.warning == "the answer of scripted:function is empty; ask again, or try another model"
+    told = [event.wire for event in played.seen("status") if event.wire.get("code") == "EMPTY_ANSWER"]
+    assert told == [{"type": "warning", "message": result.warning, "code": "EMPTY_ANSWER"}]
+
+
+async def test_a_silent_model_is_told_after_a_while_and_again(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("golem_forge.agent.dialogue.FIRST_NOTICE_S", 0.2)
+    played = await play([Turn(say="ab", chunks=2, pause=0.7), Turn(say="quick")])
+    assert (await played.runtime.turn("go")).response == "ab"
+
+    def told() -> list[str]:
+        return [event.wire["message"] for event in played.seen("status") if event.wire.get("code") == "MODEL_WAITING"]
+
+    assert told() == ["still waiting for scripted:function: nothing for 0 s"] * len(told()) and len(told()) >= 2
+    before = len(told())
+    assert (await played.runtime.turn("go")).response == "quick" and len(told()) == before
+
+
 async def test_w31_the_iteration_limit_ends_the_run(play: Play) -> None:
     played = await play([calls(("list_files", {}))] * 3, worker=worker(max_iterations=3))
     result = await played.runtime.run("go")

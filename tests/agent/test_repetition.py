@@ -68,3 +68,25 @@ def test_calls_that_were_not_tried_count_for_nothing() -> None:
     assert over == "" and not any(note for turn in said for note in turn)
     said, _ = notes([failed()], [failed()], [other(Status.SKIPPED)], [failed()])
     assert said[-1] == ["This exact call has failed 3 times."]
+
+
+def command(seconds: float, **value: Any) -> Outcome:
+    result = ToolResult({"kind": "exec.result", **value}, f"Wall time: {seconds:.3f} s\nOutput (2 bytes):\nok")
+    return Outcome(
+        call=ToolCall("exec_command", {"cmd": "make"}), tool="exec_command", status=Status.SUCCESS, result=result
+    )
+
+
+def test_the_same_success_ends_the_run_too_however_long_it_took() -> None:
+    said, over = notes(*([command(0.1 * at, exit_code=0)] for at in range(20)))
+    assert [at for at, turn in enumerate(said, 1) if turn[0]] == [10]
+    assert over == "'exec_command' was called 20 times in a row with the same arguments and the same result: " + (
+        "stopped as repetition"
+    )
+    _, over = notes(*([command(0.1, exit_code=0)] if at % 15 else [failed()] for at in range(60)))
+    assert over == "", "something else was done in between"
+
+
+def test_waiting_for_a_command_that_still_runs_is_no_repetition() -> None:
+    said, over = notes(*([command(10, session_id=1)] for _ in range(60)))
+    assert over == "" and not any(turn[0] for turn in said)

@@ -67,6 +67,8 @@ def test_entry_is_what_starts_W6(place: Place) -> None:
     assert place.load().root.name == "other"
     place.put("forge.yaml", "model: a:b\nentry: gone.worker\n")
     assert place.problems() == ("forge.yaml:2: entry: worker 'gone.worker' not found: there is no gone.worker",)
+    place.put("forge.yaml", "entry: othr.worker\n")
+    assert place.problems()[0].endswith("there is no othr.worker; did you mean 'other.worker'?")
 
 
 def test_names_are_looked_up_in_order(place: Place) -> None:

@@ -85,12 +85,12 @@ async def test_read_grep_write_four_times_over_two_sessions_54(session: Callable
     (event,) = second.seen("toolSuggested")
     assert [each["name"] for each in event.wire["sequence"]] == ["read_file", "grep_files", "write_file"]
     assert event.wire["occurrences"] == 3, "said as soon as it is so"
-    third = await session(more=("Good morning.",))
+    third = await session("e", more=("Good morning.",))
     assert told(third) == []
     await third.runtime.turn("hello")
     (event,) = third.seen("toolSuggested")
     read, grep, write = event.wire["sequence"]
-    assert event.wire["occurrences"] == 4
+    assert event.wire["occurrences"] == 5
     assert (read["arguments"], read["parameters"]) == ({}, [{"argument": "path", "parameter": "path"}])
     assert grep["arguments"] == {"pattern": "TODO"} and grep["parameters"] == read["parameters"], "one path, not two"
     assert write["arguments"] == {"path": "/workspace/done.md"}
@@ -99,8 +99,21 @@ async def test_read_grep_write_four_times_over_two_sessions_54(session: Callable
         ("content", "string", True),
     ]
     (line,) = told(third)
-    assert "\n" not in line and "4 times in 2 sessions" in line and "create_custom_tool" in line
+    assert "\n" not in line and "5 times in 3 sessions" in line and "create_custom_tool" in line
     assert "grep_files(pattern=TODO, path=<path>)" in line
+
+
+async def test_a_session_that_does_something_else_hears_nothing_of_it(session: Callable[..., Any]) -> None:
+    await session("a", "b")
+    second = await session("c", more=("Good morning.", *tidied("d"), "Good evening."))
+    assert len(second.seen("toolSuggested")) == 1
+    other = await session(more=("Good morning.", calls(("read_file", {"path": "/workspace/a.md"})), "Read."))
+    for said in ("hello", "read it"):
+        await other.runtime.turn(said)
+    assert other.seen("toolSuggested") == [] and told(other) == []
+    for said in ("hello", "tidy d", "good night"):
+        await second.runtime.turn(said)
+    assert len(second.seen("toolSuggested")) == len(told(second)) == 1
 
 
 async def test_not_after_two_times_nor_in_one_session(session: Callable[..., Any]) -> None:
@@ -126,7 +139,7 @@ async def test_once_per_session_and_only_to_who_can_make_tools(session: Callable
 async def test_a_resumed_session_is_the_same_session(session: Callable[..., Any], play: Any, home: ForgeHome) -> None:
     await session("a", "b")
     await session("c")
-    third = await session("d")
+    third = await session("d", "e")
     again = await play(
         ["Yes."], turn="still there?", worker=MAKER, home=home.path, resume=third.runtime._session_bus.bus.session_id
     )
@@ -157,10 +170,10 @@ async def test_the_tool_that_is_made_of_it_remembers_it_and_ends_it(
     }
     unrelated = {"name": "csv2json", "description": "Converts a table"}
     third = await session(
-        more=(calls(("create_custom_tool", unrelated)), calls(("create_custom_tool", order)), "Made.", "Hello.")
+        "e", more=(calls(("create_custom_tool", unrelated)), calls(("create_custom_tool", order)), "Made.", "Hello.")
     )
     await third.runtime.turn("make it")
-    assert [status for status, _ in third.script.results(2)] == ["success"], third.script.results(2)
+    assert [status for status, _ in third.script.results(5)] == ["success"], third.script.results(5)
     book = ToolStore(home)
     made = dict(book.rows("SELECT name, sequence_ms FROM creations WHERE suggestion <> ''"))
     assert list(made) == ["tidy-note"] and made["tidy-note"] > 0

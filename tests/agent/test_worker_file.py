@@ -147,7 +147,7 @@ def test_compatible_models_W3() -> None:
     assert said.startswith("main.worker:4: ") and said.endswith("compatible_models: anthropic:*, google:*")
     assert worker('name: g\nmodel: anthropic:X\ncompatible_models: ["ANTHROPIC:x*"]').model == "anthropic:X"
     [said] = problems("name: g\nmodel: opnai:x")
-    assert said.startswith("main.worker:3: unknown model provider 'opnai'; did you mean 'openai'?")
+    assert said.startswith("main.worker:3: model: unknown model provider 'opnai'; did you mean 'openai'?")
 
 
 @pytest.mark.parametrize(
@@ -169,12 +169,22 @@ def test_compatible_models_W3() -> None:
         ("tool_format: json", "tool_format: expected one of auto, native, xml"),
         ("attachment_policy: {allowed_suffixes: [pdf]}", "expected a suffix with its dot, like .pdf, got 'pdf'"),
         ("attachment_policy: {max_attachments: -1}", "expected a whole number, 0 or more, got -1"),
-        ("input_schema: {type: strin}", "input_schema: not a valid schema at $.type"),
+        (
+            "input_schema: {properties: {a: {type: strin}}}",
+            "input_schema: not a valid schema at $.properties.a.type: 'strin' is no type; did you mean 'string'?",
+        ),
+        ("output_schema: {type: [object, xyzzy]}", "$.type: 'xyzzy' is no type; types: array, boolean, integer, null,"),
+        ("input_schema: {type: object, required: a}", "at $.required: expected array, got string"),
+        ("input_schema: {properties: {a: {pattern: '('}}}", "$.properties.a.pattern: '(' is no regular expression"),
         ("output_schema: [a]", "output_schema: expected a JSON Schema, got a list"),
         ("output_schema: {$ref: 'https://x/y.json'}", "only local $ref are allowed"),
         ("sandbox: {zones: [{mode: ro}]}", "sandbox.zones[0]: 'name' is missing"),
         ("sandbox: {zones: [{name: a}, {name: a}]}", "sandbox.zones[1]: zone 'a' is named twice"),
         ("sandbox: {default_zone: b, zones: [{name: a}]}", "'b' is not among this worker's zones (a)"),
+        (
+            "sandbox: {default_zone: workspce, zones: [{name: workspace}]}",
+            "sandbox.default_zone: 'workspce' is not among this worker's zones (workspace); did you mean 'workspace'?",
+        ),
         ("sandbox: {zones: [{name: a, mode: ro, approval: {write: ask}}]}", "has no effect on a zone that is mode: ro"),
         ("sandbox: {zones: [{name: a, path: .}]}", "sandbox.zones[0].path: unknown key 'path'"),
     ],

@@ -78,18 +78,26 @@ def test_without_the_block_there_is_no_file_access_W5(place: Place) -> None:
     [
         (
             "{zones: [{name: other}]}",
-            "Worker 'w' names zone 'other', which forge.yaml does not have. Add to forge.yaml:",
+            ".zones[0].name: Worker 'w' names zone 'other', which forge.yaml does not have. Add to forge.yaml:",
         ),
-        ("{zones: [{name: docs, mode: rw}]}", "Worker 'w' asks for zone 'docs' rw; forge.yaml has it ro."),
-        ("{zones: [{name: docs, approval: {write: ask}}]}", "Zone 'docs' is mode: ro, so approval.write has no effect"),
-        ("{zones: [{name: workspace, subpath: gone}]}", "Zone 'workspace', subpath 'gone': File not found"),
-        ("{zones: [{name: workspace, subpath: ../docs}]}", "Zone 'workspace', subpath '../docs'"),
+        (
+            "{zones: [{name: docs}, {name: workspce}]}",
+            ".zones[1].name: Worker 'w' names zone 'workspce', which forge.yaml does not have; did you mean "
+            "'workspace'? Or add to forge.yaml:",
+        ),
+        ("{zones: [{name: docs, mode: rw}]}", ": Worker 'w' asks for zone 'docs' rw; forge.yaml has it ro."),
+        (
+            "{zones: [{name: docs, approval: {write: ask}}]}",
+            ": Zone 'docs' is mode: ro, so approval.write has no effect",
+        ),
+        ("{zones: [{name: workspace, subpath: gone}]}", ": Zone 'workspace', subpath 'gone': File not found"),
+        ("{zones: [{name: workspace, subpath: ../docs}]}", ": Zone 'workspace', subpath '../docs'"),
     ],
 )
 def test_a_root_worker_that_asks_for_more_does_not_load(place: Place, block: str, said: str) -> None:
     with pytest.raises(ConfigError) as caught:
         place.open(block)
-    assert caught.value.problems[0].startswith(f"main.worker:3: sandbox: {said}")
+    assert caught.value.problems[0].startswith(f"main.worker:3: sandbox{said}")
 
 
 def test_a_broken_zone_of_the_program_is_told_with_its_line(place: Place) -> None:

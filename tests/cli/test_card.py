@@ -57,6 +57,40 @@ def test_a_danger_is_told_once_and_d_shows_all_arguments(on_terminal: Terminal) 
     assert '"timeout_ms": 4321' in more
 
 
+@pytest.mark.parametrize(
+    "cmd", ["make everything-at-once", "rm -rf an-old-folder", "cat /etc/some-file", "make   spaced"]
+)
+def test_a_command_stands_on_its_card_once(on_terminal: Terminal, cmd: str) -> None:
+    _, screen = on_terminal(command(cmd=cmd), (QUESTION, ""))
+    card = " ".join(screen.partition("Approve?")[0].split())
+    name = " ".join(cmd.split())
+    assert card.count(name) - card.count(f"{name} …") == 1, screen
+    assert "why asked: " in card and ": the command " in card
+
+
+def test_a_long_command_pushes_neither_title_nor_level_away(on_terminal: Terminal) -> None:
+    """Of 30 kB the danger quotes the command that has it, and one line is cut in its middle as many lines are."""
+    words = " ".join(f"word{number:04}" for number in range(3000))
+    _, screen = on_terminal(command(cmd=f"echo {words}; rm -rf the-tail"), (QUESTION, "d"), (QUESTION, ""))
+    card, _, more = screen.partition("Approve?")
+    rows = card.replace("\r", "").strip().split("\n")
+    assert rows[0].startswith("── Run command (exec_command) wants to run · risk critical")
+    assert len(rows) < 55 and max(map(len, rows)) <= 80
+    assert "  ! 'rm -rf the-tail' is on the danger list (rm_force)" in rows
+    assert "word0000" in card and "word1500" not in card and any(row.endswith("-tail") for row in rows)
+    assert "word1500" in more, "d shows all"
+
+
+def test_of_several_effects_those_that_no_rule_covers_are_marked(shell: Shell, on_terminal: Terminal) -> None:
+    shell.write_home("rules.yaml", "version: 1\nrules: [{command: [cargo, check], verdict: preApproved}]\n")
+    _, screen = on_terminal(command(cmd="cargo check && ls && npm ci"), (QUESTION, "w"), (QUESTION, ""))
+    rows = [row.strip() for row in screen.splitlines()]
+    for row in ("exec cargo check", "exec ls (only reads)", "exec npm ci (no rule covers it)"):
+        assert rows.count(row) == 1, screen
+    assert "asked because: base exec: exec npm ci asks unless a rule allows it" in screen
+    assert "cargo check …" not in screen, "nor is what a rule allows offered"
+
+
 def test_a_line_that_is_no_answer_answers_nothing_and_neither_does_what_follows_it_at_once(shell: Shell) -> None:
     child = shell.forge.expecting(
         command(cmd="make all"), cwd=str(shell.project), env=shell.environ, encoding="utf-8", timeout=20

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from golem_forge._version import __version__
 from golem_forge.cli.doctor import _level_findings
+from golem_forge.sandbox.walls.bubblewrap import find_bwrap
 from golem_forge.sandbox.walls.probe import TOO_SLOW, probe
 
 from .conftest import new_shell
@@ -157,3 +159,57 @@ def test_walls_that_were_not_tried_in_time_miss_nothing():
         "problem full walls were not tried in time: until they are, nothing that needs a process runs",
     ]
     assert all("less busy" in line for line in said)
+
+
+def test_a_worker_that_cannot_be_started_is_a_problem(shell):
+    shell.write("forge.yaml", "entry: main.worker\n")
+    shell.write("main.worker", "---\nname: main\ntoolsets:\n  workers: {allow: [reviewer]}\n---\nHelp.\n")
+    ended = shell("doctor", "--json")
+    assert ended.code == 1
+    assert "main.worker:4" in findings(ended, "worker")[0]["text"]
+
+
+def test_bubblewrap_off_the_path_is_no_contradiction(shell, monkeypatch, tmp_path):
+    """It is looked for where the walls look for it, and a program of that name elsewhere is not it."""
+    elsewhere = tmp_path / "bin"
+    elsewhere.mkdir()
+    monkeypatch.setenv("PATH", str(elsewhere))
+    (found,) = findings(shell("doctor", "--json"), "bubblewrap")
+    assert found["state"] == "ok" and found["text"] == find_bwrap()
+    (elsewhere / "bwrap").write_text("#!/bin/sh\n")
+    (elsewhere / "bwrap").chmod(0o755)
+    monkeypatch.setattr("golem_forge.cli.doctor.find_bwrap", lambda: None)
+    (found,) = findings(shell("doctor", "--json"), "bubblewrap")
+    assert found["state"] == "note" and "is not used" in found["text"] and found["fix"]
+
+
+def test_nothing_is_announced_that_is_there_and_nothing_asked_for_that_serves_the_tests(shell):
+    said = shell("doctor").out
+    assert "later version" not in said and "chromium" not in said
+    assert "user tools written in Go" in said and "later" not in said
+
+
+def test_extras_are_named_with_how_to_get_them(shell, monkeypatch):
+    def find(name, *more):
+        return None if name.partition(".")[0] in ("nh3", "websockets") else find_spec(name, *more)
+
+    monkeypatch.setattr("golem_forge.cli.doctor.find_spec", find)
+    ended = shell("doctor", "--json")
+    found = {each["text"].partition(",")[0]: each for each in findings(ended, "extras")}
+    assert ended.code == 0 and list(found) == ["models", "mcp", "web"]
+    assert found["mcp"]["state"] == "ok"
+    assert found["web"]["state"] == "note" and found["web"]["text"].endswith("missing nh3, websockets")
+    assert found["web"]["fix"] == "pip install 'golem-forge[web]'"
+
+
+def test_keys_are_told_by_name_and_never_by_value(shell, monkeypatch):
+    for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GOOGLE_API_KEY", "OPENROUTER_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    (found,) = findings(shell("doctor", "--json"), "keys")
+    assert found["state"] == "note" and "ANTHROPIC_API_KEY" in found["text"] and found["fix"]
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-canary-1234567890")
+    monkeypatch.setenv("OPENROUTER_API_KEY", "")
+    for words in (["doctor"], ["doctor", "--json"]):
+        ended = shell(*words)
+        assert "set: OPENAI_API_KEY" in ended.out and "OPENROUTER" not in ended.out
+        assert "canary" not in ended.out + ended.err

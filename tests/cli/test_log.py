@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import shutil
+from datetime import datetime
 
 import pytest
+
+from golem_forge.agent.session_facts import RunFacts, record_run
+from golem_forge.events.journal import Journal
 
 from .conftest import new_shell
 
@@ -130,6 +135,119 @@ def test_open_calls_are_running_while_their_session_lives_and_may_have_run_after
     verified = shell("log", "verify")
     assert verified.code == 0 and "not closed" in verified.out
     assert "may have run" in shell("log", "show", "c0ffee02").out
+
+
+# choosing: when, by whom, where
+
+CALLS = (
+    ("2026-11-10T23:59:59.999Z", "c1", "llm", "shop"),
+    ("2026-11-11T00:00:00.000Z", "c2", "human", ""),
+    ("2026-11-11T09:30:59.500Z", "c3", "mcp", "shop/inner"),
+    ("2026-11-11T23:59:59.999Z", "c4", "tool", "shopping"),
+)
+
+
+@pytest.fixture
+def four(shell, monkeypatch):
+    """Four calls at their times, by their callers, each in a session of its own program."""
+    monkeypatch.setenv("TZ", "UTC")
+    for at, call, caller, place in CALLS:
+        moment = datetime.fromisoformat(at).timestamp()
+        monkeypatch.setattr("golem_forge.events.journal.time", lambda moment=moment: moment)
+        with Journal.create(shell.forge_home, f"{call}session") as journal:
+            if place:
+                root = str(shell.home / place)
+                record_run(journal, RunFacts(name="main", worker_id="w", directory=root, root=root))
+            journal.propose(call, "=2+5", {"path": call}, caller, "main")
+            journal.finish(call, "success", 1.0)
+    return shell
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["--since", "2026-11-11"], "c2 c3 c4"),
+        (["--until", "2026-11-11"], "c1 c2 c3 c4"),
+        (["--since", "2026-11-11", "--until", "2026-11-11"], "c2 c3 c4"),
+        (["--until", "2026-11-10"], "c1"),
+        (["--until", "2026-11-11 09:30"], "c1 c2 c3"),
+        (["--until", "2026-11-11T09:30:58"], "c1 c2"),
+        (["--since", "2026-11-11T09:30:59.5Z", "--until", "2026-11-11T11:30:59.5+02:00"], "c3"),
+        (["--since", "20w", "--until", "2026-11-11 00:00"], "c1 c2"),
+        (["--until", "1d"], "c1 c2 c3 c4"),
+        (["--since", "yesterday"], ""),
+        (["--caller", "llm"], "c1"),
+        (["--caller", "tool", "--since", "2026-11-11"], "c4"),
+        (["--dir", "{home}/shop"], "c1 c3"),
+        (["--dir", "{home}/shop/inner"], "c3"),
+        (["--dir", "{home}"], "c1 c3 c4"),
+        (["--dir", "{home}/shop", "--caller", "mcp"], "c3"),
+        (["--since", "2026-11-11", "--limit", "1"], "c4"),
+    ],
+)
+def test_calls_by_time_caller_and_directory(four, words, found):
+    said = four("log", *(word.format(home=four.home) for word in words), "--json")
+    assert (said.code, " ".join(call["id"] for call in said.json)) == (0, found)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "named"),
+    [
+        (["--since", "soon"], 2, "--since: 'soon'"),
+        (["--until", "2026-02-30"], 2, "--until: '2026-02-30'"),
+        (["--since", ""], 2, "--since: ''"),
+        (["--since", "12"], 2, "--since: '12'"),
+        (["--since", "٣d"], 2, "--since"),
+        (["--since", f"{'9' * 5000}d"], 2, "--since"),
+        (["--until", "0001-01-01"], 2, ""),
+        (["--since", "2026-11-12", "--until", "2026-11-11"], 2, "--since is later than --until"),
+        (["--caller", "robot"], 2, "--caller: invalid choice: 'robot'"),
+        (["--json", "--csv"], 2, "--csv"),
+        (["--dir", "nowhere"], 4, "nowhere"),
+        (["--session", "nobody", "--csv"], 4, "'nobody'"),
+    ],
+)
+def test_what_cannot_be_chosen_by_is_named(four, words, code, named):
+    said = four("log", *words)
+    assert said.code == code and named in said.err and said.out == ""
+
+
+def test_a_spreadsheet_takes_no_cell_for_a_formula(shell):
+    told = [
+        "=1+1",
+        "+1",
+        "-1",
+        "@x",
+        "\uff1d1",
+        "  =1",
+        "a;=1",
+        "a; -1",
+        'plain, with "quotes"',
+        "two\nlines\t=1",
+        "\r=1",
+    ]
+    with Journal.create(shell.forge_home) as journal:
+        for number, text in enumerate(told):
+            journal.propose(f"c{number}", text, {"=k": text}, "human", "=w")
+            journal.finish(f"c{number}", "success", 1.0)
+    said = shell("log", "--csv")
+    header, *rows = csv.reader(said.out.splitlines())
+    assert len(rows) == len(told) and {len(row) for row in rows} == {len(header)}
+    for row in rows:
+        for cell in [part.lstrip() for whole in row for part in whole.split(";")]:
+            assert not cell.startswith(("=", "+", "-", "@", "\uff1d", "\t", "\r")), cell
+    assert [row[header.index("tool")] for row in rows][:4] == ["'=1+1", "'+1", "'-1", "'@x"]
+    assert rows[8][header.index("tool")] == told[8]
+    assert json.loads(rows[0][header.index("args")]) == {"=k": "=1+1"}
+
+
+def test_last_is_the_latest_session_and_a_beginning_is_found_as_by_sessions(four):
+    assert four("log", "--session", "last", "--json").json[0]["id"] == "c4"
+    assert four("log", "--session", "c2", "--json").json[0]["session"] == "c2session"
+    for verb in (["log", "--session"], ["log", "verify"], ["sessions", "show"]):
+        several = four(*verb, "c")
+        assert several.code == 4 and "several sessions start with 'c'" in several.err
+    assert four("log", "verify", "").code == 4 == four("sessions", "show", "").code
 
 
 # safety and usage

@@ -33,6 +33,49 @@ def test_a_call_of_an_own_tool_is_judged_by_rules_trust_and_zones(person):
     assert explained(person, "greet", {"whom": "Ada"})[0] == 2
 
 
+@pytest.mark.parametrize(
+    ("rules", "said"),
+    [
+        ("{tool: greet, verdict: preApproved}", "preApproved (rules "),
+        ("{tool: greet, verdict: blocked, reason: not today}", "blocked (rules "),
+        ('{path: "/workspace", access: [read], verdict: blocked, reason: closed}', "blocked (rules "),
+        ("{tool: greet, verdict: preApproved, scope: {worker: somebody}}", "ask (base: "),
+        ("{tool: other, verdict: preApproved}", "ask (base: "),
+    ],
+)
+def test_show_says_what_a_call_would_meet(person, rules, said):
+    person.greet()
+    assert person("activate", "greet", "--yes").code == 0
+    (person.forge_home / "rules.yaml").write_text(f"version: 1\nrules:\n  - {rules}\n")
+    _, judged = explained(person, "greet", {"who": "Ada"})
+    shown = person("show", "greet", "--json").json["approval"]
+    assert shown.startswith(said) and shown.startswith(judged["verdict"])
+    assert f"approval: {shown}\n" in person("show", "greet").out
+    planned = person.forge("run", "--dry-run", "--json").json
+    [tool] = [each for each in planned["tools"] if each["name"] == "greet"]
+    if "path" not in rules:
+        assert tool["verdict"] == judged["verdict"]
+
+
+def test_show_tells_a_rule_about_arguments_from_one_about_every_call(person):
+    person.greet()
+    assert person("activate", "greet", "--yes").code == 0
+    (person.forge_home / "rules.yaml").write_text(
+        "version: 1\nrules:\n  - {tool: greet, args: {who: {absent: true}}, verdict: preApproved}\n"
+        "  - {tool: write_file, verdict: blocked, reason: not here}\n"
+    )
+    shown = person("show", "greet", "--json").json["approval"]
+    assert shown.startswith("ask (base: ") and "; with some arguments preApproved by rules " in shown
+    assert "; blocked by rules " in person("show", "write_file", "--json").json["approval"]
+
+
+def test_no_rule_is_said_to_let_run_what_nobody_trusts(person):
+    person.greet()
+    (person.forge_home / "rules.yaml").write_text(ALLOW)
+    shown = person("show", "greet", "--json").json
+    assert shown["approval"].startswith("ask (floor definition_changed")
+
+
 def test_judging_builds_and_runs_nothing(person):
     person.tool("witness", WITNESS)
     assert explained(person, "witness", {})[0] == 3

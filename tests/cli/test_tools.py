@@ -18,6 +18,33 @@ def test_listing_opens_no_session(shell):
     assert not shell.forge_home.exists()
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Reads a whole file.", "Reads a whole file."),
+        ("Reads a whole file at once.", "Reads a whole file…"),
+        ("Reads a whole file, and", "Reads a whole file…"),
+        ("Reads https://example.test/a", "Reads https://exampl…"),
+    ],
+)
+def test_a_description_is_cut_behind_a_word(text, shown):
+    from golem_forge.core.text import shorten_prose
+
+    assert shorten_prose(text, 21) == shown and len(shown) <= 21
+
+
+def test_every_description_in_the_list_ends_with_a_whole_word(shell):
+    whole = {
+        tool["name"]: tool["description"].strip().splitlines()[0]
+        for tool in shell("tools", "list", "--json").json["tools"]
+    }
+    cut = [row for row in shell("tools", "list").out.splitlines() if row.endswith("…")]
+    assert cut
+    for row in cut:
+        name, _, _, shown = row.split(None, 3)
+        assert whole[name].startswith(shown[:-1]) and not whole[name][len(shown) - 1].isalnum(), row
+
+
 def test_what_cannot_be_offered_is_listed_with_its_reason(capsys, monkeypatch, tmp_path):
     from golem_forge.agent import tool_inventory as catalogs
     from golem_forge.cli import tools as verb

@@ -72,7 +72,7 @@ def test_undo_after_two_edits_and_the_log_52(shell, tool):
     assert told["versions"][0]["restored"] == 1
 
     lines = shell("tools", "log", "greet").out.splitlines()
-    assert lines[0].split() == ["DIGEST", "TIME", "STATE", "AUTHOR"] and len(lines) == 4
+    assert lines[0].split() == ["DIGEST", "VERSION", "TIME", "STATE", "AUTHOR"] and len(lines) == 4
     assert lines[1].startswith(second[7:19]) and "untrusted, now, came back once" in lines[1]
     assert lines[1].endswith("agent (session s-1, worker coder)")
 
@@ -85,14 +85,46 @@ def test_undo_after_two_edits_and_the_log_52(shell, tool):
 def test_undo_says_whether_what_came_back_is_active(inside, tool):
     trusted = tool.write("print('one')\n")
     tool.trust(trusted)
-    tool.write("print('two')\n")
+    edited = tool.write("print('two')\n")
     ended = inside("undo", "greet")
     assert ended.code == 0 and "It is active: exactly these files were trusted before." in ended.out
     assert inside("log", "greet", "--json").json["versions"][0]["trusted"] is True
 
-    inside("undo", "greet")
+    assert inside("undo", "greet", edited, "--yes").code == 0
     assert "retired" in inside("retire", "greet").out
     assert "forge tools restore greet" in inside("undo", "greet").out
+
+
+def test_undo_twice_is_two_steps_back(inside, tool):
+    first, second, third = (tool.write(f"print('{text}')\n") for text in ("one", "two", "three"))
+    for digest in (second, first):
+        assert inside("undo", "greet").code == 0 and tool.digest == digest
+    ended = inside("undo", "greet")
+    assert ended.code == 1 and "no earlier version" in ended.err and "forge tools undo greet DIGEST" in ended.err
+    assert inside("undo", "greet", third[7:15]).code == 0 and tool.digest == third
+
+
+def test_a_tool_in_use_gives_way_to_an_untrusted_version_only_after_a_yes(inside, tool):
+    draft, trusted = tool.write("print('one')\n"), tool.write("print('two')\n")
+    tool.trust(trusted)
+    refused = inside("undo", "greet")
+    assert refused.code == 3 and tool.digest == trusted
+    assert f"version {draft[7:19]} is not trusted, and nobody can be asked here" in refused.err
+    assert f"forge tools undo greet {draft[7:19]} --yes" in refused.err
+    assert inside("undo", "greet", draft, "--yes").code == 0 and tool.digest == draft
+    assert inside("undo", "greet", trusted).code == 0, "back to what was trusted needs no question"
+
+
+def test_the_question_of_undo(shell, on_terminal):
+    tool = Tool(shell)
+    draft, trusted = tool.write("print('one')\n"), tool.write("print('two')\n")
+    tool.trust(trusted)
+    for typed, code, left in (("n", 3, trusted), ("y", 0, draft)):
+        ended, screen = on_terminal(["tools", "undo", "greet"], (r"\[y/N\] ", typed))
+        assert ended == code and f"Version {draft[7:19]} of 'greet' is not trusted" in screen
+        assert tool.digest == left
+    ended, screen = on_terminal(["tools", "undo", "greet", trusted])
+    assert ended == 0 and tool.digest == trusted and "[y/N]" not in screen
 
 
 def test_a_deleted_tool_comes_back(inside, tool):
@@ -222,3 +254,14 @@ def test_a_program_that_cannot_be_read_is_no_obstacle(shell, inside, tool):
     shell.write("forge.yaml", "nonsense: [\n")
     for verb in ("log", "diff"):
         assert inside(verb, "greet")[0] == 0
+
+
+def test_the_log_says_which_version_each_one_was(inside, tool):
+    tool.write("print('one')\n")
+    (tool.folder / "tool.yaml").write_text(MANIFEST.replace("1.0", "2.0-beta"))
+    tool.write("print('two')\n")
+    (tool.folder / "tool.yaml").write_text("version: [")
+    tool.write("print('three')\n")
+    rows = inside("log", "greet").out.splitlines()
+    assert [row.split()[1] for row in rows] == ["VERSION", "-", "2.0-beta", "1.0"]
+    assert [row["version"] for row in inside("log", "greet", "--json").json["versions"]] == ["", "2.0-beta", "1.0"]

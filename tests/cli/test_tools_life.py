@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import stat
+
+import pytest
 
 from golem_forge.cli.args import BY_FLAG
 from golem_forge.usertools.store.records import Author, AuthorKind
@@ -37,6 +40,39 @@ def test_new_takes_a_source_as_it_is(person, tmp_path):
         said = person("new", "other", "--source", str(path))
         assert said.code == 2 and why in said.err
     assert not (person.folders / "other").exists()
+
+
+def test_new_declares_parameters_and_tests(person, tmp_path):
+    source = tmp_path / "greet.py"
+    source.write_text(GREET.replace("print", 'parser.add_argument("--count", type=int)\nprint'))
+    case = {"arguments": {"who": "Ada", "count": 1}, "expect": {"stdout": "Hello Ada\n"}}
+    declared = ("--param", "who", "--param", "count:integer=2", "--test", f"--test={json.dumps(case)}")
+    made = person("new", "--source", str(source), *declared, "greet")
+    assert made.code == 0 and "then run `forge tools activate greet`" in made.out and "declare" not in made.out
+    schema = person("show", "greet", "--json").json["definition"]["inputSchema"]
+    assert schema["required"] == ["who"] and schema["properties"]["count"]["default"] == 2
+    assert schema["properties"]["who"]["type"] == "string" and schema["properties"]["count"]["type"] == "integer"
+    ended = person("test", "greet", "--yes")
+    assert ended.code == 0 and "2 passed, 0 failed" in ended.out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--param", "n:intger"), "--param n:intger: the type must be one of string, number, integer, boolean, array"),
+        (("--param", "n:integer=many"), "--param n:integer=many: a default of type integer is written as JSON"),
+        (("--param", "n:integer=1.5"), "parameters[0].default: must be an integer"),
+        (("--param", "a b"), "parameters[0].name: "),
+        (("--param", "n", "--param", "N"), "parameters[1].name: "),
+        (("--test", '{"args": {}}'), "tests[0]: unknown key 'args'"),
+        (("--test=[]",), "--test: must be a JSON object"),
+        (("--test={",), "--test: not JSON"),
+    ],
+)
+def test_new_declares_nothing_that_tool_yaml_could_not(person, words, said):
+    ended = person("new", "greet", *words)
+    assert ended.code == 2 and said in ended.err
+    assert list(person.folders.iterdir()) == []
 
 
 def test_new_refuses_in_the_words_of_create_custom_tool(person):
@@ -274,6 +310,41 @@ def test_call_of_a_tool_of_ones_own(person):
         assert (said.code, said.out) == (0, printed), words
     told = person.forge("call", "greet", "--who=Ada", "--json", "--approval", "approve_all").json
     assert told["tool"] == "greet" and told["args"] == {"who": "Ada"}
+
+
+@pytest.mark.parametrize("file", ["requirements.txt", "requirements-dev.txt", "pyproject.toml"])
+def test_packages_named_where_nothing_reads_them(person, file):
+    """PEP 723 is the only way, and whoever tries another one is told so: at the build, on the card, when it fails."""
+    folder = person.tool("fetch", "import httpx_that_is_nowhere\n")
+    (folder / file).write_text('dependencies = ["httpx"]\n')
+    sentence = f"{file} is not read; name the packages in a `# /// script` block at the top of fetch.py (PEP 723)."
+    for verb in (("build", "fetch"), ("doctor",)):
+        assert f"forge tools: warning: fetch: {sentence}\n" in person(*verb).err, verb
+    assert f"warning: {sentence}\n" in person("activate", "fetch", "--yes").err
+    failed = person.forge("call", "fetch", "--approval", "approve_all")
+    assert failed.code == 1 and (sentence in failed.out or file == "pyproject.toml")
+    (folder / "fetch.py").write_text("# /// script\n# dependencies = []\n# ///\nprint('ran')\n")
+    assert sentence not in person("activate", "fetch", "--yes").err, "the script says it itself"
+
+
+@pytest.mark.parametrize("how", ["changed", "more", "emptied"])
+def test_a_stored_copy_that_somebody_changed_is_not_run_and_that_is_told_once(person, how):
+    person.tool("greet", "echo good\n", file="greet.sh")
+    assert person("activate", "greet", "--yes").code == 0
+    [stored] = (person.forge_home / "store").glob("*/greet.sh")
+    stored.parent.chmod(0o700)
+    stored.chmod(0o600)
+    if how == "changed":
+        stored.write_text("echo evil\n")
+    elif how == "more":
+        (stored.parent / "argparse.py").write_text("evil\n")
+    else:
+        for each in stored.parent.iterdir():
+            each.unlink()
+    call = ("call", "greet", "--approval", "approve_all")
+    first, second = person.forge(*call), person.forge(*call)
+    assert (first.code, first.out, second.out, second.err) == (0, "good\n", "good\n", "")
+    assert first.err.startswith("forge: warning: the stored copy of tool 'greet' was changed outside of Forge")
 
 
 def test_call_is_made_by_the_entry_worker(person, tmp_path):

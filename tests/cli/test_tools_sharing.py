@@ -108,6 +108,21 @@ def test_a_folder_and_a_zip(shell, inside, elsewhere, tmp_path):
     assert (live(elsewhere, "zipped") / "tool.yaml").read_text() == MANIFEST.format(name="zipped")
 
 
+def test_what_a_desktop_puts_into_an_archive_does_not_come_along(shell, elsewhere, tmp_path):
+    before = read_folder(make_tool(live(shell)))
+    archive = tmp_path / "greet.zip"
+    with zipfile.ZipFile(archive, "w") as out:
+        for name in before.files:
+            out.write(live(shell) / name, f"greet/{name}")
+            out.writestr(f"__MACOSX/greet/._{name}", "fork")
+        for name in (".DS_Store", "__pycache__/greet.cpython-311.pyc", ".git/config", "data/run.bin~"):
+            out.writestr(f"greet/{name}", "left behind")
+    assert elsewhere("tools", "import", str(archive)).code == 0
+    assert read_folder(live(elsewhere)) == before
+    assert {each.name for each in live(elsewhere).rglob("*")} == {"tool.yaml", "greet.py", "data", "run.bin"}
+    assert elsewhere("tools", "verify").code == 0
+
+
 def test_what_is_there_already_is_not_overwritten(shell, inside, tmp_path):
     make_tool(live(shell))
     inside("export", "greet", "-o", str(tmp_path / "out"))
@@ -436,3 +451,43 @@ def test_a_collection(shell, inside, tmp_path):
     taken = inside("import", source, "greet", "--as", "hello")
     assert taken.code == 0 and "Imported tool 'hello'" in taken.out and "draft, untrusted" in taken.out
     assert inside("verify").code == 0
+
+
+def test_a_folder_of_tools_becomes_a_collection(shell, inside, tmp_path):
+    source = tmp_path / "collection"
+    make_tool(source / "tools" / "greet")
+    make_tool(source / "more" / "deep" / "other", "other", more="x")
+    (source / ".git" / "hidden").mkdir(parents=True)
+    make_tool(source / ".git" / "hidden" / "third", "third", more="y")
+    (source / "more" / "notes.txt").write_text("no tool")
+    written = inside("index", str(source))
+    assert written.code == 0 and written.err == "" and "forge-tools.json" in written.out
+    first = (source / "forge-tools.json").read_bytes()
+    rows = json.loads(first)["tools"]
+    assert [(row["name"], row["path"]) for row in rows] == [("greet", "tools/greet"), ("other", "more/deep/other")]
+    assert rows[0]["digest"] == read_folder(source / "tools" / "greet").digest
+    assert inside("browse", str(source), "--json").json == {"tools": rows, "problems": []}
+    assert inside("index", str(source), "--json").json["tools"] == rows
+    assert (source / "forge-tools.json").read_bytes() == first, "the same files, the same list"
+    assert inside("import", str(source), "other").code == 0
+    (source / "tools" / "greet" / "extra.txt").write_text("edited")
+    assert "digest" in inside("import", str(source), "greet").err
+    assert inside("index", str(source)).code == 0 and inside("import", str(source), "greet").code == 0
+
+
+def test_what_is_no_tool_is_not_listed_and_that_is_said(inside, tmp_path):
+    source = tmp_path / "collection"
+    make_tool(source / "greet")
+    make_tool(source / "again", "greet", more="x")
+    (source / "broken").mkdir()
+    (source / "broken" / "tool.yaml").write_text("name: [\x1b[2J")
+    (source / "elsewhere").symlink_to(tmp_path)
+    ended = inside("index", str(source))
+    assert ended.code == 1 and "\x1b" not in ended.out + ended.err
+    assert "left out: broken: " in ended.err and "left out: greet: has the name of again" in ended.err
+    assert [row["path"] for row in json.loads((source / "forge-tools.json").read_text())["tools"]] == ["again"]
+    (tmp_path / "empty").mkdir()
+    for folder, said in (("empty", "There is no tool to list"), ("collection/greet", "is a tool itself")):
+        refused = inside("index", str(tmp_path / folder))
+        assert refused.code == 1 and said in refused.err and not (tmp_path / folder / "forge-tools.json").exists()
+    assert inside("index", str(tmp_path / "nowhere")).code == 2

@@ -72,7 +72,11 @@ def test_a_program_that_cannot_start_says_so_before_trust_is_asked_for(shell):
         refused = shell(*words)
         assert refused.code == 2 and missing in refused.err and zone in refused.err and "trust" not in refused.err
     shown = shell("trust", "--show")
-    assert shown.code == 0 and f"warning: main.worker:3: {missing}" in shown.err and f"warning: {zone}" in shown.err
+    assert (
+        shown.code == 0
+        and f"warning: main.worker:3: toolsets.custom.module: {missing}" in shown.err
+        and f"warning: {zone}" in shown.err
+    )
 
     (shell.project / "data").mkdir()
     shell.write("tools.py", "def x():\n    return (\n")

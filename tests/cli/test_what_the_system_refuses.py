@@ -1,4 +1,5 @@
-"""`forge` where the system does not play along: closed and full streams, a home that is no folder, a full disk.
+"""`forge` where the system does not play along: closed and full streams, streams of ASCII, a home that is no folder or
+cannot be written, a full disk.
 
 Each time one line says what was refused, with an exit code, and nothing is left by halves. Real processes: what a
 closed stream does is decided before Python runs.
@@ -7,14 +8,18 @@ closed stream does is decided before Python runs.
 from __future__ import annotations
 
 import errno
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import pexpect
 import pytest
 
+from golem_forge.cli.main import main
+from golem_forge.sandbox.walls.bubblewrap import find_bwrap
 from golem_forge.usertools import create
 
 from .conftest import FORGE
@@ -61,6 +66,101 @@ def test_a_home_that_is_a_file_is_said_to_be_one(
     said = person.forge(*words)
     assert said.code == 1 and said.err == "forge: 'no-folder': Not a directory\n"
     assert (tmp_path / "no-folder").read_text() == "mine"
+
+
+def each_said(words: tuple[str, ...], environ: dict[str, str], cwd: Path, before: str = "") -> list[str]:
+    """What each `forge …` says on both streams, and its exit code in a last line."""
+    script = "".join(f'{before} "$1" {each} 2>&1 < /dev/null; echo "= $?"; echo @@@\n' for each in words)
+    return shell(script, environ, cwd).stdout.split("@@@\n")[:-1]
+
+
+@pytest.mark.skipif(find_bwrap() is None, reason="a directory is made read-only with bubblewrap")
+@pytest.mark.parametrize(
+    ("used", "words"),
+    [
+        (False, ("call read_file --path x", "tools new made", "doctor")),
+        (True, ("run -m scripted:w.yaml hi", "tools new made", "mcp token create t")),
+    ],
+)
+def test_a_home_that_cannot_be_written_is_named_with_forge_home(
+    used: bool, words: tuple[str, ...], tmp_path: Path
+) -> None:
+    home, project = tmp_path / "home", tmp_path / "project"
+    home.mkdir()
+    project.mkdir()
+    (project / "w.yaml").write_text("turns: [{say: hi}]\n")
+    for folder in ("", "tools", "sessions", "state", "output") if used else ():
+        (home / ".forge" / folder).mkdir(mode=0o700)
+    environ = {"PATH": os.environ["PATH"], "HOME": str(home)}
+    for said in each_said(words, environ, project, f"bwrap --dev-bind / / --ro-bind {home} {home} --"):
+        assert "~/.forge" in said and "FORGE_HOME" in said and "Read-only file system" in said, said
+        assert said.endswith("= 1\n") and "Traceback" not in said
+
+
+LOCALES = ({"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"})
+
+
+@pytest.mark.parametrize(
+    ("locale", "words"),
+    [
+        (LOCALES[0], ("--help", "tools list", "rules explain -- git push", "call read_file --path note.txt")),
+        (LOCALES[0], ("unknown…", "run -m scripted:w.yaml hi", "sessions show last", "log --csv")),
+        (LOCALES[1], ("--help", "call read_file --path note.txt")),
+    ],
+)
+def test_no_verb_fails_for_a_character_that_a_stream_cannot_hold(
+    locale: dict[str, str], words: tuple[str, ...], tmp_path: Path
+) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "note.txt").write_text("gr\u00fcn \U0001f35e\n", encoding="utf-8")
+    (project / "w.yaml").write_text("turns: [{say: gr\u00fcn \U0001f35e}]\n", encoding="utf-8")
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)} | locale
+    said = each_said(words, environ, project)
+    assert "".join(said).isascii() and "Traceback" not in "".join(said)
+    assert "\\u2026" in said[0] or "\\udce2" in said[0], "an escape stands for what cannot be written"
+    assert [each for each in said if "gr\\xfcn \\U0001f35e" in each]
+
+
+def test_json_for_a_stream_of_ascii_is_still_json(environ: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p/gr\u00fcn.txt").write_text("sch\u00f6n \U0001f35e\n", encoding="utf-8")
+    script = """printf '{"path": "gr\\303\\274n.txt"}' | "$1" call read_file --args-json - --json"""
+    ran = shell(script, environ | LOCALES[0], tmp_path / "p")
+    assert ran.returncode == 0 and ran.stdout.isascii(), ran.stderr
+    assert "sch\u00f6n \U0001f35e" in json.dumps(json.loads(ran.stdout), ensure_ascii=False)
+
+
+def test_a_conversation_on_a_terminal_of_ascii_takes_every_character(tmp_path: Path) -> None:
+    (tmp_path / "w.yaml").write_text("turns: [{say: Sch\u00f6n \u2192 done}]\n", encoding="utf-8")
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "TERM": "xterm", "PYTHONIOENCODING": "ascii"}
+    child = pexpect.spawn(str(FORGE), ["-m", "scripted:w.yaml"], cwd=str(tmp_path), env=environ, timeout=30)
+    child.expect("walls: ")
+    child.send("gr\u00fcn?\r".encode())
+    child.expect("done")
+    child.send(b"/exit\r")
+    child.expect(pexpect.EOF)
+    screen = child.before
+    child.close()
+    assert child.exitstatus == 0 and b"Traceback" not in screen
+    [journal] = (tmp_path / ".forge/sessions").glob("*.jsonl")
+    assert "gr\u00fcn?" in journal.read_text(encoding="utf-8")
+
+
+def test_a_library_that_is_not_installed_names_its_extra(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def lacks(name: str) -> int:
+        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+    for name, extra in (("httpx2", "models"), ("mcp.types", "mcp"), ("nh3", "web"), ("google.genai.types", "models")):
+        monkeypatch.setattr("golem_forge.cli.log.run", lambda words, name=name: lacks(name))
+        assert main(["log"]) == 1
+        said = capsys.readouterr().err
+        assert f"{name} is not installed" in said and f"pip install 'golem-forge[{extra}]'" in said
+    monkeypatch.setattr("golem_forge.cli.log.run", lambda words: lacks("elsewhere"))
+    with pytest.raises(ModuleNotFoundError):
+        main(["log"])
 
 
 def test_a_full_disk_leaves_no_half_of_a_new_tool(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:

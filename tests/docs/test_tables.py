@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 
-from golem_forge.agent.files.worker import Worker
+from golem_forge.agent.files.roster import load_roster
+from golem_forge.agent.files.toolset_blocks import worker_blocks
 from golem_forge.agent.files.worker_file import _SHAPE as WORKER_SHAPE
-from golem_forge.agent.files.worker_file import parse_worker
 from golem_forge.agent.slash.commands import BUILT_IN_COMMANDS
+from golem_forge.cli.init import FILES
 from golem_forge.cli.tools import VERBS as TOOL_VERBS
 from golem_forge.config.mcp_blocks import SERVER_CHECK as SERVER_SHAPE
 from golem_forge.config.program import _SCHEMA as PROGRAM_SHAPE
+from golem_forge.config.program import load_program
 from golem_forge.config.run_block import PROVIDER_NAMES
+from golem_forge.core.errors import EXTRAS
 from golem_forge.mcp.client.model import HoldReason, ServerState
+from golem_forge.storage.home import ForgeHome
 from golem_forge.ui.session_ui import _BY_STATUS
 from golem_forge.ui.terminal.questions import card_help
 from golem_forge.usertools.build.dependencies import script_block
@@ -100,7 +105,20 @@ def test_the_table_has_every_exit_code_of_a_run() -> None:
     assert listed == set(_BY_STATUS.values())
 
 
-def test_the_worker_in_the_readme_loads() -> None:
+def test_the_worker_in_the_readme_works_beside_what_init_writes(tmp_path: Path) -> None:
     found = re.search(r"```yaml\n(---\n.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     assert found
-    assert isinstance(parse_worker(found[1].encode(), "README.md"), Worker)
+    for name, text in (FILES | {"main.worker": found[1]}).items():
+        (tmp_path / name).write_text(text)
+    program = load_program(tmp_path, ForgeHome(tmp_path / "home"), trusted=lambda _: True)
+    roster = load_roster(program)
+    assert (roster.root.name, roster.warnings) == ("main", ())
+    [custom] = worker_blocks(roster.root).custom
+    assert all(f"def {name}(" in FILES[Path(custom.module).name] for name in custom.tools)
+
+
+def test_the_readme_says_how_to_install_from_a_clone() -> None:
+    said = " ".join((ROOT / "README.md").read_text().split())
+    assert "not on the index yet" in said and "pip install '/path/to/the/clone[models,mcp,web]'" in said
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert set(extras) == set(EXTRAS) == {"models", "mcp", "web"}

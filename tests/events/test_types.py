@@ -44,7 +44,7 @@ WIRE = {
     "toolSuggested": "sequence occurrences parameters",
     "wallsReport": "level guarantees missing cause? fix?",
     "sessionEnd": "reason message?",
-    "runResult": "success status response partial? usage error?",
+    "runResult": "success status response partial? usage error? warning?",
     "userInput": "requestId content attachments?",
     "approvalResponse": "requestId approved choice? args? reason? stop? remember?",
     "formResponse": "requestId action values?",

@@ -11,6 +11,7 @@ import pytest
 from golem_forge.config.mcp_spec import ServerSpec
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError
+from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.results import to_mcp
 from golem_forge.mcp.client import connection
 from golem_forge.mcp.client.hooks import ElicitationForm, FormAnswer
@@ -19,7 +20,7 @@ from golem_forge.tools.context import ToolContext
 
 from .conftest import Ground
 from .loop_time import LoopTime
-from .pools import logged, pooled, until
+from .pools import logged, notes, pooled, until
 
 LOG = {"MODERN_LOG": "/workspace/log", "ECHO_LOG": "/workspace/log"}
 
@@ -74,6 +75,52 @@ async def test_a_server_that_dies_at_the_question_for_the_new_era_is_met_in_the_
 
 
 @pytest.mark.usefixtures("quick_tries")
+async def test_the_first_start_of_a_program_may_take_longer_and_its_last_words_are_told(
+    ground: Ground, loop_time: LoopTime
+) -> None:
+    """`npx` downloads the server first."""
+    async with pooled(ground, ground.hostile("silent-start", "npm fetching 3 of 200")) as rig:
+        rig.pool.begin()
+        waiting = asyncio.create_task(rig.pool.wait_connected("bad"))
+        await until(lambda: notes(ground, "asked") == ["initialize"])
+        loop_time.skip(115)
+        await asyncio.sleep(0.1)
+        assert rig.states("bad") == [ServerState.CONNECTING] and not waiting.done()
+        loop_time.skip(6)
+        with pytest.raises(ForgeError, match=r"not connected after 120 seconds.*: npm fetching 3 of 200"):
+            await waiting
+        assert rig.pool.status("bad").stderr == ("npm fetching 3 of 200",)
+        await until(lambda: notes(ground, "asked") == ["initialize"] * 2)
+        loop_time.skip(31)
+        late = "no answer within 30 seconds; the end of its stderr: npm fetching 3 of 200"
+        await until(lambda: rig.pool.status("bad").error == late, "the second start is not the first")
+
+
+async def test_a_program_that_answered_before_has_no_longer_start(ground: Ground, loop_time: LoopTime) -> None:
+    async with pooled(ground, ground.spec("bad", env=LOG)) as rig:
+        await rig.pool.wait_connected("bad")
+        rig.cache.store(replace(rig.pool.manifest("bad"), config_digest=ground.hostile("silent-start").digest))
+    async with pooled(ground, ground.hostile("silent-start")) as rig:
+        waiting = asyncio.create_task(rig.pool.wait_connected("bad"))
+        await until(lambda: notes(ground, "asked") == ["initialize"])
+        loop_time.skip(31)
+        with pytest.raises(ForgeError, match="not connected after 30 seconds"):
+            await waiting
+
+
+async def test_one_that_is_silent_at_a_question_it_does_not_know_is_asked_for_the_old_era(
+    ground: Ground, loop_time: LoopTime
+) -> None:
+    async with pooled(ground, ground.hostile("old-and-silent")) as rig:
+        waiting = asyncio.create_task(rig.pool.wait_connected("bad"))
+        await until(lambda: notes(ground, "asked") == ["server/discover"])
+        loop_time.skip(31)
+        await waiting
+        assert rig.pool.status("bad").protocol == "2025-11-25"
+        assert notes(ground, "asked") == ["server/discover"], "the same process"
+
+
+@pytest.mark.usefixtures("quick_tries")
 async def test_a_silent_question_for_the_new_era_does_not_use_up_every_attempt(ground: Ground) -> None:
     async with pooled(ground, ground.hostile("silent-start", connect_timeout=0.2)) as rig:
         rig.pool.begin()
@@ -96,6 +143,17 @@ async def test_a_connection_that_cannot_be_is_told_in_words(
         rig.pool.begin()
         await until(lambda: rig.pool.status("bad").state is ServerState.FAILED)
         assert words in rig.pool.status("bad").error
+
+
+@pytest.mark.usefixtures("quick_tries")
+@pytest.mark.parametrize("code", [-32000, -32001, -32603])
+async def test_a_server_that_refuses_is_quoted_whatever_its_code(
+    ground: Ground, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "MAX_ATTEMPTS", 1)
+    async with pooled(ground, ground.hostile("refuses", f"{code} the licence has expired")) as rig:
+        with pytest.raises(ForgeError, match=f"refused the connection: the licence has expired .{code}"):
+            await rig.pool.wait_connected("bad")
 
 
 async def test_garbage_around_the_answers_does_no_harm(ground: Ground) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from golem_forge.config.mcp_spec import ServerSpec
+from golem_forge.events.redaction import Redactor
 from golem_forge.mcp import sdk
 from golem_forge.mcp.client.active_calls import ActiveCall
 from golem_forge.mcp.client.hooks import ElicitationForm, FormAnswer, Hooks
@@ -35,9 +36,9 @@ def accept(**values: Any) -> FormAnswer:
     return FormAnswer(action="accept", values=values)
 
 
-async def asked(person: Person, params: Any) -> sdk.ElicitResult | sdk.ErrorData:
-    flight = ActiveCall(ToolContext(), "tool")
-    return await ServerRequests(SPEC, Hooks(ask_form=person.ask), lambda: [flight]).elicitation(CONTEXT, params)
+async def asked(person: Person, params: Any, redactor: Redactor | None = None) -> sdk.ElicitResult | sdk.ErrorData:
+    requests = ServerRequests(SPEC, Hooks(ask_form=person.ask), lambda: [ActiveCall(ToolContext(), "tool")], redactor)
+    return await requests.elicitation(CONTEXT, params)
 
 
 async def form(person: Person, properties: Any, required: Iterable[str] = (), message: str = "Please") -> Any:
@@ -208,3 +209,39 @@ async def test_a_question_that_breaks_on_our_side_tells_the_server_nothing() -> 
     )
     said = await ServerRequests(SPEC, Hooks(ask_form=broken), lambda: [flight]).elicitation(CONTEXT, params)
     assert isinstance(said, sdk.ErrorData) and said.message == "elicitation could not be answered"
+
+
+TEXT = {"type": "string"}
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "typed", "learned"),
+    [
+        ("pass", TEXT | {"format": "password"}, "open sesame", True),
+        ("code", TEXT | {"writeOnly": True}, "open sesame", True),
+        ("accessToken", TEXT, "open sesame", True),
+        ("k", TEXT | {"title": "API key"}, "open sesame", True),
+        ("passcode", {"type": "integer"}, 90817263, True),
+        ("tokens", {"type": "array", "items": TEXT | {"title": "Token"}, "title": "Secret"}, ["open sesame"], True),
+        ("password", TEXT, "short", False),
+        ("city", TEXT, "open sesame", False),
+        ("password", TEXT | {"default": "sesame"}, "sesame", False),
+        ("password", TEXT | {"enum": ["sesame", "other!"]}, "sesame", False),
+    ],
+)
+async def test_what_a_person_types_as_a_secret_is_learned_and_what_the_server_proposes_is_not(
+    name: str, field: dict[str, Any], typed: Any, learned: bool
+) -> None:
+    redactor, person = Redactor(), Person(accept(**{name: typed}))
+    schema = {"type": "object", "properties": {name: field}}
+    said: Any = await asked(person, sdk.ElicitRequestFormParams(message="?", requested_schema=schema), redactor)
+    assert said.content == {name: typed}, "the server has it"
+    shown = typed[0] if isinstance(typed, list) else str(typed)
+    assert redactor.text(f"it is {shown}") == ("it is [secret asker]" if learned else f"it is {shown}")
+
+
+async def test_a_form_that_was_not_sent_teaches_nothing() -> None:
+    redactor, person = Redactor(), Person(FormAnswer(action="decline", values={"password": "open sesame"}))
+    schema = {"type": "object", "properties": {"password": TEXT}}
+    await asked(person, sdk.ElicitRequestFormParams(message="?", requested_schema=schema), redactor)
+    assert not redactor.secrets

@@ -20,7 +20,9 @@ from tests.deadlines import LONG, within
 
 from golem_forge.config.mcp_expand import ExpandedServer
 from golem_forge.config.mcp_spec import ServerSpec
+from golem_forge.core.errors import ForgeError
 from golem_forge.mcp import sdk
+from golem_forge.mcp.client import connection
 from golem_forge.mcp.client.http_transport import HttpTransport, http_transport
 from golem_forge.mcp.client.transport import (
     BadAddress,
@@ -32,7 +34,8 @@ from golem_forge.mcp.client.transport import (
     track_delivery,
 )
 
-from .pools import until
+from .conftest import Ground
+from .pools import Rig, pooled, until
 
 TOKEN = "canary-token-8812"
 MIB = 1 << 20
@@ -179,10 +182,11 @@ async def test_headers_arrive_and_nothing_is_asked_for_compressed() -> None:
 @pytest.mark.parametrize("status", ["301 Moved", "302 Found", "303 See Other", "307 Temporary", "308 Permanent"])
 async def test_a_redirect_to_elsewhere_gets_nothing(status: str) -> None:
     async with serving(fine) as elsewhere:
-        away = says(status, b"x" * 100, "text/html", location=elsewhere.url)
+        away = says(status, b"x" * 100, "text/html", location=f"{elsewhere.url}?key={TOKEN}#{TOKEN}")
         async with serving(away) as raw, dialogue(transport(raw.url, {"X-Key": TOKEN})) as way:
             error, _ = await ask(way)
-        assert isinstance(error, sdk.MCPError) and f"127.0.0.1:{elsewhere.port}" in str(error)
+        assert isinstance(error, sdk.MCPError)
+        assert f"redirects to {elsewhere.url} (HTTP {status[:3]}), which is not followed" in str(error)
         assert elsewhere.got == []
         assert TOKEN not in str(error)
 
@@ -200,8 +204,8 @@ async def test_a_redirect_within_the_origin_is_followed() -> None:
 
 
 async def test_a_redirect_to_itself_is_not_sent_again_and_again() -> None:
-    error, _, raw = await exchange(says("307 Temporary Redirect", location="/mcp"))
-    assert isinstance(error, sdk.MCPError)
+    error, delivery, raw = await exchange(says("307 Temporary Redirect", location="/mcp"))
+    assert f"redirects to {raw.url} (HTTP 307), the 4th redirect in a row" in str(error) and delivery.unprocessed
     assert len([got for got in raw.got if got.method == "POST"]) <= 4
 
 
@@ -505,3 +509,88 @@ async def test_the_sessions_stream_brings_what_the_server_says_by_itself() -> No
                 await asyncio.wait_for(read.receive(), 20)
         heard = await asyncio.wait_for(read.receive(), 20)
     assert heard.message.method == "notifications/hello"  # type: ignore[union-attr]
+
+
+# What a person is told
+
+
+def legacy_server(call: Script, **at_start: str) -> Script:
+    """One of the older protocol with a tool `act`; `call` answers its calls, `at_start` heads the handshake."""
+
+    async def script(got: Got, writer: Writer) -> None:
+        method = got.body.get("method") if got.method == "POST" else ""
+        if method == "initialize":
+            about = {"protocolVersion": "2025-06-18", "serverInfo": {"name": "x", "version": "1"}}
+            writer.write(answer(body=result(got, **about, capabilities={"tools": {}}), **at_start))
+        elif method == "tools/list":
+            writer.write(answer(body=result(got, tools=[{"name": "act", "inputSchema": {"type": "object"}}])))
+        elif method == "tools/call":
+            await call(got, writer)
+        else:
+            writer.write(answer("405 Method Not Allowed" if not method or "id" in got.body else "202 Accepted"))
+
+    return script
+
+
+@contextlib.asynccontextmanager
+async def used(ground: Ground, script: Script) -> AsyncIterator[tuple[Raw, Rig]]:
+    async with serving(script) as raw:
+        spec = ServerSpec(name="far", scope="", origin="forge.yaml:1", url=raw.url)
+        async with pooled(ground, spec) as rig:
+            yield raw, rig
+
+
+def one_answer(kind: str, before: bytes = b"") -> Script:
+    """Larger than the bound, without saying so first."""
+    return endless(kind, b"x" * MIB, before)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        says(content_length=str(17 * MIB)),
+        one_answer("application/json"),
+        one_answer("text/event-stream", b"data: "),
+        one_answer(
+            "text/event-stream", b'data: {"jsonrpc": "2.0", "method": "notifications/x"}\r\n\r\nid: 1\r\ndata: '
+        ),
+    ],
+    ids=["announced", "json", "event", "second event"],
+)
+async def test_an_answer_cut_off_at_the_bound_may_have_run(ground: Ground, script: Script) -> None:
+    async with used(ground, legacy_server(script)) as (raw, rig):
+        done = await rig.call("far", "act")
+        assert done.error == "far sent an answer larger than 16 MiB, which was cut off; the call may have run"
+        assert sum(got.body is not None and got.body["method"] == "tools/call" for got in raw.got) == 1, "never again"
+        assert rig.pool.status("far").state == "ready"
+
+
+@pytest.mark.parametrize("odd", ["s\u00e9ance", "a b", "x" * 2000])
+async def test_a_session_id_that_cannot_be_sent_back_is_refused_and_the_server_stays(
+    ground: Ground, odd: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def act(got: Got, writer: Writer) -> None:
+        writer.write(answer(body=result(got, content=[{"type": "text", "text": "done"}])))
+
+    monkeypatch.setattr(connection, "MAX_ATTEMPTS", 1)
+    async with used(ground, legacy_server(act, mcp_session_id=odd)) as (raw, rig):
+        with pytest.raises(ForgeError, match="far sent a malformed session id"):
+            await rig.pool.wait_connected("far")
+        assert rig.pool.status("far").state == "failed"
+        raw.script = legacy_server(act, mcp_session_id="plain")
+        await rig.pool.reconnect("far")
+        assert (await rig.call("far", "act")).result.text == "done"
+        assert raw.got[-1].headers["mcp-session-id"] == "plain"
+
+
+async def test_a_server_that_moved_is_told_with_its_new_address_and_not_tried_again(ground: Ground) -> None:
+    moved = says("308 Permanent Redirect", location=f"https://new.example/mcp?key={TOKEN}")
+    wanted = r"far redirects to https://new.example/mcp \(HTTP 308\).* write that address as its `url`"
+    async with used(ground, moved) as (raw, rig):
+        with pytest.raises(ForgeError, match=wanted) as caught:
+            await rig.pool.wait_connected("far")
+        assert TOKEN not in str(caught.value) and rig.pool.status("far").state == "failed"
+        raw.script = legacy_server(moved)
+        await rig.pool.reconnect("far")
+        done = await rig.call("far", "act")
+        assert "the call did not run: far redirects to https://new.example/mcp (HTTP 308)" in done.error

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
 
+from golem_forge.cli.main import main
 from golem_forge.core.errors import ForgeError
 from golem_forge.mcp import missing, need_sdk
 
@@ -27,3 +31,17 @@ def test_it_is_said_before_anything_is_imported(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ForgeError, match="pip install 'golem-forge\\[mcp\\]'"):
         need_sdk()
+
+
+def test_trying_a_server_says_it_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "forge.yaml").write_text("mcp: {servers: {clock: {command: 'true'}}}\n")
+    monkeypatch.setenv("FORGE_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    assert main(["mcp", "approve", "clock", "--yes"]) == 0
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("golem_forge.mcp.client.managed_server._SDK", "golem_forge.mcp.absent")
+    monkeypatch.setitem(sys.modules, "golem_forge.mcp.sdk", None)
+    assert main(["mcp", "test", "clock"]) == 1
+    assert "MCP needs the package mcp: pip install 'golem-forge[mcp]'" in capsys.readouterr().err

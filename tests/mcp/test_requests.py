@@ -54,6 +54,27 @@ async def test_where_nobody_is_the_answer_is_cancel(ground: Ground) -> None:
         assert await answers(rig, "elicitation/create", ONE_FIELD) == [{"action": "cancel"}]
 
 
+@ERAS
+async def test_a_secret_typed_into_a_servers_form_is_taken_out_of_what_it_says_afterwards(
+    ground: Ground, era: str
+) -> None:
+    async def person(form: ElicitationForm, ctx: ToolContext) -> FormAnswer:
+        return FormAnswer(action="accept", values={"pass": "canary-pass-1", "api_key": "canary-key-22", "city": "Rome"})
+
+    properties: dict[str, Any] = {name: {"type": "string"} for name in ("pass", "api_key", "city")}
+    properties["pass"]["format"] = "password"
+    asked = {"message": "Log in", "requestedSchema": {"type": "object", "properties": properties}}
+    rigs: list[Rig] = []
+
+    def walls(spec: ServerSpec) -> Any:
+        return ground.walls(spec, redactor=rigs[0].redactor)
+
+    async with pooled(ground, asker(ground, era), ask_form=person, walls_for=walls) as rig:
+        rigs.append(rig)
+        [said] = await answers(rig, "elicitation/create", asked)
+    assert said["content"] == {"pass": "[secret asker]", "api_key": "[secret asker]", "city": "Rome"}
+
+
 async def test_roots_are_the_zones_as_they_stand_inside_the_walls(ground: Ground) -> None:
     spec = asker(ground)
     async with pooled(ground, spec) as rig:

@@ -562,6 +562,44 @@ async def test_a_check_that_waits_holds_up_no_card_of_a_call_that_touches_files(
     assert [o.status for o in outcomes] == ["success"] * 2, [o.error for o in outcomes]
 
 
+async def test_cards_of_one_turn_come_in_the_order_of_its_calls(make_path: Any, tmp_path: Path) -> None:
+    """However long each takes to be planned and checked; one that waits for another call to end comes after that."""
+    asked: list[str] = []
+
+    def planned(name: str, path: str, seconds: float, check: Any = None) -> Tool:
+        async def plan(args: dict[str, Any], ctx: Any) -> Plan:
+            await asyncio.sleep(seconds)
+            return Plan(run=None, effects=(Effect(verb=Verb.WRITE, target=path, real=path),))
+
+        return Tool(name, "Writes.", input_schema={"type": "object"}, planner=plan, needs_approval=check)
+
+    async def check(args: dict[str, Any]) -> bool:
+        await asyncio.sleep(0.1)
+        return True
+
+    async def ask(request: Any) -> dict[str, Any]:
+        asked.append(request.tool)
+        async with asyncio.timeout(LONG):  # until all that can be asked about was
+            while len(asked) < 5:
+                await asyncio.sleep(0.01)
+        return {"approved": False}
+
+    tools = (
+        planned("slow", "/a/1", 0.3, True),
+        planned("checked", "/a/2", 0.0, check),
+        planned("same", "/a/1", 0.0, True),
+        planned("quick", "/a/3", 0.0, True),
+        planned("same_too", "/a/1/x", 0.0, True),
+        planned("slower", "/a/4", 0.2, True),
+        tool(name="plain", needs_approval=True, effects=())(lambda: "ran"),
+    )
+    path = make_path(*tools, ask=ask)
+    with within(LONG):
+        outcomes = await path.batch([ToolCall(each.name, {}) for each in tools])
+    assert asked == ["slow", "checked", "quick", "slower", "plain", "same", "same_too"]
+    assert [o.status for o in outcomes] == ["approval_denied"] * 7
+
+
 async def test_an_interrupt_ends_the_wait_for_a_tool_that_is_not_there_yet(make_path: Any) -> None:
     path = make_path(recording("write", read_only=False, seconds=LONG))
     batch = asyncio.ensure_future(path.batch([*calls("write:1"), ToolCall("not_yet", {})]))

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.deadlines import LONG, within
 
-from golem_forge import ToolCall, tool
+from golem_forge import ToolCall, open_session, tool
 from golem_forge.policy.fingerprint import args_key, fingerprint
+from golem_forge.storage.home import forge_home
 
 ZEROS = "0" * 64
 
@@ -292,6 +294,66 @@ async def test_an_edit_that_stays_approved_is_remembered_in_its_edited_form(make
     assert len(ask) == 1
     await call(path, n=5)
     assert len(ask) == 2
+
+
+@pytest.mark.parametrize("args", [{"n": 5}, {"n": 5, "note": ""}, {"note": "", "n": 5.0}, {"n": "5"}], ids=str)
+async def test_an_edit_that_changes_nothing_is_none(make_path: Any, asked: Any, args: dict[str, Any]) -> None:
+    outcome = await call(make_path(deploy, ask=asked({"approved": True, "args": args})), n=5)
+    assert (outcome.text, outcome.decision.edited, deploy_runs) == ("deployed 5", False, [5])
+
+
+@pytest.mark.parametrize("choice", ["file:session", "extension:session", "directory:session", "file:always"])
+async def test_what_is_remembered_with_an_edit_is_the_same_choice_of_the_edited_call(
+    tmp_path: Path, asked: Any, choice: str
+) -> None:
+    edited = {"path": "/workspace/new/b.md", "content": "b"}
+    ask = asked({"approved": True, "choice": choice, "args": edited}, {"approved": False})
+    async with open_session(tmp_path, approval_callback=ask) as session:
+        first = await session.call("write_file", {"path": "/workspace/old/a.txt", "content": "a"})
+        assert first.ok and first.decision.edited and first.decision.remembered == choice.partition(":")[2]
+        assert (await session.call("write_file", {"path": "/workspace/new/b.md", "content": "c"})).ok
+        beside = await session.call("write_file", {"path": "/workspace/new/c.md", "content": "c"})
+        assert beside.ok is (not choice.startswith("file"))
+        before = await session.call("write_file", {"path": "/workspace/old/a.txt", "content": "a"})
+        assert before.status == "approval_denied", "what was not run is not allowed"
+
+
+async def test_effects_that_no_rule_covers_are_told_apart_and_one_of_them_is_why(tmp_path: Path, asked: Any) -> None:
+    rule = {"path": "/workspace/docs/**", "access": ["write"], "verdict": "preApproved"}
+    forge_home().rules.parent.mkdir(parents=True, exist_ok=True)
+    forge_home().rules.write_text(json.dumps({"version": 1, "rules": [rule]}))
+    ask = asked({"approved": False})
+    async with open_session(tmp_path, approval_callback=ask) as session:
+        for names in (("docs/a.md", "src/b.py"), ("src/b.py", "docs/a.md"), ("src/b.py", "src/c.py"), ("src/b.py",)):
+            files = "".join(f"*** Add File: {name}\n+x\n" for name in names)
+            await session.call("apply_patch", {"patch": f"*** Begin Patch\n{files}*** End Patch\n"})
+    marked = [[effect for effect in request.effects if "no rule" in effect] for request in ask]
+    only = ["write /workspace/src/b.py (no rule covers it)"]
+    assert marked == [only, only, [], []], "where all are alike nothing is marked"
+    says = "base write: zone /workspace says ask for write"
+    assert [request.why for request in ask] == [*[f"{says} of /workspace/src/b.py"] * 3, says]
+    assert [request.choices[0].label for request in ask[:2]] == ["write /workspace/src/b.py"] * 2
+
+
+async def test_a_reason_quotes_the_command_it_is_about_and_is_short(tmp_path: Path, asked: Any) -> None:
+    ask = asked({"approved": False})
+    filler = "x" * 30_000
+    commands = {
+        f"echo {filler}; rm -rf found": "'rm -rf found'",
+        f"rm -rf found > log; echo {filler}": "'rm -rf found >log'",
+        f"echo {filler[:9000]} && rm -rf found": "'rm -rf found'",
+        f"rm -rf {filler[:9000]} found": " found'",
+        f"sudo {filler}": "'sudo xxx",
+        f"cat /etc/{filler[:9000]} /etc/found": " /etc/found reaches outside",
+    }
+    async with open_session(tmp_path, approval_callback=ask) as session:
+        for text, quoted in commands.items():
+            await session.call("exec_command", {"cmd": text})
+            said = (*ask[-1].risk_reasons, ask[-1].why)
+            assert any(quoted in reason for reason in said), said
+            assert max(map(len, said)) < 300
+        await session.call("exec_command", {"cmd": f"make {filler[:9000]} last"})
+    assert len(ask[-1].why) < 300 and " last asks unless a rule allows it" in ask[-1].why
 
 
 async def test_an_edit_answers_only_the_oldest_of_identical_calls(path: Any, person: Slow) -> None:

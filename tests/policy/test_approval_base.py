@@ -184,6 +184,30 @@ def test_a9_a_mode_that_asks_needs_somebody_to_ask(mode: str) -> None:
         ApprovalController(mode)
 
 
+def test_a_callback_that_nobody_can_call_is_refused_at_once() -> None:
+    with pytest.raises(TypeError, match="approval_callback must be a function that takes the request, not 'yes'"):
+        ApprovalController("interactive", "yes")  # type: ignore[arg-type]
+
+
+async def test_the_check_of_a_cancelled_call_is_cancelled(make_path: Any) -> None:
+    began, ended = asyncio.Event(), asyncio.Event()
+
+    async def check(args: dict[str, Any]) -> bool:
+        began.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.set()
+        return False
+
+    call = asyncio.ensure_future(status_of(make_path(counter("x", needs_approval=check)), "x"))
+    await began.wait()
+    call.cancel()
+
+    await asyncio.wait_for(ended.wait(), 10)
+    assert runs("x") == 0
+
+
 async def test_a10_auto_deny_refuses_what_asks_and_runs_what_does_not(make_path: Any) -> None:
     path = make_path(counter("x"), counter("y", needs_approval=False), mode="auto_deny")
     outcome = await path.call(ToolCall("x", {}))

@@ -81,6 +81,20 @@ class Room:
         self.bus.emit("approvalResponse", data, source=source)
 
 
+@pytest.mark.parametrize("args", [{"branch": "main"}, {"branch": "main", "n": 1}], ids=str)
+async def test_approving_with_unchanged_arguments_is_no_edit(args: dict[str, Any]) -> None:
+    """`Approve with these arguments` on the page, or `e` and then `y` in the terminal, and nothing was changed: it also
+    answers every call that waits for the same."""
+    room = Room()
+    room.ui.attach("terminal")
+    calls = [room.call(branch="main") for _ in range(2)]
+    await until(lambda: room.of("approvalRequired") and room.of("approvalRequired")[-1]["waiting"] == 2)
+    room.answer(room.of("approvalRequired")[-1], args=args)
+    outcomes = await asyncio.gather(*calls)
+    assert [(o.text, o.decision.edited) for o in outcomes] == [("pushed main", False)] * 2
+    assert [end["edited"] for end in room.of("approvalResolved")] == [False]
+
+
 async def until(holds: Callable[[], Any]) -> None:
     deadline = time.monotonic() + 20
     while not holds():

@@ -255,6 +255,18 @@ ROWS: dict[str, tuple[list[tuple[str, dict[str, Any]]], dict[str, str]]] = {
         [event("manualToolsAvailable", tools=[{"name": "x"}, {"name": "git_push", "category": "Git"}])],
         {"normal": "Git: /git_push|Other: /x"},
     ),
+    "server that waits": (
+        [event("mcpStatus", server="git", state="pending", tools=None, error="run: x")],
+        {"summary": "server git: pending: run: x"},
+    ),
+    "server that wants a login": (
+        [event("mcpStatus", server="git", state="needs_login", tools=None)],
+        {"summary": "server git: needs_login"},
+    ),
+    "server that answers": (
+        [event("mcpStatus", server="git", state="ready", tools=3)],
+        {"normal": "server git: ready"},
+    ),
     "info": ([event("status", type="info", message="loaded")], {"normal": "loaded"}),
     "system message": ([said("system", "be good")], {"debug": "system: be good"}),
     "context": (

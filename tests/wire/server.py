@@ -10,6 +10,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal
@@ -38,6 +39,10 @@ class WireTurn:
     """Anything else: an error response with `headers` and `error`."""
     headers: dict[str, str] = field(default_factory=dict)
     error: str = "the wire server was told to fail"
+    body: str | None = None
+    """Sent with status 200 and `headers` instead of a stream of events."""
+    hold: float = 0.0
+    """Seconds before anything is answered."""
     cut: Literal["", "clean", "abrupt", "early"] = ""
     """Everything but the end is sent. `clean`: the HTTP response ends in order; `abrupt`: the connection is dropped;
     `early`: dropped after the first piece of the content."""
@@ -129,6 +134,12 @@ class _Handler(BaseHTTPRequestHandler):
         headers = {name.lower(): value for name, value in self.headers.items()}
         wire = self.server.wire
         turn, number = wire.take(WireRequest(path=path, headers=headers, body=body))
+        if wire.wait(turn.hold):
+            self.close_connection = True
+            return
+        if turn.body is not None:
+            self._send(200, turn.headers, turn.body.encode())
+            return
         if path not in FORMATS:
             turn = WireTurn(status=404, error=f"no such path: {path}")
         if turn.status != 200:
@@ -146,13 +157,16 @@ class _Handler(BaseHTTPRequestHandler):
     def _fail(self, turn: WireTurn) -> None:
         kind = {401: "authentication_error", 429: "rate_limit_error"}.get(turn.status, "api_error")
         data = json.dumps({"type": "error", "error": {"type": kind, "message": turn.error}}).encode()
-        self.send_response(turn.status)
-        for name, value in turn.headers.items():
+        self._send(turn.status, {**turn.headers, "content-type": "application/json"}, data)
+
+    def _send(self, status: int, headers: dict[str, str], data: bytes) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
             self.send_header(name, value)
-        self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(data)))
         self.end_headers()
-        self.wfile.write(data)
+        with suppress(OSError):  # whoever asked may have gone away meanwhile
+            self.wfile.write(data)
 
     def _stream(self, path: str, turn: WireTurn, number: int) -> None:
         events = FORMATS[path](turn, number)

@@ -213,6 +213,8 @@ def _finished(worker: Worker, result: RunResult, *, stop_turn: bool) -> ToolComp
         "toolCallCount": result.tool_call_count,
         "tokens": result.usage.total,
     }
+    if result.warning:
+        value["warning"] = result.warning
     status = _ENDED.get(result.status, Status.EXECUTION_FAILED)
     error = "" if status is Status.SUCCESS else f"'{worker.name}' {result.error or result.status.value}"
     return ToolCompletion(result=to_result(value), status=status, error=error, stop_turn=stop_turn)

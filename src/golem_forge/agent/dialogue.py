@@ -8,6 +8,8 @@ calls will run.
 `ask_with_retries`: up to four attempts with a wait between them; what a failed attempt showed is withdrawn. Raises
 ModelError when the request cannot succeed or the attempts are used up. Cancelling it closes the connection and leaves
 nothing running.
+
+`SilenceNotice` tells the person that a request is still waited for, first after ten seconds without a sign of life.
 """
 
 from __future__ import annotations
@@ -194,22 +196,31 @@ class Dialogue:
                     self._count(streamed.request_id, event.usage)
                     streamed.usage = TokenUsage()
                 show(event)
+                silence.heard(event.wait or 0.0 if isinstance(event, DiscardedAttempt) else 0.0)
                 if isinstance(event, DiscardedAttempt) and event.wait is not None:
                     hold.check_again()
 
+            silence = SilenceNotice(self._tell_waiting)
             try:
                 completed = await ask_with_retries(self.model, replace(request, max_output_tokens=output), show=observe)
             except BaseException:
                 self._count(streamed.request_id, streamed.usage)
                 raise
+            finally:
+                silence.stop()
             hold.spend(completed.usage, cost_of(completed.usage, self.price))
         self._tell_usage(streamed.request_id, completed.usage)
         return completed
 
+    def _tell_waiting(self, seconds: float) -> None:
+        text = f"still waiting for {self.model.name}: nothing for {seconds:.0f} s"
+        self.scope.emit("status", {"type": "warning", "message": text, "code": "MODEL_WAITING"})
+
     def _show(self, streamed: _Streamed, event: ModelEvent | DiscardedAttempt) -> None:
         if isinstance(event, TextDelta):
-            streamed.pieces.append(event.text)
-            self._stream(streamed, event.text, "text")
+            if event.text:
+                streamed.pieces.append(event.text)
+                self._stream(streamed, event.text, "text")
         elif isinstance(event, ThinkingDelta):
             streamed.thinking = True
             self._stream(streamed, event.text, "thinking")
@@ -248,6 +259,38 @@ def _without_cut_calls(completed: Completed) -> AssistantMessage:
         return message
     calls = tuple(replace(call, problem=call.problem or RESPONSE_CUT) for call in message.calls)
     return replace(message, calls=calls)
+
+
+FIRST_NOTICE_S = 10.0
+
+
+class SilenceNotice:
+    """Calls `tell` with the seconds since the last sign of life: after ten, and each time they have doubled."""
+
+    def __init__(self, tell: Callable[[float], None]) -> None:
+        self._tell = tell
+        self._loop = asyncio.get_running_loop()
+        self._due = FIRST_NOTICE_S
+        self._last = self._loop.time()
+        self._timer = self._loop.call_at(self._last + self._due, self._look)
+
+    def heard(self, wait: float = 0.0) -> None:
+        """`wait`: seconds in which nothing can come, because nothing is asked."""
+        self._last = self._loop.time() + wait
+        if self._due != FIRST_NOTICE_S:  # told already: the timer waits for longer
+            self.stop()
+            self._due = FIRST_NOTICE_S
+            self._timer = self._loop.call_at(self._last + self._due, self._look)
+
+    def stop(self) -> None:
+        self._timer.cancel()
+
+    def _look(self) -> None:
+        silent = self._loop.time() - self._last
+        if silent >= self._due:
+            self._due = 2 * silent
+            self._tell(silent)
+        self._timer = self._loop.call_at(self._last + self._due, self._look)
 
 
 MAX_ATTEMPTS: Final = 4
@@ -311,7 +354,7 @@ class _Attempt:
                     continue
                 if isinstance(event, (TextDelta, ThinkingDelta)):
                     flood.add(event.text)
-                    self.streamed = True
+                    self.streamed = self.streamed or bool(event.text)
                 elif isinstance(event, UsageSoFar):
                     event = UsageSoFar(usage=clamp_usage(event.usage))
                     self.usage = event.usage

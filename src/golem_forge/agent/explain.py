@@ -41,6 +41,7 @@ from golem_forge.orchestrator.run import CallAborted
 from golem_forge.orchestrator.schedule import Gate
 from golem_forge.policy.evaluate import Evaluation
 from golem_forge.policy.facts import floors_of, risk_of
+from golem_forge.policy.rules.files import RulesUnusable
 from golem_forge.policy.rules.match import RuleOutcome
 from golem_forge.policy.rules.model import Rule
 from golem_forge.sandbox.walls.model import Level
@@ -140,6 +141,24 @@ class DryEvaluator:
             if plan is not None and plan.close is not None:
                 plan.close()
         return explained
+
+    async def who_decides(self, tool: Tool) -> str:
+        """Who decides about its calls, in one sentence: what is so whatever the arguments are."""
+        plan, effects = None, tool.effects
+        ctx = replace(self.orchestrator.dry_context(), worker=self.worker)
+        try:
+            plan = await self.sources.plan(tool, {}, ctx)
+            if plan is not None:
+                effects = plan.effects
+        except ForgeError:
+            pass  # a call of it would be refused before it is judged, and says why
+        finally:
+            if plan is not None and plan.close is not None:
+                plan.close()
+        try:
+            return self.orchestrator.judge.who_decides(tool, self.worker, effects)
+        except RulesUnusable as error:
+            return f"blocked ({error.message})"
 
     async def command(self, text: str) -> ExplainedCall:
         """By the session's own tool that runs commands; a worker without it has no such tool, and that is said."""

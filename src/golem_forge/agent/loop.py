@@ -4,8 +4,8 @@ Takes one input and returns one RunResult; never raises for what a model or a to
 that the model reads. Only an interrupt, a budget, a failure of the model and the iteration limit end a run early, and
 then the history is complete: every requested call has exactly one result.
 
-`Repetition`: a model that repeats the same failing call is told so, then stopped. "In a row" means that no other call
-was made in between, except those requested in the same response.
+`Repetition`: a model that repeats the same call with the same result is told so, then stopped; sooner where the call
+fails. "In a row" means that no other call was made in between, except those requested in the same response.
 """
 
 from __future__ import annotations
@@ -85,7 +85,8 @@ class Loop:
             # An argument of the command line may be no Unicode, and a pasted line may hold a key.
             text = self.scope.state.redactor.redact_secrets(valid_unicode(text))
             dialogue.history.add(UserMessage(text=text, attachments=tuple(attachments)))
-            return self._result(RunStatus.COMPLETED, response=await self._until_answered())
+            response = await self._until_answered()
+            return self._result(RunStatus.COMPLETED, response=response, warning=self._warn_if_empty(response))
         except RunInterrupted as stopped:
             # The next request tells the model why its last words break off.
             messages = dialogue.history.messages
@@ -192,7 +193,14 @@ class Loop:
             return error.message
         return _OVER_TIME
 
-    def _result(self, status: RunStatus, *, response: str = "", error: str = "") -> RunResult:
+    def _warn_if_empty(self, response: str) -> str:
+        if response.strip():
+            return ""
+        warning = f"the answer of {self.dialogue.model.name} is empty; ask again, or try another model"
+        self.scope.emit("status", {"type": "warning", "message": warning, "code": "EMPTY_ANSWER"})
+        return warning
+
+    def _result(self, status: RunStatus, *, response: str = "", error: str = "", warning: str = "") -> RunResult:
         orderly = status in (RunStatus.COMPLETED, RunStatus.INTERRUPTED, RunStatus.TERMINATED)
         meter, redactor = self.dialogue.meter, self.scope.state.redactor
         return RunResult(
@@ -201,6 +209,7 @@ class Loop:
             response=redactor.redact_secrets(response),  # as every event that tells it
             partial="" if status is RunStatus.COMPLETED else redactor.redact_secrets(self.dialogue.last_text),
             error=redactor.text(error),  # a provider may echo whatever it was sent
+            warning=warning,
             usage=meter.usage,
             cost=meter.cost,
             tool_call_count=self.tool_calls,
@@ -224,39 +233,59 @@ def _result_of(call: RequestedCall, outcome: Outcome, note: str) -> CallResult:
 
 NOTE_AT: Final = 3
 END_AT: Final = 5
+SUCCESS_NOTE_AT: Final = 10
+SUCCESS_END_AT: Final = 20
+"""A model may look several times whether something has happened yet."""
 _NOT_TRIED: Final = frozenset({Status.INTERRUPTED, Status.SKIPPED})
 _HANDLE: Final = regex(r"out_[0-9a-f]{12}")
-"""Differs each time an output is kept; the failure is the same."""
+"""Differs each time an output is kept; the result is the same."""
+_DURATION: Final = regex(r"\b\d+(\.\d+)? ?(ms|s|seconds)\b")
 
 
 class Repetition:
     def __init__(self) -> None:
         self.end_reason = ""
-        self._failing: dict[str, tuple[str, int]] = {}
-        """Call → its last failure, and how often in a row."""
+        self._repeated: dict[str, tuple[str, int]] = {}
+        """Call → its last result or failure, and how often in a row."""
 
     def note_all(self, outcomes: Iterable[Outcome]) -> list[str]:
         """The outcomes of one turn, a note for each or nothing. Calls that were not repeated in it are forgotten."""
         outcomes = list(outcomes)
         notes = [self._note(outcome) for outcome in outcomes]
         asked = {_key(outcome) for outcome in outcomes}
-        self._failing = {key: failing for key, failing in self._failing.items() if key in asked}
+        self._repeated = {key: repeated for key, repeated in self._repeated.items() if key in asked}
         return notes
 
     def _note(self, outcome: Outcome) -> str:
         if outcome.status in _NOT_TRIED:
             return ""
         key = _key(outcome)
-        if outcome.ok:
-            self._failing.pop(key, None)
+        if outcome.ok and _still_runs(outcome):
+            self._repeated.pop(key, None)
             return ""
-        failure = sha256_hex(_HANDLE.sub("", f"{outcome.status} {outcome.text}"))
-        before, count = self._failing.get(key, ("", 0))
-        count = count + 1 if failure == before else 1
-        self._failing[key] = (failure, count)
+        became = sha256_hex(_DURATION.sub("", _HANDLE.sub("", f"{outcome.status} {outcome.text}")))
+        before, count = self._repeated.get(key, ("", 0))
+        count = count + 1 if became == before else 1
+        self._repeated[key] = (became, count)
+        return self._note_success(outcome, count) if outcome.ok else self._note_failure(outcome, count)
+
+    def _note_failure(self, outcome: Outcome, count: int) -> str:
         if count >= END_AT and not self.end_reason:
             self.end_reason = f"'{outcome.tool}' was called {count} times with the same arguments and failed each time"
         return f"This exact call has failed {count} times." if count >= NOTE_AT else ""
+
+    def _note_success(self, outcome: Outcome, count: int) -> str:
+        if count >= SUCCESS_END_AT and not self.end_reason:
+            same = f"'{outcome.tool}' was called {count} times in a row with the same arguments and the same result"
+            self.end_reason = f"{same}: stopped as repetition"
+        if count != SUCCESS_NOTE_AT:
+            return ""
+        return f"This exact call has given the same result {count} times. Do something else, or give your answer."
+
+
+def _still_runs(outcome: Outcome) -> bool:
+    """Waiting for a command that has nothing to say yet is no repetition."""
+    return outcome.result is not None and "session_id" in outcome.result.value
 
 
 def _key(outcome: Outcome) -> str:

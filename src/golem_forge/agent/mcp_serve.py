@@ -20,15 +20,20 @@ from golem_forge.agent.session_plan import named_mode
 from golem_forge.agent.worker_scope import guest_orchestrator
 from golem_forge.agent.worker_zones import is_built_in
 from golem_forge.core.calls import LEFTOVERS, MAX_LEFTOVER_LINES, Caller, Outcome, ToolCall
+from golem_forge.core.effects import Verb
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.ids import new_id
 from golem_forge.core.signals import InterruptSignal
 from golem_forge.mcp.client.model import ServerState
+from golem_forge.mcp.client.resources import ServerAccess
 from golem_forge.mcp.server.approval import ClientApproval, OnceApproval
-from golem_forge.mcp.server.host import ClientFacts, Progress, ServedCalls
+from golem_forge.mcp.server.host import ClientFacts, Progress, ServedCalls, ServedOffers
 from golem_forge.orchestrator.call_state import CallState
+from golem_forge.sandbox.errors import SandboxError
+from golem_forge.storage.file_stamp import stamp_from_stat
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.tool import Tool
+from golem_forge.toolsets.client import ClientRequests
 
 if TYPE_CHECKING:
     from golem_forge.config.approval_modes import ApprovalMode
@@ -64,6 +69,13 @@ class SessionHost:
         if session.servers is not None:
             session.servers.form_asker = self.calls.ask_form
             session.servers.begin()
+        session.state.parts.get(ClientRequests).default = self.calls
+        self.calls.offers = ServedOffers(
+            reserved=session.catalog.reserved,
+            access=session.state.parts.get(ServerAccess),
+            worker=session.path.worker,
+            stamp=self._stamp,
+        )
         self._gathering: asyncio.Task[None] | None = None
 
     async def gathered(self) -> None:
@@ -93,6 +105,13 @@ class SessionHost:
     def offered(self) -> tuple[Tool, ...]:
         self.session.refresh()
         return self.session.catalog.offered(Caller.MCP)
+
+    def _stamp(self, path: str) -> object:
+        try:
+            with self.session.scope.sandbox.target(path, Verb.READ) as target:
+                return target.stat and stamp_from_stat(target.stat)
+        except (SandboxError, OSError):
+            return None
 
     def admit(self, client: ClientFacts) -> SessionGuest:
         return SessionGuest(self.session, client, ClientApproval(self.mode, self.calls))

@@ -47,6 +47,7 @@ from golem_forge.mcp.client.hooks import ElicitationForm, FormAnswer, Hooks, Sam
 from golem_forge.mcp.client.manifest import ManifestCache, ReadOnlyManifestCache
 from golem_forge.mcp.client.model import HeldTool, HoldReason, RemoteTool, ServerStatus
 from golem_forge.mcp.client.pool import Pool
+from golem_forge.mcp.client.prompts import passing_tools
 from golem_forge.mcp.client.resources import ServerAccess
 from golem_forge.mcp.client.tool_source import ServerTools, approval_block
 from golem_forge.mcp.client.trust_store import ServerTrustStore
@@ -263,6 +264,8 @@ def attach_servers(scope: WorkerScope, block: McpBlock) -> SessionServers:
         raise ConfigError(*problems)
     servers = session_servers(scope.state)
     scope.server_tools = servers.tools_for(scope, block.servers)
+    for tool in passing_tools():
+        scope.catalog.add(tool, replace=True)
     scope.orchestrator.on_unknown_tool = partial(servers.load_server_of, scope)
     return servers
 

@@ -29,6 +29,7 @@ from golem_forge.mcp.client.model import (
     ServerManifest,
     ServerState,
     ServerToolList,
+    offer_unknown,
     tool_names,
 )
 from golem_forge.mcp.client.tool_source import is_offered
@@ -94,7 +95,8 @@ class ServerInventory:
         elif (found := self.cache.load(spec, time.time())) is not None:
             manifest = found[0]
         else:
-            error = f"what it offers is not known yet; run: forge mcp test {spec.name}"
+            state = ServerState.KNOWN if self.book.was_listed(spec.scope, spec.name) else ServerState.PENDING
+            error = offer_unknown(spec.name)
         return KnownServer(
             spec=spec,
             state=state,

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from golem_forge.agent.messages import HOW_TO_READ
+from golem_forge.agent.model.xml_model import example_arguments
 from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.json import compact_json
@@ -218,7 +219,9 @@ def input_problem(text: str, schema: Mapping[str, Any]) -> str:
     except RecursionError:
         return "input does not match input_schema: nested too deep"
     except ValueError as error:
-        return f"input does not match input_schema: it must be JSON ({error})"
+        example = example_arguments(schema)
+        like = f", like {compact_json(example)}" if example else ""
+        return f"input does not match input_schema: it must be JSON ({error}){like}"
     problem = _first_problem(value, schema)
     return f"input does not match input_schema at {problem}" if problem else ""
 

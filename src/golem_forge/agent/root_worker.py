@@ -220,6 +220,7 @@ def _chosen_model(
         program_model=settings.model,
         builtin=worker.path is None,
         settings=settings.models,
+        program_origin=settings.origins.get("model", "forge.yaml"),
     )
     problem = no_model_message(settings.models, os.environ)
     if chosen.model and not (problem := missing_key(chosen.model, settings.models, os.environ)):

@@ -42,6 +42,8 @@ class RunResult:
     """The text so far of a run that did not come to its answer."""
     error: str = ""
     """What went wrong and what to do next; empty when nothing did."""
+    warning: str = ""
+    """What is odd about an answer that came (it is empty), and what to do next."""
     usage: TokenUsage = field(default_factory=TokenUsage)
     cost: float | None = None
     """USD; None where the price of a model is not known."""

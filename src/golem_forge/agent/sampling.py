@@ -1,7 +1,11 @@
-"""Sampling: a server asks for a completion; the model of the worker that called it answers if a person agrees.
+"""Sampling: a server or a tool asks for a completion; the model of the calling worker answers if a person agrees.
 
 The card holds everything that would be sent and can be edited. No tools, nothing of the conversation and nothing of
 other servers is sent. The worker's budget pays.
+
+`PersonPartner` is whom a running tool asks in a session with a person (`ctx.ask`, `ctx.sample`, `ctx.roots`,
+`ctx.log`): forms go to whoever watches the session, answers come from its own model, roots are the zones, and a line of
+log is a notice.
 """
 
 from __future__ import annotations
@@ -16,12 +20,15 @@ from golem_forge.agent.model.interface import Finish
 from golem_forge.agent.run_result import RunInterrupted
 from golem_forge.agent.worker_scope import WorkerScope
 from golem_forge.core.decisions import Verdict
-from golem_forge.core.errors import ForgeError
+from golem_forge.core.errors import ForgeError, ToolFailed
 from golem_forge.core.json import digest
 from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.results import block_text
 from golem_forge.core.text import escape_control_chars
-from golem_forge.mcp.client.hooks import SamplingAnswer, SamplingRequest
+from golem_forge.mcp.client.hooks import ElicitationForm, FormAnswer, SamplingAnswer, SamplingRequest
+from golem_forge.mcp.client.server_requests import MOST_TOKENS, tool_form
+from golem_forge.tools.context import ToolContext
+from golem_forge.toolsets.client import NOBODY, zone_roots
 
 _STOP_REASONS: Final = {Finish.STOP: "endTurn", Finish.LENGTH: "maxTokens", Finish.REFUSED: "refusal"}
 
@@ -63,18 +70,19 @@ async def _ask_to_sample(scope: WorkerScope, model: str, request: SamplingReques
         "systemPrompt": request.system_prompt,
         "maxTokens": request.max_tokens,
     }
+    asking, reader = ("The tool", "the tool") if request.by_tool else ("The MCP server", "the server")
     fingerprint = digest([request.server, args])
     answer = await scope.state.ui.request_approval(
         {
             "type": "sampling",
-            "description": f"The MCP server '{request.server}' wants an answer from {model}.",
+            "description": f"{asking} '{request.server}' wants an answer from {model}.",
             "tool": request.server,
             "args": scope.state.redactor.value(args),
             "payload": escape_control_chars(_card_text(request)),
             "effects": [f"ask {model} on behalf of {request.server}"],
             "risk": "high",
-            "riskReasons": ["the server reads the answer"],
-            "why": "a server asks your model",
+            "riskReasons": [f"{reader} reads the answer"],
+            "why": f"a {reader.removeprefix('the ')} asks your model",
             "choices": [],
             "fingerprint": fingerprint,
             "argsKey": fingerprint,
@@ -145,3 +153,61 @@ def _as_message(message: Mapping[str, Any], clean: Callable[[str], str]) -> Mess
     """Text only: a picture or a sound is named, not sent."""
     text = clean(_message_text(message))
     return AssistantMessage(text=text) if message.get("role") == "assistant" else UserMessage(text=text)
+
+
+_SHOWN_AS: Final = {"debug": "info", "info": "info", "notice": "info", "warning": "warning"}
+"""Level of a line → type of the notice; every other level is an error."""
+
+
+class PersonPartner:
+    """`toolsets.client.Partner` of one worker."""
+
+    def __init__(self, scope: WorkerScope, sampler: Sampler | None = None) -> None:
+        """`sampler`: None: the worker has no model."""
+        self._scope = scope
+        self._sampler = sampler
+
+    async def ask(self, message: str, schema: Mapping[str, Any], key: str, ctx: ToolContext) -> dict[str, Any]:
+        scope = self._scope
+        if not scope.state.ui.attached:
+            raise ToolFailed("Nobody is there to answer a form.", code=NOBODY)
+        path = [link.to_wire() for link in scope.lineage]
+
+        async def put(form: ElicitationForm) -> FormAnswer:
+            request = {
+                "source": form.server,
+                "title": f"The tool '{form.server}' asks",
+                "message": form.message,
+                "fields": [dict(field) for field in form.fields],
+                "workerPath": path,
+            }
+            answer = await scope.state.ui.request_form(request, worker_id=scope.id)
+            return FormAnswer(action=str(answer["action"]), values=answer.get("values") or {})
+
+        form = ElicitationForm(server=ctx.called_by, message=message, schema=schema, key=key)
+        return await tool_form(form, put, ctx.redactor)
+
+    async def sample(self, request: Mapping[str, Any], ctx: ToolContext) -> dict[str, Any]:
+        if self._sampler is None:
+            raise ToolFailed("This worker has no model to ask.", code=NOBODY)
+        asked = SamplingRequest(
+            server=ctx.called_by,
+            messages=tuple(request["messages"]),
+            system_prompt=request["system"],
+            max_tokens=min(request["max_tokens"], MOST_TOKENS),
+            by_tool=True,
+        )
+        answer = await self._sampler(asked)
+        if answer.refused:
+            raise ToolFailed(f"No answer of the model: {answer.refused}.", code=NOBODY)
+        return {"text": answer.text, "model": answer.model, "stopReason": answer.stop_reason}
+
+    async def roots(self, key: str, ctx: ToolContext) -> list[dict[str, str]]:
+        return zone_roots(ctx.sandbox)
+
+    def log(self, level: str, text: str, ctx: ToolContext) -> None:
+        message = f"{ctx.called_by}: {escape_control_chars(text)}"
+        self._scope.emit("status", {"type": _SHOWN_AS.get(level, "error"), "message": message})
+
+    def resource_updated(self, uri: str, ctx: ToolContext) -> None:
+        """Nobody is subscribed."""

@@ -65,7 +65,8 @@ from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.storage.home import ForgeHome
 from golem_forge.tools.catalog import Catalog, CatalogError, DefinitionFormat
 from golem_forge.tools.factory import as_tool
-from golem_forge.tools.tool import Mode, SourceKind, Tool, is_manual_tool
+from golem_forge.tools.tool import Mode, SourceKind, Tool, may_call
+from golem_forge.toolsets.client import ClientRequests, Partner
 from golem_forge.toolsets.tool_search import TOOL_SEARCH
 from golem_forge.usertools.catalog_sync import UserTools
 
@@ -193,7 +194,7 @@ def warn_manual_tool(outcome: Outcome, catalog: Catalog) -> None:
     """Warns the program that named nobody as caller, and a tool that only people may call. Not in the Outcome: a model
     may read that, and for a model there is no such tool."""
     tool = catalog.get(outcome.call.name) if outcome.status is Status.TOOL_NOT_FOUND else None
-    if tool is not None and is_manual_tool(tool):
+    if tool is not None and not may_call(Caller.LLM, tool.mode):  # of any other reason the Outcome speaks
         text = (
             f"'{tool.name}' is for people only, and this was a call of the model: add caller='human' to call it as one"
         )
@@ -313,6 +314,7 @@ def open_planned_session(
             worker_id=DEFAULT_WORKER,
             on_effects=record_agent_writes(session_state, lambda: DEFAULT_WORKER) if own is not None else None,
         )
+        session_state.parts.get(ClientRequests).set_worker(scope.orchestrator.worker, partial(_partner, scope))
         notices += scope.add_tools((), place.approval)
         servers = users = None
         # "all" of none needs nothing loaded
@@ -329,6 +331,12 @@ def open_planned_session(
         session_state.discard()
         raise
     return Session(session_state, scope, tuple(notices), users, servers)
+
+
+def _partner(scope: WorkerScope) -> Partner:
+    from golem_forge.agent.sampling import PersonPartner
+
+    return PersonPartner(scope)
 
 
 @asynccontextmanager

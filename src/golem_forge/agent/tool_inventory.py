@@ -25,6 +25,7 @@ from golem_forge.tools.factory import Toolset, ToolsetContext, as_tools
 from golem_forge.tools.tool import Tool
 from golem_forge.tools.validation import ToolDefinitionError
 from golem_forge.toolsets import ALIASES
+from golem_forge.toolsets.client import client_tools
 
 if TYPE_CHECKING:
     from golem_forge.storage.home import ForgeHome
@@ -69,6 +70,8 @@ def build_catalog(
     for alias, name in ALIASES.items():
         if name in catalog:
             catalog.add_alias(alias, name)
+    for tool in client_tools():
+        catalog.add(tool)
     for tool in as_tools(tools):
         if (bad := catalog.add_checked(tool)) is not None:
             raise ToolDefinitionError(f"tool {bad.name!r} cannot be offered: {bad.reason.partition(': ')[2]}")

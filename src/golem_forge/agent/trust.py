@@ -29,6 +29,7 @@ from golem_forge.agent.files.program_files import (
     find_worker,
     front_matter_bytes,
     looks_like_worker,
+    nearest_file_hint,
     read_inside,
     relative_name,
     worker_files,
@@ -290,7 +291,7 @@ class _ModuleScan:
         name = relative_name(self.root, self.module)
         self.visited[self.module] = None
         if not self._is_file(self.module):
-            raise ConfigError(f"{name}: file not found")
+            raise ConfigError(f"{name}: file not found{nearest_file_hint(self.root, self.module)}")
         waiting = [self.module]
         while waiting:
             path = waiting.pop()

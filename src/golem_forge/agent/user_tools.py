@@ -5,8 +5,8 @@ after its call (the sessions of `exec_command`), and where changes are reported.
 
 `ToolSuggestions` reads the journals of the last weeks in a thread when the session starts, and the session's own after
 each turn of the root worker. A repeated sequence is shown (`toolSuggested`) and told to the model of a worker that can
-make tools, once per session; never one for which a tool was made or that the user dismissed. It cannot fail or delay a
-turn.
+make tools, once, in a session that ran it itself; never one for which a tool was made or that the user dismissed. It
+cannot fail or delay a turn.
 """
 
 from __future__ import annotations
@@ -71,17 +71,21 @@ def session_workshop(session_state: SessionState) -> Workshop:
         state = session_state
         workshop = _open_workshop(state.home, state.program, state.rules, state.redactor)
         workshop.session_id, workshop.background_runner = state.id, run_in_background
+        workshop.report = lambda kind, text: state.bus.emit("status", {"type": kind, "message": text})
         return workshop
 
     return session_state.parts.get(Workshop, opened)
 
 
-def open_program_workshop(home: ForgeHome, directory: Path | str) -> Workshop:
+def open_program_workshop(
+    home: ForgeHome, directory: Path | str, report: Callable[[str, str], None] | None = None
+) -> Workshop:
     """Walls as the program around this directory (or the person's config) sets them. Raises ConfigError."""
     trust = trust_store(home)
     program = read_program(directory, home, trust)
     rules = RuleBook(home, project_root=program.root, project_trusted=lambda: trust.trusted(program.root))
     workshop = _open_workshop(home, program, rules, known_secrets(home))
+    workshop.report = report or workshop.report
     workshop.registry.refresh()
     return workshop
 
@@ -238,11 +242,11 @@ class ToolSuggestions:
             self._show(scope, suggestion)
 
     def _applicable(self, scope: WorkerScope) -> list[Suggestion]:
-        """Of tools that this worker has, since another's (or another program's) are not its business."""
+        """What this session did itself, of tools that this worker has: others' habits are not its business."""
         if not self._found:
             return []
-        there = set(scope.catalog.names())
-        fitting = [each for each in self._found if there.issuperset(each.tools)]
+        there, here = set(scope.catalog.names()), self._session_state.id
+        fitting = [each for each in self._found if here in each.seen_in and there.issuperset(each.tools)]
         new = [each for each in fitting if each.key not in self._shown][: max(0, MAX_SUGGESTED - len(self._shown))]
         return [each for each in fitting if each.key in self._shown or each in new]
 

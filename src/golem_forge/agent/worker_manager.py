@@ -47,6 +47,7 @@ from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.tools.tool import Tool
+from golem_forge.toolsets.client import ClientRequests, Partner
 
 if TYPE_CHECKING:
     from golem_forge.agent.mcp_servers import SessionServers
@@ -215,7 +216,16 @@ class WorkerManager:
             notices=notices,
         )
         scope.orchestrator.refresh_tools = partial(self.refresh, run)
+        session_state.parts.get(ClientRequests).set_worker(scope.orchestrator.worker, partial(self._partner, run))
         return run
+
+    def _partner(self, run: WorkerRun) -> Partner:
+        """Whom its tools ask while they run."""
+        from golem_forge.agent.sampling import PersonPartner, sampler_for
+
+        has_model = run.loop is not None or run.pending_model is not None
+        sampler = sampler_for(run.scope, lambda: self.wait_for_model(run), lambda: run.model_name)
+        return PersonPartner(run.scope, sampler if has_model else None)
 
     async def _learn_secrets(self) -> None:
         """What any worker of the session declares; one that may be called is named before it starts."""

@@ -44,7 +44,7 @@ def sandbox_for(
         if worker.sandbox is None:
             return parent.without_zones()
         return parent.restricted(
-            worker.name, parent_name, _requests(worker.sandbox), default_zone=worker.sandbox.default_zone or None
+            worker.name, parent_name, _requests(worker), default_zone=worker.sandbox.default_zone or None
         )
     if is_built_in(worker):
         return builtin_sandbox(program, home, notices)
@@ -52,7 +52,7 @@ def sandbox_for(
         return Sandbox(has_block=False)
     if problems := zone_problems(program, home):
         raise ConfigError(*problems)
-    requests = [each for each in _requests(worker.sandbox) if each.name not in program.withheld_zones]
+    requests = [each for each in _requests(worker) if each.name not in program.withheld_zones]
     names = [each.name for each in requests]
     wanted = worker.sandbox.default_zone
     try:
@@ -63,7 +63,8 @@ def sandbox_for(
         raise ConfigError(*(_with_line(worker, problem) for problem in error.problems)) from None
 
 
-def _requests(block: WorkerSandbox) -> list[ZoneRequest]:
+def _requests(worker: Worker) -> list[ZoneRequest]:
+    zones = worker.sandbox.zones if worker.sandbox is not None else ()
     return [
         ZoneRequest(
             name=zone.name,
@@ -71,8 +72,9 @@ def _requests(block: WorkerSandbox) -> list[ZoneRequest]:
             write=zone.write,
             delete=zone.delete,
             subpath=zone.subpath,
+            origin=f"{worker.at(f'sandbox.zones[{index}].name')}: sandbox.zones[{index}].name: ",
         )
-        for zone in block.zones
+        for index, zone in enumerate(zones)
     ]
 
 

@@ -9,7 +9,6 @@ outcome. `next_step` says what a person can do about a call that failed, in one 
 from __future__ import annotations
 
 import asyncio
-import json
 import signal
 import sys
 from collections.abc import Callable
@@ -17,13 +16,14 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.cli.args import CommandUsageError
+from golem_forge.cli.format import print_json
 from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.core.calls import EXIT_CODES, Caller, Outcome, outcome_json
 from golem_forge.core.decisions import AnsweredBy, Status
 from golem_forge.core.effects import Mark
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass, field, replace
-from golem_forge.core.signals import termination_signals
+from golem_forge.core.signals import run_to_exit_code, termination_signals
 from golem_forge.core.text import escape_control_chars
 from golem_forge.tools.cli_args import BindingError, bind_options, words_as_tokens
 from golem_forge.ui.line_terminal import can_ask
@@ -71,7 +71,7 @@ def run(words: list[str]) -> int:
         if command.help or not command.name:
             print(HELP)
             return 0 if command.help else 2
-        return asyncio.run(_call(command))
+        return run_to_exit_code(_call(command))
     except CommandUsageError as error:
         print(f"forge call: {escape_control_chars(str(error))}", file=sys.stderr)
         return 2
@@ -129,6 +129,8 @@ async def call_in_session(session: Session, command: CallCommand) -> int:
     """The call in an open session, to its end: what is printed, and the exit code."""
     for notice in session.notices_for_one_command:
         print(f"forge: {escape_control_chars(notice)}", file=sys.stderr)
+    if session.user_tools is not None:
+        session.user_tools.workshop.report = _print_report
     told_to_end: list[signal.Signals] = []
     for number in termination_signals():
         asyncio.get_running_loop().add_signal_handler(number, _interrupt, session, number, told_to_end)
@@ -153,6 +155,12 @@ def ask_person(request: ApprovalRequest) -> dict[str, Any]:
     from golem_forge.ui.approval_prompt import ask_for_one_call
 
     return ask_for_one_call(request)
+
+
+def _print_report(kind: str, text: str) -> None:
+    """What a tool's preparation is at, or found: for a person who waits."""
+    text = f"warning: {text}" if kind == "warning" else text
+    print(f"forge: {escape_control_chars(text)}", file=sys.stderr, flush=True)
 
 
 def _interrupt(session: Session, number: signal.Signals, told_to_end: list[signal.Signals]) -> None:
@@ -230,7 +238,7 @@ def _arguments(command: CallCommand, catalog: Any) -> Any:
 
 def _print(outcome: Outcome, as_json: bool, session: Session) -> None:
     if as_json:
-        print(json.dumps(outcome_json(outcome, session.id), ensure_ascii=sys.stdout.isatty(), default=str))
+        print_json(outcome_json(outcome, session.id), indent=None)
         return
     if outcome.ok:
         sys.stdout.write(_for_stdout(outcome.text_without_leftovers))

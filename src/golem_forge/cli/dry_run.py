@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from golem_forge.agent.budget import check_priced
 from golem_forge.agent.explain import CODE_NOT_STARTED, DryEvaluator, open_dry_evaluator
+from golem_forge.agent.files.block_schema import CustomBlock
 from golem_forge.agent.files.roster import Roster, check_preflight, load_roster
 from golem_forge.agent.files.toolset_blocks import approval_now, native_names
 from golem_forge.agent.files.worker import Worker
@@ -228,7 +229,8 @@ class _ToolPreview:
 
     def module_tools(self) -> Iterator[dict[str, Any]]:
         for block in self.plan.root.blocks.code:
-            for name in block.tools or ("*",):  # a package that is not asked for names gives all it has
+            offers = isinstance(block, CustomBlock) and (block.prompts or block.resources)
+            for name in block.tools or (() if offers else ("*",)):  # a package not asked for names gives all it has
                 yield _tool_facts(name, [block.key], forecast_unloaded(self._judge, name))
 
     def workers(self, model: str) -> Iterator[dict[str, Any]]:
@@ -281,6 +283,7 @@ def _model(asked: RunArgs, program: Program, worker: Worker) -> dict[str, Any]:
         program_model=settings.model,
         builtin=worker.path is None,
         settings=settings.models,
+        program_origin=settings.origins.get("model", "forge.yaml"),
     )
     if not chosen.model:
         return {"name": "", "from": "", "key": "", "problem": no_model_message(settings.models, os.environ)}
@@ -374,6 +377,13 @@ def forecast(judge: Judge, tool: Tool, worker: str, sandbox: Sandbox) -> ToolFor
         for source in judge.blocks.named(tool.name):
             if source.verdict is Verdict.ASK:
                 return _forecast_verdict(judge, source.verdict, source.describe())
+    else:
+        judged = judge.evaluate_by_name(tool, worker)
+        by_rule = judged.outcome.verdict if judged.outcome is not None else None
+        decision, by = judged.decision, judged.decision.decided_by
+        # What a server says of its tool may make a call ask that a rule allows.
+        if by is not None and by_rule is not None and (tool.remote is None or by_rule is not Verdict.PRE_APPROVED):
+            return _forecast_verdict(judge, decision.verdict, by.describe())
     if callable(own):
         return ToolForecast(verdict=BY_TARGET, why="the tool decides for each call")
     if tool.remote is not None:

@@ -5,15 +5,20 @@ Text of others (names, descriptions, arguments) is escaped, so that nothing prin
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import zip_longest
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
+from golem_forge.core.regex import regex
 from golem_forge.core.table import GAP
-from golem_forge.core.text import escape_control_chars, one_line
+from golem_forge.core.text import display_path, escape_control_chars, one_line
+from golem_forge.storage.home import HOME_ADVICE, forge_home
 
 
 def print_columns(rows: Callable[[], Iterable[Sequence[str]]]) -> None:
@@ -27,9 +32,9 @@ def print_columns(rows: Callable[[], Iterable[Sequence[str]]]) -> None:
         print(GAP.join([*(cell.ljust(width) for cell, width in zip(cells, widths, strict=False)), last]).rstrip())
 
 
-def print_json(value: Any) -> None:
-    """Real characters into a pipe or file; on a terminal, and for text that is not valid Unicode, escapes."""
-    print(_json_text(value))
+def print_json(value: Any, *, indent: int | None = 2) -> None:
+    """Real characters into a pipe or file; on a terminal, and where the stream cannot hold the text, escapes."""
+    print(_json_text(value, indent))
 
 
 def print_json_list(items: Iterable[Any]) -> None:
@@ -41,20 +46,67 @@ def print_json_list(items: Iterable[Any]) -> None:
     print("[]" if before == "[" else "\n]")
 
 
-def _json_text(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=sys.stdout.isatty(), indent=2, default=str)
+_FORMULA: Final = regex("(^|;) *(?=[=+@\uff1d\uff0b\uff0d\uff20-])")
+
+
+def print_csv(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """RFC 4180, one line a row. Threat: a spreadsheet takes a cell that begins with `=`, `+`, `-` or `@` for a formula,
+    and may take `;` for the end of a cell; such a place begins with an apostrophe, which makes it text."""
+    import csv
+
+    def text(cell: str) -> str:
+        return _FORMULA.sub(r"\g<0>'", one_line(cell))
+
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows([text(cell) for cell in row] for row in rows)
+
+
+def _json_text(value: Any, indent: int | None = 2) -> str:
+    text = json.dumps(value, ensure_ascii=sys.stdout.isatty(), indent=indent, default=str)
     try:
-        text.encode()
+        text.encode(sys.stdout.encoding or "utf-8")
     except UnicodeEncodeError:
-        text = json.dumps(value, ensure_ascii=True, indent=2, default=str)
+        text = json.dumps(value, ensure_ascii=True, indent=indent, default=str)
     return text
 
 
+@contextmanager
+def progress_message(text: str) -> Iterator[None]:
+    """A line to a person who waits at a terminal, gone when the wait is over."""
+    shown = sys.stderr is not None and sys.stderr.isatty()
+    if shown:
+        print(escape_control_chars(text), end="", file=sys.stderr, flush=True)
+    try:
+        yield
+    finally:
+        if shown:
+            clear_progress()
+
+
+def clear_progress() -> None:
+    """Takes such a line away, for another one to stand there."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+_REFUSALS: Final = (errno.EROFS, errno.EACCES, errno.EPERM)
+_NO_ROOM: Final = (errno.ENOENT, errno.ENOSPC, errno.EDQUOT)
+
+
 def describe_os_error(error: OSError) -> str:
-    """What the system refused, with the file's name alone: texts of Forge carry no host path."""
+    """What the system refused. Of a file its name alone: texts of Forge carry no host path. What keeps FORGE_HOME from
+    being used is named as its owner knows it, with what to do."""
+    why = error.strerror or type(error).__name__
     name = error.filename if isinstance(error.filename, str | bytes) else ""  # it may be the number of a handle
-    named = f"'{os.path.basename(os.fsdecode(name))}': " if name else ""
-    return f"{named}{error.strerror or type(error).__name__}"
+    path, home = Path(os.fsdecode(name)), forge_home().path
+    if error.errno in _REFUSALS and not path.is_absolute() and home.is_dir() and not os.access(home, os.W_OK):
+        path = home  # it was named inside a directory that was open
+    if not path.name:
+        return why
+    if error.errno in (*_REFUSALS, *_NO_ROOM) and (path == home or home in path.parents or path in home.parents):
+        return f"{display_path(path)}: {why}. Forge keeps its files there; {HOME_ADVICE}."
+    return f"'{path.name}': {why}"
 
 
 def print_error(verb: str, text: str) -> None:

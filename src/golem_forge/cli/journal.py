@@ -11,7 +11,7 @@ from typing import Any, Final
 from golem_forge.cli.format import print_error
 from golem_forge.config.program import program_root
 from golem_forge.core.decisions import Status
-from golem_forge.events.index import CallSummary, SessionIndex, SessionSummary, find_session
+from golem_forge.events.index import LAST, CallSummary, SessionIndex, SessionSummary, find_session
 from golem_forge.events.journal_files import SessionAmbiguous, SessionNotFound, sessions_dir
 from golem_forge.events.journal_records import CallRecord, RecordedState
 from golem_forge.events.recovery import MAY_HAVE_RUN
@@ -31,15 +31,17 @@ def home_with_sessions() -> Path | None:
     return home if sessions_dir(home).is_dir() else None
 
 
-def session_id(index: SessionIndex, typed: str) -> str:
-    found = index.sessions(prefix="" if typed == "last" else typed, limit=1 if typed == "last" else 2)
-    exact = [session.id for session in found if session.id == typed] or [session.id for session in found]
-    if not exact:
-        raise IdNotFound(f"no session {typed!r}. `forge log sessions` lists them.")
-    if len(exact) > 1:
+def session_id(home: Path, typed: str) -> str:
+    """`last` is the session with the latest record, a single call too; everything else is found as by `sessions`."""
+    if typed == LAST and (latest := SessionIndex(home).sessions(limit=1)):
+        return latest[0].id
+    try:
+        return find_session(home, typed).id
+    except SessionNotFound:
+        raise IdNotFound(f"no session {typed!r}. `forge log sessions` lists them.") from None
+    except SessionAmbiguous:
         again = "type more of the id. `forge log sessions` lists them."
-        raise IdNotFound(f"several sessions start with {typed!r}; {again}")
-    return exact[0]
+        raise IdNotFound(f"several sessions start with {typed!r}; {again}") from None
 
 
 RUNNING: Final = "running"

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
+import re
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from golem_forge.cli.args import NOT_FOUND, read_args
-from golem_forge.cli.format import fail, print_columns, print_error, print_json, print_json_list
+from golem_forge.cli.args import NOT_FOUND, CommandUsageError, declare, parser, read_args
+from golem_forge.cli.format import fail, print_columns, print_csv, print_error, print_json, print_json_list
 from golem_forge.cli.journal import (
     ID_SHOWN,
     OPEN_WORDS,
@@ -26,7 +29,9 @@ from golem_forge.cli.journal import (
     session_id,
     status_word,
 )
-from golem_forge.core.calls import Leftover, leftover_lines
+from golem_forge.config.program import program_root
+from golem_forge.core.calls import Caller, Leftover, leftover_lines
+from golem_forge.core.regex import regex
 from golem_forge.core.table import columns, local_time
 from golem_forge.core.text import display_path, escape_control_chars, one_line, shorten
 from golem_forge.events.index import CallSummary, SessionIndex, SessionSummary
@@ -37,7 +42,8 @@ from golem_forge.events.journal_records import CallRecord
 if TYPE_CHECKING:
     from argparse import Namespace
 
-HELP: Final = """usage: forge log [--session ID|last] [--tool NAME] [--status STATUS] [--limit N] [--json]
+HELP: Final = """usage: forge log [--session ID|last] [--tool NAME] [--status STATUS] [--caller WHO] [--since TIME]
+                 [--until TIME] [--dir DIR] [--limit N] [--json|--csv]
        forge log show CALL [--json]
        forge log sessions [--limit N] [--json]
        forge log verify [SESSION|last|all] [--json]
@@ -50,10 +56,16 @@ HELP: Final = """usage: forge log [--session ID|last] [--tool NAME] [--status ST
   --session  only that session (the beginning of its id is enough); `last` is the one with the latest record
   --status   success, execution_failed, input_invalid, tool_not_found, approval_denied, policy_denied, sandbox_denied,
              timeout, interrupted, skipped; or running, may_have_run, never_started
+  --caller   llm (a model), human (a person), mcp (a client of `forge mcp serve`) or tool (another tool)
+  --since    not before, --until not after: 2026-11-15, "2026-11-15 09:30" on this machine's clock (or with Z, +02:00),
+             today, yesterday, or how long ago: 90s, 30m, 12h, 7d, 2w; a day, minute or second counts to its end
+  --dir      only of sessions of the program in that directory, and of programs below it; single calls (`forge call`)
+             do not record where they were made
   --limit    how many at most (20)
+  --csv      for a spreadsheet, with the names of --json; a cell that would be a formula there begins with '
 
 A call that was about to run when its session died is shown as `may have run`.
-Exit: 0 done, 1 verify found problems, 2 usage, 4 no such session or call."""
+Exit: 0 done, 1 verify found problems, 2 usage, 4 no such session or call, no session in that directory."""
 
 
 def run(words: list[str]) -> int:
@@ -80,13 +92,27 @@ class LoggedCall(NamedTuple):
 
 
 def run_calls(words: list[str]) -> int:
-    status = f"--status {'|'.join(['', *STATUS_WORDS])}"
-    declared = ("--session ID", "--tool NAME", status, "--limit N", "--json")
-    asked = read_args("log", HELP, words, *declared, session="", tool="", status="", limit=20)
+    reader = declare(
+        parser("log", HELP),
+        *("--session ID", "--tool NAME", f"--status {'|'.join(['', *STATUS_WORDS])}", "--limit N"),
+        *(f"--caller {'|'.join(Caller)}", "--since TIME", "--until TIME", "--dir DIR"),
+    )
+    declare(reader.add_mutually_exclusive_group(), "--json", "--csv")
+    reader.set_defaults(session="", tool="", status="", caller="", dir="", limit=20)
+    asked = reader.parse_args(words)
+    try:
+        asked.since = wire_time(read_time("--since", asked.since)[0]) if asked.since is not None else ""
+        asked.until = wire_time(read_time("--until", asked.until)[1]) if asked.until is not None else ""
+    except CommandUsageError as error:
+        reader.error(str(error))
+    if asked.until and asked.since > asked.until:
+        reader.error("--since is later than --until, so no call fits")
     home = home_with_sessions()
     found = _Calls(home, asked) if home is not None else ()
     if asked.json:
         print_json_list(call_json(each) for each in found)
+    elif asked.csv:
+        print_csv(CSV_COLUMNS, (csv_row(call_json(each)) for each in found))
     elif any(True for _ in found):
         print_columns(lambda: itertools.chain([_CALL_COLUMNS], map(_call_row, found)))
     else:
@@ -102,26 +128,92 @@ class _Calls:
         self._home = home
         self._index = SessionIndex(home)
         self._asked = asked
-        self._session = session_id(self._index, asked.session) if asked.session else ""
+        self._session = session_id(home, asked.session) if asked.session else ""
         self._alive = cache(lambda id_: is_locked(journal_path(home, id_)))
+        self._sessions = _sessions_below(home, asked.dir) if asked.dir else None
 
     def __iter__(self) -> Iterator[LoggedCall]:
         status = self._asked.status
         # The index does not know the words for open calls, and its `interrupted` hides some of them.
         looked_up = "" if status in OPEN_WORDS or status == "interrupted" else status
         found = self._index.latest_calls(
-            session=self._session,
-            tool=self._asked.tool,
-            status=looked_up,
-            fits=self._has_status if status != looked_up else None,
-            limit=self._asked.limit,
+            session=self._session, tool=self._asked.tool, status=looked_up, fits=self._fits, limit=self._asked.limit
         )
         for each in found:
             if (call := self._index.record_of(each)) is not None:
                 yield LoggedCall(each.session_id, call, status_word(call, alive=self._alive(each.session_id)))
 
-    def _has_status(self, call: CallSummary) -> bool:
-        return bool(status_word(call, alive=self._alive(call.session_id)) == self._asked.status)
+    def _fits(self, call: CallSummary) -> bool:
+        asked = self._asked
+        return bool(
+            asked.caller in ("", call.caller)
+            and asked.since <= call.proposed_at
+            and (not asked.until or call.proposed_at <= asked.until)
+            and (self._sessions is None or call.session_id in self._sessions)
+            and (not asked.status or status_word(call, alive=self._alive(call.session_id)) == asked.status)
+        )
+
+
+def _sessions_below(home: Path, typed: str) -> set[str]:
+    """Those of the program around that directory, and of programs below it. Raises IdNotFound."""
+    directory = Path(os.path.realpath(os.path.expanduser(typed)))
+    places = {directory, program_root(directory)} if directory.is_dir() else {directory}
+    recorded = ((session.id, Path(session.root)) for session in SessionIndex(home).sessions(limit=-1) if session.root)
+    found = {id for id, root in recorded if root in places or directory in root.parents}
+    if not found:
+        single = "Single calls (`forge call`) do not record where they were made"
+        raise IdNotFound(f"no session ran in {display_path(directory)}. {single}; `forge sessions list` has the rest.")
+    return found
+
+
+_AGO: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_TIME: Final = regex(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d)?(\.\d{1,6})?(?:Z|[+-]\d\d:?\d\d)?)?", re.ASCII)
+_TIME_FORMS: Final = "2026-11-15, '2026-11-15 09:30', today, yesterday, or how long ago: 90s, 30m, 12h, 7d, 2w"
+
+
+def read_time(option: str, typed: str) -> tuple[datetime, datetime]:
+    """The first and the last moment that was meant: a day, a minute and a second have a length.
+
+    Raises CommandUsageError.
+    """
+    now = datetime.now()
+    days = {"today": now, "yesterday": now - timedelta(days=1)}
+    number, unit = typed[:-1], typed[-1:]
+    try:
+        if unit in _AGO and number.isascii() and number.isdigit():
+            ago = now - timedelta(**{_AGO[unit]: int(number)})
+            return ago, ago
+        text = f"{days[typed]:%Y-%m-%d}" if typed in days else typed
+        if found := _TIME.fullmatch(text):
+            clock, second, part = found.groups()
+            start = datetime.fromisoformat(text)
+            unit = "microseconds" if part else "seconds" if second else "minutes" if clock else "days"
+            end = start + timedelta(**{unit: 1})
+            return start, end - timedelta(microseconds=1)
+    except (ValueError, OverflowError):  # a day that no month has, a time before all calendars
+        pass
+    raise CommandUsageError(f"{option}: '{one_line(typed)}' is no time; write {_TIME_FORMS}")
+
+
+def wire_time(at: datetime) -> str:
+    """As the journal writes it. Without a zone it is the time of this machine's clock."""
+    try:
+        return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except (ValueError, OverflowError, OSError):  # a year that no clock has
+        raise CommandUsageError(f"the year {at.year} cannot be reckoned with") from None
+
+
+CSV_COLUMNS: Final = (
+    *("proposedAt", "id", "session", "status", "tool", "requested", "args", "caller", "worker", "parent"),
+    *("durationMs", "verdict", "decision", "error"),
+)
+
+
+def csv_row(call: dict[str, Any]) -> list[str]:
+    decision = call["decision"] or {}
+    args = json.dumps(call["args"], ensure_ascii=False)
+    told = call | {"args": args, "verdict": decision.get("verdict"), "decision": describe_decision(call["decision"])}
+    return ["" if told[name] is None else str(told[name]) for name in CSV_COLUMNS]
 
 
 def _call_row(each: LoggedCall) -> tuple[str, ...]:
@@ -339,7 +431,7 @@ def _journals(home: Path, typed: str) -> list[Path]:
         return [*lost, *reversed(list_journals(home))]
     if found := [path for path in lost if path.stem.startswith(typed)]:
         return found
-    return [journal_path(home, session_id(SessionIndex(home), typed))]
+    return [journal_path(home, session_id(home, typed))]
 
 
 def _print_verification(path: Path, result: Verification) -> None:

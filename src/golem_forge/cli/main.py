@@ -39,13 +39,25 @@ through it again and again is a tenth of a start. From then on collections come 
 def main(argv: list[str] | None = None) -> int:
     """`argv`: for a caller in whose process it runs; without, this process is the command's own."""
     if argv is not None:
-        return _run_command(argv)
+        return _run_in_process(argv)
     enter_process()
     _collect_late()
     try:
         return _run_command(sys.argv[1:])
     finally:
         gc.freeze()  # nothing is looked through once more while the interpreter ends: another tenth
+
+
+def _run_in_process(words: list[str]) -> int:
+    """The caller's SIGINT is as it was afterwards, whatever the command did with it."""
+    import signal
+
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        return _run_command(words)
+    finally:
+        if before is not None and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+            signal.signal(signal.SIGINT, before)
 
 
 def _collect_late() -> None:
@@ -108,10 +120,28 @@ def _open_streams() -> None:
             except OSError:
                 os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
             setattr(sys, name, os.fdopen(number, "w" if number else "r", encoding="utf-8", closefd=False))
+    _take_any_character()
+
+
+def _take_any_character() -> None:
+    """No text fails for its characters. What a stream cannot hold (`PYTHONIOENCODING=ascii`, half a character) is
+    written as an escape, and bytes that are no text are read as such; ASCII is read as the UTF-8 that contains it."""
+    from codecs import lookup
+    from io import TextIOWrapper
+
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper) and stream.errors != "backslashreplace":
+            stream.reconfigure(errors="backslashreplace")
+    if isinstance(sys.stdin, TextIOWrapper):
+        encoding = "utf-8" if lookup(sys.stdin.encoding).name == "ascii" else sys.stdin.encoding
+        try:
+            sys.stdin.reconfigure(encoding=encoding, errors="surrogateescape")
+        except OSError:  # a caller in whose process this is has read from it
+            return
 
 
 def _guarded(run: "Callable[[list[str]], int]", words: list[str]) -> int:
-    from golem_forge.core.errors import ConfigError, ForgeError
+    from golem_forge.core.errors import ConfigError, ForgeError, missing_library
     from golem_forge.core.text import escape_control_chars  # what is wrong may quote a file of nobody's trust
 
     try:
@@ -124,6 +154,11 @@ def _guarded(run: "Callable[[list[str]], int]", words: list[str]) -> int:
         return 2
     except ForgeError as error:
         print(f"forge: {escape_control_chars(error.message)}", file=sys.stderr)
+        return 1
+    except ModuleNotFoundError as error:
+        if not (advice := missing_library(error)):
+            raise
+        print(f"forge: {advice}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130

@@ -18,6 +18,7 @@ from golem_forge.cli.web import ADDRESS_OPTIONS
 from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.lazy_dataclass import dataclass, field
+from golem_forge.core.signals import run_to_exit_code
 from golem_forge.core.text import closest_match, escape_control_chars
 from golem_forge.storage.home import forge_home
 
@@ -32,7 +33,7 @@ terminal without one it is a conversation.
   -i, --input TEXT            the input; or -f, --file FILE; or words; or standard input
   -A, --attach FILE           hand a file over with the input (repeat for more)
   -p, --program DIR           run the program in that directory instead of this one
-  -t, --trace LEVEL           quiet, summary, normal (default) or debug
+  -t, --trace LEVEL           quiet, summary, normal or debug; by default normal, headless summary
       --ui terminal|web|terminal,web
                               which UI: this terminal, a page in the browser, or both at once
       --host ADDR             serve the page at another address than 127.0.0.1; needs --allow-host
@@ -63,11 +64,9 @@ def run(words: list[str]) -> int:
         from golem_forge.cli.dry_run import print_dry_run
 
         return print_dry_run(asked)
-    import asyncio
-
     from golem_forge.cli.run_session import start
 
-    return asyncio.run(start(asked))
+    return run_to_exit_code(start(asked))
 
 
 @dataclass(slots=True, kw_only=True)

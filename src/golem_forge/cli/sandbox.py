@@ -29,6 +29,7 @@ from golem_forge.core.decisions import AnsweredBy, Decision, Risk, Status, Verdi
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.ids import new_id
 from golem_forge.core.lazy_dataclass import dataclass, field
+from golem_forge.core.signals import run_to_exit_code
 from golem_forge.core.text import nearest_remark
 from golem_forge.events.journal import CallStart
 from golem_forge.sandbox.walls.model import Job, Streams
@@ -95,7 +96,7 @@ def run_exec(words: list[str]) -> int:
     asked = parse_sandbox_args("sandbox exec", words)
     if not asked.command:
         return fail("sandbox exec", "no command; write it after --, like: forge sandbox exec -- make test", 2)
-    return asyncio.run(_run(asked))
+    return run_to_exit_code(_run(asked))
 
 
 async def _run(asked: SandboxArgs) -> int:

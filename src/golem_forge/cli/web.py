@@ -16,6 +16,7 @@ from golem_forge.cli.args import FAILED, read_args
 from golem_forge.cli.format import fail, print_error, print_json
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.regex import regex
+from golem_forge.core.signals import run_to_exit_code
 from golem_forge.core.table import columns
 from golem_forge.storage.home import forge_home
 
@@ -50,8 +51,6 @@ def run(words: list[str]) -> int:
         return (run_link if words[0] == "link" else run_status)(words[1:])
     declared = ("directory:DIR?", "--port N", "--no-open", *ADDRESS_OPTIONS)
     asked = read_args("web", HELP, words, *declared, directory=".")
-    import asyncio
-
     directory = Path(asked.directory).absolute()
     settings = web_settings(directory)
     try:
@@ -60,7 +59,7 @@ def run(words: list[str]) -> int:
         return fail("web", refused.message, 2)
     from golem_forge.cli.web_server import serve
 
-    return asyncio.run(serve(directory, reach, notify=settings.web_notify, open_browser=not asked.no_open))
+    return run_to_exit_code(serve(directory, reach, notify=settings.web_notify, open_browser=not asked.no_open))
 
 
 ADDRESS_OPTIONS: Final = ("--host ADDR", "--allow-host NAME…")

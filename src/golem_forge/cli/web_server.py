@@ -22,8 +22,9 @@ from pathlib import Path
 
 from golem_forge.cli.format import print_error
 from golem_forge.core.signals import stop_on_termination
+from golem_forge.core.text import display_path
 from golem_forge.sandbox.host import helper_environ, isolated
-from golem_forge.storage.home import ForgeHome, forge_home
+from golem_forge.storage.home import HOME_ADVICE, ForgeHome, forge_home
 from golem_forge.storage.private_file import create_private
 from golem_forge.ui.web.app import WebServer
 from golem_forge.ui.web.listen import ListenAddress
@@ -41,7 +42,9 @@ async def serve(directory: Path, reach: ListenAddress, *, notify: bool, open_bro
     with stop_on_termination(ended.set):
         try:
             if server.link_problem:
-                print_error("web", f"`forge web link` cannot reach this server: {server.link_problem}.")
+                where = display_path(home.path)
+                why = f"{server.link_problem} ({where}); {HOME_ADVICE}"
+                print_error("web", f"`forge web link` cannot reach this server: {why}.")
             if not server.link_problem and in_system_journal():
                 print(f"Forge in your browser: {server.address} (`forge web link` prints a link)", flush=True)
             else:

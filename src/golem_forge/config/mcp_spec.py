@@ -31,6 +31,7 @@ from golem_forge.core.json import digest
 from golem_forge.core.lazy_dataclass import WithCache, dataclass, field
 from golem_forge.core.regex import regex
 
+CONNECT_TIMEOUT_S: Final = 30
 EMPTY_MAPPING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
@@ -86,7 +87,7 @@ class ServerSpec(WithCache):
     approval_tools: Mapping[str, Setting[Verdict]] = field(default_factory=dict)
     """By raw tool name."""
     sampling: Verdict = Verdict.ASK
-    connect_timeout: float = 30
+    connect_timeout: float = CONNECT_TIMEOUT_S
     idle_timeout: float = 120
     total_timeout: float = 600
     close_after: float = 300

@@ -26,10 +26,13 @@ PROVIDER_NAMES: Final = ("anthropic", "openai", "google", "openrouter", "ollama"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderSettings:
-    """`models: {<provider>: …}`: another address, or another variable that holds the key."""
+    """`models: {<provider>: …}`: another address, another variable that holds the key, other patience."""
 
     base_url: str = ""
     key_env: str = ""
+    request_timeout: float = 600.0
+    """Seconds of silence after which a request has failed. A reasoning model may be silent for minutes before its
+    first word."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +103,9 @@ BUDGET_CHECK: Final = MappingSchema(
         "max_seconds": positive,
     }
 )
-_PROVIDER: Final = MappingSchema({"base_url": _base_url, "key_env": variable_holding("key")})
+_PROVIDER: Final = MappingSchema(
+    {"base_url": _base_url, "key_env": variable_holding("key"), "request_timeout": positive}
+)
 RUN_KEYS: Final[dict[str, Check]] = {
     "entry": text,
     "model": text,

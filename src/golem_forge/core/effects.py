@@ -5,10 +5,17 @@ An Effect is facts only. Which verdict and which risk follow from them is policy
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
+from typing import Final
 
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.core.text import shorten_middle
+
+NOT_COVERED: Final = " (no rule covers it)"
+"""Ends an effect on a card."""
+_MAX_QUOTED: Final = 160
 
 
 class Verb(StrEnum):
@@ -82,11 +89,35 @@ class Effect:
     """It only reads: an `exec` by proof of the strict parser and prover, a server's tool by a trusted server's word."""
     dangers: tuple[str, ...] = ()
     """For `exec`: ids of the danger list that were found in the text."""
+    danger_parts: tuple[str, ...] = ()
+    """For each of `dangers` the command of the text that has it, cut short; none where that is the whole target."""
     at_most: AtMost | None = None
     """None: nothing is known to limit it."""
 
     def describe(self) -> str:
         return f"{self.verb} {self.target}"
 
+    @property
+    def quoted(self) -> str:
+        """The target inside a sentence: its beginning and its end, where it is long."""
+        return quote_target(self.target)
+
     def fingerprint_target(self) -> str:
         return f"{self.verb} {self.real or self.target}"
+
+
+def quote_target(target: str) -> str:
+    return shorten_middle(target, _MAX_QUOTED, " … ")
+
+
+def without_command(reason: str, commands: Iterable[str]) -> str:
+    """A reason beside the text of the command it is about: it says `the command` where it would repeat that text.
+
+    `commands`: the ways in which that command is written.
+    """
+    for name in map(quote_target, filter(None, commands)):
+        for quoted, goes_on in ((f"exec {name}", " asks "), (repr(name), " is on "), (name, " reaches ")):
+            before, found, after = reason.partition(quoted + goes_on)
+            if found and (not before or before.endswith(": ")):
+                return f"{before}the command{goes_on}{after}"
+    return reason

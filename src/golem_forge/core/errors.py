@@ -2,6 +2,8 @@
 
 Threat: the message of a foreign exception may carry host paths or secrets, so only a ForgeError's text is passed on
 as it is; everything else is reported by exception type and redacted.
+
+`missing_library` says which extra brings an optional library that is not installed.
 """
 
 from __future__ import annotations
@@ -11,6 +13,26 @@ from typing import Final, overload
 from golem_forge.core.decisions import Status
 
 _BLOCKED: Final = "Blocked by policy"
+EXTRAS: Final = {
+    "models": frozenset({"pydantic_ai", "httpx2", "anthropic", "openai", "google.genai"}),
+    "mcp": frozenset({"mcp", "mcp_types", "httpx2", "anyio", "starlette", "uvicorn", "sse_starlette"}),
+    "web": frozenset({"starlette", "uvicorn", "websockets", "nh3", "markdown_it", "pygments"}),
+}
+"""Optional libraries, by the extra of the distribution that brings them, as they are imported."""
+
+
+def install_command(*extras: str) -> str:
+    return f"pip install 'golem-forge[{','.join(extras)}]'"
+
+
+def missing_library(problem: ImportError) -> str:
+    """What to tell a person about an import that failed: which extra brings it; empty if none does."""
+    package = (problem.name or "").partition(".")[0]
+    extras = [extra for extra, modules in EXTRAS.items() if package in {each.partition(".")[0] for each in modules}]
+    if not extras:
+        return ""
+    brought = " or ".join(f"`{extra}`" for extra in extras)
+    return f"{problem.name} is not installed; it comes with the extra {brought}: {install_command(extras[0])}"
 
 
 def error_name(error: BaseException) -> str:

@@ -1,13 +1,15 @@
 """InterruptSignal: one switch that stops a call, a batch or a whole tree of workers at once.
 
-`stop_on_termination` connects the operating system's termination signals of this process to an event loop.
+`stop_on_termination` connects the operating system's termination signals of this process to an event loop;
+`run_to_exit_code` runs a command whose exit code no late interrupt changes.
 """
 
 from __future__ import annotations
 
 import contextlib
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
 
 
 class InterruptSignal:
@@ -76,3 +78,23 @@ def stop_on_termination(stop: Callable[[], object]) -> Iterator[None]:
     finally:
         for number in heard:
             loop.remove_signal_handler(number)
+
+
+def run_to_exit_code(command: Coroutine[Any, Any, int]) -> int:
+    """`asyncio.run` for the coroutine of a command. Once it has its exit code, SIGINT is ignored: an interrupt while
+    the process ends changes nothing about a result that is out. `cli.main` restores it for a caller in its process."""
+    import asyncio
+
+    async def run() -> int:
+        code = await command
+        try:
+            # The loop would restore the default, which raises, when it is closed.
+            asyncio.get_running_loop().remove_signal_handler(signal.SIGINT)
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+        except KeyboardInterrupt:  # between the two
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+        except (ValueError, RuntimeError, NotImplementedError):  # not the main thread
+            pass
+        return code
+
+    return asyncio.run(run())

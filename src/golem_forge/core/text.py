@@ -126,6 +126,24 @@ def shorten(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
+def shorten_prose(text: str, most: int) -> str:
+    """The same, cut behind a word; one that is longer than half of what fits is cut itself."""
+    if len(text) <= most:
+        return text
+    end = text.rfind(" ", most // 2, most)
+    return f"{text[: most - 1 if end < 0 else end].rstrip(' ,;:')}…"
+
+
+def duration(ms: float) -> str:
+    """`850 ms`, `75.4 s`, `4 min 5 s`, `1 h 2 min`."""
+    if ms < 999.5:
+        return f"{round(ms)} ms"
+    if ms < 119_950:
+        return f"{ms / 1000:.1f} s"
+    minutes, seconds = divmod(round(ms / 1000), 60)
+    return f"{minutes} min {seconds} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
 def clip(text: str, most: int) -> str:
     """The first `most` characters, followed by `…` where there are more."""
     return text if len(text) <= most else f"{text[:most]}…"

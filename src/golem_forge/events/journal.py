@@ -37,6 +37,7 @@ from golem_forge.events.journal_files import (
 from golem_forge.events.journal_reader import JournalScan
 from golem_forge.events.journal_records import RecordEncoder, decision_json, split_record
 from golem_forge.events.serialization import encode_json, iso_now, iso_time, parse_raw_args
+from golem_forge.storage.home import HOME_ADVICE, ForgeHome
 
 JOURNAL_VERSION: Final = 1
 _log = logging.getLogger(__name__)
@@ -118,7 +119,8 @@ class Journal:
         try:
             fd = create_locked(path, session_id)
         except OSError as error:
-            raise JournalError(f"The journal could not be created: {error.strerror}.") from error
+            why = f"could not be created in {ForgeHome(home).shown(path.parent)}: {error.strerror}; {HOME_ADVICE}"
+            raise JournalError(f"The journal {why}.") from error
         journal = cls(path, fd, session_id, redact=redact, sync=sync)
         journal.append("session", {"version": JOURNAL_VERSION, "sessionId": session_id, "created": iso_now()})
         try:

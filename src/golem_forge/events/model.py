@@ -506,6 +506,8 @@ class RunResultEvent(EventData, type="runResult"):
     partial: str | None = None
     error: str | None = None
     """Why there is no answer, as standard error says it."""
+    warning: str | None = None
+    """What is odd about the answer that there is, as standard error says it."""
 
 
 class UserInput(EventData, type="userInput", action=True):

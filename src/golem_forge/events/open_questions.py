@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, Final, Protocol
 
+from golem_forge.core.json import same_json
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.options import unknown_name_message
 from golem_forge.events.bus import ALL_EVENTS, EventBus
@@ -98,7 +99,7 @@ def approval_answer(question: Mapping[str, Any], data: Mapping[str, Any]) -> Ans
         answer["choice"] = choice["id"]
     elif approved and data.get("remember"):
         answer["remember"] = data["remember"]
-    if approved and data.get("args") is not None:
+    if approved and data.get("args") is not None and not same_json(data["args"], question.get("args")):
         answer["args"] = dict(data["args"])
     if data.get("reason"):
         answer["reason"] = str(data["reason"])[:MAX_REASON_CHARS]
@@ -170,8 +171,9 @@ NOT_ATTACHED: Final = (
     "`self.detach = create_runtime_ui(bus).attach('its name')`, and in `shutdown` `self.detach()`"
 )
 
-EditCheck = Callable[[Mapping[str, Any]], Mapping[str, str]]
-"""Looks at edited arguments; gives the errors by field name, none if they are valid. Raises EditRefused to end it."""
+EditCheck = Callable[[Mapping[str, Any]], Mapping[str, str] | None]
+"""Looks at edited arguments; gives the errors by field name, none if they are valid; None: they are what was asked
+about, so that the answer is no edit. Raises EditRefused to end it."""
 
 _log = logging.getLogger(__name__)
 
@@ -214,6 +216,11 @@ class _Question:
     worker_id: str
     check_edit: EditCheck | None
     answer: asyncio.Future[AnswerData]
+    cancel: CancelSignal | None = None
+
+    @property
+    def cancelled(self) -> bool:
+        return self.cancel is not None and bool(getattr(self.cancel, "is_set", bool)())
 
     @property
     def id(self) -> str:
@@ -275,13 +282,21 @@ class OpenQuestions:
     def objection(self, answer_type: str, data: Mapping[str, Any]) -> str | None:
         """Why this answer (`approvalResponse`, `formResponse`, `userInput`) would not count; empty: it would.
 
-        None: no such question is open. Changes nothing; for a UI that wants to tell its person before it answers.
+        None: no such question is open. Answers nothing; for a UI that wants to tell its person before it answers.
         """
-        question = self._open.get(str(data.get("requestId")))
+        question = self._find(data.get("requestId"))
         if question is None or question.kind.answered != answer_type:
             return None
         judged = question.kind.judge(question.wire, data)
         return judged if isinstance(judged, str) else ""
+
+    def _find(self, request_id: Any) -> _Question | None:
+        """The open question of this id. One whose asker was cancelled ends here: no answer counts after that."""
+        question = self._open.get(request_id) if isinstance(request_id, str) else None
+        if question is not None and question.cancelled:
+            self._settle(question, question.kind.refused(INTERRUPT))
+            return None
+        return question
 
     async def _ask(
         self,
@@ -302,12 +317,12 @@ class OpenQuestions:
             return kind.refused(NOBODY, NO_LISTENER.format(asks=kind.asks))
         if len(self._open) >= MAX_OPEN:
             return kind.refused(NOBODY, TOO_MANY)
-        if cancel is not None and getattr(cancel, "is_set", bool)():
-            return kind.refused(INTERRUPT)
         self.bus.bind_loop()
-        question = _Question(kind, wire, worker_id, check_edit, asyncio.get_running_loop().create_future())
+        question = _Question(kind, wire, worker_id, check_edit, asyncio.get_running_loop().create_future(), cancel)
+        if question.cancelled:
+            return kind.refused(INTERRUPT)
         self._put(question)
-        return await self._outcome(question, limit_s, cancel)
+        return await self._outcome(question, limit_s)
 
     def warn_not_attached(self, who: str) -> str:
         """A RuntimeWarning to the author of a UI, once for a bus; gives the sentence, empty the next time."""
@@ -328,8 +343,8 @@ class OpenQuestions:
             del self._open[question.id]
             raise
 
-    async def _outcome(self, question: _Question, limit_s: float | None, cancel: CancelSignal | None) -> AnswerData:
-        waiter = question.answer
+    async def _outcome(self, question: _Question, limit_s: float | None) -> AnswerData:
+        waiter, cancel = question.answer, question.cancel
         cancelled = None if cancel is None else asyncio.ensure_future(cancel.wait())
         awaited: set[asyncio.Future[Any]] = {waiter} if cancelled is None else {waiter, cancelled}
         refused = question.kind.refused
@@ -352,7 +367,7 @@ class OpenQuestions:
 
     def _take(self, kind: QuestionKind, event: Event) -> None:
         request_id = event.wire.get("requestId")
-        question = self._open.get(request_id) if isinstance(request_id, str) else None
+        question = self._find(request_id)
         if question is None or question.kind is not kind:
             _log.debug("%s for %r ignored: no such request is open", event.type, request_id)
             if request_id not in self._closed:  # an answer that only came too late is nobody's mistake
@@ -374,6 +389,8 @@ class OpenQuestions:
             if errors:
                 self._show_again(question, with_field_errors(question.wire, errors))
                 return
+            if errors is None:
+                del answer["args"]
         only = self._adapters[0] if len(set(self._adapters)) == 1 else "ui"
         self._settle(question, {**answer, "by": event.source or only})
 

@@ -7,12 +7,7 @@ it; `missing` turns the ImportError of an SDK package into that error and return
 
 from __future__ import annotations
 
-from typing import Final
-
-from golem_forge.core.errors import ForgeError
-
-INSTALL: Final = "pip install 'golem-forge[mcp]'"
-_OF_THE_EXTRA: Final = frozenset({"mcp", "mcp_types", "httpx2", "anyio", "starlette", "uvicorn", "sse_starlette"})
+from golem_forge.core.errors import EXTRAS, ForgeError, install_command
 
 
 def need_sdk() -> None:
@@ -25,6 +20,7 @@ def need_sdk() -> None:
 
 def missing(problem: ImportError) -> Exception:
     package = (problem.name or "").partition(".")[0]
-    if package not in _OF_THE_EXTRA:
+    if package not in EXTRAS["mcp"]:
         return problem
-    return ForgeError(f"MCP needs the package {package.replace('_', '-')}: {INSTALL}", code="MCP_MISSING")
+    text = f"MCP needs the package {package.replace('_', '-')}: {install_command('mcp')}"
+    return ForgeError(text, code="MCP_MISSING")

@@ -26,6 +26,7 @@ from mcp.client.auth.utils import extract_scope_from_www_auth, union_scopes
 from mcp.client.session import ClientRequestContext, ClientSession
 from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost, listen
+from mcp.shared._httpx_utils import next_request_within_origin
 from mcp.shared.auth import (
     AuthorizationCodeResult,
     OAuthClientInformationFull,
@@ -133,6 +134,7 @@ __all__ = [
     "listen",
     "mcp_param_headers",
     "negotiate_auto",
+    "next_request_within_origin",
     "stamp",
     "streamable_http_client",
     "types",

@@ -1,4 +1,4 @@
-"""What the guards of both servers share: reading headers, the `Host` check, secrets by digest, and time limits.
+"""What the guards of both servers share: reading headers, the `Host` check, secrets by digest, time and rate limits.
 
 Time limits: a body has 30 s plus 1 s for every 64 KiB; a piece of the answer must be taken within 30 s.
 Threat: whoever guesses a secret must not learn from the time that a comparison takes.
@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import hashlib
 import hmac
+import time
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
 from typing import Any, Final
 
@@ -51,6 +52,28 @@ def find_hash(known: Iterable[str], secret: str) -> str | None:
     given = secret_hash(secret)
     found = [each for each in known if hmac.compare_digest(each, given)]
     return found[-1] if found else None
+
+
+class RateLimit:
+    """A token bucket: `burst` at once, `per_second` from then on. What is refused counts too, until as much again is
+    owed: whoever only slows down is let in again, whoever goes on is `exhausted`."""
+
+    def __init__(self, burst: float, per_second: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._burst = self._left = burst
+        self._per_second = per_second
+        self._clock = clock
+        self._at = clock()
+
+    def take(self, amount: float = 1) -> bool:
+        """False: too much."""
+        now = self._clock()
+        left = min(self._left + (now - self._at) * self._per_second, self._burst)
+        self._at, self._left = now, max(left - amount, -self._burst)
+        return left >= amount
+
+    @property
+    def exhausted(self) -> bool:
+        return self._left <= -self._burst
 
 
 class RequestAbandoned(BaseException):

@@ -71,7 +71,7 @@ class ApprovalStage:
         state.asked = state.asked or answer.by is AnsweredBy.PERSON
         if not answer.approved:
             text = answer.message
-            if answer.by is AnsweredBy.MODE and state.plan is not None and state.plan.unasked:
+            if answer.unaskable and state.plan is not None and state.plan.unasked:
                 text = state.plan.unasked
             decision.answered_by, decision.message = answer.by, text
             state.stop_turn = answer.stop
@@ -108,9 +108,7 @@ class ApprovalStage:
         state.approved_as = decision.fingerprint
         if (chosen := answer.choice) is not None:
             if decision.edited:  # the same choice, made from the edited call: what is kept must be what was approved
-                offers = (
-                    each for each in self._offers(state) if (each.label, each.scope) == (chosen.label, chosen.scope)
-                )
+                offers = (each for each in self._offers(state) if each.id == chosen.id)
                 exact = ApprovalOffer(id="exact", label="this exact call", scope="session", exact=True)
                 chosen = next(offers, exact)
             self._keep(state, chosen)
@@ -166,6 +164,7 @@ class ApprovalStage:
             redact=lambda problems: tuple((field, self._redactor.text(words)[:500]) for field, words in problems),
             reevaluate=lambda: self._covered(state),
             signal=state.waiting,
+            is_edit=lambda args: not same_json(validate(state.tool, args).plain, state.arguments.plain),
         )
 
     def _offers(self, state: CallState) -> tuple[ApprovalOffer, ...]:
@@ -175,7 +174,7 @@ class ApprovalStage:
         offers = offers_from(
             choices(
                 judged.facts,
-                judged.bases,
+                judged.left_to_allow,
                 critical=judged.decision.risk is Risk.CRITICAL,
                 explicit_ask=by is not None and by.source in ("rules", "config"),
                 grant=self._possible_grant(state),
@@ -194,7 +193,7 @@ class ApprovalStage:
 
     def _possible_grant(self, state: CallState) -> str:
         """The one session grant that, given, would let this call through."""
-        bases = _judged(state).bases
+        bases = _judged(state).left_to_allow
         grants = {grant_of(each.effect) for each in bases if each.base is not Verdict.PRE_APPROVED}
         if len(grants) != 1 or not (grant := grants.pop()):
             return ""

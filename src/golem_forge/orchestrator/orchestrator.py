@@ -44,6 +44,7 @@ from golem_forge.policy.evaluate import Judge, call_keys
 from golem_forge.policy.path_access import PathAccess
 from golem_forge.tools.catalog import Catalog, ToolNotFound
 from golem_forge.tools.context import ToolContext
+from golem_forge.tools.forms import secret_texts
 from golem_forge.tools.tool import Tool
 
 MAX_CALL_DEPTH: Final = 5
@@ -199,6 +200,8 @@ class Orchestrator:
                 tool = state.tool
             if state.judged is not None and state.judged.decision.verdict is not Verdict.PRE_APPROVED:
                 self._recorder.before_waiting(state)
+                if order is not None and state.judged.decision.verdict is Verdict.ASK:
+                    await wait_with_signal(order.wait_to_ask(index), state.waiting)
                 await self._approval.approve(state, partial(self._plan_and_judge, state))
             slot = state.parent is None and tool.gated
             read_only = state.read_only
@@ -340,7 +343,8 @@ class Orchestrator:
         if state.waiting.reason is not None:  # the last moment at which an interrupt prevents the run
             raise ForgeError("Interrupted before it started.", status=Status.INTERRUPTED)
         if state.tool.secret_fields and (state.call.caller is Caller.HUMAN or state.edited):
-            learn_typed_secrets(state.tool, state.arguments.plain, self.redactor)
+            typed = secret_texts(state.tool.secret_fields, state.arguments.plain)
+            learn_typed_secrets(state.tool.name, typed, self.redactor)
         state.started = perf_counter()  # the duration excludes the time a person took to answer
         if state.judged is not None:
             self.judge.count(state.judged)
@@ -354,6 +358,7 @@ class Orchestrator:
             ctx = state.ctx = self.dry_context()
             ctx.call_id = call_id = state.call.id
             ctx.outermost_call_id = state.callers[0][0] if state.callers else call_id
+            ctx.called_by = state.callers[-1][1] if state.callers else ""
             ctx.caller, ctx.cancel = state.call.caller, state.signal
             ctx.progress, ctx.show = partial(self._recorder.progress, call_id), self._recorder.show
             ctx.call, ctx.find = partial(self._nested, state), self._find_for_tools

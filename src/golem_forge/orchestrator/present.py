@@ -11,6 +11,7 @@ raised.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 from golem_forge.core.calls import Outcome, ToolCompletion
@@ -25,9 +26,7 @@ from golem_forge.orchestrator.call_state import CallState
 from golem_forge.orchestrator.outputs import SHORT_TEXT_CHARS, OutputStore, bound_result
 from golem_forge.orchestrator.run import CallAborted, aborted_text, refuse_unfinished
 from golem_forge.sandbox.sandbox import Sandbox
-from golem_forge.tools.forms import secret_texts
 from golem_forge.tools.results import text_is_complete, to_result
-from golem_forge.tools.tool import Tool
 
 _MAX_ERROR_CHARS: Final = 1 << 20
 
@@ -103,12 +102,13 @@ class Presenter:
 _MIN_TYPED_SECRET_CHARS: Final = 6
 
 
-def learn_typed_secrets(tool: Tool, args: dict[str, Any], redactor: Redactor) -> None:
-    """What a person typed into a secret field is known from now on. Threat: a tool that repeats it, in its result, its
-    error or its progress. What is shorter than a password would be found in ordinary words."""
-    for text in secret_texts(tool.secret_fields, args):
+def learn_typed_secrets(name: str, typed: Iterable[str], redactor: Redactor) -> None:
+    """What a person typed into a secret field of a tool or of a server's form is known from now on. Threat: a tool or
+    server that repeats it, in its result, its error or its progress. What is shorter than a password would be found in
+    ordinary words."""
+    for text in typed:
         if len(text) >= _MIN_TYPED_SECRET_CHARS and text not in redactor.secrets:
-            redactor.add_secret(tool.name, text)
+            redactor.add_secret(name, text)
 
 
 def redact_result(result: ToolResult, redactor: Redactor) -> ToolResult:

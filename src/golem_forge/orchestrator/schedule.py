@@ -6,9 +6,10 @@ the gate allows; `sequential` one after the other. `fail_fast` starts nothing fu
 not a success; what was already running is reported as what it was.
 
 In a parallel batch a writer runs after the calls before it and before those after it. Approval is asked for all calls
-at once; only running keeps the order. A call whose place is not known yet (it is still being planned) counts as a
-writer. A call that depends on what one before it writes waits for that one before it is planned: `writes_of` and
-`reads_of` say from the effects who writes what, and what a plan was made from.
+at once, in their order; a call that waits for another one to end, or is not judged in time, is asked about later. A
+call whose place is not known yet (it is still being planned) counts as a writer. A call that depends on what one before
+it writes waits for that one before it is planned: `writes_of` and `reads_of` say from the effects who writes what, and
+what a plan was made from.
 
 The gate is first come, first served. Its `generation` counts the writers that have passed, so that a plan made before
 one of them is known to be possibly stale.
@@ -102,6 +103,10 @@ def _stop_reason(outcome: Outcome, fail_fast: bool) -> str:
 MAX_CHECK_DELAY_S: Final = 2.0
 """Seconds that a tool's own check holds up the calls after it, unless they are known to touch other things: those do
 not wait at all. Longer checks let all pass but what is known, or has to be assumed, to depend on the call."""
+MAX_CARD_DELAY_S: Final = 3.0
+"""Seconds that a question waits for those of the calls before it, while they are planned."""
+MAX_CHECK_AHEAD_S: Final = 0.5
+"""Seconds of that while a tool's own check runs: it may ask somebody else."""
 ANYWHERE: Final = ("/",)
 _CONTENT_HASH: Final = regex(r" (?:sha256:[0-9a-f]{64}|[0-9a-f]{32})$")
 """What follows the path of a program inside a zone (`policy.commands`)."""
@@ -147,8 +152,31 @@ class BatchOrder:
         """Calls whose tool an undeclared writer before them may change or create."""
         self._settling: list[asyncio.Future[None]] = []
         self._overtaken: set[int] = set()
+        self._unasked = set(range(size))
+        """Calls that may still be asked about ahead of those after them."""
+        self._askers: list[asyncio.Future[None]] = []
+
+    async def wait_to_ask(self, index: int) -> None:
+        """Until a person may be asked about this call: those before it were asked about, need no answer, or wait for
+        another call to end."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + MAX_CARD_DELAY_S
+        while any(before < index for before in self._unasked) and (left := end - loop.time()) > 0:
+            changed: asyncio.Future[None] = loop.create_future()
+            self._askers.append(changed)
+            await asyncio.wait((changed,), timeout=left)
+        self._pass_on(index)
+
+    def _pass_on(self, index: int) -> None:
+        """No question waits for this call any more."""
+        self._unasked.discard(index)
+        askers, self._askers = self._askers, []
+        for changed in askers:
+            if not changed.done():
+                changed.set_result(None)
 
     async def wait_turn(self, index: int, read_only: bool) -> None:
+        self._pass_on(index)
         self._places[index] = _CallRole.READER if read_only else _CallRole.WRITER
         if read_only:
             self._wake()
@@ -194,16 +222,22 @@ class BatchOrder:
         waited = False
         while (blocked := self._unsettled(index, reads)) is not None:
             waited = waited or blocked
+            if blocked:
+                self._pass_on(index)
             changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._settling.append(changed)
             await changed
+        if waited:
+            self._unasked.add(index)
         return waited
 
     @contextmanager
     def checking(self, index: int) -> Iterator[None]:
-        """While the tool's own check runs. It delays no other call's approval, unless this call is known to write what
-        the other reads. A slow check gives up the call's place too."""
-        late = asyncio.get_running_loop().call_later(MAX_CHECK_DELAY_S, self._give_way, index)
+        """While the tool's own check runs. It delays no other call's approval for long, unless this call is known to
+        write what the other reads. A slow check gives up the call's place too."""
+        loop = asyncio.get_running_loop()
+        late = loop.call_later(MAX_CHECK_DELAY_S, self._give_way, index)
+        ahead = loop.call_later(MAX_CHECK_AHEAD_S, self._pass_on, index)
         self._checked.add(index)
         self._wake_settling()
         if index in self._touched:
@@ -212,6 +246,7 @@ class BatchOrder:
             yield
         finally:
             late.cancel()
+            ahead.cancel()
             self._checked.discard(index)
             before = self._slow.pop(index, None)
             if before is not None and self._places[index] is _CallRole.SLOW:
@@ -228,6 +263,7 @@ class BatchOrder:
         return any(place not in _RUNS_WITH_READER for place in places)
 
     def done(self, index: int) -> None:
+        self._pass_on(index)
         self._places[index] = _CallRole.DONE
         self._may_write.pop(index, None)
         while self._first_open < len(self._places) and self._places[self._first_open] is _CallRole.DONE:

@@ -50,6 +50,8 @@ class ApprovalQuestion:
     check: Callable[[Mapping[str, Any]], FieldProblems]
     """Problems of edited arguments by field, in words that may be shown; empty if they would do. The question stays
     open meanwhile. Raises TooManyEdits."""
+    is_edit: Callable[[Mapping[str, Any]], bool] = field(default=lambda args: True)
+    """Whether valid arguments are other than those that were asked about."""
     on_withdrawn: Callable[[ApprovalResult], None] = field(default=lambda answer: None)
     """Set by an asker that wants to know, just before it is cancelled, what made its question needless."""
     on_more_waiting: Callable[[int], None] = field(default=lambda waiting: None)
@@ -74,6 +76,8 @@ class PendingApproval:
     reevaluate: Callable[[], ApprovalResult | None]
     """Judges the call again: an answer if it needs no person any more."""
     signal: InterruptSignal
+    is_edit: Callable[[dict[str, Any]], bool] = field(default=lambda args: True)
+    """Whether valid edited arguments, as `restore` gives them, make another call of it."""
     answer: asyncio.Future[ApprovalResult] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
@@ -107,10 +111,20 @@ class ApprovalQueue:
             card.waiting[0].request.waiting = len(card.waiting)
             if card.question is not None:
                 card.question.on_more_waiting(len(card.waiting))
-        loop = asyncio.get_running_loop()  # the signal may come from any thread
-        forget = waiting.signal.listen(
-            lambda _: loop.call_soon_threadsafe(self._settle, waiting, _interrupted_result())
-        )
+        loop = asyncio.get_running_loop()
+
+        def interrupt() -> None:
+            self._settle(waiting, _interrupted_result())
+            self._remove(key, card, waiting)
+
+        def interrupted(reason: str) -> None:
+            """At once where the signal comes from this loop: no answer may count that comes after it."""
+            if _is_running(loop):
+                interrupt()
+            else:
+                loop.call_soon_threadsafe(interrupt)
+
+        forget = waiting.signal.listen(interrupted)
         try:
             return await waiting.answer
         finally:
@@ -161,7 +175,9 @@ class ApprovalQueue:
                 return answer
             edited = waiting.restore(answer.args)
             problems = waiting.check_edit(edited)
-            return denied_result(_invalid_edit(waiting.redact(problems))) if problems else replace(answer, args=edited)
+            if problems:
+                return denied_result(_invalid_edit(waiting.redact(problems)))
+            return replace(answer, args=edited if waiting.is_edit(edited) else None)
         except TooManyEdits as error:
             return denied_result(str(error))
         except Exception as error:  # a broken UI must not become a consent
@@ -183,7 +199,7 @@ class ApprovalQueue:
                 )
             return shown
 
-        return ApprovalQuestion(waiting.request, check)
+        return ApprovalQuestion(waiting.request, check, lambda args: waiting.is_edit(waiting.restore(dict(args))))
 
     def _withdraw(self, card: _Card, answer: ApprovalResult) -> None:
         question, card.question = card.question, None
@@ -204,6 +220,14 @@ class ApprovalQueue:
             card.task.cancel()
             if self._cards.get(key) is card:
                 del self._cards[key]
+
+
+def _is_running(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether the caller is on this loop; a signal may come from any thread."""
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False
 
 
 def format_problems(problems: FieldProblems) -> str:
@@ -227,9 +251,10 @@ def ui_asker(ui: RuntimeUI, timeout: float | None = None) -> Asker:
     async def ask(question: ApprovalQuestion) -> Mapping[str, Any]:
         request = question.request
 
-        def check(args: Mapping[str, Any]) -> Mapping[str, str]:
+        def check(args: Mapping[str, Any]) -> Mapping[str, str] | None:
             try:
-                return errors_by_field(question.check(args))
+                problems = errors_by_field(question.check(args))
+                return problems if problems or question.is_edit(args) else None
             except TooManyEdits as error:
                 raise EditRefused(str(error)) from None
 
@@ -296,12 +321,18 @@ class ApprovalResult:
     args: dict[str, Any] | None = None
     stop: bool = False
     cached: bool = False
+    unaskable: bool = False
+    """No question was asked, since nobody here can be: not the same as a question without an answer."""
 
 
 def denied_result(
-    message: str, *, by: AnsweredBy = AnsweredBy.NOBODY, status: Status = Status.APPROVAL_DENIED
+    message: str,
+    *,
+    by: AnsweredBy = AnsweredBy.NOBODY,
+    status: Status = Status.APPROVAL_DENIED,
+    unaskable: bool = False,
 ) -> ApprovalResult:
-    return ApprovalResult(approved=False, by=by, message=message, status=status)
+    return ApprovalResult(approved=False, by=by, message=message, status=status, unaskable=unaskable)
 
 
 def read_answer(raw: Any, request: ApprovalRequest) -> ApprovalResult:

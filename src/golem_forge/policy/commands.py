@@ -45,10 +45,12 @@ def command_facts(
     """`cwd` is the virtual working directory; `is_secret` tells by its name whether a path is a secret one; without
     `full_walls` (they hold, and no host is asked for) what is only proven inside them (git) is not."""
     parsed = parse_strict(text)
-    dangers = _danger_ids(text, is_secret)
+    found = danger_commands(text, is_secret)
+    dangers = tuple(found)
     if not isinstance(parsed, Parsed):
         marks = (Mark.OPAQUE, Mark.DANGER) if dangers else (Mark.OPAQUE,)
-        opaque = Effect(verb=Verb.EXEC, target=text, marks=marks, dangers=dangers)
+        parts = tuple(found.values())
+        opaque = Effect(verb=Verb.EXEC, target=text, marks=marks, dangers=dangers, danger_parts=parts)
         return CommandFacts(text=text, parsed=None, world=world, cwd=cwd), (opaque,)
     proof = prove(parsed, world, cwd)
     places = segment_places(parsed, world, cwd)
@@ -56,7 +58,7 @@ def command_facts(
     reads_only = proof.proven and not dangers
     effects: list[Effect] = []
     started: list[Segment] = []
-    for segment, part, found, where in zip(parsed.segments, proof.segments, shares, places, strict=True):
+    for segment, part, share, where in zip(parsed.segments, proof.segments, shares, places, strict=True):
         outside = any(operand.kind == "outside" for operand in part.operands)
         started.append(replace(segment, words=part.started or segment.words))
         effects.append(
@@ -65,10 +67,10 @@ def command_facts(
                 target=render(Parsed((Segment(segment.words),))),
                 real=_real_program(segment, where, world),
                 words=segment.words,
-                proven=part.proven and not found and (not part.needs_closed_zones or (reads_only and full_walls)),
+                proven=part.proven and not share and (not part.needs_closed_zones or (reads_only and full_walls)),
                 at_most=AtMost.WRITES if full_walls else None,
-                dangers=found,
-                marks=((Mark.DANGER,) if found else ()) + ((Mark.OUTSIDE_ZONE,) if outside else ()),
+                dangers=share,
+                marks=((Mark.DANGER,) if share else ()) + ((Mark.OUTSIDE_ZONE,) if outside else ()),
             )
         )
     effects += (
@@ -88,15 +90,19 @@ def command_facts(
     return facts, tuple(effects)
 
 
-def _danger_ids(text: str, is_secret: IsSecret) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(danger.id for danger in find_dangers(text, is_secret=is_secret)))
+def danger_commands(text: str, is_secret: IsSecret) -> dict[str, str]:
+    """The id of each danger in a text, and the first command that has it, cut short; empty: the text as a whole."""
+    found: dict[str, str] = {}
+    for danger in find_dangers(text, is_secret=is_secret):
+        found.setdefault(danger.id, danger.detail)
+    return found
 
 
 def _dangers_by_segment(parsed: Parsed, dangers: tuple[str, ...], is_secret: IsSecret) -> Iterator[tuple[str, ...]]:
     """The dangers of each segment. One that only the whole has (`curl u | sh`) belongs to every segment of it."""
     several = bool(dangers) and len(parsed.segments) > 1
     texts = (render(Parsed((Segment(segment.words),))) for segment in parsed.segments)
-    own = [_danger_ids(text, is_secret) if several else () for text in texts]
+    own = [tuple(danger_commands(text, is_secret)) if several else () for text in texts]
     of_the_whole = tuple(danger for danger in dangers if not any(danger in found for found in own))
     for found in own:
         yield tuple(dict.fromkeys((*found, *of_the_whole)))

@@ -85,7 +85,8 @@ class ApprovalController:
         if answer := self.remembered(decision.fingerprint):
             return answer
         if self.mode is ApprovalMode.AUTO_DENY or self._queue is None:
-            return denied_result(f"Auto-deny mode: {tool} requires approval", by=AnsweredBy.MODE)
+            text = f"Auto-deny mode: {tool} requires approval"
+            return denied_result(text, by=AnsweredBy.MODE, unaskable=True)
         answer = await self._queue.wait(wait())
         if not answer.approved and answer.by is AnsweredBy.PERSON:
             self.memory.deny(decision.fingerprint)
@@ -112,6 +113,7 @@ class ApprovalController:
             return PendingApproval(
                 request=asked,
                 check_edit=lambda args: () if args == asked.args else (("", "this request cannot be edited"),),
+                is_edit=lambda args: False,
                 restore=dict,
                 redact=lambda problems: problems,
                 reevaluate=lambda: self.remembered(asked.fingerprint),

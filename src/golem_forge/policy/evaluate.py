@@ -34,7 +34,14 @@ from golem_forge.core.decisions import (
 from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass, replace
-from golem_forge.policy.base import ApprovalBlocks, configured_base, constant_base, decides_for_itself, predicate_base
+from golem_forge.policy.base import (
+    ApprovalBlocks,
+    configured_base,
+    constant_base,
+    decides_for_itself,
+    predicate_base,
+    who_decides,
+)
 from golem_forge.policy.commands import SandboxWorld
 from golem_forge.policy.facts import (
     ANY_WALLED,
@@ -50,8 +57,8 @@ from golem_forge.policy.facts import (
 from golem_forge.policy.fingerprint import both_keys, targets_of
 from golem_forge.policy.rules.book import RuleBook
 from golem_forge.policy.rules.load import SHELL_TOOLS
-from golem_forge.policy.rules.match import RuleOutcome
-from golem_forge.policy.rules.model import Rule
+from golem_forge.policy.rules.match import RuleOutcome, in_scope, uncovered_effects
+from golem_forge.policy.rules.model import Rule, RuleOrigin
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.tools.context import Plan, ToolContext
 from golem_forge.tools.inputs import Arguments
@@ -60,6 +67,11 @@ from golem_forge.tools.tool import SourceKind, Tool
 _STRICT: Final = VerdictSource(
     source="mode", verdict=Verdict.ASK, id="strict", reason="strict mode asks before every effect"
 )
+
+
+_UNKNOWN: Final = object()
+"""Stands for the value of an argument that nobody has given yet: no test of a rule matches it, not even `absent`."""
+_MOST_BY_ARGUMENT: Final = 5
 
 
 @dataclass(slots=True)
@@ -204,6 +216,7 @@ class Judge:
             base = _STRICT
         bases = tuple(EffectVerdict(effect=each, base=self._effect_base(each, granted)) for each in effects)
         outcome = self._rule_outcome(facts, bases, extra)
+        base = _naming_uncovered(tool, base, bases, outcome, granted)
         sources = [base]
         lifted = base.verdict
         lifting: VerdictSource | None = None
@@ -294,6 +307,55 @@ class Judge:
                 raise ForgeError(refusal_message(tool.name, blocked), status=Status.POLICY_DENIED, code="BLOCKED")
         return tuple(source for source in sources if source.verdict is Verdict.ASK)
 
+    def who_decides(self, tool: Tool, worker: str, effects: tuple[Effect, ...] | None = None) -> str:
+        """In one sentence, what decides about the calls of this tool: mode, blocks and rules together, as a call is
+        judged. `effects`: those that each of its calls has. Raises RulesUnusable."""
+        said = who_decides(tool, self.blocks)
+        if not decides_for_itself(tool):
+            judged = self.evaluate_by_name(tool, worker, effects)
+            decision, by = judged.decision, judged.decision.decided_by
+            matched = judged.outcome is not None and judged.outcome.verdict is not None
+            if by is not None and (matched or decision.verdict is not judged.base.verdict):
+                said = f"{decision.verdict.value} ({by.describe()})"
+        elif (outcome := self._rule_outcome(self._facts_by_name(tool, worker, ()), (), ())) is not None:
+            for source in rule_sources(outcome)[:1]:
+                said += f"; {source.verdict.value} by {source.describe()}"
+        for rule in self._rules_by_argument(tool, worker)[:_MOST_BY_ARGUMENT]:
+            [source] = rule_sources(RuleOutcome(verdict=rule.verdict, matched=(rule,)))
+            said += f"; with some arguments {rule.verdict.value} by {source.describe()}"
+        return said
+
+    def evaluate_by_name(self, tool: Tool, worker: str, effects: tuple[Effect, ...] | None = None) -> Evaluation:
+        """Of a tool that does not decide for itself: what holds whatever its arguments are. A rule that looks at one of
+        them does not match."""
+        base = configured_base(tool.name, self.blocks)
+        return self.evaluate(tool, self._facts_by_name(tool, worker, effects), base, lambda: ("", ""))
+
+    def _facts_by_name(self, tool: Tool, worker: str, effects: tuple[Effect, ...] | None) -> CallFacts:
+        rules = self._rules_by_argument(tool, worker)
+        return CallFacts(
+            tool=tool.name,
+            source=tool.source,
+            args={test.name: _UNKNOWN for rule in rules for test in rule.args},
+            worker=worker,
+            effects=effects,
+            mcp=_mcp_name(tool),
+            project=self.project,
+        )
+
+    def _rules_by_argument(self, tool: Tool, worker: str) -> list[Rule]:
+        """Rules in force that speak of this tool with certain arguments only."""
+        facts = CallFacts(
+            tool=tool.name, source=tool.source, args={}, worker=worker, effects=None, project=self.project
+        )
+        strict = self.mode is ApprovalMode.STRICT
+        return [
+            rule
+            for rule in (self.rules.current().rules if self.rules is not None else ())
+            if rule.tool == tool.name and rule.args and in_scope(rule, facts)
+            if not strict or rule.verdict is not Verdict.PRE_APPROVED or rule.origin is RuleOrigin.SESSION
+        ]
+
     def count(self, judged: Evaluation) -> None:
         """The call is about to run: the rules that spoke about it were used."""
         if self.rules is not None and judged.outcome is not None and judged.outcome.matched:
@@ -311,6 +373,23 @@ class Evaluation:
     bases: tuple[EffectVerdict, ...]
     base: VerdictSource
     outcome: RuleOutcome | None
+
+    @property
+    def uncovered(self) -> tuple[int, ...]:
+        """The effects, by index, that no rule covers; empty where a rule can only cover the call as a whole."""
+        if not self.facts.native:
+            return ()
+        return uncovered_effects(self.outcome.hits if self.outcome is not None else (), self.bases)
+
+    @property
+    def left_to_allow(self) -> tuple[EffectVerdict, ...]:
+        """The bases, where an effect that a rule covers is as good as one that runs by itself."""
+        if not self.facts.native:
+            return self.bases
+        left = self.uncovered
+        return tuple(
+            each if index in left else replace(each, base=Verdict.PRE_APPROVED) for index, each in enumerate(self.bases)
+        )
 
     def for_call(self, facts: CallFacts, keys: ComputeKeys) -> Evaluation:
         """The same evaluation for another call."""
@@ -387,15 +466,42 @@ class DecisionCache:
 _DECIDING_ORDER: Final = ("floor", "config", "rules", "mode", "base")
 
 
-def computed_base(effects: tuple[Effect, ...], granted: Container[str] = ()) -> VerdictSource:
+def computed_base(
+    effects: tuple[Effect, ...], granted: Container[str] = (), *, of_several: bool = False
+) -> VerdictSource:
+    """`of_several`: the call has other effects, which decide nothing here."""
     worst: VerdictSource | None = None
     for effect in effects:
         verdict = base_verdict(effect, granted)
         if worst is None or is_stricter(verdict, worst.verdict):
-            worst = VerdictSource(
-                source="base", verdict=verdict, id=str(effect.verb), reason=_effect_reason(effect, verdict)
-            )
+            reason = _effect_reason(effect, verdict)
+            if effect.zone_verdict is Verdict.ASK and (of_several or len(effects) > 1):
+                reason = f"{reason} of {effect.quoted}"
+            worst = VerdictSource(source="base", verdict=verdict, id=str(effect.verb), reason=reason)
     return worst or VerdictSource(source="base", verdict=Verdict.PRE_APPROVED, reason="it touches nothing")
+
+
+def _naming_uncovered(
+    tool: Tool,
+    base: VerdictSource,
+    bases: tuple[EffectVerdict, ...],
+    outcome: RuleOutcome | None,
+    granted: Container[str],
+) -> VerdictSource:
+    """Where rules cover some effects of a native tool's call: the same verdict, with the reason of one that none does.
+
+    Without it a person reads of a part that a rule of theirs allows, and wonders why it asks."""
+    if outcome is None or not outcome.hits or base.verdict is not Verdict.ASK or tool.source is not SourceKind.NATIVE:
+        return base
+    left = [bases[index].effect for index in uncovered_effects(outcome.hits, bases)]
+    if not left or len(left) == len(bases):
+        return base
+    if base is _STRICT:
+        return replace(base, reason=f"{base.reason}; no rule covers {left[0].verb.value} {left[0].quoted}")
+    if tool.needs_approval is not None:
+        return base
+    named = computed_base(tuple(left), granted, of_several=True)
+    return named if named.verdict is base.verdict else base
 
 
 def _effect_reason(effect: Effect, verdict: Verdict) -> str:
@@ -408,7 +514,7 @@ def _effect_reason(effect: Effect, verdict: Verdict) -> str:
         return f"{grant_of(effect) or ANY_WALLED} is allowed here"
     if verdict is Verdict.PRE_APPROVED:
         return "proven read-only" if effect.proven else f"{effect.verb.value} inside the zones"
-    return f"{effect.describe()} asks unless a rule allows it"
+    return f"{effect.verb.value} {effect.quoted} asks unless a rule allows it"
 
 
 def rule_sources(outcome: RuleOutcome) -> list[VerdictSource]:

@@ -8,6 +8,7 @@ file.
 from __future__ import annotations
 
 from collections.abc import Container, Iterator
+from itertools import zip_longest
 from typing import Any, Final
 
 from golem_forge.core.decisions import Risk, Verdict, VerdictSource, highest_risk
@@ -130,12 +131,12 @@ def floors_of(effect: Effect) -> Iterator[tuple[str, str]]:
     """(floor id, why) for each fact that always needs a person."""
     for mark in effect.marks:
         if mark is Mark.DANGER:
-            for danger in effect.dangers:
-                yield f"danger:{danger}", f"{effect.target!r} is on the danger list ({danger})"
+            for danger, part in zip_longest(effect.dangers, effect.danger_parts[: len(effect.dangers)]):
+                yield f"danger:{danger}", f"{part or effect.quoted!r} is on the danger list ({danger})"
         elif mark is Mark.OPAQUE:
             parsed = parse_strict(effect.target)
             why = f"it has {parsed.reason}" if isinstance(parsed, Opaque) else "what it stands for is not known"
             yield mark.value, f"the command cannot be checked: {why}"
         elif mark in _FLOOR_REASONS:
             does = "reaches" if effect.verb is Verb.EXEC else "is"
-            yield mark.value, _FLOOR_REASONS[mark].format(target=effect.target, does=does)
+            yield mark.value, _FLOOR_REASONS[mark].format(target=effect.quoted, does=does)

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from golem_forge.core.calls import Caller, ToolCall
-from golem_forge.core.effects import Verb
+from golem_forge.core.effects import NOT_COVERED, Verb
 from golem_forge.core.ids import new_id
 from golem_forge.core.json import copy_json
 from golem_forge.core.lazy_dataclass import dataclass, field, replace
-from golem_forge.core.text import count_control_chars, escape_control_chars
+from golem_forge.core.text import count_control_chars, escape_control_chars, shorten_prose
 from golem_forge.events.redaction import Redactor
 from golem_forge.policy.evaluate import Evaluation
 from golem_forge.policy.rules.candidates import Choice, RememberKind
@@ -45,6 +45,7 @@ class ApprovalRequest:
     worker_path: tuple[dict[str, Any], ...] = ()
     diff: str = ""
     effects: tuple[str, ...] = ()
+    """In words. Where rules cover some of them, or they run by themselves, the others end with NOT_COVERED."""
     segments: tuple[dict[str, Any], ...] = ()
     risk_reasons: tuple[str, ...] = ()
     choices: tuple[ApprovalOffer, ...] = ()
@@ -125,10 +126,14 @@ def build_request(
         warnings.append(f"{hidden} control or invisible {characters}")
     by = decision.decided_by
     definition = tool.definition
+    uncovered = judged.uncovered if len(judged.uncovered) < len(effects) else ()
+    marks = (NOT_COVERED if index in uncovered else "" for index in range(len(effects)))
     kind = next((_TYPES[effect.verb] for effect in effects if effect.verb in _TYPES), "tool_call")
     return ApprovalRequest(
         type=kind if definition.approved else "definition",
-        description=escape_control_chars(f"{tool.label or tool.name}: {tool.description.splitlines()[0][:200]}"),
+        description=escape_control_chars(
+            f"{tool.label or tool.name}: {shorten_prose(tool.description.splitlines()[0], 200)}"
+        ),
         tool=tool.name,
         label=tool.label,
         args=shown,
@@ -141,7 +146,7 @@ def build_request(
         why=clean(by.describe()) if by else "",
         payload=escape_control_chars(payload),
         diff=escape_control_chars(diff),
-        effects=tuple(clean(effect.describe()) for effect in effects),
+        effects=tuple(clean(effect.describe()) + mark for effect, mark in zip(effects, marks, strict=True)),
         segments=tuple(
             {"words": [clean(word) for word in effect.words], "proven": effect.proven, "dangers": list(effect.dangers)}
             for effect in effects

@@ -30,6 +30,7 @@ from golem_forge.core.errors import ConfigError
 from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.core.options import options_from, require, takes_options
 from golem_forge.core.regex import regex
+from golem_forge.core.text import nearest_hint
 from golem_forge.sandbox.errors import zone_gone, zone_replaced
 from golem_forge.sandbox.handles import CONTENT, DIRECTORY, Handle, Identity, Opener, best_opener, identity_of
 from golem_forge.sandbox.protected import PROTECTED_NAMES, normal_name
@@ -108,6 +109,8 @@ class ZoneRequest:
     write: Verdict | None = None
     delete: Verdict | None = None
     subpath: str = ""
+    origin: str = ""
+    """Where its name is written, in front of a problem: `main.worker:4: sandbox.zones[0].name: `."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,8 +240,10 @@ def worker_zones(worker: str, program: Sequence[ZoneSpec], requests: Sequence[Zo
     for request in requests:
         spec = known.get(request.name)
         if spec is None:
+            hint = nearest_hint(request.name, known)
             problems.append(
-                f"Worker '{worker}' names zone '{request.name}', which forge.yaml does not have. Add to forge.yaml:\n"
+                f"{request.origin}Worker '{worker}' names zone '{request.name}', which forge.yaml does not have"
+                f"{f'{hint} Or add' if hint else '. Add'} to forge.yaml:\n"
                 f"sandbox:\n  zones:\n    {request.name}: {{path: ./{request.name},"
                 f" mode: {request.mode or AccessMode.RW}}}"
             )

@@ -8,8 +8,9 @@ object hashes it once, afterwards its files must keep their times, sizes and ino
 
 `read_tree` reads every file below a folder through directory handles, with limits, and one stamp for each file and
 folder, taken from the handle that was read. Refuses (TreeError) links, devices, pipes, sockets, unreadable files,
-and more than the limits. Threats: the author swaps a file for a link while it is read, fills the folder without
-end, or changes it within one tick of the file system's clock, which no stamp shows (`unsettled`).
+and more than the limits; names that the caller ignores are passed over. Threats: the author swaps a file for a link
+while it is read, fills the folder without end, or changes it within one tick of the file system's clock, which no
+stamp shows (`unsettled`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import logging
 import os
 import stat
 import time
@@ -35,6 +37,8 @@ from golem_forge.core.regex import regex
 from golem_forge.core.text import display_name
 from golem_forge.storage.home import ForgeHome
 from golem_forge.storage.private_file import DIRECTORY_FLAGS, READ_FLAGS, create_private, read_bounded
+
+_log = logging.getLogger(__name__)
 
 FileMark = tuple[int, int, int, int]
 file_mark: Final[Callable[[os.stat_result], FileMark]] = attrgetter("st_ctime_ns", "st_mtime_ns", "st_size", "st_ino")
@@ -80,7 +84,14 @@ class Tree:
     """Of every folder and file by relative name; the folder itself is the empty name."""
 
 
-def read_tree(folder: str | os.PathLike[str], limits: TreeLimits) -> Tree:
+_MOST_IGNORED: Final = 10_000
+"""Entries of one folder beyond what its limits allow: they are listed, though not looked at."""
+
+
+def read_tree(
+    folder: str | os.PathLike[str], limits: TreeLimits, *, ignored: Callable[[str], bool] | None = None
+) -> Tree:
+    """`ignored`: whether an entry of that name, whatever it is, is passed over."""
     tree = Tree()
     try:
         mode = os.lstat(folder).st_mode
@@ -88,7 +99,7 @@ def read_tree(folder: str | os.PathLike[str], limits: TreeLimits) -> Tree:
             raise TreeError(TreeFault.SPECIAL, f"the folder {_special_kind(mode)}")
         handle = os.open(folder, DIRECTORY_FLAGS)
         try:
-            _TreeReader(tree, limits).folder(handle, "")
+            _TreeReader(tree, limits, ignored).folder(handle, "")
         finally:
             os.close(handle)
     except OSError as error:
@@ -116,9 +127,10 @@ def unsettled(marks: Iterable[FileMark], *, since: int) -> bool:
 
 
 class _TreeReader:
-    def __init__(self, tree: Tree, limits: TreeLimits) -> None:
+    def __init__(self, tree: Tree, limits: TreeLimits, ignored: Callable[[str], bool] | None) -> None:
         self.tree = tree
         self.limits = limits
+        self.ignored = ignored
         self.left = limits.total_bytes
 
     def folder(self, handle: int, within: str) -> None:
@@ -126,14 +138,23 @@ class _TreeReader:
         if within.count("/") >= self.limits.depth:
             what = f"{display_name(within)}: folders are nested deeper than {self.limits.depth}"
             raise TreeError(TreeFault.LIMIT, what)
-        with os.scandir(handle) as listing:
-            names = sorted(entry.name for entry in islice(listing, 2 * self.limits.files + 1))
-        for name in names:
+        for name in self._names(handle):
             path = f"{within}/{name}" if within else name
             try:
                 self._one(handle, name, path)
             except OSError as error:
                 raise _unreadable(display_name(path), error) from None
+
+    def _names(self, handle: int) -> list[str]:
+        """One more than the limits allow is enough to find that there are too many."""
+        most = 2 * self.limits.files + 1
+        with os.scandir(handle) as listing:
+            if self.ignored is None:
+                return sorted(entry.name for entry in islice(listing, most))
+            found = [entry.name for entry in islice(listing, most + _MOST_IGNORED)]
+        if len(found) == most + _MOST_IGNORED:  # a file that counts may be among those that were not listed
+            raise TreeError(TreeFault.LIMIT, f"has more than {_MOST_IGNORED:,} entries in one folder")
+        return sorted(name for name in found if not self.ignored(name))[:most]
 
     def _one(self, above: int, name: str, path: str) -> None:
         status = os.stat(name, dir_fd=above, follow_symlinks=False)
@@ -226,9 +247,16 @@ def facts_digest(facts: Iterable[FileFact]) -> str:
     return f"sha256:{digest([list(fact) for fact in facts])}"
 
 
+def _warn_replaced(digest: str) -> None:
+    _log.warning("a snapshot in $FORGE_HOME/store was changed outside of Forge; it was not used and was made again")
+
+
 class ContentStore:
-    def __init__(self, home: ForgeHome) -> None:
+    def __init__(self, home: ForgeHome, *, on_replaced: Callable[[str], None] = _warn_replaced) -> None:
+        """`on_replaced`: told the digest of a snapshot whose files were no longer those of its digest, once it was made
+        again from the right ones."""
         self._home = home
+        self._on_replaced = on_replaced
         self._whole: dict[str, tuple[Snapshot, tuple[str, ...], list[FileMark]]] = {}
         """Digest → a snapshot that was hashed, its paths, and their marks at that time."""
 
@@ -239,6 +267,7 @@ class ContentStore:
         snapshot = self._place(content_digest(files, executable))
         if self._is_whole(snapshot):
             return snapshot
+        changed = os.path.lexists(snapshot.path) and not self._is_whole(snapshot)  # it may have come meanwhile
         made = self._unfinished()
         made.mkdir(mode=0o700)
         try:
@@ -246,6 +275,8 @@ class ContentStore:
             self._name(made, snapshot)
         finally:
             _remove(made)
+        if changed:
+            self._on_replaced(snapshot.digest)
         return snapshot
 
     def known(self, digest: str) -> Snapshot | None:
@@ -276,6 +307,16 @@ class ContentStore:
         if tree is None or content_digest(tree.files, tree.executable) != snapshot.digest:
             raise _not_whole()
         return tree.files, frozenset(tree.executable)
+
+    def peek(self, snapshot: Snapshot, name: str, limit: int) -> bytes | None:
+        """One file of at most `limit` bytes, not compared with the digest: to be shown, never to be used. None: it
+        cannot be read."""
+        _check_name(name)
+        try:
+            with open(os.open(snapshot.path / name, READ_FLAGS), "rb") as file:
+                return read_bounded(file, limit)
+        except OSError:
+            return None
 
     def remove(self, digest: str) -> bool:
         """Forgets one snapshot for good; False if there was none."""

@@ -10,8 +10,12 @@ import errno
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 from golem_forge.core.lazy_dataclass import dataclass
+
+HOME_ADVICE: Final = "put that right, or name another directory in FORGE_HOME"
+"""The end of every text about a home that cannot be used."""
 
 
 @dataclass(frozen=True, slots=True)

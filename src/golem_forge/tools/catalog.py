@@ -4,6 +4,9 @@
 they are added; a tool whose definition turns out to be unusable is quarantined with the reason and the rest works. The
 catalog refuses two tools of one name (CatalogError) and a name that does not exist for this caller (ToolNotFound).
 
+A name that begins with a word of RESERVED and a colon (`prompt:daily`, `client:ask`) is no tool to anybody who lists or
+searches: it is what Forge itself calls on behalf of somebody, and only the callers named there reach it.
+
 `tool_definitions` writes definitions the way models and clients read them: Anthropic, OpenAI and MCP formats. Keys come
 in one fixed order and schemas as the tool declares them, so that equal tools give equal bytes: a changed byte costs a
 model's prompt cache. Raises ToolDefinitionError for a tool that cannot be offered; `definition_problem` and
@@ -31,6 +34,20 @@ _SOURCE_ORDER: Final = {SourceKind.NATIVE: 0, SourceKind.CUSTOM: 1, SourceKind.M
 _HUMAN: Final = Caller.HUMAN
 Tools = list[Tool]
 """Inside Catalog the word `list` means its method."""
+_ON_REQUEST: Final = frozenset({Caller.HUMAN, Caller.MCP})
+RESERVED: Final[Mapping[str, frozenset[Caller]]] = {
+    "prompt": _ON_REQUEST,
+    "resource": _ON_REQUEST,
+    "complete": _ON_REQUEST,
+    "server": _ON_REQUEST,
+    "client": frozenset({Caller.TOOL}),
+}
+"""First word of a reserved name → who reaches it: prompts and resources of the program, completion, what is passed on
+to MCP servers, and what a running tool asks its client."""
+
+
+def is_reserved(name: str) -> bool:
+    return name.partition(":")[0] in RESERVED and ":" in name
 
 
 class Quarantined(NamedTuple):
@@ -59,6 +76,7 @@ class Catalog:
         self._aliases: dict[str, str] = {}
         self._quarantined: dict[str, Quarantined] = {}
         self._hidden: dict[str, HiddenTool] = {}
+        self._reserved: dict[str, Tool] = {}
         self._native_places: dict[str, int] = {}
         self._cached: dict[Any, Any] = {}
         self._index = SearchIndex()
@@ -80,12 +98,17 @@ class Catalog:
     def add(self, tool: Tool, *, replace: bool = False) -> None:
         """Adds without looking at the schema. A name that is taken is an error unless `replace` says otherwise."""
         name = tool.name
-        present = self._tools.get(name)
+        reserved = is_reserved(name)
+        present = self._reserved.get(name) if reserved else self._tools.get(name)
         if present is not None and not replace:
             raise CatalogError(
                 f"the name {name!r} is taken: a {present.source.value} tool has it, "
                 f"and now a {tool.source.value} tool wants it; rename one of them"
             )
+        if reserved:
+            self._reserved[name] = tool
+            self._changed()
+            return
         if tool.source is SourceKind.NATIVE:
             self._native_places.setdefault(name, len(self._native_places))
         self._quarantined.pop(name, None)
@@ -105,6 +128,9 @@ class Catalog:
         return None
 
     def remove(self, name: str) -> Tool | None:
+        if is_reserved(name):
+            self._changed()
+            return self._reserved.pop(name, None)
         tool = self._tools.pop(name, None)
         if tool is not None:
             self._for_people.pop(name, None)
@@ -155,6 +181,10 @@ class Catalog:
 
     # What can be asked of it
 
+    def reserved(self, word: str) -> Tools:
+        """The tools of `word:…`, by name."""
+        return [tool for name, tool in sorted(self._reserved.items()) if name.startswith(f"{word}:")]
+
     def hidden_tools(self) -> Tools:
         return [one.tool for one in self._hidden.values()]
 
@@ -174,7 +204,7 @@ class Catalog:
         """The tool this caller means, or ToolNotFound. Execution modes are enforced here."""
         names = self._for_people if caller == _HUMAN else self._for_models
         tool = names.get(name)
-        return tool if tool is not None else self._by_alias(name, names)
+        return tool if tool is not None else self._by_alias(name, names, caller)
 
     def list(
         self,
@@ -232,7 +262,9 @@ class Catalog:
     def _names_for(self, caller: Caller) -> dict[str, Tool]:
         return self._for_people if caller == _HUMAN else self._for_models
 
-    def _by_alias(self, name: str, names: dict[str, Tool]) -> Tool:
+    def _by_alias(self, name: str, names: dict[str, Tool], caller: Caller) -> Tool:
+        if name in self._reserved and caller in RESERVED[name.partition(":")[0]]:
+            return self._reserved[name]
         real = self._aliases.get(name)
         if real is not None and name not in self._tools and real in names:
             return names[real]
@@ -354,6 +386,8 @@ _SERVER_NAME: Final = regex(r"(?=.{1,128}\Z)[A-Za-z0-9_-]+?__[A-Za-z0-9_-]+")
 
 def definition_problem(tool: Tool) -> str:
     """Why a tool cannot be in a catalog, or nothing: its name, then its schemas."""
+    if is_reserved(tool.name):
+        return schema_problem(tool)
     if tool.source is SourceKind.MCP and _SERVER_NAME.fullmatch(tool.name):
         return schema_problem(tool)
     if not _NAME.fullmatch(tool.name) or "__" in tool.name:

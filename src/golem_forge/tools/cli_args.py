@@ -34,6 +34,11 @@ class BindingError(ValueError):
 
     stated_name = "BindingError"
 
+    def __init__(self, message: str, unquoted: str = "") -> None:
+        super().__init__(message)
+        self.unquoted = unquoted or message
+        """The same without any typed value, which may be a secret."""
+
 
 class BoundOptions(NamedTuple):
     args: dict[str, Any]
@@ -118,9 +123,8 @@ class _Binder:
         for letter in letters[:-1]:
             name = self._initial(letter, token)
             if not self._is_switch(name):
-                raise BindingError(
-                    f"{_token_text(f'-{letter}', token)}: needs a value and cannot stand inside {token.text!r}"
-                )
+                needs = f"{_token_text(f'-{letter}', token)}: needs a value"
+                raise BindingError(f"{needs} and cannot stand inside {token.text!r}", needs)
             self._switch(name, token, f"-{letter}", True)
         name = self._initial(letters[-1:], token)
         return self._take(name, f"-{letters[-1:]}", text if equals else None, tokens, position)
@@ -163,7 +167,8 @@ class _Binder:
         try:
             return convert(text, schema, self._root)
         except OptionMismatch as error:
-            raise BindingError(f"{_token_text(option, token)}: {error}") from None
+            where = _token_text(option, token)
+            raise BindingError(f"{where}: {error}", f"{where}: {str(error).partition(', got ')[0]}") from None
 
     def _find(self, typed: str) -> str | None:
         return typed if typed in self._properties else self._by_spelling.get(_spelling(typed))
@@ -197,12 +202,15 @@ def _spelling(name: str) -> str:
 
 
 def _token_text(text: str, token: OptionToken) -> str:
-    place = "" if token.position is None else f" at position {token.position}"
-    return f"'{escape_control_chars(text[:100])}'{place}"
+    return f"'{escape_control_chars(text[:100])}'{_place(token)}"
+
+
+def _place(token: OptionToken) -> str:
+    return "" if token.position is None else f" at position {token.position}"
 
 
 def _unexpected(token: OptionToken) -> BindingError:
-    return BindingError(f"Unexpected argument {_token_text(token.text, token)}")
+    return BindingError(f"Unexpected argument {_token_text(token.text, token)}", f"Unexpected argument{_place(token)}")
 
 
 _INTEGER: Final = regex(r"[+-]?[0-9]{1,1000}")

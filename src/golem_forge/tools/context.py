@@ -3,6 +3,10 @@
 A tool that touches files, programs or hosts plans first: it resolves its targets, states its effects, computes the
 diff, and returns a Plan whose `run` does exactly that and nothing else. Policy and approval come between the two.
 
+`ask`, `sample`, `roots`, `log` and `resource_updated` speak to whoever called: the client of `forge mcp serve`, else
+the person of the session. Each is a call of a tool that only tools may call (`client:ask`, …), so it is judged and
+recorded like every other; the `…_blocking` forms are for sync tools.
+
 `SessionParts` holds what tools keep between the calls of one session (running processes, plans); it ends with the
 session. A tool object serves every session of a process, so nothing of one session may live in the tool itself.
 """
@@ -10,13 +14,14 @@ session. A tool object serves every session of a process, so nothing of one sess
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 
 from golem_forge.core.calls import Caller, Outcome
 from golem_forge.core.effects import Effect
+from golem_forge.core.errors import ToolFailed
 from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.core.options import options_from
 from golem_forge.core.signals import InterruptSignal
@@ -97,6 +102,64 @@ def no_host_rule(host: str, port: int) -> HostPermission:
     return HostPermission()
 
 
+class Answer(NamedTuple):
+    """What somebody did with a form: `accept` (with values), `decline` or `cancel`."""
+
+    action: str
+    values: Mapping[str, Any]
+
+    @property
+    def accepted(self) -> bool:
+        return self.action == "accept"
+
+
+class Sample(NamedTuple):
+    """What a model answered."""
+
+    text: str
+    model: str = ""
+    stop_reason: str = ""
+
+
+class Root(NamedTuple):
+    """A directory that the client works in, or a zone."""
+
+    uri: str
+    name: str = ""
+
+
+def _data(outcome: Outcome) -> Any:
+    if not outcome.ok or outcome.result is None:
+        raise ToolFailed(outcome.error or "it could not be asked", status=outcome.status, code=outcome.code)
+    data = outcome.result.value.get("data")
+    if not isinstance(data, Mapping):  # it was cut
+        raise ToolFailed("The answer is too large.", code="ANSWER_TOO_LARGE")
+    return data
+
+
+def _answer(outcome: Outcome) -> Answer:
+    said = _data(outcome)
+    return Answer(said["action"], said.get("values") or {})
+
+
+def _sample(outcome: Outcome) -> Sample:
+    said = _data(outcome)
+    return Sample(said["text"], said.get("model", ""), said.get("stopReason", ""))
+
+
+def _roots(outcome: Outcome) -> tuple[Root, ...]:
+    return tuple(Root(each["uri"], each.get("name", "")) for each in _data(outcome)["roots"])
+
+
+Messages = str | Sequence[Mapping[str, Any]]
+"""A text of the user, or messages as MCP writes them: `{role, content}`."""
+
+
+def _sample_args(messages: Messages, system: str, max_tokens: int, key: str) -> dict[str, Any]:
+    given = [{"role": "user", "content": messages}] if isinstance(messages, str) else [dict(one) for one in messages]
+    return {"messages": given, "system": system, "max_tokens": max_tokens, "key": key}
+
+
 async def _awaited(call: Awaitable[Outcome]) -> Outcome:
     return await call
 
@@ -113,6 +176,8 @@ class ToolContext:
     session_id: str = ""
     worker: str = "main"
     """Worker names from the root, `main/coder`."""
+    called_by: str = ""
+    """The tool that made this call; empty: no tool did."""
     guest: str = ""
     """Which client of a served session calls; empty: one session, one caller."""
     caller: Caller = Caller.LLM
@@ -178,6 +243,48 @@ class ToolContext:
         if _get_running_loop() is not None:
             raise RuntimeError("call_blocking would stop the event loop for good: `await ctx.call(…)` instead")
         return run_coroutine_threadsafe(_awaited(self.call(name, args)), self.loop).result()
+
+    async def ask(self, message: str, schema: Mapping[str, Any], *, key: str = "") -> Answer:
+        """Asks whoever called a form. `schema`: an object of simple properties, as MCP's elicitation has them. `key`:
+        how the question is called on the wire. Raises ToolFailed where nobody can be asked."""
+        return _answer(await self.call("client:ask", {"message": message, "schema": dict(schema), "key": key}))
+
+    def ask_blocking(self, message: str, schema: Mapping[str, Any], *, key: str = "") -> Answer:
+        return _answer(self.call_blocking("client:ask", {"message": message, "schema": dict(schema), "key": key}))
+
+    async def sample(self, messages: Messages, *, system: str = "", max_tokens: int = 1000, key: str = "") -> Sample:
+        """An answer of the caller's model: the client's, else the session's own, if a person agrees. Raises ToolFailed
+        where there is none, or it was refused."""
+        return _sample(await self.call("client:sample", _sample_args(messages, system, max_tokens, key)))
+
+    def sample_blocking(self, messages: Messages, *, system: str = "", max_tokens: int = 1000, key: str = "") -> Sample:
+        return _sample(self.call_blocking("client:sample", _sample_args(messages, system, max_tokens, key)))
+
+    async def roots(self, *, key: str = "") -> tuple[Root, ...]:
+        """The directories that the client works in; without a client the zones. Raises ToolFailed."""
+        return _roots(await self.call("client:roots", {"key": key}))
+
+    def roots_blocking(self, *, key: str = "") -> tuple[Root, ...]:
+        return _roots(self.call_blocking("client:roots", {"key": key}))
+
+    async def log(self, level: str, text: str) -> None:
+        """A line for whoever called: a log message to a client that wants that level, a notice to a person. `level`:
+        debug, info, notice, warning, error, critical, alert or emergency. A test of a tool has nobody to tell."""
+        if self.call is not _no_calls:
+            _data(await self.call("client:log", {"level": level, "text": text}))
+
+    def log_blocking(self, level: str, text: str) -> None:
+        if self.call is not _no_calls:
+            _data(self.call_blocking("client:log", {"level": level, "text": text}))
+
+    async def resource_updated(self, uri: str) -> None:
+        """Clients that subscribed to this resource of the program are told to read it again."""
+        if self.call is not _no_calls:
+            _data(await self.call("client:resource_updated", {"uri": uri}))
+
+    def resource_updated_blocking(self, uri: str) -> None:
+        if self.call is not _no_calls:
+            _data(self.call_blocking("client:resource_updated", {"uri": uri}))
 
     def without_calls(self) -> ToolContext:
         """For a check of the call: nothing is done on behalf of a call that nobody agreed to yet."""

@@ -1,8 +1,12 @@
-"""How tools are made: `@tool`, `define_mcp_tool`, and toolsets.
+"""How tools are made: `@tool`, `define_mcp_tool`, and toolsets; and prompts and resources, which are made the same way.
 
 `@tool` turns a function into a Tool; the schema is built from its signature when first needed. The function stays
 callable: calling the Tool in Python calls it with its own parameters, and nothing is validated, asked or recorded then;
 use a session's `call` for that. `define_mcp_tool` makes a Tool whose function may return an MCP CallToolResult.
+
+`@prompt` and `@resource` turn a function into what `forge mcp serve` offers beside tools, and a person as a slash
+command: inside it is a Tool of a reserved name (`prompt:daily`, `resource:today`), called on the one path, and never
+offered to a model. What else is known of it (URI, MIME type, completions) stands in its annotations.
 
 A Toolset builds a group of Tools from one block of a worker's YAML. A new toolset is one file in `toolsets/` and one
 line in its registry. It needs no base class; any object with these members will do.
@@ -12,16 +16,22 @@ from __future__ import annotations
 
 import functools
 import inspect
+import json
+from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol, overload
+from urllib.parse import unquote
 
 from golem_forge._version import __version__
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.options import require, takes_options
+from golem_forge.core.regex import regex
 from golem_forge.core.results import ToolResult
+from golem_forge.core.text import nearest_hint
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.tools.context import OutputLookup, ToolContext
 from golem_forge.tools.tool import Mode, NeedsApproval, SourceKind, Tool
+from golem_forge.tools.validation import ToolDefinitionError
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -84,6 +94,242 @@ def tool(
         return FunctionTool(named, function, description=description, input_schema=input_schema, **options)
 
     return wrap if function is None else wrap(function)
+
+
+Complete = Mapping[str, Any] | Callable[..., Any] | None
+"""Argument → its values, or a function of what was typed so far that gives them; or one function for all arguments."""
+MOST_VALUES: Final = 100
+_LONGEST_URI: Final = 1000
+_VARIABLE: Final = regex(r"\{(\+?)([A-Za-z_][A-Za-z0-9_]*)\}")
+_SCHEME: Final = regex(r"[A-Za-z][A-Za-z0-9+.-]*:")
+
+
+class _Offered(FunctionTool):
+    """What prompts and resources share: its value is brought into one shape, and completions are part of it."""
+
+    _output_from_annotation = False
+    complete: Complete = None
+
+    def invoke(self, values: dict[str, Any], ctx: ToolContext | None) -> Any:
+        value = super().invoke(values, ctx)
+        return self._await_shape(value) if inspect.isawaitable(value) else self._shape(value)
+
+    async def _await_shape(self, value: Any) -> Any:
+        return self._shape(await value)
+
+    def _shape(self, value: Any) -> Any:
+        raise NotImplementedError
+
+    def completer(self) -> Tool | None:
+        """The Tool `complete:…` that asks its functions; None: lists say all, or nothing does."""
+        given = self.complete
+        if given is None or (isinstance(given, Mapping) and not any(map(callable, given.values()))):
+            return None
+
+        def execute(args: dict[str, Any]) -> Any:
+            name, typed, others = args["argument"], args["value"], args.get("others") or {}
+            function = given.get(name) if isinstance(given, Mapping) else functools.partial(given, name)
+            if not callable(function):
+                return []
+            takes = len(inspect.signature(function).parameters)
+            found = function(typed, others) if takes > 1 else function(typed)
+            return found if inspect.isawaitable(found) else _values(found)
+
+        return Tool(
+            f"complete:{self.name}",
+            f"Values for an argument of {self.name}.",
+            input_schema=_COMPLETE_SCHEMA,
+            execute=execute,
+            takes_mapping=True,
+            needs_approval=self.needs_approval if not callable(self.needs_approval) else None,
+            read_only=True,
+        )
+
+
+_COMPLETE_SCHEMA: Final = {
+    "type": "object",
+    "properties": {"argument": {"type": "string"}, "value": {"type": "string"}, "others": {"type": "object"}},
+    "required": ["argument", "value"],
+}
+
+
+def _values(found: Any) -> list[str]:
+    return [str(each) for each, _ in zip(found, range(MOST_VALUES + 1), strict=False)]
+
+
+class PromptTool(_Offered):
+    """A function that gives the messages of a prompt: a text, a content block, a message, or a list of them."""
+
+    def _shape(self, value: Any) -> Any:
+        many = value if isinstance(value, (list, tuple)) else [value]
+        return {"messages": [_message(each) for each in many]}
+
+
+def _message(value: Any) -> dict[str, Any]:
+    if isinstance(value, Mapping) and "content" in value:
+        content = value["content"]
+        text = {"type": "text", "text": content} if isinstance(content, str) else content
+        return {"role": value.get("role", "user"), "content": text}
+    block = value if isinstance(value, Mapping) and "type" in value else {"type": "text", "text": str(value)}
+    return {"role": "user", "content": dict(block)}
+
+
+class ResourceTool(_Offered):
+    """A function that gives the content of a resource: text, bytes, or anything that can be written as JSON."""
+
+    def _shape(self, value: Any) -> Any:
+        kind = self.annotations["resource"].get("mimeType", "")
+        if isinstance(value, (bytes, bytearray)):
+            return {"mimeType": kind or "application/octet-stream", "blob": b64encode(value).decode("ascii")}
+        if isinstance(value, str):
+            return {"mimeType": kind or "text/plain", "text": value}
+        return {"mimeType": kind or "application/json", "text": json.dumps(value, ensure_ascii=False)}
+
+
+@overload
+def prompt(function: Callable[..., Any], /) -> PromptTool: ...
+@overload
+def prompt(
+    *,
+    name: str = "",
+    description: str | None = None,
+    title: str = "",
+    complete: Complete = None,
+    **options: Any,
+) -> Callable[[Callable[..., Any]], PromptTool]: ...
+
+
+def prompt(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str = "",
+    description: str | None = None,
+    title: str = "",
+    complete: Complete = None,
+    **options: Any,
+) -> Any:
+    """Use as `@prompt` or `@prompt(complete={"city": ["Paris", "Rome"]}, needs_approval=…, …)`.
+
+    The function's parameters are the prompt's arguments; clients send texts, which are converted to what the signature
+    says. It returns a text, a message `{role, content}`, a content block, or a list of them. `complete`: what a client
+    may suggest for an argument: a list, or a function of what was typed (and of the other arguments, if it takes two).
+    """
+
+    def wrap(function: Callable[..., Any]) -> PromptTool:
+        named = name or getattr(function, "__name__", "")
+        made = PromptTool(
+            f"prompt:{named}",
+            function,
+            description=description,
+            label=title,
+            annotations={"prompt": {"complete": _lists(complete)}},
+            **{"read_only": True, **options},
+        )
+        made.complete = _checked_complete(made, complete)
+        return made
+
+    return wrap if function is None else wrap(function)
+
+
+def resource(
+    uri: str,
+    /,
+    *,
+    name: str = "",
+    description: str | None = None,
+    title: str = "",
+    mime_type: str = "",
+    complete: Complete = None,
+    **options: Any,
+) -> Callable[[Callable[..., Any]], ResourceTool]:
+    """Use as `@resource("notes://today", mime_type="text/plain")`, or with variables for a template:
+    `@resource("notes://{day}/text")`, whose function takes `day`. `{+path}` takes slashes too.
+
+    The function returns text, bytes, or a value that is written as JSON. Raises ToolDefinitionError.
+    """
+
+    def wrap(function: Callable[..., Any]) -> ResourceTool:
+        named = name or getattr(function, "__name__", "")
+        made = ResourceTool(
+            f"resource:{named}",
+            function,
+            description=description,
+            label=title,
+            annotations={"resource": {"uri": uri, "mimeType": mime_type, "complete": _lists(complete)}},
+            **{"read_only": True, **options},
+        )
+        _check_uri(made, uri)
+        made.complete = _checked_complete(made, complete)
+        return made
+
+    if not isinstance(uri, str):
+        raise TypeError('@resource needs the URI: @resource("notes://today")')
+    return wrap
+
+
+def _lists(complete: Complete) -> dict[str, list[str] | None]:
+    """The completions that are known without asking: argument → its values, None where a function has them."""
+    if not isinstance(complete, Mapping):
+        return {} if complete is None else {"*": None}
+    return {str(key): None if callable(value) else list(map(str, value)) for key, value in complete.items()}
+
+
+def _checked_complete(tool: Tool, complete: Complete) -> Complete:
+    if complete is not None and not callable(complete) and not isinstance(complete, Mapping):
+        raise ToolDefinitionError(f"{tool.name}: complete is a mapping of arguments to values, or a function")
+    known = tool.input_schema.get("properties", {})
+    for name in complete if isinstance(complete, Mapping) else ():
+        if name not in known:
+            hint = nearest_hint(str(name), list(known))
+            raise ToolDefinitionError(f"{tool.name}: complete names {name!r}, which is no argument{hint}")
+    return complete
+
+
+def _check_uri(tool: Tool, uri: str) -> None:
+    variables = uri_variables(uri)
+    plain = _VARIABLE.sub("", uri)
+    wrong = "{" in plain or "}" in plain or "}{" in uri or len(set(variables)) < len(variables)
+    if not _SCHEME.match(uri) or wrong or len(uri) > _LONGEST_URI or uri.startswith("forge:"):
+        raise ToolDefinitionError(
+            f"{tool.name}: {uri[:100]!r} is no URI for a resource: write a scheme of your own and simple variables, "
+            "like notes://{day}/text (forge: is Forge's)"
+        )
+    required = tool.input_schema.get("required", [])
+    known = tool.input_schema.get("properties", {})
+    for each in variables:
+        if each not in known:
+            hint = nearest_hint(each, list(known))
+            raise ToolDefinitionError(f"{tool.name}: the URI names {{{each}}}, which the function does not take{hint}")
+    if missing := [each for each in required if each not in variables]:
+        raise ToolDefinitionError(f"{tool.name}: the function needs {missing[0]!r}, which the URI does not name")
+
+
+def uri_variables(uri: str) -> list[str]:
+    """The names in a template, in order; none: it is the URI of one resource."""
+    return [match[2] for match in _VARIABLE.finditer(uri)]
+
+
+def match_uri(template: str, uri: str) -> dict[str, str] | None:
+    """What the variables of a template stand for in a URI; None: it is no URI of this template.
+
+    Each variable ends where the text behind it first appears, the last one where the URI's end fits: one pass, no
+    backtracking. Threat: a client's URI that a regular expression would try for hours.
+    """
+    pieces = _VARIABLE.split(template)  # text, "+" or nothing, name, text, …
+    if not uri.startswith(pieces[0]):
+        return None
+    found: dict[str, str] = {}
+    at = len(pieces[0])
+    for place in range(1, len(pieces), 3):
+        slashes, name, behind = pieces[place : place + 3]
+        last = place + 3 >= len(pieces)
+        end = len(uri) - len(behind) if last else uri.find(behind, at + 1)
+        value = uri[at:end] if end > at and uri.startswith(behind, end) else ""
+        if not value or (not slashes and any(each in value for each in "/?#")):
+            return None
+        found[name], at = unquote(value), end + len(behind)
+    return found if at == len(uri) else None
 
 
 def as_tool(given: Any) -> Tool:

@@ -17,7 +17,7 @@ from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.json import compact_json, safe_json
 from golem_forge.core.lazy_dataclass import dataclass
-from golem_forge.core.text import clip, closest_match
+from golem_forge.core.text import clip, closest_match, nearest_hint
 from golem_forge.tools.schema import SchemaCost, field_path, json_path
 
 if TYPE_CHECKING:
@@ -169,9 +169,24 @@ def _compiled(schema: dict[str, Any] | bool, retrieve: Retrieve | None) -> Valid
         reason = str(getattr(error, "message", error)).split("\n", 1)[0]
         if "retrieving it failed" in reason:
             reason = f"{reason.split(' is not present', 1)[0]} is remote; only local $ref are allowed"
-        path = json_path(getattr(error, "instance_path", ()))
-        raise ToolDefinitionError(f"not a valid schema at {path}: {reason[:200]}") from None
+        path: tuple[str | int, ...] = tuple(getattr(error, "instance_path", ()))
+        if isinstance(error, jsonschema_rs.ValidationError) and error.kind.name != "$ref":
+            path, reason = _explain_keyword(error)
+        raise ToolDefinitionError(f"not a valid schema at {json_path(path)}: {reason[:_MAX_MESSAGE]}") from None
     return validator
+
+
+def _explain_keyword(error: ValidationError) -> SchemaProblem:
+    """What is wrong with a keyword of a schema; of a misspelt type also which one was meant."""
+    path, reason = explain_error(error)
+    instance = error.instance
+    if error.kind.name == "format":
+        return path, f"'{short_value(instance)}' is no regular expression"
+    wrong = [each for each in (instance if isinstance(instance, list) else [instance]) if each not in SCHEMA_TYPES]
+    if tuple(error.instance_path)[-1:] != ("type",) or not wrong or not isinstance(wrong[0], str):
+        return path, reason
+    known = f"; types: {', '.join(SCHEMA_TYPES)}"
+    return path, f"'{short_value(wrong[0])}' is no type{nearest_hint(wrong[0], SCHEMA_TYPES, known)}"
 
 
 def _refuse_remote(uri: str) -> Any:
@@ -194,6 +209,7 @@ SchemaProblem = tuple[tuple[str | int, ...], str]
 _MAX_MESSAGE: Final = 200
 _MAX_SHOWN: Final = 40
 _MAX_OPTIONS: Final = 12
+SCHEMA_TYPES: Final = ("array", "boolean", "integer", "null", "number", "object", "string")
 
 _UNKNOWN_MEMBER_KEYWORDS: Final = ("additionalProperties", "unevaluatedProperties")
 _LIMIT_MESSAGES: Final[dict[str, str]] = {

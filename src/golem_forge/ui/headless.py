@@ -89,6 +89,8 @@ class HeadlessAdapter(_OutputUI):
         self._closed = True
         if result.error and not self._complained:
             self._err.write(f"error: {escape_control_chars(result.error)}\n")
+        if result.warning and self.formatter.level is TraceLevel.QUIET:  # else its event was shown
+            self._err.write(f"warning: {escape_control_chars(result.warning)}\n")
 
     def request_exit(self, code: int = 0) -> None:
         """Nothing to do: a headless run ends with its one answer."""
@@ -142,7 +144,7 @@ def run_result_data(result: RunResult) -> dict[str, Any]:
         "response": result.response,
         "usage": {"input": usage.input, "output": usage.output, "cached": usage.cached, "cost": result.cost},
     }
-    texts = {"partial": result.partial, "error": result.error}
+    texts = {"partial": result.partial, "error": result.error, "warning": result.warning}
     return data | {name: text for name, text in texts.items() if text}
 
 

@@ -96,7 +96,8 @@ class TraceFormatter:
     def format(self, event: Event) -> list[Line]:
         show = _FORMATTERS.get(event.type)
         rows = [] if show is None else show(self, event.wire, event.worker_id)
-        if self.width is not None and event.type in _PROSE:
+        one_line_call = event.type == "toolStarted" and self.level is TraceLevel.NORMAL
+        if self.width is not None and (event.type in _PROSE or one_line_call):
             rows = wrapped_lines(rows, self.width())
         if self.level is TraceLevel.DEBUG:
             rows = [*rows, line(f"event {event.to_json()}", "dim")]
@@ -297,6 +298,15 @@ def _from_normal(render: Callable[[Fields], list[Line]]) -> _EventFormatter:
     return lambda self, data, _: render(data) if self._at(TraceLevel.NORMAL) else []
 
 
+def _server_state(self: TraceFormatter, data: Fields, worker_id: str) -> list[Line]:
+    """One that waits for a person is named wherever anything is: without it the model lacks tools in silence."""
+    waits = data.get("state") in _WAIT_FOR_PERSON
+    return reports.mcp_status_lines(data) if self._at(TraceLevel.SUMMARY if waits else TraceLevel.NORMAL) else []
+
+
+_WAIT_FOR_PERSON: Final = frozenset({"pending", "needs_login", "failed"})
+
+
 def _compacted(data: Fields) -> list[Line]:
     before, after = int(finite_number(data.get("before"))), int(finite_number(data.get("after")))
     return [line(f"context compacted: {before:,} → {after:,} tokens", "dim")]
@@ -325,7 +335,7 @@ _FORMATTERS: Final[Mapping[str, _EventFormatter]] = {
     "contextCompacted": _from_normal(_compacted),
     "usageUpdated": TraceFormatter._usage,
     "catalogChanged": _from_normal(reports.catalog_change_lines),
-    "mcpStatus": _from_normal(reports.mcp_status_lines),
+    "mcpStatus": _server_state,
     "toolSuggested": _from_normal(reports.suggestion_lines),
     "wallsReport": _from_normal(reports.walls_lines),
     "sessionEnd": TraceFormatter._session_end,

@@ -2,16 +2,19 @@
 
 `read_folder` takes a path and gives FolderFiles. Refuses (Unusable): `symlink` for any link, device, pipe or socket at
 any depth, `too_large` for more than 200 files or 50 MiB, `unreadable` for what cannot be read or whose name cannot be
-shown. Texts name files relative to the folder, never the host's paths. `find_entrypoint` names the program's file and
-its kind, and executes nothing. A `ToolEntry` is a valid folder as it was last read.
+shown. What editors, version control and desktops leave behind (`is_ignored`) is no part of a tool: it is not read,
+hashed, shown or stored. Texts name files relative to the folder, never the host's paths. `find_entrypoint` names the
+program's file and its kind, and executes nothing. A `ToolEntry` is a valid folder as it was last read.
 
 `write_folder` writes new folders only. `stage_tool` writes checked files into a private folder below FORGE_HOME,
 outside `tools`, and reads them back; `install` renames it to a free name, `exchange` swaps it with the folder that is
 there.
 
 Threat: the author of a folder may go on writing while it is read. Only the bytes held here are hashed, shown and
-stored. Threat: a process that may write at the target puts a link where a folder was just made. So every folder is
-held open and nothing is named by more than its last part. Threat: a crash in the middle (no refresh sees a part).
+stored. Threat: code behind an ignored name. It is in no snapshot, and only snapshots run: no entrypoint, import,
+package or bytecode is found there. Threat: a process that may write at the target puts a link where a folder was just
+made. So every folder is held open and nothing is named by more than its last part. Threat: a crash in the middle (no
+refresh sees a part).
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import shutil
 import tempfile
 import time
@@ -29,6 +33,7 @@ from pathlib import Path
 from typing import Final
 
 from golem_forge.core.lazy_dataclass import WithCache, dataclass, field
+from golem_forge.core.regex import regex
 from golem_forge.core.text import display_name, escape_control_chars
 from golem_forge.sandbox.handles import call_libc
 from golem_forge.sandbox.walls.model import HostDirectory
@@ -101,6 +106,28 @@ class ToolProgram:
 
 FOLDER_LIMITS: Final = TreeLimits(files=200, total_bytes=50 << 20)
 
+_VERSION_CONTROL: Final = (".git", ".hg", ".svn", ".jj")
+_IGNORED: Final = regex(
+    "|".join(
+        (
+            *map(re.escape, _VERSION_CONTROL),
+            r"__pycache__|\.(mypy|ruff|pytest)_cache",
+            r"\.idea|\.vscode",
+            r".*~|.*\.sw[nop]|\..*\.sw[a-p]|#.*#|\.#.*",  # backups, vim's swap files, Emacs' autosaves and locks
+            r".*___jb_(tmp|old)___|\.goutputstream-.*",
+            r"\.DS_Store|\._.*|__MACOSX|Thumbs\.db|desktop\.ini|\.nfs.*|\.fuse_hidden.*",
+        )
+    ),
+    re.DOTALL,
+)
+
+
+def is_ignored(name: str) -> bool:
+    """Whether a file or folder of that name, without what is above it, is no part of a tool. docs/custom-tools.md lists
+    them."""
+    return _IGNORED.fullmatch(name) is not None
+
+
 _FAULT_CODES: Final = {
     TreeFault.SPECIAL: DiagnosticCode.SYMLINK,
     TreeFault.LIMIT: DiagnosticCode.TOO_LARGE,
@@ -115,6 +142,20 @@ class FolderFiles(WithCache):
     executable: frozenset[str]
     folders: frozenset[str] = field(default=frozenset(), compare=False)
     """Empty ones too; they are no part of the digest."""
+
+    def without_ignored(self) -> FolderFiles:
+        """As the same folder is read from a disk."""
+
+        def counts(path: str) -> bool:
+            return not any(map(is_ignored, path.split("/")))
+
+        if all(map(counts, (*self.files, *self.folders))):
+            return self
+        return FolderFiles(
+            {path: data for path, data in self.files.items() if counts(path)},
+            frozenset(filter(counts, self.executable)),
+            frozenset(filter(counts, self.folders)),
+        )
 
     @cached_property
     def facts(self) -> tuple[FileFact, ...]:
@@ -158,7 +199,7 @@ def read_folder(path: Path) -> FolderFiles:
 def try_folder(path: Path) -> FolderReading:
     started = time.time_ns()
     try:
-        tree = read_tree(path, FOLDER_LIMITS)
+        tree = read_tree(path, FOLDER_LIMITS, ignored=is_ignored)
     except TreeError as error:
         problem = Unusable(_FAULT_CODES[error.fault], error.message)
         lasting = error.fault is not TreeFault.UNREADABLE and error.marks
@@ -193,6 +234,9 @@ def find_entrypoint(entrypoint: str, folder: FolderFiles) -> tuple[str, ProgramK
 
     if entrypoint in ("", ".", "..") or "/" in entrypoint or "\0" in entrypoint:
         raise unusable(DiagnosticCode.ENTRYPOINT_INVALID, "must be the name of a file directly in the tool's folder")
+    if is_ignored(entrypoint):
+        why = "has a name that is no part of a tool (editors, version control and desktops leave such files); rename it"
+        raise unusable(DiagnosticCode.ENTRYPOINT_INVALID, why)
     if entrypoint in folder.folders or any(name.startswith(f"{entrypoint}/") for name in folder.files):
         raise unusable(DiagnosticCode.ENTRYPOINT_INVALID, "is a directory; name a file")
     if entrypoint not in folder.files:
@@ -284,14 +328,12 @@ def staging_folder(home: ForgeHome) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def stage_tool(home: ForgeHome, name: str, files: FolderFiles) -> Iterator[Path]:
-    """The complete folder, on disk and read back, ready to be renamed."""
+    """The complete folder, on disk and read back, ready to be renamed; without what is no part of a tool."""
+    files = files.without_ignored()
     with staging_folder(home) as room:
         folder = room / name
-        parent = os.open(room, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
+        with _open_folder(room) as parent:
             write_folder(parent, name, files.files, files.executable)
-        finally:
-            os.close(parent)
         if read_folder(folder).digest != files.digest:
             raise SharingError("The files could not be written as they are; nothing was taken over.")
         yield folder
@@ -309,7 +351,8 @@ def install(home: ForgeHome, name: str, folder: Path) -> None:
 
 
 def exchange(home: ForgeHome, name: str, folder: Path) -> None:
-    """`tools/<name>` becomes the staged folder, and the staged folder what was there; no moment without either."""
+    """`tools/<name>` becomes the staged folder, and the staged folder what was there; no moment without either. What is
+    no part of a tool (a repository, a swap file) stays at `tools/<name>`."""
     live = home.path / TOOLS_FOLDER / name
     try:
         _exchange_names(folder, live)
@@ -317,6 +360,32 @@ def exchange(home: ForgeHome, name: str, folder: Path) -> None:
         if error.errno not in (errno.EINVAL, errno.ENOSYS):
             raise
         _swap_in_steps(folder, live)
+    with (
+        contextlib.suppress(OSError),
+        _open_folder(folder) as left,
+    ):  # what was there may be no folder, or a link to one
+        for each in filter(is_ignored, os.listdir(left)):
+            if not os.path.lexists(live / each):
+                with contextlib.suppress(OSError):
+                    os.rename(each, live / each, src_dir_fd=left)
+
+
+@contextlib.contextmanager
+def _open_folder(path: Path) -> Iterator[int]:
+    handle = os.open(path, DIRECTORY_FLAGS)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def has_repository(folder: Path) -> bool:
+    """Whether version control keeps something in it, which no version of the tool has."""
+    for _, folders, files in os.walk(folder):
+        if any(name in _VERSION_CONTROL for name in (*folders, *files)):
+            return True
+        folders[:] = [name for name in folders if not is_ignored(name)]
+    return False
 
 
 def check_name_free(home: ForgeHome, name: str) -> None:

@@ -7,7 +7,7 @@ stranger's: every line is safe to print, and what it cannot show is a warning.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +16,9 @@ from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.usertools.diagnostics import Unusable, name_problem
 from golem_forge.usertools.expectations import case_name
 from golem_forge.usertools.folder import FolderFiles, ToolEntry, read_folder
-from golem_forge.usertools.manifest import ToolManifest
+from golem_forge.usertools.manifest import MANIFEST_FILE, ToolManifest
+from golem_forge.usertools.manifest.reader import read_manifest
+from golem_forge.usertools.manifest.schema import MAX_MANIFEST_BYTES
 from golem_forge.usertools.store.history import VersionChange, VersionLogEntry, find_version, undo, version_log
 from golem_forge.usertools.store.history import short_digest as short_digest
 from golem_forge.usertools.store.statistics import ToolStats, ToolTotals, tool_statistics, total_statistics
@@ -102,7 +104,15 @@ def folder_digest(workshop: Workshop, name: str) -> str:
 
 def list_versions(workshop: Workshop, name: str) -> tuple[VersionLogEntry, ...]:
     """Newest first."""
-    return version_log(workshop.store, name, folder_digest(workshop, name))
+
+    def version_of(digest: str) -> str:
+        data = workshop.registry.peek(digest, MANIFEST_FILE, MAX_MANIFEST_BYTES)
+        try:
+            return read_manifest(data, folder=name).version if data else ""
+        except Unusable:
+            return ""
+
+    return version_log(workshop.store, name, folder_digest(workshop, name), version_of)
 
 
 def compare_versions(workshop: Workshop, name: str, digests: Sequence[str]) -> VersionPair:
@@ -131,11 +141,19 @@ def diff_versions(name: str, old: FolderFiles, new: FolderFiles) -> VersionDiff:
     return VersionDiff(access=access, changes=changes, warnings=tuple(shown.warnings))
 
 
-def undo_version(workshop: Workshop, name: str, wanted: str = "") -> UndoResult:
-    """Back to the version before, or the named one; what is there now stays a version. Raises ForgeError, OSError."""
+def undo_version(
+    workshop: Workshop, name: str, wanted: str = "", agreed: Callable[[str, str], bool] = lambda current, digest: True
+) -> UndoResult:
+    """One step back, or to the named version; what is there now stays a version. `agreed`: see `history.undo`. Raises
+    ForgeError, OSError."""
     before = folder_digest(workshop, name)
     change = undo(
-        home=workshop.home, store=workshop.store, name=name, wanted=wanted, files_of=workshop.registry.version_files
+        home=workshop.home,
+        store=workshop.store,
+        name=name,
+        wanted=wanted,
+        files_of=workshop.registry.version_files,
+        agreed=agreed,
     )
     if change.digest != before:
         workshop.registry.refresh()

@@ -50,12 +50,22 @@ _CLOCK_TICK_S: Final = 0.022
 
 
 class Registry:
-    def __init__(self, home: ForgeHome, *, seen: Callable[[ToolEntry], None] = lambda entry: None) -> None:
-        """`seen` is told once of every (name, digest) that this object comes across."""
+    def __init__(
+        self,
+        home: ForgeHome,
+        *,
+        seen: Callable[[ToolEntry], None] = lambda entry: None,
+        repaired: Callable[[str], None] | None = None,
+    ) -> None:
+        """`seen` is told once of every (name, digest) that this object comes across; `repaired` the name of a tool
+        whose snapshot somebody had changed, once it was made again from the folder."""
         self._home = home
         self._tools = os.fspath(home.path / TOOLS)
         self._on_entry = seen
-        self._store = ContentStore(home)
+        self._replaced: list[str] = []
+        """Digests of snapshots that were made again and that nobody was told of yet."""
+        self._repaired = repaired
+        self._store = ContentStore(home, on_replaced=self._replaced.append) if repaired else ContentStore(home)
         self._cache = RegistryCache(home)
         self._lock = threading.RLock()
         self._listing: FolderListing | None = None
@@ -147,6 +157,18 @@ class Registry:
         except StoreError:
             return None
 
+    def peek(self, digest: str, file: str, limit: int) -> bytes | None:
+        """One file of any version that is still in the store, for a list: nobody compared it with the digest."""
+        snapshot = self._store.known(digest)
+        return self._store.peek(snapshot, file, limit) if snapshot is not None else None
+
+    def _scan(self, name: str) -> FolderScan | None:
+        scan = scan_folder(self._tools, name, self._store)
+        if self._replaced and self._repaired is not None:
+            self._replaced.clear()
+            self._repaired(display_name(name))
+        return scan
+
     def _scan_all(self, listing: FolderListing, changed: frozenset[str] | None) -> None:
         """`changed`: of the scans there are, those that no longer hold; None if that is not known."""
         cached = self._cache.load() if self._listing is None else {}
@@ -161,7 +183,7 @@ class Registry:
                 scans[name] = scan
                 if isinstance(scan.result, ToolEntry):
                     self._unproven[_entry_key(scan.result)] = scan.result
-            elif scan := scan_folder(self._tools, name, self._store):
+            elif scan := self._scan(name):
                 scans[name] = scan
                 fresh.append(name)
         self._settle(scans, fresh)
@@ -175,12 +197,12 @@ class Registry:
         if moving:
             time.sleep(_CLOCK_TICK_S)
         for name in moving:
-            if scan := scan_folder(self._tools, name, self._store):
+            if scan := self._scan(name):
                 scans[name] = scan
 
     def _scan_again(self, name: str, listing: FolderListing) -> FolderScan | None:
         self._index = None
-        scan = scan_folder(self._tools, name, self._store)
+        scan = self._scan(name)
         if scan is None:
             self._scans.pop(name, None)
             return None
@@ -204,7 +226,7 @@ class Registry:
         return snapshot
 
     def _stored_again(self, entry: ToolEntry) -> Snapshot:
-        scan = scan_folder(self._tools, entry.name, self._store)
+        scan = self._scan(entry.name)
         again = scan.result if scan else None
         snapshot = self._store.known(entry.digest)
         if snapshot is None or not isinstance(again, ToolEntry) or again.digest != entry.digest:

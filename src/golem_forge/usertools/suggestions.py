@@ -135,6 +135,8 @@ class Suggestion:
     last_seen: str
     sequence_ms: float
     """The median time of the calls."""
+    seen_in: frozenset[str] = frozenset()
+    """The ids of the sessions that made the calls."""
 
     @property
     def tools(self) -> tuple[str, ...]:
@@ -204,6 +206,7 @@ def make_suggestion(
         sessions=found.sessions,
         last_seen=found.last,
         sequence_ms=median([sum(step.ms for step in seen.steps) for seen in found.occurrences]) or 0.0,
+        seen_in=frozenset(seen.session for seen in found.occurrences),
     )
 
 

@@ -14,9 +14,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from itertools import count
 from typing import Any, Final
 
-from golem_forge.core.calls import Outcome, ToolCompletion
+from golem_forge.core.calls import Caller, Outcome, ToolCompletion
 from golem_forge.core.decisions import AnsweredBy, Status
 from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.lazy_dataclass import dataclass, field
@@ -25,7 +26,7 @@ from golem_forge.sandbox.walls.model import Level, ProbeReport
 from golem_forge.tools.context import Plan, ToolContext
 from golem_forge.tools.tool import Definition, Redirect, SourceKind, Tool
 from golem_forge.usertools import trust
-from golem_forge.usertools.build import PreparedTool
+from golem_forge.usertools.build import PreparedTool, StepReport
 from golem_forge.usertools.folder import ToolEntry, ToolProgram
 from golem_forge.usertools.manifest import input_schema
 from golem_forge.usertools.native_tools import not_found, unavailable_message
@@ -133,7 +134,7 @@ class _UserTool:
         if not status.tested:
             check_testable(report, manifest)
         declared_values(manifest, workshop.environ, workshop.redactor)
-        ready = await trust.make_ready(workshop, entry)
+        ready = await trust.make_ready(workshop, entry, _step_report(workshop, ctx))
         planned = plan_access(entry, args, access, report.level)
         try:
             values = process_input(manifest, args, paths=planned.paths)
@@ -162,6 +163,14 @@ class _UserTool:
         return plan
 
 
+def _step_report(workshop: Workshop, ctx: ToolContext) -> StepReport | None:
+    """Who waits for this call: a client hears of its own call only, all others are at the session."""
+    if ctx.caller is not Caller.MCP:
+        return None
+    steps = count(1)
+    return lambda text: ctx.report_progress(next(steps), None, text)
+
+
 @dataclass(frozen=True, slots=True)
 class _ApprovedCall:
     """One approved call of a tool."""
@@ -176,7 +185,7 @@ class _ApprovedCall:
 
     async def run(self, values: Any) -> ToolCompletion:
         workshop, entry = self.tool.workshop, self.tool.entry
-        prepared = await trust.fetch_and_build(workshop, self.ready)
+        prepared = await trust.fetch_and_build(workshop, self.ready, _step_report(workshop, self.ctx))
         if not self.status.trusted and not workshop.trusts(entry):  # only the mode agreed: that ends with the session
             workshop.trust_for_session(entry)
             self.tool.trusted = True

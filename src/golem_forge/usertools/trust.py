@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
+from functools import partial
 from hashlib import sha256
 from typing import Final, NamedTuple
 
@@ -29,7 +30,7 @@ from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.walls.model import ProbeReport
 from golem_forge.sandbox.walls.walls import Walls
 from golem_forge.storage.content_store import Snapshot
-from golem_forge.usertools.build import PreparedTool
+from golem_forge.usertools.build import PreparedTool, StepReport
 from golem_forge.usertools.create import find_identical, find_similar
 from golem_forge.usertools.diagnostics import Diagnostic, DiagnosticCode, Unusable
 from golem_forge.usertools.expectations import CaseResult, failed_tests_text
@@ -148,8 +149,10 @@ def check_promotable(workshop: Workshop, entry: ToolEntry) -> None:
         )
 
 
-async def make_ready(workshop: Workshop, entry: ToolEntry) -> ReadyTool:
-    """Builds what can be built offline. Raises BuildFailed."""
+async def make_ready(workshop: Workshop, entry: ToolEntry, report: StepReport | None = None) -> ReadyTool:
+    """Builds what can be built offline. `report`: who is told what takes a while; else `workshop.report`. Raises
+    BuildFailed."""
+    report = report or partial(workshop.report, "info")
     try:
         snapshot = workshop.registry.snapshot(entry)
         if (known := workshop.prepared.get(entry.digest)) is not None and known.is_there():
@@ -160,7 +163,7 @@ async def make_ready(workshop: Workshop, entry: ToolEntry) -> ReadyTool:
             needs = workshop.builder.needs(entry, files)
             if needs.hosts and not needs.cached:
                 return ReadyTool(entry=entry, snapshot=snapshot, prepared=None, hosts=needs.hosts)
-            prepared = await workshop.builder.build(entry, snapshot, files)
+            prepared = await workshop.builder.build(entry, snapshot, files, report=report)
             workshop.changes += 1
         workshop.store.mark_built(entry.name, entry.digest)  # what an earlier build left may be new to the store
     except Unusable as cause:
@@ -169,12 +172,13 @@ async def make_ready(workshop: Workshop, entry: ToolEntry) -> ReadyTool:
     return ReadyTool(entry=entry, snapshot=snapshot, prepared=prepared)
 
 
-async def fetch_and_build(workshop: Workshop, ready: ReadyTool) -> PreparedTool:
+async def fetch_and_build(workshop: Workshop, ready: ReadyTool, report: StepReport | None = None) -> PreparedTool:
     """The build with the hosts that were approved for it. Raises BuildFailed."""
     if ready.prepared is None:
+        report = report or partial(workshop.report, "info")
         try:
-            files = workshop.registry.files(ready.entry)
-            ready.prepared = await workshop.builder.build(ready.entry, ready.snapshot, files, hosts=ready.hosts)
+            files, builder = workshop.registry.files(ready.entry), workshop.builder
+            ready.prepared = await builder.build(ready.entry, ready.snapshot, files, hosts=ready.hosts, report=report)
         except Unusable as cause:
             raise _record_failure(workshop, ready.entry, cause) from None
         workshop.store.mark_built(ready.entry.name, ready.entry.digest)

@@ -22,6 +22,7 @@ from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.regex import regex
 from golem_forge.core.text import count_control_chars, display_name, escape_control_chars
 from golem_forge.sandbox.zones import AccessMode
+from golem_forge.usertools.build.dependencies import unread_packages
 from golem_forge.usertools.diagnostics import Unusable
 from golem_forge.usertools.folder import ELF, FolderFiles, ToolEntry
 from golem_forge.usertools.manifest import DEFAULT_TIMEOUT_S, MANIFEST_FILE, ToolManifest
@@ -88,6 +89,8 @@ def trust_card(entry: ToolEntry, files: FolderFiles, facts: ToolFacts, old: Fold
         if same := shown.unchanged():
             body.append(display_name(f"unchanged files: {', '.join(same)}"))
     warnings = list(shown.warnings)
+    if unread := unread_packages(files, manifest.entrypoint):
+        warnings.append(unread)
     if facts.shadows:
         warnings.insert(0, f"replaces the built-in tool '{entry.name}'")
     if changed:

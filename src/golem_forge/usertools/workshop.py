@@ -9,7 +9,8 @@ the proposed parameters, or at least a word of what the calls do.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -60,6 +61,12 @@ class PendingSuggestions:
 
 
 _MOST_PREPARED: Final = 64
+_log = logging.getLogger(__name__)
+
+
+def _log_report(kind: str, text: str) -> None:
+    if kind == "warning":
+        _log.warning("%s", text)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -85,6 +92,9 @@ class Workshop:
     """By digest: what was found ready before, so that a call need not look for it again."""
     suggestions: PendingSuggestions = field(default_factory=PendingSuggestions)
     """What this session was told could be a tool."""
+    report: Callable[[str, str], None] = _log_report
+    """Takes `info` or `warning`, and what the person who waits should know: a build that takes its time, a snapshot
+    that somebody changed."""
     changes: int = 0
     """Counts what this session changed in the store, so that whoever shows tools reads it again."""
 
@@ -157,9 +167,14 @@ def open_workshop(
         if store.record_version(entry.name, entry.digest):
             prune_versions(store, entry.name, contents.remove)
 
-    return Workshop(
+    def repaired(name: str) -> None:
+        why = f"the stored copy of tool '{name}' was changed outside of Forge, so it was not used"
+        again = "it was made again from the tool's folder, which still has the bytes of its digest"
+        workshop.report("warning", f"{why}; {again}. Look who else writes to $FORGE_HOME/store.")
+
+    workshop = Workshop(
         home=home,
-        registry=Registry(home, seen=record),
+        registry=Registry(home, seen=record, repaired=repaired),
         store=store,
         builder=Builder(home, walls=build_walls, environ=environ, kept_out=zones, host_rule=host_rule),
         native=native,
@@ -167,3 +182,4 @@ def open_workshop(
         environ=environ,
         settings=settings,
     )
+    return workshop

@@ -60,6 +60,13 @@ async def key_env(ground: Ground) -> None:
             assert f"canary-key-of-{name}" in await asked_over_the_wire(ground, server, f", key_env: {name}")
 
 
+@key("models.*.request_timeout")
+async def request_timeout(ground: Ground) -> None:
+    with WireServer([WireTurn(hold=60), WireTurn(say="Hi")]) as server:
+        await asked_over_the_wire(ground, server, ", request_timeout: 1.5")
+        assert len(server.requests) == 2
+
+
 @key("worker_paths")
 async def worker_paths(ground: Ground) -> None:
     ground.write("agents/child.worker", "---\nname: child\n---\n")

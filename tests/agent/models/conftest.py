@@ -27,12 +27,12 @@ def provider(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-async def opened(provider: str) -> AsyncIterator[Callable[[Any], Model]]:
-    """Opens the model of this provider against a server."""
+async def opened(provider: str) -> AsyncIterator[Callable[..., Model]]:
+    """Opens the model of this provider against a server; further keys of `models: {<provider>: …}` by keyword."""
     models: list[Model] = []
 
-    def open_(server: Any) -> Model:
-        settings = {provider: ProviderSettings(base_url=server.base_url(provider), key_env="WIRE_KEY")}
+    def open_(server: Any, **keys: Any) -> Model:
+        settings = {provider: ProviderSettings(base_url=server.base_url(provider), key_env="WIRE_KEY", **keys)}
         models.append(
             open_model(MODELS[provider], settings=settings, environ={"WIRE_KEY": KEY}, script_root=Path("/nowhere"))
         )

@@ -97,6 +97,12 @@ def test_without_a_model_it_says_what_would_work_here() -> None:
 def test_a_model_said_somewhere_is_checked_there() -> None:
     with pytest.raises(ConfigError, match=r"^FORGE_MODEL: unknown model provider 'gork'"):
         choose_model(flag="", environ={"FORGE_MODEL": "gork:1"}, worker=PLAIN, program_model="", builtin=False)
+    with pytest.raises(
+        ConfigError, match=r"^forge.yaml:3: model: unknown model provider 'opnai'; did you mean 'openai'"
+    ):
+        choose_model(
+            flag="", environ={}, worker=PLAIN, program_model="opnai:1", builtin=False, program_origin="forge.yaml:3"
+        )
 
 
 def test_a_missing_key_names_its_variable() -> None:

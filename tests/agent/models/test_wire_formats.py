@@ -161,6 +161,62 @@ async def test_a_cut_stream_is_tried_again_and_its_text_withdrawn(wire: Any, ope
     assert "".join(each.text for each in shown[at:] if isinstance(each, TextDelta)) == "Second"
 
 
+HTML = "<!doctype html>\n<title>Sign in</title>\n\n<p>data: none</p>\n"
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "says"),
+    [
+        ("text/event-stream", "", "content type text/event-stream"),
+        ("Text/HTML; charset=utf-8", HTML, "content type text/html"),
+        ("application/json", '{"error": {"message": "later"}}', "content type application/json"),
+        ("<canary>/x", HTML, "no content type"),
+    ],
+)
+async def test_a_response_without_an_event_is_tried_again_and_names_its_content_type(
+    wire: Any, opened: Any, kind: str, body: str, says: str
+) -> None:
+    """A stream that ends without a byte; the page of a proxy or of the wrong address, with status 200."""
+    nothing = wire.WireTurn(headers={"content-type": kind}, body=body)
+    with wire.WireServer([nothing, wire.WireTurn(say="Now."), *[nothing] * 4]) as server:
+        model = opened(server)
+        answer, shown = await asked(model)
+        assert answer.message.text == "Now." and shown.waits == [1.0]
+        assert says in shown.discarded[0].reason and not shown.discarded[0].streamed
+        with pytest.raises(ModelError, match="after 4 tries") as failed:
+            await asked(model)
+        assert len(server.requests) == 6
+    text = str(failed.value)
+    assert failed.value.retryable and says in text and "canary" not in text and "Sign in" not in text
+    assert ("base_url" in text) is ("event-stream" not in kind), "what to look at where it is no stream at all"
+
+
+@pytest.mark.parametrize(
+    ("provider", "silence"),
+    [("anthropic", {"hold": 30.0}), ("openai", {"pause": 30.0}), ("openai-compatible", {"hold": 30.0})],
+    indirect=["provider"],
+)
+async def test_a_silent_provider_has_failed_after_request_timeout(
+    wire: Any, opened: Any, provider: str, silence: dict[str, float]
+) -> None:
+    """Whether it does not answer at all, or answers and then says nothing."""
+    with wire.WireServer([wire.WireTurn(say="never", **silence), wire.WireTurn(say="Now.")]) as server, within(20):
+        answer, shown = await asked(opened(server, request_timeout=1.5))
+    assert answer.message.text == "Now." and len(server.requests) == 2
+    (failed,) = shown.discarded
+    assert failed.wait == 1.0 and "1.5 s without a word" in failed.reason
+    assert f"`models.{provider}.request_timeout`" in failed.reason, "which key says how long"
+
+
+@pytest.mark.parametrize("provider", ["anthropic"], indirect=True)
+async def test_a_call_that_is_being_written_is_no_silence(wire: Any, opened: Any) -> None:
+    """Nothing of it is shown for longer than `request_timeout`."""
+    call = wire.WireCall(name="add", args={"a": 1, "because": "x" * 200})
+    with wire.WireServer([wire.WireTurn(calls=(call,), pause=0.1)]) as server:
+        answer, shown = await asked(opened(server, request_timeout=1.5))
+    assert len(answer.message.calls) == 1 and shown.discarded == [] and shown.text == ""
+
+
 async def test_too_many_requests_waits_as_told(wire: Any, opened: Any) -> None:
     """W18: one answer, one wait, and the SDK's own retries are off."""
     turns = [wire.WireTurn(status=429, headers={"Retry-After": "1"}), wire.WireTurn(say="Now.")]

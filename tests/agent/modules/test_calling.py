@@ -110,6 +110,12 @@ async def test_forge_checks_the_schema_and_the_host_what_only_the_model_knows(pl
             "x",
             "Tool 'x' not found in ./tools.py. Available exports: a, b",
         ),
+        (
+            "def calculate(): ...\ndef b(): ...",
+            "calculte",
+            "toolsets.custom.tools[0]: Tool 'calculte' not found in ./tools.py (did you mean 'calculate'?). Available "
+            "exports: calculate, b",
+        ),
         ("x = 3", "x", "'x' in ./tools.py must be a function or a Tool"),
         ("import json\n\nraise RuntimeError('no')", "x", "from ./tools.py: RuntimeError: no (line 3)"),
         ("def x(:\n  pass", "x", "from ./tools.py: SyntaxError: invalid syntax (line 1)"),

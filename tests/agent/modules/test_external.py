@@ -106,6 +106,7 @@ async def test_only_the_listed_tools_of_a_package_exist(place: Any, call: Any, p
             "has no entry point 'wbe' (did you mean 'web'?) in group golem_forge.toolsets. Found: list, web",
         ),
         ({"import": "acme_tools.web:nothing"}, "AttributeError: module 'acme_tools.web' has no attribute 'nothing'"),
+        ({"import": "acme_tools.web:sinlge"}, "has no attribute 'sinlge' (did you mean 'single'?)"),
         ({"import": "acme_tools.web:wrong"}, "acme_tools.web:wrong must be a Toolset, a list of Tools, or a function"),
         (
             {"entry_point": "web", "tools": ["serch"]},

@@ -188,6 +188,17 @@ def test_a_call_just_under_the_limit_is_one_in_characters_of_any_width() -> None
         "````\n```\n<tool></tool>\n```\n````",
         "```\n<tool></tool> never closed",
         "```\r\n<tool></tool>\r\n```\r\n",
+        "> ```\n> <tool><tool_name>write</tool_name></tool>\n> ```\nas above",
+        "> > ~~~ xml\n>> <tool></tool>\n> > <tool></tool>",
+        "- ```\n  <tool></tool>\n  ```",
+        "1. > ```\n   > <tool></tool>\n   > ```\n2. done",
+        "```\n> ```\n<tool></tool>\n```",
+        "Write `<tool><tool_name>write</tool_name></tool>` to write",
+        "> `<tool></tool>`\n\n* `<tool></tool>`",
+        "``a ` <tool></tool> b``",
+        "`` not closed, `<tool></tool>` is",
+        "`over\n<tool></tool>\nlines`",
+        "`a` `<tool>`",
     ],
 )
 def test_w24_a_tool_in_a_code_fence_is_text(text: str) -> None:
@@ -204,6 +215,16 @@ def test_w24_a_tool_in_a_code_fence_is_text(text: str) -> None:
         "```inline``` <tool><tool_name>write</tool_name></tool>",
         "x ```\n<tool><tool_name>write</tool_name></tool>",
         "~~~\n```\n~~~\n<tool><tool_name>write</tool_name></tool>",
+        "> ```\n> code\n<tool><tool_name>write</tool_name></tool>",
+        "> ```\n> code\n\n<tool><tool_name>write</tool_name></tool>",
+        "> ```\n> code\n> ```\n> <tool><tool_name>write</tool_name></tool>",
+        "- ```\n  code\n  ```\n<tool><tool_name>write</tool_name></tool>",
+        "`a` <tool><tool_name>write</tool_name></tool> `b`",
+        "a ` alone\n\n<tool><tool_name>write</tool_name></tool> and `code`",
+        "a ` alone <tool><tool_name>write</tool_name></tool>",
+        "- a ` alone\n- <tool><tool_name>write</tool_name></tool> `",
+        "\\`<tool><tool_name>write</tool_name></tool>\\`",
+        "` <tool><tool_name>write</tool_name><arguments><content>a\n\n`b`</content></arguments></tool>",
     ],
 )
 def test_after_or_without_a_fence_a_tool_is_a_call(text: str) -> None:
@@ -332,7 +353,7 @@ _PIECES = st.sampled_from(
         *("<tool>", "</tool>", "<tool_name>write</tool_name>", "<arguments>", "</arguments>", "<path>", "</path>"),
         *("<![CDATA[", "]]>", "]", "]]", "&", "&#6", "0;", "<", ">", "```", "\n", "`", "~~~", " ", "x", "<!--", "<?"),
         *("<tool><tool_name>write</tool_name><arguments><size>7</size></arguments></tool>", "<size>1</size>", "\r\n"),
-        *("é", "a&amp;b"),
+        *("é", "a&amp;b", "> ", "- ", "1. ", "\\", "\n\n"),
     ]
 )
 
@@ -361,7 +382,23 @@ def test_without_a_call_the_text_is_what_was_written(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "unit", ["<", "<tool", "&", "]", "<a", "`", "</", "<![CDATA[", "~~~\n", "<tool></tool>", "<a ", "<a></a>"]
+    "unit",
+    [
+        "<",
+        "<tool",
+        "&",
+        "]",
+        "<a",
+        "`",
+        "</",
+        "<![CDATA[",
+        "~~~\n",
+        "<tool></tool>",
+        "<a ",
+        "<a></a>",
+        "`<tool>",
+        "`` <tool>\n",
+    ],
 )
 def test_time_is_linear(unit: str) -> None:
     """What repeats the beginning of every token, outside and inside a call, in one piece and in small ones."""

@@ -44,7 +44,7 @@ def test_what_does_not_answer_stays_and_says_why(walled):
     ended = walled("add", "broken", "--yes", "--", "/no/such/binary")
     assert ended.code == 1
     assert "server 'broken' failed" in ended.err and "it stays in forge.yaml" in ended.err
-    assert walled.states() == {"broken": "known"}
+    assert walled.states() == {"broken": "pending"}, "it has never answered"
 
 
 def test_its_last_words_are_shown(walled):

@@ -36,6 +36,10 @@ def test_a_person_reads_the_card(walled, on_terminal):
     assert on_terminal(["mcp", "approve", "echo"], (question, "no"))[0] == 3
     assert walled.states() == {"echo": "pending"}
     assert on_terminal(["mcp", "approve", "echo"], (question, "yes"))[0] == 0
+    shown = walled.shown("echo")
+    assert (shown["state"], shown["approved"]) == ("pending", True), "it has never answered"
+    assert shown["error"] == "what it offers is not known yet; run: forge mcp test echo"
+    assert walled("test", "echo").code == 0
     assert walled.states() == {"echo": "known"}
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 
 import pytest
 
 from golem_forge.cli.mcp import VERBS
+
+from .conftest import PYTHON
 
 CANARY = "canary-77aa"
 FOREIGN = {"command": "/bin/false", "args": ["x"], "env": {"API_TOKEN": CANARY}, "autoApprove": ["*"]}
@@ -86,6 +89,45 @@ def test_the_whole_of_one_server(walled):
     assert told["held"] == [] and told["prompts"] == ["greet"] and told["resources"] is True
     assert told["config"]["zones"] == {"workspace": "ro"} and told["listedAt"].endswith("Z")
     assert "server: echo 1, protocol 2025-11-25" in walled("show", "echo").out
+
+
+def test_a_plain_headless_run_names_a_server_that_waits(servers):
+    (servers.project / ".mcp.json").write_text(json.dumps({"mcpServers": {"git": {"command": "/bin/false"}}}))
+    (servers.project / "model.yaml").write_text("turns: [{say: Hello}]\n")
+    waits = "server git: pending: server 'git' waits for approval; run: forge mcp approve git"
+
+    def told(*options: str) -> list[str]:
+        ended = servers.shell("run", "--model", "scripted:model.yaml", *options, "hi")
+        assert (ended.code, ended.out) == (0, "Hello\n")
+        return ended.err.splitlines()
+
+    assert told().count(waits) == 1
+    assert told() == told("--trace", "summary"), "the default that --help names"
+    assert "by default normal, headless summary" in servers.shell("run", "--help").out
+    assert waits in told("--trace", "normal") and not told("--trace", "quiet")
+
+
+def test_lines_that_are_no_messages_are_counted(walled):
+    walled.command("echo.py")
+    added = walled.add("noisy", "--yes", program="hostile.py", args=("garbage",))
+    assert added.code == 0, added.err
+    note = (
+        r"standard output: (\d+) lines were not JSON-RPC and dropped; a server writes anything but messages to stderr"
+    )
+    tested, shown = walled("test", "noisy").out, walled("show", "noisy").out
+    (first,) = {int(re.search(f"note: {note}", text)[1]) for text in (added.out, tested, shown)}
+    assert first > 5 and "tools: 1" in shown
+    for told in (walled("test", "noisy", "--json").json, walled.shown("noisy")):
+        assert re.fullmatch(note, told["diagnostics"][0])[1] == str(first) and len(told["diagnostics"]) == 1
+    assert walled.shell("call", "noisy__act", "--approval", "approve_all").out == "the answer\n"
+    assert int(re.search(note, walled("show", "noisy").out)[1]) == 2 * first, "those during a call count too"
+
+
+def test_what_only_writes_to_standard_output_is_told_so(walled):
+    (walled.project / "chatty.py").write_text("print('Listening on port 80'); print('Ready.')\nraise SystemExit(1)\n")
+    ended = walled("add", "chatty", "--yes", "--zone", "workspace", "--", PYTHON, "-S", "chatty.py")
+    assert ended.code == 1
+    assert "the server ended with exit code 1; 2 lines were not JSON-RPC and dropped" in ended.err
 
 
 def test_one_invalid_tool_is_held_back_alone(walled):

@@ -2,7 +2,8 @@
 
 Tools: `echo {text}`, `add {a, b}` (structured), `fail` (isError), `env {name}`, `pid`, `sleep {seconds, progress?}`,
 `append {path, text}` (an effect that can be counted), `stderr {text}`. Resources `note://one`, `note://blob`, a
-template, and a prompt `greet {who}`. ECHO_LOG names a file that gets one line for each message received.
+template, and a prompt `greet {who}`, whose argument it completes. Who is subscribed to a resource hears of it when its
+URI is echoed. ECHO_LOG names a file that gets one line for each message received.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 
 _out = threading.Lock()
 _cancelled: set[Any] = set()
+_watched: set[str] = set()
 
 
 def send(message: dict[str, Any]) -> None:
@@ -67,6 +69,8 @@ TOOLS: list[dict[str, Any]] = [
 def call(name: str, args: dict[str, Any], ident: Any, token: Any) -> dict[str, Any]:
     match name:
         case "echo":
+            for uri in [each for each in _watched if each in args["text"]]:
+                send({"method": "notifications/resources/updated", "params": {"uri": uri}})
             return text(args["text"])
         case "add":
             total = args["a"] + args["b"]
@@ -102,7 +106,12 @@ def answer(method: str, params: dict[str, Any], ident: Any) -> dict[str, Any]:
         case "initialize":
             return {
                 "protocolVersion": min(params.get("protocolVersion", "2025-11-25"), "2025-11-25"),
-                "capabilities": {"tools": {"listChanged": True}, "resources": {}, "prompts": {}},
+                "capabilities": {
+                    "tools": {"listChanged": True},
+                    "resources": {"subscribe": True},
+                    "prompts": {},
+                    "completions": {},
+                },
                 "serverInfo": {"name": "echo", "version": "1"},
                 "instructions": "Says things back.",
             }
@@ -122,6 +131,11 @@ def answer(method: str, params: dict[str, Any], ident: Any) -> dict[str, Any]:
                 blob = base64.b64encode(bytes(range(256))).decode()
                 return {"contents": [{"uri": params["uri"], "mimeType": "application/octet-stream", "blob": blob}]}
             return {"contents": [{"uri": params["uri"], "mimeType": "text/plain", "text": f"the note {params['uri']}"}]}
+        case "resources/subscribe" | "resources/unsubscribe":
+            (_watched.add if method.endswith("/subscribe") else _watched.discard)(params["uri"])
+            return {}
+        case "completion/complete":
+            return {"completion": {"values": [f"{params['argument']['value']}{end}" for end in ("da", "bert")]}}
         case "prompts/list":
             arguments = [{"name": "who", "description": "Whom to greet", "required": True}]
             return {"prompts": [{"name": "greet", "description": "A greeting", "arguments": arguments}]}

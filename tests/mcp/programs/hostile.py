@@ -139,11 +139,19 @@ class Silent(Server):
 
 
 class SilentStart(Server):
-    """Never answers `initialize` (nor the probe before it)."""
+    """Never answers `initialize`; ARGUMENT goes to stderr."""
 
     def initialize(self, params: dict[str, Any]) -> dict[str, Any]:
+        print(ARGUMENT, file=sys.stderr, flush=True)
+        note("asked", "initialize")
         _ended.wait(LIMIT)
         raise SystemExit
+
+
+class OldAndSilent(Server):
+    """Does not know `server/discover`, and says nothing to it."""
+
+    ignores = "server/discover"
 
 
 class SilentList(Server):
@@ -341,6 +349,14 @@ class Progress(Server):
         return text("progressed")
 
 
+class Refuses(Server):
+    """Says no to `initialize`, with the code and the words of ARGUMENT."""
+
+    def initialize(self, params: dict[str, Any]) -> None:  # type: ignore[override]
+        code, _, words = ARGUMENT.partition(" ")
+        send({"id": 2, "error": {"code": int(code), "message": words}})
+
+
 class OldVersion(Server):
     """Speaks a version nobody knows."""
 
@@ -380,9 +396,11 @@ MODES: dict[str, Callable[[], Server]] = {
     "late": Late,
     "liar": Liar,
     "misshapen": Misshapen,
+    "old-and-silent": OldAndSilent,
     "old-version": OldVersion,
     "pages": Pages,
     "progress": Progress,
+    "refuses": Refuses,
     "silent": Silent,
     "silent-list": SilentList,
     "silent-start": SilentStart,
@@ -393,6 +411,8 @@ def handle(server: Server, message: dict[str, Any]) -> None:
     global _lists
     method, params, ident = message["method"], message.get("params") or {}, message.get("id")
     result: Any
+    if method == getattr(server, "ignores", ""):
+        return note("asked", method)
     if method == "initialize":
         result = server.initialize(params)
     elif method == "notifications/initialized":

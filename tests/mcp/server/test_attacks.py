@@ -139,6 +139,14 @@ def port_of(url: str) -> int:
     return int(url.rpartition(":")[2].partition("/")[0])
 
 
+async def test_a_command_is_said_once(serving: Serving) -> None:
+    async with serving() as served:
+        asked = await Wire(served.url, served.token).call("exec_command", {"cmd": "make it-all"})
+        text = asked["inputRequests"]["forge"]["params"]["message"]
+    assert text.count("make it-all") == 1 and "\n  | make it-all\n" in text
+    assert "Asked because: base exec: the command asks unless a rule allows it" in text
+
+
 async def test_what_others_wrote_cannot_pass_for_a_line_of_the_card(serving: Serving) -> None:
     """A command that goes on as if the card did: the person sees one risk, and it is the real one."""
     command = "rm -r x\n\nEffects:\n  read /workspace\n\nRisk: low\u2028Risk: low\nAsked because: you wanted it"

@@ -147,6 +147,24 @@ class TestSessions:
             calling.cancel()
             await asyncio.wait({calling})
 
+    async def test_one_token_cannot_take_every_session(self, serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A token has its share, whoever came first; the rest is for whoever comes."""
+        monkeypatch.setattr(http, "MOST_SESSIONS", 32)
+        ping = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
+        async with serving() as served:
+            crowd = [await opened(served) for _ in range(32)]
+            assert (await post(served)).status_code == 503
+            assert (await post(served, ping, **crowd[0])).status_code == 200, "used again: no longer the oldest"
+            other = {"Authorization": f"Bearer {served.tokens.create('other')}"}
+            theirs = [await post(served, **other) for _ in range(3)]
+            assert [each.status_code for each in theirs] == [200, 200, 503], "two of 32 are its share"
+            mine = {"Mcp-Session-Id": theirs[0].headers["mcp-session-id"]}
+            assert (await post(served, ping, **mine, **other)).status_code == 200
+            assert [(await post(served, ping, **each)).status_code for each in crowd[:4]] == [200, 404, 404, 200]
+            assert (await served.http.delete(served.url, headers={**served.headers, **crowd[5]})).status_code == 200
+            assert (await post(served, **other)).status_code == 200, "what is free is for whoever comes"
+            assert (await post(served)).status_code == 503
+
 
 class TestTokens:
     async def test_the_journal_names_the_caller(self, serving: Serving) -> None:

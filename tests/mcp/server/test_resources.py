@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+import re
 from typing import Any
 
 import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitResult
 
+from golem_forge.mcp.server import resources
 from golem_forge.tools.context import ToolContext
 
 from .conftest import MODES, Served, Serving
@@ -97,6 +99,51 @@ async def test_proxied_resources_come_with_text_and_bytes(serving: Serving, mode
         assert seen == [{"server": "docs", "uri": "demo://a b"}]
         assert text.text == "t" * 10 and str(text.uri) == uri
         assert base64.b64decode(blob.blob) == b"\x00\x01" * 100 and blob.mime_type == "image/png"
+
+
+async def test_a_large_output_is_read_back_whole_in_ranges(
+    serving: Serving, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of characters of one to four bytes: the ends of ranges fall between and into them. With an eighth of the bounds:
+    the client of the SDK takes 1 MiB at most."""
+    for bound in ("MOST_BYTES", "MOST_WHOLE_BYTES", "RANGE_BYTES"):
+        monkeypatch.setattr(resources, bound, getattr(resources, bound) // 8)
+    line = "a\u00e9\u20ac\U0001f600\n"
+    size = resources.MOST_BYTES + 100_000
+
+    async def say(args: dict[str, Any]) -> str:
+        return line * (size // len(line.encode())) + "x" * (size % len(line.encode()) + args.get("more", 0))
+
+    async with serving() as served, served.client(mode) as client:
+        served.add("large", say)
+        whole, uri = await say({}), await output_of(client)
+        for asked in ("", "&length=70001"):
+            texts, offset = [], 0
+            while offset < size:
+                [part] = (await client.read_resource(f"{uri}?offset={offset}{asked}")).contents
+                said = part.meta["golem-forge/range"]
+                assert (said["offset"], said["size"]) == (offset, size)
+                assert str(part.uri) == f"{uri}?offset={offset}&length={said['length']}"
+                texts.append(part.text)
+                offset += said["length"]
+            assert "".join(texts) == whole and len(texts) > 5
+        assert await text_of(client, f"{uri}?offset={9 * size}&length=10") == ""
+        for query in ("offset=-1", "offset=0&length=x", "length=5", "offset=0&offset=1", "offset=\u0663", ""):
+            with pytest.raises(MCPError, match="Resource not found"):
+                await client.read_resource(f"{uri}?{query}")
+        parts = (await client.read_resource(uri)).contents
+        assert "".join(part.text for part in parts) == whole and len(parts) == 2
+        larger = await output_of(client, more=resources.MOST_WHOLE_BYTES)
+        with pytest.raises(MCPError, match=r"bytes; read it in ranges: forge://output/\S+\?offset=0&length=\d+,"):
+            await client.read_resource(larger)
+
+
+async def output_of(client: Any, **args: Any) -> str:
+    """Where the whole output of the tool `large` is."""
+    [shown] = [each.text for each in (await client.call_tool("large", args)).content]
+    found = re.search(r"forge://output/out_[0-9a-f]+", shown)
+    assert found is not None
+    return found[0]
 
 
 async def test_a_large_proxied_resource_is_whole(serving: Serving, mode: str) -> None:

@@ -202,6 +202,22 @@ def test_tool_rules_cover_the_whole_call_of_any_source(place: Place) -> None:
     assert place.ask(book, call(tool="create_issues", args={"repo": "a/b", "draft": True})) is NO_RULES
 
 
+@pytest.mark.parametrize(
+    ("test", "inside", "outside"),
+    [("{min: 2}", (2, 3.5), (1, 1.99)), ("{max: 5}", (5, -1), (5.01, 6)), ("{min: 2, max: 5}", (2, 5), (1, 6))],
+)
+def test_numbers_up_to_and_with_the_bound(
+    test: str, inside: tuple[float, ...], outside: tuple[float, ...], place: Place
+) -> None:
+    book = place.book(rules(f"{{tool: t, args: {{n: {test}}}, {ALLOW}}}"))
+
+    def covered(value: object) -> bool:
+        return place.ask(book, call(args={"n": value}, says=False)).covers
+
+    assert [covered(value) for value in inside] == [True, True]
+    assert [covered(value) for value in (*outside, True, "3", None)] == [False] * 5
+
+
 def test_mcp_consent_holds_while_pinned_and_refusal_always(place: Place) -> None:
     book = place.book(
         rules(

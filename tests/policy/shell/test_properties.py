@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from golem_forge.policy.shell.arguments import names
@@ -44,6 +44,7 @@ many = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCh
 
 @many
 @given(any_text)
+@example("A¹=")
 def test_no_text_breaks_an_analyser(world: CommandWorld, secret: Callable[[str], bool], text: str) -> None:
     parsed, found, once = parse_strict(text), find_commands(text), canonical_text(text)
     assert isinstance(parsed, Parsed | Opaque)

@@ -110,6 +110,71 @@ def test_u9_of_many_lines_the_first_and_last_20_and_a_key_for_all() -> None:
     assert lines(payload="\n".join("x" * 40)).count("│ x") == 40
 
 
+COMMAND: dict[str, Any] = {"tool": "exec_command", "type": "command", "args": {"cmd": "make all"}}
+
+
+def test_a_command_of_one_part_is_named_and_not_repeated() -> None:
+    shown = lines(
+        **COMMAND,
+        payload="make  all",
+        effects=["exec make all (no rule covers it)", "net example.com:443"],
+        segments=[{"words": ["make", "all"], "proven": False, "dangers": ["power"]}],
+        riskReasons=["'make all' is on the danger list (power)", "make all reaches outside every zone"],
+        why="base exec: exec make all asks unless a rule allows it",
+        choices=[
+            {"id": "exact:session", "label": "exactly make all", "scope": "session"},
+            {
+                "id": "exact:always",
+                "label": "exactly make all",
+                "scope": "always",
+                "rule": "command make all (exactly)",
+            },
+        ],
+    )
+    assert shown[1:] == [
+        "│ make  all",
+        "  the command (no rule covers it)",
+        "  net example.com:443",
+        "  ! the command is on the danger list (power)",
+        "  ! the command reaches outside every zone",
+        "  why asked: base exec: the command asks unless a rule allows it",
+        "  1  approve and remember (session): exactly this command",
+        "  2  approve and remember (always): exactly this command",
+    ]
+
+
+def test_each_command_of_a_line_stands_on_the_card_once_with_what_holds_for_it() -> None:
+    mark = " (no rule covers it)"
+    segments = [{"words": [name], "proven": name == "b", "dangers": ["power"] * (name == "c")} for name in "abcd"]
+    shown = lines(
+        **COMMAND,
+        payload="a && b && c && d",
+        effects=["exec a", "exec b", f"exec c{mark}", f"exec 'd {'x' * 9000}'{mark}", "read /workspace"],
+        segments=segments,
+        riskReasons=["'c' is on the danger list (power)"],
+        why="base exec: exec c asks unless a rule allows it",
+        choices=[],
+    )
+    assert shown[2:5] == ["  exec a", "  exec b (only reads)", "  exec c (power, no rule covers it)"]
+    assert (
+        shown[5].startswith("  exec 'd xxx") and shown[5].endswith("xxx' (no rule covers it)") and len(shown[5]) < 200
+    )
+    assert shown[6:] == [
+        "  read /workspace",
+        "  ! 'c' is on the danger list (power)",
+        "  why asked: base exec: exec c asks unless a rule allows it",
+    ]
+
+
+@pytest.mark.parametrize("command", ["", "the", "asks", "exec", "is on", "x: exec x", "why asked", "reaches"])
+def test_only_the_reasons_of_forge_itself_name_the_command_otherwise(command: str) -> None:
+    """Words of a command that happen to stand in a reason are left there."""
+    own = "rules no-push: exec make asks unless a rule allows it, reaches x (rules.yaml:3)"
+    opaque = "floor opaque: the command cannot be checked: it has a redirection"
+    for why in (own, opaque):
+        assert f"  why asked: {why}" in lines(**COMMAND, payload=command, why=why, effects=[f"exec {command}"])
+
+
 def test_u10_the_reason_is_there_whoever_gave_it() -> None:
     for why in ("tool write_file: predicate", "rule no-push (rules.yaml:3)", "zone /workspace says ask for write"):
         assert f"  why asked: {why}" in lines(why=why)
@@ -233,3 +298,5 @@ def test_how_it_ended_says_what_was_remembered_and_where() -> None:
     assert told(choice="b") == "approved · remembered (always for this project, in rules.yaml): git_push to main"
     assert told(approved=False, choice="a", reason="no\nway") == "denied: no way"
     assert told(by="browser", edited=True) == "approved by browser with changed arguments"
+    changed = "approved with changed arguments · remembered for the changed arguments"
+    assert told(choice="b", edited=True) == changed, "the label is of the call as it was asked about"

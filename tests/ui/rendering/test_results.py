@@ -40,6 +40,7 @@ def test_the_header_has_the_summary_or_the_kind() -> None:
     assert shown(custom("hello")) == ["✓ look (x.y) (12 ms)", "  hello"]
     assert shown() == ["✓ look (12 ms)"]
     assert shown(durationMs=75_432) == ["✓ look (75.4 s)"]
+    assert shown(durationMs=3_024) == ["✓ look (3.0 s)"] and shown(durationMs=999.4) == ["✓ look (999 ms)"]
 
 
 @pytest.mark.parametrize("status", sorted({*Status} - {Status.SUCCESS}))

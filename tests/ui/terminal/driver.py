@@ -277,6 +277,15 @@ class Runtime:
             *(self.ask(payload=f"echo number {n}", args={"cmd": f"echo number {n}"}) for n in (1, 2, 3))
         )
 
+    async def scene_covered(self, rest: str) -> None:
+        """What the first answer remembers covers the second, too."""
+
+        async def first() -> None:
+            await self.ask(payload="echo number 1", args={"cmd": "echo number 1"})
+            self.ui.withdraw_approval("second", approved=True, by="memory")
+
+        await asyncio.gather(first(), self.ask(requestId="second", payload="echo number 2", args={"cmd": "x"}))
+
     async def scene_denied(self, rest: str) -> None:
         await asyncio.gather(self.ask(), self.scene_form(""))
 
@@ -285,6 +294,7 @@ class Runtime:
 
         async def first() -> None:
             await self.ask(payload="echo number 1", args={"cmd": "echo number 1"})
+            await self.gate()
             await self.scene_flood("")
 
         await asyncio.gather(first(), self.ask(payload="echo number 2", args={"cmd": "echo number 2"}))

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from tests.deadlines import PATIENCE
 
 Play = Callable[..., Any]
@@ -144,7 +145,11 @@ def test_a_word_typed_at_a_card_never_answers_it_and_goes_to_the_input_line(play
             card.type(typed)
         terminal.wait_for(re.compile(r"(?m)^> " + typed.rstrip("\r")), anywhere=False)
         card.after(0.7)
-        if not at_once:
+        if at_once:  # as a paste, which the card does not wait for: it has the keyboard again, and this is no answer
+            ready(played)
+            terminal.send(CTRL_U)
+            terminal.wait_for("that key is no answer", anywhere=False)
+        else:
             terminal.wait_for(STANDS, anywhere=False)
         terminal.send(CTRL_U)
         terminal.wait_gone("> " + typed.rstrip("\r"))
@@ -343,6 +348,19 @@ def test_u5_several_cards_queue_with_their_place_and_one_key_pressed_twice_answe
     assert len({note["requestId"] for note in played.noted("approvalResponse")}) == 3
 
 
+@pytest.mark.parametrize(("scene", "key", "over"), [("three", CTRL_C, "turn interrupted"), ("covered", "1", "memory")])
+def test_a_card_that_ends_with_the_one_before_it_is_never_drawn(play: Play, scene: str, key: str, over: str) -> None:
+    played = ask(play, scene)
+    terminal = played.terminal
+    terminal.send(key)
+    terminal.wait_for(over)
+    terminal.wait_for("you>", anywhere=False)
+    assert terminal.text.count("wants to run") == 1 and "echo number 2" not in terminal.text
+    endings = re.findall(r"^(?:exec_command · )?(?:denied|approved)[^·\n]*", terminal.text, re.MULTILINE)
+    by_memory = ["approved ", "exec_command · approved by memory"]
+    assert endings == (["denied by interrupt"] if key == CTRL_C else by_memory)
+
+
 def test_tab_and_ctrl_l_draw_the_only_card_again_without_answering_it(play: Play) -> None:
     played = ask(play)
     terminal = played.terminal
@@ -357,6 +375,8 @@ def test_a_card_that_was_pushed_away_by_output_is_drawn_again_before_it_can_be_a
     played = ask(play, "chatty")
     terminal = played.terminal
     terminal.send("y")
+    terminal.wait_for("echo number 2")
+    played.go()
     terminal.wait_for("logged by other code")
     ready(played, card=3)
     assert "echo number 2" in terminal.visible

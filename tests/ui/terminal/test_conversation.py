@@ -120,10 +120,12 @@ def test_u26_ctrl_c_at_the_prompt_clears_the_line_and_twice_exits_130_with_the_m
     before = terminal.modes
     terminal.wait_for("you>")
     assert terminal.modes != before
-    terminal.type("some text")
-    terminal.send(CTRL_C)
-    terminal.wait_gone("some text")
-    terminal.wait_for("Ctrl+C again exits")
+    for text in ("some text", "more", "another line"):  # whoever types between two presses stays
+        terminal.type(text)
+        terminal.wait_gone("Ctrl+C again exits")
+        terminal.send(CTRL_C)
+        terminal.wait_gone(text)
+        terminal.wait_for("Ctrl+C again exits", anywhere=False)
     terminal.send(CTRL_C)
     assert terminal.wait_end() == 130
     assert terminal.modes == before
@@ -138,6 +140,9 @@ def test_ctrl_c_twice_while_a_turn_ignores_it_exits_130(play: Play) -> None:
     terminal.settle(0.1)
     terminal.send(CTRL_C)
     played.wait_noted("interrupt")
+    terminal.type("next time")
+    terminal.send(CTRL_C)
+    played.wait_noted("interrupt", 2)
     terminal.send(CTRL_C)
     assert terminal.wait_end() == 130
 

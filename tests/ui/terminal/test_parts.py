@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from golem_forge.events.bus import create_ui_event_bus
 from golem_forge.tools.forms import derive_fields
 from golem_forge.ui.headless import PlainAdapter
+from golem_forge.ui.render.results import duration_text
 from golem_forge.ui.terminal import create_event_cli_adapter
 from golem_forge.ui.terminal import transcript as markdown
 from golem_forge.ui.terminal.adapter import ExitConfirmation
@@ -78,6 +79,25 @@ def test_nothing_that_markdown_spells_in_its_own_way_steers_the_terminal_or_hide
         shown = render_markdown(written, 200, colour=colour)
         assert seen in shown
         assert not set(re.sub(r"\x1b\[[0-9;]*m", "", shown)) & set("\x1b\x07\r\u202e\u200f\u200b")
+
+
+def test_a_numbered_list_keeps_its_dots_and_a_table_its_columns() -> None:
+    table = "| name | size | state |\n|:-|-:|:-:|\n| alpha | 12 | ok |\n| 界 | 1234567 | longer |"
+    lists = render_markdown("- one\n  - two\n\n9. nine\n10. ten and more", 14, colour=False)
+    assert lists.split() and lists == " • one\n    • two\n\n  9. nine\n 10. ten and\n     more\n"
+    rows = render_markdown(table, 60, colour=False).split("\n")
+    assert rows[2:4] == [" alpha       12    ok", " 界     1234567  longer"]
+
+
+def test_a_running_call_and_a_finished_one_say_their_time_alike() -> None:
+    now = [0.0]
+    activity = Activity(lambda: now[0])
+    activity.started({"toolCallId": "c", "toolName": "t"})
+    for seconds, said in ((0.3, "0.3 s"), (3.024, "3.0 s"), (59.6, "59.6 s"), (75.432, "75.4 s"), (125, "2 min 5 s")):
+        now[0] = seconds
+        assert activity.lines(waiting=True, streaming=False)[0][-1][1].strip() == said
+        assert duration_text({"durationMs": seconds * 1000}) == ("300 ms" if seconds < 1 else said)
+    assert duration_text({"durationMs": 999.6}) == "1.0 s" and duration_text({"durationMs": 7_384_000}) == "2 h 3 min"
 
 
 def test_u25_esc_waits_for_the_rest_of_a_key_and_leaves_room_within_its_100_ms() -> None:

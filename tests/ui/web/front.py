@@ -88,7 +88,8 @@ class Front:
         return await sent(self.address, request(self.address, path, method=method, body=body, **given))
 
     async def log_in(self, code: str, **headers: str) -> Answer:
-        return await self.ask("/api/login", method="POST", body=json.dumps({"code": code}), **headers)
+        given = {"Origin": self.address, **headers}
+        return await self.ask("/api/login", method="POST", body=json.dumps({"code": code}), **given)
 
     async def handshake(self, **headers: str) -> Answer:
         return await self.ask(SOCKET, **HANDSHAKE, **headers)

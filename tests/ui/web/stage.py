@@ -99,6 +99,17 @@ class Stage:
                 connection.transport.abort()
             yield
 
+    @contextlib.contextmanager
+    def deaf(self) -> Iterator[None]:
+        """As a process that hangs: every connection stays open, and nothing that comes over one is heard."""
+        from golem_forge.net.server import TimedHttpConnection
+        from golem_forge.ui.web.quiet_server import TimedSocketConnection
+
+        with pytest.MonkeyPatch.context() as patch:
+            for connection in (TimedHttpConnection, TimedSocketConnection):
+                patch.setattr(connection, "data_received", lambda connection, data: None)
+            yield
+
     def seen(self, kind: str) -> list[Any]:
         return [event for event in self.events if event.type == kind]
 

@@ -172,3 +172,30 @@ async def test_every_action_of_the_specification_is_there() -> None:
     from golem_forge.events.model import REGISTRY
 
     assert {name for name, kind in REGISTRY.items() if kind.ACTION} == ACTIONS
+
+
+@pytest.mark.parametrize("kind", ["approvalResponse", "formResponse", "userInput"])
+async def test_no_answer_counts_once_whoever_asked_was_interrupted(session: LiveSession, kind: str) -> None:
+    """`cancel` is set and nobody has noticed yet."""
+    cancel = asyncio.Event()
+    ask = {
+        "approvalResponse": lambda: session.ui.request_approval({**CARD, "requestId": "q"}, cancel=cancel),
+        "formResponse": lambda: session.ui.request_form(
+            {"requestId": "q", "source": "tool", "title": "t", "message": "", "fields": [], "workerPath": []},
+            cancel=cancel,
+        ),
+        "userInput": lambda: session.ui.get_user_input("> ", cancel=cancel),
+    }[kind]
+    asking = asyncio.ensure_future(ask())
+    await asyncio.sleep(0)
+    request = session.open_questions()[0].wire["requestId"]
+    data = {"approvalResponse": {"approved": True}, "formResponse": {"action": "accept"}, "userInput": {"content": "x"}}
+    cancel.set()
+    late = refusal(session, kind, {"requestId": request, **data[kind]})
+    said = "Too late: it was interrupted." if kind == "approvalResponse" else "Too late: this is no longer asked."
+    assert (late.status, late.problem.problem) == (409, said)
+    session.bus.emit(kind, {"requestId": request, **data[kind]}, source="terminal")  # nor from another UI
+    (ended,) = await asyncio.gather(asking, return_exceptions=True)
+    outcome = getattr(ended, "by", "") if kind == "userInput" else dict(ended)
+    refused: dict[str, Any] = {"approvalResponse": {"approved": False}, "formResponse": {"action": "cancel"}}
+    assert outcome == ({**refused[kind], "by": "interrupt"} if kind in refused else "interrupt")

@@ -111,7 +111,7 @@ async def test_of_a_session_that_ended_its_program_tells_which_servers_there_are
     shown = await server(asked)
     assert shown["state"] == "pending"
     approved = await asked.post("servers/pets/approve", {"digest": shown["digest"]})
-    assert (approved["state"], approved["approved"]) == ("known", True)
+    assert (approved["state"], approved["approved"]) == ("pending", True), "it has never answered"
     assert "does not run" in (await asked.post("servers/pets/reconnect", status=409))["problem"]
     (project / "forge.yaml").write_text("mcp: {servers: {pets: {comand: x}}}\n")
     listed = await asked.get("tools")

@@ -131,6 +131,19 @@ _REQUESTS = [
         payload="deploy to production now", args={"env": "production now", "n": 3, "gone": None}, description="a_b: x"
     ),
     request(payload=HOSTILE, args={"command": HOSTILE}, fields=[]),
+    request(
+        type="command",
+        tool="exec_command",
+        payload="cargo check && npm ci",
+        args={"cmd": "cargo check && npm ci"},
+        effects=["exec cargo check", "exec npm ci (no rule covers it)", "net github.com (no rule covers it)"],
+        segments=[
+            {"words": ["cargo", "check"], "proven": True, "dangers": []},
+            {"words": ["npm", "ci"], "dangers": ["x"]},
+        ],
+        riskReasons=["'npm ci' is on the danger list (x)"],
+        fields=[],
+    ),
 ]
 
 
@@ -151,6 +164,26 @@ async def test_a_card_says_what_the_terminals_card_says(windows: Windows) -> Non
 
 def _flat(text: str) -> str:
     return " ".join(text.split())
+
+
+async def test_a_command_stands_on_its_card_once(windows: Windows) -> None:
+    exact = {"id": "exact:always", "label": "exactly make it all", "scope": "always", "file": "remembered.yaml"}
+    data = request(
+        type="command",
+        tool="exec_command",
+        payload="make it all",
+        args={"cmd": "make it all"},
+        effects=["exec make it all"],
+        segments=[{"words": ["make", "it", "all"], "proven": False, "dangers": ["power"]}],
+        riskReasons=["'make it all' is on the danger list (power)"],
+        why="floor danger:power: 'make it all' is on the danger list (power)",
+        choices=[exact | {"rule": "command make it all (exactly)"}],
+    )
+    window = await windows.with_modules()
+    await show(window, question(data))
+    said = _flat(await window.text())
+    assert said.count("make it all") == 1, said
+    assert "the command is on the danger list (power)" in said and "exactly this command" in said
 
 
 async def test_of_very_many_facts_both_ends_are_shown_and_how_many_are_between(windows: Windows) -> None:

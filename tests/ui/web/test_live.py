@@ -155,7 +155,7 @@ async def test_actions_and_questions_over_http(tmp_path: Path) -> None:
         whole = await house.ask("GET", f"{path}/questions/q")
         assert len(whole.json()["event"]["data"]["message"]) == 300_000
         assert (await house.ask("GET", f"{path}/questions/other")).status_code == 404
-        act = {"type": "formResponse", "data": {"requestId": "q", "action": "decline"}}
+        act = {"id": "mine", "type": "formResponse", "data": {"requestId": "q", "action": "decline"}}
         assert (await house.ask("POST", f"{path}/actions", json=act)).status_code == 202
         assert (await asking)["by"] == "browser"
         late = await house.ask("POST", f"{path}/actions", json=act)

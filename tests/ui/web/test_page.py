@@ -11,6 +11,7 @@ from tests.ui.web.stage import calls
 
 from golem_forge import tool
 from golem_forge.tools.tool import Tool
+from golem_forge.ui.web.markdown import to_html
 
 pytestmark = browsing
 
@@ -67,6 +68,28 @@ async def test_a_turn_with_what_waits_meanwhile(staged: Any, windows: Windows) -
     await window.sees("Two.")
     assert [pair for pair in await window.run(_ITEMS) if pair[0] in ("message", "call")] == texts
     assert await window.page.locator("textarea").input_value() == "a draft"
+
+
+async def test_a_server_that_hangs_is_noticed_by_its_silence(staged: Any, windows: Windows) -> None:
+    """Its connection stays open; what is done meanwhile goes out when it answers again."""
+    stage = await staged(["One.", "Two."])
+    window = await windows()
+    window.expects("closed before the connection is established")
+    await window.page.clock.install()
+    await window.open(stage.link())
+    await window.sees("live")
+    with stage.deaf():
+        for _ in range(4):  # a ping, and ten seconds without an answer
+            await window.page.clock.run_for(5_100)
+        await window.sees("The server is away")
+        await window.page.locator("textarea").fill("meanwhile")
+        await window.press("Enter")
+    for _ in range(6):  # the next try, and the answer to it
+        await window.page.clock.run_for(5_100)
+        await asyncio.sleep(0.05)
+    await window.sees("One.")
+    await window.sees_not("The server is away")
+    assert [event.wire["content"] for event in stage.seen("userInput")] == ["meanwhile"]
 
 
 async def test_the_server_goes_and_comes_back(staged: Any, windows: Windows) -> None:
@@ -160,3 +183,59 @@ async def test_what_strangers_say_around_the_conversation(staged: Any, windows: 
 
 async def _title_is(window: Any, title: str) -> bool:
     return bool(await window.page.title() == title)
+
+
+_RINGS = """() => {
+  const rings = [];
+  for (let one = document.activeElement; one && one !== document.body; one = one.parentElement) {
+    const look = getComputedStyle(one);
+    if ((look.outlineStyle !== "none" && parseFloat(look.outlineWidth) > 0) || /0px 0px 0px 1px$/.test(look.boxShadow))
+      rings.push(one.className || one.tagName);
+  }
+  return document.activeElement === document.body ? null : rings;
+}"""
+
+
+async def test_whatever_has_the_focus_has_one_ring(staged: Any, windows: Windows) -> None:
+    stage = await staged(["Hello."])
+    window = await windows()
+    await window.open(stage.link())
+    await window.sees("live")
+    seen: list[list[str]] = []
+    for area in ("Alt+1", "Alt+4"):
+        await window.press(area)
+        await asyncio.sleep(0.3)
+        for _ in range(25):
+            await window.press("Tab")
+            if (rings := await window.run(_RINGS)) is not None:
+                seen.append(rings)
+    assert [rings for rings in seen if len(rings) != 1] == []
+    assert ["composer-box"] in seen and any("mode" in rings[0].split() for rings in seen), seen
+
+
+_LISTS = """(html) => {
+  document.body.innerHTML = `<ol class="items" role="list"><li class="item"><div class="words">${html}</div></li></ol>`;
+  const all = (what) => [...document.querySelectorAll(`.words ${what}`)];
+  const look = (what, name) => all(what).map((one) => getComputedStyle(one)[name]);
+  return [look("ul", "listStyleType"), look("ol", "listStyleType"), look("td", "textAlign")];
+}"""
+
+
+async def test_lists_and_tables_of_an_answer_look_as_they_were_written(windows: Windows) -> None:
+    text = "- one\n  - two\n    - three\n\n1. first\n\n| a | b | c | d |\n|:--|--:|:-:|---|\n| 1 | 2 | 3 | 4 |\n"
+    window = await windows.with_modules()
+    lists, numbers, cells = await window.run(_LISTS, to_html(text))
+    assert (lists, numbers) == (["disc", "circle", "square"], ["decimal"])
+    assert [each.removeprefix("-webkit-") for each in cells] == ["left", "right", "center", "left"]
+
+
+async def test_the_button_of_the_open_form_for_a_new_session_has_no_minus(windows: Windows) -> None:
+    window = await windows.with_modules()
+    shown = await window.run(
+        """() => ["false", "true"].map((open) => {
+          const button = `<button class="disclosure new-session-button" aria-expanded="${open}">New</button>`;
+          document.body.innerHTML = button;
+          return getComputedStyle(document.querySelector("button"), "::before").content;
+        })"""
+    )
+    assert ["+" in one for one in shown] == [True, False] and shown[1] == "none"

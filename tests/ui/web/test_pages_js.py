@@ -343,14 +343,17 @@ async def test_moments_and_bars_in_words(windows: Windows) -> None:
     window = await opened(windows, {})
     said = await window.run(
         """async (name) => {
-          const { ago, elapsed, span } = await import("/format.js");
+          const { ago, elapsed, shortProse, span } = await import("/format.js");
           const { callsChart } = await import("/pages/statistics.js");
           const now = new Date("2026-01-02T00:00:00Z");
           const chart = callsChart("Calls", [{ name, calls: 4, good: 3 }, { name: "b", calls: 8, good: 0 }]);
           document.querySelector("main").replaceChildren(chart);
           return {
             ago: ["23:59:58", "23:50:00", "20:00:00"].map(t => ago(new Date(`2026-01-01T${t}Z`), now)),
-            elapsed: [elapsed(61000), elapsed(3661000)], span: [span(12), span(1500), span(65000), span(null)],
+            elapsed: [elapsed(61000), elapsed(3661000)],
+            span: [12, 1500, 65000, null, 999.6, 59960, 119700].map(span),
+            prose: ["as it is", "Read a text\\nfile whole", "Read it a text-file", "x".repeat(40)]
+              .map(t => shortProse(t, 15)),
             label: chart.querySelector("svg").getAttribute("aria-label"),
             widths: [...chart.querySelectorAll("rect")].map(r => r.getAttribute("width")),
           };
@@ -359,7 +362,8 @@ async def test_moments_and_bars_in_words(windows: Windows) -> None:
     )
     assert said["ago"] == ["just now", "10 min ago", "4 h ago"]
     assert said["elapsed"] == ["1:01", "1:01:01"]
-    assert said["span"] == ["12 ms", "1.5 s", "1 min 5 s", ""]
+    assert said["span"] == ["12 ms", "1.5 s", "1 min 5 s", "", "1.0 s", "1 min 0 s", "2 min 0 s"]
+    assert said["prose"] == ["as it is", "Read a text…", "Read it a…", f"{'x' * 14}…"]
     assert "b 8 calls, 0 % went well" in said["label"] and "4 calls, 75 % went well" in said["label"]
     assert "\u202e" not in json.dumps(said, ensure_ascii=False)
     assert said["widths"] == ["100%", "100%", "0%", "100%", "50%", "37.5%"]

@@ -17,6 +17,15 @@ pytest_plugins = ("tests.ui.web.asking",)
 Phrase = Annotated[str, Field(json_schema_extra={"writeOnly": True})]
 
 
+MISTYPED = (
+    *("/tool UNLOCK --phrase canary --door", '/unlock --phrase "canary', "/unlock --phrasee canary", "/unlock canary"),
+    *("/unlock -pcanary", "/unlock --phrase=canary --phrase=canary", "/sign --door canary", "/pick 'canary"),
+    *("/unlokc --phrase canary", "/unlokc canary", "/unlokc=canary", "/unlokc:canary", "/tool unlokc canary"),
+    *("/t unlokc=canary x", "/pick --word canary", "/pick --word=canary", "unlock --phrase canary", "/ canary"),
+)
+"""None of these can be run as it was typed, and what was meant to be secret stands anywhere in it."""
+
+
 class Account(BaseModel):
     user: str
     word: Annotated[str, Field(json_schema_extra={"format": "password"})]
@@ -37,7 +46,12 @@ async def test_a_secret_field_is_recorded_and_shown_nowhere(sessions: Any) -> No
         got.append(phrase)
         return "signed"
 
-    asked = await sessions(tools=[unlock, sign])
+    @tool(mode="both", needs_approval=False)
+    def pick(many: int) -> str:
+        """Picks."""
+        return "picked"
+
+    asked = await sessions(tools=[unlock, sign, pick])
     page = await asked.served.page(session=asked.session)
     await page.until("caught_up")
     talking = asyncio.ensure_future(Conversation(asked.runtime).run())
@@ -47,8 +61,9 @@ async def test_a_secret_field_is_recorded_and_shown_nowhere(sessions: Any) -> No
     await asked.until(lambda: len(got) == 1)
     await page.act("command", requestId="r", text="/unlock --door back --phrase canary-3")
     await asked.until(lambda: len(got) == 2)
-    for typed in ("/tool UNLOCK --phrase canary", '/unlock --phrase "canary', "/unlock --phrasee canary"):
+    for typed in MISTYPED:
         await page.act("command", requestId="r", text=typed)
+    await asked.until(lambda: len([said for said in asked.said("status") if said["type"] == "error"]) == len(MISTYPED))
     await page.act("command", requestId="r", text="/help unlock")
     asked.answer = {"approved": True, "args": {"phrase": "canary-4"}}
     await page.act("manualToolInvoke", toolName="sign", args={"phrase": "canary-5"})
@@ -60,6 +75,9 @@ async def test_a_secret_field_is_recorded_and_shown_nowhere(sessions: Any) -> No
     await asyncio.wait({talking})
     journal = (asked.runtime.home.path / "sessions" / f"{asked.session}.jsonl").read_text()
     assert "front" in journal and "/help unlock" in journal and "ada" in journal and "canary" not in journal
+    commands = {event.wire["text"] for event in asked.events if event.type == "command"}
+    assert {"/unlokc [not recorded: mistyped]", "/pick [not recorded: mistyped]"} < commands
+    assert "Unknown command '/unlokc…' (did you mean '/unlock'?)" in [said["message"] for said in asked.said("status")]
     assert "canary" not in json.dumps(page.frames) and "canary" not in repr([event.wire for event in asked.events])
     for path in ("events", "rules", "settings", "tools"):
         assert "canary" not in json.dumps(await asked.get(path))

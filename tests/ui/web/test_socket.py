@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from tests.ui.web.bench import until
 from tests.ui.web.onlooker import Page, served
 from tests.ui.web.stage import WORKSPACE, calls
+from websockets.exceptions import ConnectionClosed
 
 from golem_forge.agent.conversation import Conversation
 from golem_forge.agent.files.worker import Worker
@@ -19,6 +21,7 @@ from golem_forge.agent.model.scripted import FunctionScript, Turn
 from golem_forge.agent.runtime import WorkerRuntime
 from golem_forge.events.bus import EventBus
 from golem_forge.events.journal_reader import events_after
+from golem_forge.ui.web import security
 from golem_forge.ui.web.stream import audience as page_queue
 from golem_forge.ui.web.stream import socket
 from golem_forge.ui.web.stream.audience import Audience
@@ -462,3 +465,72 @@ async def test_fifty_pages_see_the_same(talk: Callable[..., Any]) -> None:
         assert {tuple(page.recorded) for page in pages} == {tuple(pages[0].recorded)}
         request = pages[0].events("streaming")[0]["data"]["requestId"]
         assert {page.text(request) for page in pages} == {"word " * 100}
+
+
+async def test_an_approval_that_comes_after_an_interrupt_is_told_that_it_is_too_late(
+    talk: Callable[..., Any], tmp_path: Path
+) -> None:
+    runtime = await talk([calls(("write_file", {"path": "/workspace/a.txt", "content": "x"})), "No more."])
+    async with served(runtime) as house:
+        page = await house.page()
+        await page.until("caught_up")
+        await say(runtime, "write it")
+        asked = await page.until("approvalRequired")
+        yes = {"requestId": asked["event"]["data"]["requestId"], "approved": True}
+        frames = ({"type": "interrupt", "data": {}}, {"id": "yes", "type": "approvalResponse", "data": yes})
+        for frame in frames:  # in one go: nothing happens between them
+            await page.socket.send(json.dumps(frame))
+        answer = await page.until(lambda frame: frame["kind"] == "answer" and frame["id"] == "yes")
+        assert (answer["ok"], answer.get("problem")) == (False, "Too late: it was interrupted.")
+        await idle(page)
+        (resolved,) = page.events("approvalResolved")
+        assert (resolved["data"]["approved"], resolved["data"]["by"]) == (False, "interrupt")
+        assert page.events("toolResult")[0]["data"]["status"] == "interrupted"
+    assert not (tmp_path / "project" / "a.txt").exists()
+
+
+@pytest.mark.parametrize(("text", "most"), [("x" * 900_000, 5), ("x", 301)])
+async def test_a_page_that_floods_is_refused_then_closed_and_others_go_on(
+    talk: Callable[..., Any], text: str, most: int
+) -> None:
+    runtime = await talk([])
+    heard: list[Any] = []
+    runtime.bus.on("command", heard.append)
+    async with served(runtime) as house:
+        page, other = await house.page(), await house.page()
+        for each in (page, other):
+            await each.until("caught_up")
+        command = json.dumps({"id": "c", "type": "command", "data": {"requestId": "1", "text": text}})
+        flood = asyncio.ensure_future(_send(page, command, 8 * most))
+        assert await page.closed() == socket.TOO_MANY
+        flood.cancel()
+        refused = [frame for frame in page.frames if frame["kind"] == "answer" and not frame["ok"]]
+        assert len(heard) < 4 * most and 0 < len(refused) < 4 * most, "a slow machine gives it more time"
+        assert {(frame["id"], frame["problem"]) for frame in refused} == {("c", security.TOO_MUCH_AT_ONCE)}
+        assert page.frames[-1] == {"kind": "bye", "reason": "This page sends too much."}
+        assert (await other.act("command", requestId="2", text="/help"))["ok"] is True
+
+
+async def test_actions_over_http_are_bounded_and_a_flood_of_tiny_pieces_is_cut_off(talk: Callable[..., Any]) -> None:
+    runtime = await talk([])
+    async with served(runtime) as house:
+        large = {"type": "command", "data": {"requestId": "1", "text": "x" * 1_000_000}}
+        headers, path = house.headers, f"/api/sessions/{runtime.session_id}/actions"
+        answered = [(await house.ask("POST", path, json=large, headers=headers)).status_code for _ in range(6)]
+        assert answered[0] == 202 and answered[-1] == 429
+        page = await house.page()
+        await page.until("caught_up")
+
+        async def pieces() -> AsyncIterator[str]:
+            while True:
+                yield "x"
+                await asyncio.sleep(0)
+
+        with pytest.raises(ConnectionClosed):
+            await page.socket.send(pieces())
+
+
+async def _send(page: Page, text: str, times: int) -> None:
+    with contextlib.suppress(ConnectionClosed):
+        for _ in range(times):
+            await page.socket.send(text)

@@ -88,12 +88,42 @@ def test_undo_after_two_edits_brings_the_previous_bytes_and_the_log_shows_three_
     assert rows[0].to_json()["author"] == {"kind": "agent", "session": "s1", "worker": "coder"}
 
 
-def test_undo_is_itself_a_version_so_a_second_one_takes_it_back(shop: Shop) -> None:
+def test_undo_is_itself_a_version_and_a_second_one_goes_a_second_step_back(shop: Shop) -> None:
+    first, second, third = (shop.write(text) for text in ("one", "two", "three"))
+    assert [shop.undo().digest, shop.undo().digest] == [second, first]
+    assert shop.digests == [first, second, third, second, first]
+    with pytest.raises(HistoryError, match=r"no earlier version.*forge tools undo x DIGEST"):
+        shop.undo()
+    assert shop.undo(third).digest == third, "forward again, by its name"
+    assert shop.undo().digest == first, "what was there before that"
+
+
+def test_an_edit_after_an_undo_is_undone_to_what_it_was_made_from(shop: Shop) -> None:
     first, second = shop.write("one"), shop.write("two")
+    shop.write("three")
     shop.undo()
-    assert shop.digests == [first, second, first]
-    assert shop.undo().digest == second
-    assert shop.digests == [second, first, second, first]
+    shop.write("four")
+    assert [shop.undo().digest, shop.undo().digest] == [second, first]
+
+
+def test_bytes_that_came_back_by_hand_are_where_they_were(shop: Shop) -> None:
+    first, second = shop.write("one"), shop.write("two")
+    shop.write("three")
+    assert shop.write("two") == second
+    assert shop.undo().digest == first
+
+
+def test_a_version_nobody_agrees_to_is_not_brought_back(shop: Shop) -> None:
+    first, second = shop.write("one"), shop.write("two")
+    asked: list[tuple[str, str]] = []
+
+    def no(current: str, digest: str) -> bool:
+        asked.append((current, digest))
+        return False
+
+    with pytest.raises(HistoryError, match="left as it is"):
+        undo(home=shop.home, store=shop.book, name="x", files_of=shop.old_files, agreed=no)
+    assert asked == [(second, first)] and shop.present == second and shop.digests == [second, first]
 
 
 def test_an_edit_nobody_has_seen_yet_is_a_version_before_it_is_undone(shop: Shop) -> None:
@@ -323,7 +353,8 @@ def test_killed_in_the_middle_it_is_the_old_folder_or_the_new_one(shop: Shop, mo
     assert shop.present == (second if moment == "before" else first)
     assert shop.old_files(first) is not None and shop.old_files(second) is not None
     shop.see()
-    assert shop.undo().digest == (first if moment == "before" else second)
+    back = shop.undo() if moment == "before" else shop.undo(second)
+    assert back.digest == (first if moment == "before" else second)
 
 
 # pruning
@@ -374,3 +405,29 @@ def test_fifty_real_snapshots_remain(shop: Shop) -> None:
     digests = [shop.write(f"{number}") for number in range(53)]
     prune_versions(shop.book, "x", shop.store.remove)
     assert [shop.store.known(digest) is not None for digest in digests] == [False] * 3 + [True] * 50
+
+
+def test_a_repository_in_the_folder_outlives_undo_and_removal(shop: Shop) -> None:
+    """It is in no version, so nothing could bring it back."""
+    first = shop.write("1")
+    (shop.folder / "tool.yaml").write_text("# 2\n")
+    shop.see()
+    (shop.folder / ".git").mkdir()
+    (shop.folder / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+    (shop.folder / "tool.yaml~").write_text("# 1\n")
+    done = shop.undo()
+    assert (done.digest, done.set_aside) == (first, None) and shop.present == first
+    assert (shop.folder / ".git" / "HEAD").exists() and (shop.folder / "tool.yaml~").exists()
+    removed = remove_tool(home=shop.home, store=shop.book, name="x")
+    assert removed.set_aside is not None and (removed.set_aside / ".git" / "HEAD").exists()
+    assert shop.undo().digest == first and not (shop.folder / ".git").exists()
+
+
+def test_undo_moves_nothing_out_of_where_a_link_leads(shop: Shop, tmp_path: Path) -> None:
+    shop.write("1")
+    shop.write("2")
+    shutil.rmtree(shop.folder)
+    (tmp_path / "elsewhere" / ".git").mkdir(parents=True)
+    shop.folder.symlink_to(tmp_path / "elsewhere")
+    shop.undo()
+    assert (tmp_path / "elsewhere" / ".git").is_dir() and not (shop.folder / ".git").exists()

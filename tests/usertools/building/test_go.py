@@ -135,7 +135,9 @@ async def test_no_tool_can_write_the_shared_cache(go_works: Any) -> None:
 
 async def test_an_unknown_standard_package_is_compiled_without_the_tool(go_works: Any) -> None:
     source = 'package main\n\nimport "container/ring"\n\nfunc main() { print(ring.New(3).Len()) }\n'
-    prepared = await go_works.build(go_works.made({"mytool.go": source}))
+    told: list[str] = []
+    prepared = await go_works.build(go_works.made({"mytool.go": source}), report=told.append)
+    assert [each.split(" ")[:2] for each in told] == [["compiling", "what"], ["compiling", "'mytool'"]]
     warming = [job for job in go_works.started if job.env["GOCACHE"] == "/build"]
     assert ["container/ring" in job.argv for job in warming] == [True]
     assert (await go_works.run(prepared)).text == "3"

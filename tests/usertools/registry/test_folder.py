@@ -13,7 +13,15 @@ from golem_forge.core.json import canonical
 from golem_forge.storage import content_store as tree_module
 from golem_forge.storage.content_store import content_digest
 from golem_forge.usertools.diagnostics import DiagnosticCode, Unusable
-from golem_forge.usertools.folder import FOLDER_LIMITS, FileFact, FolderFiles, Validity, read_folder, try_folder
+from golem_forge.usertools.folder import (
+    FOLDER_LIMITS,
+    FileFact,
+    FolderFiles,
+    Validity,
+    find_entrypoint,
+    read_folder,
+    try_folder,
+)
 
 
 @pytest.fixture
@@ -55,6 +63,56 @@ def test_the_digest_is_the_stores_and_is_over_path_exec_bit_size_and_hash(folder
     assert read_folder(folder).digest == found.digest
     (folder / "lib" / "words.txt").rename(folder / "words.txt")
     assert read_folder(folder).digest != found.digest
+
+
+CLUTTER = (
+    ".greet.sh.swp",
+    "words.swp",
+    "greet.sh~",
+    "#greet.sh#",
+    ".#greet.sh",
+    ".DS_Store",
+    "._greet.sh",
+    "Thumbs.db",
+)
+CLUTTER_FOLDERS = ("__pycache__", ".git", ".hg", ".svn", ".idea", ".vscode", ".mypy_cache", ".pytest_cache", "__MACOSX")
+
+
+@pytest.mark.parametrize("where", ["", "lib/"])
+def test_what_editors_and_version_control_leave_is_no_part_of_a_tool(folder: Path, where: str) -> None:
+    """Whatever stands behind such a name: files without number, links, what cannot be read."""
+    before = read_folder(folder)
+    for name in CLUTTER:
+        (folder / where / name).write_bytes(b"#!/bin/sh\nevil\n")
+        (folder / where / name).chmod(0o700)
+    for name in CLUTTER_FOLDERS:
+        (folder / where / name / "deep").mkdir(parents=True)
+        (folder / where / name / "deep" / "words.txt").write_bytes(b"evil\n")
+    for number in range(FOLDER_LIMITS.files + 1):
+        (folder / where / ".git" / str(number)).touch()
+    (folder / where / ".#lock").symlink_to("somebody@somewhere.1")
+    found = read_folder(folder)
+    assert (found.digest, found.files, found.folders) == (before.digest, before.files, before.folders)
+    for name in ("greet.swf", "git", ".gitignore", "pycache", "helper.pyc", "a~b", "#1"):
+        (folder / where / name).write_bytes(b"")
+        assert read_folder(folder).digest != before.digest, name
+        (folder / where / name).unlink()
+
+
+@pytest.mark.parametrize("name", ["greet.sh~", ".greet.swp", ".git", "__pycache__"])
+def test_no_program_has_a_name_that_is_passed_over(folder: Path, name: str) -> None:
+    (folder / name).write_bytes(b"#!/bin/sh\n")
+    (folder / name).chmod(0o700)
+    with pytest.raises(Unusable, match="is no part of a tool") as caught:
+        find_entrypoint(name, read_folder(folder))
+    assert caught.value.diagnostic_code is DiagnosticCode.ENTRYPOINT_INVALID
+
+
+def test_files_that_count_are_not_lost_among_those_that_do_not(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tree_module, "_MOST_IGNORED", 50)
+    for number in range(2 * FOLDER_LIMITS.files + 60):
+        (folder / f"{number}~").touch()
+    assert refusal(folder).diagnostic_code is DiagnosticCode.TOO_LARGE
 
 
 @pytest.mark.parametrize("where", ["", "lib/"])

@@ -23,12 +23,17 @@ _BlockT = TypeVar("_BlockT")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CustomBlock:
-    """`custom: {module, tools, approval, env}`: functions of a Python file beside the worker."""
+    """`custom: {module, tools, prompts, resources, approval, env}`: functions of a Python file beside the worker. At
+    least one of the three lists is there."""
 
     module: str
     """As written, relative to the worker file."""
-    tools: tuple[str, ...]
+    tools: tuple[str, ...] = ()
     """The exports that become tools; at least one, each named once."""
+    prompts: tuple[str, ...] = ()
+    """Those that become prompts, for people and for clients of `forge mcp serve`."""
+    resources: tuple[str, ...] = ()
+    """Those that clients of `forge mcp serve` read."""
     approval: ApprovalBlock = field(default_factory=ApprovalBlock)
     env: EnvBlock | None = None
     origin: str = ""
@@ -149,7 +154,10 @@ def _is_module(value: Any) -> bool:
 
 _MODULE: Final = value_that(_is_module, "a Python file, like ./tools.py")
 _SHARED: Final[dict[str, Check]] = {"approval": approval_block, "env": env_block}
-_CUSTOM: Final = MappingSchema({"module": _MODULE, "tools": _exports, **_SHARED}, required=("module", "tools"))
+_LISTS: Final[dict[str, Check]] = {"tools": _exports, "prompts": _exports, "resources": _exports}
+_CUSTOM: Final = MappingSchema({"module": _MODULE, **_LISTS, **_SHARED}, required=("module", "tools"))
+_CUSTOM_OFFERS: Final = MappingSchema({"module": _MODULE, **_LISTS, **_SHARED}, required=("module",))
+"""Of a block that names prompts or resources: it needs no tool."""
 _EXTERNAL: Final = MappingSchema(
     {"package": text, "import": text, "entry_point": text, "tools": _names, **_SHARED}, required=("package",)
 )
@@ -179,15 +187,26 @@ def _read_block(
 def custom_blocks(value: Any, path: YamlPath, problems: ConfigProblems) -> tuple[CustomBlock, ...]:
     """One block, or a list of them."""
     if not isinstance(value, list):
-        found = [_read_block(CustomBlock, _CUSTOM, value, path, problems)]
+        found = [_read_custom(value, path, problems)]
     else:
         if not value:
             problems.add(path, "expected at least one block")
         found = [
-            _read_block(CustomBlock, _CUSTOM, each, (*path, index), problems, key=f"custom[{index}]")
-            for index, each in enumerate(value)
+            _read_custom(each, (*path, index), problems, key=f"custom[{index}]") for index, each in enumerate(value)
         ]
     return tuple(block for block in found if block)
+
+
+def _read_custom(value: Any, path: YamlPath, problems: ConfigProblems, **more: str) -> CustomBlock | None:
+    offers = isinstance(value, dict) and ("prompts" in value or "resources" in value)
+    block = _read_block(CustomBlock, _CUSTOM_OFFERS if offers else _CUSTOM, value, path, problems, **more)
+    before = len(problems.found)
+    for key in ("prompts", "resources") if block is not None else ():
+        for index, name in enumerate(getattr(block, key)):
+            first = next((other for other in _LISTS if other != key and name in getattr(block, other)), "")
+            if first and not (key == "prompts" and first == "resources"):  # said once
+                problems.add((*path, key, index), f"{name!r} is named under '{first}' too; it is one of them")
+    return block if len(problems.found) == before else None
 
 
 def external_block(value: Any, path: YamlPath, problems: ConfigProblems) -> ExternalBlock | None:

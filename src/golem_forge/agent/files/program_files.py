@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -24,7 +25,7 @@ from golem_forge.config.yaml_file import YamlFile, parse_yaml, read_bytes
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.regex import regex
-from golem_forge.core.text import nearest_hint
+from golem_forge.core.text import closest_match, nearest_hint
 
 
 def read_inside(root: Path, path: Path, name: str) -> bytes:
@@ -130,7 +131,8 @@ def find_worker(reference: str, folder: Path, places: Sequence[Path], root: Path
         if path is None:
             raise ConfigError(f"worker '{reference}' lies outside the program")
         if not path.is_file():
-            raise ConfigError(f"worker '{reference}' not found: there is no {relative_name(root, path)}")
+            missing = f"{relative_name(root, path)}{nearest_file_hint(root, path)}"
+            raise ConfigError(f"worker '{reference}' not found: there is no {missing}")
         return path
     if not reference or "\0" in reference or reference.startswith("."):
         raise ConfigError(f"'{reference}' is no reference to a worker")
@@ -166,6 +168,21 @@ def worker_files(places: Sequence[Path]) -> Iterator[Path]:
         for name in names[:MAX_FOLDERS]:
             if not name.startswith(".") and (path := place / name / f"{name}{WORKER_SUFFIX}").is_file():
                 yield path
+
+
+def nearest_file_hint(root: Path, path: Path) -> str:
+    """`; did you mean 'tools.py'?`: a file beside a path that is not there. Threat: a folder that is a link would tell
+    what is outside the program."""
+    folder = Path(os.path.realpath(path.parent))
+    if not folder.is_relative_to(os.path.realpath(root)):
+        return ""
+    try:
+        with os.scandir(folder) as entries:
+            beside = [Path(each.name) for each in islice(entries, MAX_FOLDERS)]
+    except OSError:
+        return ""
+    close = closest_match(path.stem, (each.stem for each in beside if each.suffix == path.suffix))
+    return f"; did you mean '{close}{path.suffix}'?" if close else ""
 
 
 def relative_name(root: Path, path: Path) -> str:

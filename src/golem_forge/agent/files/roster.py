@@ -312,4 +312,4 @@ def _syntax_problem(data: bytes) -> str:
 
 def _load_failure(block: CustomBlock, why: str) -> str:
     text = f"Failed to load custom tools from {block.module}: {why}"
-    return f"{block.origin}: {text}" if block.origin else text
+    return f"{block.origin}: toolsets.{block.key}.module: {text}" if block.origin else text

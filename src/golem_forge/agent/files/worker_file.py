@@ -40,6 +40,7 @@ from golem_forge.core.errors import ConfigError
 from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.options import snake
 from golem_forge.core.regex import regex
+from golem_forge.core.text import nearest_hint
 from golem_forge.tools.validation import SchemaCheck, ToolDefinitionError
 
 _NAME: Final = regex(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
@@ -179,7 +180,7 @@ def _as_yaml(value: Any) -> Any:
 
 def _check_model(worker: Worker) -> None:
     if worker.model:
-        split_model(worker.model, where=worker.at("model"))
+        split_model(worker.model, where=f"{worker.at('model')}: model")
         check_compatible(worker, worker.model)
 
 
@@ -213,7 +214,8 @@ def _check_zones(block: Mapping[str, Any] | None, problems: ConfigProblems) -> N
     default = block.get("default_zone")
     if default is not None and default not in names:
         have = ", ".join(str(name) for name in names) or "none"
-        problems.add(("sandbox", "default_zone"), f"'{default}' is not among this worker's zones ({have})")
+        hint = nearest_hint(default, (name for name in names if isinstance(name, str)))
+        problems.add(("sandbox", "default_zone"), f"'{default}' is not among this worker's zones ({have}){hint}")
 
 
 def _name(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:

@@ -79,6 +79,7 @@ class Finish(StrEnum):
 @dataclass(frozen=True, slots=True)
 class TextDelta:
     text: str
+    """Empty: a sign of life, while something arrives that is not shown (a call)."""
 
 
 @dataclass(frozen=True, slots=True)

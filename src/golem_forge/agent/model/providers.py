@@ -5,8 +5,9 @@ the wire; it raises ModelError (MODEL_LIBRARY_MISSING) where an SDK is missing. 
 yields our events; a paused answer is continued a bounded number of times; it raises ModelError and nothing else. The
 library's Agent is not used and no tool is handed to it to execute.
 
-A response counts as complete only when the provider said why it ended: a stream that just stops, however cleanly, is a
-retryable ModelError. Text attachments go to every provider as text; other types where the provider takes them.
+A response counts as complete only when the provider said why it ended: a stream that just stops, however cleanly or
+early, and a page instead of a stream are retryable ModelErrors; so is a provider that says nothing for
+`request_timeout` seconds. Text attachments go to every provider as text; other types where the provider takes them.
 
 Threat: an error text of a provider may contain the key; it is removed.
 """
@@ -16,6 +17,8 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from contextvars import ContextVar
 from typing import Any, Final, cast
 
 import httpx2
@@ -44,14 +47,14 @@ from golem_forge.agent.model.interface import (
     UsageSoFar,
     requested_calls,
 )
-from golem_forge.agent.model.selection import INSTALL
 from golem_forge.core.decisions import Status
+from golem_forge.core.errors import install_command
 from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.regex import regex
 
 _CONNECT_SECONDS: Final = 10
-_SILENCE_SECONDS: Final = 600
-"""A reasoning model may be silent for minutes before its first word."""
+_TRANSPORT_GRACE: Final = 5
+"""Seconds by which the HTTP client is more patient than we are: the message is ours."""
 _PROFILE: Final = ModelProfile(supports_inline_system_prompts=True)
 """Else the library tells some models that `<system>` inside a user turn has authority, which is where tool results go,
 and rewrites such words in what people typed. Forge never sends a system message in the middle."""
@@ -59,12 +62,26 @@ _NO_KEY: Final = "no-key"
 """The OpenAI SDK insists on a key; servers that need none ignore it."""
 
 
-def open_provider(provider: str, name: str, *, base_url: str, key: str) -> PydanticAIModel:
-    http = httpx2.AsyncClient(timeout=httpx2.Timeout(_SILENCE_SECONDS, connect=_CONNECT_SECONDS))
+_content_type: ContextVar[str] = ContextVar("content type of the response that is being read", default="")
+
+
+async def _note_content_type(response: httpx2.Response) -> None:
+    """Not refused here: servers exist that stream events under another type."""
+    _content_type.set(response.headers.get("content-type", ""))
+
+
+def open_provider(provider: str, name: str, *, base_url: str, key: str, request_timeout: float) -> PydanticAIModel:
+    http = httpx2.AsyncClient(
+        timeout=httpx2.Timeout(request_timeout + _TRANSPORT_GRACE, connect=_CONNECT_SECONDS),
+        event_hooks={"response": [_note_content_type]},
+    )
     try:
-        return PydanticAIModel(provider, name, _their_model(provider, name, base_url, key, http), http=http, key=key)
+        inner = _their_model(provider, name, base_url, key, http)
+        return PydanticAIModel(provider, name, inner, http=http, key=key, request_timeout=request_timeout)
     except ImportError as error:
-        text = f"the library of provider {provider!r} is not installed ({error.name or 'see its cause'}): {INSTALL}"
+        library = error.name or "see its cause"
+        text = f"the library of provider {provider!r} is not installed ({library}); it comes with the extra `models`: "
+        text += install_command("models")
         raise ModelError(text, code="MODEL_LIBRARY_MISSING") from error
 
 
@@ -120,12 +137,22 @@ _MAX_CONTINUATIONS: Final = 10
 
 
 class PydanticAIModel:
-    def __init__(self, provider: str, name: str, inner: TheirModel, *, http: httpx2.AsyncClient, key: str) -> None:
+    def __init__(
+        self,
+        provider: str,
+        name: str,
+        inner: TheirModel,
+        *,
+        http: httpx2.AsyncClient,
+        key: str,
+        request_timeout: float,
+    ) -> None:
         self.name = f"{provider}:{name}"
         self._provider = provider
         self._inner = inner
         self._http = http
         self._key = key
+        self._request_timeout = request_timeout
 
     @property
     def context_window(self) -> int | None:
@@ -158,14 +185,18 @@ class PydanticAIModel:
             whole: theirs.ModelResponse | None = None
             flood = ResponseLimit(self.name)
             for _ in range(_MAX_CONTINUATIONS):
-                async with model_request_stream(
-                    self._inner, messages, model_settings=settings, model_request_parameters=offered
-                ) as stream:
+                _content_type.set("")
+                async with AsyncExitStack() as opened:
+                    asking = model_request_stream(
+                        self._inner, messages, model_settings=settings, model_request_parameters=offered
+                    )
+                    async with asyncio.timeout(self._request_timeout):
+                        stream = await opened.enter_async_context(asking)
+                    events = aiter(stream)
                     counted = TokenUsage()
-                    async for event in stream:
+                    while (event := await self._next_event(events)) is not None:
                         flood.add(event_text(event))
-                        if piece := event_delta(event):
-                            yield piece
+                        yield event_delta(event) or TextDelta("")  # a call is being written
                         if (so_far := usage_from(stream.usage)) != counted:
                             counted = so_far
                             yield UsageSoFar(usage=counted)
@@ -179,8 +210,16 @@ class PydanticAIModel:
             raise ModelError(f"{self.name} paused its answer {_MAX_CONTINUATIONS} times without an end")
         except ModelError:
             raise
+        except TimeoutError as error:
+            patience = f"{self._request_timeout:g} s without a word (`models.{self._provider}.request_timeout`)"
+            raise ModelError(f"{self.name}: {patience}", retryable=True) from error
         except Exception as error:
             raise model_error(error, name=self.name, key=self._key) from error
+
+    async def _next_event(self, events: AsyncIterator[Any]) -> Any:
+        """None at the end. Pings of a provider that has nothing to say are no events."""
+        async with asyncio.timeout(self._request_timeout):
+            return await anext(events, None)
 
     def _settings(self, request: Request) -> ModelSettings:
         settings: Any = ModelSettings()
@@ -382,6 +421,18 @@ def completed_from(response: theirs.ModelResponse, request: Request, *, provider
 
 
 _MAX_MESSAGE: Final = 300
+_EVENT_STREAM: Final = "text/event-stream"
+_MEDIA_TYPE: Final = regex(r"[\w!#$&^.+-]{1,60}/[\w!#$&^.+-]{1,60}")
+
+
+def _unreadable_response(name: str) -> ModelError:
+    """A response of which nothing could be read: empty, a page of somebody in between, a server of another kind."""
+    found = _MEDIA_TYPE.match(_content_type.get().strip())
+    kind = found.group().lower() if found else ""
+    text = f"{name}: the response holds no answer ({f'content type {kind}' if kind else 'no content type'})"
+    if kind != _EVENT_STREAM:
+        text += "; expected a stream of events: look at base_url and at any proxy on the way"
+    return ModelError(text, retryable=True)
 
 
 def model_error(error: Exception, *, name: str, key: str) -> ModelError:
@@ -395,6 +446,8 @@ def model_error(error: Exception, *, name: str, key: str) -> ModelError:
         return ModelError(f"{name} {what}: {said}", retryable=retryable, retry_after=error.retry_after, code=code)
     if isinstance(error, (httpx2.TransportError, httpx2.StreamError, OSError)):
         return ModelError(f"{name}: the connection failed ({type(error).__name__})", retryable=True)
+    if isinstance(error, exceptions.UnexpectedModelBehavior) and not isinstance(error, exceptions.ContentFilterError):
+        return _unreadable_response(name)
     if isinstance(error, exceptions.AgentRunError | exceptions.UserError):
         return ModelError(f"{name} cannot be asked this: {_shorten_message(str(error), key)}")
     # What a foreign exception says may hold anything; its type says enough to look further.

@@ -18,7 +18,7 @@ from typing import Final
 from golem_forge.agent.files.worker import Worker
 from golem_forge.agent.model.interface import Model, ModelError
 from golem_forge.config.run_block import ProviderSettings
-from golem_forge.core.errors import ConfigError
+from golem_forge.core.errors import ConfigError, install_command
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import closest_match
 
@@ -102,18 +102,19 @@ def choose_model(
     program_model: str,
     builtin: bool,
     settings: Mapping[str, ProviderSettings] | None = None,
+    program_origin: str = "forge.yaml",
 ) -> ChosenModel:
     """The root worker's model: `--model`, `FORGE_MODEL`, the worker file, forge.yaml; last, for the built-in worker,
-    the first provider whose key is set."""
+    the first provider whose key is set. `program_origin`: where the program's was written."""
     said = (
-        ChosenModel(model=flag, said_by="--model"),
-        ChosenModel(model=environ.get(MODEL_VARIABLE, ""), said_by=MODEL_VARIABLE),
-        ChosenModel(model=worker.model, said_by=worker.at("model")),
-        ChosenModel(model=program_model, said_by="forge.yaml"),
+        (ChosenModel(model=flag, said_by="--model"), "--model"),
+        (ChosenModel(model=environ.get(MODEL_VARIABLE, ""), said_by=MODEL_VARIABLE), MODEL_VARIABLE),
+        (ChosenModel(model=worker.model, said_by=worker.at("model")), f"{worker.at('model')}: model"),
+        (ChosenModel(model=program_model, said_by="forge.yaml"), f"{program_origin}: model"),
     )
-    for chosen in said:
+    for chosen, where in said:
         if chosen.model:
-            split_model(chosen.model, where=chosen.said_by)
+            split_model(chosen.model, where=where)
             return chosen
     if builtin:
         for model, variable in models_with_a_key(settings or {}, environ).items():
@@ -124,7 +125,7 @@ def choose_model(
 def choose_child_model(worker: Worker, caller_model: str) -> ChosenModel:
     """A sub-worker's own model, else its caller's; no flag and no variable reaches it."""
     if worker.model:
-        split_model(worker.model, where=worker.at("model"))
+        split_model(worker.model, where=f"{worker.at('model')}: model")
         return ChosenModel(model=worker.model, said_by=worker.at("model"))
     return ChosenModel(model=caller_model, said_by="caller")
 
@@ -175,9 +176,6 @@ def missing_key(model: str, settings: Mapping[str, ProviderSettings], environ: M
     return f"model {model!r} needs a key: set the environment variable {variable}"
 
 
-INSTALL: Final = "pip install 'golem-forge[models]'"
-
-
 def open_model(
     model: str,
     *,
@@ -205,5 +203,12 @@ def open_model(
     try:
         from golem_forge.agent.model.providers import open_provider
     except ModuleNotFoundError as error:
-        raise ModelError(f"{error.name} is not installed: {INSTALL}", code="MODEL_LIBRARY_MISSING") from None
-    return open_provider(provider, name, base_url=base_url, key=environ.get(variable, "") if variable else "")
+        text = f"{error.name} is not installed; it comes with the extra `models`: {install_command('models')}"
+        raise ModelError(text, code="MODEL_LIBRARY_MISSING") from None
+    return open_provider(
+        provider,
+        name,
+        base_url=base_url,
+        key=environ.get(variable, "") if variable else "",
+        request_timeout=settings.get(provider, NO_SETTINGS).request_timeout,
+    )

@@ -75,8 +75,7 @@ class XmlModel:
             async for event in events:
                 if isinstance(event, TextDelta):
                     received.append(event.text)
-                    if shown := reader.feed(event.text):
-                        yield TextDelta(shown)
+                    yield TextDelta(reader.feed(event.text))  # empty while a call is being written
                 elif isinstance(event, Completed):
                     if "".join(received) != event.message.text:  # the whole is what counts, whatever was streamed of it
                         reader = XmlReader(schemas, request.schema_of)
@@ -127,7 +126,7 @@ _UNSHOWN: Final = ("$schema", "$id", "title")
 _FORMAT_PROMPT: Final = """\
 ## Tools
 
-To call a tool, write one <tool> element per call, outside code fences:
+To call a tool, write one <tool> element per call, outside code fences and inline code:
 
 <tool><tool_name>NAME</tool_name><arguments><PARAMETER>VALUE</PARAMETER></arguments></tool>
 

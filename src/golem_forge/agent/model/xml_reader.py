@@ -2,7 +2,8 @@
 
 `feed` takes a piece of any size and returns the text that can be shown now; `finish` returns everything: the text
 around the calls and the calls, in order. Never raises: what cannot be a call is a RequestedCall with a `problem`. A
-possible `<tool>` at the end of a piece is held back until it is clear what it is; in a fenced code block it is text.
+possible `<tool>` at the end of a piece is held back until it is clear what it is; in a fenced code block and in inline
+code it is text. Whether a backtick before it begins inline code is known only where that ends, so it waits until then.
 
 `read_arguments` turns the `<arguments>` element into values and raises ArgumentMismatch naming the field. Types come
 from the tool's schema; the look of a text decides nothing. Where a string is allowed, text is that string (`007`,
@@ -16,9 +17,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from golem_forge.agent.messages import RequestedCall
-from golem_forge.agent.model.xml_scanner import BLANKS, TOOL_NAME, CallScanner, Element, FenceTracker, shorten_problem
+from golem_forge.agent.model.interface import MAX_CALLS
+from golem_forge.agent.model.xml_scanner import BLANKS, TOOL_NAME, CallScanner, CodeTracker, Element, shorten_problem
 from golem_forge.core.ids import new_id
-from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.regex import regex
 from golem_forge.core.text import clip
 from golem_forge.tools.schema import field_path, resolve_schema
@@ -26,6 +28,9 @@ from golem_forge.tools.validation import type_name
 
 _TAG: Final = "<tool>"
 _TAG_OR_PREFIX: Final = regex(r"<tool>|<(?:t(?:o(?:ol?)?)?)?\Z")
+_SPAN_PIECE: Final = regex(r"`+|\n|[^`\n]+")
+_LONGEST_SPAN: Final = 8 * 1024
+"""Characters that are looked at for the end of inline code; beyond them the backtick before the tag was only one."""
 _CALL_PARTS: Final = ("server_name", TOOL_NAME, "arguments")
 LOCAL_SERVER: Final = "local"
 SERVER_SEPARATOR: Final = "__"
@@ -43,6 +48,16 @@ class XmlResponse:
     """The whole as the model wrote it; a call over the size limit only by its beginning."""
 
 
+@dataclass(slots=True)
+class _Doubt:
+    """A tag behind a backtick: a call, or inline code that is not closed yet."""
+
+    before: CodeTracker
+    """As it is if this turns out to be a call."""
+    pieces: list[str] = field(default_factory=list)
+    size: int = 0
+
+
 class XmlReader:
     def __init__(
         self,
@@ -52,7 +67,8 @@ class XmlReader:
         """`schemas`: input schema by tool name; `elsewhere`: of a name that is not among them, {} for none."""
         self._schemas = schemas
         self._elsewhere = elsewhere or (lambda name: {})
-        self._fences = FenceTracker()
+        self._code = CodeTracker()
+        self._doubt: _Doubt | None = None
         self._call: CallScanner | None = None
         self._held = ""
         self._text: list[str] = []
@@ -61,44 +77,91 @@ class XmlReader:
 
     def feed(self, chunk: str) -> str:
         shown = len(self._text)
-        data = self._held + chunk
-        at = 0
-        while at < len(data):
-            after = self._call_from(self._call, data, at) if self._call else self._text_from(data, at)
-            if after == at:
-                break
-            at = after
-        self._held = data[at:]
+        self._read(self._held + chunk)
         return "".join(self._text[shown:])
 
     def finish(self) -> XmlResponse:
-        rest = ""
+        shown = len(self._text)
+        while self._doubt is not None:
+            self._code.settle()
+            if self._code.verdict:
+                self._resolve_as_text(self._doubt)
+            else:
+                self._read(self._resolve_as_call(self._doubt))
         if self._call is not None:
             self._call.close(self._held)
             self._end_call(self._call)
         else:
-            rest = self._held
-            self._show(rest)
+            self._show(self._held)
         self._held = ""
+        rest = "".join(self._text[shown:])
         return XmlResponse(
             text="".join(self._text), calls=tuple(self._calls), rest=rest, written="".join(self._written)
         )
+
+    def _read(self, data: str) -> None:
+        at = 0
+        while at < len(data):
+            if self._doubt is not None:
+                data, at = self._look_ahead(self._doubt, data, at)
+                continue
+            after = self._call_from(self._call, data, at) if self._call else self._text_from(data, at)
+            if after == at and self._doubt is None:
+                break
+            at = after
+        self._held = data[at:]
 
     def _text_from(self, data: str, at: int) -> int:
         candidate = _TAG_OR_PREFIX.search(data, at)
         start = candidate.start() if candidate else len(data)
         if start > at:
             self._show(data[at:start])
-        elif self._fences.quoted:
+        elif self._code.quoted:
             self._show("<")
             start += 1
         elif data.startswith(_TAG, at):
+            self._code.settle()
+            if self._code.in_doubt and len(self._calls) <= MAX_CALLS:  # with more of them none will run
+                self._doubt = _Doubt(self._code.without_openers())
+                self._code.watch()
+                return start
+            self._code = self._code.without_openers()
             self._call = CallScanner()
             start += len(_TAG)
         return start
 
+    def _look_ahead(self, doubt: _Doubt, data: str, at: int) -> tuple[str, int]:
+        """Reads on until it is clear whether the tag is inline code. Returns what to read next, and from where."""
+        for piece in _SPAN_PIECE.finditer(data, at):
+            text = piece.group()
+            if text[0] != "`":
+                self._code.settle()
+            if self._code.verdict:
+                self._resolve_as_text(doubt)
+                return data, piece.start()
+            doubt.pieces.append(text)
+            doubt.size += len(text)
+            if doubt.size <= _LONGEST_SPAN:
+                self._code.advance(text)
+            if doubt.size > _LONGEST_SPAN or self._code.verdict is False:
+                return self._resolve_as_call(doubt) + data[piece.end() :], 0
+        return data, len(data)
+
+    def _resolve_as_text(self, doubt: _Doubt) -> None:
+        """The tracker has read it already."""
+        self._doubt = None
+        self._code.watch_nothing()
+        self._text += doubt.pieces
+        self._written += doubt.pieces
+
+    def _resolve_as_call(self, doubt: _Doubt) -> str:
+        """What is to be read again, from the tag on."""
+        self._doubt = None
+        self._code = doubt.before
+        return "".join(doubt.pieces)
+
     def _show(self, text: str) -> None:
-        self._fences.advance(text)
+        self._code.advance(text)
         self._text.append(text)
         self._written.append(text)
 
@@ -110,7 +173,7 @@ class XmlReader:
 
     def _end_call(self, call: CallScanner) -> None:
         self._call = None
-        self._fences.interrupt_line()
+        self._code.interrupt_line()
         self._written.append(call.written())
         self._calls.append(self._requested(call))
 

@@ -5,13 +5,15 @@ CallScanner takes text in pieces of any size, from behind `<tool>` to `</tool>`,
 DTDs, processing instructions and tags that do not match are refused, and then only the end of the call is looked for.
 Time is linear; bytes, elements and levels are bounded.
 
-FenceTracker says whether a position in streamed Markdown lies in a fenced code block. A fence begins a line, at any
-indentation, with three or more backticks or tildes, and ends with at least as many on a line of their own.
+CodeTracker says whether a position in streamed Markdown is code. A fence begins a line, at any indentation, in block
+quotes and list items too, with three or more backticks or tildes, and ends with at least as many on a line of their
+own, or with its block quote. A code span is text between two runs of as many backticks in one paragraph.
 """
 
 from __future__ import annotations
 
 import re
+from copy import copy
 from enum import Enum, auto
 from typing import Final
 
@@ -243,7 +245,8 @@ class CallScanner:
             self._open = []
 
 
-_LINE_BLANKS = " \t\r"
+_LINE_BLANKS: Final = " \t\r"
+_DIGITS: Final = "0123456789"
 
 
 class _LineState(Enum):
@@ -258,16 +261,56 @@ class _LineState(Enum):
     OTHER = auto()
 
 
-class FenceTracker:
+_LIST_MARKS: Final = "-*+"
+_LONGEST_NUMBER: Final = 9
+_INLINE_MARK: Final = regex(r"[`\\]")
+_TICKS: Final = regex(r"`+")
+
+
+class CodeTracker:
+    """Where streamed Markdown is code. `settle` first where what follows is known to be no backtick."""
+
     def __init__(self) -> None:
-        self._fence: tuple[str, int] | None = None
+        self._fence: tuple[str, int, int] | None = None
+        """Its mark, how many of them, and in how many block quotes it stands."""
         self._line = _LineState.START
+        self._quotes = 0
+        self._quotes_before = 0
+        self._item = ""
+        """The beginning of a list marker: `1`, `1.` or `-`."""
         self._mark = ""
         self._run = 0
+        self._openers: list[int] = []
+        """Runs of backticks in this paragraph that begin a code span if one of the same length follows, by length. If
+        it follows, what stands after that opener was inside."""
+        self._ticks = 0
+        self._escaped = False
+        self._watched: tuple[int, ...] = ()
+        self.verdict: bool | None = None
+        """After `watch`: whether the place where it was called is code; None while that is open."""
 
     @property
     def quoted(self) -> bool:
-        return self._fence is not None or self._line is _LineState.INFO or self._opens
+        """In a fence for certain."""
+        inside = self._fence is not None and not (self._line is _LineState.START and self._leaves_quote)
+        return inside or self._line is _LineState.INFO or self._opens
+
+    @property
+    def in_doubt(self) -> bool:
+        """In a code span, if that is closed before the paragraph ends."""
+        return bool(self._openers)
+
+    def watch(self) -> None:
+        self._watched, self.verdict = tuple(self._openers), None
+
+    def watch_nothing(self) -> None:
+        self._watched, self.verdict = (), None
+
+    def without_openers(self) -> CodeTracker:
+        """The same place, if they were backticks and no more."""
+        other = copy(self)
+        other._openers = []
+        return other
 
     @property
     def _opens(self) -> bool:
@@ -277,6 +320,10 @@ class FenceTracker:
     def _closes(self) -> bool:
         enough = self._fence is not None and self._run >= self._fence[1]
         return enough and self._line in (_LineState.RUN, _LineState.CLOSING)
+
+    @property
+    def _leaves_quote(self) -> bool:
+        return self._fence is not None and self._quotes < self._fence[2]
 
     def advance(self, text: str) -> None:
         first, *rest = text.split("\n")
@@ -288,20 +335,44 @@ class FenceTracker:
     def interrupt_line(self) -> None:
         """A call stood here: what follows it on the line begins no fence."""
         self._line = _LineState.OTHER
+        self._ticks, self._escaped = 0, False
+
+    def settle(self) -> None:
+        """A run of backticks, if there is one, has ended."""
+        run, self._ticks = self._ticks, 0
+        if not run:
+            return
+        if run in self._openers:
+            del self._openers[self._openers.index(run) :]
+        else:
+            self._openers.append(run)
+        if run in self._watched and self.verdict is None:
+            self.verdict = True
+
+    def _end_paragraph(self) -> None:
+        self._openers, self._ticks, self._escaped = [], 0, False
+        if self._watched and self.verdict is None:
+            self.verdict = False
 
     def _end_line(self) -> None:
+        self.settle()
+        self._escaped = False
         if self._opens:
-            self._fence = (self._mark, self._run)
-        elif self._closes:
+            self._fence = (self._mark, self._run, self._quotes)
+            self._end_paragraph()
+        elif self._closes or (self._line is _LineState.START and self._leaves_quote):
             self._fence = None
+        elif self._line is _LineState.START:  # a blank line
+            self._end_paragraph()
         self._line = _LineState.START
+        self._quotes_before, self._quotes = self._quotes, 0
+        self._item = ""
         self._run = 0
 
     def _go_on(self, part: str) -> None:
-        if self._line is _LineState.START and (part := part.lstrip(_LINE_BLANKS)):
-            marks = ("`", "~") if self._fence is None else (self._fence[0],)
-            self._line = _LineState.RUN if part[0] in marks else _LineState.OTHER
-            self._mark = part[0]
+        text = part
+        if self._line is _LineState.START:
+            part = part[self._containers(part) :]
         if self._line is _LineState.RUN:
             after = part.lstrip(self._mark)
             self._run += len(part) - len(after)
@@ -313,3 +384,66 @@ class FenceTracker:
         is_span = self._line is _LineState.INFO and self._mark == "`" and "`" in part
         if is_span or (self._line is _LineState.CLOSING and part.strip(_LINE_BLANKS)):
             self._line = _LineState.OTHER
+        if self._fence is None:
+            self._spans(text)
+
+    def _containers(self, part: str) -> int:
+        """Reads block quotes and list items at the beginning of a line; gives where its own text begins."""
+        for at, character in enumerate(part):
+            if self._item:
+                if not self._item_goes_on(character):
+                    self._line = _LineState.OTHER
+                    return at
+            elif character in _LINE_BLANKS:
+                continue
+            elif character == ">" and (self._fence is None or self._leaves_quote):
+                self._quotes += 1
+            else:
+                if self._leaves_quote:
+                    self._fence = None
+                if self._quotes > self._quotes_before:
+                    self._end_paragraph()
+                if self._fence is None and (character in _LIST_MARKS or character in _DIGITS):
+                    self._item = character
+                    continue
+                self._line = _LineState.RUN if character in self._marks else _LineState.OTHER
+                self._mark = character
+                return at
+        return len(part)
+
+    @property
+    def _marks(self) -> str:
+        return "`~" if self._fence is None else self._fence[0]
+
+    def _item_goes_on(self, character: str) -> bool:
+        last = self._item[-1]
+        if last in _DIGITS:
+            self._item += character
+            return character in ".)" or (character in _DIGITS and len(self._item) <= _LONGEST_NUMBER)
+        if character in _LINE_BLANKS:
+            self._item = ""
+            self._end_paragraph()
+            return True
+        return False
+
+    def _spans(self, part: str) -> None:
+        at = 0
+        while at < len(part):
+            if part[at] == "`" and not self._escaped:
+                run = _TICKS.match(part, at)
+                assert run is not None
+                self._ticks += run.end() - at
+                at = run.end()
+                continue
+            self.settle()
+            if self._escaped:
+                self._escaped = False
+                at += 1
+                continue
+            found = _INLINE_MARK.search(part, at)
+            if found is None:
+                return
+            at = found.start()
+            if part[at] == "\\":
+                self._escaped = not self._openers  # a backslash is itself in code
+                at += 1

@@ -1,4 +1,4 @@
-"""What a Python module exports as tools: a function, a function with its schema beside it, or a Tool.
+"""What a Python module exports: a tool (a function, one with its schema beside it, a Tool), a prompt, a resource.
 
 The schema of `add_up` is `add_up_schema`, `add_upSchema`, `AddUpSchema` …: its name without case and underscores, and
 the word schema. Takes an imported module (or what an `external` import gave) and returns Tools by export name. Raises
@@ -35,7 +35,7 @@ from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.errors import error_name
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import closest_match, nearest_remark
-from golem_forge.tools.factory import FunctionTool, ToolsetContext
+from golem_forge.tools.factory import FunctionTool, PromptTool, ResourceTool, ToolsetContext, prompt
 from golem_forge.tools.inputs import Defaults, SchemaInput
 from golem_forge.tools.tool import MAX_ARGUMENT_BYTES, Mode, Tool
 from golem_forge.tools.validation import ToolDefinitionError
@@ -55,12 +55,53 @@ def exported_tools(module: ModuleType, names: Iterable[str], shown: str) -> dict
     return tools
 
 
-def _tool(module: ModuleType, name: str, shown: str) -> Tool:
+COMPLETER: Final = "#complete"
+"""Behind the name of an export: the tool that completes its arguments."""
+
+
+def exported_offers(module: ModuleType, names: Mapping[str, Sequence[str]], shown: str) -> dict[str, Tool]:
+    """The exports listed as `prompts` and `resources`, each followed by its completer where it has one."""
+    found: dict[str, Tool] = {}
+    for key, listed in names.items():
+        for name in listed:
+            made = _offer(module, key, name, shown)
+            found[name] = made
+            if (completer := made.completer()) is not None:
+                found[f"{name}{COMPLETER}"] = completer
+    return found
+
+
+_OFFERS: Final = {"prompts": ("Prompt", PromptTool), "resources": ("Resource", ResourceTool)}
+
+
+def _offer(module: ModuleType, key: str, name: str, shown: str) -> PromptTool | ResourceTool:
+    word, kind = _OFFERS[key]
+    value = _export(module, name, shown, word)
+    if isinstance(value, (PromptTool, ResourceTool)) and isinstance(value, kind):
+        return value
+    if key == "prompts" and inspect.isfunction(value):  # as a function is a tool without being told
+        return prompt(value)
+    decorator = "@prompt" if key == "prompts" else '@resource("…")'
+    raise ExportError(f"'{name}' in {shown} is no {word.lower()}: make it one with {decorator}")
+
+
+def _export(module: ModuleType, name: str, shown: str, word: str) -> Any:
     missing = object()
     value = missing if name.startswith("_") else getattr(module, name, missing)
     if value is missing:
-        have = ", ".join(_public(module)) or "none"
-        raise ExportError(f"Tool '{name}' not found in {shown}. Available exports: {have}")
+        known = _public(module)
+        hint = nearest_remark(name, known)
+        raise ExportError(
+            f"{word} '{name}' not found in {shown}{hint}. Available exports: {', '.join(known) or 'none'}"
+        )
+    return value
+
+
+def _tool(module: ModuleType, name: str, shown: str) -> Tool:
+    value = _export(module, name, shown, "Tool")
+    if isinstance(value, (PromptTool, ResourceTool)):
+        key = "prompts" if isinstance(value, PromptTool) else "resources"
+        raise ExportError(f"'{name}' in {shown} is no tool; name it under '{key}'")
     if isinstance(value, Tool):
         return _check_usable(value, shown)
     if not inspect.isroutine(value):
@@ -327,7 +368,11 @@ def import_attribute(path: str) -> Any:
     name, _, attribute = path.partition(":")
     value: Any = importlib.import_module(name)
     for part in attribute.split("."):
-        value = getattr(value, part)
+        try:
+            value = getattr(value, part)
+        except AttributeError as error:
+            hint = nearest_remark(part, (each for each in dir(value) if not each.startswith("_")))
+            raise AttributeError(f"{error}{hint}") from None
     return value
 
 

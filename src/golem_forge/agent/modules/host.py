@@ -23,7 +23,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
-from golem_forge.agent.modules.exports import PREDICATE, ToolDescription
+from golem_forge.agent.modules.exports import COMPLETER, PREDICATE, ToolDescription
 from golem_forge.agent.modules.protocol import MAX_MESSAGE_BYTES, encode_message, error_from_wire, outcome_to_wire
 from golem_forge.core.calls import ToolCompletion
 from golem_forge.core.errors import BlockedError, ForgeError, ToolFailed, error_name
@@ -174,7 +174,8 @@ class ModuleHost:
             self.tools = tuple(ToolDescription.read(each) for each in answer["value"])
         except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
             raise ModuleRefused("its host described the tools in a way that cannot be read") from None
-        if order["names"] and [tool.export for tool in self.tools] != order["names"]:
+        named = [*order["names"], *(name for listed in order.get("offers", {}).values() for name in listed)]
+        if named and [tool.export for tool in self.tools if not tool.export.endswith(COMPLETER)] != named:
             raise ModuleRefused("its host described other tools than those that were named")
 
     async def _ask(self, order: dict[str, Any], ctx: ToolContext) -> dict[str, Any]:

@@ -93,6 +93,7 @@ class HostLoop:
                 sys.path[:0] = order["folders"]
                 module = exports.import_file(file, exports.module_name(file))
                 self._tools = exports.exported_tools(module, order["names"], order["shown"])
+                self._tools |= exports.exported_offers(module, order["offers"], order["shown"])
             else:
                 found = exports.import_attribute(order["import"])
                 self._tools = exports.toolset_tools(found, order["names"], order["shown"])

@@ -8,11 +8,12 @@ imported once `trusted` says so, and a module that no longer loads has no tools 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import reduce
 from operator import add
 from pathlib import Path
 
+from golem_forge.agent.files.block_schema import CustomBlock, ExternalBlock
 from golem_forge.agent.files.toolset_blocks import worker_blocks
 from golem_forge.agent.files.worker import Worker
 from golem_forge.agent.modules.host import HostPool, ModuleRefused, hosted_tool
@@ -24,6 +25,7 @@ from golem_forge.events.redaction import Redactor
 from golem_forge.policy.base import check_block
 from golem_forge.sandbox.walls.walls import Walls
 from golem_forge.storage.home import ForgeHome
+from golem_forge.tools.catalog import is_reserved
 from golem_forge.tools.sources import CatalogChanges
 from golem_forge.tools.tool import Tool
 
@@ -165,6 +167,7 @@ class ModuleTools:
             pool = HostPool(self._walls, prepared)
             self._pools.append(pool)
             found = [hosted_tool(each, pool, prepared.digest) for each in await pool.load()]
+            _check_reserved(source.block, found)
             tools = {tool.name: tool for tool in found}
             for tool in found:
                 tool.made_from = source.paths()
@@ -198,6 +201,17 @@ class ModuleTools:
             task.add_done_callback(self._retiring.discard)
 
 
+def _check_reserved(block: CustomBlock | ExternalBlock, found: Iterable[Tool]) -> None:
+    """Threat: a package whose tool takes a name of Forge's own. Only what a file lists as prompt or resource does."""
+    offers = isinstance(block, CustomBlock) and bool(block.prompts or block.resources)
+    for tool in found:
+        word = tool.name.partition(":")[0]
+        if is_reserved(tool.name) and not (offers and word in ("prompt", "resource", "complete")):
+            raise ModuleRefused(
+                f"a tool cannot be called '{tool.name}': names that begin with '{word}:' are Forge's own"
+            )
+
+
 def _ineffective_approvals(block: _LoadedBlock) -> list[str]:
     """What its block says of a tool that decides for itself, and that would not count."""
     key = block.source.block.key
@@ -206,5 +220,16 @@ def _ineffective_approvals(block: _LoadedBlock) -> list[str]:
 
 
 def _with_origin(block: _LoadedBlock, text: str) -> str:
-    origin = block.source.block.origin
-    return f"{origin}: {text}" if origin else text
+    said = block.source.block
+    return f"{said.origin}: toolsets.{said.key}{_key_below(said, text)}: {text}" if said.origin else text
+
+
+def _key_below(block: CustomBlock | ExternalBlock, text: str) -> str:
+    """Which key of its block a problem is about."""
+    if not isinstance(block, CustomBlock):
+        return ""
+    for key in ("tools", "prompts", "resources"):
+        for index, name in enumerate(getattr(block, key)):
+            if text.startswith((f"'{name}' in ", *(f"{kind} '{name}' not" for kind in ("Tool", "Prompt", "Resource")))):
+                return f".{key}[{index}]"
+    return ".module"

@@ -4,9 +4,9 @@ Forge sends `load`, `call` and `predicate`, each with an `id`; the host answers 
 `error`. While it works it may send `progress`, and `call` to ask for another tool, which Forge answers with `reply`.
 
 HostContext is the ToolContext of a tool in a host: call, session and worker ids, the workspace, the caller,
-`report_progress`, `call` and `call_blocking` (both re-enter the one path in Forge), and a real Sandbox over the zones
-as they stand inside the walls. What belongs to Forge's own process (`walls`, `outputs`, `redactor`, `home`, `show`,
-rules) is not there.
+`report_progress`, `call` and `call_blocking` (both re-enter the one path in Forge; `ask`, `sample`, `roots` and `log`
+are such calls), and a real Sandbox over the zones as they stand inside the walls. What belongs to Forge's own process
+(`walls`, `outputs`, `redactor`, `home`, `show`, rules) is not there.
 """
 
 from __future__ import annotations

@@ -150,6 +150,7 @@ class ModuleSource:
             "file": os.path.join(place, next(iter(files))),
             "folders": [os.path.join(place, name) for name in import_folders(around.root, self._file())],
             "names": list(self.block.tools),
+            "offers": {"prompts": list(self.block.prompts), "resources": list(self.block.resources)},
             "shown": self.shown,
         }
         return HostStart(digest=snapshot.digest, order=order, job=job)

@@ -40,7 +40,7 @@ from golem_forge.core.calls import Caller, ToolCall
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.regex import regex
 from golem_forge.core.table import columns, local_minute
-from golem_forge.core.text import escape_control_chars, nearest_remark, slash_command
+from golem_forge.core.text import escape_control_chars, nearest_remark, shorten_prose, slash_command
 from golem_forge.mcp.client.model import ServerStatus
 from golem_forge.mcp.client.resources import ServerAccess
 from golem_forge.policy.rules.usage import rule_usage
@@ -96,7 +96,7 @@ def short_description(tool: Tool) -> str:
     """The first sentence of its description, as far as it fits beside a name."""
     lines = tool.description.strip().splitlines() or [""]
     sentence = lines[0].split(": ")[0].split(". ")[0].rstrip(".")
-    return sentence if len(sentence) <= _SHORT else f"{sentence[: _SHORT - 1].rstrip()}…"
+    return shorten_prose(sentence, _SHORT)
 
 
 _NO_MODEL: Final = "no model (/tools lists what you can run by hand)"
@@ -392,7 +392,7 @@ def _format_servers(host: SlashHost) -> str:
         if status.stderr:
             lines = "\n".join(f"  {escape_control_chars(line)}" for line in status.stderr)
             text += f"\nLast words of {status.server}:\n{lines}"
-    if prompts := prompts_of(host):
+    if prompts := {name: each for name, each in prompts_of(host).items() if each.server}:
         rows = [(f"/{name}", command.description.partition("\n")[0]) for name, command in sorted(prompts.items())]
         text += "\nPrompts\n" + columns(rows, indent="  ")
     return text
@@ -434,7 +434,8 @@ async def help_command(call: Invocation) -> str:
             text += f"\nA tool has this name too: /tool {name} runs it."
         return text
     if (prompt := find_prompt(call.host, name)) is not None:
-        return _help_text(f"/{prompt.name}", prompt.description or f"a prompt of {prompt.server}", prompt.fields)
+        words = prompt.description or f"a prompt of {prompt.server}"
+        return _help_text(f"/{prompt.name}", words.strip(), prompt.fields)
     tool = find_tool(call.host.path.catalog, name)
     return _help_text(slash_command(tool.name), tool.description.strip(), derive_fields(tool.input_schema))
 

@@ -23,7 +23,14 @@ from golem_forge.agent.slash.invocation import (
     run_prompt,
     run_tool,
 )
-from golem_forge.agent.slash.parser import Classified, CommandError, callable_names, classify_command, parse_command
+from golem_forge.agent.slash.parser import (
+    Classified,
+    CommandError,
+    callable_names,
+    classify_command,
+    parse_command,
+    unknown_name,
+)
 from golem_forge.core.calls import Caller, ToolCall
 from golem_forge.core.errors import ConfigError, ForgeError, error_name
 from golem_forge.core.ids import is_id
@@ -170,6 +177,7 @@ class SlashCommands:
 
 
 def _unknown_command(kind: Classified, known: list[str]) -> str:
-    close = closest_match(kind.name, known)
+    name = unknown_name(kind.name)
+    close = closest_match(name.rstrip("…"), known)
     hint = f" (did you mean '/{close}'?)" if close else ""
-    return f"Unknown command '/{escape_control_chars(kind.name[:100])}'{hint}"
+    return f"Unknown command '/{escape_control_chars(name)}'{hint}"

@@ -5,9 +5,9 @@ keeps the Decisions of the session's last calls as UIs were shown them, for `/wh
 
 `run_tool` binds what was typed by the tool's schema, asks for the rest with a form, and makes the call down the one
 path as caller `human`; its result is shown like every result. `run_prompt` binds the arguments of an MCP server's
-prompt (`/<server>__<prompt>`) the same way and puts the text into the input line; nothing is sent to a model. Both
-raise CommandError for what was typed wrong, with the place in the line; `run_tool` also for a call that was not allowed
-to run, `run_prompt` ForgeError with the server's state.
+prompt (`/<server>__<prompt>`) or of one of the program's own (`/<prompt>`) the same way and puts the text into the
+input line; nothing is sent to a model. Both raise CommandError for what was typed wrong, with the place in the line;
+`run_tool` also for a call that was not allowed to run, `run_prompt` ForgeError with the server's state.
 """
 
 from __future__ import annotations
@@ -17,15 +17,17 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from golem_forge.agent.files.worker import Worker
-from golem_forge.agent.slash.parser import CommandError, ParsedCommand, callable_names, find_name
+from golem_forge.agent.slash.parser import CommandError, ParsedCommand, callable_names, find_name, unknown_name
 from golem_forge.config.program import Program
 from golem_forge.core.calls import Caller, Outcome, ToolCall
 from golem_forge.core.errors import ForgeError, error_name
 from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.core.text import shorten_prose
 from golem_forge.events.bus import EventBus
 from golem_forge.events.envelope import Event
 from golem_forge.events.journal import Journal
 from golem_forge.events.open_questions import NOBODY
+from golem_forge.events.redaction import NO_CREDENTIAL, classify_name
 from golem_forge.events.runtime_ui import RuntimeUI
 from golem_forge.mcp.client.prompts import PromptCommand, prompt_commands, prompt_text
 from golem_forge.mcp.client.resources import ServerAccess
@@ -51,7 +53,14 @@ class UsageSums(Protocol):
     def sums(self) -> dict[str, Any]: ...
 
 
-class SlashHost(Protocol):
+class PathHost(Protocol):
+    """Whose catalog and servers a line is about."""
+
+    @property
+    def path(self) -> Orchestrator: ...
+
+
+class SlashHost(PathHost, Protocol):
     """Read-only on purpose: commands change things by the methods below."""
 
     @property
@@ -64,8 +73,6 @@ class SlashHost(Protocol):
     def program(self) -> Program: ...
     @property
     def worker(self) -> Worker: ...
-    @property
-    def path(self) -> Orchestrator: ...
     @property
     def bus(self) -> EventBus: ...
     @property
@@ -123,7 +130,7 @@ async def run_tool(host: SlashHost, name: str, tokens: Sequence[OptionToken]) ->
     form = {
         "source": "command",
         "title": tool.label or tool.name,
-        "message": "".join(tool.description.strip().splitlines()[:1])[:200],
+        "message": shorten_prose("".join(tool.description.strip().splitlines()[:1]), 200),
         "fields": derive_fields(tool.input_schema),
     }
     check = partial(_argument_problems, tool)
@@ -141,8 +148,9 @@ def find_tool(catalog: Catalog, typed: str) -> Tool:
     name = find_name(typed, callable_names([*catalog, *catalog.hidden_tools()]))
     if name is None and (refusal := only_for_models(catalog, typed)):
         raise CommandError(refusal)
+    named = typed if typed in catalog.aliases() else unknown_name(typed)
     try:
-        return catalog.resolve(name or typed, Caller.HUMAN)
+        return catalog.resolve(name or named, Caller.HUMAN)
     except ToolNotFound as error:
         raise CommandError(error.message) from None
 
@@ -170,7 +178,10 @@ async def _arguments(
     try:
         bound = bind_partial(schema, tokens)
     except BindingError as error:
-        raise CommandError(str(error)) from None
+        secret = any(
+            each["type"] == "secret" or classify_name(each["name"]) != NO_CREDENTIAL for each in form["fields"]
+        )
+        raise CommandError(error.unquoted if secret else str(error)) from None
     given: dict[str, Any] = dict(bound.args)
     if not bound.interactive and not bound.missing:
         return given
@@ -218,14 +229,21 @@ PREFILL: Final = "prefill"
 """The code of a status whose message belongs into the input line; a UI without one shows it."""
 
 
-def prompts_of(host: SlashHost) -> dict[str, PromptCommand]:
+def prompts_of(host: PathHost) -> dict[str, PromptCommand]:
+    """Those of the program (`@prompt`), then those of its servers."""
     place = host.path.parts.get(ServerAccess)
-    return prompt_commands(place.pool, place.servers_of(host.path.worker)) if place.pool is not None else {}
+    found = {command.name: command for command in map(_own_prompt, host.path.catalog.reserved("prompt"))}
+    if place.pool is not None:
+        found = {**prompt_commands(place.pool, place.servers_of(host.path.worker)), **found}
+    return found
 
 
-def find_prompt(host: SlashHost, typed: str) -> PromptCommand | None:
-    if "__" not in typed:
-        return None
+def _own_prompt(tool: Tool) -> PromptCommand:
+    name = tool.name.partition(":")[2]
+    return PromptCommand(name=name, server="", prompt=name, description=tool.description, schema=tool.input_schema)
+
+
+def find_prompt(host: PathHost, typed: str) -> PromptCommand | None:
     commands = prompts_of(host)
     name = find_name(typed, list(commands))
     return commands[name] if name is not None else None
@@ -249,6 +267,10 @@ async def run_prompt(host: SlashHost, command: PromptCommand, tokens: Sequence[O
     if args is None:
         return "Nothing was asked for."
     path = host.path
+    if not command.server:
+        result = await _own_messages(host, command, args)
+        host.bus.emit("status", {"type": "info", "message": prompt_text(command, result), "code": PREFILL}, host.id)
+        return ""
     pool = path.parts.get(ServerAccess).pool
     assert pool is not None  # the command is one of its servers'
     ctx = ToolContext(
@@ -264,6 +286,17 @@ async def run_prompt(host: SlashHost, command: PromptCommand, tokens: Sequence[O
     result = await pool.get_prompt(command.server, command.prompt, texts, ctx)
     host.bus.emit("status", {"type": "info", "message": prompt_text(command, result), "code": PREFILL}, host.id)
     return ""
+
+
+async def _own_messages(host: SlashHost, command: PromptCommand, args: dict[str, Any]) -> Mapping[str, Any]:
+    """What a prompt of the program says, on the one path."""
+    outcome = await host.path.call(ToolCall(f"prompt:{command.prompt}", args, Caller.HUMAN))
+    if not outcome.ok or outcome.result is None:
+        raise CommandError(outcome.error)
+    data = outcome.result.value.get("data")
+    if isinstance(data, Mapping) and "messages" in data:
+        return data
+    return {"messages": [{"role": "user", "content": {"type": "text", "text": outcome.result.text}}]}  # cut
 
 
 _MAX_DECISIONS: Final = 200

@@ -3,20 +3,30 @@
 The user's own tools come first, native and MCP ones last.
 
 `conceal_secrets` takes an action before the bus's readers see it and replaces what stands in a secret field of its tool
-(`manualToolInvoke`, an edited `approvalResponse`) with a placeholder; a command that contains such a value is recorded
-without its words. So what a person types for a tool reaches no journal, other UI or log. The redactor removes values
-of fields that are named like a credential by their names, but cannot find them in a line.
+(`manualToolInvoke`, an edited `approvalResponse`) with a placeholder; a command that contains such a value, and one
+that is mistyped so that nobody knows what it contains, is recorded by its name alone. So what a person types for a tool
+reaches no journal, other UI or log. The redactor removes values of fields that are named like a credential by their
+names, but cannot find them in a line.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from golem_forge.agent.slash.parser import TOOL_RUNNERS, CommandError, callable_names, find_name, is_command, tokenize
+from golem_forge.agent.slash.invocation import PathHost, find_prompt
+from golem_forge.agent.slash.parser import (
+    BUILT_IN_NAMES,
+    TOOL_RUNNERS,
+    CommandError,
+    callable_names,
+    find_name,
+    is_command,
+    tokenize,
+    unknown_name,
+)
 from golem_forge.core.calls import Caller
 from golem_forge.events.redaction import NO_CREDENTIAL, classify_name
-from golem_forge.orchestrator.orchestrator import Orchestrator
 from golem_forge.tools.catalog import Catalog
 from golem_forge.tools.cli_args import BindingError, OptionToken, bind_partial
 from golem_forge.tools.forms import derive_fields, mask_secrets
@@ -51,13 +61,12 @@ def described_tool(tool: Tool) -> dict[str, Any]:
 
 
 _NOT_RECORDED: Final = "[not recorded: a secret was typed]"
+_MISTYPED: Final = "[not recorded: mistyped]"
 
 
-class ActionHost(Protocol):
+class ActionHost(PathHost, Protocol):
     """Whose tools and questions the actions are about."""
 
-    @property
-    def path(self) -> Orchestrator: ...
     @property
     def ui(self) -> RuntimeUI: ...
 
@@ -77,27 +86,42 @@ def conceal_secrets(host: ActionHost, type: str, data: Mapping[str, Any]) -> Map
 
 def _concealed_command(host: ActionHost, text: str) -> str:
     if not is_command(text):
-        return text
+        return _MISTYPED
+    closed = True
     try:
         name, *words = tokenize(text, 1)
     except CommandError:  # a quote that is not closed: what it holds stands in the line all the same
+        closed = False
         name, *words = (OptionToken(word) for word in text[1:].split())
     runner = name.text
     if runner.lower() in TOOL_RUNNERS and words:
         name, *words = words
+        typed = f"{runner} {unknown_name(name.text)}"
+    elif runner.lower() in BUILT_IN_NAMES or find_prompt(host, runner) is not None:
+        return text
+    else:
+        typed = unknown_name(runner)
     tool = _find_tool(host, name.text)
-    return f"/{runner} {_NOT_RECORDED}" if tool is not None and _gives_secret(tool, words) else text
-
-
-def _gives_secret(tool: Tool, words: Sequence[OptionToken]) -> bool:
-    names = tool.input_schema.get("properties") or {}
-    if not tool.secret_fields and all(classify_name(name) == NO_CREDENTIAL for name in names):
-        return False
+    if tool is None:
+        return f"/{typed} {_MISTYPED}" if words or not text.endswith(typed) else text
     try:
-        given = bind_partial(tool.input_schema, words).args
-    except BindingError:  # mistyped: the value stands somewhere in it
-        return True
-    return any(classify_name(name) != NO_CREDENTIAL for name in given) or tool.without_secrets(given) != given
+        given = bind_partial(tool.input_schema, words).args if closed else None
+    except BindingError:
+        given = None
+    if given is None:
+        return f"/{typed} {_NOT_RECORDED if _takes_secrets(tool) else _MISTYPED}"
+    return f"/{typed} {_NOT_RECORDED}" if _gives_secret(tool, given) else text
+
+
+def _takes_secrets(tool: Tool) -> bool:
+    names = tool.input_schema.get("properties") or {}
+    return bool(tool.secret_fields) or any(classify_name(name) != NO_CREDENTIAL for name in names)
+
+
+def _gives_secret(tool: Tool, given: Mapping[str, Any]) -> bool:
+    return _takes_secrets(tool) and (
+        any(classify_name(name) != NO_CREDENTIAL for name in given) or tool.without_secrets(given) != given
+    )
 
 
 def _find_tool(host: ActionHost, typed: str) -> Tool | None:

@@ -22,6 +22,8 @@ from golem_forge.tools.tool import Tool, may_call
 
 BUILT_IN_NAMES: Final = SLASH_COMMANDS
 TOOL_RUNNERS: Final = frozenset({"tool", "t"})
+_NAME: Final = regex(r"[\w.-]*")
+_MAX_NAME: Final = 100
 _NEGATIVE: Final = regex(r"-(?:[0-9]|\.[0-9])")
 _WORD_PART: Final = regex(
     r"""'(?P<single>[^']*)'|"(?P<double>(?:[^"\\]|\\["\\]?)*+)"|\\(?P<escaped>.)|(?P<bare>[^\s'"\\]+)""", re.DOTALL
@@ -96,6 +98,13 @@ def callable_names(tools: Iterable[Tool | str]) -> list[str]:
         for tool in tools
         if isinstance(tool, str) or may_call(Caller.HUMAN, tool.mode)
     ]
+
+
+def unknown_name(typed: str) -> str:
+    """What nothing is called, for errors and the journal: its beginning that looks like a name. Threat: a secret may
+    stand behind it without a blank."""
+    name = _NAME.match(typed)[0][:_MAX_NAME]  # type: ignore[index]
+    return name if name == typed else f"{name}…"
 
 
 def find_name(typed: str, known: Sequence[str]) -> str | None:

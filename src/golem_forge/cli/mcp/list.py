@@ -23,7 +23,7 @@ from golem_forge.cli.args import read_args
 from golem_forge.cli.format import print_error, print_json
 from golem_forge.config.mcp_spec import ServerSpec
 from golem_forge.core.table import columns
-from golem_forge.core.text import escape_control_chars, one_line, shorten
+from golem_forge.core.text import escape_control_chars, one_line, shorten, shorten_prose
 from golem_forge.events.serialization import iso_time
 from golem_forge.mcp.client.approval_text import server_card
 from golem_forge.mcp.client.model import Identity, RemoteTool, ServerManifest, ServerToolList
@@ -38,8 +38,8 @@ and .mcp.json of the program, and from config.yaml of your own.
                      tools, held, protocol}], warnings, problem}; `tools` is null where it was not asked yet
   -p, --program DIR  the program in that directory instead of this one
 
-States: disabled (switched off), pending (waits for your approval), known (not running; what it offers was kept when it
-was last asked), failed (cannot be used as configured). Nothing is started.
+States: disabled (switched off), pending (waits for your approval, or has not answered yet), known (not running; what it
+offers was kept when it was last asked), failed (cannot be used as configured). Nothing is started.
 Exit: 0 done, 2 usage or configuration."""
 
 _ERROR_WIDTH: Final = 200
@@ -69,7 +69,7 @@ def _server_row(known: KnownServer) -> tuple[str, ...]:
     name, listing, offered, held = known.spec.name, known.listing, "-", "-"
     if listing is not None and known.offered is not None:
         offered, held = str(known.offered), str(len(listing.held))
-    note = shorten(known.error, _ERROR_WIDTH)
+    note = shorten_prose(known.error, _ERROR_WIDTH)
     if not known.error and listing is not None and listing.held:
         note = f"tools are held back; run: forge mcp show {name}"
     return name, known.state.value, offered, held, known.spec.origin, note
@@ -118,7 +118,7 @@ def _print_server(known: KnownServer, names: Mapping[Identity, str]) -> None:
     print(f"listed: {iso_time(manifest.fetched_at)}")
     print(f"server: {introduction(manifest)}")
     if manifest.instructions:
-        print(one_line(f"instructions: {shorten(manifest.instructions, _INSTRUCTIONS_WIDTH)}"))
+        print(one_line(f"instructions: {shorten_prose(manifest.instructions, _INSTRUCTIONS_WIDTH)}"))
     print_offer(spec, manifest, known.listing, names)
 
 
@@ -136,7 +136,7 @@ def introduction(manifest: ServerManifest) -> str:
 def tool_row(spec: ServerSpec, tool: RemoteTool, name: str) -> tuple[str, str, str, str]:
     """NAME, RAW, PIN, DESCRIPTION"""
     pin = tool.familiarity.value if is_offered(spec, tool.name) else NOT_OFFERED
-    return name, tool.name, pin, shorten(_first_line(tool.description), _DESCRIPTION_WIDTH)
+    return name, tool.name, pin, shorten_prose(_first_line(tool.description), _DESCRIPTION_WIDTH)
 
 
 def print_offer(

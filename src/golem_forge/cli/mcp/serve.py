@@ -6,7 +6,6 @@ once, on standard output alone, so that it can be piped where it belongs.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 from contextlib import suppress
@@ -17,6 +16,7 @@ from golem_forge.cli.format import fail, print_error, print_json
 from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.core.calls import LEFTOVERS
 from golem_forge.core.errors import ForgeError
+from golem_forge.core.signals import run_to_exit_code
 from golem_forge.core.table import columns
 from golem_forge.core.text import escape_control_chars
 from golem_forge.mcp import need_sdk
@@ -64,7 +64,7 @@ def run_serve(words: list[str]) -> int:
         return fail(
             "mcp serve", "--allow-host and --allow-origin are for --http; there is nobody to check over stdin.", 2
         )
-    code = asyncio.run(_serve(asked.program, asked.worker, asked.approval, options))
+    code = run_to_exit_code(_serve(asked.program, asked.worker, asked.approval, options))
     if code == 0:
         _exit_now()
     return code

@@ -11,8 +11,8 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import Coroutine
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ from golem_forge.agent.mcp_servers import session_servers
 from golem_forge.agent.mcp_status import ServerInventory, offered_names, read_inventory
 from golem_forge.agent.session_state import SessionOptions, open_session_state
 from golem_forge.cli.args import DENIED, read_args
-from golem_forge.cli.format import print_error, print_json
+from golem_forge.cli.format import print_error, print_json, progress_message
 from golem_forge.cli.mcp.list import introduction, print_offer
 from golem_forge.config.mcp_spec import ServerSpec
 from golem_forge.core.errors import ForgeError
@@ -33,7 +33,7 @@ TEST_HELP: Final = """usage: forge mcp test NAME [--json] [-p DIR]
 
 Connects to one MCP server (starts it, inside its walls), lists what it offers, says how long that took, and ends it.
 
-  --json             for programs: {server, ok, milliseconds, protocol, info, tools, held, error, stderr}
+  --json             for programs: {server, ok, milliseconds, protocol, info, tools, held, diagnostics, error, stderr}
   -p, --program DIR  the program in that directory instead of this one
 
 Exit: 0 it answers, 1 it does not: what its state says and the last lines of its stderr, 2 usage or configuration,
@@ -106,6 +106,7 @@ def _facts(spec: ServerSpec, found: ProbeResult) -> dict[str, Any]:
         "info": dict(found.manifest.info),
         "tools": sum(is_offered(spec, tool.name) for tool in found.listing.tools),
         "held": len(found.listing.held),
+        "diagnostics": list(found.listing.diagnostics),
     }
 
 
@@ -129,21 +130,8 @@ class ProbeResult:
 
 def connect(directory: Path | str, name: str) -> ProbeResult:
     """Raises NotConnected, ConfigError."""
-    with _progress_message(f"connecting to '{one_line(name)}' …"):
+    with progress_message(f"connecting to '{one_line(name)}' …"):  # a package runner may download the server first
         return asyncio.run(_connect_async(directory, name))
-
-
-@contextmanager
-def _progress_message(text: str) -> Iterator[None]:
-    """To a person who waits: a package runner may download the server first. Gone when the wait is over."""
-    shown = sys.stderr is not None and sys.stderr.isatty()
-    if shown:
-        print(text, end="", file=sys.stderr, flush=True)
-    try:
-        yield
-    finally:
-        if shown:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 async def _connect_async(directory: Path | str, name: str) -> ProbeResult:
@@ -152,7 +140,8 @@ async def _connect_async(directory: Path | str, name: str) -> ProbeResult:
         pool = session_servers(tree).pool
         attempts = _AttemptLimit()
         tree.bus.on("mcpStatus", attempts.on_status)
-        await asyncio.to_thread(__import__, "golem_forge.mcp.sdk")  # most of a second, and not the server's
+        with suppress(ImportError):  # the server's state says what is missing
+            await asyncio.to_thread(__import__, "golem_forge.mcp.sdk")  # most of a second, and not the server's
         start = time.monotonic()
         try:
             await attempts.wait(pool.wait_connected(name))

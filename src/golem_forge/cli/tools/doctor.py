@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from golem_forge.cli.args import read_args
-from golem_forge.cli.format import print_error, print_json
-from golem_forge.cli.tools.workshop import open_workshop
+from golem_forge.cli.format import print_error, print_json, progress_message
+from golem_forge.cli.tools.workshop import open_workshop, print_unread_packages
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.text import escape_control_chars
 from golem_forge.usertools.diagnostics import Diagnostic
@@ -51,17 +52,25 @@ async def _watch(workshop: Workshop, say: Say) -> None:
 
 async def _examine(workshop: Workshop, say: Say) -> None:
     await _build_unbuilt(workshop)
+    for entry in workshop.registry.entries.values():
+        if entry.manifest.entrypoint.endswith(".py") and not workshop.store.is_retired(entry.name):
+            with suppress(ForgeError):  # a snapshot that is lost is diagnosed by whoever needs it
+                print_unread_packages(workshop, entry)
     say(workshop, inactive_tools(workshop))
     sys.stdout.flush()  # whoever reads it through a pipe waits for it as well
 
 
 async def _build_unbuilt(workshop: Workshop) -> None:
     """Records what can be found out without running any of their code."""
-    for entry in workshop.registry.entries.values():
-        if workshop.store.build_status(entry.name, entry.digest).built or workshop.store.is_retired(entry.name):
-            continue
+    unbuilt = [
+        entry
+        for entry in workshop.registry.entries.values()
+        if not workshop.store.build_status(entry.name, entry.digest).built and not workshop.store.is_retired(entry.name)
+    ]
+    for number, entry in enumerate(unbuilt, 1):
         try:
-            await make_ready(workshop, entry)
+            with progress_message(f"building or checking '{entry.name}' ({number} of {len(unbuilt)}) …"):
+                await make_ready(workshop, entry)
         except BuildFailed:
             continue  # it is recorded, with the reason
         except ForgeError as error:

@@ -8,6 +8,7 @@ version first, so `forge tools undo` brings it back.
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable
 from typing import Any, Final
@@ -15,7 +16,15 @@ from typing import Any, Final
 from golem_forge.agent.tool_inventory import build_catalog
 from golem_forge.cli.args import DENIED, NOT_FOUND, read_args
 from golem_forge.cli.format import fail, print_error
-from golem_forge.cli.tools.workshop import ask_fetch, ask_trust, find_entry, open_workshop, run_with_consent
+from golem_forge.cli.tools.workshop import (
+    ask_fetch,
+    ask_trust,
+    find_entry,
+    open_workshop,
+    print_unread_packages,
+    print_usage_error,
+    run_with_consent,
+)
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.text import escape_control_chars
 from golem_forge.tools.validation import InputInvalid
@@ -30,6 +39,7 @@ from golem_forge.usertools.workshop import Workshop
 
 NEW_HELP: Final = """\
 usage: forge tools new NAME [--description TEXT] [--language LANGUAGE] [--usage TEXT] [--source FILE]
+                       [--param NAME:TYPE=DEFAULT]… [--test[=JSON]]…
 
 Makes ~/.forge/tools/NAME with a tool.yaml and a source to start from. Nothing of it runs before `forge tools activate`.
 
@@ -37,6 +47,12 @@ Makes ~/.forge/tools/NAME with a tool.yaml and a source to start from. Nothing o
   --language LANGUAGE  python (default), shell or go; of --source what its ending says
   --usage TEXT         how to use it, for whoever calls it later
   --source FILE        take this file as the source instead of the template; `-` reads it from standard input
+  --param NAME:TYPE=DEFAULT
+                       declare a parameter: `who`, `count:integer`, `depth:integer=6`, `tags:array=["a"]`. The type is
+                       string (default), number, integer, boolean or array. Without a default a call must give it, a
+                       boolean excepted
+  --test[=JSON]        declare a test: one call that must end with 0, or a case as in tool.yaml,
+                       --test='{"arguments": {"who": "Ada"}, "expect": {"stdout": "Hello Ada\\n"}}'
 
 Exit: 0 made, 2 a name or text that cannot be used, or a name that is taken."""
 _LANGUAGES: Final = {".py": "python", ".sh": "shell", ".go": "go"}
@@ -45,14 +61,22 @@ _LARGEST_SOURCE: Final = 10 << 20
 
 def run_new(words: list[str]) -> int:
     languages = f"--language {'|'.join(_LANGUAGES.values())}"
-    declared = ("NAME", "--description TEXT", languages, "--usage TEXT", "--source FILE")
-    asked = read_args("tools new", NEW_HELP, words, *declared, usage="")
+    declared = ["NAME", "--description TEXT", languages, "--usage TEXT", "--source FILE"]
+    declared += ["--param SPEC…", "--test JSON…"]
+    asked = read_args("tools new", NEW_HELP, _with_bare_tests(words), *declared, usage="")
+    try:
+        parameters = [_parameter(spec) for spec in asked.param]
+        tests = [_test_case(text, parameters) for text in asked.test]
+    except ValueError as error:
+        return print_usage_error("new", str(error))
     args: dict[str, Any] = {
         "name": asked.name,
         # Words that say nothing, so that two tools nobody has described yet are not alike.
         "description": f"The tool {asked.name}" if asked.description is None else asked.description,
         "language": asked.language or _language_of(asked.source or ""),
         "usage": asked.usage,
+        "parameters": parameters,
+        "tests": tests,
     }
     if asked.source is not None:
         source = _read_source(asked.source)
@@ -68,11 +92,59 @@ def run_new(words: list[str]) -> int:
         return fail("tools new", text.replace("/user_tools", workshop.display_folder("")), 2)
     folder = workshop.display_folder(name)
     print(escape_control_chars(f"Created custom tool '{name}' (draft) in {folder}: tool.yaml, {made}."))
-    edit = "Edit the source, declare parameters and at least one test in tool.yaml"
-    print(f"{edit}, then run `forge tools activate {name}`.")
+    edit = "Edit the source so that it reads them" if parameters else "Edit the source"
+    missing = [*(() if parameters else ("parameters",)), *(() if tests else ("at least one test",))]
+    declare = f", declare {' and '.join(missing)} in tool.yaml" if missing else ""
+    print(f"{edit}{declare}, then run `forge tools activate {name}`.")
     if notes := creation_notes(creation).strip():
         print(escape_control_chars(notes))
     return 0
+
+
+_BARE_TEST: Final = "--test"
+_SAMPLES: Final[dict[str, Any]] = {"string": "text", "number": 1, "integer": 1, "boolean": True, "array": []}
+"""Type → a value for a first test."""
+
+
+def _with_bare_tests(words: list[str]) -> list[str]:
+    """`--test` takes a value only where a JSON object follows: it must not swallow the tool's name."""
+    found: list[str] = []
+    for word in words:
+        if found and found[-1] == f"{_BARE_TEST}=" and word.lstrip().startswith("{"):
+            found[-1] += word
+        else:
+            found.append(f"{_BARE_TEST}=" if word == _BARE_TEST else word)
+    return found
+
+
+def _parameter(spec: str) -> dict[str, Any]:
+    """Of `NAME`, `NAME:TYPE`, `NAME=DEFAULT`, `NAME:TYPE=DEFAULT`; the manifest's own rules come later. Raises
+    ValueError."""
+    left, equals, text = spec.partition("=")
+    name, _, kind = left.partition(":")
+    found: dict[str, Any] = {"name": name, "type": kind or "string", "description": f"the {name}"}
+    if found["type"] not in _SAMPLES:
+        raise ValueError(f"--param {spec}: the type must be one of {', '.join(_SAMPLES)}")
+    if not equals:
+        return found if found["type"] == "boolean" else found | {"required": True}
+    try:
+        return found | {"default": text if found["type"] == "string" else json.loads(text)}
+    except (ValueError, RecursionError):
+        raise ValueError(f"--param {spec}: a default of type {found['type']} is written as JSON") from None
+
+
+def _test_case(text: str, parameters: list[dict[str, Any]]) -> dict[str, Any]:
+    """A case as it was given, or one call that ends with 0. Raises ValueError."""
+    if not text:
+        needed = {each["name"]: _SAMPLES[each["type"]] for each in parameters if each.get("required")}
+        return {"name": "runs", "arguments": needed, "expect": {"exit_code": 0}}
+    try:
+        case = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"--test: not JSON: {error}") from None
+    if not isinstance(case, dict):
+        raise ValueError('--test: must be a JSON object, as {"arguments": {}, "expect": {"stdout": "hello\\n"}}')
+    return case
 
 
 def _language_of(source: str) -> str:
@@ -121,6 +193,7 @@ async def _build(workshop: Workshop, entry: ToolEntry, yes: bool) -> int:
             return DENIED
         await fetch_and_build(workshop, ready)
     print(f"tool '{entry.name}' is built")
+    print_unread_packages(workshop, entry)
     return 0
 
 

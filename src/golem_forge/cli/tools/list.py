@@ -20,12 +20,12 @@ from golem_forge.agent import tool_inventory
 from golem_forge.agent.tool_inventory import has_tool_folders, open_listing_workshop
 from golem_forge.cli.args import declare, parser, read_args
 from golem_forge.cli.format import print_error, print_json
-from golem_forge.config.program import PROGRAM_FILE, program_root
+from golem_forge.config.program import PROGRAM_FILE, PROJECT_RULES, program_root
 from golem_forge.config.run_block import MAIN_WORKER
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.table import columns
-from golem_forge.core.text import shorten
+from golem_forge.core.text import shorten_prose
 from golem_forge.storage.home import ForgeHome, forge_home
 from golem_forge.tools.catalog import Catalog, Quarantined
 from golem_forge.tools.tool import Tool
@@ -95,7 +95,9 @@ def run_list(words: list[str]) -> int:
         print(columns(((each.name, str(each.source), each.reason) for each in quarantined), indent="  "))
     if skipped:
         print("\nskipped:" if tools or quarantined else "skipped:")
-        rows = ((each.tool, each.code.value, shorten(_first_line(each.message), _REASON_WIDTH)) for each in skipped)
+        rows = (
+            (each.tool, each.code.value, shorten_prose(_first_line(each.message), _REASON_WIDTH)) for each in skipped
+        )
         print(columns(rows, indent="  "))
     if seen.has_entry:
         print(f"note: {OF_THE_WORKER}", file=sys.stderr)
@@ -157,7 +159,7 @@ def _positive(text: str) -> int:
 
 def _tool_table(tools: Iterable[Tool]) -> str:
     head = ("NAME", "SOURCE", "MODE", "DESCRIPTION")
-    described = ((tool, shorten(_first_line(tool.description), _DESCRIPTION_WIDTH)) for tool in tools)
+    described = ((tool, shorten_prose(_first_line(tool.description), _DESCRIPTION_WIDTH)) for tool in tools)
     return columns([head, *((tool.name, tool.source.value, tool.mode.value, text) for tool, text in described)])
 
 
@@ -205,6 +207,8 @@ class FoundTool:
     seen: ToolInventory
     tool: Tool | None
     why_not: str = ""
+    approval: str = ""
+    """Who decides about its calls there: blocks, rules and mode."""
 
 
 def take_inventory(directory: Path | str = ".") -> ToolInventory:
@@ -235,7 +239,7 @@ async def find_in_session(name: str, directory: Path | str = ".") -> FoundTool |
     """None: there is no program here that would say more than `take_inventory`. Raises ConfigError for a configuration,
     or code, that no session starts with."""
     home = forge_home()
-    if not _has_config_files(home, directory):
+    if not _has_config_files(home, directory) and not _has_rules_files(home, directory):
         return None
     from golem_forge.agent.explain import CODE_NOT_STARTED, open_evaluator, plan_for_explain
 
@@ -245,7 +249,9 @@ async def find_in_session(name: str, directory: Path | str = ".") -> FoundTool |
         tool = await dry.find(name)
         why_not = dry.catalog.why_missing(name) or (CODE_NOT_STARTED if plan.waits_for_trust else "")
         seen = _inventory_of(dry, plan, has_entry=plan.roster is not None)
-        return FoundTool(seen=seen, tool=tool, why_not="" if tool is not None else why_not)
+        if tool is None:
+            return FoundTool(seen=seen, tool=None, why_not=why_not)
+        return FoundTool(seen=seen, tool=tool, approval=await dry.who_decides(tool))
 
 
 def _inventory_of(
@@ -290,4 +296,9 @@ def _has_config_files(home: ForgeHome, directory: Path | str) -> bool:
     """Whether any of the files is there that name a worker or a server; reading them costs more than all the rest."""
     root = program_root(Path(directory).absolute())
     files = (root / PROGRAM_FILE, root / MAIN_WORKER, root / ".mcp.json", home.config)
+    return any(os.path.lexists(file) for file in files)
+
+
+def _has_rules_files(home: ForgeHome, directory: Path | str) -> bool:
+    files = (home.rules, home.remembered, program_root(Path(directory).absolute()) / PROJECT_RULES)
     return any(os.path.lexists(file) for file in files)

@@ -5,6 +5,7 @@ Nothing runs. `diff` and `log` change nothing; `undo` is itself a version, and w
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from golem_forge.cli.args import NOT_FOUND, read_args
@@ -12,7 +13,8 @@ from golem_forge.cli.format import fail, print_error, print_json
 from golem_forge.cli.tools.workshop import load_workshop, print_refusal, print_usage_error, status_line
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.table import columns, local_time
-from golem_forge.core.text import nearest_remark, one_line
+from golem_forge.core.text import nearest_remark, one_line, shorten
+from golem_forge.ui.line_terminal import ask_yes, can_ask
 from golem_forge.usertools.folder import FolderFiles
 from golem_forge.usertools.overview import (
     compare_versions,
@@ -39,15 +41,23 @@ Exit: 0 done, 1 the files cannot be read, 2 usage, 4 no such tool."""
 
 LOG_HELP: Final = """usage: forge tools log NAME [--json]
 
-The versions a tool of yours has had, newest first: digest, time, author, and whether it is trusted. Every byte and
-every exec bit makes another version; the last 50 are kept, and all that were trusted. Also of a deleted tool.
+The versions a tool of yours has had, newest first: digest, the version in its tool.yaml, time, author, and whether it
+is trusted. Every byte and every exec bit makes another version; the last 50 are kept, and all that were trusted. Also
+of a deleted tool.
 Exit: 0 done, 2 usage, 4 no such tool."""
 
-UNDO_HELP: Final = """usage: forge tools undo NAME [DIGEST]
+UNDO_HELP: Final = """usage: forge tools undo NAME [DIGEST] [--yes]
 
-Brings back the version before, or the named one, also of a deleted tool. What is there now stays a version: another
-`undo` goes back to it. A version that was trusted before is trusted still; any other asks when it is used.
-Exit: 0 done, 1 it could not be brought back, 2 usage, 4 no such tool."""
+Brings back the version before, or the named one, also of a deleted tool. Another `undo` goes one more step back. What
+is there now stays a version: `forge tools undo NAME DIGEST` goes forward to it again. A version that was trusted before
+is trusted still; before any other comes back you are asked, since it is off until `forge tools activate`.
+
+  --yes     bring it back without the question
+
+Exit: 0 done, 1 it could not be brought back, 2 usage, 3 not agreed, 4 no such tool."""
+
+
+_VERSION_WIDTH: Final = 20
 
 
 def run_diff(words: list[str]) -> int:
@@ -74,7 +84,7 @@ def run_log(words: list[str]) -> int:
         print_json({"name": asked.name, "present": present, "versions": [row.to_json() for row in rows]})
         return 0
     if rows:
-        print(columns([("DIGEST", "TIME", "STATE", "AUTHOR"), *map(_version_row, rows)]))
+        print(columns([("DIGEST", "VERSION", "TIME", "STATE", "AUTHOR"), *map(_version_row, rows)]))
     if not present:
         print_error("tools log", f"its folder is gone; `forge tools undo {asked.name}` brings it back.")
     elif not any(row.current for row in rows):
@@ -83,14 +93,15 @@ def run_log(words: list[str]) -> int:
 
 
 def run_undo(words: list[str]) -> int:
-    asked = read_args("tools undo", UNDO_HELP, words, "name", "digest?")
+    asked = read_args("tools undo", UNDO_HELP, words, "name", "digest?", "--yes")
     if asked.digest == "":
         return print_usage_error("undo", "the digest is empty")
     workshop = load_workshop()
     if not is_known_tool(workshop, asked.name):
         return _print_unknown_tool(workshop, "undo", asked.name)
     try:
-        done = undo_version(workshop, asked.name, asked.digest or "")
+        agreed = partial(_ask_untrusted, workshop, asked.name, asked.yes)
+        done = undo_version(workshop, asked.name, asked.digest or "", agreed)
     except (ForgeError, OSError) as error:
         return print_refusal("undo", error)
     before, change = done.before, done.change
@@ -104,6 +115,23 @@ def run_undo(words: list[str]) -> int:
         stands = workshop.home.shown(change.set_aside)
         print_error("tools undo", f"what was there could not be kept as a version; it stands in {stands} now.")
     return 0
+
+
+def _ask_untrusted(workshop: Workshop, name: str, yes: bool, current: str, digest: str) -> bool:
+    """Whether a version may come back that nobody trusts. Without a terminal that takes a `--yes` where it would end a
+    tool that is in use; where none is, nothing is lost."""
+    store = workshop.store
+    if yes or store.find_trust(name, digest) is not None:
+        return True
+    version = short_digest(digest)
+    if can_ask():
+        off = f"it is off until `forge tools activate {name}`"
+        return ask_yes(f"Version {version} of '{name}' is not trusted: {off}. Bring it back? [y/N] ")
+    if not current or store.find_trust(name, current) is None:
+        return True
+    again = f"`forge tools undo {name} {version} --yes` brings it back."
+    print_error("tools undo", f"version {version} is not trusted, and nobody can be asked here; {again}")
+    return False
 
 
 def _diff(workshop: Workshop, name: str, digests: list[str]) -> int:
@@ -122,11 +150,12 @@ def _diff(workshop: Workshop, name: str, digests: list[str]) -> int:
     return 0
 
 
-def _version_row(row: VersionLogEntry) -> tuple[str, str, str, str]:
+def _version_row(row: VersionLogEntry) -> tuple[str, str, str, str, str]:
     states = ["trusted" if row.trusted else "untrusted", *(["now"] if row.current else [])]
     if row.restored:
         states.append("came back once" if row.restored == 1 else f"came back {row.restored} times")
-    return short_digest(row.digest), local_time(row.at), ", ".join(states), row.author.describe()
+    version = shorten(one_line(row.version), _VERSION_WIDTH) or "-"
+    return short_digest(row.digest), version, local_time(row.at), ", ".join(states), row.author.describe()
 
 
 def _print_unknown_tool(workshop: Workshop, verb: str, name: str) -> int:

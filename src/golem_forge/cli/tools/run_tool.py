@@ -6,7 +6,6 @@ walls. The name means the person's own tool here, whatever else has it, and exac
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,10 +13,11 @@ from golem_forge.agent.session import open_session
 from golem_forge.cli.args import BY_FLAG, DENIED, NOT_FOUND, CommandUsageError
 from golem_forge.cli.call import CallCommand, ask_person, call_in_session, parse
 from golem_forge.cli.format import fail
-from golem_forge.cli.tools.workshop import find_entry
+from golem_forge.cli.tools.workshop import find_entry, print_report
 from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.core.signals import run_to_exit_code
 from golem_forge.core.text import escape_control_chars
 from golem_forge.ui.line_terminal import can_ask
 from golem_forge.usertools.build import PreparedTool
@@ -60,7 +60,7 @@ def run_run(words: list[str]) -> int:
         if asked.call.help or not asked.call.name:
             print(HELP)
             return 0 if asked.call.help else 2
-        return asyncio.run(_run(asked))
+        return run_to_exit_code(_run(asked))
     except CommandUsageError as error:
         return fail("tools run", str(error), 2)
 
@@ -79,6 +79,7 @@ async def _run(asked: _RunArgs) -> int:
     async with open_session(command.program, approval=command.approval, approval_callback=asker) as session:
         assert session.user_tools is not None  # the built-in worker has them
         workshop = session.user_tools.workshop
+        workshop.report = print_report
         entry = find_entry(workshop, "run", command.name)
         if entry is None:
             return NOT_FOUND

@@ -1,10 +1,11 @@
-"""`forge tools export | import | browse | update | verify`: tools for others, and tools of others. Nothing of them
-runs.
+"""`forge tools export | import | browse | index | update | verify`: tools for others, and tools of others. Nothing of
+them runs.
 
 `export` writes a folder, a reproducible archive or an Agent Skill: files only, no trust, history or statistics.
 `import` makes a draft that nobody trusts; it refuses what is no tool, a reserved or taken name, and a twin of a tool
-that is here. `browse` lists a collection. `update` fetches a newer version, shows the difference and asks; the old
-files stay a version. `verify` compares every imported tool with `tools.lock` and changes nothing.
+that is here. `browse` lists a collection, `index` writes the list of one. `update` fetches a newer version, shows the
+difference and asks; the old files stay a version. `verify` compares every imported tool with `tools.lock` and changes
+nothing.
 
 Threat: everything that is printed was written by a stranger; it is shown so that it cannot steer the terminal, before
 anything is replaced.
@@ -12,6 +13,7 @@ anything is replaced.
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict, replace
 from operator import attrgetter
 from pathlib import Path
@@ -23,7 +25,7 @@ from golem_forge.cli.tools.log import print_difference
 from golem_forge.cli.tools.workshop import find_entry, load_workshop, print_refusal, print_usage_error, status_line
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.table import columns
-from golem_forge.core.text import display_path, one_line, shorten
+from golem_forge.core.text import display_path, one_line, shorten_prose
 from golem_forge.events.serialization import iso_now
 from golem_forge.storage.content_store import ContentStore
 from golem_forge.storage.home import forge_home
@@ -33,9 +35,9 @@ from golem_forge.usertools.diagnostics import is_reserved, name_problem
 from golem_forge.usertools.folder import FolderFiles
 from golem_forge.usertools.manifest import ToolManifest
 from golem_forge.usertools.share import LockRecord, check_commit, parse_source, read_lock, verify_tools
-from golem_forge.usertools.share.export import export_skill, export_tool
+from golem_forge.usertools.share.export import export_skill, export_tool, write_index
 from golem_forge.usertools.share.importer import ImportedTool, ToolUpdate, apply_update, import_tool, prepare_update
-from golem_forge.usertools.share.reader import browse_collection
+from golem_forge.usertools.share.reader import INDEX_FILE, browse_collection
 from golem_forge.usertools.store.records import Author, AuthorKind
 from golem_forge.usertools.trust import identical_tool, similar_tools
 from golem_forge.usertools.workshop import Workshop
@@ -194,10 +196,41 @@ def run_browse(words: list[str]) -> int:
     if not listing.rows:
         print_error("tools browse", "no tool in it fits." if asked.query else "it lists no tools.")
         return 0
-    rows = ((row.name, row.version, shorten(row.description, _DESCRIPTION_WIDTH)) for row in listing.rows)
+    rows = ((row.name, row.version, shorten_prose(row.description, _DESCRIPTION_WIDTH)) for row in listing.rows)
     print(columns([("NAME", "VERSION", "DESCRIPTION"), *rows]))
     print(f"\nforge tools import {one_line(asked.source)} NAME takes one; it starts as a draft that nobody trusts.")
     return 0
+
+
+INDEX_HELP: Final = """usage: forge tools index [DIR] [--json]
+
+Writes DIR/forge-tools.json (DIR: this directory): name, description, version, path and digest of every tool below it.
+That makes the folder, or the repository it is in, a collection for `forge tools browse` and `forge tools import`.
+Write it again after every change: what its digest does not fit is not imported. Nothing of the tools runs.
+
+Exit: 0 done, 1 a folder with a tool.yaml is no usable tool and was left out, or there is none, 2 usage."""
+
+
+def run_index(words: list[str]) -> int:
+    asked = read_args("tools index", INDEX_HELP, words, "dir:DIR?", "--json")
+    folder = Path(os.path.realpath(Path(asked.dir or ".").expanduser()))
+    if not folder.is_dir():
+        return print_usage_error("index", f"{one_line(asked.dir)} is no folder")
+    try:
+        listing = write_index(folder)
+    except (ForgeError, OSError) as error:
+        return print_refusal("index", error)
+    for problem in listing.problems:
+        print_error("tools index", f"left out: {problem}")
+    if asked.json:
+        print_json({"tools": [row.to_json() for row in listing.rows], "problems": list(listing.problems)})
+    else:
+        rows = ((row.name, row.version, row.path) for row in listing.rows)
+        print(columns([("NAME", "VERSION", "PATH"), *rows]))
+        print(
+            f"\nWrote {display_path(folder / INDEX_FILE)}; `forge tools browse {one_line(asked.dir or '.')}` reads it."
+        )
+    return FAILED if listing.problems else 0
 
 
 UPDATE_HELP: Final = """usage: forge tools update NAME [@COMMIT] [--yes]

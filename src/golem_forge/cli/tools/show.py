@@ -48,7 +48,8 @@ In a program it is what `forge call` there has. Nothing is run and no session is
 name, code of a trusted program, or a server that you agreed to, is started to be asked, and ended again.
 Exit: 0 done, 2 usage or configuration, 4 no such tool."""
 
-PrintTool = Callable[["ToolInventory", "Tool", "ToolEntry | None"], None]
+PrintTool = Callable[["ToolInventory", "Tool", "ToolEntry | None", str], None]
+"""The last: who decides about its calls."""
 _CALLERS: Final = {"llm": "for models", "manual": "for people", "both": "for models and people"}
 
 
@@ -64,7 +65,8 @@ def show(name: str, directory: str = ".", tell: PrintTool | None = None) -> int:
     tell = tell or _print_tool
     here = asyncio.run(find_in_session(name, directory))
     if here is not None and here.tool is not None:
-        tell(here.seen, here.tool, _own_entry(here.seen, here.tool.name) if here.tool.source == "custom" else None)
+        own = _own_entry(here.seen, here.tool.name) if here.tool.source == "custom" else None
+        tell(here.seen, here.tool, own, here.approval)
         return 0
     seen = take_inventory(directory)
     found = seen.catalog.aliases().get(name, name) if name not in seen.catalog else name
@@ -80,7 +82,7 @@ def show(name: str, directory: str = ".", tell: PrintTool | None = None) -> int:
     if seen.has_entry:
         not_there = f"'{tool.name}' is not among the tools of this program's worker"
         print_error("tools", f"{not_there}; `forge run --dry-run` shows those.")
-    tell(seen, tool, own)
+    tell(seen, tool, own, approval_note(tool, seen.approval, seen.directory))
     return 0
 
 
@@ -95,9 +97,9 @@ def _details(seen: ToolInventory, entry: ToolEntry) -> dict[str, Any]:
     return tool_details(seen.workshop, entry)
 
 
-def _print_json(seen: ToolInventory, tool: Tool, own: ToolEntry | None, shape: str) -> None:
+def _print_json(seen: ToolInventory, tool: Tool, own: ToolEntry | None, approval: str, *, shape: str) -> None:
     facts = tool_facts(seen.catalog, tool) | {
-        "approval": approval_note(tool, seen.approval, seen.directory),
+        "approval": approval,
         "definition": tool_definition(tool, DefinitionFormat(shape)),
     }
     if own is not None:
@@ -106,13 +108,13 @@ def _print_json(seen: ToolInventory, tool: Tool, own: ToolEntry | None, shape: s
     print_json(facts)
 
 
-def _print_tool(seen: ToolInventory, tool: Tool, own: ToolEntry | None) -> None:
+def _print_tool(seen: ToolInventory, tool: Tool, own: ToolEntry | None, approval: str) -> None:
     traits = [tool.source.value, _CALLERS[tool.mode.value]]
     if aliases := tool_facts(seen.catalog, tool)["aliases"]:
         traits.append(f"also called {', '.join(aliases)}")
     print(f"{tool.name}  ({', '.join(traits)})\n")
     print("\n".join(f"  {line}".rstrip() for line in escape_control_chars(tool.description).splitlines()))
-    print(f"\napproval: {escape_control_chars(approval_note(tool, seen.approval, seen.directory))}")
+    print(f"\napproval: {escape_control_chars(approval)}")
     if own is not None:
         _print_about(_details(seen, own))
     rows = parameter_rows(tool.input_schema)

@@ -21,14 +21,15 @@ from typing import Final
 
 from golem_forge.agent.tool_inventory import open_listing_workshop
 from golem_forge.agent.user_tools import open_program_workshop
-from golem_forge.cli.args import BY_FLAG, BY_PERSON, FAILED, NOT_FOUND, USAGE, read_args
-from golem_forge.cli.format import describe_os_error, fail, print_error
+from golem_forge.cli.args import BY_FLAG, BY_PERSON, DENIED, FAILED, NOT_FOUND, USAGE, read_args
+from golem_forge.cli.format import clear_progress, describe_os_error, fail, print_error
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.text import escape_control_chars, nearest_remark
 from golem_forge.storage.home import forge_home
 from golem_forge.ui.line_terminal import ask_yes, can_ask
 from golem_forge.usertools import trust
+from golem_forge.usertools.build.dependencies import unread_packages
 from golem_forge.usertools.diagnostics import TOOL_NAME, Unusable
 from golem_forge.usertools.folder import ToolEntry
 from golem_forge.usertools.trust import ReadyTool, make_trust_card
@@ -37,7 +38,20 @@ from golem_forge.usertools.workshop import Workshop
 
 def open_workshop(directory: Path | str = ".") -> Workshop:
     """The person's tools; walls as the program around this directory (or the person's config) sets them."""
-    return open_program_workshop(forge_home(), directory)
+    return open_program_workshop(forge_home(), directory, print_report)
+
+
+def print_report(kind: str, text: str) -> None:
+    """For a person who waits: on standard error, at once."""
+    clear_progress()
+    print_error("tools", f"warning: {text}" if kind == "warning" else text)
+    sys.stderr.flush()
+
+
+def print_unread_packages(workshop: Workshop, entry: ToolEntry) -> None:
+    """The card says it too, but a build shows none."""
+    if unread := unread_packages(workshop.registry.files(entry), entry.manifest.entrypoint):
+        print_report("warning", f"{entry.name}: {unread}")
 
 
 async def for_each(verb: str, entries: Iterable[ToolEntry], do: Callable[[ToolEntry], Awaitable[int]]) -> int:
@@ -76,12 +90,17 @@ def find_entries(workshop: Workshop, verb: str, names: Sequence[str]) -> tuple[T
     return there if len(there) == len(found) else None
 
 
-_BY_STATUS: Final = {Status.TOOL_NOT_FOUND: NOT_FOUND, Status.INPUT_INVALID: USAGE}
+_BY_STATUS: Final = {
+    Status.TOOL_NOT_FOUND: NOT_FOUND,
+    Status.INPUT_INVALID: USAGE,
+    Status.APPROVAL_DENIED: DENIED,
+}
 
 
 def load_workshop() -> Workshop:
     """The person's tools as they are now; what the program around here says does not matter to these verbs."""
     workshop = open_listing_workshop(forge_home())
+    workshop.report = print_report
     workshop.registry.refresh()
     return workshop
 

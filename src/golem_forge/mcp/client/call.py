@@ -29,6 +29,7 @@ from golem_forge.events.redaction import joined_texts
 from golem_forge.mcp.client.active_calls import ActiveCall, CallTimers, TimeLimit, call_in_progress
 from golem_forge.mcp.client.link import ErrorResponse, Progress, ResponseLost, ServerLink, Unprocessed
 from golem_forge.mcp.client.model import RemoteTool
+from golem_forge.mcp.client.transport import LineTooLong, UnusableAnswer
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.schema import json_path
 
@@ -96,8 +97,11 @@ def to_forge_error(owner: ManagedServer, error: Exception) -> ForgeError:
         case Unprocessed():
             why = f": {error.cause.message}" if error.cause is not None else ""
             return ForgeError(f"{spec.name} could not be reached; the call did not run{why}", code="NOT_SENT")
+        case ResponseLost(cause=UnusableAnswer() as cause) if not isinstance(cause, LineTooLong):
+            return ForgeError(f"{cause.message}; the call may have run", code=cause.code)
         case ResponseLost():
-            return ForgeError(f"connection to {spec.name} was lost; the call may have run", code="CONNECTION_LOST")
+            why = f" ({error.cause.message})" if isinstance(error.cause, LineTooLong) else ""
+            return ForgeError(f"connection to {spec.name} was lost; the call may have run{why}", code="CONNECTION_LOST")
         case _:
             return ForgeError(f"the call to {spec.name} failed: {error_name(error)}", code="CALL_FAILED")
 

@@ -25,7 +25,7 @@ from golem_forge.config.mcp_spec import ServerSpec
 from golem_forge.core.errors import ForgeError, error_name
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import escape_control_chars
-from golem_forge.mcp.client.link import ErrorResponse, ServerLink, Unanswered, WatchedDispatcher, paced
+from golem_forge.mcp.client.link import CLOSED_WORDS, ErrorResponse, ServerLink, Unanswered, WatchedDispatcher, paced
 from golem_forge.mcp.client.manifest import fetch_manifest
 from golem_forge.mcp.client.model import ServerManifest
 from golem_forge.mcp.client.server_requests import ServerRequests
@@ -40,6 +40,7 @@ START_GRACE_S: Final = 0.25
 """So long a process that is just being started may take to be there, and is then ended in order; then its start is
 cancelled, which ends it too."""
 CONNECTION_ENDED: Final = "CONNECTION_ENDED"
+CONNECT_TIMEOUT: Final = "CONNECT_TIMEOUT"
 _TOOLS_CHANGED: Final = frozenset({"notifications/tools/list_changed", "notifications/prompts/list_changed"})
 _log = logging.getLogger(__name__)
 
@@ -67,14 +68,17 @@ class Connection:
         requests: ServerRequests,
         *,
         legacy: bool,
+        within: float,
         changed: Callable[[], None],
         ended: Callable[[Connection], None],
     ) -> None:
-        """`changed`: the server's lists may be other than before; `ended`: called once, when nothing is left."""
+        """`within`: seconds to connect and list; `changed`: the server's lists may be other than before; `ended` is
+        called once, when nothing is left."""
         self._spec = spec
         self._opened = opened
         self._requests = requests
         self._legacy = legacy or spec.protocol == "legacy"
+        self._within_s = within
         self._changed = changed
         self._ended = ended
         self._loop = asyncio.get_running_loop()
@@ -97,6 +101,11 @@ class Connection:
     @property
     def stderr(self) -> tuple[str, ...]:
         return self._opened.stderr()
+
+    @property
+    def dropped(self) -> int:
+        """Lines on its standard output that were no messages."""
+        return self._opened.dropped()
 
     def begin(self) -> None:
         """In a context of its own: it outlives the call that needed it first, and is nobody's."""
@@ -129,11 +138,10 @@ class Connection:
 
         try:
             with sdk.anyio.CancelScope() as self._scope:
-                self._scope.deadline = sdk.anyio.current_time() + self._spec.connect_timeout
+                self._scope.deadline = sdk.anyio.current_time() + self._within_s
                 await self._within(sdk)
             if not self._wanted_end.is_set():
-                late = f"no answer within {self._spec.connect_timeout:g} seconds"
-                timed_out = ForgeError(late, code="CONNECT_TIMEOUT")
+                timed_out = ForgeError(f"no answer within {self._within_s:g} seconds", code=CONNECT_TIMEOUT)
                 self.cause = timed_out if self._scope.cancelled_caught else self._why(None)
         except asyncio.CancelledError:
             self._wanted_end.set()  # the whole program ends
@@ -177,7 +185,7 @@ class Connection:
                 client_info=sdk.Implementation(name="golem-forge", version=__version__),
             ) as session:
                 await self._negotiated(sdk, session)
-                link = self.link = ServerLink(self._spec.name, session, wire)
+                link = self.link = ServerLink(self._spec.name, session, wire, self._opened.failure)
                 manifest = await fetch_manifest(link, self._spec)
                 self._scope.deadline = float("inf")
                 if not self._connected.done():
@@ -192,9 +200,12 @@ class Connection:
         probe = session.send_discover
 
         async def asked(version: str) -> Any:
-            """The SDK takes any refusal of the probe for an old server's, that of one which wants a login too."""
+            """The SDK takes any refusal of the probe for an old server's, that of one which wants a login too. One that
+            is silent may be of the old era, or still be on its way here: the handshake finds out."""
             try:
-                return await probe(version)
+                with sdk.anyio.move_on_after(self._spec.connect_timeout):
+                    return await probe(version)
+                raise sdk.MCPError(sdk.INTERNAL_ERROR, "no answer to server/discover")
             except sdk.MCPError:
                 if isinstance(failure := self._opened.failure(), NeedsLogin):
                     raise failure from None
@@ -223,6 +234,8 @@ class Connection:
                 self.link.note_progress(params)
         elif method in _TOOLS_CHANGED:
             self._changed()
+        elif method == "notifications/resources/updated" and self.link is not None:
+            self.link.note_updated(params)
 
     async def _note(self, error: Exception) -> None:
         _log.debug("%s sent what is no message: %s", self._spec.name, type(error).__name__)
@@ -242,7 +255,8 @@ def _cause(error: BaseException | None) -> ForgeError:
     leaf = leaves[0] if leaves else error
     if isinstance(leaf, ForgeError):
         return leaf
-    closed = isinstance(leaf, sdk.MCPError) and leaf.code == sdk.CONNECTION_CLOSED
+    # -32000 is also what servers refuse with: those words are the dispatcher's own
+    closed = isinstance(leaf, sdk.MCPError) and (leaf.code, leaf.message) == (sdk.CONNECTION_CLOSED, CLOSED_WORDS)
     if leaf is None or closed or isinstance(leaf, Unanswered):
         known = leaf.cause if isinstance(leaf, Unanswered) else None
         return known or ForgeError("the server ended the connection", code=CONNECTION_ENDED)

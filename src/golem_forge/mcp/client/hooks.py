@@ -55,6 +55,8 @@ class SamplingRequest:
     stop_sequences: tuple[str, ...] = ()
     verdict: Verdict = Verdict.ASK
     """What the config says: `preApproved` needs no card."""
+    by_tool: bool = False
+    """A running tool asks, and `server` is its name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,8 @@ used.
 Takes a spec with expanded values; gives the SDK's two streams. Refuses an address that is neither https nor http to
 loopback before anything is sent. Whatever happens to a request is returned to the SDK as an answer to that request and
 noted in its caller's Delivery: an exception would end every call of the connection. A redirect is followed only within
-the server's own origin and with the same method; headers and tokens go nowhere else. The user's proxies and
+the server's own origin and with the same method; headers and tokens go nowhere else, and the error names where it would
+have led. A session id that could not be sent back is refused. The user's proxies and
 certificates are used, but never a proxy for loopback. Address, headers and limits are parsed once, not per message.
 
 Threat: answers of any size, also compressed (16 MiB at most, per event of a stream too); a server that hangs up and
@@ -25,6 +26,7 @@ from urllib.parse import urlsplit
 
 from golem_forge.config.mcp_expand import ExpandedServer
 from golem_forge.config.mcp_spec import ServerSpec, is_loopback, url_problem
+from golem_forge.core.regex import regex
 from golem_forge.core.text import escape_control_chars
 from golem_forge.mcp import sdk
 from golem_forge.mcp.client.transport import (
@@ -32,9 +34,11 @@ from golem_forge.mcp.client.transport import (
     ClosingStream,
     ConnectionLost,
     Delivery,
+    Redirected,
     SessionUnknown,
     TransportError,
     Unreachable,
+    UnusableAnswer,
     current_delivery,
     needs_login,
 )
@@ -87,6 +91,12 @@ _PATIENCE_S: Final = 60.0
 _MOST_WORDS: Final = 200
 _MOST_REDIRECTS: Final = 3
 """Threat: each one within the origin is the same call, sent again."""
+_FOLLOWED: Final = "redirects followed"
+"""A request's extension: how many led to it."""
+_SESSION_ID: Final = regex(r"[\x21-\x7e]{1,1024}")
+_TOO_LARGE: Final = f"sent an answer larger than {MAX_ANSWER_BYTES >> 20} MiB, which was cut off"
+_BLANK_LINES: Final = (b"\n\n", b"\r\n\r\n", b"\r\r")
+"""Between two events."""
 _MESSAGE: Final = {"json", "headers"}
 _ABOUT_THE_BODY: Final = ("content-encoding", "content-length", "transfer-encoding")
 
@@ -198,6 +208,8 @@ class ServerHttpClient(sdk.httpx2.AsyncClient):
         if response.next_request is not None:
             delivery.refused += 1  # answered with another address, whether that is followed or not
             await response.aclose()
+            if request.method == "POST" and (why := self._why_not_followed(response)):
+                return self._failed(request, Redirected(why, code="REDIRECTED"), delivery)
             return _without_body(response)
         if status in (401, 403):
             failure = needs_login(self._server)
@@ -211,14 +223,33 @@ class ServerHttpClient(sdk.httpx2.AsyncClient):
             self.failure = delivery.failure = None
         said = dict(response.headers.items())  # once: each lookup goes through all of them
         kind = said.get("content-type", "").lower()
-        if why := _why_unusable(status, said, kind):
+        if why := _why_unusable(status, said, kind) or _malformed_session(request, said):
             await response.aclose()
-            return _error_answer(request, max(status, 400), f"{self._server} {why}")
+            words = f"{self._server} {why}"
+            if request.method != "POST" or status >= 400:  # the latter says itself that it failed
+                return _error_answer(request, max(status, 400), words)
+            return self._failed(request, UnusableAnswer(words, code="UNUSABLE_ANSWER"), delivery, 400)
         stream = response.stream
         assert isinstance(stream, sdk.httpx2.AsyncByteStream)
         around = _EventStream if kind.startswith("text/event-stream") else _BoundedBody
         response.stream = around(stream, self, delivery)
         return response
+
+    def _why_not_followed(self, response: sdk.httpx2.Response) -> str:
+        """Empty: the SDK follows it. Threat: user, query and fragment of an address may hold credentials."""
+        following = response.next_request
+        assert following is not None
+        may_follow = sdk.next_request_within_origin(response) is not None
+        followed = response.request.extensions.get(_FOLLOWED, 0)
+        if may_follow and followed < _MOST_REDIRECTS:
+            following.extensions = {**following.extensions, _FOLLOWED: followed + 1}
+            return ""
+        bare = following.url.copy_with(userinfo=b"", query=None, fragment=None)
+        where = f"{self._server} redirects to {escape_control_chars(str(bare)[:_MOST_WORDS])}"
+        if may_follow:
+            return f"{where} (HTTP {response.status_code}), the {followed + 1}th redirect in a row; it is not followed"
+        rest = "which is not followed; if that is the server, write that address as its `url`"
+        return f"{where} (HTTP {response.status_code}), {rest}"
 
     def _failure(self, error: Exception) -> TransportError:
         if isinstance(error, TransportError):
@@ -235,6 +266,9 @@ class ServerHttpClient(sdk.httpx2.AsyncClient):
     ) -> sdk.httpx2.Response:
         self.failure = delivery.failure = failure
         return _error_answer(request, status, failure.message)
+
+    def too_large(self) -> UnusableAnswer:
+        return UnusableAnswer(f"{self._server} {_TOO_LARGE}", code="UNUSABLE_ANSWER")
 
     def connection_lost(self, error: Exception | None = None) -> ConnectionLost:
         why = f" ({type(error).__name__})" if error is not None else ""
@@ -255,6 +289,7 @@ class _BoundedBody(sdk.httpx2.AsyncByteStream):
             async for chunk in self._inner:
                 size += len(chunk)
                 if size > MAX_ANSWER_BYTES:
+                    self._delivery.failure = self._endpoint.too_large()
                     raise sdk.httpx2.StreamError(f"it is larger than {MAX_ANSWER_BYTES >> 20} MiB")
                 yield chunk
         except sdk.httpx2.HTTPError as error:
@@ -270,8 +305,14 @@ class _EventStream(_BoundedBody):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         error: Exception | None = None
+        size, end = 0, b""
         try:
             async for chunk in self._inner:
+                seen = end + chunk
+                blank = max(map(seen.rfind, _BLANK_LINES))
+                size, end = (len(seen) - blank if blank >= 0 else size + len(chunk)), seen[-3:]
+                if size > MAX_ANSWER_BYTES:  # its reader refuses it
+                    self._delivery.failure = self._endpoint.too_large()
                 yield chunk
         except sdk.httpx2.HTTPError as caught:
             error = caught
@@ -285,10 +326,19 @@ def _why_unusable(status: int, headers: Mapping[str, str], kind: str) -> str:
         return "sent a compressed answer that was not asked for"
     length = headers.get("content-length", "0")
     if not length.isdigit() or int(length[:20]) > MAX_ANSWER_BYTES:
-        return f"sent an answer larger than {MAX_ANSWER_BYTES >> 20} MiB"
+        return _TOO_LARGE
     if status >= 400 and not kind.startswith("application/json") and status != 404:
         return f"answered HTTP {status}"
     return ""
+
+
+def _malformed_session(request: sdk.httpx2.Request, headers: Mapping[str, str]) -> str:
+    """Whether the id of the session that this request opens could not be sent back. Only a handshake has no version."""
+    session = headers.get("mcp-session-id", "")
+    opens = session and "mcp-session-id" not in request.headers and "mcp-protocol-version" not in request.headers
+    if not opens or _SESSION_ID.fullmatch(session):
+        return ""
+    return "sent a malformed session id; one may have only visible ASCII characters, and 1,024 of them"
 
 
 def _without_body(response: sdk.httpx2.Response) -> sdk.httpx2.Response:

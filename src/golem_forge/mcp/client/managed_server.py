@@ -18,30 +18,49 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from golem_forge.config.mcp_spec import ServerSpec
+from golem_forge.config.mcp_spec import CONNECT_TIMEOUT_S, ServerSpec
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError, error_name
-from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.core.lazy_dataclass import dataclass, replace
+from golem_forge.core.text import shorten
 from golem_forge.events.redaction import Redactor
 from golem_forge.mcp import need_sdk
 from golem_forge.mcp.client.active_calls import ActiveCall, CallSlots
 from golem_forge.mcp.client.approval_text import server_card, server_diff
 from golem_forge.mcp.client.call import Rewriter
-from golem_forge.mcp.client.connection import FAILED_PAUSE_S, Backoff, ConnectFailed, Connection, ConnectResult
+from golem_forge.mcp.client.connection import (
+    CONNECT_TIMEOUT,
+    FAILED_PAUSE_S,
+    Backoff,
+    ConnectFailed,
+    Connection,
+    ConnectResult,
+)
 from golem_forge.mcp.client.hooks import Hooks
 from golem_forge.mcp.client.link import ServerLink, Unprocessed
 from golem_forge.mcp.client.manifest import Freshness, RefetchDebounce, fetch_manifest
-from golem_forge.mcp.client.model import ServerManifest, ServerState, ServerStatus
+from golem_forge.mcp.client.model import ServerManifest, ServerState, ServerStatus, offer_unknown
 from golem_forge.mcp.client.server_requests import ServerRequests
 from golem_forge.mcp.client.tool_list import ServerOffer
-from golem_forge.mcp.client.transport import BadAddress, CannotStart, NeedsLogin, TransportOpener, WallsFailed
+from golem_forge.mcp.client.transport import (
+    BadAddress,
+    CannotStart,
+    NeedsLogin,
+    Redirected,
+    TransportOpener,
+    WallsFailed,
+)
 
 if TYPE_CHECKING:
     from golem_forge.mcp.client.manifest import ManifestCache
     from golem_forge.mcp.client.trust_store import ServerTrustStore
 
 STDERR_LINES: Final = 20
-_NOT_RETRIED: Final = (WallsFailed, CannotStart, BadAddress)
+FIRST_START_S: Final = 120
+"""A package runner (`npx`, `uvx`) downloads the server before it starts for the first time."""
+_LAST_WORDS: Final = 300
+_STDOUT: Final = "standard output: "
+_NOT_RETRIED: Final = (WallsFailed, CannotStart, BadAddress, Redirected)
 """Another try in a second would end the same way."""
 _ENDING: Final = 2.0
 """Twice what the end of a connection takes at most."""
@@ -73,7 +92,7 @@ class ManagedServer:
             around.hooks, around.trust_store, agreed=self.begin, not_kept=self.status.mark_not_stored
         )
         self._around = around
-        self._requests = ServerRequests(spec, around.hooks, self.slots.active_calls)
+        self._requests = ServerRequests(spec, around.hooks, self.slots.active_calls, around.opener.redactor)
         self._quiet = RefetchDebounce(self._refetch)
         self._backoff = Backoff()
         self._failed_at: float | None = None
@@ -110,6 +129,9 @@ class ManagedServer:
         """What a cached manifest tells of a server that a person agreed to; nothing is started."""
         if self._at_rest()[0] is ServerState.KNOWN:
             self._is_known()
+            if self.offer.manifest is None:
+                answered = self._around.trust_store.was_listed(self.spec.scope, self.spec.name)
+                self.status.set(ServerState.KNOWN if answered else ServerState.PENDING, offer_unknown(self.spec.name))
 
     def _at_rest(self) -> tuple[ServerState, str]:
         """The state, and why, of what was not started, by the config and the book alone."""
@@ -192,6 +214,7 @@ class ManagedServer:
     def _ended(self, connection: Connection) -> None:
         """Nothing is left of it."""
         self._ending.discard(connection)
+        self._note_dropped(connection)
         if connection is self._connection:
             self._connection = None
             if self.status.state is ServerState.READY:
@@ -199,12 +222,17 @@ class ManagedServer:
 
     # Connecting
 
+    @property
+    def live_link(self) -> ServerLink | None:
+        """The connection that there is; None: nothing runs."""
+        connection = self._connection
+        ready = connection is not None and self.status.state is ServerState.READY and connection.is_alive
+        return connection.link if connection is not None and ready else None
+
     async def link(self) -> ServerLink:
         """A live connection, made if there is none. Raises ForgeError."""
-        connection = self._connection
-        if connection is not None and self.status.state is ServerState.READY and connection.is_alive:
-            assert connection.link is not None
-            return connection.link
+        if (link := self.live_link) is not None:
+            return link
         self._must_be_usable()
         paused = self._failed_at is not None and self._loop.time() < self._failed_at + FAILED_PAUSE_S
         if paused and self._driver is None:
@@ -224,12 +252,26 @@ class ManagedServer:
 
     async def _connected_by(self, waiting: asyncio.Future[ServerLink]) -> ServerLink:
         """`asyncio.wait` never cancels what it waits for: others wait for the same."""
-        await asyncio.wait([waiting], timeout=self.spec.connect_timeout)
+        within = self._connect_timeout()
+        await asyncio.wait([waiting], timeout=within)
         if not waiting.done():
             why = f": {self.status.error}" if self.status.error else ""
-            text = f"server '{self.spec.name}' is not connected after {self.spec.connect_timeout:g} seconds{why}"
-            raise ForgeError(text, code="NOT_CONNECTED")
+            late = ForgeError(
+                f"server '{self.spec.name}' is not connected after {within:g} seconds{why}", code=CONNECT_TIMEOUT
+            )
+            if self._connection is not None:
+                self.status.last_words = self._connection.stderr[-STDERR_LINES:]
+            said = late.message if why else _with_last_words(late, self._connection)
+            raise ForgeError(self._around.opener.redactor.text(said), code="NOT_CONNECTED")
         return waiting.result()
+
+    def _connect_timeout(self) -> float:
+        """Longer for the first start of a program, unless the config has its own."""
+        cached = self._around.cache
+        first = not self.spec.is_http and not self._backoff.failures and self.offer.manifest is None
+        if first and self.spec.connect_timeout == CONNECT_TIMEOUT_S and cached.load(self.spec, time.time()) is None:
+            return FIRST_START_S
+        return self.spec.connect_timeout
 
     def _connect_soon(self) -> asyncio.Future[ServerLink]:
         if self._waiting is None or self._waiting.done():
@@ -251,7 +293,7 @@ class ManagedServer:
 
     async def _drive(self) -> None:
         """Attempts till there is a connection or no use in another one."""
-        if _SDK not in sys.modules:
+        if sys.modules.get(_SDK) is None:
             try:
                 need_sdk()
             except ForgeError as error:
@@ -279,8 +321,9 @@ class ManagedServer:
                 return self._disappoint(self.status.mark_needs_login())
             wait = None if isinstance(cause, _NOT_RETRIED) else self._backoff.failed()
             if wait is None:
-                return self._give_up(cause, stderr)
-            self.status.set(ServerState.BACKOFF, cause.message, retry_at=time.time() + wait, stderr=stderr)
+                return self._give_up(ForgeError(_with_last_words(cause, connection), code=cause.code), stderr)
+            said = _with_last_words(cause, connection)
+            self.status.set(ServerState.BACKOFF, said, retry_at=time.time() + wait, stderr=stderr)
             await asyncio.sleep(wait)
 
     async def _attempt(self, *, legacy: bool) -> Connection:
@@ -290,7 +333,13 @@ class ManagedServer:
         opened = await self._around.opener.open(self.spec)
         self.rewriter.clean_text, self.rewriter.zone_paths = opened.clean_text, opened.zone_paths
         connection = self._connection = Connection(
-            self.spec, opened, self._requests, legacy=legacy, changed=self._quiet.changed, ended=self._ended
+            self.spec,
+            opened,
+            self._requests,
+            legacy=legacy,
+            within=self._connect_timeout(),
+            changed=self._quiet.changed,
+            ended=self._ended,
         )
         connection.begin()
         return connection
@@ -299,7 +348,7 @@ class ManagedServer:
         if not connection.is_alive or connection is not self._connection:
             raise ConnectFailed(connection.cause or ForgeError("the server ended at once", code="ENDED"), probing=False)
         self._backoff.reset()
-        self._keep(connected.manifest)
+        self._keep(connected.manifest, connection)
         self.slots.touch()
         if not self.spec.is_http:
             self._look_idle_in(self.spec.close_after)
@@ -333,8 +382,18 @@ class ManagedServer:
 
     # What it offers
 
-    def _keep(self, listed: ServerManifest) -> None:
-        manifest = self.rewriter.manifest(listed)
+    def _keep(self, listed: ServerManifest, connection: Connection) -> None:
+        self._store(_with_dropped(self.rewriter.manifest(listed), connection.dropped))
+
+    def _note_dropped(self, connection: Connection) -> None:
+        """What it wrote since it was listed counts too, for whoever looks later."""
+        manifest = self.offer.manifest
+        if manifest is not None and connection.dropped:
+            counted = _with_dropped(manifest, connection.dropped)
+            if counted.diagnostics != manifest.diagnostics:
+                self._store(counted)
+
+    def _store(self, manifest: ServerManifest) -> None:
         if self.offer.update(manifest):
             self._around.changed()
         try:
@@ -360,7 +419,7 @@ class ManagedServer:
             return
         if self._connection is connection and not self._closed:
             begun = time.monotonic()
-            self._keep(manifest)
+            self._keep(manifest, connection)
             self.status.report()
             self._quiet.note_cost(time.monotonic() - begun)
 
@@ -392,6 +451,27 @@ class ManagedServer:
             self.slots.call_ended(flight)
 
 
+def _with_last_words(cause: ForgeError, connection: Connection | None) -> str:
+    """Why there is no connection, and what the server wrote meanwhile that may tell more."""
+    words = [cause.message]
+    if connection is not None and connection.dropped:
+        words.append(_dropped_lines(connection.dropped))
+    if connection is not None and cause.code == CONNECT_TIMEOUT:
+        lines = [line for line in connection.stderr if line.strip()]
+        words += [f"the end of its stderr: {shorten(line, _LAST_WORDS)}" for line in lines[-1:]]
+    return "; ".join(words)
+
+
+def _with_dropped(manifest: ServerManifest, dropped: int) -> ServerManifest:
+    others = tuple(text for text in manifest.diagnostics if not text.startswith(_STDOUT))
+    note = f"{_STDOUT}{_dropped_lines(dropped)}; a server writes anything but messages to stderr"
+    return replace(manifest, diagnostics=(*others, note) if dropped else others)
+
+
+def _dropped_lines(count: int) -> str:
+    return f"{count:,} {'line was' if count == 1 else 'lines were'} not JSON-RPC and dropped"
+
+
 def _connection_settings(spec: ServerSpec) -> tuple[Any, ...]:
     """All that a running connection depends on."""
     return (
@@ -413,7 +493,8 @@ class StatusTracker:
         self._tell = tell
         self._changed = changed
         self._retry_at: float | None = None
-        self._stderr: tuple[str, ...] = ()
+        self.last_words: tuple[str, ...] = ()
+        """The end of its stderr."""
         self._untold = False
         self.state = ServerState.DISABLED
         self.error = ""
@@ -430,7 +511,7 @@ class StatusTracker:
             error=self.error,
             retry_at=self._retry_at,
             tools=self._offered.count,
-            stderr=self._stderr,
+            stderr=self.last_words,
             protocol=manifest.protocol if manifest is not None else "",
             info=manifest.info if manifest is not None else {},
         )
@@ -445,7 +526,7 @@ class StatusTracker:
     ) -> None:
         error = self._redactor.text(error)
         before = (self.state, self.error, self._retry_at)
-        self.state, self.error, self._retry_at, self._stderr = state, error, retry_at, stderr
+        self.state, self.error, self._retry_at, self.last_words = state, error, retry_at, stderr
         if self._untold or before != (state, error, retry_at):
             self.report()
 

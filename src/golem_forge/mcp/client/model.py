@@ -29,7 +29,7 @@ class ServerState(StrEnum):
     DISABLED = "disabled"
     """Switched off in the config."""
     PENDING = "pending"
-    """Waits for a person's first approval."""
+    """Waits for a person's first approval; or it is approved and has never answered."""
     KNOWN = "known"
     """Not running; its tools are served from the cached manifest."""
     CONNECTING = "connecting"
@@ -39,6 +39,11 @@ class ServerState(StrEnum):
     """Will be tried again at `retry_at`."""
     FAILED = "failed"
     """Gave up; says why."""
+
+
+def offer_unknown(server: str) -> str:
+    """Of one that a person agreed to: it never answered (`pending`), or that was more than a day ago (`known`)."""
+    return f"what it offers is not known yet; run: forge mcp test {server}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ together. Importing this costs nothing of the SDK.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from golem_forge.config.mcp_spec import ServerSpec
@@ -123,7 +123,7 @@ class Pool:
             owner.load_cached()
 
     async def wait_required(self) -> None:
-        """Raises ForgeError for the first required server that cannot be used; waits `connect_timeout` at most."""
+        """Raises ForgeError for the first required server that cannot be used; waits as long as connecting may take."""
         required = [owner for owner in self._owners.values() if owner.spec.required and owner.spec.enabled]
         results = await asyncio.gather(*map(_linked, required), return_exceptions=True)
         for owner, result in zip(required, results, strict=True):
@@ -191,6 +191,18 @@ class Pool:
     async def read_resource(self, name: str, uri: str, ctx: ToolContext) -> dict[str, Any]:
         return await call_method(self._owner(name), "resources/read", {"uri": uri}, ctx)
 
+    def watch_resource(self, name: str, uri: str, updated: Callable[[], None]) -> None:
+        """While its server is connected and can be subscribed to. Cheap to repeat, which a new connection needs."""
+        owner = self._owners.get(name)
+        if owner is not None and (link := owner.live_link) is not None:
+            owner.slots.touch()
+            link.watch_resource(uri, updated)
+
+    def unwatch_resource(self, name: str, uri: str) -> None:
+        owner = self._owners.get(name)
+        if owner is not None and (link := owner.live_link) is not None:
+            link.unwatch_resource(uri)
+
     async def list_prompts(self, name: str) -> tuple[Any, ...]:
         """Raw entries, as last listed; a server that nobody has listed yet is connected to."""
         owner = self._owner(name)
@@ -200,6 +212,9 @@ class Pool:
 
     async def get_prompt(self, name: str, prompt: str, args: Mapping[str, str], ctx: ToolContext) -> dict[str, Any]:
         return await call_method(self._owner(name), "prompts/get", {"name": prompt, "arguments": dict(args)}, ctx)
+
+    async def complete(self, name: str, params: Mapping[str, Any], ctx: ToolContext) -> dict[str, Any]:
+        return await call_method(self._owner(name), "completion/complete", params, ctx)
 
 
 async def _linked(owner: ManagedServer) -> None:

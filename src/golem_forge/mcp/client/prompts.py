@@ -1,6 +1,8 @@
 """Prompts of servers as slash commands `/<server>__<prompt>`: names, arguments, and the text that comes back.
 
 Takes raw entries and raw results; gives plain data and text. An unusable entry is left out and does not affect others.
+`passing_tools` are the reserved tools by which `forge mcp serve` passes prompts and completion on, on the one path:
+a server that is not trusted asks first, as for its resources.
 
 Threat: a prompt is a stranger's text in a person's input line. The text begins with its server's name, hidden
 characters are escaped, and its length is bounded; the person reads it before sending it.
@@ -11,11 +13,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from golem_forge.core.errors import ToolFailed
 from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.core.text import count_control_chars
 from golem_forge.mcp.client.model import ServerState, tool_names
+from golem_forge.mcp.client.resources import pool_with, read_effect
 from golem_forge.mcp.client.untrusted_text import display_text
+from golem_forge.tools.context import Plan, ToolContext
+from golem_forge.tools.factory import native_tool
 from golem_forge.tools.forms import derive_fields
+from golem_forge.tools.tool import Tool
 
 if TYPE_CHECKING:
     from golem_forge.mcp.client.pool import Pool
@@ -34,6 +41,7 @@ class PromptCommand:
     name: str
     """What a person types behind the `/`."""
     server: str
+    """Empty: it is the program's own."""
     prompt: str
     """Raw: what goes on the wire."""
     description: str = ""
@@ -67,7 +75,8 @@ def prompt_text(command: PromptCommand, result: Mapping[str, Any]) -> str:
     said = [_message(each, several) for each in given[:_MOST_MESSAGES]]
     if len(given) > _MOST_MESSAGES:
         said.append(f"[{len(given) - _MOST_MESSAGES} messages more]")
-    head = f"[prompt '{display_text(command.prompt, _LONGEST_NAME)}' of the MCP server '{command.server}']"
+    of = f"the MCP server '{command.server}'" if command.server else "this program"
+    head = f"[prompt '{display_text(command.prompt, _LONGEST_NAME)}' of {of}]"
     return display_text("\n".join([head, *said]), _TEXT_BYTES)
 
 
@@ -120,3 +129,75 @@ def _part(part: Mapping[str, Any]) -> str:
     if kind == "resource_link":
         return f"[resource {part.get('uri', '')}]"
     return f"[{kind if isinstance(kind, str) else 'something'}, left out]"
+
+
+_TEXTS: Final = {"type": "object", "additionalProperties": {"type": "string", "maxLength": _TEXT_BYTES}}
+_NAME: Final = {"type": "string", "minLength": 1, "maxLength": 1024}
+_PROMPT_ARGUMENTS: Final = {
+    "type": "object",
+    "properties": {"server": _NAME, "prompt": _NAME, "arguments": {**_TEXTS, "maxProperties": _MOST_ARGUMENTS}},
+    "required": ["server", "prompt"],
+}
+_COMPLETE_ARGUMENTS: Final = {
+    "type": "object",
+    "properties": {
+        "server": _NAME,
+        "ref": {"type": "object"},
+        "argument": _NAME,
+        "value": {"type": "string", "maxLength": _TEXT_BYTES},
+        "others": {**_TEXTS, "maxProperties": _MOST_ARGUMENTS},
+    },
+    "required": ["server", "ref", "argument", "value"],
+}
+
+
+def passing_tools() -> tuple[Tool, Tool]:
+    return (
+        native_tool(
+            "server:prompt",
+            "A prompt of an MCP server.",
+            input_schema=_PROMPT_ARGUMENTS,
+            planner=_plan_prompt,
+            read_only=True,
+        ),
+        native_tool(
+            "server:complete",
+            "Values for an argument, from an MCP server.",
+            input_schema=_COMPLETE_ARGUMENTS,
+            planner=_plan_complete,
+            read_only=True,
+        ),
+    )
+
+
+def _plan_prompt(args: dict[str, Any], ctx: ToolContext) -> Plan:
+    server = args["server"]
+    pool = pool_with(server, ctx)
+
+    async def run() -> dict[str, Any]:
+        answer = await pool.get_prompt(server, args["prompt"], args.get("arguments") or {}, ctx)
+        messages = answer.get("messages")
+        if not isinstance(messages, list):
+            raise ToolFailed(f"{server} answered with no prompt", code="MCP_ERROR")
+        told = {"description": answer["description"]} if isinstance(answer.get("description"), str) else {}
+        return {**told, "messages": messages[:_MOST_MESSAGES]}
+
+    return Plan(run=run, effects=(read_effect(pool, server),), read_only=True)
+
+
+def _plan_complete(args: dict[str, Any], ctx: ToolContext) -> Plan:
+    server = args["server"]
+    pool = pool_with(server, ctx)
+    params: dict[str, Any] = {
+        "ref": args["ref"],
+        "argument": {"name": args["argument"], "value": args["value"]},
+        **({"context": {"arguments": args["others"]}} if args.get("others") else {}),
+    }
+
+    async def run() -> dict[str, Any]:
+        answer = await pool.complete(server, params, ctx)
+        found = answer.get("completion")
+        values = found.get("values") if isinstance(found, dict) else None
+        return {"values": [each for each in values if isinstance(each, str)] if isinstance(values, list) else []}
+
+    return Plan(run=run, effects=(read_effect(pool, server),), read_only=True)

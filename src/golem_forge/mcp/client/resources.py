@@ -142,21 +142,25 @@ def _read_arguments() -> type[BaseModel]:
 def _plan_list(tool: str, args: dict[str, Any], ctx: ToolContext) -> Plan:
     access = ctx.parts.get(ServerAccess)
     if server := args.get("server", ""):
-        pool = _pool_with(access, server, ctx)
+        pool = pool_with(server, ctx)
         page = partial(_one_list, tool, pool, server, args.get("cursor", ""), ctx)
-        return Plan(run=page, effects=(_effect(pool, server),), read_only=True)
+        return Plan(run=page, effects=(read_effect(pool, server),), read_only=True)
     names = [name for name in access.servers_of(ctx.worker) if access.pool and _can_be_asked(access.pool, name)]
-    effects = tuple(_effect(access.pool, name) for name in names if access.pool)
+    effects = tuple(read_effect(access.pool, name) for name in names if access.pool)
     return Plan(run=partial(_all_lists, tool, access.pool, names, ctx), effects=effects, read_only=True)
 
 
 def _plan_read(args: dict[str, Any], ctx: ToolContext) -> Plan:
     server, uri = args["server"], args["uri"]
-    pool = _pool_with(ctx.parts.get(ServerAccess), server, ctx)
-    return Plan(run=partial(_read_resource, pool, server, uri, ctx), effects=(_effect(pool, server),), read_only=True)
+    pool = pool_with(server, ctx)
+    return Plan(
+        run=partial(_read_resource, pool, server, uri, ctx), effects=(read_effect(pool, server),), read_only=True
+    )
 
 
-def _pool_with(access: ServerAccess, server: str, ctx: ToolContext) -> Pool:
+def pool_with(server: str, ctx: ToolContext) -> Pool:
+    """The pool, if the worker has this server. Raises ToolFailed."""
+    access = ctx.parts.get(ServerAccess)
     if access.pool is None or server not in access.servers_of(ctx.worker):
         raise ToolFailed(f"MCP server not found: {escape_control_chars(server[:100])}", code="NO_SERVER")
     return access.pool
@@ -167,7 +171,8 @@ def _can_be_asked(pool: Pool, name: str) -> bool:
     return pool.status(name).state not in _NOT_ASKED and (manifest is None or manifest.has_resources)
 
 
-def _effect(pool: Pool, name: str) -> Effect:
+def read_effect(pool: Pool, name: str) -> Effect:
+    """A trusted server is read without asking, any other asks."""
     spec = pool.specs[name]
     reads = spec.trust is ServerTrust.TRUSTED
     return server_effect(spec, reads=reads, at_most=AtMost.READS if reads else None)

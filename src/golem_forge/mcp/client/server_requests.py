@@ -10,6 +10,9 @@ always return an answer; they raise nothing but a cancellation. Sampling is not 
   what the person denies. At most 4096 tokens are returned; `includeContext` is ignored.
 - Roots: the zones the server was given, as file URIs that are valid inside its walls. None over HTTP.
 
+What a person types into a secret field, or into one that is named like a credential, is known to the redactor before
+the server has it: from what the server says afterwards it is taken out.
+
 Threat: a server that asks until somebody agrees, spends a person's budget, or reads what others said to the model; URLs
 like `https://bank.example@evil.test`, backslashes, look-alike letters; any other path of this machine.
 """
@@ -18,14 +21,16 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from urllib.parse import quote, urlsplit
 
 from golem_forge.config.mcp_spec import ServerSpec, url_problem
 from golem_forge.core.decisions import Verdict
+from golem_forge.core.errors import ToolFailed
 from golem_forge.core.text import count_control_chars
+from golem_forge.events.redaction import IS_CREDENTIAL, Redactor, classify_name
 from golem_forge.mcp.client.active_calls import (
     INVALID_PARAMS,
     INVALID_REQUEST,
@@ -37,7 +42,15 @@ from golem_forge.mcp.client.active_calls import (
 )
 from golem_forge.mcp.client.hooks import ElicitationForm, FormAnswer, Hooks, SamplingAnswer, SamplingRequest
 from golem_forge.mcp.client.untrusted_text import display_text
-from golem_forge.tools.forms import derive_fields, errors_by_field, form_arguments, prefill_fields, restore_secrets
+from golem_forge.orchestrator.present import learn_typed_secrets
+from golem_forge.tools.forms import (
+    derive_fields,
+    errors_by_field,
+    form_arguments,
+    prefill_fields,
+    restore_secrets,
+    secret_texts,
+)
 from golem_forge.tools.validation import SchemaCheck, ToolDefinitionError
 
 if TYPE_CHECKING:
@@ -49,18 +62,26 @@ _log = logging.getLogger(__name__)
 
 
 class ServerRequests:
-    def __init__(self, spec: ServerSpec, hooks: Hooks, flights: Callable[[], Sequence[ActiveCall]]) -> None:
-        """`flights`: the calls of this server that are in flight, in the order they began."""
+    def __init__(
+        self,
+        spec: ServerSpec,
+        hooks: Hooks,
+        flights: Callable[[], Sequence[ActiveCall]],
+        redactor: Redactor | None = None,
+    ) -> None:
+        """`flights`: the calls of this server that are in flight, in the order they began. `redactor` learns the
+        secrets that a person types into a form."""
         self._spec = spec
         self._hooks = hooks
         self._flights = flights
+        self._redactor = redactor or Redactor()
         self.sampling = None if spec.sampling is Verdict.BLOCKED else self._sampling
 
     async def elicitation(
         self, context: sdk.ClientRequestContext, params: sdk.ElicitRequestParams
     ) -> sdk.ElicitResult | sdk.ErrorData:
         key = context.request_id if isinstance(context.request_id, str) else ""  # a number names nothing
-        answer = partial(answer_elicitation, self._spec, self._hooks, params=params, key=key)
+        answer = partial(answer_elicitation, self._spec, self._hooks, self._redactor, params=params, key=key)
         return await self._answered("elicitation", answer)
 
     async def _sampling(
@@ -103,7 +124,7 @@ _Values = dict[str, Any]
 
 
 async def answer_elicitation(
-    spec: ServerSpec, hooks: Hooks, flight: ActiveCall, params: Any, key: str = ""
+    spec: ServerSpec, hooks: Hooks, redactor: Redactor, flight: ActiveCall, params: Any, key: str = ""
 ) -> sdk.ElicitResult:
     """`key`: how the server calls the question."""
     flight.form_count += 1
@@ -112,7 +133,9 @@ async def answer_elicitation(
     key = display_text(key, KEY_BYTES)
     if params.mode == "url":
         return await _ask_page(spec, hooks, flight, params, key)
-    return await _ask_form(spec, hooks, flight, params, key)
+    answer, typed = await _ask_form(spec, hooks, flight, params, key)
+    learn_typed_secrets(spec.name, typed, redactor)
+    return answer
 
 
 async def _ask_page(spec: ServerSpec, hooks: Hooks, flight: ActiveCall, params: Any, key: str) -> sdk.ElicitResult:
@@ -123,31 +146,78 @@ async def _ask_page(spec: ServerSpec, hooks: Hooks, flight: ActiveCall, params: 
     return _elicit_result(answer.action if answer else "cancel")
 
 
-async def _ask_form(spec: ServerSpec, hooks: Hooks, flight: ActiveCall, params: Any, key: str) -> sdk.ElicitResult:
-    """Asked again, with what is wrong at each field, until the values are what the schema allows."""
-    schema: Mapping[str, Any] = params.requested_schema
+async def _ask_form(
+    spec: ServerSpec, hooks: Hooks, flight: ActiveCall, params: Any, key: str
+) -> tuple[sdk.ElicitResult, Iterable[str]]:
+    """The answer, and the secrets that were typed into it."""
+    empty = ElicitationForm(server=spec.name, message=params.message, schema=params.requested_schema, key=key)
+
+    async def ask(form: ElicitationForm) -> FormAnswer | None:
+        return await ask_during_call(flight, _ask_hook(hooks, form, flight))
+
+    answer, typed = await fill_form(empty, ask)
+    return _elicit_result(answer.action, dict(answer.values) if answer.action == "accept" else None), typed
+
+
+async def fill_form(
+    empty: ElicitationForm, ask: Callable[[ElicitationForm], Awaitable[FormAnswer | None]]
+) -> tuple[FormAnswer, Iterable[str]]:
+    """What somebody did with a form of flat fields, and the secrets that were typed into it. Asked again, with what is
+    wrong at each field, until the values are what the schema allows. Raises RequestRefused for a form that cannot be
+    shown."""
+    schema, key = empty.schema, empty.key
     try:
         check = SchemaCheck(dict(schema))
     except ToolDefinitionError as error:
         raise RequestRefused(INVALID_PARAMS, f"requestedSchema: {error}") from None
     plain = flat_fields(schema)
-    message = display_text(params.message, MESSAGE_BYTES)
+    message = display_text(empty.message, MESSAGE_BYTES)
     given: _Values = {}
     errors: Mapping[str, str] = {}
     for _ in range(_ATTEMPTS):
         filled = prefill_fields(plain, given)
         fields = tuple({**each, "error": errors[each["name"]]} if each["name"] in errors else each for each in filled)
         text = "\n".join(part for part in (message, errors.get("", "")) if part)
-        form = ElicitationForm(server=spec.name, message=text, fields=fields, schema=schema, key=key)
-        answer = await ask_during_call(flight, _ask_hook(hooks, form, flight))
+        form = ElicitationForm(server=empty.server, message=text, fields=fields, schema=schema, key=key)
+        answer = await ask(form)
         if answer is None or answer.action != "accept":
-            return _elicit_result(answer.action if answer else "cancel")
+            return FormAnswer(action=answer.action if answer else "cancel"), ()
         given = form_arguments(fields, restore_secrets(plain, answer.values, given))
         values = _with_defaults(schema, given)
         errors = errors_by_field(check.errors(values))
         if not errors:
-            return _elicit_result("accept", values)
-    return _elicit_result("cancel")
+            return FormAnswer(action="accept", values=values), _typed_secrets(plain, given)
+    return FormAnswer(), ()
+
+
+async def tool_form(
+    empty: ElicitationForm,
+    ask: Callable[[ElicitationForm], Awaitable[FormAnswer | None]],
+    redactor: Redactor | None,
+) -> dict[str, Any]:
+    """The same for a form of a running tool: `{action, values}`. Raises ToolFailed."""
+    try:
+        answer, typed = await fill_form(empty, ask)
+    except RequestRefused as error:
+        raise ToolFailed(f"The form cannot be shown: {error}", code="FORM_INVALID") from None
+    if redactor is not None:
+        learn_typed_secrets(empty.server, typed, redactor)
+    return {"action": answer.action, "values": dict(answer.values)}
+
+
+def _typed_secrets(fields: Iterable[Mapping[str, Any]], given: _Values) -> Iterator[str]:
+    """What a person typed that is nobody else's business.
+
+    Threat: a server could propose ordinary words for a field that it calls `password`, and have them taken out of all
+    that is shown from then on. What it proposed itself is no secret.
+    """
+    for field in fields:
+        name, value = field["name"], given.get(field["name"])
+        if field["type"] == "secret":
+            yield from secret_texts([field], given)
+        elif field["type"] in _TYPED and IS_CREDENTIAL in (classify_name(name), classify_name(field["label"])):
+            typed = value if isinstance(value, list) else [value]
+            yield from (str(each) for each in typed if each not in tuple(_proposed_values(field)))
 
 
 async def _ask_hook(hooks: Hooks, form: ElicitationForm, flight: ActiveCall) -> FormAnswer:
@@ -174,6 +244,7 @@ _LONGEST_NAME: Final = 200
 _LABEL_BYTES: Final = 200
 _DESCRIPTION_BYTES: Final = 1000
 _FLAT: Final = frozenset({"text", "secret", "number", "boolean", "select", "multiselect", "fixed"})
+_TYPED: Final = frozenset({"text", "number", "list"})
 _SCALARS: Final = (str, int, float, bool, type(None))
 
 

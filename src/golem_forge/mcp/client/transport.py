@@ -9,7 +9,7 @@ a URL it names the host at most.
 again. A caller opens it with `track_delivery()`; both transports find it in the caller's context. Provably not
 processed:
 - stdio: not one byte of the request's line was written. A line that was written in part counts as sent.
-- HTTP: no connection was made, or the server answered 404 or 410 to the session's id.
+- HTTP: no connection was made, the server answered 404 or 410 to the session's id, or it only named another address.
 """
 
 from __future__ import annotations
@@ -41,6 +41,8 @@ class OpenTransport:
     """How its words are rewritten before anybody reads them; None: not at all."""
     zone_paths: Mapping[str, str] = field(default_factory=dict)
     """Address of a zone → where it stands for the server, if that is elsewhere."""
+    dropped: Callable[[], int] = int
+    """How many lines it wrote to standard output that were no messages."""
     why_ended: Callable[[], str] = str
     """How the process ended, in words; empty: nothing is known about that."""
 
@@ -71,6 +73,7 @@ class TransportOpener:
             failure=lambda: transport.failure,
             clean_text=walls.redact,
             zone_paths={address: place for address, place in places.items() if place not in ("", address)},
+            dropped=lambda: transport.dropped_lines,
             why_ended=transport.why_ended,
         )
 
@@ -160,7 +163,11 @@ class CannotStart(TransportError):
     """There is no such command inside the walls; nothing ran."""
 
 
-class LineTooLong(TransportError):
+class UnusableAnswer(TransportError):
+    """An answer came and cannot be used, e.g. it is larger than the bound: what was asked may have been done."""
+
+
+class LineTooLong(UnusableAnswer):
     """A server wrote more than 16 MiB without an end of line: nothing after that can be told apart."""
 
 
@@ -182,6 +189,10 @@ class SessionUnknown(TransportError):
 
 class ConnectionLost(TransportError):
     """It broke after something was sent: what was asked may have been done."""
+
+
+class Redirected(TransportError):
+    """The server names another address, which is not followed; it did nothing. The text has the address."""
 
 
 class BadAddress(TransportError):

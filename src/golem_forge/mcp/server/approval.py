@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.core.decisions import AnsweredBy, Decision, Status
+from golem_forge.core.effects import NOT_COVERED, without_command
 from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.text import escape_control_chars
 from golem_forge.mcp.server.host import ANSWER_SECONDS, ClientQuestion, ElicitationReply, ServedCalls
@@ -65,12 +66,11 @@ class ClientApproval(ApprovalController):
         request = waiting.request
         call = self._calls.call_of(request)
         if call is None or not call.abilities.forms:
-            return denied_result(cannot_ask(tool))
+            return denied_result(cannot_ask(tool), unaskable=True)
         text = card_text(request)
         if len(text) > MOST_SHOWN:
-            return denied_result(
-                f"'{tool}' needs approval and is too large to be shown; allow it with a rule in rules.yaml"
-            )
+            too_large = f"'{tool}' needs approval and is too large to be shown; allow it with a rule in rules.yaml"
+            return denied_result(too_large, unaskable=True)
         reply = await call.ask(ClientQuestion(text, _FORM), self._seconds)
         if waiting.signal:
             return denied_result("Interrupted before it was approved.", status=Status.INTERRUPTED)
@@ -105,15 +105,25 @@ def card_text(request: ApprovalRequest) -> str:
     Threat: a command or a description that goes on with `Risk: low` in a line of its own. What others wrote has a bar
     before each of its lines, or is one line; only Forge's own words begin at the margin.
     """
-    lines = [f"Approve '{request.tool}'? {_one_line(request.description)}", "", "Arguments:"]
-    lines += _with_bar(_arguments(request))
-    if request.payload and request.payload != _arguments(request):
-        lines += ["", *_with_bar(request.payload)]
+    payload = request.payload
+    lines = [f"Approve '{request.tool}'? {_one_line(request.description)}"]
+    # what stands below, literally, is said once
+    arguments = {name: value for name, value in request.args.items() if not payload or value != payload}
+    if arguments or not payload:
+        lines += ["", "Arguments:", *_with_bar(_as_json(arguments))]
+    if payload and payload != _as_json(request.args):
+        lines += ["", *_with_bar(payload)]
     if request.effects:
-        lines += ["", "Effects:", *(line for effect in request.effects for line in _with_bar(str(effect)))]
-    reasons = f" ({_one_line('; '.join(request.risk_reasons))})" if request.risk_reasons else ""
+        command = f"exec {payload}"
+        named = (
+            each.replace(command, "exec the command above", 1) if each.removesuffix(NOT_COVERED) == command else each
+            for each in request.effects
+        )
+        lines += ["", "Effects:", *(line for effect in named for line in _with_bar(effect))]
+    said = [_one_line(without_command(reason, (payload,))) for reason in (*request.risk_reasons, request.why)]
+    reasons = f" ({'; '.join(said[:-1])})" if request.risk_reasons else ""
     lines += ["", f"Risk: {request.risk}{reasons}"]
-    lines += [f"Asked because: {_one_line(request.why)}"] if request.why else []
+    lines += [f"Asked because: {said[-1]}"] if request.why else []
     lines += ["", "Changed since it was approved:", *_with_bar(request.changed)] if request.changed else []
     lines += ["", *_with_bar(request.diff)] if request.diff else []
     lines += [f"Warning: {_one_line(warning)}" for warning in request.warnings]
@@ -130,8 +140,8 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _arguments(request: ApprovalRequest) -> str:
-    return escape_control_chars(json.dumps(request.args, indent=2, ensure_ascii=False, default=str))
+def _as_json(arguments: Mapping[str, Any]) -> str:
+    return escape_control_chars(json.dumps(arguments, indent=2, ensure_ascii=False, default=str))
 
 
 def _never_called(request: ApprovalRequest) -> dict[str, Any]:

@@ -1,10 +1,13 @@
 """`tools/call` and every other request that becomes a call: request, questions, progress, and the result on the wire.
 
 A name that is unknown to Caller.MCP is a JSON-RPC error; every other end is a result. A request that the client cancels
-ends the call's whole process tree within a second and gets no response. Questions: with the handshake protocol an
-elicitation request while the call's request stays open; on 2026-07-28 the request is answered with `input_required` and
-a state token, and the client comes back with both; any failure counts as `cancel`. Progress: only to a client that sent
-a token, the latest report only, never after the response.
+ends the call's whole process tree within a second and gets no response. Questions (forms, sampling, roots): with the
+handshake protocol a request while the call's request stays open; on 2026-07-28 the request is answered with
+`input_required`, all that are open and a state token, and the client comes back with both; any failure counts as
+`cancel`. Progress: only to a client that sent a token, the latest report only, never after the response. Log messages:
+from the level on that the client set (`logging/setLevel`), on 2026-07-28 that the request names.
+
+A call that failed because its client cannot be asked is the missing-capability error of 2026-07-28.
 
 Results: a success is its ToolResult; anything else has `isError` and `<status>: <message>` as its first line. `_meta`
 says what became of the call. Blocks that the client's version does not know, or that a proxied server wrote wrongly,
@@ -25,8 +28,17 @@ from golem_forge.core.ids import new_id
 from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.results import ToolResult, block_text, to_mcp
 from golem_forge.core.text import escape_control_chars
-from golem_forge.mcp.server.clients import Client, ClientRegistry, InvalidStateToken, SuspendedCall
-from golem_forge.mcp.server.host import ANSWER_SECONDS, ClientQuestion, ElicitationReply, ElicitationSupport, ServedCall
+from golem_forge.mcp.server.clients import LOG_LEVELS, Client, ClientRegistry, InvalidStateToken, SuspendedCall
+from golem_forge.mcp.server.host import (
+    ANSWER_SECONDS,
+    ELICIT,
+    ROOTS,
+    SAMPLE,
+    ClientQuestion,
+    ElicitationReply,
+    ElicitationSupport,
+    ServedCall,
+)
 from golem_forge.mcp.server.sdk import (
     MODERN_PROTOCOL_VERSIONS,
     Context,
@@ -34,10 +46,13 @@ from golem_forge.mcp.server.sdk import (
     TypeAdapter,
     ValidationError,
     anyio,
+    ask_client,
+    log_level,
     progress_token,
     types,
 )
 from golem_forge.mcp.server.tool_list import ExportedToolList
+from golem_forge.tools.catalog import is_reserved
 
 _LONGEST_NAME: Final = 200
 
@@ -48,6 +63,8 @@ class CallHandler:
         self._listing = listing
 
     async def call_tool(self, ctx: Context, params: types.CallToolRequestParams) -> dict[str, Any] | types.Result:
+        if is_reserved(params.name):  # prompts and resources have requests of their own
+            raise _invalid(f"Unknown tool: {escape_control_chars(params.name[:_LONGEST_NAME])}")
         came = await self.outcome(ctx, params, params.name, params.arguments or {})
         if not isinstance(came, Outcome):
             return came
@@ -68,18 +85,39 @@ class CallHandler:
                 raise MCPError(types.INTERNAL_ERROR, "too many calls under way; wait for some of them to end")
             call = client.begin(name, args, elicitation_support(ctx))
         try:
-            async with progress_sent(ctx, call):
+            async with progress_sent(ctx, call), logs_sent(ctx, call, client):
                 while isinstance(news := await call.next(), ClientQuestion):
                     if returns:
-                        return input_required(news, client.suspended.issue(bound_to, SuspendedCall(call, news)))
-                    await ask_while_open(ctx, news)
+                        open_now = tuple(await call.settled())
+                        if asked := _input_requests(open_now):
+                            state = client.suspended.issue(bound_to, SuspendedCall(call, open_now))
+                            return types.InputRequiredResult(input_requests=asked, request_state=state)
+                    else:
+                        await ask_while_open(ctx, news)
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True):
                 await call.end("cancelled by the client")
             raise
         if news.output_handle:
             client.note_output(news.output_handle, news.tool)
+        if returns:
+            _refuse_missing(call, news)
         return news
+
+    async def unasked(self, ctx: Context, name: str, args: dict[str, Any]) -> Outcome:
+        """A call on behalf of a request that cannot bring a question to the client: what would ask is refused."""
+        client = self._clients.client_of(ctx)
+        if client.full:
+            raise MCPError(types.INTERNAL_ERROR, "too many calls under way; wait for some of them to end")
+        call = client.begin(name, args, ElicitationSupport())
+        try:
+            outcome = await call.next()
+        except anyio.get_cancelled_exc_class():
+            with anyio.CancelScope(shield=True):
+                await call.end("cancelled by the client")
+            raise
+        assert isinstance(outcome, Outcome)
+        return outcome
 
     def _resumed(self, client: Client, params: types.InputResponseRequestParams, bound_to: str) -> ServedCall | None:
         """The call this request goes on with. One that brings no answer is asked the same again."""
@@ -91,10 +129,21 @@ class CallHandler:
             raise _invalid("requestState is not as this server gave it; call again without it") from None
         if parked is None:
             return None
-        reply = reply_from(params.input_responses, parked.question.key)
-        if reply is not None:
-            parked.question.answer(reply)
+        for question in parked.questions:
+            reply = reply_from(params.input_responses, question)
+            if reply is not None:
+                question.answer(reply)
         return parked.call
+
+
+def _refuse_missing(call: ServedCall, outcome: Outcome) -> None:
+    """Raises the error of 2026-07-28 where the call failed for want of a capability of the client, and said so."""
+    told = {name: text for name, text in call.missing.items() if text in outcome.error}
+    if told and outcome.status is Status.EXECUTION_FAILED:
+        needed: dict[str, dict[str, Any]] = {name: {} for name in told}
+        raise MCPError(
+            types.MISSING_REQUIRED_CLIENT_CAPABILITY, " ".join(told.values()), {"requiredCapabilities": needed}
+        )
 
 
 def _invalid(message: str) -> Exception:
@@ -107,12 +156,17 @@ _ACTIONS: Final = frozenset({"accept", "decline", "cancel"})
 def elicitation_support(ctx: Context) -> ElicitationSupport:
     """What the client declared. `elicitation: {}` without a mode means forms, as it did before there were modes."""
     declared = ctx.session.client_capabilities
-    elicitation = declared.elicitation if declared is not None else None
     reachable = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS or ctx.session.can_send_request
-    if elicitation is None or not reachable:
+    if declared is None or not reachable:
         return ElicitationSupport()
-    pages = elicitation.url is not None
-    return ElicitationSupport(forms=elicitation.form is not None or not pages, pages=pages)
+    elicitation = declared.elicitation
+    pages = elicitation is not None and elicitation.url is not None
+    return ElicitationSupport(
+        forms=elicitation is not None and (elicitation.form is not None or not pages),
+        pages=pages,
+        sampling=declared.sampling is not None,
+        roots=declared.roots is not None,
+    )
 
 
 async def ask_while_open(ctx: Context, question: ClientQuestion) -> None:
@@ -122,7 +176,10 @@ async def ask_while_open(ctx: Context, question: ClientQuestion) -> None:
         async def put() -> None:
             reply = ElicitationReply()
             with suppress(MCPError, ValidationError), anyio.move_on_after(ANSWER_SECONDS):
-                reply = _as_reply(await _elicit(ctx, question))
+                if question.method == ELICIT:
+                    reply = _as_reply(await _elicit(ctx, question))
+                else:
+                    reply = _as_answer(question.method, await ask_client(ctx, question.method, question.params))
             question.answer(reply)
 
         together.start_soon(put)
@@ -136,20 +193,67 @@ async def _elicit(ctx: Context, question: ClientQuestion) -> types.ElicitResult:
     return await ctx.session.elicit_form(question.message, dict(question.schema), ctx.request_id)
 
 
-def input_required(question: ClientQuestion, state: str) -> types.InputRequiredResult:
+def _input_requests(questions: Iterable[ClientQuestion]) -> dict[str, Any]:
+    """By key. A question that the protocol cannot carry counts as dismissed; the call goes on, and hangs never."""
+    found: dict[str, Any] = {}
+    for question in questions:
+        try:
+            found[question.key] = _input_request(question)
+        except ValidationError:
+            question.answer(ElicitationReply())
+    return found
+
+
+def _input_request(question: ClientQuestion) -> Any:
+    if question.method == ROOTS:
+        return types.ListRootsRequest(params=types.RequestParams())
+    if question.method == SAMPLE:
+        params = types.CreateMessageRequestParams.model_validate(question.params, by_name=False)
+        return types.CreateMessageRequest(params=params)
+    return _elicit_request(question)
+
+
+def _elicit_request(question: ClientQuestion) -> types.ElicitRequest:
     params: types.ElicitRequestFormParams | types.ElicitRequestURLParams
     if question.url:
         params = types.ElicitRequestURLParams(message=question.message, url=question.url, elicitation_id=new_id())
     else:
         params = types.ElicitRequestFormParams(message=question.message, requested_schema=dict(question.schema))
-    request = types.ElicitRequest(params=params)
-    return types.InputRequiredResult(input_requests={question.key: request}, request_state=state)
+    return types.ElicitRequest(params=params)
 
 
-def reply_from(responses: Mapping[str, Any] | None, key: str) -> ElicitationReply | None:
+_ANSWERS: Final[Mapping[str, tuple[type[types.Result], ...]]] = {
+    ELICIT: (types.ElicitResult,),
+    SAMPLE: (types.CreateMessageResult, types.CreateMessageResultWithTools),
+    ROOTS: (types.ListRootsResult,),
+}
+
+
+def reply_from(responses: Mapping[str, Any] | None, question: ClientQuestion) -> ElicitationReply | None:
     """What a returning client answered; None: nothing that could be an answer."""
-    given = (responses or {}).get(key)
-    return _as_reply(given) if isinstance(given, types.ElicitResult) else None
+    given = (responses or {}).get(question.key)
+    if not isinstance(given, _ANSWERS[question.method]):
+        return None
+    if isinstance(given, types.ElicitResult):
+        return _as_reply(given)
+    return _as_answer(question.method, given.model_dump(by_alias=True, mode="json", exclude_none=True))
+
+
+_MOST_ROOTS: Final = 100
+_LONGEST_ANSWER: Final = 256 * 1024
+
+
+def _as_answer(method: str, result: Mapping[str, Any]) -> ElicitationReply:
+    """Threat: a client sends what it likes. What is kept is text, bounded."""
+    if method == ROOTS:
+        listed = [each for each in _as_list(result.get("roots")) if isinstance(each, dict)][:_MOST_ROOTS]
+        roots = [{name: str(each.get(name) or "")[:2000] for name in ("uri", "name")} for each in listed]
+        return ElicitationReply(action="accept", content={"roots": roots})
+    content = result.get("content")
+    blocks = content if isinstance(content, list) else [content]
+    text = "\n".join(block_text(block) for block in blocks)[:_LONGEST_ANSWER]
+    said = {"text": text, "model": str(result.get("model", ""))[:200]}
+    return ElicitationReply(action="accept", content={**said, "stopReason": str(result.get("stopReason") or "")[:100]})
 
 
 def _as_reply(result: types.ElicitResult) -> ElicitationReply:
@@ -183,6 +287,32 @@ async def _send_all(ctx: Context, call: ServedCall) -> None:
         call.progress.task_done()
 
 
+@asynccontextmanager
+async def logs_sent(ctx: Context, call: ServedCall, client: Client) -> AsyncIterator[None]:
+    wanted = log_level(ctx) if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS else client.log_level
+    sender = asyncio.get_running_loop().create_task(_send_logs(ctx, call, wanted))
+    try:
+        yield
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_WORD_SECONDS):
+                await call.logs.join()
+    finally:
+        sender.cancel()
+
+
+async def _send_logs(ctx: Context, call: ServedCall, wanted: str) -> None:
+    levels = LOG_LEVELS[LOG_LEVELS.index(wanted) :] if wanted in LOG_LEVELS else ()
+    while True:
+        level, text = await call.logs.get()
+        try:
+            if level in levels:
+                params = types.LoggingMessageNotificationParams.model_validate({"level": level, "data": text})
+                message = types.LoggingMessageNotification(params=params)
+                await ctx.session.send_notification(message, related_request_id=ctx.request_id)
+        finally:
+            call.logs.task_done()
+
+
 OUTCOME_KEY: Final = "golem-forge/outcome"
 OUTPUT_URI: Final = "forge://output/"
 _SINCE: Final = {"audio": "2025-03-26", "resource_link": "2025-06-18"}
@@ -190,7 +320,7 @@ _SINCE: Final = {"audio": "2025-03-26", "resource_link": "2025-06-18"}
 
 def call_result(outcome: Outcome, version: str) -> dict[str, Any]:
     written = _success(outcome) if outcome.ok else _failure(outcome)
-    written["content"] = [_supported_block(block, version) for block in _as_list(written.get("content"))]
+    written["content"] = [supported_block(block, version) for block in _as_list(written.get("content"))]
     if version in MODERN_PROTOCOL_VERSIONS:
         written["resultType"] = "complete"
     elif not isinstance(written.get("structuredContent"), dict):
@@ -237,7 +367,7 @@ def _with_output_uri(text: str, handle: str) -> str:
     return text.replace(named, f"{uri} or {named}", 1) if named in text else f"{text}\n[whole output: {uri}]"
 
 
-def _supported_block(block: Any, version: str) -> dict[str, Any]:
+def supported_block(block: Any, version: str) -> dict[str, Any]:
     """The block, if this version has its kind and it is well made; else its text."""
     if _is_text(block):
         return block if isinstance(block.get("text"), str) else _text(block_text(block))

@@ -20,7 +20,7 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar, get_args
 
 from golem_forge.core.ids import new_id
 from golem_forge.mcp.server.host import (
@@ -31,7 +31,7 @@ from golem_forge.mcp.server.host import (
     ServedCall,
     ServingHost,
 )
-from golem_forge.mcp.server.sdk import MODERN_PROTOCOL_VERSIONS, AuthenticatedUser, Context, connection_of
+from golem_forge.mcp.server.sdk import MODERN_PROTOCOL_VERSIONS, AuthenticatedUser, Context, connection_of, types
 
 _CLIENT_KEY: Final = "golem-forge/client"
 STDIO_CLIENT: Final = ""
@@ -89,13 +89,15 @@ def _credential(ctx: Context) -> tuple[str, str]:
 
 MOST_CALLS: Final = 128
 MOST_OUTPUTS: Final = 1000
+LOG_LEVELS: Final[tuple[str, ...]] = get_args(types.LoggingLevel)
+"""The least severe first."""
 
 
 class SuspendedCall(NamedTuple):
-    """A call that waits for the next request of its client, and the question that request must answer."""
+    """A call that waits for the next request of its client, and the questions that request must answer."""
 
     call: ServedCall
-    question: ClientQuestion
+    questions: tuple[ClientQuestion, ...]
 
 
 class Client:
@@ -104,6 +106,8 @@ class Client:
         self.suspended: StateTokens[SuspendedCall] = StateTokens(
             lambda parked: self._later(parked.call, "the client never came back")
         )
+        self.log_level = "info"
+        """From which level on it is sent log messages (2025-11-25); `logging/setLevel` changes it."""
         self._calls = host.calls
         self._under_way: set[ServedCall] = set()
         self._outputs: OrderedDict[str, str] = OrderedDict()

@@ -5,9 +5,10 @@ The server speaks the protocol and keeps connections; what a client asks for is 
 path. A ClientHandle is one client's scope: its own memory of approvals, its own outputs, the worker's tools.
 
 `ServedCall` runs in its own task, from the request to its Outcome. It ends, or a question comes up that the client must
-answer (an approval, a form of a proxied server): `next` returns whichever comes first. With the handshake protocol the
-question is sent while the request stays open; on 2026-07-28 the request is answered with it, the call is suspended and
-a later request continues it.
+answer (an approval, a form of a proxied server, a form, a model's answer or the roots that a tool asks for): `next`
+returns whichever comes first. With the handshake protocol the question is sent while the request stays open; on
+2026-07-28 the request is answered with all that are open (`settled`), the call is suspended and a later request
+continues it.
 
 Threat: a client may leave at any moment, answer twice or never. A question is answered once, by `cancel` after its
 timeout, and ending a call ends its questions.
@@ -24,11 +25,14 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from golem_forge.core.calls import Outcome
+from golem_forge.core.errors import ToolFailed
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.signals import InterruptSignal
 from golem_forge.events.redaction import Redactor
 from golem_forge.mcp.client.active_calls import answering_client
 from golem_forge.mcp.client.hooks import ElicitationForm, FormAnswer
+from golem_forge.mcp.client.resources import ServerAccess
+from golem_forge.mcp.client.server_requests import tool_form
 from golem_forge.policy.request import ApprovalRequest
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.tool import Tool
@@ -98,6 +102,10 @@ ANSWER_SECONDS: Final = 600.0
 FORGE_QUESTION_KEY: Final = "forge"
 END_SECONDS: Final = 0.8
 """Cancelling a call must be over within a second, whatever the call does about it."""
+SETTLE_SECONDS: Final = 0.1
+MOST_QUESTIONS: Final = 16
+"""That one answer puts to a client at once; the others follow."""
+MOST_LOGS: Final = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,17 +123,37 @@ class ElicitationSupport:
     forms: bool = False
     pages: bool = False
     """URLs that its person opens."""
+    sampling: bool = False
+    """A model of its own."""
+    roots: bool = False
+
+
+ELICIT: Final = "elicitation/create"
+SAMPLE: Final = "sampling/createMessage"
+ROOTS: Final = "roots/list"
+CAPABILITY_MISSING: Final = "CLIENT_CAPABILITY_MISSING"
 
 
 class ClientQuestion:
-    """One elicitation on its way to the client. Answered once; later answers change nothing."""
+    """One question on its way to the client. Answered once; later answers change nothing."""
 
-    def __init__(self, message: str, schema: Mapping[str, Any], url: str = "", key: str = "") -> None:
-        """`key`: how whoever asks calls the question."""
+    def __init__(
+        self,
+        message: str,
+        schema: Mapping[str, Any],
+        url: str = "",
+        key: str = "",
+        *,
+        method: str = ELICIT,
+        params: Mapping[str, Any] | None = None,
+    ) -> None:
+        """`key`: how whoever asks calls the question. `method`, `params`: what else than a form it asks for."""
         self.message = message
         self.schema = schema
         self.url = url
         self.key = key or FORGE_QUESTION_KEY
+        self.method = method
+        self.params = dict(params or {})
         self._reply: asyncio.Future[ElicitationReply] = asyncio.get_running_loop().create_future()
 
     @property
@@ -147,6 +175,10 @@ class ServedCall:
         self._client = client
         self.abilities = abilities
         self.cancel = InterruptSignal()
+        self.logs: asyncio.Queue[tuple[str, str]] = asyncio.Queue(MOST_LOGS)
+        """(level, text) that are not sent yet; further ones are dropped and counted."""
+        self.missing: dict[str, str] = {}
+        """Capabilities that the call asked for in vain → what it was told."""
         self.progress: asyncio.Queue[tuple[float, float | None, str]] = asyncio.Queue(1)
         """The latest that is not sent yet: one that nobody has read makes room for the next."""
         self._questions: deque[ClientQuestion] = deque()
@@ -181,13 +213,29 @@ class ServedCall:
             self._news.clear()
             await self._news.wait()
 
+    async def settled(self) -> list[ClientQuestion]:
+        """Every open question, once no further one came up for a moment: what a tool asks at once goes out at once."""
+        seen = -1
+        while seen != (count := len(self._open())) and count < MOST_QUESTIONS:
+            seen = count
+            await asyncio.sleep(SETTLE_SECONDS)
+        return self._open()[:MOST_QUESTIONS]
+
+    def _open(self) -> list[ClientQuestion]:
+        return [question for question in self._questions if question.open]
+
     async def ask(self, question: ClientQuestion, seconds: float = ANSWER_SECONDS) -> ElicitationReply:
         """From inside the call: waits for the client's answer, and takes silence for `cancel`."""
-        able = self.abilities.pages if question.url else self.abilities.forms
+        able = {
+            ELICIT: self.abilities.pages if question.url else self.abilities.forms,
+            SAMPLE: self.abilities.sampling,
+            ROOTS: self.abilities.roots,
+        }[question.method]
         over = self._task is not None and self._task.done()  # nobody would ever fetch it
         if not able or over or self.cancel:
             return ElicitationReply()
         loop = asyncio.get_running_loop()
+        question.key = self._own_key(question.key)
         forget = self.cancel.listen(lambda _: loop.call_soon_threadsafe(question.answer, ElicitationReply()))
         late = loop.call_later(seconds, question.answer, ElicitationReply())
         self._questions.append(question)
@@ -199,6 +247,15 @@ class ServedCall:
             forget()
             question.answer(ElicitationReply())
             self._news.set()
+
+    def _own_key(self, key: str) -> str:
+        """Another key where an open question of this call has it."""
+        taken = {each.key for each in self._open()}
+        return next(each for each in (key, *(f"{key}_{n}" for n in range(2, len(taken) + 3))) if each not in taken)
+
+    def log(self, level: str, text: str) -> None:
+        with contextlib.suppress(asyncio.QueueFull):
+            self.logs.put_nowait((level, text))
 
     def report(self, progress: float, total: float | None, message: str) -> None:
         with contextlib.suppress(asyncio.QueueEmpty):
@@ -220,11 +277,27 @@ class ServedCall:
 _current_call: ContextVar[ServedCall | None] = ContextVar("golem_forge_served_call", default=None)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedOffers:
+    """What a session offers beside its tools."""
+
+    reserved: Callable[[str], list[Tool]] = lambda word: []
+    """The tools of a reserved word: `prompt`, `resource`, `complete`, `server`."""
+    access: ServerAccess = field(default_factory=ServerAccess)
+    """The MCP servers, by worker."""
+    worker: str = ""
+    """The path of the worker that is served."""
+    stamp: Callable[[str], object] = lambda path: None
+    """What tells whether a file of a zone changed, without reading it; None: it is not there."""
+
+
 class ServedCalls:
-    """The calls under way, by their id at the top of the one path."""
+    """The calls under way, by their id at the top of the one path, and what is offered beside tools."""
 
     def __init__(self) -> None:
         self._calls: dict[str, ServedCall] = {}
+        self.updates = ResourceUpdates()
+        self.offers = ServedOffers()
 
     def __len__(self) -> int:
         return len(self._calls)
@@ -243,7 +316,70 @@ class ServedCalls:
     async def ask_form(self, form: ElicitationForm, ctx: ToolContext) -> FormAnswer:
         """`Hooks.ask_form` of a served session: the form of a proxied server goes to the client whose call it is."""
         call = self._calls.get(ctx.outermost_call_id or ctx.call_id) or _current_call.get()
-        if call is None:
-            return FormAnswer()
-        reply = await call.ask(ClientQuestion(f"{form.server}: {form.message}", form.schema, form.url, form.key))
+        return FormAnswer() if call is None else await self._ask_form(form, call)
+
+    async def _ask_form(self, form: ElicitationForm, call: ServedCall) -> FormAnswer:
+        message = f"{form.server}: {form.message}"
+        reply = await call.ask(ClientQuestion(message, form.schema, form.url, form.key))
         return FormAnswer(action=reply.action, values=dict(reply.content))
+
+    # What a running tool asks its client: `toolsets.client.Partner`, in plain data.
+
+    def _call_in(self, ctx: ToolContext) -> ServedCall:
+        call = self._calls.get(ctx.outermost_call_id or ctx.call_id) or _current_call.get()
+        if call is None:
+            raise ToolFailed("The client that made this call is gone.", code=CAPABILITY_MISSING)
+        return call
+
+    async def ask(self, message: str, schema: Mapping[str, Any], key: str, ctx: ToolContext) -> dict[str, Any]:
+        call = self._able(ctx, "elicitation", "be asked a form", lambda able: able.forms)
+        form = ElicitationForm(server=ctx.called_by, message=message, schema=schema, key=key or "ask")
+        return await tool_form(form, lambda filled: self._ask_form(filled, call), ctx.redactor)
+
+    async def sample(self, request: Mapping[str, Any], ctx: ToolContext) -> dict[str, Any]:
+        call = self._able(ctx, "sampling", "be asked for an answer of its model", lambda able: able.sampling)
+        params = {"messages": request["messages"], "maxTokens": request["max_tokens"]}
+        params |= {"systemPrompt": request["system"]} if request["system"] else {}
+        reply = await call.ask(ClientQuestion("", {}, key=request["key"] or "sample", method=SAMPLE, params=params))
+        if reply.action != "accept":
+            raise ToolFailed("The client gave no answer of its model.")
+        return dict(reply.content)
+
+    async def roots(self, key: str, ctx: ToolContext) -> list[dict[str, str]]:
+        call = self._able(ctx, "roots", "tell its roots", lambda able: able.roots)
+        reply = await call.ask(ClientQuestion("", {}, key=key or "roots", method=ROOTS))
+        if reply.action != "accept":
+            raise ToolFailed("The client did not tell its roots.")
+        return list(reply.content.get("roots", ()))
+
+    def log(self, level: str, text: str, ctx: ToolContext) -> None:
+        self._call_in(ctx).log(level, text)
+
+    def resource_updated(self, uri: str, ctx: ToolContext) -> None:
+        self.updates.publish(uri)
+
+    def _able(
+        self, ctx: ToolContext, capability: str, what: str, able: Callable[[ElicitationSupport], bool]
+    ) -> ServedCall:
+        """The call whose client can do it. Raises ToolFailed: a refusal at once, never a question nobody answers."""
+        call = self._call_in(ctx)
+        if not able(call.abilities):
+            text = f"This client cannot {what}: it did not declare the capability '{capability}'."
+            call.missing[capability] = text
+            raise ToolFailed(text, code=CAPABILITY_MISSING)
+        return call
+
+
+class ResourceUpdates:
+    """Tells whoever listens which resource changed."""
+
+    def __init__(self) -> None:
+        self._listeners: list[Callable[[str], None]] = []
+
+    def listen(self, listener: Callable[[str], None]) -> Callable[[], None]:
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def publish(self, uri: str) -> None:
+        for listener in tuple(self._listeners):
+            listener(uri)

@@ -1,13 +1,14 @@
 """`forge mcp serve --http HOST:PORT`: both protocol generations at `/mcp`, behind a guard, on one uvicorn in this loop.
 
-At most 64 handshake sessions (a 65th gets 503), each closed after 30 idle minutes; bodies up to 4 MiB (413). Refuses to
-listen beyond loopback unless `--allow-host` names the host. SIGTERM and SIGINT end every call and child; exit code 0.
-The guard checks every request before anything of it is read: `Host` must be ours (421), a present `Origin` allowed
-(403), the token known (401), the path `/mcp` (404). Tokens count in the `Authorization` header only, because URLs end
-up in logs.
+At most 64 handshake sessions (a 65th gets 503), each closed after 30 idle minutes; bodies up to 4 MiB (413). A token
+that has fewer than its share of them gets a place all the same: that of the session which the token with the most has
+not used for the longest time. Refuses to listen beyond loopback unless `--allow-host` names the host. SIGTERM and
+SIGINT end every call and child; exit code 0. The guard checks every request before anything of it is read: `Host` must
+be ours (421), a present `Origin` allowed (403), the token known (401), the path `/mcp` (404). Tokens count in the
+`Authorization` header only, because URLs end up in logs.
 
-Threat: a page in the user's browser (DNS rebinding, cross-site requests), other users of the machine, and a token that
-is revoked while its streams are open: those are cut at once.
+Threat: a page in the user's browser (DNS rebinding, cross-site requests), other users of the machine, a client that
+takes every session, and a token that is revoked while its streams are open: those are cut at once.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import asyncio
 import contextlib
 import logging
 import sys
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Final
 
@@ -32,6 +34,8 @@ from golem_forge.net.listen import AllowedHosts, bind_socket, check_bind, url_ho
 from golem_forge.net.server import QuietConfig, QuietServer
 
 MOST_SESSIONS: Final = 64
+SHARES: Final = 16
+"""So many tokens can each have their share of the sessions at the same time."""
 IDLE_SECONDS: Final = 1800.0
 MOST_BODY_BYTES: Final = 4 << 20
 MOST_CONNECTIONS: Final = 512
@@ -142,6 +146,8 @@ _LONGEST_TOKEN: Final = 512
 _MAX_SESSIONS_NOTED: Final = 256
 """Of a token's sessions, most of which are long closed."""
 _SESSION: Final = b"mcp-session-id"
+_VERSION: Final = b"mcp-protocol-version"
+_FULL: Final = 503
 
 
 class TokenGuard:
@@ -161,8 +167,9 @@ class TokenGuard:
         self._tokens = tokens
         self._open: dict[ClientToken, set[anyio.CancelScope]] = {}
         """The requests that each has open."""
-        self._sessions: dict[ClientToken, dict[str, None]] = {}
-        """The sessions of the handshake era that each used, latest last. One without any may have calls parked."""
+        self._sessions: dict[ClientToken, dict[str, float]] = {}
+        """The sessions of the handshake era that each used, latest last, and when (loop time). One without any may have
+        calls parked."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -191,27 +198,76 @@ class TokenGuard:
         for scope in list(self._open.pop(token, ())):
             scope.cancel()
         for session in self._sessions.pop(token, ()):
-            with anyio.move_on_after(1):
-                await self._app(_close_session_scope(session, token), _empty_body, _discard_message)
+            await self._close(session, token)
 
     async def _admit(self, token: ClientToken, scope: Scope, receive: Receive, send: Send) -> None:
+        modern = any(version in sdk.MODERN_PROTOCOL_VERSIONS for version in header_values(scope, _VERSION))
+        opens, full = not modern and not header_values(scope, _SESSION), False
+        read: deque[Message] = deque()
+
+        async def remembering() -> Message:
+            message = await receive()
+            if opens:
+                read.append(message)
+            return message
+
+        async def once_more() -> Message:
+            return read.popleft() if read else await receive()
+
         async def noting_session(message: Message) -> None:
+            nonlocal full
             if message["type"] == "http.response.start":
-                for name, value in message.get("headers", ()):
-                    if name.lower() == _SESSION:
-                        self._note_session(token, value.decode("latin-1"))
-            await send(message)
+                full = opens and message["status"] == _FULL
+                if not full:
+                    self._note_answer(token, scope, message)
+            if not full:
+                await send(message)
 
         self._sessions.setdefault(token, {})
         with self._open_request(token):
-            await self._app({**scope, "user": _user(token)}, receive, noting_session)
+            scope = {**scope, "user": _user(token)}
+            await self._app(scope, remembering, noting_session)
+            if full:
+                opens = False
+                await self._make_room(token)
+                await self._app(scope, once_more, noting_session)
 
-    def _note_session(self, token: ClientToken, session: str) -> None:
+    def _note_answer(self, token: ClientToken, scope: Scope, answer: Message) -> None:
         mine = self._sessions.setdefault(token, {})
-        mine.pop(session, None)
-        mine[session] = None
+        ended = answer["status"] == 404 or (scope["method"] == "DELETE" and answer["status"] < 400)
+        given = [value.decode("latin-1") for name, value in answer.get("headers", ()) if name.lower() == _SESSION]
+        for session in (*header_values(scope, _SESSION), *given):
+            mine.pop(session, None)
+            if session in given and not ended:
+                mine[session] = asyncio.get_running_loop().time()
         if len(mine) > _MAX_SESSIONS_NOTED:
             del mine[next(iter(mine))]
+
+    async def _make_room(self, token: ClientToken) -> None:
+        """Ends a session of the token that has the most, if this one has less than its share."""
+        share = MOST_SESSIONS // SHARES
+        most = max(self._sessions, key=self._session_count)
+        if self._session_count(token) < share < self._session_count(most):
+            for session in list(self._sessions[most]):
+                self._sessions[most].pop(session, None)
+                if await self._close(session, most):
+                    return
+
+    def _session_count(self, token: ClientToken) -> int:
+        """Without those that were closed because nobody used them."""
+        since = asyncio.get_running_loop().time() - IDLE_SECONDS
+        return sum(used > since for used in self._sessions.get(token, {}).values())
+
+    async def _close(self, session: str, token: ClientToken) -> bool:
+        """As if its client had asked for that. Whether there was one to close."""
+        answers: list[Message] = []
+
+        async def heard(message: Message) -> None:
+            answers.append(message)
+
+        with anyio.move_on_after(1):
+            await self._app(_close_session_scope(session, token), _empty_body, heard)
+        return any(answer.get("status", 500) < 400 for answer in answers)
 
     @contextlib.contextmanager
     def _open_request(self, token: ClientToken) -> Iterator[None]:
@@ -258,10 +314,6 @@ def _close_session_scope(session: str, token: ClientToken) -> Scope:
 
 async def _empty_body() -> Message:
     return {"type": "http.request", "body": b"", "more_body": False}
-
-
-async def _discard_message(message: Message) -> None:
-    return None
 
 
 def _refuse(status: int, text: str, headers: dict[str, str] | None = None) -> ASGIApp:

@@ -21,9 +21,16 @@ from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
+from mcp.server.subscriptions import (
+    InMemorySubscriptionBus,
+    ListenHandler,
+    PromptsListChanged,
+    ResourcesListChanged,
+    ResourceUpdated,
+    ToolsListChanged,
+)
 from mcp.shared.exceptions import MCPError
-from mcp.shared.message import SessionMessage
+from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
 from starlette.middleware.cors import CORSMiddleware
@@ -33,7 +40,8 @@ Context = ServerRequestContext[Any, Any]
 
 
 class ForgeServer(Server[dict[str, Any]]):
-    """Says what is true of us in both eras: the list of tools may change, resources cannot be subscribed to."""
+    """Says what is true of us in both eras: the lists of tools and prompts may change, that of resources is a client's
+    own and announced to nobody."""
 
     def create_initialization_options(
         self,
@@ -41,13 +49,13 @@ class ForgeServer(Server[dict[str, Any]]):
         experimental_capabilities: dict[str, dict[str, Any]] | None = None,
         extensions: dict[str, dict[str, Any]] | None = None,
     ) -> InitializationOptions:
-        told = notification_options or NotificationOptions(tools_changed=True)
+        told = notification_options or NotificationOptions(True, True, True)
         return super().create_initialization_options(told, experimental_capabilities, extensions)
 
     def get_capabilities(self, *args: Any, **kwargs: Any) -> types.ServerCapabilities:
         found = super().get_capabilities(*args, **kwargs)
         if found.resources is not None:
-            found.resources = types.ResourcesCapability(subscribe=False, list_changed=False)
+            found.resources.list_changed = False
         return found
 
 
@@ -58,6 +66,24 @@ def connection_of(ctx: Context) -> Connection:
 
 def raw_params(ctx: Context) -> Mapping[str, Any]:
     return ctx.params or {}
+
+
+def log_level(ctx: Context) -> str:
+    """From which level on this request wants log messages (2026-07-28); empty: it wants none."""
+    meta = raw_params(ctx).get("_meta")
+    level = meta.get(types.LOG_LEVEL_META_KEY) if isinstance(meta, Mapping) else None
+    return level if isinstance(level, str) else ""
+
+
+async def ask_client(ctx: Context, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A sampling or roots request on the open request's own channel. Raises MCPError, ValidationError."""
+    related = ServerMessageMetadata(related_request_id=ctx.request_id)
+    if method == "roots/list":
+        roots = await ctx.session.send_request(types.ListRootsRequest(), types.ListRootsResult, metadata=related)
+        return roots.model_dump(by_alias=True, mode="json", exclude_none=True)
+    asked = types.CreateMessageRequest(params=types.CreateMessageRequestParams.model_validate(params, by_name=False))
+    answer = await ctx.session.send_request(asked, types.CreateMessageResult, metadata=related)
+    return answer.model_dump(by_alias=True, mode="json", exclude_none=True)
 
 
 def progress_token(ctx: Context) -> str | int | None:

@@ -1,9 +1,9 @@
 """One host behind one SDK server, for both protocol generations and any transport.
 
-Takes a ServingHost; gives the SDK's server with our handlers. Tools and resources are declared; prompts, completion,
-logging and tasks are not. `running` watches the tool list and ends every client's calls at its end. `Announcer` checks
-the list twice a second (user tools change on disk, proxied ones in their servers) and notifies clients within two
-seconds, only of changes they can see; a client that does not read delays nobody.
+Takes a ServingHost; gives the SDK's server with our handlers. Tools, resources, prompts, completion and logging are
+declared; tasks are not. `running` watches the lists and ends every client's calls at its end. `Announcer` checks the
+lists of tools and prompts twice a second (user tools change on disk, proxied ones in their servers) and notifies
+clients within two seconds, only of changes they can see; a client that does not read delays nobody.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final
 
 from golem_forge._version import __version__
@@ -20,7 +20,7 @@ from golem_forge.mcp.server import sdk
 from golem_forge.mcp.server.calls import CallHandler
 from golem_forge.mcp.server.clients import ClientRegistry
 from golem_forge.mcp.server.host import ServingHost
-from golem_forge.mcp.server.resources import ResourceHandler
+from golem_forge.mcp.server.resources import PromptHandler, ResourceHandler, SubscriptionHandler
 from golem_forge.mcp.server.sdk import (
     CallNext,
     Connection,
@@ -29,6 +29,7 @@ from golem_forge.mcp.server.sdk import (
     HandlerResult,
     InMemorySubscriptionBus,
     MCPError,
+    PromptsListChanged,
     ToolsListChanged,
     ValidationError,
     anyio,
@@ -51,10 +52,12 @@ class Service:
         self._written: dict[str, tuple[object, dict[str, Any]]] = {}
         """Version → (the entries it was written from, the list on the wire)."""
         calls = CallHandler(self.clients, self._listing)
-        resources = ResourceHandler(self.clients, calls, self._listing)
-        bus = sdk.InMemorySubscriptionBus()
-        self._announcer = Announcer(self._listing, bus)
-        self._listening = sdk.ListenHandler(bus, max_subscriptions=MOST_LISTENING)
+        resources = ResourceHandler(self.clients, calls, self._listing, host.calls, host.redactor)
+        prompts = PromptHandler(self.clients, calls, host.calls, host.redactor)
+        self._bus = sdk.InMemorySubscriptionBus()
+        self._announcer = Announcer(self._listing, self._bus, prompts)
+        self._listening = sdk.ListenHandler(self._bus, max_subscriptions=MOST_LISTENING)
+        self._subscriptions = SubscriptionHandler(resources, host.calls, self._listening)
         self.server: ForgeServer = sdk.ForgeServer(
             NAME,
             version=__version__,
@@ -64,8 +67,14 @@ class Service:
             on_list_resources=resources.list_resources,
             on_list_resource_templates=resources.list_templates,
             on_read_resource=resources.read,
-            on_subscriptions_listen=self._listening,
+            on_subscribe_resource=self._subscriptions.subscribe,
+            on_unsubscribe_resource=self._subscriptions.unsubscribe,
+            on_subscriptions_listen=self._subscriptions.listen,
+            on_list_prompts=prompts.list_prompts,
+            on_get_prompt=prompts.get,
+            on_completion=prompts.complete,
         )
+        self.server.add_request_handler("logging/setLevel", sdk.types.SetLevelRequestParams, self._set_level)
         self.server.add_request_handler("tools/call", sdk.types.CallToolRequestParams, calls.call_tool)
         self.server.add_notification_handler(
             "notifications/initialized", sdk.types.NotificationParams, self._announcer.initialized
@@ -74,13 +83,19 @@ class Service:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        watching = asyncio.get_running_loop().create_task(self._announcer.run())
+        loop = asyncio.get_running_loop()
+        watching = [loop.create_task(each) for each in (self._announcer.run(), self._subscriptions.run(self._bus))]
         try:
             yield
         finally:
-            watching.cancel()
+            for each in watching:
+                each.cancel()
             self._listening.close()
             await self.clients.aclose()
+
+    async def _set_level(self, ctx: Context, params: types.SetLevelRequestParams) -> types.EmptyResult:
+        self.clients.client_of(ctx).log_level = params.level
+        return types.EmptyResult()
 
     async def _list_tools(self, ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         entries = self._listing.entries()
@@ -88,9 +103,10 @@ class Service:
 
     async def _list_from_memory(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         """A list that was already checked and written for this version is not checked and written again."""
+        if ctx.method in _OF_SERVERS_TOO:
+            await self._gathered()
         if ctx.method != "tools/list":
             return await call_next(ctx)
-        await self._gathered()
         if "cursor" in raw_params(ctx) or not connection_of(ctx).initialize_accepted:
             return await call_next(ctx)
         entries = self._listing.entries()
@@ -100,6 +116,12 @@ class Service:
             assert isinstance(written, dict)
             known = self._written[ctx.protocol_version] = (entries, written)
         return known[1]
+
+
+_OF_SERVERS_TOO: Final = frozenset(
+    {"tools/list", "prompts/list", "prompts/get", "resources/list", "completion/complete"}
+)
+"""What proxied servers take part in."""
 
 
 async def _without_details(ctx: Context, call_next: CallNext) -> HandlerResult:
@@ -118,9 +140,10 @@ _SEND_SECONDS: Final = 1.0
 
 
 class Announcer:
-    def __init__(self, listing: ExportedToolList, bus: InMemorySubscriptionBus) -> None:
+    def __init__(self, listing: ExportedToolList, bus: InMemorySubscriptionBus, prompts: PromptHandler) -> None:
         self._listing = listing
         self._bus = bus
+        self._prompts = prompts
         self._connections: set[Connection] = set()
 
     async def initialized(self, ctx: Context, params: types.NotificationParams) -> None:
@@ -130,23 +153,28 @@ class Announcer:
         connection.exit_stack.callback(self._connections.discard, connection)
 
     async def run(self) -> None:
-        known = self._listing.digest()
+        known, prompts = self._listing.digest(), self._prompts.entries()
         while True:
             await asyncio.sleep(CHECK_SECONDS)
             try:
-                present = self._listing.digest()
+                present, asked = self._listing.digest(), self._prompts.entries()
             except Exception as error:  # a look that failed must not be the last one
                 _log.warning("could not look for changed tools: %s", type(error).__name__)
                 continue
             if present != known:
                 known = present
-                await self.announce()
+                await self.announce(ToolsListChanged(), Connection.send_tool_list_changed)
+            if asked != prompts:
+                prompts = asked
+                await self.announce(PromptsListChanged(), Connection.send_prompt_list_changed)
 
-    async def announce(self) -> None:
-        await self._bus.publish(ToolsListChanged())
-        await asyncio.gather(*(_notify(connection) for connection in list(self._connections)))
+    async def announce(
+        self, event: ToolsListChanged | PromptsListChanged, send: Callable[[Connection], Awaitable[None]]
+    ) -> None:
+        await self._bus.publish(event)
+        await asyncio.gather(*(_notify(connection, send) for connection in list(self._connections)))
 
 
-async def _notify(connection: Connection) -> None:
+async def _notify(connection: Connection, send: Callable[[Connection], Awaitable[None]]) -> None:
     with anyio.move_on_after(_SEND_SECONDS):
-        await connection.send_tool_list_changed()
+        await send(connection)

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from golem_forge.policy.shell.strict import CommandWorld, Segment
 
 Places = tuple[str, ...]
+_WHOLE_CALL: Final = -1
+"""The index of a hit that is about no single effect."""
 _COMMAND, _TOOL, _MCP, _PATH = RuleKind.COMMAND, RuleKind.TOOL, RuleKind.MCP, RuleKind.PATH
 """Looking a member up on its enum costs more than the whole comparison, and this is done per rule and call."""
 
@@ -221,8 +223,17 @@ def _covers(allowing: list[Hit], view: CallView, bases: tuple[EffectVerdict, ...
         return False
     if facts.command is not None and not view.segments:  # opaque, or effects that do not belong to its segments
         return False
-    covered = {hit.index for hit in allowing}
-    return all(index in covered or each.base is Verdict.PRE_APPROVED for index, each in enumerate(bases))
+    return not uncovered_effects(allowing, bases)
+
+
+def uncovered_effects(hits: Iterable[Hit], bases: tuple[EffectVerdict, ...]) -> tuple[int, ...]:
+    """Of a native tool's call: the effects, by index, that neither run by themselves nor are allowed by a rule."""
+    allowed = {hit.index for hit in hits if hit.rule.verdict is Verdict.PRE_APPROVED}
+    if _WHOLE_CALL in allowed:
+        return ()
+    return tuple(
+        index for index, each in enumerate(bases) if index not in allowed and each.base is not Verdict.PRE_APPROVED
+    )
 
 
 def _accepted(allowing: list[Hit], effects: tuple[Effect, ...]) -> frozenset[str]:

@@ -42,7 +42,8 @@ _MAX_DETAIL = 120
 
 @dataclass(frozen=True, slots=True)
 class Danger:
-    """`id` is of the danger list or of a builtin rule; `detail` is the command that caused it, cut short."""
+    """`id` is of the danger list or of a builtin rule; `detail` is the command that caused it, cut short;
+    empty: no single one did."""
 
     id: str
     detail: str
@@ -474,9 +475,9 @@ def find_dangers(text: str, *, is_secret: Callable[[str], bool]) -> tuple[Danger
         if danger.id in DANGER_IDS or not found.certain:
             hits[danger] = None
     if found.too_deep:
-        hits[Danger("depth", "commands nested more than 8 deep")] = None
+        hits[Danger("depth", "")] = None
     if found.fork_bomb:
-        hits[Danger("fork_bomb", "a command that starts itself again and again")] = None
+        hits[Danger("fork_bomb", "")] = None
     return tuple(hits)
 
 

@@ -51,7 +51,7 @@ UNREADABLE = {
 SHELLS = frozenset(prefix + shell for prefix in ("", "/bin/", "/usr/bin/") for shell in ("bash", "sh", "zsh"))
 
 _CONTROL = regex(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-_ASSIGNMENT = regex(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
+_ASSIGNMENT = regex(r"[^\W\d]\w*\+?=")  # names in any script: zsh takes them
 _NETWORK_REDIRECTION = regex(r"[<>&|]{1,3} *['\"]?/dev/(?:tcp|udp)/")  # bash opens a connection
 _PLAIN = regex(r"[A-Za-z0-9_@%+:,./-][A-Za-z0-9_@%+=:,./-]*")
 
@@ -85,7 +85,7 @@ def parse_strict(text: str) -> Parsed | Opaque:
     if control := _CONTROL.search(text):
         return Opaque("a newline" if control[0] == "\n" else "a control character", control.start())
     if len(text.encode()) > MAX_BYTES:
-        return Opaque(f"longer than {MAX_BYTES} bytes", MAX_BYTES)
+        return Opaque(f"more than {MAX_BYTES} bytes", MAX_BYTES)
     try:
         segments = _Scanner(text).segments()
     except _UnreadableError as unreadable:

@@ -32,9 +32,8 @@ from golem_forge.core.effects import AtMost, Effect, Mark, Verb
 from golem_forge.core.errors import ToolFailed
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.regex import regex
-from golem_forge.policy.commands import SandboxWorld
+from golem_forge.policy.commands import SandboxWorld, danger_commands
 from golem_forge.policy.facts import CommandFacts
-from golem_forge.policy.shell.dangers import find_dangers
 from golem_forge.sandbox.process.monitor import ENDED, TIMEOUT, ExitStatus
 from golem_forge.sandbox.protected import is_secret_name
 from golem_forge.sandbox.sandbox import Sandbox
@@ -237,7 +236,7 @@ def _unasked_effect(number: int, args: dict[str, Any]) -> Effect:
 def _line_effect(number: int, judged: PendingLine, *, no_walls: bool) -> Effect:
     """One for the whole line: what it is to the program that reads it, nobody here knows."""
     texts = [reading.replace("\r", "\n") for reading in judged.readings]
-    dangers = dict.fromkeys(found.id for text in texts for found in find_dangers(text, is_secret=is_secret_name))
+    dangers = {id_: part for text in texts for id_, part in danger_commands(text, is_secret_name).items()}
     marks = ((Mark.OPAQUE, judged.opaque), (Mark.DANGER, bool(dangers)), (Mark.NO_WALLS, no_walls))
     return Effect(
         verb=Verb.EXEC,
@@ -245,6 +244,7 @@ def _line_effect(number: int, judged: PendingLine, *, no_walls: bool) -> Effect:
         real=f"session {number}: {judged.line}",
         marks=tuple(mark for mark, holds in marks if holds),
         dangers=tuple(dangers),
+        danger_parts=tuple(dangers.values()),
         grant=f"input to session {number}",
     )
 

@@ -14,6 +14,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
 
+from golem_forge.core.effects import NOT_COVERED, quote_target, without_command
 from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.regex import regex
 from golem_forge.core.text import shorten
@@ -37,6 +38,8 @@ Fields = Mapping[str, Any]
 
 _PLAIN_LABEL: Final = regex(r"(?:[^\W_]|[ .,'&+/#-]){1,60}")
 _NO_WALLS: Final = "NO WALLS"
+_EXEC: Final = "exec "
+_EXACTLY: Final = "exactly this command"
 _BETWEEN: Final = "… {count} lines between; d shows all …"
 _MIN_MATCH: Final = 8
 _PUBLIC_FIELD_TYPES: Final = ("text", "number", "boolean", "select", "multiselect")
@@ -65,7 +68,7 @@ class Section:
         "unconfined",  # that no walls confine the call; before all else
         "text",  # what would run, literally
         "diff",  # what would change
-        "commands",  # the commands of one line; on the page
+        "commands",  # the commands of one line
         "facts",  # what holds for the call besides its text
         "warnings",
         "changed",  # a diff of the tool's definition
@@ -103,8 +106,13 @@ def build_card(request: Fields, choices: Sequence[Fields] | None = None) -> Card
     """`choices`: those to offer (default: all of the request)."""
     reasons = list(dict.fromkeys(_texts(request.get("riskReasons"))))
     why = to_text(request.get("why") or "")
+    commands = _shown_commands(request)
     no_walls = [CardRow(reason, "fail") for reason in reasons if reason.startswith(_NO_WALLS)]
-    others = [CardRow(one, "warn") for one in reasons if not one.startswith(_NO_WALLS) and one not in why]
+    others = [
+        CardRow(without_command(one, commands), "warn")
+        for one in reasons
+        if not one.startswith(_NO_WALLS) and one not in why
+    ]
     literal = _literal(request)
     sections = (
         Section(kind="unconfined", rows=tuple(no_walls)),
@@ -121,7 +129,7 @@ def build_card(request: Fields, choices: Sequence[Fields] | None = None) -> Card
         _arguments(request, literal),
         Section(kind="standing", rows=tuple(_standing(request))),
         Section(kind="deadline", text=to_text(request.get("expiresAt") or "")),
-        Section(kind="why", text=why),
+        Section(kind="why", text=without_command(why, commands)),
     )
     always = (literal.kind, "why")
     return Card(
@@ -138,7 +146,10 @@ def card_view(request: Fields) -> dict[str, Any]:
 
     card = build_card(request)
     sections = [asdict(replace(one, text="") if one.member else one) for one in card.sections]
-    return {"title": card.heading, "sections": sections, "offers": [asdict(one) for one in card.offers]}
+    # the rule of that very command would only repeat it
+    said = _EXACTLY if len(mappings_in(request.get("segments"))) == 1 else ""
+    offers = [replace(one, rule="") if one.label == said else one for one in card.offers]
+    return {"title": card.heading, "sections": sections, "offers": [asdict(one) for one in offers]}
 
 
 # ---- as lines
@@ -177,8 +188,8 @@ def _section_lines(section: Section, width: int | None) -> list[Line]:
     match section.kind:
         case "text" | "diff" | "changed":
             title = [line(section.title, "warn", "  ")] if section.title else []
-            return [*title, *_with_bar(head_and_tail(_literal_lines(section), _BETWEEN), width)]
-        case "commands" | "arguments":
+            return [*title, *_with_bar(_literal_lines(section), width)]
+        case "arguments":
             return []
         case "deadline":
             rows = [line(f"without an answer it is denied at {section.text}", indent="  ")]
@@ -193,7 +204,8 @@ def _row_line(row: CardRow, *, marked: bool) -> Line:
     if row.look == "said":
         return line(f"the caller says: {row.text}", indent="  ")
     mark = ("! " if row.look == "warn" else "✗ ") if marked else ""
-    return line(mark + row.text, row.look, "  ")
+    notes = ", ".join(filter(None, (row.warning, row.note)))
+    return line(f"{mark}{row.text}{f' ({notes})' if notes else ''}", row.look, "  ")
 
 
 def _literal_lines(section: Section) -> list[Line]:
@@ -201,9 +213,11 @@ def _literal_lines(section: Section) -> list[Line]:
 
 
 def _with_bar(rows: Sequence[Line], width: int | None) -> list[Line]:
-    """Broken here, because the terminal would break a long line at its margin, where the card's own lines begin."""
+    """Broken here, because the terminal would break a long line at its margin, where the card's own lines begin. Of
+    many rows the first and the last: one long line must not push the title away either."""
     room = None if width is None else max(width - 1, 20) - len(_BAR)
-    return [[(style, _BAR + part)] for row in rows for style, text in row for part in chop_columns(text, room)]
+    broken: list[Line] = [[(style, part)] for row in rows for style, text in row for part in chop_columns(text, room)]
+    return [[(style, _BAR + text)] for row in head_and_tail(broken, _BETWEEN) for style, text in row]
 
 
 # ---- what the sections say
@@ -253,28 +267,53 @@ def _literal(request: Fields) -> Section:
     return Section(kind="diff" if is_diff else "text", text=text, member="payload")
 
 
+def _shown_commands(request: Fields) -> list[str]:
+    """The command of the literal part, as it stands there and as its effect names it; of several none is that one."""
+    effects, segments = _effects(request), mappings_in(request.get("segments"))
+    named = [row.text.removeprefix(_EXEC) for row in effects[:1] if len(segments) == 1 and row.text.startswith(_EXEC)]
+    return [one_line(request.get("payload")), *named]
+
+
+def _several_commands(request: Fields) -> dict[int, Fields]:
+    """Of a line of several commands each segment, by the index of its effect."""
+    segments = mappings_in(request.get("segments"))
+    execs = [at for at, row in enumerate(_effects(request)) if row.text.startswith(_EXEC)]
+    return dict(zip(execs, segments, strict=True)) if len(execs) == len(segments) > 1 else {}
+
+
 def _commands(request: Fields) -> Section:
-    """Nothing for a single command without a danger: the literal part is that command."""
+    """The parts of a line of several commands; nothing for a single one: the literal part is that command."""
+    effects = _effects(request)
     rows = tuple(
         CardRow(
-            " ".join(_texts(segment.get("words"))),
+            quote_target(effects[at].text),
             warning=", ".join(_texts(segment.get("dangers"))),
-            note="only reads" if segment.get("proven") is True else "",
+            note=effects[at].note or ("only reads" if segment.get("proven") is True else ""),
         )
-        for segment in mappings_in(request.get("segments"))
+        for at, segment in _several_commands(request).items()
     )
-    told = len(rows) > 1 or any(row.warning for row in rows)
-    title = f"{len(rows)} commands" if len(rows) > 1 else "the command"
-    return Section(kind="commands", title=title, rows=rows if told else ())
+    return Section(kind="commands", title=f"{len(rows)} commands", rows=rows)
 
 
 def _facts(request: Fields) -> Iterator[CardRow]:
     """Nothing twice, and nothing for what is as usual."""
-    command = f"exec {one_line(request.get('payload'))}".strip()
+    commands = {f"{_EXEC}{name}" for name in _shown_commands(request)}
+    parts = _several_commands(request)
     context = [CardRow(one_line(text)) for text in _call_context(request)]
     said = [CardRow(to_text(request["modelNote"]), "said")] if request.get("modelNote") else []
-    effects = [CardRow(one_line(text)) for text in _texts(request.get("effects"))]
-    return (row for row in dict.fromkeys((*context, *said, *effects)) if row.look or row.text != command)
+    effects = []
+    for at, row in enumerate(_effects(request)):
+        if row.text in commands:
+            row = replace(row, text="the command" if row.note else "")
+        if row.text and at not in parts:
+            effects.append(row)
+    return iter(dict.fromkeys((*context, *said, *effects)))
+
+
+def _effects(request: Fields) -> list[CardRow]:
+    texts = [one_line(text) for text in _texts(request.get("effects"))]
+    note = NOT_COVERED.strip(" ()")
+    return [CardRow(text.removesuffix(NOT_COVERED), note=note if text.endswith(NOT_COVERED) else "") for text in texts]
 
 
 def _call_context(request: Fields) -> Iterator[str]:
@@ -371,9 +410,10 @@ def _standing(request: Fields) -> Iterator[CardRow]:
 
 def _offer(choice: Fields) -> CardOffer:
     where = f" for this project, in {to_text(choice['file'])}" if choice.get("file") else ""
+    id, label = to_text(choice.get("id", "")), to_text(choice.get("label", ""))
     return CardOffer(
-        id=to_text(choice.get("id", "")),
-        label=to_text(choice.get("label", "")),
+        id=id,
+        label=_EXACTLY if id.startswith("exact:") and label.startswith("exactly ") else label,
         kept=to_text(choice.get("scope", "")) + where,
         rule=to_text(choice.get("rule") or ""),
     )
@@ -414,5 +454,6 @@ def answer_line(request: Fields, resolved: Fields, *, here: str = "") -> Line:
     for choice in mappings_in(request.get("choices")):
         if chosen is not None and choice.get("id") == chosen:
             offer = _offer(choice)
-            parts.append(f"remembered ({offer.kept}): {offer.label}")
+            kept = f" ({offer.kept}): {offer.label}"  # of the call as it was asked about
+            parts.append(f"remembered{' for the changed arguments' if edited else kept}")
     return line(" · ".join(parts), "ok" if approved else "fail")

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from golem_forge.core.calls import Leftover, Severity, leftover_lines
 from golem_forge.core.results import is_valid_kind
-from golem_forge.core.text import shorten
+from golem_forge.core.text import duration, shorten
 from golem_forge.tools.results import display_hints
 from golem_forge.ui.render.lines import (
     DISPLAY_CUT,
@@ -38,7 +38,6 @@ from golem_forge.ui.render.lines import (
 MAX_TEXT: Final = 500
 _SUCCESS: Final = "success"
 _META_KEYS: Final = ("kind", "summary", "mimeType", "display")
-_MAX_MS: Final = 10_000
 _MAX_DENIALS: Final = 5
 _MAX_ERROR: Final = 2000
 _SEVERITY_STYLES: Final[Mapping[Severity, Style]] = {
@@ -84,8 +83,7 @@ def failure_lines(data: Fields) -> list[Line]:
 
 
 def duration_text(data: Fields) -> str:
-    ms = finite_number(data.get("durationMs"))
-    return f"{round(ms)} ms" if ms < _MAX_MS else f"{ms / 1000:.1f} s"
+    return duration(finite_number(data.get("durationMs")))
 
 
 def text_body(text: str, style: Style = "") -> list[Line]:

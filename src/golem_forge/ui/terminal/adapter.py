@@ -2,7 +2,8 @@
 
 `initialize` draws the input line and registers as a UI that can answer; `shutdown` restores the terminal. When the
 person leaves, `exit_requested` is set and nothing more is answered here: an awaited input ends unavailable, and
-`exit_code` is the exit code for the process. Ctrl+C once interrupts or clears the line, twice within two seconds exits.
+`exit_code` is the exit code for the process. Ctrl+C once interrupts or clears the line, twice within two seconds exits;
+any other key between them means that the person stays.
 `QuestionPresenter` connects the open questions with the screen: draws a question when it comes, gives it the keyboard,
 says how it ended. A form that a command of this terminal asked for has the keyboard at once; others wait.
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final, TextIO
@@ -22,11 +23,19 @@ from golem_forge.agent.slash.parser import is_command
 from golem_forge.core.ids import new_id
 from golem_forge.events.bus import EventBus
 from golem_forge.events.envelope import Event
+from golem_forge.events.open_questions import INTERRUPT
 from golem_forge.events.runtime_ui import create_runtime_ui
 from golem_forge.ui.render.card import answer_line
-from golem_forge.ui.render.lines import chat_lines, excerpt
+from golem_forge.ui.render.lines import chat_lines, excerpt, one_line
 from golem_forge.ui.terminal.input_line import CompletionSources, HistoryFile, candidates, holds_secret
-from golem_forge.ui.terminal.questions import FORM_EVENT, UI_NAME, AnswerStage, KeyMeaning, PendingQuestions
+from golem_forge.ui.terminal.questions import (
+    FORM_EVENT,
+    UI_NAME,
+    AnswerStage,
+    KeyMeaning,
+    PendingQuestion,
+    PendingQuestions,
+)
 from golem_forge.ui.terminal.screen import Screen
 from golem_forge.ui.terminal.status import Activity, StatusLine
 from golem_forge.ui.terminal.transcript import EventRenderer, Transcript, warm_up
@@ -119,6 +128,7 @@ class TerminalAdapter:
         self._detach()
         try:
             if screen is not None:
+                self._asking.stop()
                 self._transcript.finish_all()
                 await screen.stop()
         finally:
@@ -213,6 +223,9 @@ class TerminalAdapter:
         else:
             return False
         return True
+
+    def key_came(self) -> None:
+        self._leaving.key_came()
 
     def meaning(self, key: str) -> KeyMeaning:
         return self._answering.meaning(key)
@@ -327,7 +340,7 @@ class TerminalAdapter:
         """Whether there is something to interrupt."""
         if self._ended:
             return False
-        return not self._prompt_id or bool(self._activity.calls) or self._answering.front is not None
+        return not self._prompt_id or bool(self._activity.calls) or self._answering.waiting
 
     @property
     def moving(self) -> bool:
@@ -378,6 +391,10 @@ _HANDLERS: Final[dict[str, Callable[[TerminalAdapter, Event], None]]] = {
 
 _COMMAND_SOURCE = "command"
 """The source of a form that a slash command asks for."""
+_NEXT_S: Final = 0.05
+"""Before the next question is drawn: an answer that is remembered may answer it too."""
+_ENDING_S: Final = 1.0
+"""The same after an interrupt, which denies the others as well, within a second."""
 
 
 class QuestionPresenter:
@@ -389,6 +406,8 @@ class QuestionPresenter:
         """One was sent from here and has neither answered nor begun to run."""
         self._typed_ahead = False
         """Nothing was asked since: what is in the input line was typed after the command."""
+        self._next: asyncio.TimerHandle | None = None
+        self._interrupted_at = float("-inf")
         screen.keyboard.start = lambda: self.answering.start
         screen.keyboard.draw_again = self._uncover
 
@@ -397,10 +416,15 @@ class QuestionPresenter:
         if kind in ("approvalRequired", "formRequired"):
             self._opened(event)
         elif kind in ("approvalResolved", "formResolved"):
-            if self.answering.closed(str(wire["requestId"]), lambda question: _ending_line(event, question)):
-                self._screen.keyboard.question_changed()
+            self._closed(event)
+        elif kind == "interrupt" or (kind == "approvalResponse" and wire.get("stop")):
+            self._interrupted_at = time.monotonic()
         elif (kind == "status" and wire.get("code") == COMMAND) or wire.get("caller") == PERSON:
             self._command_open = False
+
+    def stop(self) -> None:
+        if self._next is not None:
+            self._next.cancel()
 
     def command_sent(self) -> None:
         self._command_open = self._typed_ahead = True
@@ -429,6 +453,21 @@ class QuestionPresenter:
             keyboard.question_changed()
         self._typed_ahead = False
 
+    def _closed(self, event: Event) -> None:
+        """The next question waits a moment: what ended this one may end it as well, and then nobody sees it."""
+        if event.wire.get("by") == INTERRUPT:
+            self._interrupted_at = time.monotonic()
+        if not self.answering.closed(str(event.wire["requestId"]), lambda question: _ending_line(event, question)):
+            return
+        self._screen.keyboard.question_changed()
+        self.stop()
+        wait = max(self._interrupted_at + _ENDING_S - time.monotonic(), _NEXT_S)
+        self._next = asyncio.get_running_loop().call_later(wait, self._bring_next)
+
+    def _bring_next(self) -> None:
+        if self.answering.bring_next():
+            self._screen.keyboard.question_changed()
+
     def _ask(self, lines: Iterable[StyledLine]) -> None:
         """What belongs to the question in front, which is then the last thing on the screen."""
         self._screen.say(lines)
@@ -442,27 +481,44 @@ class QuestionPresenter:
         return True
 
 
-def _ending_line(event: Event, question: Mapping[str, Any]) -> StyledLine:
+def _ending_line(event: Event, question: PendingQuestion) -> StyledLine:
+    """Nothing of a question that was never drawn and that an interrupt ended; others of those name their subject."""
     if event.type == "formResolved":
-        return [("dim", f"form: {safe_text(str(event.wire['action']))}")]
-    return answer_line(question, event.wire, here=UI_NAME)
+        line: StyledLine = [("dim", f"form: {safe_text(str(event.wire['action']))}")]
+    else:
+        line = [*answer_line(question.wire, event.wire, here=UI_NAME)]
+    if question.drawn:
+        return line
+    subject = one_line(question.wire.get("tool") or question.wire.get("title") or "")
+    return [] if event.wire.get("by") == INTERRUPT else [("dim", f"{subject} · "), *line]
 
 
 _WITHIN_S: Final = 2.0
 
 
 class ExitConfirmation:
+    """Whether Ctrl+C was pressed twice in a row: within two seconds, and no other key between."""
+
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._running_at = self._prompt_at = float("-inf")
+        self._keys = self._pressed = 0
+
+    def key_came(self) -> None:
+        """Called for every key, Ctrl+C too, before it does anything."""
+        self._keys += 1
 
     def again_while_running(self) -> bool:
         before, self._running_at = self._running_at, self._clock()
-        return self._running_at - before <= _WITHIN_S
+        return self._in_a_row() and self._running_at - before <= _WITHIN_S
 
     def again_at_prompt(self) -> bool:
         before, self._prompt_at = self._prompt_at, self._clock()
-        return self._prompt_at - before <= _WITHIN_S
+        return self._in_a_row() and self._prompt_at - before <= _WITHIN_S
+
+    def _in_a_row(self) -> bool:
+        since, self._pressed = self._keys - self._pressed, self._keys
+        return since <= 1
 
     def turn_began(self) -> None:
         """Who interrupted the turn before has not asked to leave this one."""
@@ -471,4 +527,5 @@ class ExitConfirmation:
     @property
     def hint(self) -> str:
         recent = max(self._running_at, self._prompt_at)
-        return "Ctrl+C again exits" if self._clock() - recent <= _WITHIN_S else ""
+        armed = self._keys == self._pressed and self._clock() - recent <= _WITHIN_S
+        return "Ctrl+C again exits" if armed else ""

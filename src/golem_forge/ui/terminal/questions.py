@@ -60,6 +60,7 @@ class PendingQuestion:
     """Why the last key was no answer."""
     edited: dict[str, Any] = field(default_factory=dict)
     """The arguments of an edit that was refused; the next one starts from them."""
+    drawn: bool = False
 
 
 class PendingQuestions:
@@ -75,6 +76,11 @@ class PendingQuestions:
     @property
     def front(self) -> PendingQuestion | None:
         return self._open.get(self._front)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether any question is open, in front or not."""
+        return bool(self._open)
 
     @property
     def stage(self) -> AnswerStage:
@@ -100,22 +106,28 @@ class PendingQuestions:
         id = str(wire["requestId"])
         known = self._open.get(id)
         self._open[id] = PendingQuestion(id=id, kind=kind, wire=wire, edited=known.edited if known else {})
-        if self.front and self._front != id:
-            return False
+        if self._front != id and len(self._open) > 1:
+            return False  # one is in front, or is brought there soon
         self._bring(id)
         return True
 
-    def closed(self, id: str, ending: Callable[[Mapping[str, Any]], StyledLine]) -> bool:
-        """Says how it ended, then asks what is next. True: another question is in front now, or none."""
+    def closed(self, id: str, ending: Callable[[PendingQuestion], StyledLine]) -> bool:
+        """Says how it ended; an `ending` without text is not said. True: no question is in front now."""
         pending = self._open.pop(id, None)
         if pending is None:
             return False
-        self._say(self._wrapped([ending(pending.wire)]))
+        if line := ending(pending):
+            self._say(self._wrapped([line]))
         if self._front != id:
             return False
         self._front = ""
-        if self._open:
-            self._bring(next(iter(self._open)))
+        return True
+
+    def bring_next(self) -> bool:
+        """Draws the oldest question, where none is in front. True: there was one."""
+        if self.front is not None or not self._open:
+            return False
+        self._bring(next(iter(self._open)))
         return True
 
     def show_front(self) -> None:
@@ -128,6 +140,7 @@ class PendingQuestions:
         self._present(self._open[id])
 
     def _present(self, pending: PendingQuestion) -> None:
+        pending.drawn = True
         if pending.kind == FORM_EVENT:
             if pending.form is None:
                 pending.form = FormDialog(mappings_in(pending.wire.get("fields")), {})

@@ -82,7 +82,7 @@ class Screen:
             mouse_support=False,
         )
         self.keyboard.app = self.app
-        self.app.key_processor.before_key_press += lambda _: self.keyboard.key_came()
+        self.app.key_processor.before_key_press += lambda _: self._key_came()
         self.app.ttimeoutlen = ESCAPE_S
         self.app.timeoutlen = _SECOND_KEY_S
         self.app.before_render += lambda _: self._before_render()
@@ -123,6 +123,10 @@ class Screen:
             if moves or moved:  # once more after the last movement: what is over disappears
                 self.app.invalidate()
             moved = moves
+
+    def _key_came(self) -> None:
+        self.keyboard.key_came()
+        self.adapter.key_came()
 
     # ---- drawing
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.core.text import duration
 from golem_forge.events.envelope import Event
 from golem_forge.ui.render.lines import fit_width, one_line, width_of
 from golem_forge.ui.terminal.tty import StyledLine, safe_text
@@ -95,9 +96,8 @@ class Activity:
 
 
 def _elapsed(seconds: float) -> str:
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    return f"{int(seconds // 60)} min {int(seconds % 60)} s"
+    """Seconds from the first moment on: a number that goes on must not change its unit."""
+    return f"{seconds:.1f} s" if seconds < 1 else duration(1000 * seconds)
 
 
 class StatusLine:

@@ -11,9 +11,10 @@ terminal hyperlinks; HTML is text. A block that is too large is shown as it is.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 from io import StringIO
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from golem_forge.core.regex import regex
 from golem_forge.events.envelope import Event
@@ -337,12 +338,35 @@ def render_markdown(text: str, width: int, *, colour: bool) -> str:
 
 def _markdown(text: str) -> Any:
     from markdown_it import MarkdownIt
-    from rich.markdown import Markdown
 
-    markdown = Markdown("", hyperlinks=False, code_theme="ansi_dark")
+    markdown = _markdown_type()("", hyperlinks=False, code_theme="ansi_dark")
     markdown.parsed = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"]).parse(text)
     _make_safe(markdown.parsed)
     return markdown
+
+
+@cache
+def _markdown_type() -> type[Any]:
+    """rich's, with a dot behind the number of an item, as it was written: `1. one`, not `1 one`."""
+    from rich.markdown import ListItem, Markdown
+    from rich.segment import Segment
+
+    class NumberedItem(ListItem):
+        def render_number(self, console: Any, options: Any, number: int, last_number: int) -> Iterator[Segment]:
+            width = len(str(last_number)) + 3
+            style = console.get_style("markdown.item.number", default="none")
+            lines = console.render_lines(
+                self.elements, options.update(width=options.max_width - width), style=self.style
+            )
+            for place, line in enumerate(lines):
+                yield Segment(" " * width if place else f"{number}.".rjust(width - 1) + " ", style)
+                yield from line
+                yield Segment("\n")
+
+    class DottedMarkdown(Markdown):
+        elements: ClassVar = {**Markdown.elements, "list_item_open": NumberedItem}
+
+    return DottedMarkdown
 
 
 def _make_safe(tokens: Iterable[Token]) -> None:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from golem_forge.core.errors import ForgeError
+from golem_forge.core.errors import ForgeError, install_command
 
-INSTALL: Final = "pip install 'golem-forge[web]'"
 _PACKAGES: Final = {
     "starlette": "starlette",
     "uvicorn": "uvicorn",
@@ -29,4 +28,5 @@ def need_web() -> None:
     absent = [package for module, package in _PACKAGES.items() if find_spec(module) is None]
     if absent:
         what = "the package" if len(absent) == 1 else "the packages"
-        raise ForgeError(f"The browser needs {what} {', '.join(absent)}: {INSTALL}", code="WEB_MISSING")
+        text = f"The browser needs {what} {', '.join(absent)}: {install_command('web')}"
+        raise ForgeError(text, code="WEB_MISSING")

@@ -1,7 +1,8 @@
 """The page's HTTP server (`net.server`) with the page's limits and security headers, and its WebSocket connections.
 
 Imported only when a server starts. A WebSocket that is closed and not read to its end is cut off; so is one that pings
-faster than it reads. A refused handshake carries the security headers too.
+faster than it reads, and one that sends a flood of frames (pings, or a message in tiny pieces). A refused handshake
+carries the security headers too.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import asyncio
 from typing import Any, Final
 
 from golem_forge.net import server
-from golem_forge.net.guard import ASGIApp
+from golem_forge.net.guard import ASGIApp, RateLimit
 from golem_forge.net.server import QuietConfig
 from golem_forge.ui.web.sdk import HandshakeResponse, ServerProtocol, WebSocketsSansIOProtocol
 from golem_forge.ui.web.security import HEADERS
@@ -21,6 +22,10 @@ MAX_FRAME_BYTES: Final = 1 << 20
 MAX_UNREAD_BYTES: Final = 4 << 20
 PING_SECONDS: Final = 20.0
 _MAX_HEADER_BYTES: Final = 1 << 14
+_FRAMES_AT_ONCE: Final = 2000
+_FRAMES_PER_SECOND: Final = 200
+_PIECE_BYTES: Final = 1 << 14
+"""Parsed at once: the smallest frames fill it 2,300 times."""
 
 
 def page_config(app: ASGIApp) -> QuietConfig:
@@ -45,6 +50,7 @@ class TimedSocketConnection(WebSocketsSansIOProtocol):
         super().__init__(*args, **kwargs)
         # No compression: it costs each page memory, and on loopback it saves nothing.
         self.conn = _Handshake(extensions=[], max_size=self.config.ws_max_size, logger=self.logger)
+        self._frames = RateLimit(_FRAMES_AT_ONCE, _FRAMES_PER_SECOND)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -57,9 +63,17 @@ class TimedSocketConnection(WebSocketsSansIOProtocol):
 
     def data_received(self, data: bytes) -> None:
         try:
-            super().data_received(data)
+            for at in range(0, len(data), _PIECE_BYTES):
+                super().data_received(data[at : at + _PIECE_BYTES])
+                if self._frames.exhausted:
+                    self.transport.abort()
+                    return
         except Exception:
             self.transport.abort()
+
+    def handle_events(self) -> None:
+        self._frames.take(len(self.conn.events))
+        super().handle_events()
 
     def handle_ping(self) -> None:
         super().handle_ping()

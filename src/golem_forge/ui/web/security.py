@@ -8,7 +8,8 @@ Login: a code from the printed link, valid once for 5 minutes, becomes a cookie 
 kept as digests in memory and compared in constant time; too many wrong codes are refused (429), a right one never. The
 cookie's name has the port in it, because cookies ignore ports.
 Time limits: a body has 30 s plus 1 s for every 64 KiB (408); a piece of the answer must be taken within 30 s.
-WebSockets are counted (503) and closed when their login ends or the server stops.
+WebSockets are counted (503) and closed when their login ends or the server stops. What a login sends as actions, over
+sockets and requests together, is bounded by rate (`ActionLimit`).
 Every answer, refusals included, carries the same security headers.
 Threat: any page the person has open (CSRF, DNS rebinding, cross-site sockets, another port of this machine) and every
 other user of the machine; text of a model or a tool that gets into the page as markup.
@@ -31,6 +32,7 @@ from golem_forge.net.guard import (
     ASGIApp,
     Headers,
     Message,
+    RateLimit,
     Receive,
     RequestAbandoned,
     Scope,
@@ -169,9 +171,9 @@ class RequestGuard:
         open_to_all = not socket and method in {"GET", "HEAD"} and scope["path"] in self._public
         if not open_to_all and any(site not in _OWN_SITES for site in sites):
             return _FOREIGN_ORIGIN
-        if open_to_all or (not socket and (method, scope["path"]) == LOGIN):
+        if open_to_all:
             return None
-        if self._login.cookie_of(scope) is None:
+        if (method, scope["path"]) != LOGIN and self._login.cookie_of(scope) is None:
             return _NOT_LOGGED_IN
         proven = bool(origins) or (not socket and "same-origin" in sites)
         return None if proven or (method in _SAFE_METHODS and not socket) else _FOREIGN_ORIGIN
@@ -209,10 +211,36 @@ _TOO_MANY_CODES: Final = "Too many wrong codes; wait a minute, then open the lin
 
 LogoutCallback = Callable[[], object]
 
+_ACTIONS_AT_ONCE: Final = 300
+"""More than the 200 that wait in a page while the server is away."""
+_ACTIONS_PER_SECOND: Final = 30
+_BYTES_AT_ONCE: Final = 4 << 20
+_BYTES_PER_SECOND: Final = 1 << 18
+TOO_MUCH_AT_ONCE: Final = "Too much was sent at once: this was not done. Wait a second, then send it again."
+
+
+class ActionLimit:
+    """How much one login may send to sessions: a person acts, so a few messages a second, and once a large one."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._messages = RateLimit(_ACTIONS_AT_ONCE, _ACTIONS_PER_SECOND, clock)
+        self._bytes = RateLimit(_BYTES_AT_ONCE, _BYTES_PER_SECOND, clock)
+
+    def take(self, size: int) -> bool:
+        """One message of so many bytes. False: it must not be acted upon."""
+        few, short = self._messages.take(), self._bytes.take(size)
+        return few and short
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether it goes on although it was refused."""
+        return self._messages.exhausted or self._bytes.exhausted
+
 
 @dataclass(slots=True, kw_only=True)
 class _Login:
     until: float
+    actions: ActionLimit
     watching: dict[LogoutCallback, None] = field(default_factory=dict)
 
 
@@ -238,7 +266,7 @@ class LoginStore:
         known = _find(self._codes, code)
         if known is not None and self._codes.pop(known) > now:
             cookie = secrets.token_urlsafe(32)
-            self._logins[secret_hash(cookie)] = _Login(until=now + COOKIE_SECONDS)
+            self._logins[secret_hash(cookie)] = _Login(until=now + COOKIE_SECONDS, actions=ActionLimit(self._clock))
             if len(self._logins) > _MAX_COOKIES:
                 self._end(next(iter(self._logins)))
             return cookie
@@ -276,6 +304,11 @@ class LoginStore:
         pairs = (pair.strip().partition("=") for pair in given[0].split(";")) if len(given) == 1 else ()
         values = [value.strip('"') for key, _, value in pairs if key == name]
         return next((value for value in values[:_MAX_SAME_NAMED] if self.knows(value)), None)
+
+    def actions_of(self, scope: Scope) -> ActionLimit:
+        """How much whoever sends this request may send. Without a login: one of its own."""
+        cookie = self.cookie_of(scope)
+        return self._logins[secret_hash(cookie)].actions if cookie is not None else ActionLimit(self._clock)
 
     def set_cookie(self, request: Request, answer: Response, cookie: str) -> None:
         # Only the browser itself says truthfully by which scheme it came; X-Forwarded-Proto anybody can write.

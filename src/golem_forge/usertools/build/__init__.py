@@ -62,6 +62,8 @@ from golem_forge.usertools.folder import (
 )
 from golem_forge.usertools.scratch import file_lock, held_directory, remove_tree
 
+StepReport = Callable[[str], None]
+"""Takes what is done now that may take a while, for whoever waits."""
 WallsFactory = Callable[[Path], "Walls"]
 """Full walls around one private directory, which stands at /build in them and can be written."""
 NO_GO: Final = "Go was not found on this machine; the tool cannot be built here."
@@ -103,7 +105,7 @@ class _Source(NamedTuple):
 class _BuildStep(NamedTuple):
     key: str
     """Of its result in the cache."""
-    make: Callable[[Path, tuple[str, ...]], Awaitable[None]]
+    make: Callable[[Path, tuple[str, ...], StepReport], Awaitable[None]]
     """Fills a working directory; the hosts are those that were agreed to."""
     hosts: Callable[[], tuple[str, ...]] = tuple
     """That it has to reach."""
@@ -148,7 +150,13 @@ class Builder:
         return None if self._missing(plan) else plan.prepared
 
     async def build(
-        self, entry: ToolEntry, snapshot: Snapshot, files: FolderFiles, *, hosts: tuple[str, ...] = ()
+        self,
+        entry: ToolEntry,
+        snapshot: Snapshot,
+        files: FolderFiles,
+        *,
+        hosts: tuple[str, ...] = (),
+        report: StepReport = lambda text: None,
     ) -> PreparedTool:
         """`hosts`: those that were agreed to. Raises Unusable, SandboxError; a failed build leaves nothing behind."""
         ready = self.find_prepared(entry, snapshot, files)
@@ -157,7 +165,7 @@ class Builder:
         for step in self._plan(entry, files, snapshot).steps:
             async with self._cache.building(step.key) as work:
                 if work is not None:
-                    await step.make(work, hosts)
+                    await step.make(work, hosts, report)
         ready = self.find_prepared(entry, snapshot, files)
         if ready is None:
             raise Unusable(DiagnosticCode.BUILD_FAILED, "what was built is gone already; try again")
@@ -189,10 +197,10 @@ class Builder:
             flags=[*BUILD_FLAGS, *(f"{name}={value}" for name, value in GO_ENV.items())],
         )
 
-        async def compiled(work: Path, hosts: tuple[str, ...]) -> None:
+        async def compiled(work: Path, hosts: tuple[str, ...], report: StepReport) -> None:
             sources = self._with_certificates(dependencies.go_sources(self._environ))
             build = GoBuild(go, cache, module, self._walls(work), work, prepared.snapshot)
-            await build.run(name, source.files, sources, sources.grants(hosts, self._host_rule))
+            await build.run(name, source.files, sources, sources.grants(hosts, self._host_rule), report)
 
         step = _BuildStep(key, compiled, lambda: dependencies.go_sources(self._environ).hosts if module.fetches else ())
         flags = debug_module(source.files, go).flags
@@ -208,7 +216,7 @@ class Builder:
         if block is not None:
             dependencies.check_python(block, interpreter.version, source.file)
 
-        async def checked(work: Path, hosts: tuple[str, ...]) -> None:
+        async def checked(work: Path, hosts: tuple[str, ...], report: StepReport) -> None:
             await python.check_python_source(self._walls(work), interpreter, source.file, source.content)
 
         check = _BuildStep(_check_key(source.entry, interpreter.identity), checked)
@@ -230,7 +238,8 @@ class Builder:
             self._uv()
             return sources().hosts
 
-        async def installed(work: Path, hosts: tuple[str, ...]) -> None:
+        async def installed(work: Path, hosts: tuple[str, ...], report: StepReport) -> None:
+            report(f"installing the packages that '{source.entry.name}' names …")
             found = self._with_certificates(sources())
             await python.make_environment(
                 self._uv(),
@@ -249,7 +258,7 @@ class Builder:
     def _plan_shell(self, source: _Source, prepared: PreparedTool) -> _BuildPlan:
         shell = _shell(source)
 
-        async def checked(work: Path, hosts: tuple[str, ...]) -> None:
+        async def checked(work: Path, hosts: tuple[str, ...], report: StepReport) -> None:
             await python.check_shell_source(self._walls(work), shell, source.file, source.content)
 
         return _BuildPlan(replace(prepared, shell=shell), (_BuildStep(_check_key(source.entry, shell), checked),))

@@ -66,18 +66,28 @@ class GoBuild:
         self._tool = HostDirectory(snapshot, TOOL_DIR)
 
     async def run(
-        self, binary: str, files: FolderFiles, sources: DependencySources, hosts: tuple[HostGrant, ...]
+        self,
+        binary: str,
+        files: FolderFiles,
+        sources: DependencySources,
+        hosts: tuple[HostGrant, ...],
+        report: Callable[[str], None] = lambda text: None,
     ) -> None:
-        """Raises Unusable, SandboxError."""
+        """`report` is told each step that takes a while. Raises Unusable, SandboxError."""
         await require_full_walls(self._walls)
         for name in ("out", _TMP_DIR, MODULE_DIR):
             (self._work / name).mkdir(mode=0o700)
         for name, content in self._module.files.items():
             (self._work / MODULE_DIR / name).write_bytes(content)
         if self._module.fetches:
+            report(f"fetching the Go modules of '{binary}' …")
             await self._fetch(sources, hosts)
         self._cache.link_into(self._work / _OWN_CACHE_DIR)
-        await self._cache.warm(self._cache.standard(await self._imports()))
+        packages = self._cache.standard(await self._imports())
+        if not self._cache.has(packages):
+            report("compiling what it uses of Go's standard library, once for this Go; this may take a minute …")
+        await self._cache.warm(packages)
+        report(f"compiling '{binary}' …")
         self._cache.link_into(self._work / _OWN_CACHE_DIR)
         said = await run_step(
             self._walls,
@@ -258,11 +268,15 @@ class GoCache:
                 with contextlib.suppress(FileExistsError):
                     os.symlink(os.path.join(GO_CACHE_DIR, below.name, name), below / name)
 
+    def has(self, packages: frozenset[str]) -> bool:
+        """Whether all of these are compiled."""
+        return bool(self.directory) and packages <= self._known(self._home.path / "cache" / "go" / self._name)
+
     async def warm(self, packages: frozenset[str]) -> None:
         """Compiles what is missing of these. Raises Unusable if the toolchain cannot even do that."""
-        place = self._home.ensure("cache", "go", self._name)
-        if self.directory and packages <= self._known(place):
+        if self.has(packages):
             return
+        place = self._home.ensure("cache", "go", self._name)
         async with file_lock(place / ".lock"):
             known = self._known(place)
             if self.directory and packages <= known:

@@ -31,7 +31,8 @@ from golem_forge.sandbox.walls.walls import WalledChild
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.live_output import wait_to_end
 from golem_forge.tools.validation import InputInvalid
-from golem_forge.usertools.folder import ProgramKind, ToolEntry, ToolProgram
+from golem_forge.usertools.build.dependencies import packages_hint
+from golem_forge.usertools.folder import BUILD_DIR, ProgramKind, ToolEntry, ToolProgram
 from golem_forge.usertools.manifest import (
     ArgumentStyle,
     BooleanFlags,
@@ -95,6 +96,14 @@ async def start_program(run: ToolRun, job: Job, ctx: ToolContext) -> WalledChild
     return await interpreter.run(run.program.script, run.input.argv, run.input.stdin, job.path_first)
 
 
+def _unread_packages(run: ToolRun) -> str:
+    """Of a script without packages of its own: the sentence about a file that names some all the same."""
+    has_packages = any(each.inner == BUILD_DIR for each in run.program.shown)
+    if run.program.kind is not ProgramKind.PYTHON or has_packages:
+        return ""
+    return packages_hint((fact.path for fact in run.entry.files), run.entry.manifest.entrypoint)
+
+
 async def _interpreter_job(run: ToolRun, job: Job) -> Job:
     return python_job(replace(job, stdin=None), run.program, await run.access.walls.level())
 
@@ -113,6 +122,7 @@ async def _run_to_end(run: ToolRun, job: Job, ctx: ToolContext) -> ToolCompletio
         seconds=time.monotonic() - began,
         timeout=run.timeout,
         access=run.access,
+        unread_packages=_unread_packages(run),
     )
     if run.program.kind is ProgramKind.PYTHON and job.reads_only:  # walls that may write keep placeholders in zones
         ctx.parts.get(InterpreterPool).prepare(run.access.walls, await _interpreter_job(run, job))

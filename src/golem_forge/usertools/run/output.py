@@ -43,6 +43,7 @@ _WITHHELD: Final = "Its output is withheld: for a moment it could read what was 
 _READ_ONLY: Final = "read-only zone"
 """How `denials` says that a whole zone is read-only for this call."""
 _MOST_ON_LOOP: Final = 64 * 1024
+_MISSING_MODULE: Final = b"ModuleNotFoundError"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +57,8 @@ class FinishedRun:
     timeout: float
     access: ToolAccess | None = None
     """For hints about zones."""
+    unread_packages: str = ""
+    """For a hint about a module that is missing."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -144,7 +147,10 @@ def _run_status(ran: FinishedRun) -> _RunStatus:
         return _RunStatus(status=Status.SUCCESS)
     known = shell_exit_code(ending) is not None
     how = f"failed with exit code {_exit_text(ending)}" if known else "ended; how is not known"
-    return _failed_status(Status.EXECUTION_FAILED, f"{tool} {how}")
+    failed = _failed_status(Status.EXECUTION_FAILED, f"{tool} {how}")
+    if ran.unread_packages and _MISSING_MODULE in ran.err.read(max(0, ran.err.size - _MOST_ON_LOOP)):
+        failed.lines.append(ran.unread_packages)
+    return failed
 
 
 def _failed_status(status: Status, line: str, code: str = "") -> _RunStatus:

@@ -1,4 +1,4 @@
-"""Export: a tool's files for others, as a folder, a reproducible `.tar.gz` or an Agent Skill.
+"""Export: a tool's files for others, as a folder, a reproducible `.tar.gz` or an Agent Skill; a collection's index.
 
 Takes the files of one version and where they go; gives the path it wrote. Only the folder is passed on: no trust, no
 history, no statistics. Whole or not at all; an existing folder is never changed, an archive is replaced.
@@ -6,6 +6,9 @@ history, no statistics. Whole or not at all; an existing folder is never changed
 A skill is SKILL.md and the whole folder below `scripts/`, so importing it gives the tool back with an equal digest.
 The front matter keeps to the published rules: name of lower-case letters, digits and single hyphens, at most 64;
 description at most 1024; metadata of text.
+
+`write_index` lists the tools below a folder in its `forge-tools.json`, which makes it a collection. Links are not
+followed; a folder that is no usable tool is left out and reported. The same files always give the same index.
 """
 
 from __future__ import annotations
@@ -15,17 +18,33 @@ import os
 import re
 import shutil
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from golem_forge.core.regex import regex
+from golem_forge.core.text import display_name
 from golem_forge.storage.private_file import replacing
 from golem_forge.usertools.diagnostics import SharingError, Unusable, quote_name
-from golem_forge.usertools.folder import FolderFiles, ReadableBy, read_folder, write_folder
-from golem_forge.usertools.manifest import ArgumentStyle, BooleanFlags, Parameter, ParameterType, ToolManifest
+from golem_forge.usertools.folder import FolderFiles, ReadableBy, is_ignored, read_folder, write_folder
+from golem_forge.usertools.manifest import (
+    MANIFEST_FILE,
+    ArgumentStyle,
+    BooleanFlags,
+    Parameter,
+    ParameterType,
+    ToolManifest,
+)
 from golem_forge.usertools.manifest.writer import yaml_name
-from golem_forge.usertools.share.archive import make_tar_gz
-from golem_forge.usertools.share.importer import DIGEST_KEY, SCRIPTS_FOLDER, SKILL_FILE
+from golem_forge.usertools.share.archive import make_tar_gz, safe_name
+from golem_forge.usertools.share.importer import DIGEST_KEY, SCRIPTS_FOLDER, SKILL_FILE, read_package
+from golem_forge.usertools.share.reader import (
+    INDEX_FILE,
+    MAX_ENTRIES,
+    MAX_INDEX_BYTES,
+    CollectionEntry,
+    CollectionListing,
+)
 
 
 def export_tool(files: FolderFiles, name: str, out: Path) -> Path:
@@ -41,6 +60,60 @@ def export_tool(files: FolderFiles, name: str, out: Path) -> Path:
 def export_skill(manifest: ToolManifest, files: FolderFiles, out: Path) -> Path:
     """`out/<skill>/SKILL.md` and the tool's folder as `scripts/`."""
     return _write_folder_to(skill_files(manifest, files), skill_name(manifest.name), out)
+
+
+def write_index(folder: Path) -> CollectionListing:
+    """What was listed, and why other folders with a tool.yaml were not. Raises SharingError, OSError."""
+    rows: dict[str, CollectionEntry] = {}
+    problems: list[str] = []
+    for path in _tool_folders(folder):
+        try:
+            row = _index_entry(folder, path)
+            if row.name in rows:
+                raise SharingError(f"has the name of {rows[row.name].path}: {quote_name(row.name)}")
+            rows[row.name] = row
+        except (SharingError, Unusable) as error:
+            problems.append(f"{display_name(path)}: {error.message}")
+    if not rows:
+        why = f"; {problems[0]}" if problems else "; a tool is a folder with a tool.yaml"
+        raise SharingError(f"There is no tool to list in {quote_name(folder.name)}{why}.")
+    listed = [rows[name].to_json() for name in sorted(rows)]
+    data = (json.dumps({"tools": listed}, indent=2, ensure_ascii=False) + "\n").encode()
+    if len(data) > MAX_INDEX_BYTES or len(listed) > MAX_ENTRIES:
+        raise SharingError(f"There are too many tools for one {INDEX_FILE}; make several collections of them.")
+    _write_archive(data, folder / INDEX_FILE)
+    return CollectionListing(rows=tuple(rows[name] for name in sorted(rows)), problems=tuple(problems))
+
+
+_MOST_FOLDERS: Final = 50_000
+_DEEPEST: Final = 8
+
+
+def _tool_folders(top: Path) -> Iterator[str]:
+    """Relative paths of the folders with a tool.yaml, in order. Below one of them there is no other."""
+    if os.path.lexists(top / MANIFEST_FILE):
+        raise SharingError(f"{quote_name(top.name)} is a tool itself; a collection is the folder that holds the tools.")
+    for seen, (place, folders, files) in enumerate(os.walk(top)):
+        if seen == _MOST_FOLDERS:
+            raise SharingError(f"There are more than {_MOST_FOLDERS:,} folders in {quote_name(top.name)}.")
+        below = os.path.relpath(place, top)
+        if MANIFEST_FILE in files:
+            yield below
+        if MANIFEST_FILE in files or below.count("/") >= _DEEPEST:
+            folders.clear()
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and not is_ignored(name))
+
+
+def _index_entry(top: Path, path: str) -> CollectionEntry:
+    files = read_folder(top / path)
+    manifest = read_package(files).manifest
+    return CollectionEntry(
+        name=manifest.name,
+        description=manifest.description,
+        version=manifest.version,
+        path=safe_name(path),
+        digest=files.digest,
+    )
 
 
 def _write_archive(data: bytes, out: Path) -> Path:

@@ -26,7 +26,7 @@ from golem_forge.config.yaml_file import parse_yaml
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.regex import regex
-from golem_forge.core.text import escape_control_chars, escape_control_chars_in_prose
+from golem_forge.core.text import escape_control_chars, escape_control_chars_in_prose, shorten_prose
 from golem_forge.events.serialization import iso_now
 from golem_forge.storage.home import ForgeHome
 from golem_forge.usertools import folder as staging
@@ -116,7 +116,7 @@ def _read_picked(origin: SourceReader, place: share.Source, pick: str, rename: s
     place = replace(place, below=_join_source(place, row.path))
     files = origin.files(place.below)
     shown = quote_name(pick)
-    if row.digest and files.digest != row.digest:
+    if row.digest and row.digest not in (files.digest, files.without_ignored().digest):
         raise SharingError(f"The files of {shown} are not those that the collection lists (digest); not imported.")
     found = read_package(files)
     if found.name != pick:
@@ -209,7 +209,7 @@ class ToolPackage:
 
 
 def read_package(files: FolderFiles, *, rename: str = "", entrypoint: str = "") -> ToolPackage:
-    files = strip_top_folder(files)
+    files = strip_top_folder(files.without_ignored())
     if MANIFEST_FILE in files.files:
         return _tool_package(files, rename, entrypoint, ())
     if SKILL_FILE in files.files:
@@ -314,7 +314,7 @@ def read_skill(data: bytes) -> Skill:
     metadata = matter.get("metadata")
     metadata = metadata if isinstance(metadata, dict) else {}
     line = escape_control_chars(" ".join(_text_field(matter, "description").split()))
-    description = line[:_MAX_DESCRIPTION].rstrip()
+    description = shorten_prose(line, _MAX_DESCRIPTION).rstrip()
     prose = escape_control_chars_in_prose(body.strip())
     usage = prose.encode()[:_MAX_USAGE_BYTES].decode(errors="ignore")
     if description != line:

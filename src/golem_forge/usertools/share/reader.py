@@ -128,8 +128,8 @@ def open_source(source: Source, home: ForgeHome, access: GitAccess = DEFAULT_GIT
 
 
 INDEX_FILE: Final = "forge-tools.json"
-_MAX_INDEX_BYTES: Final = 4 << 20
-_MAX_ENTRIES: Final = 10_000
+MAX_INDEX_BYTES: Final = 4 << 20
+MAX_ENTRIES: Final = 10_000
 _MAX_PROBLEMS: Final = 20
 _DIGEST: Final = regex(r"sha256:[0-9a-f]{64}")
 _LONGEST_FIELDS: Final = {"name": 64, "description": 1024, "version": 64, "path": 1024, "digest": 80}
@@ -176,15 +176,15 @@ def find_entry(listing: CollectionListing, name: str) -> CollectionEntry:
 
 
 def read_index(origin: SourceReader, below: str = "") -> CollectionListing:
-    data = origin.file(f"{below}/{INDEX_FILE}" if below else INDEX_FILE, _MAX_INDEX_BYTES)
+    data = origin.file(f"{below}/{INDEX_FILE}" if below else INDEX_FILE, MAX_INDEX_BYTES)
     if data is None:
         raise SharingError(f"There is no {INDEX_FILE} in it, so it is no collection.")
     try:
         listed = json.loads(data)["tools"]
     except (ValueError, KeyError, TypeError, RecursionError):
         raise SharingError(f'{INDEX_FILE} is not JSON of the form {{"tools": [...]}}.') from None
-    if not isinstance(listed, list) or len(listed) > _MAX_ENTRIES:
-        raise SharingError(f"{INDEX_FILE}: tools: must be a list of at most {_MAX_ENTRIES}.")
+    if not isinstance(listed, list) or len(listed) > MAX_ENTRIES:
+        raise SharingError(f"{INDEX_FILE}: tools: must be a list of at most {MAX_ENTRIES}.")
     rows: dict[str, CollectionEntry] = {}
     problems: list[str] = []
     for at, value in enumerate(listed):

@@ -1,10 +1,11 @@
 """History: the versions a tool has had, listed, brought back and pruned. Also of a tool whose folder is gone.
 
-`undo` writes the previous or a named version into FORGE_HOME/tools/<name>, whole or not at all; `remove_tool` takes
-the folder away. What either replaces becomes a version first: its bytes are in the content store before the folder
-moves. Bytes that cannot be a version (a link inside, too large, written at that moment) are moved to
-FORGE_HOME/state/set-aside instead of being deleted. `tools.lock` follows: it forgets a removed tool and records again
-the source of files that return. Raises HistoryError for names and versions that are not there, with what to do next.
+`undo` writes the version one step back, or a named one, into FORGE_HOME/tools/<name>, whole or not at all;
+`remove_tool` takes the folder away. What either replaces becomes a version first: its bytes are in the content store
+before the folder moves. Bytes that cannot be a version (a link inside, too large, written at that moment) and a
+repository are moved to FORGE_HOME/state/set-aside instead of being deleted. `tools.lock` follows: it forgets a removed
+tool and records again the source of files that return. Raises HistoryError for names and versions that are not there,
+with what to do next.
 """
 
 from __future__ import annotations
@@ -67,13 +68,18 @@ class VersionLogEntry:
     """How often they came back, by undo or by hand."""
     trusted: bool
     current: bool
+    version: str = ""
+    """What its tool.yaml says; empty where that cannot be read."""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"author": self.author.to_json()}
 
 
-def version_log(store: ToolStore, name: str, current: str = "") -> tuple[VersionLogEntry, ...]:
-    """Newest first. `current`: the digest of the folder as it is, empty if it is gone."""
+def version_log(
+    store: ToolStore, name: str, current: str = "", version_of: Callable[[str], str] = lambda digest: ""
+) -> tuple[VersionLogEntry, ...]:
+    """Newest first. `current`: the digest of the folder as it is, empty if it is gone; `version_of`: gives the version
+    in the tool.yaml of a digest."""
     by_digest: dict[str, list[VersionRecord]] = {}
     for version in store.versions(name):
         by_digest.setdefault(version.digest, []).append(version)
@@ -87,6 +93,7 @@ def version_log(store: ToolStore, name: str, current: str = "") -> tuple[Version
             restored=len(times) - 1,
             trusted=digest in trusted,
             current=digest == current,
+            version=version_of(digest),
         )
         for digest, times in by_digest.items()
     )
@@ -97,23 +104,36 @@ def find_version(store: ToolStore, name: str, wanted: str) -> VersionRecord:
     return _match_digest(name, store.versions(name), wanted)
 
 
-def undo(*, home: ForgeHome, store: ToolStore, name: str, wanted: str = "", files_of: VersionFiles) -> VersionChange:
-    """`wanted`: a digest or its first 6 hex digits or more; empty: what was there before. Undo is itself a version."""
+def undo(
+    *,
+    home: ForgeHome,
+    store: ToolStore,
+    name: str,
+    wanted: str = "",
+    files_of: VersionFiles,
+    agreed: Callable[[str, str], bool] = lambda current, digest: True,
+) -> VersionChange:
+    """`wanted`: a digest or its first 6 hex digits or more; empty: one step back, and another one each time. Undo is
+    itself a version. `agreed`: asked, with the digests of what is there and of what would come back, before anything
+    changes."""
     live = _tool_folder(home, name)
     current = _save_current(home, store, name, live)
     version = _choose_version(name, store.versions(name), current, wanted)
     if version.digest == current:
         return VersionChange(digest=current)
+    if not agreed(current, version.digest):
+        raise HistoryError(f"tool '{name}' was left as it is.", status=Status.APPROVAL_DENIED)
     files = files_of(version.digest)
     if files is None or files.digest != version.digest:
         raise HistoryError(
             f"the files of version {short_digest(version.digest)} of tool '{name}' are no longer kept; "
             f"`forge tools log {name}` lists the versions."
         )
+    files = files.without_ignored()  # a version of an earlier Forge may have what is no part of a tool now
     aside = _install_files(home, name, files, replacing=current)
-    store.record_version(name, version.digest, version.author)
+    store.record_version(name, files.digest, version.author)
     _record_origin(home, name, version, files)
-    return VersionChange(digest=version.digest, set_aside=aside)
+    return VersionChange(digest=files.digest, set_aside=aside)
 
 
 def remove_tool(*, home: ForgeHome, store: ToolStore, name: str) -> VersionChange:
@@ -189,10 +209,25 @@ def _choose_version(name: str, versions: Sequence[VersionRecord], current: str, 
         raise _tool_not_found(name)
     if wanted:
         return _match_digest(name, versions, wanted)
-    earlier = next((version for version in versions if version.digest != current), None)
-    if earlier is None:
-        raise HistoryError(f"tool '{name}' has no earlier version.")
-    return earlier
+    line = [version for version in _line_to_present(versions) if version.digest != current]
+    if not line:
+        others = any(version.digest != current for version in versions)
+        how = f" `forge tools log {name}` lists the others; `forge tools undo {name} DIGEST` goes to one of them."
+        raise HistoryError(f"tool '{name}' has no earlier version.{how if others else ''}")
+    return line[-1]
+
+
+def _line_to_present(versions: Sequence[VersionRecord]) -> list[VersionRecord]:
+    """The versions that led to the present one, oldest first. Bytes that came back, by undo or by hand, take back
+    whatever was between: so a second undo is a second step, not the first one undone."""
+    line: list[VersionRecord] = []
+    for version in reversed(versions):
+        at = next((index for index, each in enumerate(line) if each.digest == version.digest), None)
+        if at is None:
+            line.append(version)
+        else:
+            del line[at + 1 :]
+    return line
 
 
 def _match_digest(name: str, versions: Sequence[VersionRecord], wanted: str) -> VersionRecord:
@@ -230,12 +265,13 @@ def _install_files(home: ForgeHome, name: str, files: FolderFiles, *, replacing:
 
 
 def _set_aside_unless_saved(home: ForgeHome, folder: Path, digest: str) -> Path | None:
-    """None if the folder is exactly the version that was kept; else it moves to where nothing deletes it.
+    """None if the folder is exactly the version that was kept and holds no repository; else it moves to where nothing
+    deletes it.
 
     Read again under its new name: somebody may have written to it until the very moment it was taken away.
     """
     with contextlib.suppress(Unusable):
-        if digest and read_folder(folder).digest == digest:
+        if digest and read_folder(folder).digest == digest and not staging.has_repository(folder):
             return None
     with contextlib.suppress(OSError):
         os.rmdir(folder)  # an empty folder is nothing to keep
@@ -257,7 +293,7 @@ def _record_origin(home: ForgeHome, name: str, version: VersionRecord, files: Fo
                 name=name,
                 source=place.text,
                 commit=place.commit,
-                digest=version.digest,
+                digest=files.digest,
                 version=read_manifest(files.files.get(MANIFEST_FILE, b""), folder=name).version,
                 time=iso_now(),
             ),

@@ -118,6 +118,8 @@ class TestOrigin:
     async def test_login_from_elsewhere(self, served: Front) -> None:
         code = served.login.new_code()
         assert (await served.log_in(code, Origin="https://evil.test")).status == 403
+        nobody = await served.ask("/api/login", method="POST", body=json.dumps({"code": code}))
+        assert nobody.status == 403 and b"Origin" in nobody.body
         assert (await served.log_in(code, Origin=served.address)).status == 204  # the code was not used up
 
     async def test_a_read_from_elsewhere(self, served: Front) -> None:

@@ -17,13 +17,15 @@ from pydantic import Field
 from golem_forge.core.errors import ToolFailed
 from golem_forge.core.regex import regex
 from golem_forge.events.serialization import encode_json
+from golem_forge.net.guard import declared_size
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.toolsets.output import blocks_of, find_position, render_page
-from golem_forge.ui.web.api.operation import ApiCall, RequestedSession, operation, read_body
+from golem_forge.ui.web.api.operation import MAX_BODY_BYTES, ApiCall, RequestedSession, operation, read_body
 from golem_forge.ui.web.sdk import Response
+from golem_forge.ui.web.security import TOO_MUCH_AT_ONCE
 from golem_forge.ui.web.stream.frames import shown_members
 from golem_forge.ui.web.stream.history import PAGE_EVENTS
-from golem_forge.ui.web.stream.socket import take_action
+from golem_forge.ui.web.stream.socket import MAX_ACTION_ID, take_action
 from golem_forge.ui.web.wire import ApiModel, ApiRefusal
 
 _EventNumber = Annotated[int, Field(ge=0, le=(1 << 53) - 1)]
@@ -116,6 +118,8 @@ async def _json_response(make: Any) -> Response:
 
 
 class Action(ApiModel, title="Action"):
+    id: Annotated[str, Field(max_length=MAX_ACTION_ID)] = ""
+    """Yours, as on the socket; no answer names it here."""
     type: Literal[
         "userInput", "approvalResponse", "formResponse", "manualToolInvoke", "command", "interrupt", "getDiff"
     ]
@@ -133,10 +137,14 @@ class Action(ApiModel, title="Action"):
         404: "no such question is open",
         409: "the session does not run here, or the question was answered already",
         422: "the action does not take this, or the answer would not count; the question stays open",
+        429: "too much was sent at once",
     },
 )
 async def act(call: ApiCall, body: Action) -> Response:
     """Answers a question, says something, runs a command or a tool, interrupts. What comes of it the events tell."""
+    scope = call.request.scope
+    if not call.request.app.state.login.actions_of(scope).take(declared_size(scope) or MAX_BODY_BYTES):
+        raise ApiRefusal(429, TOO_MUCH_AT_ONCE)
     session = await call.registry.find(call.path["id"])
     take_action(session, body.type, body.data)
     return Response(status_code=202)

@@ -62,7 +62,7 @@ _SOCKET: Final[Mapping[str, Any]] = {
         "4400": "`after` is no number",
         "4404": "there is no such session (any more)",
         "4408": "too slow: connect again with `after`",
-        "4429": "too many look at this session",
+        "4429": "too many look at this session, or this one sends too much",
     },
 }
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from pydantic import Field
 
+from golem_forge.agent.explain import evaluator_for
 from golem_forge.agent.slash.manual import described_tool, ordered_manual_tools
 from golem_forge.agent.tool_inventory import build_catalog, open_listing_workshop
 from golem_forge.core.errors import ConfigError, ForgeError
@@ -246,7 +247,8 @@ class ToolLookup:
     tool: Tool | None
     offered: bool
     aliases: tuple[str, ...]
-    blocks: ApprovalBlocks
+    approval: str
+    """Who decides about its calls."""
     hint: str
     """` (did you mean 'x'?)`, for a name that means nothing."""
 
@@ -254,17 +256,18 @@ class ToolLookup:
 async def look_up_tool(subject: RequestedSession, name: str) -> ToolLookup:
     await subject.refresh_tools()
     runtime = subject.runtime
-    if runtime is not None:
-        catalog, blocks = runtime.path.catalog, runtime.path.judge.blocks
-    else:
-        catalog, blocks = build_catalog(), ApprovalBlocks()
+    catalog = runtime.path.catalog if runtime is not None else build_catalog()
     tool = _find_tool(catalog, name)
+    approval = ""
+    if tool is not None:
+        nothing_said = who_decides(tool, ApprovalBlocks())
+        approval = await evaluator_for(runtime).who_decides(tool) if runtime is not None else nothing_said
     return ToolLookup(
         name=tool.name if tool is not None else name,
         tool=tool,
         offered=runtime is not None and tool is not None and tool.name in catalog,
         aliases=tuple(alias for alias, meant in catalog.aliases().items() if tool is not None and meant == tool.name),
-        blocks=blocks,
+        approval=approval,
         hint=nearest_remark(name, catalog.names()),
     )
 
@@ -348,7 +351,7 @@ def _tool_facts(looked: ToolLookup, tool: Tool) -> dict[str, Any]:
         "category": tool.category or "",
         "description": tool.description,
         "aliases": looked.aliases,
-        "approval": who_decides(tool, looked.blocks),
+        "approval": looked.approval or who_decides(tool, ApprovalBlocks()),
         "definition": shape,
         "fields": fields,
         "server": tool.remote.server if tool.remote is not None else "",

@@ -331,7 +331,8 @@ def user_tool_detail(workshop: Workshop, entry: ToolEntry) -> dict[str, Any]:
 
 def version_rows(workshop: Workshop, name: str) -> list[dict[str, Any]]:
     """The versions it has had, newest first; also of one that is gone."""
-    return [row.to_json() | {"author": row.author.describe()} for row in list_versions(workshop, name)]
+    rows = [row.to_json() | {"author": row.author.describe()} for row in list_versions(workshop, name)]
+    return [{key: row[key] for key in row if key != "version"} for row in rows]
 
 
 def _file_rows(found: FolderFiles) -> list[dict[str, Any]]:

@@ -31,6 +31,14 @@ export const shortened = (text, limit) => {
   return characters.length <= limit ? text : `${characters.slice(0, limit - 1).join("")}…`;
 };
 
+/** The same for prose on one line, cut behind a word; one that is longer than half of what fits is cut itself. */
+export const shortProse = (text, limit) => {
+  const line = oneLine(text);
+  if (line.length <= limit) return line;
+  const end = line.slice(0, limit).lastIndexOf(" ");
+  return end < limit / 2 ? shortened(line, limit) : `${line.slice(0, end).replace(/[ ,;:]+$/, "")}…`;
+};
+
 export const counted = (amount, one, many = `${one}s`) => `${amount.toLocaleString("en")} ${amount === 1 ? one : many}`;
 
 /** `branch="main" force=true`: long values are cut here, and shown whole where they matter. */
@@ -100,10 +108,10 @@ export const ago = (when, now = new Date()) => {
 /** `850 ms`, `12.3 s`, `4 min 5 s`. */
 export const span = (ms) => {
   if (typeof ms !== "number" || !Number.isFinite(ms)) return "";
-  if (ms < 1000) return `${Math.round(ms)} ms`;
-  const seconds = ms / 1000;
-  if (seconds < MINUTE) return `${seconds.toFixed(1)} s`;
-  if (seconds < HOUR) return `${Math.floor(seconds / MINUTE)} min ${Math.round(seconds % MINUTE)} s`;
+  if (ms < 999.5) return `${Math.round(ms)} ms`;
+  if (ms < 59_950) return `${(ms / 1000).toFixed(1)} s`;
+  const seconds = Math.round(ms / 1000);
+  if (seconds < HOUR) return `${Math.floor(seconds / MINUTE)} min ${seconds % MINUTE} s`;
   return `${Math.floor(seconds / HOUR)} h ${Math.floor((seconds % HOUR) / MINUTE)} min`;
 };
 

@@ -6,6 +6,7 @@
 import * as api from "./api.js";
 import { Chat } from "./chat/chat.js";
 import { LEVELS } from "./fold/items.js";
+import { shortProse } from "./format.js";
 import { announce, notifyNoMore, notifyWaiting } from "./notifications.js";
 import { address } from "./router.js";
 import { Link } from "./socket.js";
@@ -207,7 +208,7 @@ export class OpenSession {
       );
       notifyWaiting(this.notify, () => this.desk.frame.toQuestion(change.requestId));
     } else if (change.what === "said" && change.role === "assistant") {
-      announce(`${store.items.get(change.key)?.text ?? ""}`.slice(0, MOST_SPOKEN));
+      announce(shortProse(`${store.items.get(change.key)?.text ?? ""}`, MOST_SPOKEN));
     } else if (change.what === "item" && change.fresh) {
       const item = store.items.get(change.key);
       if (item?.kind === "status" && item.type === "error") announce(`Error: ${item.text}`);

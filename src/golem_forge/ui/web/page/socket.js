@@ -1,6 +1,7 @@
 /* The stream of one session: connects, resumes behind the last event it has, and carries actions to the server.
 
-   While the server is away it tries again, 0.25 s to 5 s apart. What is done meanwhile waits in the outbox
+   While the server is away it tries again, 0.25 s to 5 s apart. A server that answers neither a ping nor an action
+   within 10 s is away too: it hangs, and its connection stays open. What is done meanwhile waits in the outbox
    and goes out when the past is folded. Frames are told to `on.frame`, the connection's state to
    `on.link`. */
 
@@ -95,8 +96,8 @@ export class Outbox {
 
 const FIRST_WAIT_MS = 250;
 const LONGEST_WAIT_MS = 5000;
-const PING_MS = 20_000;
-const CONNECT_WITHIN_MS = 10_000;
+const PING_MS = 10_000;
+const ANSWER_WITHIN_MS = 10_000;
 
 export class Link {
   /** @type {WebSocket | null} */
@@ -104,6 +105,9 @@ export class Link {
   #tries = 0;
   #timer = 0;
   #ping = 0;
+  /** Runs while the server owes an answer. */
+  #answerDue = 0;
+  #giveUp = () => {};
   #closed = false;
   #state = /** @type {LinkState} */ ("connecting");
 
@@ -133,6 +137,7 @@ export class Link {
   close() {
     this.#closed = true;
     clearTimeout(this.#timer);
+    clearTimeout(this.#answerDue);
     clearInterval(this.#ping);
     window.removeEventListener("online", this.wake);
     window.removeEventListener("focus", this.wake);
@@ -148,10 +153,23 @@ export class Link {
     const where = `${scheme}://${location.host}/api/sessions/${encodeURIComponent(this.session)}/stream${after}`;
     const socket = (this.#socket = new WebSocket(where));
     let opened = false;
-    this.#timer = window.setTimeout(() => socket.close(), CONNECT_WITHIN_MS);
+    const ended = () => {
+      clearTimeout(this.#timer);
+      if (this.#socket !== socket || this.#closed) return;
+      this.#socket = null;
+      this.#left(opened);
+    };
+    /** Without the goodbye of the other side, which may never come. */
+    const giveUp = () => {
+      ended();
+      socket.close();
+    };
+    this.#giveUp = giveUp;
+    this.#timer = window.setTimeout(giveUp, ANSWER_WITHIN_MS);
     socket.onmessage = (message) => {
       const frame = parsed(message.data);
       if (!frame || this.#socket !== socket) return;
+      this.#answered();
       if (frame.kind === "hello") {
         opened = true;
         clearTimeout(this.#timer);
@@ -159,12 +177,12 @@ export class Link {
       this.on.frame(frame);
       if (frame.kind === "caught_up") this.#arrived();
     };
-    socket.onclose = () => {
-      clearTimeout(this.#timer);
-      if (this.#socket !== socket || this.#closed) return;
-      this.#socket = null;
-      this.#left(opened);
-    };
+    socket.onclose = ended;
+  }
+
+  #answered() {
+    clearTimeout(this.#answerDue);
+    this.#answerDue = 0;
   }
 
   #arrived() {
@@ -178,9 +196,11 @@ export class Link {
   /** @param {boolean} opened whether the server had spoken */
   async #left(opened) {
     clearInterval(this.#ping);
+    this.#answered();
     this.outbox.left();
     this.#say("away");
-    const over = !opened && (await this.on.refused());
+    const late = new Promise((done) => window.setTimeout(() => done(false), ANSWER_WITHIN_MS));
+    const over = !opened && (await Promise.race([this.on.refused(), late]));
     if (this.#closed || this.#socket) return; // meanwhile somebody had a reason to try again
     if (over) return this.#say("over");
     const longest = Math.min(FIRST_WAIT_MS * 2 ** this.#tries++, LONGEST_WAIT_MS);
@@ -205,6 +225,7 @@ export class Link {
   #send(frame) {
     if (this.#socket?.readyState !== WebSocket.OPEN) return false;
     this.#socket.send(JSON.stringify(frame));
+    this.#answerDue ||= window.setTimeout(() => this.#giveUp(), ANSWER_WITHIN_MS);
     return true;
   }
 

@@ -26,6 +26,7 @@ from golem_forge.events.serialization import decode_json
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.ui.render.card import field_errors
 from golem_forge.ui.web.sdk import WebSocket, WebSocketDisconnect
+from golem_forge.ui.web.security import TOO_MUCH_AT_ONCE, ActionLimit
 from golem_forge.ui.web.stream.audience import BEHIND, PageQueue, QueueClosed
 from golem_forge.ui.web.stream.frames import (
     PONG,
@@ -51,12 +52,12 @@ from golem_forge.ui.web.wire import ApiRefusal
 _SEND_LIMIT_S: Final = 10.0
 _CLOSE_LIMIT_S: Final = 1.0
 _MAX_RECEIVED: Final = 1 << 20
-_MAX_ID: Final = 200
+MAX_ACTION_ID: Final = 200
 BAD_REQUEST: Final = 4400
 """Close code: the request for this stream cannot be understood."""
-TOO_MANY_PAGES: Final = 4429
-"""Close code: too many pages look at this session."""
-_CODES: Final = {404: GONE, 429: TOO_MANY_PAGES}
+TOO_MANY: Final = 4429
+"""Close code: too many pages look at this session, or this one sends too much."""
+_CODES: Final = {404: GONE, 429: TOO_MANY}
 
 
 async def serve_socket(websocket: WebSocket) -> None:
@@ -73,7 +74,8 @@ async def serve_socket(websocket: WebSocket) -> None:
             await websocket.send_text(bye_text(refused.problem.problem))
             await websocket.close(_CODES.get(refused.status, BAD_REQUEST))
             return
-        await _PageConnection(websocket, session, notify=registry.notify).serve(after)
+        actions = websocket.app.state.login.actions_of(websocket.scope)
+        await _PageConnection(websocket, session, actions, notify=registry.notify).serve(after)
 
 
 def _parse_after(given: str | None) -> int | None:
@@ -95,9 +97,10 @@ class _Snapshot(NamedTuple):
 
 
 class _PageConnection:
-    def __init__(self, websocket: WebSocket, session: WatchedSession, *, notify: bool) -> None:
+    def __init__(self, websocket: WebSocket, session: WatchedSession, actions: ActionLimit, *, notify: bool) -> None:
         self._socket = websocket
         self._session = session
+        self._actions = actions
         self._notify = notify
         self._queue = PageQueue()
         self._sending_since: float | None = None
@@ -209,9 +212,17 @@ class _PageConnection:
             message = await self._socket.receive()
             if message["type"] == "websocket.disconnect":
                 return
-            self._queue.put(self._replied(message.get("text")))
+            text = message.get("text")
+            fits = self._actions.take(len(message.get("bytes") or text or ""))
+            self._queue.put(self._replied(text, fits=fits))
+            if self._actions.exhausted:
+                self._queue.end(TOO_MANY, "This page sends too much.")
+                await asyncio.sleep(_SEND_LIMIT_S + _CLOSE_LIMIT_S)  # it is being closed, and not read any more
+                return
+            await asyncio.sleep(0)  # what waits already is received at once; others have their turn
 
-    def _replied(self, text: str | None) -> str:
+    def _replied(self, text: str | None, *, fits: bool) -> str:
+        """`fits`: nothing was sent too fast. Otherwise only a ping is answered as ever."""
         if text is None or len(text) > _MAX_RECEIVED:
             return answer_text("", f"A frame is text of at most {_MAX_RECEIVED} bytes.")
         try:
@@ -223,7 +234,9 @@ class _PageConnection:
         if frame.get("type") == "ping":
             return PONG
         action_id, type, data = frame.get("id"), frame.get("type"), frame.get("data")
-        action_id = action_id[:_MAX_ID] if isinstance(action_id, str) else ""
+        action_id = action_id[:MAX_ACTION_ID] if isinstance(action_id, str) else ""
+        if not fits:
+            return answer_text(action_id, TOO_MUCH_AT_ONCE)
         if not isinstance(type, str) or not isinstance(data, Mapping):
             return answer_text(action_id, "An action has a `type` and an object as `data`.")
         try:

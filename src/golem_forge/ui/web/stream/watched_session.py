@@ -335,7 +335,7 @@ class Resolutions:
             return ""
         if by in _NOT_BY_A_UI:
             return f"Too late: {_NOT_BY_A_UI[by]}."
-        return f"Too late: answered in {by}." if by else "Too late: it is answered already."
+        return f"Too late: answered in {by}." if by else "Too late: this is no longer asked."
 
 
 def _keep(kept: dict[str, str], request: Any, by: str) -> None:

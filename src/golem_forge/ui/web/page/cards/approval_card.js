@@ -69,11 +69,18 @@ const wholeQuestion = async (shown, ctx) => {
 
 const MARKS = { warn: "! ", fail: "✗ " };
 
+/** What holds for a row besides its text. @param {Row} row */
+const remarks = ({ warning, note }) => {
+  const said = [warning ? el("span.fact-warn", warning) : null, note ? el("span.dim", note) : null].filter(Boolean);
+  return said.length ? el("span", " (", said[0], said[1] ? [", ", said[1]] : null, ")") : null;
+};
+
 /** @param {Row} row */
-const line = ({ text, look }) =>
-  h("li", { class: look ? `fact-${look}` : null },
-    MARKS[look] ? h("span.fact-mark", { "aria-hidden": "true" }, MARKS[look]) : null,
-    oneLine(text),
+const line = (row) =>
+  h("li", { class: row.look ? `fact-${row.look}` : null },
+    MARKS[row.look] ? h("span.fact-mark", { "aria-hidden": "true" }, MARKS[row.look]) : null,
+    oneLine(row.text),
+    remarks(row),
   );
 
 /** The rows of a section; nothing where it has none. @param {Row[]} rows */
@@ -102,15 +109,7 @@ const SECTIONS = {
   commands: ({ title, rows }) =>
     el("div.card-segments",
       el("p.fact-name", title),
-      el("ol",
-        rows.map(({ text, warning, note }) =>
-          el("li",
-            el("code", text),
-            warning ? el("span.fact-warn", ` ${warning}`) : null,
-            note ? el("span.dim", ` ${note}`) : null,
-          ),
-        ),
-      ),
+      el("ol", rows.map((row) => el("li", el("code", row.text), remarks(row)))),
     ),
   facts: ({ rows }) => [
     lines(rows.filter(({ look }) => look !== "said")),

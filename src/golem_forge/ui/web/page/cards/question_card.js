@@ -55,7 +55,7 @@ export const approvalEnding = (offers, resolved, mine) => {
     approved ? "Approved" : "Denied",
     place(resolved.by, mine),
     resolved.edited ? "with changed arguments" : "",
-    chosen ? `remembered (${chosen.kept}): ${chosen.label}` : "",
+    chosen ? `remembered${resolved.edited ? " for the changed arguments" : ` (${chosen.kept}): ${chosen.label}`}` : "",
   ];
   return { text: parts.filter(Boolean).join(" · ") + reason, approved };
 };

@@ -4,7 +4,7 @@
    Threat: a category is the author's word. It groups tools of one kind of source, so none gets among Forge's own by it. */
 
 import { el, h, replace } from "../dom.js";
-import { oneLine, words } from "../format.js";
+import { oneLine, shortProse, words } from "../format.js";
 import { toolForm } from "../forms/tool_form.js";
 import { nothing, pill, searchable } from "./parts.js";
 import { address } from "../router.js";
@@ -85,7 +85,7 @@ const toolCard = (tool, ctx, open) => {
   const words = el("span.run-words",
     el("strong", label),
     label === name ? null : el("code", name),
-    el("span.run-about", oneLine(tool.description ?? "").slice(0, 300)),
+    el("span.run-about", shortProse(tool.description ?? "", 300)),
   );
   const form = disclosure(words,
     () =>

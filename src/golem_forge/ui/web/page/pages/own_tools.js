@@ -143,7 +143,10 @@ const versionRow = (name, version, before, ctx, said, changed) => {
   const back = async () => {
     const sure = await confirmed({
       title: `Go back to version ${digest}?`,
-      words: el("p", "What is there now stays a version; you can go forward again."),
+      words: [
+        el("p", "What is there now stays a version; you can go forward again."),
+        version.trusted ? null : el("p", "Nobody trusted this version: the tool is off until you activate it."),
+      ],
       yes: "Go back",
       look: "primary",
     });

@@ -6,7 +6,7 @@
 import { path } from "../api.js";
 import { diffView } from "../cards/diff.js";
 import { el, h, replace } from "../dom.js";
-import { counted, moment, oneLine, words } from "../format.js";
+import { counted, moment, oneLine, shortProse, words } from "../format.js";
 import { actButton, factList, pill, redraw, saidPlace, searchable } from "./parts.js";
 import { address } from "../router.js";
 import { disclosed, literal } from "../widgets.js";
@@ -158,7 +158,7 @@ const offers = (tools, ctx) =>
         h("a.mono", { href: address("tools", ctx.session.id, tool.name) }, oneLine(tool.name)),
         tool.pin === "pinned" ? null : pill(oneLine(tool.pin), "warn"),
         tool.offered ? null : pill("not offered"),
-        tool.description ? el("span.dim.small", oneLine(tool.description).slice(0, 200)) : null,
+        tool.description ? el("span.dim.small", shortProse(tool.description, 200)) : null,
       ),
     ),
   );
