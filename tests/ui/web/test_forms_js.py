@@ -88,7 +88,7 @@ async def test_a_form_sends_what_python_would_send(windows: Windows) -> None:
     )
     wanted = [form_arguments(case["fields"], case["values"]) for case in cases]
     assert [_read(text) for text in sent] == wanted
-    assert sum(bool(one) for one in wanted) > 30, "the cases say something"
+    assert sum(bool(one) for one in wanted) > 10, "the cases say something"
 
 
 _EVERY_KIND = {

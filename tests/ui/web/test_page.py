@@ -60,6 +60,7 @@ async def test_a_turn_with_what_waits_meanwhile(staged: Any, windows: Windows) -
     go_on.set()
     await window.sees("Two.")
     await until(lambda: len(_asked(stage)) == 3, "the session waits again")
+    await window.page.wait_for_function("document.querySelectorAll('.items > li[data-kind=message]').length === 4")
     texts = [pair for pair in await window.run(_ITEMS) if pair[0] in ("message", "call")]
     assert [kind for kind, _ in texts] == ["message", "call", "message", "message", "message"]
     assert "first" in texts[0][1] and "second" in texts[3][1] and "Two." in texts[4][1]
