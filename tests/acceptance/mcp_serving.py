@@ -85,16 +85,17 @@ by_hand = Tool("by_hand", "For people.", input_schema=_TEXT, mode="manual", need
 '''
 
 
-def served_program(bench: McpBench) -> None:
+def served_program(bench: McpBench, worker: str = _WORKER, tools: str = _TOOLS, **servers: list[str]) -> None:
     """Native tools, module tools (`double` is free, `note` asks, `never` is blocked, `by_hand` is for people) and the
-    server `echo`; trusted and approved."""
+    server `echo`, or what else is given; trusted and approved. `servers`: name → program and its arguments."""
+    trusted = {"trust": "trusted", "network": False, "approval": {"default": "preApproved"}}
     bench.yaml(
-        {"echo": bench.ours("echo.py", trust="trusted", network=False, approval={"default": "preApproved"})},
+        {name: bench.ours(*program, **trusted) for name, program in {"echo": ["echo.py"], **servers}.items()},
         entry="main.worker",
         sandbox={"zones": {"workspace": {"path": ".", "mode": "rw"}}},
     )
-    (bench.workspace / "main.worker").write_text(_WORKER)
-    (bench.workspace / "tools.py").write_text(_TOOLS)
+    (bench.workspace / "main.worker").write_text(worker)
+    (bench.workspace / "tools.py").write_text(tools)
     (bench.workspace / "hello.txt").write_text("hello from a zone\n")
     bench.trust()
     bench.approve()
@@ -388,13 +389,13 @@ def children_of(process: int) -> list[int]:
 
 
 @contextlib.contextmanager
-def serving_bench(root: Path, walls: Path, ready: Any) -> Iterator[McpBench]:
-    """A bench for all tests of a module, with a HOME of its own."""
+def serving_bench(root: Path, walls: Path, ready: Any, **program: Any) -> Iterator[McpBench]:
+    """A bench for all tests of a module, with a HOME of its own. `program`: as `served_program` takes it."""
     home = root / "person"
     home.mkdir(parents=True)
     bench = SharedBench(root, walls, ready)
     try:
-        served_program(bench)
+        served_program(bench, **program)
         yield bench
     finally:
         bench.close()

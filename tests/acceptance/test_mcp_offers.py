@@ -16,7 +16,7 @@ import mcp_types as types
 import pytest
 from mcp.shared.exceptions import MCPError
 from tests.acceptance.mcp_bench import McpBench
-from tests.acceptance.mcp_serving import ERAS, LEGACY, MODERN, HttpServer, SharedBench, http_server, initialize
+from tests.acceptance.mcp_serving import ERAS, LEGACY, MODERN, HttpServer, http_server, initialize, serving_bench
 
 pytestmark = pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
 _WORKER = """\
@@ -34,7 +34,7 @@ toolsets:
     approval:
       default: preApproved
       tools: {"resource:secret_note": blocked}
-  mcp: {servers: [echo]}
+  mcp: {servers: [echo, modern]}
 sandbox:
   zones:
     - {name: workspace, mode: rw}
@@ -151,23 +151,10 @@ def secret_note() -> str:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory, tried_walls: Path, ready_forge: Any) -> Iterator[HttpServer]:
-    bench = SharedBench(tmp_path_factory.mktemp("offers"), tried_walls, ready_forge)
-    (bench.root / "person").mkdir()
-    bench.yaml(
-        {"echo": bench.ours("echo.py", trust="trusted", network=False, approval={"default": "preApproved"})},
-        entry="main.worker",
-        sandbox={"zones": {"workspace": {"path": ".", "mode": "rw"}}},
-    )
-    (bench.workspace / "main.worker").write_text(_WORKER)
-    (bench.workspace / "tools.py").write_text(_TOOLS)
-    (bench.workspace / "hello.txt").write_text("hello\n")
-    bench.trust()
-    bench.approve()
-    try:
-        with http_server(bench) as running:
-            yield running
-    finally:
-        bench.close()
+    program = {"worker": _WORKER, "tools": _TOOLS, "modern": ["modern.py", "resources"]}
+    root = tmp_path_factory.mktemp("offers")
+    with serving_bench(root, tried_walls, ready_forge, **program) as bench, http_server(bench) as running:
+        yield running
 
 
 class Answering:
@@ -395,6 +382,38 @@ async def changed(bench: McpBench, client: Any, heard: asyncio.Queue[str]) -> No
         await client.call_tool("echo__echo", {"text": "note://one is another"})
         await asyncio.sleep(0.8)
     assert await heard.get() == _PROXIED
+
+
+async def test_news_of_a_server_of_the_new_era_are_passed_on_after_its_stream_ended_too(server: HttpServer) -> None:
+    uri = "forge://mcp/modern/note%3A%2F%2Fone"
+    heard: asyncio.Queue[str] = asyncio.Queue()
+
+    async def told(message: Any) -> None:
+        if isinstance(message, types.ResourceUpdatedNotification):
+            heard.put_nowait(str(message.params.uri))
+
+    listening = asyncio.Event()
+    async with asyncio.timeout(40), server.client(LEGACY, listening=listening, message_handler=told) as client:
+        await listening.wait()
+        assert (await client.read_resource(uri)).contents[0].text == "the note note://one"
+        await client.subscribe_resource(uri)
+        assert await told_of(client, heard) == uri
+        await client.call_tool("modern__drop", {})
+        while not heard.empty():
+            heard.get_nowait()
+        assert await told_of(client, heard) == uri
+        await client.unsubscribe_resource(uri)
+        await client.call_tool("modern__echo", {"text": "note://one for nobody"})
+        await asyncio.sleep(1.2)
+        assert heard.empty()
+
+
+async def told_of(client: Any, heard: asyncio.Queue[str]) -> str:
+    """The next news of the server's resource, which it changes until Forge listens."""
+    while heard.empty():
+        await client.call_tool("modern__echo", {"text": "note://one is another"})
+        await asyncio.sleep(0.8)
+    return await heard.get()
 
 
 def test_a_hostile_client_is_bounded(server: HttpServer) -> None:

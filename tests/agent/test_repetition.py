@@ -90,3 +90,21 @@ def test_the_same_success_ends_the_run_too_however_long_it_took() -> None:
 def test_waiting_for_a_command_that_still_runs_is_no_repetition() -> None:
     said, over = notes(*([command(10, session_id=1)] for _ in range(60)))
     assert over == "" and not any(turn[0] for turn in said)
+
+
+def with_value(text: str, content: tuple[dict[str, Any], ...] = (), **value: Any) -> Outcome:
+    result = ToolResult({"kind": "json", **value}, text, content=content)
+    return Outcome(call=ToolCall("shop__cart", {}), tool="shop__cart", status=Status.SUCCESS, result=result)
+
+
+def test_a_session_of_another_kind_is_no_command_that_runs() -> None:
+    _, over = notes(*([with_value("empty", session_id="s1")] for _ in range(20)))
+    assert "'shop__cart' was called 20 times in a row" in over
+
+
+def test_another_picture_is_another_result() -> None:
+    pictures = [({"type": "image", "data": f"{at:04}", "mimeType": "image/png"},) for at in range(30)]
+    _, over = notes(*([with_value("a picture", each)] for each in pictures))
+    assert over == ""
+    _, over = notes(*([with_value("a picture", pictures[0])] for _ in range(20)))
+    assert over

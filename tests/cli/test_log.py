@@ -5,11 +5,13 @@ from __future__ import annotations
 import csv
 import json
 import shutil
-from datetime import datetime
+import time
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from golem_forge.agent.session_facts import RunFacts, record_run
+from golem_forge.cli.log import read_time
 from golem_forge.events.journal import Journal
 
 from .conftest import new_shell
@@ -204,12 +206,35 @@ def test_calls_by_time_caller_and_directory(four, words, found):
         (["--caller", "robot"], 2, "--caller: invalid choice: 'robot'"),
         (["--json", "--csv"], 2, "--csv"),
         (["--dir", "nowhere"], 4, "nowhere"),
+        (["--dir", "~nobody-here"], 4, "nobody-here"),
+        (["--dir", ""], 2, "--dir"),
         (["--session", "nobody", "--csv"], 4, "'nobody'"),
     ],
 )
 def test_what_cannot_be_chosen_by_is_named(four, words, code, named):
     said = four("log", *words)
     assert said.code == code and named in said.err and said.out == ""
+
+
+def test_calls_of_which_no_directory_is_known_are_told_of(four):
+    beside = "Single calls (`forge call`) do not record where they were made; `forge log` without --dir lists them"
+    said = four("log", "--dir", f"{four.home}/shop")
+    assert (said.code, said.err) == (0, f"forge log: {beside}.\n") and "c2" not in said.out
+    assert beside in four("log", "--dir", f"{four.home}/nowhere").err
+    assert "c2" in four("log").out
+
+
+def test_how_long_ago_counts_hours_and_not_what_clocks_were_set_to(monkeypatch):
+    turned = datetime.now(UTC) - timedelta(hours=6)
+    day, hour = turned.timetuple().tm_yday - 1, turned.hour
+    monkeypatch.setenv("TZ", f"AAA0BBB-1,0/0,{day}/{hour + 1}")  # an hour was won six hours ago
+    time.tzset()
+    try:
+        then, _ = read_time("--since", "12h")
+        assert abs(datetime.now(UTC) - timedelta(hours=12) - then.astimezone(UTC)) < timedelta(minutes=5)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def test_a_spreadsheet_takes_no_cell_for_a_formula(shell):

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import stat
 
 import pytest
 
 from golem_forge.cli.args import BY_FLAG
+from golem_forge.cli.format import step_drawer
+from golem_forge.cli.tools.workshop import open_workshop
+from golem_forge.usertools.build import Builder
 from golem_forge.usertools.store.records import Author, AuthorKind
+from golem_forge.usertools.trust import make_ready, report_lines
 
 from .own_tools import GREET, GREETS, WHO, Person
 
@@ -312,19 +317,74 @@ def test_call_of_a_tool_of_ones_own(person):
     assert told["tool"] == "greet" and told["args"] == {"who": "Ada"}
 
 
-@pytest.mark.parametrize("file", ["requirements.txt", "requirements-dev.txt", "pyproject.toml"])
-def test_packages_named_where_nothing_reads_them(person, file):
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("requirements.txt", "httpx\n"),
+        ("requirements-dev.txt", "httpx\n"),
+        ("pyproject.toml", '[project]\ndependencies = ["httpx"]\n'),
+        ("pyproject.toml", '[tool.poetry.dependencies]\nhttpx = "*"\n'),
+    ],
+)
+def test_packages_named_where_nothing_reads_them(person, file, text):
     """PEP 723 is the only way, and whoever tries another one is told so: at the build, on the card, when it fails."""
     folder = person.tool("fetch", "import httpx_that_is_nowhere\n")
-    (folder / file).write_text('dependencies = ["httpx"]\n')
+    (folder / file).write_text(text)
     sentence = f"{file} is not read; name the packages in a `# /// script` block at the top of fetch.py (PEP 723)."
     for verb in (("build", "fetch"), ("doctor",)):
         assert f"forge tools: warning: fetch: {sentence}\n" in person(*verb).err, verb
     assert f"warning: {sentence}\n" in person("activate", "fetch", "--yes").err
     failed = person.forge("call", "fetch", "--approval", "approve_all")
-    assert failed.code == 1 and (sentence in failed.out or file == "pyproject.toml")
+    assert failed.code == 1 and sentence in failed.out
     (folder / "fetch.py").write_text("# /// script\n# dependencies = []\n# ///\nprint('ran')\n")
     assert sentence not in person("activate", "fetch", "--yes").err, "the script says it itself"
+
+
+def test_a_project_file_that_names_no_packages_is_no_matter(person):
+    folder = person.tool("plain", "print('ran')\n")
+    (folder / "pyproject.toml").write_text("[tool.ruff]\nline-length = 100\n")
+    assert "PEP 723" not in person("build", "plain").err
+
+
+async def test_whoever_waits_for_a_build_hears_every_second_that_it_goes_on(person, monkeypatch):
+    person.tool("slow", "print('ran')\n")
+    workshop = open_workshop()
+    heard: list[tuple[str, int | None]] = []
+    build = Builder.build
+
+    async def build_slowly(self, *about, report, **more):
+        report("compiling \u2026")
+        while heard[-1][1] == 0:
+            await asyncio.sleep(0.05)
+        return await build(self, *about, **more)
+
+    monkeypatch.setattr(Builder, "build", build_slowly)
+    ready = await make_ready(workshop, workshop.registry.entries["slow"], lambda *step: heard.append(step))
+    assert ready.prepared is not None
+    assert [text for text, _ in heard] == ["compiling \u2026"] * len(heard)
+    begins, *counted, ends = (seconds for _, seconds in heard)
+    assert (begins, ends) == (0, None) and counted[0] >= 1
+    assert len(asyncio.all_tasks()) == 1, "nothing counts on"
+
+
+def test_a_build_is_told_in_lines_and_counted_on_a_terminal(capsys, monkeypatch):
+    lines: list[str] = []
+    told = report_lines(lines.append)
+    for seconds in (0, 1, 9, 11, 12, 20, 21, None):
+        told("compiling \u2026", seconds)
+    told("linking \u2026", 0)
+    assert lines == ["compiling \u2026", "compiling \u2026 (11 s)", "compiling \u2026 (21 s)", "linking \u2026"]
+
+    assert step_drawer() is None, "no terminal: lines"
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "40")
+    draw = step_drawer()
+    for seconds in (0, 41, None):
+        draw("compiling what it uses of Go's standard library", seconds)
+    first, counted, end = capsys.readouterr().err.removeprefix("\r\x1b[K").split("\r\x1b[K")
+    assert first.startswith("compiling what it uses") and len(first) < 40
+    assert counted.endswith("\u2026 41 s") and len(counted) < 40
+    assert end == "", "the line is gone"
 
 
 @pytest.mark.parametrize("how", ["changed", "more", "emptied"])

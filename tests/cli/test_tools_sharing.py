@@ -490,4 +490,6 @@ def test_what_is_no_tool_is_not_listed_and_that_is_said(inside, tmp_path):
     for folder, said in (("empty", "There is no tool to list"), ("collection/greet", "is a tool itself")):
         refused = inside("index", str(tmp_path / folder))
         assert refused.code == 1 and said in refused.err and not (tmp_path / folder / "forge-tools.json").exists()
-    assert inside("index", str(tmp_path / "nowhere")).code == 2
+    for nowhere in (str(tmp_path / "nowhere"), "~nobody-here/tools", ""):
+        refused = inside("index", nowhere)
+        assert (refused.code, refused.out) == (2, "") and f"{nowhere} is no folder" in refused.err

@@ -18,6 +18,7 @@ from typing import Any
 import pexpect
 import pytest
 
+from golem_forge.cli.format import describe_os_error
 from golem_forge.cli.main import main
 from golem_forge.sandbox.walls.bubblewrap import find_bwrap
 from golem_forge.usertools import create
@@ -95,6 +96,34 @@ def test_a_home_that_cannot_be_written_is_named_with_forge_home(
     for said in each_said(words, environ, project, f"bwrap --dev-bind / / --ro-bind {home} {home} --"):
         assert "~/.forge" in said and "FORGE_HOME" in said and "Read-only file system" in said, said
         assert said.endswith("= 1\n") and "Traceback" not in said
+
+
+@pytest.mark.skipif(find_bwrap() is None, reason="a directory is made read-only with bubblewrap")
+def test_an_unused_home_that_cannot_be_written_has_no_tools_and_no_fault(tmp_path: Path) -> None:
+    home, project = tmp_path / "home", tmp_path / "project"
+    home.mkdir()
+    project.mkdir()
+    environ = {"PATH": os.environ["PATH"], "HOME": str(home)}
+    [said] = each_said(("tools doctor",), environ, project, f"bwrap --dev-bind / / --ro-bind {home} {home} --")
+    record, *told = said.splitlines()
+    assert told == ["0 tools are active, 0 folders are not; ~/.forge/tools", "= 0"]
+    assert "~/.forge/state/custom.db" in record and record.endswith("or name another directory in FORGE_HOME")
+
+
+def test_a_tools_folder_that_is_none_is_named(person: Person) -> None:
+    (person.forge_home / "tools").write_text("mine")
+    said = person("doctor").out.splitlines()
+    assert said[0] == "$FORGE_HOME/tools: unreadable: the tools folder: cannot be read (Not a directory)"
+
+
+def test_only_what_keeps_forge_from_its_home_speaks_of_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("FORGE_HOME", str(tmp_path / "home/.forge"))
+    refused = PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(tmp_path))
+    assert describe_os_error(refused).endswith("or name another directory in FORGE_HOME.")
+    (tmp_path / "home/.forge").mkdir(parents=True)
+    assert describe_os_error(refused) == f"'{tmp_path.name}': Permission denied", (
+        "the home is there: it was another use"
+    )
 
 
 LOCALES = ({"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"})

@@ -240,14 +240,15 @@ async def test_tokens_are_in_no_log_and_the_redactor_knows_them(
     assert access not in redactor.redact_secrets(f"Bearer {access}")
 
 
-async def refused_login(home: ForgeHome, remote: httpx2.AsyncBaseTransport, match: str) -> None:
-    """Asserts that logging in at such a server ends with these words."""
+async def refused_login(home: ForgeHome, remote: httpx2.AsyncBaseTransport) -> str:
+    """With which words logging in at such a server ends."""
     asking = InteractiveAuth("https://evil.test/mcp", CredentialStore(home), lambda url: None)
     async with CallbackListener() as listener:
         asking.listen_with(listener)
         async with httpx2.AsyncClient(auth=asking, transport=remote) as client:
-            with pytest.raises(ForgeError, match=match):
+            with pytest.raises(ForgeError) as refused:
                 await client.post("https://evil.test/mcp")
+    return refused.value.message
 
 
 async def test_a_remote_server_cannot_send_us_to_this_machine(home: ForgeHome) -> None:
@@ -259,7 +260,7 @@ async def test_a_remote_server_cannot_send_us_to_this_machine(home: ForgeHome) -
             place = "http://127.0.0.1:9/secret"
             return httpx2.Response(401, headers={"WWW-Authenticate": f'Bearer resource_metadata="{place}"'})
 
-    await refused_login(home, Remote(), "without TLS")
+    assert "without TLS" in await refused_login(home, Remote())
     assert asked_for == ["https://evil.test/mcp"]
 
 
@@ -275,7 +276,7 @@ async def test_an_endless_metadata_document_ends_the_login(home: ForgeHome) -> N
 
             return httpx2.Response(200, content=body())
 
-    await refused_login(home, Endless(), "more than anybody can hold")
+    assert "more than anybody can hold" in await refused_login(home, Endless())
 
 
 # ---- the vault

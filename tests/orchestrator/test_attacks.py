@@ -16,8 +16,10 @@ from tests.deadlines import within
 
 from golem_forge import Tool, ToolCall, ToolContext, ToolResult, open_session, tool
 from golem_forge.config.trust import TrustStore
+from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.errors import ConfigError
 from golem_forge.storage.home import forge_home
+from golem_forge.tools.context import Plan
 
 SECRET = "canary-5522-ccdd"
 
@@ -504,6 +506,53 @@ async def test_an_embedders_word_on_a_native_tool_counts_although_it_touches_not
     path = make_path(create_read_output_tool(needs_approval=says))
     outcome = await path.call(ToolCall("read_output", {"handle": "out_000000000000"}))
     assert outcome.status == status
+
+
+@pytest.mark.parametrize("moved", [False, True])
+async def test_a_call_that_is_planned_anew_after_the_wait_runs_only_as_the_one_that_was_approved(
+    make_path: Any, moved: bool
+) -> None:
+    """A writer went first, so what was judged is no more than a guess."""
+    leads_to, cards, ran = "/zone/a", [], []
+
+    def plan(args: dict[str, Any], ctx: ToolContext) -> Plan:
+        there = leads_to
+        effects = (Effect(verb=Verb.WRITE, target="/zone/link", real=there),)
+        return Plan(run=lambda: ran.append(there), effects=effects)
+
+    async def ask(request: Any) -> dict[str, bool]:
+        nonlocal leads_to
+        cards.append(request)
+        if len(cards) == 1:
+            leads_to = "/zone/b" if moved else leads_to
+            assert (await path.call(ToolCall("nap", {}))).ok
+        return {"approved": len(cards) == 1}
+
+    save = Tool("save", "Saves.", input_schema={}, planner=plan, needs_approval=True)
+    path = make_path(save, nap, ask=ask)
+    outcome = await answered(path.call(ToolCall("save", {})))
+    expected = ("approval_denied", 2, []) if moved else ("success", 1, ["/zone/a"])
+    assert (outcome.status, len(cards), ran) == expected
+
+
+async def test_a_tool_that_a_writer_made_anew_while_its_card_waited_is_shown_as_it_is_now(make_path: Any) -> None:
+    def made(says: str) -> Tool:
+        greet: Tool = tool(name="greet", needs_approval=True)(lambda: says)
+        greet.made_from = ("/tools/greet",)
+        return greet
+
+    cards: list[Any] = []
+
+    async def ask(request: Any) -> dict[str, bool]:
+        cards.append(request)
+        if len(cards) == 1:
+            path.catalog.add(made("new"), replace=True)
+            assert (await path.call(ToolCall("nap", {}))).ok
+        return {"approved": True}
+
+    path = make_path(made("old"), nap, ask=ask)
+    assert (await answered(path.call(ToolCall("greet", {})))).text == "new"
+    assert len(cards) == 2
 
 
 async def test_a_nested_call_is_looked_at_again_after_the_wait_too(project: Path) -> None:

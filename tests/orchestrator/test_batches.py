@@ -313,8 +313,9 @@ async def test_a_writer_whose_check_does_not_answer_gives_up_its_place(
     assert "ran first" in outcomes[0].notes[0] and not outcomes[1].notes
 
 
+@pytest.mark.parametrize(("does", "then"), [(Verb.WRITE, Verb.WRITE), (Verb.WRITE, Verb.READ), (Verb.READ, Verb.WRITE)])
 async def test_what_touches_the_same_waits_for_a_slow_check_all_the_same(
-    make_path: Any, monkeypatch: pytest.MonkeyPatch
+    make_path: Any, monkeypatch: pytest.MonkeyPatch, does: Verb, then: Verb
 ) -> None:
     monkeypatch.setattr("golem_forge.orchestrator.schedule.MAX_CHECK_DELAY_S", 0.01)
     ran: list[str] = []
@@ -323,17 +324,17 @@ async def test_what_touches_the_same_waits_for_a_slow_check_all_the_same(
         await asyncio.sleep(0.3)
         return False
 
-    def writer(name: str, path: str, check: Any = False) -> Tool:
+    def planned(name: str, path: str, verb: Verb, check: Any = False) -> Tool:
         async def run() -> str:
             ran.append(name)
             return name
 
         async def plan(args: dict[str, Any], ctx: Any) -> Plan:
-            return Plan(run=run, effects=(Effect(verb=Verb.WRITE, target=path, real=path),))
+            return Plan(run=run, effects=(Effect(verb=verb, target=path, real=path),))
 
-        return Tool(name, "Writes.", input_schema={"type": "object"}, planner=plan, needs_approval=check)
+        return Tool(name, "Touches.", input_schema={"type": "object"}, planner=plan, needs_approval=check)
 
-    tools = (writer("slow", "/a/x", slow), writer("same", "/a/x/y"), writer("other", "/b"))
+    tools = (planned("slow", "/a/x", does, slow), planned("same", "/a/x/y", then), planned("other", "/b", then))
     path = make_path(*tools, mode="approve_all")
     await path.batch([ToolCall("slow", {}), ToolCall("same", {})])
     assert ran == ["slow", "same"]
@@ -444,6 +445,28 @@ async def test_calls_that_have_nothing_to_do_with_each_other_are_asked_about_tog
         outcomes = await session.path.batch(wanted)
     assert [o.status for o in outcomes] == ["success"] * 4, [o.error for o in outcomes]
     assert sorted(each.name for each in tmp_path.iterdir()) == ["a", "b", "c", "d"]
+
+
+async def test_a_card_is_shown_while_a_reader_before_it_still_runs(make_path: Any) -> None:
+    shown = asyncio.Event()
+
+    @tool(needs_approval=False, read_only=True)
+    async def reads() -> str:
+        await shown.wait()
+        return "read"
+
+    async def ask(request: Any) -> dict[str, Any]:
+        shown.set()
+        return {"approved": True}
+
+    async def plan(args: dict[str, Any], ctx: Any) -> Plan:
+        return Plan(run=lambda: "wrote", effects=(Effect(verb=Verb.WRITE, target="/a", real="/a"),))
+
+    writes = Tool("writes", "Writes.", input_schema={}, planner=plan, needs_approval=True)
+    outcomes = await asyncio.wait_for(
+        make_path(reads, writes, ask=ask).batch([ToolCall("reads", {}), ToolCall("writes", {})]), LONG
+    )
+    assert [o.text for o in outcomes] == ["read", "wrote"], [o.error for o in outcomes]
 
 
 async def test_a_program_that_the_call_before_writes_is_the_one_that_is_shown_and_run(tmp_path: Path) -> None:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 import time
+import weakref
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from tests.deadlines import LONG, within
 
-from golem_forge import ToolCall, ToolContext, tool
+from golem_forge import Tool, ToolCall, ToolContext, tool
+from golem_forge.tools.context import Plan
 
 over = threading.Event()
 """A test has seen all it wanted, so what it left behind need not be waited for."""
@@ -64,6 +68,30 @@ async def test_what_was_left_behind_is_said(make_path: Any) -> None:
     path = make_path(blocks, ignores_cancel)
     assert "left to finish alone" in (await call(path, "blocks")).error
     assert "left behind" in (await call(path, "ignores_cancel")).error
+
+
+async def test_what_was_left_behind_lives_until_it_ends_by_itself(make_path: Any) -> None:
+    waits_for: list[weakref.ref[asyncio.Future[None]]] = []
+    ended = asyncio.Event()
+
+    @tool(needs_approval=False, timeout=0.05)
+    async def stubborn() -> None:
+        for _ in range(2):
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(LONG)
+        future = asyncio.get_running_loop().create_future()
+        waits_for.append(weakref.ref(future))
+        await future  # nobody else holds it, nor who waits for it
+        ended.set()
+
+    assert "left behind" in (await call(make_path(stubborn), "stubborn")).error
+    while not waits_for:
+        await asyncio.sleep(0.01)
+    gc.collect()
+    future = waits_for[0]()
+    assert future is not None
+    future.set_result(None)
+    await asyncio.wait_for(ended.wait(), LONG)
 
 
 @pytest.mark.parametrize("name", ["sleeps", "blocks", "ignores_cancel"])
@@ -196,9 +224,17 @@ async def test_too_many_stuck_threads_is_an_outcome_not_a_hang(make_path: Any, m
         release.wait(LONG)
         return "late"
 
-    path = make_path(stuck)
+    async def run() -> str:
+        return "ran"
+
+    async def plan(args: dict[str, Any], ctx: ToolContext) -> Plan:
+        return Plan(run=run, effects=())
+
+    planned = Tool("planned", "Needs no thread.", input_schema={}, planner=plan, needs_approval=False)
+    path = make_path(stuck, planned)
     first = await call(path, "stuck")
     second = await call(path, "stuck")
+    assert (await call(path, "planned")).text == "ran"
     release.set()
     assert first.status == "timeout"
     assert second.status == "execution_failed"

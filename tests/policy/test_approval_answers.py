@@ -11,9 +11,15 @@ from typing import Any
 import pytest
 from tests.deadlines import LONG, within
 
-from golem_forge import ToolCall, open_session, tool
+from golem_forge import Tool, ToolCall, open_session, tool
+from golem_forge.core.effects import Effect, Verb
+from golem_forge.events.journal import Journal
+from golem_forge.policy.base import ApprovalBlocks
+from golem_forge.policy.evaluate import ParentPolicy
 from golem_forge.policy.fingerprint import args_key, fingerprint
+from golem_forge.policy.rules.usage import rule_usage
 from golem_forge.storage.home import forge_home
+from golem_forge.tools.context import Plan
 
 ZEROS = "0" * 64
 
@@ -90,6 +96,39 @@ async def test_a_session_approval_covers_the_same_call_and_no_other(make_path: A
     assert (second.decision.answered_by, second.decision.cached, len(ask)) == ("memory", True, 1)
     await call(path, n=2)
     assert len(ask) == 2
+
+
+@pytest.mark.parametrize("told_as", ["effects", "targets"])
+async def test_a_session_approval_covers_only_what_the_call_led_to(make_path: Any, asked: Any, told_as: str) -> None:
+    real = "/a"
+
+    def plan(args: dict[str, Any], ctx: Any) -> Plan:
+        if told_as == "targets":
+            return Plan(run=lambda: "done", effects=(), targets=(f"write {real}",))
+        return Plan(run=lambda: "done", effects=(Effect(verb=Verb.WRITE, target="/zone/link", real=real),))
+
+    ask = asked({"approved": True, "remember": "session"})
+    path = make_path(
+        Tool("save", "Saves.", input_schema={"type": "object"}, planner=plan, needs_approval=True), ask=ask
+    )
+    for now, cards in (("/a", 1), ("/a", 1), ("/b", 2)):
+        real = now
+        assert (await path.call(ToolCall("save", {}))).ok
+        assert len(ask) == cards
+
+
+async def test_a_rule_that_stops_a_worker_and_those_above_it_was_met_once(make_path: Any) -> None:
+    home = forge_home()
+    home.ensure()
+    home.rules.write_text("rules:\n  - {id: never, tool: deploy, verdict: blocked, reason: by hand}\n")
+    journal = Journal.create(home.path)
+    above = tuple(ParentPolicy(worker=worker, blocks=ApprovalBlocks()) for worker in ("main", "main/a"))
+    path = make_path(deploy, journal=journal, worker="main/a/b", parents=above)
+    for hits in (1, 2):
+        assert (await call(path)).status == "policy_denied"
+        journal.flush()
+        assert rule_usage(home.path)["never"].hits == hits
+    journal.close()
 
 
 async def test_a35_a_denial_is_counted_and_asked_again(make_path: Any, asked: Any) -> None:
@@ -335,6 +374,27 @@ async def test_effects_that_no_rule_covers_are_told_apart_and_one_of_them_is_why
     assert [request.choices[0].label for request in ask[:2]] == ["write /workspace/src/b.py"] * 2
 
 
+@pytest.mark.parametrize(
+    ("rule", "marked"),
+    [
+        ({"command": ["npm", "ci"]}, ["exec make all (no rule covers it)"]),
+        ({"command": ["make", "all"], "exact": True}, ["exec npm ci (no rule covers it)"]),
+        ({"tool": "exec_command"}, []),
+    ],
+    ids=str,
+)
+async def test_what_a_rule_asks_about_is_covered_by_a_rule(
+    tmp_path: Path, asked: Any, rule: dict[str, Any], marked: list[str]
+) -> None:
+    rules = [{"command": ["cargo", "check"], "verdict": "preApproved"}, {**rule, "verdict": "ask"}]
+    forge_home().rules.parent.mkdir(parents=True, exist_ok=True)
+    forge_home().rules.write_text(json.dumps({"version": 1, "rules": rules}))
+    ask = asked({"approved": False})
+    async with open_session(tmp_path, approval_callback=ask) as session:
+        await session.call("exec_command", {"cmd": "cargo check && npm ci && make all"})
+    assert [effect for effect in ask[0].effects if "no rule" in effect] == marked
+
+
 async def test_a_reason_quotes_the_command_it_is_about_and_is_short(tmp_path: Path, asked: Any) -> None:
     ask = asked({"approved": False})
     filler = "x" * 30_000
@@ -343,6 +403,7 @@ async def test_a_reason_quotes_the_command_it_is_about_and_is_short(tmp_path: Pa
         f"rm -rf found > log; echo {filler}": "'rm -rf found >log'",
         f"echo {filler[:9000]} && rm -rf found": "'rm -rf found'",
         f"rm -rf {filler[:9000]} found": " found'",
+        f"ls && bash -c 'echo {filler[:4000]}; rm -rf found; echo {filler[:4000]}'": "'rm -rf found' is on",
         f"sudo {filler}": "'sudo xxx",
         f"cat /etc/{filler[:9000]} /etc/found": " /etc/found reaches outside",
     }

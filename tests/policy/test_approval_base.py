@@ -57,10 +57,16 @@ async def status_of(path: Any, name: str, args: dict[str, Any] | None = None) ->
     return str((await path.call(ToolCall(name, args or {}))).status)
 
 
-async def test_a1_nothing_said_asks(make_path: Any, asked: Any) -> None:
+@pytest.mark.parametrize(
+    ("says", "cards"),
+    [({}, 1), ({"effects": ()}, 1), ({"source": "native"}, 1), ({"source": "native", "effects": ()}, 0)],
+    ids=["nothing", "no effect", "built in", "built in and no effect"],
+)
+async def test_a1_nothing_said_asks(make_path: Any, asked: Any, says: dict[str, Any], cards: int) -> None:
+    """Only a tool of Forge's own that touches nothing needs no word."""
     ask = asked()
-    assert await status_of(make_path(counter("x"), ask=ask), "x") == "success"
-    assert len(ask) == 1
+    assert await status_of(make_path(counter("x", **says), ask=ask), "x") == "success"
+    assert len(ask) == cards
 
 
 async def test_a2_the_named_verdict_beats_the_default(make_path: Any, asked: Any) -> None:

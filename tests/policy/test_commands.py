@@ -64,7 +64,7 @@ def test_one_exec_per_segment_then_the_reads(world: SandboxWorld, workspace: Pat
         "cd a; cd ../..; cat x",
         "cd src; cat ../../x", "cd src || cat ../x", "ls; cd ..; cat x", "pushd ..; cat x", "pushd /etc && cat hosts",
         "command cd /; cat etc/passwd", "builtin cd ..; ls", "cd -P ..; ls", "cd -- /etc; cat hosts",
-        "eval cd /; cat x",
+        "eval cd /; cat x", "eval 'cd $X'; cat x",
         "eval 'cd .. && ls'; cat x", "cd; cat ../../etc/passwd", "cd src; pushd ..; cd ..; cat x",
         "cd src && cd .. && cd .. && cat x", "cat ../../etc/passwd", "cat ../../../x", "true | cd ..; cat x",
         "bash -c 'cd ..; cat x'", "cd src; cd -; cat ../x", "pushd src; popd; cat ../x", "cd away; ls",
@@ -116,7 +116,7 @@ def test_however_it_is_spelled_what_lies_outside_needs_a_person(text: str, world
         "timeout 5 /opt/x/run a", "true; bash -c '/opt/x/run a'", "command cat a", "xargs grep /foo",
         "export FOO=bar; cd src; cat c", "eval 'cd src'; cat c", "echo a | xargs cat",
         "true; bash -c 'cd src; cat c'",
-        "cd src; cut -d / -f1 c", "python3 -c 'print(1)'",
+        "cd src; cut -d / -f1 c", "make '=/etc/x'", "python3 -c 'print(1)'",
     ],
 )  # fmt: skip
 def test_words_that_name_nothing_outside_are_no_reason(text: str, world: SandboxWorld) -> None:
@@ -163,6 +163,25 @@ def test_revisions_are_words_of_git_alone(looked_at: SandboxWorld) -> None:
         assert facts.reads_only, text
     for text in ("echo HEAD~1", "git log ~", "git log ^main", "git log x=~", "git log HEAD@{1}", "git log HEAD^{tree}"):
         assert command_facts(text, world, "/workspace", is_secret_name)[0].parsed is None, text
+
+
+@pytest.mark.parametrize(
+    ("text", "reads"),
+    [
+        ("git -C src status", ["/workspace/src"]), ("git -C src -C .. log a", ["/workspace", "/workspace/a"]),
+        ("git diff a gone", ["/workspace/a"]), ("git diff -- beef", ["/workspace/beef"]), ("git log -3", []),
+        ("git -C .. status", None), ("git -C '' status", None), ("git log -Z", None), ("git status -3", None),
+        ("git show -", None), ("git diff beef", None),
+    ],
+)  # fmt: skip
+def test_git_reads_the_files_that_are_named_and_is_not_proven_where_a_word_may_mean_something_else(
+    text: str, reads: list[str] | None, looked_at: SandboxWorld, workspace: Path
+) -> None:
+    (workspace / ".git").mkdir()
+    (workspace / "beef").touch()  # a file, or the first digits of a commit
+    facts, found = command_facts(text, looked_at, "/workspace", is_secret_name, full_walls=True)
+    assert facts.reads_only is (reads is not None)
+    assert reads is None or [each.target for each in found if each.verb is Verb.READ] == reads
 
 
 def test_what_git_shows_is_judged_by_its_path_in_the_commit(looked_at: SandboxWorld, workspace: Path) -> None:

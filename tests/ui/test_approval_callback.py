@@ -23,9 +23,8 @@ def git_push(branch: str) -> str:
 
 async def main():
     path = Orchestrator([git_push], approval=ApprovalController("interactive", create_cli_approval_callback()))
-    calls = [ToolCall(name="git_push", args={"branch": branch}) for branch in ("main\\x1b[2J", "dev")]
-    outcomes = await asyncio.gather(*map(path.call, calls))
-    for outcome in outcomes:
+    branches = ("main\\x1b[2J", "dev", "next", "old", "odd")
+    for outcome in await path.batch([ToolCall(name="git_push", args={"branch": branch}) for branch in branches]):
         print(outcome.status.value, outcome.text)
 
 asyncio.run(main())
@@ -39,32 +38,29 @@ def program(tmp_path: Path) -> Path:
     return path
 
 
-def test_one_card_at_a_time_and_each_answer_goes_to_its_call(program: Path) -> None:
+def test_cards_come_one_by_one_in_the_order_of_the_calls_and_none_after_the_turn_was_ended(program: Path) -> None:
     environment = {**os.environ, "TERM": "xterm"}
     child = pexpect.spawn(sys.executable, [str(program)], encoding="utf-8", timeout=20, env=environment, echo=False)
-    child.expect(r"Push to Remote \(git_push\) wants to run")
-    child.expect(r"Approve\?.*\) ")
-    first = child.before
-    assert "wants to run" not in first
-    assert "\x1b[2J" not in first
-    child.sendline("y" if "main" in first else "n")
-    index = child.expect([r"Reason.*: ", "wants to run"])
-    if index == 0:
-        child.sendline("")
-        child.expect("wants to run")
-    child.expect(r"Approve\?.*\) ")
-    child.sendline("y" if "main" in child.before else "")
+    for branch, answer in (("main", "y"), ("dev", "n"), ("next", "y"), ("old", "q")):
+        child.expect(r"Push to Remote \(git_push\) wants to run")
+        child.expect(r"Approve\?.*\) ")
+        assert branch in child.before and "wants to run" not in child.before and "\x1b[2J" not in child.before
+        child.sendline(answer)
+        if answer == "n":
+            child.expect(r"Reason.*: ")
+            child.sendline("")
     child.expect(pexpect.EOF)
     ended = child.before.replace("\r", "")
-    assert "success pushed main" in ended
-    assert "approval_denied" in ended
-    assert "pushed dev" not in ended
+    assert "wants to run" not in ended and "Approve?" not in ended
+    statuses = [line.split()[0] for line in ended.splitlines() if "_denied" in line or "success" in line]
+    assert statuses[:4] == ["success", "approval_denied", "success", "approval_denied"], ended
+    assert "success pushed main" in ended and "pushed odd" not in ended
 
 
 def test_without_a_terminal_it_denies_and_says_why(program: Path) -> None:
     ran = subprocess.run(
         [sys.executable, str(program)], capture_output=True, text=True, timeout=30, stdin=subprocess.DEVNULL
     )
-    assert ran.stdout.count("approval_denied") == 2, ran.stderr
+    assert ran.stdout.count("approval_denied") == 5, ran.stderr
     assert "There is no terminal to ask on." in ran.stdout
     assert "Approve?" not in ran.stderr

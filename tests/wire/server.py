@@ -138,7 +138,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             return
         if turn.body is not None:
-            self._send(200, turn.headers, turn.body.encode())
+            self._send(200, turn.headers, turn.body.encode("latin-1"))
             return
         if path not in FORMATS:
             turn = WireTurn(status=404, error=f"no such path: {path}")

@@ -263,7 +263,8 @@ class Repetition:
         if outcome.ok and _still_runs(outcome):
             self._repeated.pop(key, None)
             return ""
-        became = sha256_hex(_DURATION.sub("", _HANDLE.sub("", f"{outcome.status} {outcome.text}")))
+        more = outcome.result.content if outcome.result is not None else ()  # pictures, which no text tells apart
+        became = sha256_hex(_DURATION.sub("", _HANDLE.sub("", f"{outcome.status} {outcome.text} {more or ''}")))
         before, count = self._repeated.get(key, ("", 0))
         count = count + 1 if became == before else 1
         self._repeated[key] = (became, count)
@@ -285,7 +286,8 @@ class Repetition:
 
 def _still_runs(outcome: Outcome) -> bool:
     """Waiting for a command that has nothing to say yet is no repetition."""
-    return outcome.result is not None and "session_id" in outcome.result.value
+    result = outcome.result
+    return result is not None and result.kind == "exec.result" and "session_id" in result.value
 
 
 def _key(outcome: Outcome) -> str:

@@ -16,7 +16,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.cli.args import CommandUsageError
-from golem_forge.cli.format import print_json
+from golem_forge.cli.format import print_json, step_drawer
 from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.core.calls import EXIT_CODES, Caller, Outcome, outcome_json
 from golem_forge.core.decisions import AnsweredBy, Status
@@ -130,7 +130,8 @@ async def call_in_session(session: Session, command: CallCommand) -> int:
     for notice in session.notices_for_one_command:
         print(f"forge: {escape_control_chars(notice)}", file=sys.stderr)
     if session.user_tools is not None:
-        session.user_tools.workshop.report = _print_report
+        workshop = session.user_tools.workshop
+        workshop.report, workshop.on_step = _print_report, step_drawer()
     told_to_end: list[signal.Signals] = []
     for number in termination_signals():
         asyncio.get_running_loop().add_signal_handler(number, _interrupt, session, number, told_to_end)

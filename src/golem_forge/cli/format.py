@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ from typing import Any, Final
 
 from golem_forge.core.regex import regex
 from golem_forge.core.table import GAP
-from golem_forge.core.text import display_path, escape_control_chars, one_line
+from golem_forge.core.text import display_path, escape_control_chars, one_line, shorten
 from golem_forge.storage.home import HOME_ADVICE, forge_home
 
 
@@ -90,6 +91,20 @@ def clear_progress() -> None:
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
+def draw_step(text: str, seconds: int | None) -> None:
+    """On a terminal: one line about a step that takes a while, with the seconds; None takes the line away."""
+    clear_progress()
+    if seconds is not None:
+        counted = f" {seconds} s" if seconds else ""
+        width = max(20, shutil.get_terminal_size().columns - len(counted) - 1)
+        print(shorten(one_line(text), width) + counted, end="", file=sys.stderr, flush=True)
+
+
+def step_drawer() -> Callable[[str, int | None], None] | None:
+    """None: standard error is no terminal, so lines are written to it."""
+    return draw_step if sys.stderr is not None and sys.stderr.isatty() else None
+
+
 _REFUSALS: Final = (errno.EROFS, errno.EACCES, errno.EPERM)
 _NO_ROOM: Final = (errno.ENOENT, errno.ENOSPC, errno.EDQUOT)
 
@@ -104,7 +119,8 @@ def describe_os_error(error: OSError) -> str:
         path = home  # it was named inside a directory that was open
     if not path.name:
         return why
-    if error.errno in (*_REFUSALS, *_NO_ROOM) and (path == home or home in path.parents or path in home.parents):
+    keeps = path == home or home in path.parents or (path in home.parents and not home.exists())
+    if keeps and error.errno in (*_REFUSALS, *_NO_ROOM):
         return f"{display_path(path)}: {why}. Forge keeps its files there; {HOME_ADVICE}."
     return f"'{path.name}': {why}"
 

@@ -59,8 +59,9 @@ HELP: Final = """usage: forge log [--session ID|last] [--tool NAME] [--status ST
   --caller   llm (a model), human (a person), mcp (a client of `forge mcp serve`) or tool (another tool)
   --since    not before, --until not after: 2026-11-15, "2026-11-15 09:30" on this machine's clock (or with Z, +02:00),
              today, yesterday, or how long ago: 90s, 30m, 12h, 7d, 2w; a day, minute or second counts to its end
-  --dir      only of sessions of the program in that directory, and of programs below it; single calls (`forge call`)
-             do not record where they were made
+  --dir      only of sessions of the program in that directory, and of programs below it. That is what `forge run` and
+             conversations did. Single calls (`forge call`, `forge tools run`, `forge sandbox exec`) and calls of
+             `forge mcp serve` do not record where they were made: leave out --dir to see them
   --limit    how many at most (20)
   --csv      for a spreadsheet, with the names of --json; a cell that would be a formula there begins with '
 
@@ -98,7 +99,7 @@ def run_calls(words: list[str]) -> int:
         *(f"--caller {'|'.join(Caller)}", "--since TIME", "--until TIME", "--dir DIR"),
     )
     declare(reader.add_mutually_exclusive_group(), "--json", "--csv")
-    reader.set_defaults(session="", tool="", status="", caller="", dir="", limit=20)
+    reader.set_defaults(session="", tool="", status="", caller="", limit=20)
     asked = reader.parse_args(words)
     try:
         asked.since = wire_time(read_time("--since", asked.since)[0]) if asked.since is not None else ""
@@ -107,6 +108,8 @@ def run_calls(words: list[str]) -> int:
         reader.error(str(error))
     if asked.until and asked.since > asked.until:
         reader.error("--since is later than --until, so no call fits")
+    if asked.dir == "":
+        reader.error("--dir: the name of the directory is empty")
     home = home_with_sessions()
     found = _Calls(home, asked) if home is not None else ()
     if asked.json:
@@ -130,7 +133,7 @@ class _Calls:
         self._asked = asked
         self._session = session_id(home, asked.session) if asked.session else ""
         self._alive = cache(lambda id_: is_locked(journal_path(home, id_)))
-        self._sessions = _sessions_below(home, asked.dir) if asked.dir else None
+        self._sessions = _sessions_below(home, asked.dir) if asked.dir is not None else None
 
     def __iter__(self) -> Iterator[LoggedCall]:
         status = self._asked.status
@@ -155,15 +158,23 @@ class _Calls:
 
 
 def _sessions_below(home: Path, typed: str) -> set[str]:
-    """Those of the program around that directory, and of programs below it. Raises IdNotFound."""
+    """Those of the program around that directory, and of programs below it; says on standard error that there are
+    others of which that is not known. Raises IdNotFound."""
     directory = Path(os.path.realpath(os.path.expanduser(typed)))
     places = {directory, program_root(directory)} if directory.is_dir() else {directory}
-    recorded = ((session.id, Path(session.root)) for session in SessionIndex(home).sessions(limit=-1) if session.root)
+    sessions = SessionIndex(home).sessions(limit=-1)
+    recorded = ((session.id, Path(session.root)) for session in sessions if session.root)
     found = {id for id, root in recorded if root in places or directory in root.parents}
     if not found:
-        single = "Single calls (`forge call`) do not record where they were made"
-        raise IdNotFound(f"no session ran in {display_path(directory)}. {single}; `forge sessions list` has the rest.")
+        raise IdNotFound(f"no session ran in {display_path(directory)}. {_NOT_PLACED}.")
+    if not all(session.root for session in sessions):
+        print_error("log", f"{_NOT_PLACED}.")
     return found
+
+
+_NOT_PLACED: Final = (
+    "Single calls (`forge call`) do not record where they were made; `forge log` without --dir lists them"
+)
 
 
 _AGO: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -181,7 +192,7 @@ def read_time(option: str, typed: str) -> tuple[datetime, datetime]:
     number, unit = typed[:-1], typed[-1:]
     try:
         if unit in _AGO and number.isascii() and number.isdigit():
-            ago = now - timedelta(**{_AGO[unit]: int(number)})
+            ago = datetime.now(UTC) - timedelta(**{_AGO[unit]: int(number)})  # hours that passed, whatever clocks did
             return ago, ago
         text = f"{days[typed]:%Y-%m-%d}" if typed in days else typed
         if found := _TIME.fullmatch(text):

@@ -51,8 +51,6 @@ class ApprovalStage:
                 raise _blocked(state)
             if decision.verdict is Verdict.PRE_APPROVED and answer is None:
                 return
-            if state.approved_as and state.approved_as == decision.fingerprint:
-                return  # planned anew after a wait, and still the call that was approved
             if answer is None or is_riskier(decision.risk, shown):
                 shown = decision.risk
                 answer = await self._ask(state)

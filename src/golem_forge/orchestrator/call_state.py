@@ -37,7 +37,7 @@ class CallState:
     """None for a call that was decided at once."""
     decision: Decision | None = None
     approved_as = ""
-    """The fingerprint a person approved; a later plan must have the same one."""
+    """The fingerprint that was approved, for the journal; empty again once the call has to be judged anew."""
     notes: tuple[str, ...] = ()
     asked = False
     edited = False

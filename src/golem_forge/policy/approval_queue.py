@@ -12,9 +12,10 @@ Answers are read strictly: what is not clearly a yes is a no.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from golem_forge.core.decisions import AnsweredBy, Status
@@ -31,6 +32,8 @@ from golem_forge.tools.threads import run_in_thread
 
 MAX_PENDING: Final = 100
 MAX_EDITS: Final = 20
+NEXT_QUESTION_S: Final = 0.05
+"""Before the next question is shown: an answer that is remembered may answer it too."""
 _log = logging.getLogger(__name__)
 
 FieldProblems = tuple[tuple[str, str], ...]
@@ -271,7 +274,9 @@ def ui_asker(ui: RuntimeUI, timeout: float | None = None) -> Asker:
 
 
 def callback_asker(callback: ApprovalCallback, timeout: float | None = None) -> Asker:
-    """An invalid edit calls it again, with `field_errors` on the request; the same edit twice denies."""
+    """An invalid edit calls it again, with `field_errors` on the request; the same edit twice denies. A callback that
+    reads a keyboard is called for one question at a time, in their order."""
+    turn = _Turns().take if hasattr(callback, "keyboard") else contextlib.nullcontext
 
     async def ask(question: ApprovalQuestion) -> Any:
         request = question.request
@@ -289,7 +294,7 @@ def callback_asker(callback: ApprovalCallback, timeout: float | None = None) -> 
     async def ask_in_time(question: ApprovalQuestion) -> Any:
         limit = asyncio.timeout(timeout)
         try:
-            async with limit:
+            async with limit, turn():
                 return await ask(question)
         except TimeoutError:
             if not limit.expired():  # the callback's own
@@ -297,6 +302,26 @@ def callback_asker(callback: ApprovalCallback, timeout: float | None = None) -> 
             return {"approved": False, "by": "timeout", "reason": f"No answer within {timeout:g} s."}
 
     return ask_in_time
+
+
+class _Turns:
+    """One after the other, in the order of asking. Whoever had to wait waits a moment more: the answer before may have
+    made its question needless."""
+
+    def __init__(self) -> None:
+        self._of: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
+
+    @contextlib.asynccontextmanager
+    async def take(self) -> AsyncIterator[None]:
+        loop = asyncio.get_running_loop()
+        if self._of is None or self._of[0] is not loop:  # a controller may be used again under another loop
+            self._of = loop, asyncio.Lock()
+        lock = self._of[1]
+        waits = lock.locked()
+        async with lock:
+            if waits:
+                await asyncio.sleep(NEXT_QUESTION_S)
+            yield
 
 
 async def _call(callback: ApprovalCallback, request: ApprovalRequest) -> Any:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from golem_forge.core.decisions import Verdict
-from golem_forge.core.effects import AtMost, Effect, Mark, Verb
+from golem_forge.core.effects import AtMost, Effect, Mark, Verb, quote_target
 from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.text import process_link
 from golem_forge.policy.facts import CommandFacts
@@ -46,30 +46,31 @@ def command_facts(
     `full_walls` (they hold, and no host is asked for) what is only proven inside them (git) is not."""
     parsed = parse_strict(text)
     found = danger_commands(text, is_secret)
-    dangers = tuple(found)
     if not isinstance(parsed, Parsed):
-        marks = (Mark.OPAQUE, Mark.DANGER) if dangers else (Mark.OPAQUE,)
+        marks = (Mark.OPAQUE, Mark.DANGER) if found else (Mark.OPAQUE,)
         parts = tuple(found.values())
-        opaque = Effect(verb=Verb.EXEC, target=text, marks=marks, dangers=dangers, danger_parts=parts)
+        opaque = Effect(verb=Verb.EXEC, target=text, marks=marks, dangers=tuple(found), danger_parts=parts)
         return CommandFacts(text=text, parsed=None, world=world, cwd=cwd), (opaque,)
     proof = prove(parsed, world, cwd)
     places = segment_places(parsed, world, cwd)
-    shares = _dangers_by_segment(parsed, dangers, is_secret)
-    reads_only = proof.proven and not dangers
+    shares = _dangers_by_segment(parsed, found, is_secret)
+    reads_only = proof.proven and not found
     effects: list[Effect] = []
     started: list[Segment] = []
     for segment, part, share, where in zip(parsed.segments, proof.segments, shares, places, strict=True):
         outside = any(operand.kind == "outside" for operand in part.operands)
         started.append(replace(segment, words=part.started or segment.words))
+        target = render(Parsed((Segment(segment.words),)))
         effects.append(
             Effect(
                 verb=Verb.EXEC,
-                target=render(Parsed((Segment(segment.words),))),
+                target=target,
                 real=_real_program(segment, where, world),
                 words=segment.words,
                 proven=part.proven and not share and (not part.needs_closed_zones or (reads_only and full_walls)),
                 at_most=AtMost.WRITES if full_walls else None,
-                dangers=share,
+                dangers=tuple(share),
+                danger_parts=_parts_inside(target, share),
                 marks=((Mark.DANGER,) if share else ()) + ((Mark.OUTSIDE_ZONE,) if outside else ()),
             )
         )
@@ -98,14 +99,24 @@ def danger_commands(text: str, is_secret: IsSecret) -> dict[str, str]:
     return found
 
 
-def _dangers_by_segment(parsed: Parsed, dangers: tuple[str, ...], is_secret: IsSecret) -> Iterator[tuple[str, ...]]:
-    """The dangers of each segment. One that only the whole has (`curl u | sh`) belongs to every segment of it."""
-    several = bool(dangers) and len(parsed.segments) > 1
+def _dangers_by_segment(parsed: Parsed, found: dict[str, str], is_secret: IsSecret) -> Iterator[dict[str, str]]:
+    """The dangers of each segment, as `danger_commands` gives those of the text. One that only the whole has
+    (`curl u | sh`) belongs to every segment of it."""
+    if not found or len(parsed.segments) == 1:
+        yield from (found for _ in parsed.segments)
+        return
     texts = (render(Parsed((Segment(segment.words),))) for segment in parsed.segments)
-    own = [tuple(danger_commands(text, is_secret)) if several else () for text in texts]
-    of_the_whole = tuple(danger for danger in dangers if not any(danger in found for found in own))
-    for found in own:
-        yield tuple(dict.fromkeys((*found, *of_the_whole)))
+    own = [danger_commands(text, is_secret) for text in texts]
+    of_the_whole = dict.fromkeys((danger for danger in found if not any(danger in each for each in own)), "")
+    for each in own:
+        yield each | of_the_whole
+
+
+def _parts_inside(target: str, found: dict[str, str]) -> tuple[str, ...]:
+    """What a reason quotes of a segment that is too long for one (`bash -c '…'`): the command inside it."""
+    if quote_target(target) == target:
+        return ()
+    return tuple("" if target.startswith(part.removesuffix("…")) else part for part in found.values())
 
 
 def _real_program(segment: Segment, places: tuple[str, ...], world: CommandWorld) -> str:

@@ -57,8 +57,8 @@ from golem_forge.policy.facts import (
 from golem_forge.policy.fingerprint import both_keys, targets_of
 from golem_forge.policy.rules.book import RuleBook
 from golem_forge.policy.rules.load import SHELL_TOOLS
-from golem_forge.policy.rules.match import RuleOutcome, in_scope, uncovered_effects
-from golem_forge.policy.rules.model import Rule, RuleOrigin
+from golem_forge.policy.rules.match import RuleOutcome, in_scope, uncovered_effects, unmentioned_effects
+from golem_forge.policy.rules.model import Hit, Rule, RuleOrigin
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.tools.context import Plan, ToolContext
 from golem_forge.tools.inputs import Arguments
@@ -376,20 +376,25 @@ class Evaluation:
 
     @property
     def uncovered(self) -> tuple[int, ...]:
-        """The effects, by index, that no rule covers; empty where a rule can only cover the call as a whole."""
+        """The effects, by index, that no rule covers, whatever its verdict; empty where a rule can only cover the call
+        as a whole."""
         if not self.facts.native:
             return ()
-        return uncovered_effects(self.outcome.hits if self.outcome is not None else (), self.bases)
+        return unmentioned_effects(self._hits, self.bases)
 
     @property
     def left_to_allow(self) -> tuple[EffectVerdict, ...]:
         """The bases, where an effect that a rule covers is as good as one that runs by itself."""
         if not self.facts.native:
             return self.bases
-        left = self.uncovered
+        left = uncovered_effects(self._hits, self.bases)
         return tuple(
             each if index in left else replace(each, base=Verdict.PRE_APPROVED) for index, each in enumerate(self.bases)
         )
+
+    @property
+    def _hits(self) -> tuple[Hit, ...]:
+        return self.outcome.hits if self.outcome is not None else ()
 
     def for_call(self, facts: CallFacts, keys: ComputeKeys) -> Evaluation:
         """The same evaluation for another call."""
@@ -493,12 +498,13 @@ def _naming_uncovered(
     Without it a person reads of a part that a rule of theirs allows, and wonders why it asks."""
     if outcome is None or not outcome.hits or base.verdict is not Verdict.ASK or tool.source is not SourceKind.NATIVE:
         return base
-    left = [bases[index].effect for index in uncovered_effects(outcome.hits, bases)]
+    unmentioned = unmentioned_effects(outcome.hits, bases)
+    left = [bases[index].effect for index in unmentioned or uncovered_effects(outcome.hits, bases)]
     if not left or len(left) == len(bases):
         return base
-    if base is _STRICT:
+    if base is _STRICT and unmentioned:
         return replace(base, reason=f"{base.reason}; no rule covers {left[0].verb.value} {left[0].quoted}")
-    if tool.needs_approval is not None:
+    if base is _STRICT or tool.needs_approval is not None:
         return base
     named = computed_base(tuple(left), granted, of_several=True)
     return named if named.verdict is base.verdict else base

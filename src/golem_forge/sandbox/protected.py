@@ -303,7 +303,8 @@ def _is_secret(parts: Sequence[str]) -> bool:
 _REQUIRED_PACKAGES: Final = ("pydantic", "pydantic_core", "jsonschema_rs", "ruamel", "prompt_toolkit", "rich")
 """The required ones, looked for by name: they may lie in a directory of PYTHONPATH that is no site-packages."""
 INSTALL_OUTSIDE: Final = (
-    "install Forge outside the project: `pipx install golem-forge` or `uv tool install golem-forge`"
+    "install Forge outside the project, from a clone of its repository: `pipx install /path/to/the/clone` or "
+    "`uv tool install /path/to/the/clone`"
 )
 _PACKAGE_DIRECTORIES: Final = ("site-packages", "dist-packages")
 _MOST_LINKS: Final = 40

@@ -18,7 +18,7 @@ import functools
 import inspect
 import json
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol, overload
 from urllib.parse import unquote
 
@@ -133,7 +133,7 @@ class _Offered(FunctionTool):
                 return []
             takes = len(inspect.signature(function).parameters)
             found = function(typed, others) if takes > 1 else function(typed)
-            return found if inspect.isawaitable(found) else _values(found)
+            return _awaited_values(found) if inspect.isawaitable(found) else _values(found)
 
         return Tool(
             f"complete:{self.name}",
@@ -151,6 +151,10 @@ _COMPLETE_SCHEMA: Final = {
     "properties": {"argument": {"type": "string"}, "value": {"type": "string"}, "others": {"type": "object"}},
     "required": ["argument", "value"],
 }
+
+
+async def _awaited_values(found: Awaitable[Any]) -> list[str]:
+    return _values(await found)
 
 
 def _values(found: Any) -> list[str]:

@@ -3,7 +3,8 @@
 Used where there is a terminal but no full-screen UI: `forge call`, and programs that embed Forge through
 `create_cli_approval_callback()` (for `ApprovalController` and `WorkerRuntime`). Takes the request; gives
 `{approved, choice?, args?, reason?, stop?}`. Enter alone and the end of input deny; without a terminal the callback
-denies. One question at a time: there is one keyboard. A runtime whose UI reads the same terminal asks there.
+denies. One question at a time, in the order of the calls: there is one keyboard. A runtime whose UI reads the same
+terminal asks there.
 Threat: keys typed before the card was drawn never answer it (`ask_line`). After a line that is no answer, input is
 discarded until nobody types, so that the rest of it does not answer.
 """
@@ -30,7 +31,7 @@ Fields = Mapping[str, Any]
 
 
 def create_cli_approval_callback() -> Callable[[ApprovalRequest], dict[str, Any]]:
-    one_at_a_time = Lock()  # each request is asked in a thread of its own, and there is one keyboard
+    one_at_a_time = Lock()  # the thread of a question that was withdrawn may still read
 
     def approve(request: ApprovalRequest) -> dict[str, Any]:
         if not can_ask():

@@ -353,6 +353,8 @@ def list_folders(tools: str) -> FolderListing:
             folders = (each for each in listing if each.is_dir(follow_symlinks=False) or each.is_symlink())
             found = {each.name for each in folders if not each.name.startswith(".")}
     except OSError as error:
+        if isinstance(error, FileNotFoundError) and not os.path.lexists(tools):
+            return FolderListing(tools=tools)  # a home that nobody wrote to yet, and perhaps cannot
         return FolderListing(tools=tools, problem=os.strerror(error.errno or 0))
     return _make_listing(tools, found, None if unsettled((mark,), since=started) else mark)
 

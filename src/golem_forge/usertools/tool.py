@@ -26,7 +26,7 @@ from golem_forge.sandbox.walls.model import Level, ProbeReport
 from golem_forge.tools.context import Plan, ToolContext
 from golem_forge.tools.tool import Definition, Redirect, SourceKind, Tool
 from golem_forge.usertools import trust
-from golem_forge.usertools.build import PreparedTool, StepReport
+from golem_forge.usertools.build import PreparedTool
 from golem_forge.usertools.folder import ToolEntry, ToolProgram
 from golem_forge.usertools.manifest import input_schema
 from golem_forge.usertools.native_tools import not_found, unavailable_message
@@ -42,7 +42,7 @@ from golem_forge.usertools.run.access import (
 )
 from golem_forge.usertools.run.call_server import ToolCallServer
 from golem_forge.usertools.store.records import UseRecord
-from golem_forge.usertools.workshop import Workshop
+from golem_forge.usertools.workshop import StepProgress, Workshop
 
 DEFAULT_CATEGORY: Final = "Your tools"
 """The category of a tool that names none."""
@@ -163,12 +163,12 @@ class _UserTool:
         return plan
 
 
-def _step_report(workshop: Workshop, ctx: ToolContext) -> StepReport | None:
+def _step_report(workshop: Workshop, ctx: ToolContext) -> StepProgress | None:
     """Who waits for this call: a client hears of its own call only, all others are at the session."""
     if ctx.caller is not Caller.MCP:
         return None
     steps = count(1)
-    return lambda text: ctx.report_progress(next(steps), None, text)
+    return trust.report_lines(lambda text: ctx.report_progress(next(steps), None, text))
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,10 @@ trust.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
 from enum import StrEnum
 from functools import partial
 from hashlib import sha256
@@ -30,7 +33,7 @@ from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.walls.model import ProbeReport
 from golem_forge.sandbox.walls.walls import Walls
 from golem_forge.storage.content_store import Snapshot
-from golem_forge.usertools.build import PreparedTool, StepReport
+from golem_forge.usertools.build import PreparedTool
 from golem_forge.usertools.create import find_identical, find_similar
 from golem_forge.usertools.diagnostics import Diagnostic, DiagnosticCode, Unusable
 from golem_forge.usertools.expectations import CaseResult, failed_tests_text
@@ -39,7 +42,7 @@ from golem_forge.usertools.manifest import MANIFEST_FILE
 from golem_forge.usertools.store.records import VersionStatus
 from golem_forge.usertools.test import run_tests
 from golem_forge.usertools.trust_card import ToolFacts, TrustCard, trust_card
-from golem_forge.usertools.workshop import Workshop
+from golem_forge.usertools.workshop import StepProgress, Workshop
 
 
 class ToolState(StrEnum):
@@ -149,10 +152,54 @@ def check_promotable(workshop: Workshop, entry: ToolEntry) -> None:
         )
 
 
-async def make_ready(workshop: Workshop, entry: ToolEntry, report: StepReport | None = None) -> ReadyTool:
-    """Builds what can be built offline. `report`: who is told what takes a while; else `workshop.report`. Raises
-    BuildFailed."""
-    report = report or partial(workshop.report, "info")
+_SECONDS_BETWEEN_LINES: Final = 10
+
+
+def report_lines(tell: Callable[[str], None]) -> StepProgress:
+    """For whoever reads lines: a step as it begins, and again every 10 seconds while it goes on."""
+    told = 0
+
+    def report(text: str, seconds: int | None) -> None:
+        nonlocal told
+        if seconds == 0:
+            told = 0
+            tell(text)
+        elif seconds is not None and seconds >= told + _SECONDS_BETWEEN_LINES:
+            told = seconds
+            tell(f"{text} ({seconds} s)")
+
+    return report
+
+
+@asynccontextmanager
+async def _counting_seconds(report: StepProgress) -> AsyncIterator[Callable[[str], None]]:
+    """Gives what is called as each step begins. From then on `report` hears of the step every second."""
+    step, began = "", 0.0
+
+    def begin(text: str) -> None:
+        nonlocal step, began
+        step, began = text, time.monotonic()
+        report(text, 0)
+
+    async def count() -> None:
+        while True:
+            await asyncio.sleep(1)
+            if step and (seconds := int(time.monotonic() - began)):
+                report(step, seconds)
+
+    counting = asyncio.create_task(count())
+    try:
+        yield begin
+    finally:
+        counting.cancel()
+        await asyncio.gather(counting, return_exceptions=True)
+        if step:
+            report(step, None)
+
+
+async def make_ready(workshop: Workshop, entry: ToolEntry, report: StepProgress | None = None) -> ReadyTool:
+    """Builds what can be built offline. `report`: who is told what takes a while; else whoever is at the workshop.
+    Raises BuildFailed."""
     try:
         snapshot = workshop.registry.snapshot(entry)
         if (known := workshop.prepared.get(entry.digest)) is not None and known.is_there():
@@ -163,7 +210,8 @@ async def make_ready(workshop: Workshop, entry: ToolEntry, report: StepReport | 
             needs = workshop.builder.needs(entry, files)
             if needs.hosts and not needs.cached:
                 return ReadyTool(entry=entry, snapshot=snapshot, prepared=None, hosts=needs.hosts)
-            prepared = await workshop.builder.build(entry, snapshot, files, report=report)
+            async with _counting_seconds(report or _at_workshop(workshop)) as begin:
+                prepared = await workshop.builder.build(entry, snapshot, files, report=begin)
             workshop.changes += 1
         workshop.store.mark_built(entry.name, entry.digest)  # what an earlier build left may be new to the store
     except Unusable as cause:
@@ -172,17 +220,22 @@ async def make_ready(workshop: Workshop, entry: ToolEntry, report: StepReport | 
     return ReadyTool(entry=entry, snapshot=snapshot, prepared=prepared)
 
 
-async def fetch_and_build(workshop: Workshop, ready: ReadyTool, report: StepReport | None = None) -> PreparedTool:
+async def fetch_and_build(workshop: Workshop, ready: ReadyTool, report: StepProgress | None = None) -> PreparedTool:
     """The build with the hosts that were approved for it. Raises BuildFailed."""
     if ready.prepared is None:
-        report = report or partial(workshop.report, "info")
+        entry, builder = ready.entry, workshop.builder
         try:
-            files, builder = workshop.registry.files(ready.entry), workshop.builder
-            ready.prepared = await builder.build(ready.entry, ready.snapshot, files, hosts=ready.hosts, report=report)
+            files = workshop.registry.files(entry)
+            async with _counting_seconds(report or _at_workshop(workshop)) as begin:
+                ready.prepared = await builder.build(entry, ready.snapshot, files, hosts=ready.hosts, report=begin)
         except Unusable as cause:
             raise _record_failure(workshop, ready.entry, cause) from None
         workshop.store.mark_built(ready.entry.name, ready.entry.digest)
     return ready.prepared
+
+
+def _at_workshop(workshop: Workshop) -> StepProgress:
+    return workshop.on_step or report_lines(partial(workshop.report, "info"))
 
 
 async def run_required_tests(

@@ -60,6 +60,8 @@ class PendingSuggestions:
         return best.key, best.sequence_ms
 
 
+StepProgress = Callable[[str, int | None], None]
+"""Takes what is done now that may take a while, and for how many seconds: 0 as it begins, None once it is over."""
 _MOST_PREPARED: Final = 64
 _log = logging.getLogger(__name__)
 
@@ -95,6 +97,8 @@ class Workshop:
     report: Callable[[str, str], None] = _log_report
     """Takes `info` or `warning`, and what the person who waits should know: a build that takes its time, a snapshot
     that somebody changed."""
+    on_step: StepProgress | None = None
+    """Is told of each step of a build instead of `report`."""
     changes: int = 0
     """Counts what this session changed in the store, so that whoever shows tools reads it again."""
 

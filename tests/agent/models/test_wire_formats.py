@@ -170,6 +170,8 @@ HTML = "<!doctype html>\n<title>Sign in</title>\n\n<p>data: none</p>\n"
         ("text/event-stream", "", "content type text/event-stream"),
         ("Text/HTML; charset=utf-8", HTML, "content type text/html"),
         ("application/json", '{"error": {"message": "later"}}', "content type application/json"),
+        ("text/html; charset=latin-1", "<title>Anmeldung für alle</title>", "content type text/html"),
+        ("text/html", "<script>\ndata: {1}\n\n</script>", "content type text/html"),
         ("<canary>/x", HTML, "no content type"),
     ],
 )

@@ -4,6 +4,8 @@ Tools: `echo {text}`, `ask {rounds?}` (wants a form answered inside its result),
 times, without any question), `forever` (never stops asking), `grow` (adds a tool and says so in the listen stream),
 `drop` (ends the listen stream), `rich` (a result full of things nobody knows). MODERN_LOG names a file that gets one
 line for each message received. `modern.py dies-at-probe`: speaks only the old era and dies at the question for the new.
+`modern.py resources`: has `note://one` too; who listens for it hears of it when its URI is echoed, and `drop` ends
+every such stream.
 """
 
 from __future__ import annotations
@@ -32,6 +34,8 @@ RICH = {
 _out = threading.Lock()
 _extra: list[str] = []
 _listening: Any = None
+_watching: dict[Any, list[str]] = {}
+"""Stream → the resources that it is for."""
 
 
 def send(message: dict[str, Any]) -> None:
@@ -66,6 +70,10 @@ def call(params: dict[str, Any]) -> dict[str, Any]:
     step = int(params.get("requestState") or 0)
     match name:
         case "echo":
+            for stream, uris in _watching.items():
+                for uri in uris:
+                    if uri in args.get("text", ""):
+                        tell("notifications/resources/updated", stream, uri=uri)
             return text(args.get("text", ""))
         case "ask":
             if step < int(args.get("rounds", 1)):
@@ -77,19 +85,21 @@ def call(params: dict[str, Any]) -> dict[str, Any]:
             return wants(str(step + 1), asks=False)
         case "grow":
             _extra.append(f"grown{len(_extra)}")
-            tell("notifications/tools/list_changed")
+            tell("notifications/tools/list_changed", _listening)
             return text("grew")
         case "drop":
-            send({"id": _listening, "result": done()})
+            for stream in list(_watching) or [_listening]:
+                _watching.pop(stream, None)
+                send({"id": stream, "result": done()})
             return text("dropped")
         case "rich":
             return RICH
     raise LookupError(f"Unknown tool: {name}")
 
 
-def tell(method: str, **params: Any) -> None:
-    if _listening is not None:
-        send({"method": method, "params": params | {"_meta": {LISTEN_ID: _listening}}})
+def tell(method: str, stream: Any, **params: Any) -> None:
+    if stream is not None:
+        send({"method": method, "params": params | {"_meta": {LISTEN_ID: stream}}})
 
 
 def answer(method: str, params: dict[str, Any], ident: Any) -> dict[str, Any] | None:
@@ -101,15 +111,25 @@ def answer(method: str, params: dict[str, Any], ident: Any) -> dict[str, Any] | 
         case "server/discover":
             if MODE == "dies-at-probe":
                 os._exit(4)
-            capabilities = {"tools": {"listChanged": True}}
+            capabilities: dict[str, Any] = {"tools": {"listChanged": True}}
+            if MODE == "resources":
+                capabilities["resources"] = {"subscribe": True}
             return done(supportedVersions=["2026-07-28"], capabilities=capabilities, ttlMs=0, cacheScope="public")
         case "tools/list":
             return done(tools=tools(), ttlMs=5000, cacheScope="public")
         case "tools/call":
             return call(params)
+        case "resources/list":
+            return done(resources=[{"uri": "note://one", "name": "one"}], ttlMs=5000, cacheScope="public")
+        case "resources/read":
+            words = {"uri": params["uri"], "mimeType": "text/plain", "text": f"the note {params['uri']}"}
+            return done(contents=[words], ttlMs=0, cacheScope="public")
         case "subscriptions/listen":
-            _listening = ident
-            tell("notifications/subscriptions/acknowledged", notifications=params["notifications"])
+            if uris := params["notifications"].get("resourceSubscriptions"):
+                _watching[ident] = uris
+            else:
+                _listening = ident
+            tell("notifications/subscriptions/acknowledged", ident, notifications=params["notifications"])
             return None
     raise NotImplementedError(f"Method not found: {method}")
 

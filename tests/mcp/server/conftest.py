@@ -120,14 +120,17 @@ Serving = Callable[..., AbstractAsyncContextManager[Served]]
 def serving(tmp_path: Path, own_home: Path) -> Serving:
     @asynccontextmanager
     async def serve(
-        options: HttpOptions | None = None, mode: ApprovalMode = ApprovalMode.INTERACTIVE, **opening: Any
+        options: HttpOptions | None = None,
+        mode: ApprovalMode = ApprovalMode.INTERACTIVE,
+        hosted: Callable[..., Any] = SessionHost,
+        **opening: Any,
     ) -> AsyncIterator[Served]:
         home = ForgeHome(own_home / ".forge")
         work = tmp_path / "work"
         work.mkdir(exist_ok=True)
         ran = Ran()
         session = open_session(work, tools=tools_that_note(ran), home=home, **opening)
-        host = SessionHost(session, mode)
+        host = hosted(session, mode)
         tokens = TokenStore(home)
         secret = tokens.create("laptop")
         up: asyncio.Future[HttpListener] = asyncio.get_running_loop().create_future()

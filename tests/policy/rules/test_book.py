@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from golem_forge.config.trust import TrustStore
+from golem_forge.config.yaml_file import YamlFile, parse_yaml
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Mark
 from golem_forge.core.errors import ConfigError
@@ -320,6 +321,27 @@ def test_edits_of_one_file_act_while_another_is_broken_and_after(place: Place) -
         book.current()
     place.home.remembered.unlink()
     assert place.ask(book, call(tool="x", says=False)).verdict is Verdict.ASK
+
+
+def test_a_large_file_is_read_as_yaml_once_and_says_the_same_ever_after(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many = (
+        f"{{command: [make, 'target-{n}'], verdict: blocked, reason: 'nobody makes this one any more'}}"
+        for n in range(300)
+    )
+    place.user_rules(rules(*many, f"{{tool: x, args: {{n: {{max: 5}}}}, {ALLOW}}}"))
+
+    def refuse(data: bytes, name: str) -> YamlFile:
+        assert len(data) < 1000, "it was parsed again"
+        return parse_yaml(data, name)
+
+    for _ in range(2):
+        book = place.book()
+        assert place.lifted(book, "make target-299") == "blocked" and place.lifted(book, "make target-300") == "asks"
+        assert [place.ask(book, call(tool="x", args={"n": n})).covers for n in (5, 6)] == [True, False]
+        assert place.ask(book, "make target-7").matched[0].line == 9
+        monkeypatch.setattr("golem_forge.policy.rules.files.parse_yaml", refuse)
 
 
 def test_files_are_looked_at_again_after_20_ms_and_not_before(place: Place) -> None:

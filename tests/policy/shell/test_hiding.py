@@ -86,7 +86,7 @@ def test_a31_a_rule_that_blocks_rm_sees_it_too(text: str) -> None:
         "git commit -m \"$(cat <<'E'\nit's:\nrm -rf /\nE\n)\"", "echo $((1 + 2))\necho 'x\nrm -rf /'",
         "sort -k 2 f", "curl -o out u", "tar xf /dev/st0", "tar cf x.tar /dev/sda", "uniq /dev/sda",
         "cp /dev/sda x", "sort -o out /dev/sda", "echo x > /dev/stdout", "env -C /tmp/x rm -rf .", "find -delete",
-        "find . -exec /bin/rm {} +", "find /tmp/x -- -delete", "ssh h -p 22 ls", "bash <(echo ls)",
+        "find . -exec /bin/rm {} +", "find -D -delete", "find /tmp/x -- -delete", "ssh h -p 22 ls", "bash <(echo ls)",
         "(( a < 3 )) && ls", "sudo -n echo rm -rf /", "git commit -m \"$(cat <<E\nrm -rf /\nE\n)\"",
     ],
 )  # fmt: skip
@@ -107,7 +107,7 @@ def test_a_dangerous_line_asks_even_where_it_seems_data(text: str, secret: Secre
     ("text", "certain"),
     [
         ("ls\nls", True), ("cat <<E\na\nE", True), ("cat <<'E F'\na\nE F", True), ("echo $((1+2))", True),
-        ("ls\rls", False), ("echo 'a", False), ("cat <<E\na", False), ("cat <<$E\na\n$E", False),
+        ("ls\rls", False), ("echo 'a", False), ("echo `ls", False), ("cat <<E\na", False), ("cat <<$E\na\n$E", False),
         ("cat <<E\na\\\nE\nE", False), ("(( 1 # 2 ))", False), ("cat <<E $(ls\n)\nE\n", False),
         ("echo $(cat <<E\na\nE)", False),
     ],

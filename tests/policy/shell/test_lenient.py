@@ -112,7 +112,7 @@ def test_finds(text: str) -> None:
         "echo $((1 && 2)) rm -rf x",
         "bash script.sh 'rm -rf x'", "echo 'rm -rf x' | cat", "trap - EXIT", "find . -name 'rm -rf x'",
         "xargs echo rm -rf x",
-        "python3 -c 'rm -rf x'", "printf 'a[$(rm -rf x)]'", "test -f 'rm -rf x'",
+        "python3 -c 'rm -rf x'", "printf 'a[$(rm -rf x)]'", "echo rm -rf x | printf -v", "test -f 'rm -rf x'",
         "A='rm -rf x' ls", "ls 'a\nrm -rf x\nb'", "rm -r x", "cat > f <<\\E\n`rm -rf x`\nE",
     ],
 )  # fmt: skip

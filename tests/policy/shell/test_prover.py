@@ -280,3 +280,14 @@ def test_content_below_a_directory_is_proven_only_if_all_of_it_was_seen(text: st
 @pytest.mark.parametrize("text", ["ls -R deep", "find deep -name x", "du deep", "grep x deep", "cd deep && ls"])
 def test_names_below_a_directory_are_not_content(text: str, world: CommandWorld) -> None:
     assert proof(text, world).proven
+
+
+@pytest.mark.parametrize(
+    ("text", "all_of_it"),
+    [("rg u", False), ("rg -n u", False), ("rg -u x", True), ("rg -nuu x", True), ("rg --hidden x", True)],
+)
+def test_rg_is_proven_beside_hidden_files_that_nobody_looked_into_unless_it_reads_them(
+    text: str, all_of_it: bool, world: CommandWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(world), "scan_complete", lambda self, virtual, *, hidden=True: not hidden)
+    assert proof(text, world).proven is not all_of_it

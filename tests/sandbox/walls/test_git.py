@@ -218,8 +218,9 @@ async def test_commits_of_a_command_that_runs_for_long_arrive_meanwhile(
     walled = await house.walls().start(Job(argv=("bash", "-c", "git commit -q --allow-empty -m early; sleep 60")))
     try:
         async with asyncio.timeout(30):
-            while await asyncio.to_thread(git, repository, "log", "-1", "--format=%s") != "early":
+            while (last := await asyncio.to_thread(git, repository, "log", "-1", "--format=%s")) != "early":
                 await asyncio.sleep(0.02)
+        assert last == "early" and walled.child.ending is None, "while the command still runs"
     finally:
         await walled.child.end()
 

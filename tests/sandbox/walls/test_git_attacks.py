@@ -239,3 +239,4 @@ def test_a_new_gitlink_to_a_repository_that_runs_something_is_harmless(house: Ho
         " git add inner 2>/dev/null; git -C inner config core.fsmonitor $PWD/evil.sh"
     )
     person.works_as_usual("inner")
+    assert not person.mark.exists(), "nothing of it ran"

@@ -132,9 +132,9 @@ def test_nothing_of_it_can_be_changed_and_the_rest_can(project: Project) -> None
     [denial] = [
         one for one in found["denials"] if one["target"] == "/workspace/src/mcp.py" and one["access"] == "write"
     ]
-    assert denial["kind"] == "protected" and "pipx install golem-forge" in denial["widen"]
+    assert denial["kind"] == "protected" and "`pipx install /path/to/the/clone`" in denial["widen"]
     [notice] = found["notices"]
-    assert "/workspace/.venv, /workspace/src" in notice and "uv tool install golem-forge" in notice
+    assert "/workspace/.venv, /workspace/src" in notice and "uv tool install /path/to/the/clone" in notice
     assert notice in found["survey"] and str(project.root) not in notice
 
 

@@ -108,6 +108,7 @@ class Stage:
         with pytest.MonkeyPatch.context() as patch:
             for connection in (TimedHttpConnection, TimedSocketConnection):
                 patch.setattr(connection, "data_received", lambda connection, data: None)
+            patch.setattr(TimedSocketConnection, "keepalive_timeout", lambda connection: None)
             yield
 
     def seen(self, kind: str) -> list[Any]:

@@ -131,13 +131,51 @@ async def test_an_address_is_read_as_it_was_written(windows: Windows) -> None:
     ]
 
 
+_HUNG = """async () => {
+  const { Link } = await import("/socket.js");
+  window.sockets = [];
+  window.states = [];
+  window.asked = 0;
+  window.WebSocket = class {
+    static OPEN = 1;
+    constructor() { this.readyState = 1; sockets.push(this); }
+    send() {}
+    close() { this.readyState = 3; }
+  };
+  const refused = (signal) => new Promise((done) => {
+    asked += 1;
+    signal.addEventListener("abort", () => { asked -= 1; done(false); });
+  });
+  new Link("s", { seq: 0 }, { frame: () => {}, link: (state) => states.push(state), refused });
+  sockets[0].onmessage({ data: '{"kind": "hello"}' });
+}"""
+
+
+async def test_a_server_that_hangs_before_it_said_everything_is_noticed_and_asked_once_at_a_time(
+    windows: Windows,
+) -> None:
+    window = await windows.with_modules()
+    await window.page.clock.install()
+    await window.run(_HUNG)
+    for _ in range(4):  # a ping, and ten seconds without an answer
+        await window.page.clock.run_for(5_100)
+    assert await window.run("() => states") == ["away"]
+    for turn in range(60):  # five minutes, in which the person looks now and then
+        await window.page.clock.run_for(5_100)
+        if turn % 7 == 0:
+            await window.run("() => window.dispatchEvent(new Event('focus'))")
+        open_ones = await window.run("() => sockets.filter((one) => one.readyState === 1).length")
+        assert open_ones <= 1 and await window.run("() => asked") <= 2
+    assert await window.run("() => states") == ["away"] and await window.run("() => sockets.length") > 10
+
+
 async def test_what_was_done_while_the_server_was_away(windows: Windows) -> None:
     """Sent if it is still asked, told as too late if not, and nothing is ever done twice."""
     window = await windows.with_modules()
     told = await window.run(
         """async () => {
           const { Outbox } = await import("/socket.js");
-          const questions = new Map(["open", "gone", "mine"].map((id) => [id, { state: "open" }]));
+          const questions = new Map(["open", "gone", "mine", "cut"].map((id) => [id, { state: "open" }]));
           const store = { questions, prompt: { requestId: "p1" } };
           const sent = [];
           const outbox = new Outbox(store, (frame) => { sent.push(frame); return true; });
@@ -149,10 +187,12 @@ async def test_what_was_done_while_the_server_was_away(windows: Windows) -> None
           outbox.left();
           put("open", "approvalResponse", { requestId: "open", approved: true });
           put("gone", "approvalResponse", { requestId: "gone", approved: true });
+          put("cut", "approvalResponse", { requestId: "cut", approved: true });
           put("stop", "interrupt", {});
           put("said", "userInput", { requestId: "p0", content: "x" });
           const before = sent.length;
           questions.set("gone", { state: "resolved", resolved: { by: "terminal" } });
+          questions.set("cut", { state: "resolved", resolved: { by: "interrupt" } });
           questions.set("mine", { state: "resolved", resolved: { by: "browser" } });
           outbox.arrived();
           for (const frame of sent.slice(before)) outbox.answered({ id: frame.id, ok: true });
@@ -164,5 +204,6 @@ async def test_what_was_done_while_the_server_was_away(windows: Windows) -> None
     assert (before, after) == (2, ["approvalResponse", "interrupt"])
     assert answers["open"]["ok"] and answers["stop"]["ok"] and answers["mine"]["ok"]
     assert answers["gone"] == {"ok": False, "problem": "Too late: answered in terminal."}
+    assert answers["cut"] == {"ok": False, "problem": "Too late: the turn was interrupted."}
     assert not answers["ran"]["ok"] and "Look whether it was done" in answers["ran"]["problem"]
     assert not answers["said"]["ok"]

@@ -230,6 +230,27 @@ async def test_lists_and_tables_of_an_answer_look_as_they_were_written(windows: 
     assert [each.removeprefix("-webkit-") for each in cells] == ["left", "right", "center", "left"]
 
 
+_ROWS_OF_CELLS = """(html) => {
+  document.body.innerHTML = `<ol class="items" role="list"><li class="item"><div class="words">${html}</div></li></ol>`;
+  const rows = [...document.querySelectorAll(".words :is(th, td)")].map((cell) => {
+    const all = document.createRange();
+    all.selectNodeContents(cell);
+    return [cell.innerText, new Set([...all.getClientRects()].map(({ top }) => Math.round(top))).size];
+  });
+  return [rows, document.documentElement.scrollWidth - innerWidth];
+}"""
+
+
+async def test_a_wide_table_scrolls_on_a_phone_and_its_words_stay_whole(windows: Windows) -> None:
+    long = "a text of many words that goes on and on, as texts in tables do"
+    text = f"| name | size | state | note |\n|--|--:|--|--|\n| alphabetical | 1234567 | failed | {long} |\n"
+    window = await windows.with_modules(size=NARROW)
+    cells, beside = await window.run(_ROWS_OF_CELLS, to_html(text + f"| x | 1 | ok | {'y' * 300} |\n"))
+    rows = dict(cells)
+    assert {rows[word] for word in ("name", "size", "state", "alphabetical", "1234567", "failed")} == {1}
+    assert rows[long] > 1 and rows["y" * 300] > 1 and beside <= 0
+
+
 async def test_the_button_of_the_open_form_for_a_new_session_has_no_minus(windows: Windows) -> None:
     window = await windows.with_modules()
     shown = await window.run(

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import pytest
 from pydantic import BaseModel, Field
 
-from golem_forge import tool
+from golem_forge import prompt, tool
 from golem_forge.agent.conversation import Conversation
 
 pytest_plugins = ("tests.ui.web.asking",)
@@ -22,6 +22,7 @@ MISTYPED = (
     *("/unlock -pcanary", "/unlock --phrase=canary --phrase=canary", "/sign --door canary", "/pick 'canary"),
     *("/unlokc --phrase canary", "/unlokc canary", "/unlokc=canary", "/unlokc:canary", "/tool unlokc canary"),
     *("/t unlokc=canary x", "/pick --word canary", "/pick --word=canary", "unlock --phrase canary", "/ canary"),
+    *("/brief --tokn canary", "/brief canary", '/brief --token "canary', "/note 'canary", "/note --texxt canary"),
 )
 """None of these can be run as it was typed, and what was meant to be secret stands anywhere in it."""
 
@@ -51,7 +52,17 @@ async def test_a_secret_field_is_recorded_and_shown_nowhere(sessions: Any) -> No
         """Picks."""
         return "picked"
 
-    asked = await sessions(tools=[unlock, sign, pick])
+    @prompt(needs_approval=False)
+    def brief(topic: str, token: str = "") -> str:
+        """Asks for a brief."""
+        return "A brief, please."
+
+    @prompt(needs_approval=False)
+    def note(text: str) -> str:
+        """Asks for a note."""
+        return "A note, please."
+
+    asked = await sessions(tools=[unlock, sign, pick, brief, note])
     page = await asked.served.page(session=asked.session)
     await page.until("caught_up")
     talking = asyncio.ensure_future(Conversation(asked.runtime).run())
@@ -64,19 +75,22 @@ async def test_a_secret_field_is_recorded_and_shown_nowhere(sessions: Any) -> No
     for typed in MISTYPED:
         await page.act("command", requestId="r", text=typed)
     await asked.until(lambda: len([said for said in asked.said("status") if said["type"] == "error"]) == len(MISTYPED))
-    await page.act("command", requestId="r", text="/help unlock")
+    for typed in ("/brief --topic x --token canary", "/note --text words", "/help unlock"):
+        await page.act("command", requestId="r", text=typed)
     asked.answer = {"approved": True, "args": {"phrase": "canary-4"}}
     await page.act("manualToolInvoke", toolName="sign", args={"phrase": "canary-5"})
     await asked.until(lambda: len(got) == 3)
     await page.act("manualToolInvoke", toolName="unlock", args={"door": 5, "phrase": "canary-6"})
-    await asked.until(lambda: len(asked.said("toolResult")) == 4)
+    await asked.until(lambda: len(asked.said("toolResult")) == 6)
     assert got == [("canary-1", "canary-2"), ("canary-3", ""), "canary-4"]
     talking.cancel()
     await asyncio.wait({talking})
     journal = (asked.runtime.home.path / "sessions" / f"{asked.session}.jsonl").read_text()
-    assert "front" in journal and "/help unlock" in journal and "ada" in journal and "canary" not in journal
+    assert "front" in journal and "/help unlock" in journal and "/note --text words" in journal
+    assert "ada" in journal and "canary" not in journal
     commands = {event.wire["text"] for event in asked.events if event.type == "command"}
-    assert {"/unlokc [not recorded: mistyped]", "/pick [not recorded: mistyped]"} < commands
+    assert {f"/{name} [not recorded: mistyped]" for name in ("unlokc", "pick", "note")} < commands
+    assert "/brief [not recorded: a secret was typed]" in commands
     assert "Unknown command '/unlokc…' (did you mean '/unlock'?)" in [said["message"] for said in asked.said("status")]
     assert "canary" not in json.dumps(page.frames) and "canary" not in repr([event.wire for event in asked.events])
     for path in ("events", "rules", "settings", "tools"):

@@ -26,6 +26,7 @@ from golem_forge.ui.web.stream import audience as page_queue
 from golem_forge.ui.web.stream import socket
 from golem_forge.ui.web.stream.audience import Audience
 from golem_forge.ui.web.stream.frames import Frame
+from golem_forge.ui.web.wire import ApiRefusal
 
 
 @pytest.fixture
@@ -467,8 +468,9 @@ async def test_fifty_pages_see_the_same(talk: Callable[..., Any]) -> None:
         assert {page.text(request) for page in pages} == {"word " * 100}
 
 
+@pytest.mark.parametrize("in_one_step", [False, True])
 async def test_an_approval_that_comes_after_an_interrupt_is_told_that_it_is_too_late(
-    talk: Callable[..., Any], tmp_path: Path
+    talk: Callable[..., Any], tmp_path: Path, in_one_step: bool
 ) -> None:
     runtime = await talk([calls(("write_file", {"path": "/workspace/a.txt", "content": "x"})), "No more."])
     async with served(runtime) as house:
@@ -477,11 +479,16 @@ async def test_an_approval_that_comes_after_an_interrupt_is_told_that_it_is_too_
         await say(runtime, "write it")
         asked = await page.until("approvalRequired")
         yes = {"requestId": asked["event"]["data"]["requestId"], "approved": True}
-        frames = ({"type": "interrupt", "data": {}}, {"id": "yes", "type": "approvalResponse", "data": yes})
-        for frame in frames:  # in one go: nothing happens between them
-            await page.socket.send(json.dumps(frame))
-        answer = await page.until(lambda frame: frame["kind"] == "answer" and frame["id"] == "yes")
-        assert (answer["ok"], answer.get("problem")) == (False, "Too late: it was interrupted.")
+        if in_one_step:  # nothing else of the session ran between them
+            socket.take_action(house.session, "interrupt", {})
+            with pytest.raises(ApiRefusal) as refused:
+                socket.take_action(house.session, "approvalResponse", yes)
+            assert (refused.value.status, refused.value.problem.problem) == (409, "Too late: it was interrupted.")
+        else:
+            await page.socket.send(json.dumps({"type": "interrupt", "data": {}}))
+            await page.socket.send(json.dumps({"id": "yes", "type": "approvalResponse", "data": yes}))
+            answer = await page.until(lambda frame: frame["kind"] == "answer" and frame["id"] == "yes")
+            assert (answer["ok"], answer.get("problem")) == (False, "Too late: it was interrupted.")
         await idle(page)
         (resolved,) = page.events("approvalResolved")
         assert (resolved["data"]["approved"], resolved["data"]["by"]) == (False, "interrupt")
@@ -521,13 +528,18 @@ async def test_actions_over_http_are_bounded_and_a_flood_of_tiny_pieces_is_cut_o
         page = await house.page()
         await page.until("caught_up")
 
+        sent = 0
+
         async def pieces() -> AsyncIterator[str]:
+            nonlocal sent
             while True:
                 yield "x"
+                sent += 1
                 await asyncio.sleep(0)
 
         with pytest.raises(ConnectionClosed):
             await page.socket.send(pieces())
+        assert sent < 500_000, "long before the message is too large"
 
 
 async def _send(page: Page, text: str, times: int) -> None:

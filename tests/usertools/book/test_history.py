@@ -36,19 +36,30 @@ class Shop:
 
     def write(self, text: str, *, author: Author | None = None) -> str:
         """One edit, seen as the registry sees it."""
+        self.fill(text)
+        return self.see(author)
+
+    def fill(self, text: str) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
         (self.folder / "lib").mkdir(parents=True)
         (self.folder / "tool.yaml").write_text(f"# {text}\n")
         (self.folder / "lib" / "part.py").write_text(text)
         (self.folder / "run").write_text("#!/bin/sh\n")
         (self.folder / "run").chmod(0o755)
-        return self.see(author)
 
     def see(self, author: Author | None = None) -> str:
         found = read_folder(self.folder)
         self.store.put(found.files, executable=found.executable)
         self.book.record_version("x", found.digest, author)
         return found.digest
+
+    def keep_with_clutter(self) -> str:
+        """The folder as an earlier Forge kept it: with what is no part of a tool now."""
+        found = read_folder(self.folder)
+        files = FolderFiles({**found.files, ".DS_Store": b"layout"}, found.executable)
+        self.store.put(files.files, executable=files.executable)
+        self.book.record_version("x", files.digest)
+        return files.digest
 
     def old_files(self, digest: str) -> FolderFiles | None:
         snapshot = self.store.known(digest)
@@ -96,6 +107,26 @@ def test_undo_is_itself_a_version_and_a_second_one_goes_a_second_step_back(shop:
         shop.undo()
     assert shop.undo(third).digest == third, "forward again, by its name"
     assert shop.undo().digest == first, "what was there before that"
+
+
+def test_versions_that_an_earlier_forge_kept_with_clutter_are_steps_back_too(shop: Shop) -> None:
+    plain = {}
+    for text in ("one", "two"):
+        shop.fill(text)
+        plain[text] = shop.present
+        assert shop.keep_with_clutter() != plain[text]
+    asked: list[tuple[str, str]] = []
+
+    def yes(current: str, digest: str) -> bool:
+        asked.append((current, digest))
+        return True
+
+    back = undo(home=shop.home, store=shop.book, name="x", files_of=shop.old_files, agreed=yes)
+    assert back.digest == shop.present == plain["one"], "not to the same files with clutter beside them"
+    assert asked == [(plain["two"], plain["one"])], "asked about the bytes that come back"
+    with pytest.raises(HistoryError, match="no earlier version"):
+        shop.undo()
+    assert shop.present == plain["one"], "a second undo is no redo"
 
 
 def test_an_edit_after_an_undo_is_undone_to_what_it_was_made_from(shop: Shop) -> None:

@@ -178,6 +178,7 @@ class PydanticAIModel:
         await self._http.aclose()
 
     async def stream(self, request: Request) -> AsyncIterator[ModelEvent]:
+        heard = False
         try:
             offered = request_parameters(request)
             messages = self._inner.prepare_messages(translate_messages(request, self._provider), offered)
@@ -195,6 +196,7 @@ class PydanticAIModel:
                     events = aiter(stream)
                     counted = TokenUsage()
                     while (event := await self._next_event(events)) is not None:
+                        heard = True
                         flood.add(event_text(event))
                         yield event_delta(event) or TextDelta("")  # a call is being written
                         if (so_far := usage_from(stream.usage)) != counted:
@@ -214,6 +216,8 @@ class PydanticAIModel:
             patience = f"{self._request_timeout:g} s without a word (`models.{self._provider}.request_timeout`)"
             raise ModelError(f"{self.name}: {patience}", retryable=True) from error
         except Exception as error:
+            if not heard and not isinstance(error, exceptions.ModelHTTPError) and _is_no_stream():
+                raise _unreadable_response(self.name) from error
             raise model_error(error, name=self.name, key=self._key) from error
 
     async def _next_event(self, events: AsyncIterator[Any]) -> Any:
@@ -425,10 +429,19 @@ _EVENT_STREAM: Final = "text/event-stream"
 _MEDIA_TYPE: Final = regex(r"[\w!#$&^.+-]{1,60}/[\w!#$&^.+-]{1,60}")
 
 
+def _media_type() -> str:
+    found = _MEDIA_TYPE.match(_content_type.get().strip())
+    return found.group().lower() if found else ""
+
+
+def _is_no_stream() -> bool:
+    """Whether a response came and says itself that it is something else."""
+    return _media_type() not in ("", _EVENT_STREAM)
+
+
 def _unreadable_response(name: str) -> ModelError:
     """A response of which nothing could be read: empty, a page of somebody in between, a server of another kind."""
-    found = _MEDIA_TYPE.match(_content_type.get().strip())
-    kind = found.group().lower() if found else ""
+    kind = _media_type()
     text = f"{name}: the response holds no answer ({f'content type {kind}' if kind else 'no content type'})"
     if kind != _EVENT_STREAM:
         text += "; expected a stream of events: look at base_url and at any proxy on the way"

@@ -11,7 +11,7 @@ names, but cannot find them in a line.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from golem_forge.agent.slash.invocation import PathHost, find_prompt
@@ -93,35 +93,40 @@ def _concealed_command(host: ActionHost, text: str) -> str:
     except CommandError:  # a quote that is not closed: what it holds stands in the line all the same
         closed = False
         name, *words = (OptionToken(word) for word in text[1:].split())
-    runner = name.text
+    runner, prompt = name.text, None
     if runner.lower() in TOOL_RUNNERS and words:
         name, *words = words
-        typed = f"{runner} {unknown_name(name.text)}"
-    elif runner.lower() in BUILT_IN_NAMES or find_prompt(host, runner) is not None:
+        typed = f"/{runner} {unknown_name(name.text)}"
+    elif runner.lower() in BUILT_IN_NAMES:
         return text
     else:
-        typed = unknown_name(runner)
-    tool = _find_tool(host, name.text)
-    if tool is None:
-        return f"/{typed} {_MISTYPED}" if words or not text.endswith(typed) else text
+        typed, prompt = f"/{unknown_name(runner)}", find_prompt(host, runner)
+    if prompt is not None:
+        secrets = [each for each in prompt.fields if each["type"] == "secret"]
+        hidden = _why_hidden(dict(prompt.schema), secrets, words if closed else None)
+    elif (tool := _find_tool(host, name.text)) is not None:
+        hidden = _why_hidden(tool.input_schema, tool.secret_fields, words if closed else None)
+    else:
+        hidden = _MISTYPED if words or not text.endswith(typed) else ""
+    return f"{typed} {hidden}" if hidden else text
+
+
+def _why_hidden(
+    schema: dict[str, Any], secrets: Sequence[Mapping[str, Any]], words: Sequence[OptionToken] | None
+) -> str:
+    """Why these words, typed for a tool or a prompt, are not recorded; empty: they are. None: they cannot be read."""
     try:
-        given = bind_partial(tool.input_schema, words).args if closed else None
+        given = bind_partial(schema, words).args if words is not None else None
     except BindingError:
         given = None
     if given is None:
-        return f"/{typed} {_NOT_RECORDED if _takes_secrets(tool) else _MISTYPED}"
-    return f"/{typed} {_NOT_RECORDED}" if _gives_secret(tool, given) else text
+        takes_secrets = bool(secrets) or _names_credential(schema.get("properties") or ())
+        return _NOT_RECORDED if takes_secrets else _MISTYPED
+    return _NOT_RECORDED if _names_credential(given) or mask_secrets(secrets, given) != given else ""
 
 
-def _takes_secrets(tool: Tool) -> bool:
-    names = tool.input_schema.get("properties") or {}
-    return bool(tool.secret_fields) or any(classify_name(name) != NO_CREDENTIAL for name in names)
-
-
-def _gives_secret(tool: Tool, given: Mapping[str, Any]) -> bool:
-    return _takes_secrets(tool) and (
-        any(classify_name(name) != NO_CREDENTIAL for name in given) or tool.without_secrets(given) != given
-    )
+def _names_credential(names: Iterable[str]) -> bool:
+    return any(classify_name(name) != NO_CREDENTIAL for name in names)
 
 
 def _find_tool(host: ActionHost, typed: str) -> Tool | None:

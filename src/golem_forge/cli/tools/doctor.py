@@ -89,7 +89,7 @@ def _print_found(workshop: Workshop, found: tuple[Diagnostic, ...]) -> None:
     active = sum(name not in faulty for name in workshop.registry.entries)
     for each in found:
         first, *more = each.text.splitlines()
-        print(escape_control_chars(f"{each.tool}: {first}"))
+        print(escape_control_chars(f"{each.tool or workshop.display_folder('')}: {first}"))
         for line in more:
             print(escape_control_chars(f"    {line}"))
     tools, folders = "tool is" if active == 1 else "tools are", "folder is" if len(found) == 1 else "folders are"

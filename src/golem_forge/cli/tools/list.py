@@ -96,7 +96,8 @@ def run_list(words: list[str]) -> int:
     if skipped:
         print("\nskipped:" if tools or quarantined else "skipped:")
         rows = (
-            (each.tool, each.code.value, shorten_prose(_first_line(each.message), _REASON_WIDTH)) for each in skipped
+            (each.tool or "-", each.code.value, shorten_prose(_first_line(each.message), _REASON_WIDTH))
+            for each in skipped
         )
         print(columns(rows, indent="  "))
     if seen.has_entry:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from golem_forge.agent.session import open_session
 from golem_forge.cli.args import BY_FLAG, DENIED, NOT_FOUND, CommandUsageError
 from golem_forge.cli.call import CallCommand, ask_person, call_in_session, parse
-from golem_forge.cli.format import fail
+from golem_forge.cli.format import fail, step_drawer
 from golem_forge.cli.tools.workshop import find_entry, print_report
 from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.core.errors import ForgeError
@@ -79,7 +79,7 @@ async def _run(asked: _RunArgs) -> int:
     async with open_session(command.program, approval=command.approval, approval_callback=asker) as session:
         assert session.user_tools is not None  # the built-in worker has them
         workshop = session.user_tools.workshop
-        workshop.report = print_report
+        workshop.report, workshop.on_step = print_report, step_drawer()
         entry = find_entry(workshop, "run", command.name)
         if entry is None:
             return NOT_FOUND

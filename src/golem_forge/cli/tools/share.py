@@ -62,7 +62,7 @@ def run_export(words: list[str]) -> int:
     asked = reader.parse_args(words)
     if not asked.output:
         return print_usage_error("export", "-o needs a folder or a FILE.tar.gz")
-    out = Path(asked.output).expanduser()
+    out = Path(os.path.expanduser(asked.output))
     if asked.skill and out.name.lower().endswith(_ARCHIVES) and not out.is_dir():
         return print_usage_error("export", "a skill is a folder; give -o DIR")
 
@@ -212,9 +212,9 @@ Exit: 0 done, 1 a folder with a tool.yaml is no usable tool and was left out, or
 
 
 def run_index(words: list[str]) -> int:
-    asked = read_args("tools index", INDEX_HELP, words, "dir:DIR?", "--json")
-    folder = Path(os.path.realpath(Path(asked.dir or ".").expanduser()))
-    if not folder.is_dir():
+    asked = read_args("tools index", INDEX_HELP, words, "dir:DIR?", "--json", dir=".")
+    folder = Path(os.path.realpath(os.path.expanduser(asked.dir)))
+    if not asked.dir or not folder.is_dir():
         return print_usage_error("index", f"{one_line(asked.dir)} is no folder")
     try:
         listing = write_index(folder)
@@ -227,9 +227,7 @@ def run_index(words: list[str]) -> int:
     else:
         rows = ((row.name, row.version, row.path) for row in listing.rows)
         print(columns([("NAME", "VERSION", "PATH"), *rows]))
-        print(
-            f"\nWrote {display_path(folder / INDEX_FILE)}; `forge tools browse {one_line(asked.dir or '.')}` reads it."
-        )
+        print(f"\nWrote {display_path(folder / INDEX_FILE)}; `forge tools browse {one_line(asked.dir)}` reads it.")
     return FAILED if listing.problems else 0
 
 

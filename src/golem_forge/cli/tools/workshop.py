@@ -22,7 +22,7 @@ from typing import Final
 from golem_forge.agent.tool_inventory import open_listing_workshop
 from golem_forge.agent.user_tools import open_program_workshop
 from golem_forge.cli.args import BY_FLAG, BY_PERSON, DENIED, FAILED, NOT_FOUND, USAGE, read_args
-from golem_forge.cli.format import clear_progress, describe_os_error, fail, print_error
+from golem_forge.cli.format import clear_progress, describe_os_error, fail, print_error, step_drawer
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.text import escape_control_chars, nearest_remark
@@ -38,7 +38,9 @@ from golem_forge.usertools.workshop import Workshop
 
 def open_workshop(directory: Path | str = ".") -> Workshop:
     """The person's tools; walls as the program around this directory (or the person's config) sets them."""
-    return open_program_workshop(forge_home(), directory, print_report)
+    workshop = open_program_workshop(forge_home(), directory, print_report)
+    workshop.on_step = step_drawer()
+    return workshop
 
 
 def print_report(kind: str, text: str) -> None:

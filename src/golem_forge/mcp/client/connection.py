@@ -29,7 +29,7 @@ from golem_forge.mcp.client.link import CLOSED_WORDS, ErrorResponse, ServerLink,
 from golem_forge.mcp.client.manifest import fetch_manifest
 from golem_forge.mcp.client.model import ServerManifest
 from golem_forge.mcp.client.server_requests import ServerRequests
-from golem_forge.mcp.client.transport import NeedsLogin, OpenTransport
+from golem_forge.mcp.client.transport import NeedsLogin, OpenTransport, TransportError
 
 if TYPE_CHECKING:
     from golem_forge.mcp import sdk
@@ -91,6 +91,7 @@ class Connection:
         self._connected.add_done_callback(_retrieve_exception)
         self.gone = asyncio.Event()
         self.link: ServerLink | None = None
+        self.resources: ResourceWatch | None = None
         self.cause: ForgeError | None = None
         """Why it ended, if nobody wanted that."""
 
@@ -186,6 +187,7 @@ class Connection:
             ) as session:
                 await self._negotiated(sdk, session)
                 link = self.link = ServerLink(self._spec.name, session, wire, self._opened.failure)
+                self.resources = ResourceWatch(link)
                 manifest = await fetch_manifest(link, self._spec)
                 self._scope.deadline = float("inf")
                 if not self._connected.done():
@@ -217,13 +219,15 @@ class Connection:
 
     async def _until_the_end(self, link: ServerLink) -> None:
         ends = [self._loop.create_task(event.wait()) for event in (self._wanted_end, link.wire.closed)]
-        heard = self._loop.create_task(subscribe(link, self._changed)) if link.is_modern else None
+        heard = self._loop.create_task(hear_of_lists(link, self._changed)) if link.is_modern else None
         try:
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for task in (*ends, heard):
                 if task is not None:
                     task.cancel()
+            if self.resources is not None:
+                self.resources.close()
             if heard is not None:
                 with contextlib.suppress(asyncio.CancelledError, Exception):
                     await heard
@@ -234,8 +238,8 @@ class Connection:
                 self.link.note_progress(params)
         elif method in _TOOLS_CHANGED:
             self._changed()
-        elif method == "notifications/resources/updated" and self.link is not None:
-            self.link.note_updated(params)
+        elif method == "notifications/resources/updated" and self.resources is not None:
+            self.resources.note_updated(params)
 
     async def _note(self, error: Exception) -> None:
         _log.debug("%s sent what is no message: %s", self._spec.name, type(error).__name__)
@@ -294,19 +298,28 @@ _LASTED: Final = 30.0
 """A stream that was open for so long was no failure."""
 
 
-async def subscribe(link: ServerLink, changed: Callable[[], None], draw: Callable[[], float] = random.random) -> None:
+async def hear_of_lists(
+    link: ServerLink, changed: Callable[[], None], draw: Callable[[], float] = random.random
+) -> None:
+    """Calls `changed` for every change of the lists that a server of 2026-07-28 announces."""
+    wanted = {f"{kind}_list_changed": True for kind in ("tools", "prompts") if link.announces(kind)}
+    if wanted:
+        await _listen_on(link, changed, wanted, draw)
+
+
+async def _listen_on(
+    link: ServerLink, changed: Callable[[], None], wanted: Mapping[str, Any], draw: Callable[[], float] = random.random
+) -> None:
+    """Keeps a `subscriptions/listen` stream open while the connection lives; one that ended is opened again, later each
+    time. Ends where the server refuses it."""
     from golem_forge.mcp import sdk
 
-    tools, prompts = link.announces("tools"), link.announces("prompts")
-    if not tools and not prompts:
-        return
     loop = asyncio.get_running_loop()
     failures = 0
     while link.is_alive:
         opened = loop.time()
         try:
-            stream = sdk.listen(link.session, tools_list_changed=tools, prompts_list_changed=prompts)
-            async with stream as events:
+            async with sdk.listen(link.session, **wanted) as events:
                 if failures:
                     changed()  # whatever happened while nobody listened
                 async for _ in events:
@@ -315,11 +328,62 @@ async def subscribe(link: ServerLink, changed: Callable[[], None], draw: Callabl
             if error.code in (sdk.METHOD_NOT_FOUND, sdk.INVALID_PARAMS):
                 _log.debug("%s tells of no changes: %s", link.server, error.code)
                 return
-        except sdk.SubscriptionLost:
+        except (sdk.SubscriptionLost, TimeoutError):
             pass
         failures = 1 if loop.time() - opened > _LASTED else failures + 1
         # a floor: with full jitter alone a server that closes at once could be asked again at once
         await asyncio.sleep(max(0.1, draw() * backoff_ceiling(failures)))
+
+
+MOST_WATCHED: Final = 200
+"""Resources of one server that somebody is subscribed to."""
+
+
+class ResourceWatch:
+    """The resources of one connection whose changes somebody wants to hear of. With the handshake protocol each is
+    subscribed to; on 2026-07-28 each has a stream."""
+
+    def __init__(self, link: ServerLink) -> None:
+        self._link = link
+        self._watched: dict[str, tuple[Callable[[], None], asyncio.Task[None]]] = {}
+        """Resource → whom to tell of its changes, and the subscription."""
+        self._leaving: set[asyncio.Task[None]] = set()
+
+    def watch(self, uri: str, updated: Callable[[], None]) -> None:
+        """Calls `updated` for every change that the server tells of, as long as this connection lives. Safe to repeat;
+        nothing happens where the server cannot be subscribed to."""
+        offered = getattr(self._link.session.server_capabilities, "resources", None)
+        can = bool(getattr(offered, "subscribe", False)) and len(self._watched) < MOST_WATCHED
+        if can and uri not in self._watched and self._link.is_alive:
+            if self._link.is_modern:
+                work = _listen_on(self._link, updated, {"resource_subscriptions": [uri]})
+            else:
+                work = self._request("resources/subscribe", uri)
+            self._watched[uri] = (updated, asyncio.get_running_loop().create_task(work))
+
+    def unwatch(self, uri: str) -> None:
+        if (watched := self._watched.pop(uri, None)) is not None:
+            watched[1].cancel()
+            if not self._link.is_modern and self._link.is_alive:
+                task = asyncio.get_running_loop().create_task(self._request("resources/unsubscribe", uri))
+                self._leaving.add(task)
+                task.add_done_callback(self._leaving.discard)
+
+    def note_updated(self, params: Mapping[str, Any]) -> None:
+        """A `notifications/resources/updated`; of a resource that nobody watches it is dropped."""
+        uri = params.get("uri")
+        if isinstance(uri, str) and uri in self._watched:
+            self._watched[uri][0]()
+
+    def close(self) -> None:
+        """The connection ends."""
+        for _, task in self._watched.values():
+            task.cancel()
+        self._watched.clear()
+
+    async def _request(self, method: str, uri: str) -> None:
+        with contextlib.suppress(ErrorResponse, Unanswered, TransportError):
+            await self._link.request(method, {"uri": uri})
 
 
 BACKOFF_FIRST_S: Final = 0.5

@@ -15,7 +15,6 @@ never memory.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import logging
 from collections.abc import Callable, Mapping
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
     from golem_forge.mcp import sdk
 
 MOST_WORDS: Final = 2000
-MOST_WATCHED: Final = 200
-"""Resources of one server that somebody is subscribed to."""
 CLOSED_WORDS: Final = "Connection closed"
 """What the SDK's dispatcher says of every request that is open when the connection ends."""
 _FIRST_ID: Final = 1000
@@ -85,9 +82,6 @@ class ServerLink:
         self._stamp, self._error, self._closed = sdk.stamp, sdk.MCPError, sdk.CONNECTION_CLOSED
         self._ids = itertools.count(_FIRST_ID)
         self._progress: dict[int, Progress] = {}
-        self._watched: dict[str, tuple[Callable[[], None], asyncio.Task[None]]] = {}
-        """Resource → whom to tell of its changes, and the subscription."""
-        self._leaving: set[asyncio.Task[None]] = set()
 
     @property
     def is_alive(self) -> bool:
@@ -100,44 +94,6 @@ class ServerLink:
         """Whether it says that it will tell of changes in its list."""
         offered = getattr(self.session.server_capabilities, capability, None)
         return bool(getattr(offered, "list_changed", False))
-
-    def watch_resource(self, uri: str, updated: Callable[[], None]) -> None:
-        """Calls `updated` for every change that the server tells of, as long as this connection lives. Safe to repeat;
-        nothing happens where the server cannot be subscribed to."""
-        offered = getattr(self.session.server_capabilities, "resources", None)
-        can = bool(getattr(offered, "subscribe", False)) and len(self._watched) < MOST_WATCHED
-        if can and uri not in self._watched and self.is_alive:
-            task = asyncio.get_running_loop().create_task(self._watch(uri, updated))
-            self._watched[uri] = (updated, task)
-
-    def unwatch_resource(self, uri: str) -> None:
-        if (watched := self._watched.pop(uri, None)) is not None:
-            watched[1].cancel()
-            if not self.is_modern and self.is_alive:
-                task = asyncio.get_running_loop().create_task(self._unsubscribe(uri))
-                self._leaving.add(task)
-                task.add_done_callback(self._leaving.discard)
-
-    def note_updated(self, params: Mapping[str, Any]) -> None:
-        """A `notifications/resources/updated`; of a resource that nobody watches it is dropped."""
-        uri = params.get("uri")
-        if isinstance(uri, str) and uri in self._watched:
-            self._watched[uri][0]()
-
-    async def _watch(self, uri: str, updated: Callable[[], None]) -> None:
-        from golem_forge.mcp import sdk
-
-        with contextlib.suppress(sdk.MCPError, sdk.SubscriptionLost, ErrorResponse, Unanswered, TransportError):
-            if not self.is_modern:
-                await self.request("resources/subscribe", {"uri": uri})
-                return
-            async with sdk.listen(self.session, resource_subscriptions=[uri]) as events:
-                async for _ in events:
-                    updated()
-
-    async def _unsubscribe(self, uri: str) -> None:
-        with contextlib.suppress(ErrorResponse, Unanswered, TransportError):
-            await self.request("resources/unsubscribe", {"uri": uri})
 
     async def request(
         self,

@@ -223,16 +223,16 @@ class ManagedServer:
     # Connecting
 
     @property
-    def live_link(self) -> ServerLink | None:
-        """The connection that there is; None: nothing runs."""
+    def live_connection(self) -> Connection | None:
+        """The one that there is; None: nothing runs."""
         connection = self._connection
         ready = connection is not None and self.status.state is ServerState.READY and connection.is_alive
-        return connection.link if connection is not None and ready else None
+        return connection if ready else None
 
     async def link(self) -> ServerLink:
         """A live connection, made if there is none. Raises ForgeError."""
-        if (link := self.live_link) is not None:
-            return link
+        if (connection := self.live_connection) is not None and connection.link is not None:
+            return connection.link
         self._must_be_usable()
         paused = self._failed_at is not None and self._loop.time() < self._failed_at + FAILED_PAUSE_S
         if paused and self._driver is None:

@@ -17,6 +17,7 @@ from golem_forge.core.errors import ForgeError
 from golem_forge.core.text import escape_control_chars
 from golem_forge.events.redaction import Redactor
 from golem_forge.mcp.client.call import call_method, call_tool
+from golem_forge.mcp.client.connection import ResourceWatch
 from golem_forge.mcp.client.hooks import Hooks
 from golem_forge.mcp.client.managed_server import ManagedServer, ServerContext
 from golem_forge.mcp.client.model import (
@@ -194,14 +195,14 @@ class Pool:
     def watch_resource(self, name: str, uri: str, updated: Callable[[], None]) -> None:
         """While its server is connected and can be subscribed to. Cheap to repeat, which a new connection needs."""
         owner = self._owners.get(name)
-        if owner is not None and (link := owner.live_link) is not None:
+        if owner is not None and (watch := _resource_watch(owner)) is not None:
             owner.slots.touch()
-            link.watch_resource(uri, updated)
+            watch.watch(uri, updated)
 
     def unwatch_resource(self, name: str, uri: str) -> None:
         owner = self._owners.get(name)
-        if owner is not None and (link := owner.live_link) is not None:
-            link.unwatch_resource(uri)
+        if owner is not None and (watch := _resource_watch(owner)) is not None:
+            watch.unwatch(uri)
 
     async def list_prompts(self, name: str) -> tuple[Any, ...]:
         """Raw entries, as last listed; a server that nobody has listed yet is connected to."""
@@ -215,6 +216,11 @@ class Pool:
 
     async def complete(self, name: str, params: Mapping[str, Any], ctx: ToolContext) -> dict[str, Any]:
         return await call_method(self._owner(name), "completion/complete", params, ctx)
+
+
+def _resource_watch(owner: ManagedServer) -> ResourceWatch | None:
+    connection = owner.live_connection
+    return connection.resources if connection is not None else None
 
 
 async def _linked(owner: ManagedServer) -> None:

@@ -175,7 +175,7 @@ async def ask_while_open(ctx: Context, question: ClientQuestion) -> None:
 
         async def put() -> None:
             reply = ElicitationReply()
-            with suppress(MCPError, ValidationError), anyio.move_on_after(ANSWER_SECONDS):
+            with suppress(Exception), anyio.move_on_after(ANSWER_SECONDS):  # whatever went wrong counts as `cancel`
                 if question.method == ELICIT:
                     reply = _as_reply(await _elicit(ctx, question))
                 else:

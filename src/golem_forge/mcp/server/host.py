@@ -176,7 +176,7 @@ class ServedCall:
         self.abilities = abilities
         self.cancel = InterruptSignal()
         self.logs: asyncio.Queue[tuple[str, str]] = asyncio.Queue(MOST_LOGS)
-        """(level, text) that are not sent yet; further ones are dropped and counted."""
+        """(level, text) that are not sent yet; further ones are dropped."""
         self.missing: dict[str, str] = {}
         """Capabilities that the call asked for in vain → what it was told."""
         self.progress: asyncio.Queue[tuple[float, float | None, str]] = asyncio.Queue(1)
@@ -316,11 +316,11 @@ class ServedCalls:
     async def ask_form(self, form: ElicitationForm, ctx: ToolContext) -> FormAnswer:
         """`Hooks.ask_form` of a served session: the form of a proxied server goes to the client whose call it is."""
         call = self._calls.get(ctx.outermost_call_id or ctx.call_id) or _current_call.get()
-        return FormAnswer() if call is None else await self._ask_form(form, call)
+        return FormAnswer() if call is None else await self._ask_form(form, call, ctx)
 
-    async def _ask_form(self, form: ElicitationForm, call: ServedCall) -> FormAnswer:
-        message = f"{form.server}: {form.message}"
-        reply = await call.ask(ClientQuestion(message, form.schema, form.url, form.key))
+    async def _ask_form(self, form: ElicitationForm, call: ServedCall, ctx: ToolContext) -> FormAnswer:
+        message, schema = _without_secrets((f"{form.server}: {form.message}", form.schema), ctx)
+        reply = await call.ask(ClientQuestion(message, schema, form.url, form.key))
         return FormAnswer(action=reply.action, values=dict(reply.content))
 
     # What a running tool asks its client: `toolsets.client.Partner`, in plain data.
@@ -334,12 +334,13 @@ class ServedCalls:
     async def ask(self, message: str, schema: Mapping[str, Any], key: str, ctx: ToolContext) -> dict[str, Any]:
         call = self._able(ctx, "elicitation", "be asked a form", lambda able: able.forms)
         form = ElicitationForm(server=ctx.called_by, message=message, schema=schema, key=key or "ask")
-        return await tool_form(form, lambda filled: self._ask_form(filled, call), ctx.redactor)
+        return await tool_form(form, lambda filled: self._ask_form(filled, call, ctx), ctx.redactor)
 
     async def sample(self, request: Mapping[str, Any], ctx: ToolContext) -> dict[str, Any]:
         call = self._able(ctx, "sampling", "be asked for an answer of its model", lambda able: able.sampling)
         params = {"messages": request["messages"], "maxTokens": request["max_tokens"]}
         params |= {"systemPrompt": request["system"]} if request["system"] else {}
+        params = _without_secrets(params, ctx)
         reply = await call.ask(ClientQuestion("", {}, key=request["key"] or "sample", method=SAMPLE, params=params))
         if reply.action != "accept":
             raise ToolFailed("The client gave no answer of its model.")
@@ -368,6 +369,11 @@ class ServedCalls:
             call.missing[capability] = text
             raise ToolFailed(text, code=CAPABILITY_MISSING)
         return call
+
+
+def _without_secrets(value: Any, ctx: ToolContext) -> Any:
+    """Threat: a tool or a proxied server that says to a client, or to its model, what it was given."""
+    return ctx.redactor.without_secrets(value) if ctx.redactor is not None else value
 
 
 class ResourceUpdates:

@@ -202,7 +202,7 @@ class TokenGuard:
 
     async def _admit(self, token: ClientToken, scope: Scope, receive: Receive, send: Send) -> None:
         modern = any(version in sdk.MODERN_PROTOCOL_VERSIONS for version in header_values(scope, _VERSION))
-        opens, full = not modern and not header_values(scope, _SESSION), False
+        opens, full = scope["method"] == "POST" and not modern and not header_values(scope, _SESSION), False
         read: deque[Message] = deque()
 
         async def remembering() -> Message:

@@ -1,16 +1,11 @@
-"""What a client reads besides tools: resources, prompts, completion, and which resources changed.
+"""What a client reads besides tools: resources of zones, of the program, of proxied servers, and its own outputs.
 
-Resources: `forge://zone/<zone>/<path>` and `forge://mcp/<server>/<percent-encoded uri>` are read with the tools that a
-model would use, `notes://today` of the program's own (`@resource`) with its function, all on the one path, so policy
-and journal apply. `forge://output/<handle>` returns what was cut from a client's own results, to that client only: up
-to 12 MiB whole, in parts of at most 4 MiB, and with `?offset=BYTE&length=BYTES` a range of it, whatever its size. A
-range has the characters that begin in it, so that ranges side by side are the whole.
+`forge://zone/<zone>/<path>` and `forge://mcp/<server>/<percent-encoded uri>` are read with the tools that a model would
+use, `notes://today` of the program's own (`@resource`) with its function, all on the one path, so policy and journal
+apply. `forge://output/<handle>` returns what was cut from a client's own results, to that client only: up to 12 MiB
+whole, in parts of at most 4 MiB, and with `?offset=BYTE&length=BYTES` a range of it, whatever its size. A range has the
+characters that begin in it, so that ranges side by side are the whole.
 Listed are a client's outputs, the program's resources, and those of proxied servers that may be listed unasked.
-
-Prompts: the program's own (`@prompt`), and those of proxied servers as `<server>__<prompt>`; completion of their
-arguments from lists, functions or the server. `SubscriptionHandler` tells clients that a resource changed: files in
-zones are looked at while anybody is subscribed, the program says it itself (`ctx.resource_updated`), servers announce
-theirs. Whoever subscribes must be allowed to read.
 
 Threat: everything a client sends is hostile. Names, numbers and sizes are bounded; a client sees only its own.
 """
@@ -22,7 +17,6 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, BinaryIO, Final
 from urllib.parse import quote, unquote
 
@@ -31,24 +25,12 @@ from golem_forge.core.decisions import Status, Verdict
 from golem_forge.core.regex import regex
 from golem_forge.core.text import escape_control_chars
 from golem_forge.events.redaction import Redactor
-from golem_forge.mcp.client.prompts import PromptCommand, prompt_commands
-from golem_forge.mcp.server.calls import OUTPUT_URI, CallHandler, outcome_facts, supported_block
+from golem_forge.mcp.server.calls import OUTPUT_URI, CallHandler, outcome_facts
 from golem_forge.mcp.server.clients import ClientRegistry
 from golem_forge.mcp.server.host import ClientHandle, ServedCalls
-from golem_forge.mcp.server.sdk import (
-    MODERN_PROTOCOL_VERSIONS,
-    Connection,
-    Context,
-    InMemorySubscriptionBus,
-    ListenHandler,
-    MCPError,
-    ResourceUpdated,
-    anyio,
-    connection_of,
-    types,
-)
+from golem_forge.mcp.server.sdk import MODERN_PROTOCOL_VERSIONS, Context, MCPError, types
 from golem_forge.mcp.server.tool_list import ExportedToolList
-from golem_forge.tools.factory import MOST_VALUES, match_uri, uri_variables
+from golem_forge.tools.factory import match_uri, uri_variables
 from golem_forge.tools.tool import Tool
 
 ZONE_URI: Final = "forge://zone/"
@@ -65,9 +47,8 @@ MOST_LISTED: Final = 2000
 _MOST_SERVERS: Final = 50
 _MOST_PAGES: Final = 160
 _NOT_FOUND: Final = -32002
-_LONGEST_URI: Final = 16 * 1024
+LONGEST_URI: Final = 16 * 1024
 _LONGEST_OWN_URI: Final = 2000
-_LONGEST_NAME: Final = 200
 _PLAIN: Final = "text/plain"
 
 
@@ -142,7 +123,7 @@ class ResourceHandler:
         for server, outcome in zip(servers, await asyncio.gather(*asked), strict=False):
             data = outcome.result.value.get("data") if outcome.ok and outcome.result is not None else None
             if outcome.output_handle and not isinstance(data, dict):
-                data = _stored_output(self._clients.client_of(ctx).guest, outcome.output_handle)
+                data = stored_output(self._clients.client_of(ctx).guest, outcome.output_handle)
             for entry in data.get(member) or () if isinstance(data, dict) else ():
                 found += _passed_on(entry, server, kind)
         return found[:MOST_LISTED]
@@ -151,7 +132,7 @@ class ResourceHandler:
         self, ctx: Context, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult | types.InputRequiredResult:
         uri = params.uri
-        if len(uri) <= _LONGEST_URI:
+        if len(uri) <= LONGEST_URI:
             if uri.startswith(OUTPUT_URI):
                 return _contents(self._output(ctx, uri))
             if uri.startswith(ZONE_URI):
@@ -161,7 +142,7 @@ class ResourceHandler:
                 return await self._proxied(ctx, params, unquote(server), unquote(rest))
             if (own := self.find(uri)) is not None:
                 return await self._program(ctx, params, *own)
-        raise _not_found(ctx, uri)
+        raise resource_not_found(ctx, uri)
 
     def find(self, uri: str) -> tuple[Tool, dict[str, Any]] | None:
         """The program's resource of this URI, and the arguments of its function."""
@@ -194,7 +175,7 @@ class ResourceHandler:
         value = _value(ctx, read, params.uri)
         data = value.get("data")
         if read.output_handle and not _is_content(data):
-            data = _stored_output(self._clients.client_of(ctx).guest, read.output_handle)
+            data = stored_output(self._clients.client_of(ctx).guest, read.output_handle)
         if not isinstance(data, dict) or not _is_content(data):
             raise _internal_error(f"'{escape_control_chars(params.uri[:200])}' is too large to be sent")
         return _contents([{"uri": params.uri, **data}])
@@ -205,7 +186,7 @@ class ResourceHandler:
         path = client.guest.output(handle) if handle in client.outputs() else None
         wanted = _RANGE.fullmatch(query) if mark else None
         if path is None or (mark and wanted is None):
-            raise _not_found(ctx, uri)
+            raise resource_not_found(ctx, uri)
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
             if wanted is not None:
@@ -251,7 +232,7 @@ class ResourceHandler:
         guest = self._clients.client_of(ctx).guest
         data = value.get("data", value)
         if read.output_handle and not (isinstance(data, dict) and "contents" in data):
-            data = _stored_output(guest, read.output_handle)
+            data = stored_output(guest, read.output_handle)
         found = data.get("contents") if isinstance(data, dict) else None
         parts = [_part(guest, part, params.uri) for part in found or () if isinstance(part, dict)]
         if not parts:
@@ -267,7 +248,7 @@ def _value(ctx: Context, outcome: Outcome, uri: str) -> dict[str, Any]:
     if outcome.ok and outcome.result is not None:
         return outcome.result.value
     if outcome.status is Status.TOOL_NOT_FOUND:
-        raise _not_found(ctx, uri)
+        raise resource_not_found(ctx, uri)
     missing = outcome.status in (Status.EXECUTION_FAILED, Status.INPUT_INVALID)
     code = _missing_code(ctx) if missing else types.INTERNAL_ERROR
     raise MCPError(code, f"{outcome.status.value}: {outcome.error}", outcome_facts(outcome))
@@ -286,7 +267,7 @@ def _part(guest: ClientHandle, part: dict[str, Any], uri: str) -> dict[str, Any]
     return {**plain, "blob": "".join(path.read_text("ascii", "replace").split())}
 
 
-def _stored_output(guest: ClientHandle, handle: str) -> Any:
+def stored_output(guest: ClientHandle, handle: str) -> Any:
     """A value too large for a result is whole in its kept text."""
     path = guest.output(handle)
     if path is None or path.stat().st_size > MOST_BYTES * 2:
@@ -328,7 +309,7 @@ def _missing_code(ctx: Context) -> int:
     return types.INVALID_PARAMS if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS else _NOT_FOUND
 
 
-def _not_found(ctx: Context, uri: str) -> Exception:
+def resource_not_found(ctx: Context, uri: str) -> Exception:
     shown = escape_control_chars(uri[:200])
     return MCPError(_missing_code(ctx), f"Resource not found: {shown}", {"uri": shown})
 
@@ -348,7 +329,7 @@ def _has_resources(manifest: Any) -> bool:
 def _passed_on(entry: Any, server: str, kind: Any) -> list[Any]:
     """A server's entry under our own URI. Threat: an entry that is no resource costs nobody else theirs."""
     uri = entry.get("uri") if isinstance(entry, dict) else None
-    if not isinstance(uri, str) or len(uri) > _LONGEST_URI // 4:
+    if not isinstance(uri, str) or len(uri) > LONGEST_URI // 4:
         return []
     told = {
         name: entry[name] for name in ("name", "title", "description", "mimeType") if isinstance(entry.get(name), str)
@@ -377,305 +358,3 @@ def _typed(text: str, schema: Any) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         return text
-
-
-class PromptHandler:
-    def __init__(self, clients: ClientRegistry, calls: CallHandler, host: ServedCalls, redactor: Redactor) -> None:
-        self._clients = clients
-        self._calls = calls
-        self._host = host
-        self._redactor = redactor
-        self._known: tuple[object, list[dict[str, Any]]] = (None, [])
-        """What `entries` gave last, and what it was made from."""
-
-    async def list_prompts(self, ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListPromptsResult:
-        return types.ListPromptsResult.model_validate({"prompts": self.entries()}, by_name=False)
-
-    def entries(self) -> list[dict[str, Any]]:
-        """As clients read them: the program's, then those of servers; a name that both have is the program's. The very
-        same list until something changes."""
-        pool = self._host.offers.access.pool
-        now = (self._own(), pool.version if pool is not None else 0, self._redactor.version)
-        if self._known[0] == now:
-            return self._known[1]
-        found = {
-            own_name(tool): _prompt(own_name(tool), tool.description, tool.input_schema, tool.label)
-            for tool in self._own().values()
-        }
-        for name, command in self._proxied().items():
-            found.setdefault(name, _prompt(name, command.description, command.schema))
-        shown: list[dict[str, Any]] = self._redactor.without_secrets(list(found.values())[:MOST_LISTED])
-        self._known = (now, shown)
-        return shown
-
-    async def get(
-        self, ctx: Context, params: types.GetPromptRequestParams
-    ) -> types.GetPromptResult | types.InputRequiredResult:
-        tool, args = self._meant(params.name, params.arguments or {})
-        came = await self._calls.outcome(ctx, params, tool, args)
-        if not isinstance(came, Outcome):
-            return came
-        if came.status is Status.TOOL_NOT_FOUND:
-            raise _unknown_prompt(params.name)
-        if not came.ok or came.result is None:
-            code = types.INVALID_PARAMS if came.status is Status.INPUT_INVALID else types.INTERNAL_ERROR
-            raise MCPError(code, f"{came.status.value}: {came.error}", outcome_facts(came))
-        data = came.result.value.get("data")
-        if came.output_handle and not (isinstance(data, dict) and "messages" in data):
-            data = _stored_output(self._clients.client_of(ctx).guest, came.output_handle)
-        messages = [_message(each, ctx.protocol_version) for each in _listed(data, "messages")]
-        about = data.get("description") if isinstance(data, dict) else None
-        told = {"description": about} if isinstance(about, str) else {}
-        return types.GetPromptResult.model_validate({**told, "messages": messages}, by_name=False)
-
-    def _meant(self, name: str, given: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
-        """The reserved tool behind a prompt, and its arguments. Raises MCPError."""
-        if len(name) <= _LONGEST_NAME:
-            if (tool := self._own().get(name)) is not None:
-                return tool.name, typed_values(tool, given)
-            if (command := self._proxied().get(name)) is not None:
-                return "server:prompt", {"server": command.server, "prompt": command.prompt, "arguments": dict(given)}
-        raise _unknown_prompt(name)
-
-    def _own(self) -> dict[str, Tool]:
-        return {own_name(tool): tool for tool in self._host.offers.reserved("prompt")}
-
-    def _proxied(self) -> dict[str, PromptCommand]:
-        offers = self._host.offers
-        pool = offers.access.pool
-        if pool is None or not offers.reserved("server"):
-            return {}
-        return prompt_commands(pool, offers.access.servers_of(offers.worker))
-
-    # Completion
-
-    async def complete(self, ctx: Context, params: types.CompleteRequestParams) -> types.CompleteResult:
-        """Values for an argument of a prompt or a resource template. A request for it never asks anybody."""
-        argument, typed = params.argument.name, params.argument.value
-        others = dict(params.context.arguments or {}) if params.context is not None else {}
-        if isinstance(params.ref, types.PromptReference):
-            found = await self._of_prompt(ctx, params.ref.name, argument, typed, others)
-        else:
-            found = await self._of_template(ctx, params.ref.uri, argument, typed, others)
-        values = [str(each)[:_LONGEST_NAME] for each in found]
-        completion = types.Completion(
-            values=values[:MOST_VALUES], total=len(values), has_more=len(values) > MOST_VALUES
-        )
-        return types.CompleteResult(completion=completion)
-
-    async def _of_prompt(self, ctx: Context, name: str, argument: str, typed: str, others: dict[str, str]) -> list[Any]:
-        if (tool := self._own().get(name)) is not None:
-            return await self._completed(ctx, tool, tool.annotations["prompt"], (argument, typed, others))
-        if (command := self._proxied().get(name)) is not None:
-            ref = {"type": "ref/prompt", "name": command.prompt}
-            args = {"server": command.server, "ref": ref, "argument": argument, "value": typed, "others": others}
-            return _listed(_data(await self._calls.unasked(ctx, "server:complete", args)), "values")
-        raise _unknown_prompt(name)
-
-    async def _of_template(
-        self, ctx: Context, uri: str, argument: str, typed: str, others: dict[str, str]
-    ) -> list[Any]:
-        for tool in self._host.offers.reserved("resource"):
-            own = tool.annotations["resource"]
-            if own["uri"] == uri:
-                return await self._completed(ctx, tool, own, (argument, typed, others))
-        if uri.startswith((ZONE_URI, OUTPUT_URI, MCP_URI)):
-            return []
-        raise _not_found(ctx, uri)
-
-    async def _completed(
-        self, ctx: Context, tool: Tool, told: Mapping[str, Any], asked: tuple[str, str, dict[str, str]]
-    ) -> list[Any]:
-        argument, typed, others = asked
-        known = told.get("complete") or {}
-        if argument not in tool.input_schema.get("properties", {}):
-            raise MCPError(types.INVALID_PARAMS, f"{own_name(tool)} has no argument '{argument[:_LONGEST_NAME]}'")
-        if (values := known.get(argument)) is not None:
-            return [each for each in values if each.lower().startswith(typed.lower())]
-        if argument not in known and "*" not in known:
-            return []
-        args = {"argument": argument, "value": typed, "others": others}
-        found = _data(await self._calls.unasked(ctx, f"complete:{tool.name}", args))
-        return found if isinstance(found, list) else []
-
-
-def _unknown_prompt(name: str) -> Exception:
-    return MCPError(types.INVALID_PARAMS, f"Unknown prompt: {escape_control_chars(name[:_LONGEST_NAME])}")
-
-
-def _prompt(name: str, about: str, schema: Mapping[str, Any], title: str = "") -> dict[str, Any]:
-    required = schema.get("required") or ()
-    arguments = [
-        {"name": each, **_described(said), "required": each in required}
-        for each, said in (schema.get("properties") or {}).items()
-    ]
-    told = {"name": name, "title": title, "description": about or f"The prompt {name}", "arguments": arguments}
-    return {key: value for key, value in told.items() if value}
-
-
-def _described(said: Any) -> dict[str, str]:
-    about = said.get("description") if isinstance(said, Mapping) else None
-    return {"description": about} if isinstance(about, str) and about else {}
-
-
-def _message(message: Any, version: str) -> dict[str, Any]:
-    given = message if isinstance(message, dict) else {}
-    role = "assistant" if given.get("role") == "assistant" else "user"
-    return {"role": role, "content": supported_block(given.get("content"), version)}
-
-
-def _listed(data: Any, member: str) -> list[Any]:
-    found = data.get(member) if isinstance(data, dict) else None
-    return found[:MOST_LISTED] if isinstance(found, list) else []
-
-
-def _data(outcome: Outcome) -> Any:
-    return outcome.result.value.get("data") if outcome.ok and outcome.result is not None else None
-
-
-MOST_SUBSCRIBED: Final = 100
-"""URIs of one client."""
-LOOK_SECONDS: Final = 0.5
-_SEND_SECONDS: Final = 1.0
-_SUBSCRIBED_KEY: Final = "golem-forge/subscribed"
-
-
-class SubscriptionHandler:
-    """Who is told of which resource. With the handshake protocol a connection subscribes URI by URI; on 2026-07-28 a
-    `subscriptions/listen` stream names them."""
-
-    def __init__(self, resources: ResourceHandler, host: ServedCalls, listening: ListenHandler) -> None:
-        self._resources = resources
-        self._host = host
-        self._listening = listening
-        self._watched: dict[str, int] = {}
-        """URI → how many are subscribed to it."""
-        self._stamps: dict[str, object] = {}
-        self._connections: set[Connection] = set()
-        self._sending: set[asyncio.Task[None]] = set()
-
-    async def subscribe(self, ctx: Context, params: types.SubscribeRequestParams) -> types.EmptyResult:
-        mine = self._mine(ctx)
-        if params.uri not in mine:
-            await self._check(ctx, params.uri, len(mine))
-            mine.add(params.uri)
-            self._watch(params.uri)
-        return types.EmptyResult()
-
-    async def unsubscribe(self, ctx: Context, params: types.UnsubscribeRequestParams) -> types.EmptyResult:
-        mine = self._mine(ctx)
-        if params.uri in mine:
-            mine.discard(params.uri)
-            self._unwatch(params.uri)
-        return types.EmptyResult()
-
-    async def listen(
-        self, ctx: Context, params: types.SubscriptionsListenRequestParams
-    ) -> types.SubscriptionsListenResult:
-        """Honours of the URIs that were asked for those that this client may read."""
-        asked = list(dict.fromkeys(params.notifications.resource_subscriptions or ()))[:MOST_SUBSCRIBED]
-        allowed = [uri for uri in asked if len(uri) <= _LONGEST_URI and await self._resources.may_read(ctx, uri)]
-        params.notifications.resource_subscriptions = allowed
-        for uri in allowed:
-            self._watch(uri)
-        try:
-            return await self._listening(ctx, params)
-        finally:
-            for uri in allowed:
-                self._unwatch(uri)
-
-    async def run(self, bus: InMemorySubscriptionBus) -> None:
-        """Looks at watched files, and tells of everything that changed: of each resource once in a while, however often
-        somebody says so."""
-        news: dict[str, None] = {}
-
-        def heard(uri: str) -> None:
-            if uri in self._watched:
-                news[uri] = None
-
-        forget = self._host.updates.listen(heard)
-        try:
-            while True:
-                await asyncio.sleep(LOOK_SECONDS)
-                if self._watched:
-                    news.update(dict.fromkeys(self._changed_files()))
-                    self._watch_servers()
-                told = list(news)
-                news.clear()
-                for uri in told:
-                    await self._tell(uri, bus)
-        finally:
-            forget()
-
-    def _watch_servers(self) -> None:
-        """A server that was connected anew is subscribed to anew."""
-        pool = self._host.offers.access.pool
-        for uri in self._watched if pool is not None else ():
-            if pool is not None and uri.startswith(MCP_URI):
-                pool.watch_resource(*_server_uri(uri), partial(self._host.updates.publish, uri))
-
-    async def _tell(self, uri: str, bus: InMemorySubscriptionBus) -> None:
-        await bus.publish(ResourceUpdated(uri=uri))
-        for connection in list(self._connections):
-            if uri in connection.state.get(_SUBSCRIBED_KEY, ()):
-                task = asyncio.get_running_loop().create_task(_send_updated(connection, uri))
-                self._sending.add(task)
-                task.add_done_callback(self._sending.discard)
-
-    def _changed_files(self) -> list[str]:
-        found = []
-        for uri in [uri for uri in self._watched if uri.startswith(ZONE_URI)]:
-            stamp = self._stamp(uri)
-            if stamp != self._stamps.get(uri):
-                self._stamps[uri] = stamp
-                found.append(uri)
-        return found
-
-    def _stamp(self, uri: str) -> object:
-        return self._host.offers.stamp("/" + unquote(uri.removeprefix(ZONE_URI)))
-
-    def _mine(self, ctx: Context) -> set[str]:
-        connection = connection_of(ctx)
-        mine: set[str] | None = connection.state.get(_SUBSCRIBED_KEY)
-        if mine is None:
-            mine = connection.state[_SUBSCRIBED_KEY] = set()
-            self._connections.add(connection)
-            connection.exit_stack.callback(partial(self._left, connection, mine))
-        return mine
-
-    def _left(self, connection: Connection, mine: set[str]) -> None:
-        self._connections.discard(connection)
-        for uri in mine:
-            self._unwatch(uri)
-
-    async def _check(self, ctx: Context, uri: str, have: int) -> None:
-        if have >= MOST_SUBSCRIBED:
-            raise MCPError(types.INVALID_PARAMS, f"at most {MOST_SUBSCRIBED} resources can be subscribed to; leave one")
-        if len(uri) > _LONGEST_URI or not await self._resources.may_read(ctx, uri):
-            raise _not_found(ctx, uri)
-
-    def _watch(self, uri: str) -> None:
-        self._watched[uri] = self._watched.get(uri, 0) + 1
-        if uri.startswith(ZONE_URI) and uri not in self._stamps:
-            self._stamps[uri] = self._stamp(uri)
-
-    def _unwatch(self, uri: str) -> None:
-        left = self._watched.get(uri, 0) - 1
-        if left > 0:
-            self._watched[uri] = left
-        else:
-            self._watched.pop(uri, None)
-            self._stamps.pop(uri, None)
-            pool = self._host.offers.access.pool
-            if uri.startswith(MCP_URI) and pool is not None:
-                pool.unwatch_resource(*_server_uri(uri))
-
-
-def _server_uri(uri: str) -> tuple[str, str]:
-    server, _, rest = uri.removeprefix(MCP_URI).partition("/")
-    return unquote(server), unquote(rest)
-
-
-async def _send_updated(connection: Connection, uri: str) -> None:
-    with anyio.move_on_after(_SEND_SECONDS):
-        await connection.notify("notifications/resources/updated", {"uri": uri})

@@ -20,7 +20,8 @@ from golem_forge.mcp.server import sdk
 from golem_forge.mcp.server.calls import CallHandler
 from golem_forge.mcp.server.clients import ClientRegistry
 from golem_forge.mcp.server.host import ServingHost
-from golem_forge.mcp.server.resources import PromptHandler, ResourceHandler, SubscriptionHandler
+from golem_forge.mcp.server.prompts import PromptHandler
+from golem_forge.mcp.server.resources import ResourceHandler
 from golem_forge.mcp.server.sdk import (
     CallNext,
     Connection,
@@ -37,10 +38,10 @@ from golem_forge.mcp.server.sdk import (
     raw_params,
     types,
 )
+from golem_forge.mcp.server.subscriptions import SubscriptionHandler
 from golem_forge.mcp.server.tool_list import ExportedToolList
 
 NAME: Final = "golem-forge"
-MOST_LISTENING: Final = 256
 _log = logging.getLogger(__name__)
 
 
@@ -54,10 +55,9 @@ class Service:
         calls = CallHandler(self.clients, self._listing)
         resources = ResourceHandler(self.clients, calls, self._listing, host.calls, host.redactor)
         prompts = PromptHandler(self.clients, calls, host.calls, host.redactor)
-        self._bus = sdk.InMemorySubscriptionBus()
-        self._announcer = Announcer(self._listing, self._bus, prompts)
-        self._listening = sdk.ListenHandler(self._bus, max_subscriptions=MOST_LISTENING)
-        self._subscriptions = SubscriptionHandler(resources, host.calls, self._listening)
+        bus = sdk.InMemorySubscriptionBus()
+        self._announcer = Announcer(self._listing, bus, prompts)
+        self._subscriptions = SubscriptionHandler(self.clients, resources, host.calls, bus)
         self.server: ForgeServer = sdk.ForgeServer(
             NAME,
             version=__version__,
@@ -84,13 +84,13 @@ class Service:
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         loop = asyncio.get_running_loop()
-        watching = [loop.create_task(each) for each in (self._announcer.run(), self._subscriptions.run(self._bus))]
+        watching = [loop.create_task(each) for each in (self._announcer.run(), self._subscriptions.run())]
         try:
             yield
         finally:
             for each in watching:
                 each.cancel()
-            self._listening.close()
+            self._subscriptions.close()
             await self.clients.aclose()
 
     async def _set_level(self, ctx: Context, params: types.SetLevelRequestParams) -> types.EmptyResult:

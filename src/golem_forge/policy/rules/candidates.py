@@ -264,7 +264,7 @@ def _path_candidates(effects: list[Effect]) -> Iterator[_Candidate]:
 def _host_candidates(effects: list[Effect]) -> Iterator[_Candidate]:
     places = [host_and_port(effect.target) for effect in effects]
     known = list(dict.fromkeys(place for place in places if place is not None))
-    if not known or None in places:
+    if None in places:
         return
     rules = tuple(_allow_rule(RuleKind.HOST, host, ports=[port]) for host, port in known)
     yield "host", " and ".join(host for host, _ in known), rules, False

@@ -236,6 +236,25 @@ def uncovered_effects(hits: Iterable[Hit], bases: tuple[EffectVerdict, ...]) -> 
     )
 
 
+def unmentioned_effects(hits: Iterable[Hit], bases: tuple[EffectVerdict, ...]) -> tuple[int, ...]:
+    """Of the uncovered effects those that no rule speaks of at all; one that asks speaks of its effect too."""
+    hits = tuple(hits)
+    asking = [hit for hit in hits if hit.rule.verdict is not Verdict.PRE_APPROVED]
+    return tuple(
+        index
+        for index in uncovered_effects(hits, bases)
+        if not any(_speaks_of(hit, index, bases[index].effect) for hit in asking)
+    )
+
+
+def _speaks_of(hit: Hit, index: int, effect: Effect) -> bool:
+    if hit.index != _WHOLE_CALL:
+        return hit.index == index
+    if hit.rule.kind is not _COMMAND:
+        return True
+    return effect.verb is Verb.EXEC and text_matches(hit.rule, find_commands(effect.target))
+
+
 def _accepted(allowing: list[Hit], effects: tuple[Effect, ...]) -> frozenset[str]:
     """Only the person's own file can accept. An id stays a floor while one effect carries it unaccepted."""
     given: dict[int, set[str]] = {}

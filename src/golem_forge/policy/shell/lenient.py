@@ -133,7 +133,7 @@ class _Finder:
             raw.words,
             raw.assignments,
             (*raw.redirects, *place.texts),
-            (starts[raw.inner[0]], len(self.found)) if raw.inner[0] < index else NOTHING,
+            (starts[raw.inner[0]], len(self.found)),
             fed,
             place.via,
             place.depth,

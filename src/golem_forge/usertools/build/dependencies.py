@@ -73,33 +73,28 @@ def script_block(source: bytes, file: str) -> ScriptBlock | None:
     return ScriptBlock(text=text, dependencies=tuple(dependencies), requires_python=requires, uv=uv)
 
 
-_PACKAGE_LIST: Final = regex(r"requirements[\w.-]*\.(?:txt|in)|Pipfile|environment\.ya?ml")
+_PROJECT_FILE: Final = "pyproject.toml"
+_PACKAGE_LIST: Final = regex(r"requirements[\w.-]*\.(?:txt|in)|Pipfile|environment\.ya?ml|pyproject\.toml")
+_NAMES_PACKAGES: Final = regex(rb"^[ \t]*(?:dependencies[ \t]*=|\[tool\.poetry\.dependencies\])", re.M)
 
 
 def unread_packages(files: FolderFiles, entrypoint: str) -> str:
     """A sentence about a file of the folder that names packages, which nothing reads; empty: there is none, or the
-    script names its packages itself."""
+    script names its packages itself. A pyproject.toml may be there for a linter's sake: one that names packages counts.
+    """
     if any(_find_blocks(files.files.get(entrypoint, b""))):
         return ""
-    return packages_hint((*files.files, *_projects(files)), entrypoint)
+    naming = (name for name, data in files.files.items() if name != _PROJECT_FILE or _NAMES_PACKAGES.search(data))
+    return packages_hint(naming, entrypoint)
 
 
 def packages_hint(names: Iterable[str], entrypoint: str) -> str:
-    """The same for a script that is known to name none."""
-    unread = next((name for name in sorted(names) if _PACKAGE_LIST.fullmatch(name) or name == _PROJECT_KEY), "")
+    """The same for a script that is known to name none, and misses one."""
+    unread = next(filter(_PACKAGE_LIST.fullmatch, sorted(names)), "")
     if not unread or not entrypoint.endswith(".py"):
         return ""
     where = f"name the packages in a `# /// script` block at the top of {entrypoint} (PEP 723)"
-    return escape_control_chars(f"{unread.partition(':')[0]} is not read; {where}.")
-
-
-_PROJECT_KEY: Final = "pyproject.toml: dependencies"
-
-
-def _projects(files: FolderFiles) -> tuple[str, ...]:
-    """A pyproject.toml may be there for a linter's sake; one that names packages counts."""
-    named = regex(rb"^[ \t]*dependencies[ \t]*=", re.M).search(files.files.get("pyproject.toml", b""))
-    return (_PROJECT_KEY,) if named else ()
+    return escape_control_chars(f"{unread} is not read; {where}.")
 
 
 def check_python(block: ScriptBlock, version: tuple[int, int, int], file: str) -> None:

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 
 from golem_forge.core.errors import ForgeError
-from golem_forge.storage.home import ForgeHome
+from golem_forge.storage.home import HOME_ADVICE, ForgeHome
 from golem_forge.storage.private_file import create_private, locked
 from golem_forge.usertools.diagnostics import TOOL_NAME, DiagnosticCode
 from golem_forge.usertools.store import queries
@@ -381,7 +381,10 @@ class StoreDatabase:
         """Once for each reason: a store on a full disk would say so with every call."""
         if str(error) not in self._warned:
             self._warned.add(str(error))
-            _log.warning("the record of user tools could not be %s: %s", what, error)
+            there = next(place for place in (self._path, *self._path.parents) if place.exists())
+            advice = "" if os.access(there, os.W_OK) else f"; {HOME_ADVICE}"
+            shown = self._home.shown(self._path)
+            _log.warning("the record of user tools (%s) could not be %s: %s%s", shown, what, error, advice)
 
 
 def _prepare_connection(connection: sqlite3.Connection) -> None:

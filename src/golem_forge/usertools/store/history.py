@@ -118,20 +118,14 @@ def undo(
     changes."""
     live = _tool_folder(home, name)
     current = _save_current(home, store, name, live)
-    version = _choose_version(name, store.versions(name), current, wanted)
-    if version.digest == current:
+    version, files = _choose_version(name, store.versions(name), current, wanted, files_of)
+    if files.digest == current:
         return VersionChange(digest=current)
-    if not agreed(current, version.digest):
+    if not agreed(current, files.digest):
         raise HistoryError(f"tool '{name}' was left as it is.", status=Status.APPROVAL_DENIED)
-    files = files_of(version.digest)
-    if files is None or files.digest != version.digest:
-        raise HistoryError(
-            f"the files of version {short_digest(version.digest)} of tool '{name}' are no longer kept; "
-            f"`forge tools log {name}` lists the versions."
-        )
-    files = files.without_ignored()  # a version of an earlier Forge may have what is no part of a tool now
     aside = _install_files(home, name, files, replacing=current)
-    store.record_version(name, files.digest, version.author)
+    for digest in (version.digest, files.digest):  # two where an earlier Forge counted what is no part of a tool now
+        store.record_version(name, digest, version.author)
     _record_origin(home, name, version, files)
     return VersionChange(digest=files.digest, set_aside=aside)
 
@@ -204,17 +198,32 @@ def _save_current(home: ForgeHome, store: ToolStore, name: str, live: Path) -> s
     return found.digest
 
 
-def _choose_version(name: str, versions: Sequence[VersionRecord], current: str, wanted: str) -> VersionRecord:
+def _choose_version(
+    name: str, versions: Sequence[VersionRecord], current: str, wanted: str, files_of: VersionFiles
+) -> tuple[VersionRecord, FolderFiles]:
+    """The version that is meant, with its files as a folder has them now."""
     if not versions:
         raise _tool_not_found(name)
     if wanted:
-        return _match_digest(name, versions, wanted)
-    line = [version for version in _line_to_present(versions) if version.digest != current]
-    if not line:
-        others = any(version.digest != current for version in versions)
-        how = f" `forge tools log {name}` lists the others; `forge tools undo {name} DIGEST` goes to one of them."
-        raise HistoryError(f"tool '{name}' has no earlier version.{how if others else ''}")
-    return line[-1]
+        version = _match_digest(name, versions, wanted)
+        return version, _kept_files(name, version, files_of)
+    for version in reversed(_line_to_present(versions)):
+        # Two versions of an earlier Forge may differ only in what is no part of a tool now: that is no step.
+        if version.digest != current and (files := _kept_files(name, version, files_of)).digest != current:
+            return version, files
+    others = any(version.digest != current for version in versions)
+    how = f" `forge tools log {name}` lists the others; `forge tools undo {name} DIGEST` goes to one of them."
+    raise HistoryError(f"tool '{name}' has no earlier version.{how if others else ''}")
+
+
+def _kept_files(name: str, version: VersionRecord, files_of: VersionFiles) -> FolderFiles:
+    files = files_of(version.digest)
+    if files is None or files.digest != version.digest:
+        raise HistoryError(
+            f"the files of version {short_digest(version.digest)} of tool '{name}' are no longer kept; "
+            f"`forge tools log {name}` lists the versions."
+        )
+    return files.without_ignored()
 
 
 def _line_to_present(versions: Sequence[VersionRecord]) -> list[VersionRecord]:

@@ -26,7 +26,8 @@ export const path = (fixed, ...values) =>
     "",
   );
 
-const request = async (method, where, body, type = "application/json") => {
+/** @param {AbortSignal} [signal] */
+const request = async (method, where, body, type = "application/json", signal) => {
   let response;
   try {
     response = await fetch(where, {
@@ -35,6 +36,7 @@ const request = async (method, where, body, type = "application/json") => {
       headers: body === undefined ? {} : { "Content-Type": type },
       credentials: "same-origin",
       redirect: "error",
+      signal,
     });
   } catch {
     throw new Failure(0, "The server does not answer. Is the session that serves this page still running?");
@@ -57,7 +59,8 @@ const parsed = (said) => {
   }
 };
 
-export const get = (where) => request("GET", where, undefined);
+/** @param {string} where @param {AbortSignal} [signal] */
+export const get = (where, signal) => request("GET", where, undefined, undefined, signal);
 export const post = (where, body = {}) => request("POST", where, JSON.stringify(body));
 export const patch = (where, body) => request("PATCH", where, JSON.stringify(body));
 export const del = (where) => request("DELETE", where, undefined);

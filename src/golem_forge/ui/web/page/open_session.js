@@ -118,7 +118,7 @@ export class OpenSession {
         if (state === "away") announce("The server is away. Trying again.");
         if (state === "here" && this.store.caughtUp && before === "away") announce("The server is back.");
       },
-      refused: () => this.#refused(),
+      refused: (signal) => this.#refused(signal),
     });
     this.chat = new Chat(this.ctx, this.link);
     this.budget = new Budget(this.ctx, () => desk.frame.changed());
@@ -181,10 +181,10 @@ export class OpenSession {
     if (frame.kind !== "event") this.desk.frame.changed();
   }
 
-  /** Connecting failed without a word: a browser does not say why, so it is asked for. */
-  async #refused() {
+  /** Connecting failed without a word: a browser does not say why, so it is asked for. @param {AbortSignal} signal */
+  async #refused(signal) {
     try {
-      await api.get(api.path`/api/sessions/${this.id}`);
+      await api.get(api.path`/api/sessions/${this.id}`, signal);
       return false;
     } catch (failure) {
       const { status, problem } = failure;

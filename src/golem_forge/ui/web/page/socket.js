@@ -2,8 +2,9 @@
 
    While the server is away it tries again, 0.25 s to 5 s apart. A server that answers neither a ping nor an action
    within 10 s is away too: it hangs, and its connection stays open. What is done meanwhile waits in the outbox
-   and goes out when the past is folded. Frames are told to `on.frame`, the connection's state to
-   `on.link`. */
+   and goes out when the past is folded. Frames are told to `on.frame`, the connection's state to `on.link`. */
+
+import { place } from "./cards/question_card.js";
 
 /* What a person does goes out through here: at once while the server is there, else when it is back.
 
@@ -73,7 +74,7 @@ export class Outbox {
       if (question?.state === "open") return null;
       const by = question?.resolved?.by;
       if (one.sent && by === "browser") return { ok: true };
-      return { ok: false, problem: by ? `Too late: answered in ${by}.` : "Too late: this is no longer asked." };
+      return { ok: false, problem: `Too late: ${place(by, false) || "this is no longer asked"}.` };
     }
     if (one.type === "userInput") {
       if (this.store.prompt?.requestId === one.data.requestId) return null;
@@ -113,7 +114,7 @@ export class Link {
 
   /** @param {string} session @param {import("./store.js").SessionStore} store
    * @param {{frame: (frame: any) => void, link: (state: LinkState, before: LinkState) => void,
-   * refused: () => Promise<boolean>}} on
+   * refused: (signal: AbortSignal) => Promise<boolean>}} on
    * `refused` is asked when connecting failed: true if trying again is of no use (signed out, no such session) */
   constructor(session, store, on) {
     this.session = session;
@@ -173,6 +174,7 @@ export class Link {
       if (frame.kind === "hello") {
         opened = true;
         clearTimeout(this.#timer);
+        this.#ping = window.setInterval(() => this.#send({ type: "ping" }), PING_MS);
       } else if (frame.kind === "answer") this.outbox.answered(frame);
       this.on.frame(frame);
       if (frame.kind === "caught_up") this.#arrived();
@@ -188,8 +190,6 @@ export class Link {
   #arrived() {
     this.#tries = 0;
     this.#say("here");
-    clearInterval(this.#ping);
-    this.#ping = window.setInterval(() => this.#send({ type: "ping" }), PING_MS);
     this.outbox.arrived();
   }
 
@@ -199,11 +199,14 @@ export class Link {
     this.#answered();
     this.outbox.left();
     this.#say("away");
-    const late = new Promise((done) => window.setTimeout(() => done(false), ANSWER_WITHIN_MS));
-    const over = !opened && (await Promise.race([this.on.refused(), late]));
+    const asking = new AbortController();
+    const late = window.setTimeout(() => asking.abort(), ANSWER_WITHIN_MS);
+    const over = !opened && (await this.on.refused(asking.signal));
+    clearTimeout(late);
     if (this.#closed || this.#socket) return; // meanwhile somebody had a reason to try again
     if (over) return this.#say("over");
     const longest = Math.min(FIRST_WAIT_MS * 2 ** this.#tries++, LONGEST_WAIT_MS);
+    clearTimeout(this.#timer); // of a try that was left as well
     // Jitter: pages that lost the same server do not all come back at the same moment.
     this.#timer = window.setTimeout(() => this.#connect(), longest * (0.5 + Math.random() / 2));
   }

@@ -30,15 +30,15 @@ const noteAnswer = (requestId, answered) => {
 
 /** Those who answer without being a place. */
 const OTHERS = {
-  memory: "by an answer that was remembered",
-  mode: "by the approval mode",
+  memory: "an earlier answer covered it",
+  mode: "the approval mode answered",
   timeout: "",
   interrupt: "the turn was interrupted",
   nobody: "",
 };
 
-/** @param {boolean} mine whether this page sent the answer */
-const place = (by, mine) => {
+/** Who or what ended a question. @param {any} by @param {boolean} mine whether this page sent the answer */
+export const place = (by, mine) => {
   if (Object.hasOwn(OTHERS, by)) return OTHERS[by];
   if (by === "browser") return mine ? "answered here" : "answered in another browser window";
   return by ? `answered in ${words(by)}` : "";
