@@ -9,6 +9,8 @@
 #   make conformance  the MCP conformance suite against Forge, as server and as client; writes build/conformance.json
 #   make agentdojo    AgentDojo's calls replayed through our path, under a stated policy; writes build/agentdojo.json
 #   make coverage     every test, and which lines and branches of src it ran, by package; writes build/coverage.json
+#   make docs         the documentation as a site, into build/site; a link that leads nowhere is an error
+#   make reference    writes the pages of docs/reference that come from the code
 #   make lint         ruff, mypy --strict, the import contract, the types of the page
 #
 # PYTHON=python3.12 picks the interpreter, PYTEST_ARGS="-k zones" narrows the tests,
@@ -20,6 +22,7 @@ BENCH  := build/bench-venv
 DOJO   := build/agentdojo-venv
 TSC    := build/foreign/lib/node_modules/typescript/bin/tsc
 COVER  := build/coverage-venv
+DOCS   := build/docs-venv
 
 # System packages the tests need, by the names in scripts/system_packages.py.
 TEST_PARTS := bubblewrap chromium git
@@ -31,7 +34,7 @@ $(foreach name,$(filter FORGE_%,$(.VARIABLES)),$(eval unexport $(name)))
 
 MAKEFLAGS += --no-print-directory
 
-.PHONY: setup demo test test-quick read foreign conformance bench agentdojo coverage lint format clean
+.PHONY: setup demo test test-quick read foreign conformance bench agentdojo coverage docs reference lint format clean
 
 setup: $(VENV)/.stamp
 	@echo "ready: $(VENV)/bin/forge"
@@ -53,7 +56,7 @@ demo: $(VENV)/.stamp
 	@$(VENV)/bin/python scripts/system_packages.py bubblewrap git
 	@$(VENV)/bin/python -m examples.demo
 
-test: $(VENV)/.stamp foreign
+test: $(VENV)/.stamp $(DOCS)/.stamp foreign
 	@$(VENV)/bin/python scripts/system_packages.py $(TEST_PARTS)
 	@$(MAKE) --jobs 2 lint read
 	@$(VENV)/bin/python -m pytest -n 4 --dist worksteal $(PYTEST_ARGS) </dev/null
@@ -85,6 +88,16 @@ coverage: $(COVER)/.stamp foreign
 	@$(COVER)/bin/python scripts/system_packages.py $(TEST_PARTS)
 	@$(COVER)/bin/python -m pytest -n 4 --dist worksteal --cov --cov-report=json:build/coverage.json $(PYTEST_ARGS) </dev/null
 	@$(COVER)/bin/python scripts/coverage_table.py build/coverage.json
+
+$(DOCS)/.stamp: pyproject.toml scripts/make_venv.py
+	@$(PYTHON) scripts/make_venv.py $(DOCS) --group docs
+	@touch $@
+
+reference: $(VENV)/.stamp
+	@$(VENV)/bin/python scripts/write_reference.py
+
+docs: $(DOCS)/.stamp reference
+	@$(DOCS)/bin/python scripts/build_site.py
 
 agentdojo: $(DOJO)/.stamp
 	@$(DOJO)/bin/python -m benchmarks.agentdojo

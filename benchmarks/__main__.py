@@ -18,7 +18,7 @@ from benchmarks.rows import BENCH_JSON, Row, save, table, verdict
 TOPICS = (
     *("startup", "terminal", "memory", "walls", "warm", "user_tools", "registry", "growth"),
     *("files", "bus", "search", "dispatch", "batch", "define", "loop"),
-    *("mcp_calls", "mcp_served", "web"),
+    *("mcp_calls", "mcp_served", "web", "questions"),
 )
 COMPARED = ("golem-forge", "pydantic-ai-slim", "openai-agents", "fastmcp", "mcp", "langchain-core", "llm")
 

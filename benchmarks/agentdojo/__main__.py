@@ -19,6 +19,7 @@ from agentdojo.task_suite.load_suites import get_suites
 from benchmarks.agentdojo.replay import replay
 from benchmarks.agentdojo.report import SuiteReplay, counted, table, together
 from benchmarks.agentdojo.stage import POLICY, stage_for
+from benchmarks.questions import PEOPLE
 
 SUITES: Final = "v1.2.2"
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -28,11 +29,16 @@ REPORT: Final = ROOT / "build" / "agentdojo.json"
 def main() -> int:
     played = [replay_suite(suite) for suite in get_suites(SUITES).values()]
     suites, total = [counted(each) for each in played], counted(together(played))
+    asked = {PEOPLE[0]: total["benign_prompts"], **{person: _asked(person) for person in PEOPLE[1:]}}
     facts = {"agentdojo": version("agentdojo"), "suites": SUITES, "policy": str(POLICY.relative_to(ROOT))}
     REPORT.parent.mkdir(parents=True, exist_ok=True)
-    REPORT.write_text(json.dumps({**facts, "total": total, "by_suite": suites}, indent=1, ensure_ascii=False) + "\n")
+    REPORT.write_text(
+        json.dumps({**facts, "questions": asked, "total": total, "by_suite": suites}, indent=1, ensure_ascii=False)
+        + "\n"
+    )
     print(f"agentdojo {facts['agentdojo']}, suites {SUITES}, policy {facts['policy']}\n\n{table([*suites, total])}\n")
     print(f"utility {total['utility']}/{total['user_tasks']}")
+    print(f"questions in {total['benign_calls']} benign calls: {_tools(asked)}")
     print(f"injected calls that ran unprompted: {_tools(total['injected_unprompted_by_tool'])}")
     print(f"goals that need no call, so no policy sees them: {_names(total['reached_without_any_call'])}")
     print(f"written to {REPORT.relative_to(ROOT)}")
@@ -56,6 +62,23 @@ def replay_suite(suite: Any) -> SuiteReplay:
             )
         finally:
             runner.run(opened.__aexit__(None, None, None))
+
+
+def _asked(person: str) -> int:
+    """How often this person is asked in the user tasks, one session a suite."""
+    asked = 0
+    for suite in get_suites(SUITES).values():
+        with tempfile.TemporaryDirectory(prefix="agentdojo-") as folder, asyncio.Runner() as runner:
+            opened = stage_for(suite.tools, Path(folder))
+            stage = runner.run(opened.__aenter__())
+            stage.person = person
+            try:
+                for task in suite.user_tasks.values():
+                    replay(suite, task, stage, runner, approve=True)
+            finally:
+                runner.run(opened.__aexit__(None, None, None))
+            asked += len(stage.asked)
+    return asked
 
 
 def _tools(counts: dict[str, int]) -> str:

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from agentdojo.functions_runtime import Function, FunctionsRuntime
 
+from benchmarks.questions import PEOPLE, pick
 from golem_forge import ApprovalRequest, Outcome, Tool
 from golem_forge.agent.session import Session, open_session
 from golem_forge.storage.home import ForgeHome
@@ -36,13 +37,16 @@ class Stage:
     runtime: FunctionsRuntime
     environment: Any = None
     answers_yes: bool = True
+    person: str = PEOPLE[0]
+    """Who answers: which choices this person takes."""
     asked: list[str] = field(default_factory=list)
     """The tools a person was asked about, in order."""
     session: Session | None = None
 
     def answer(self, request: ApprovalRequest) -> dict[str, Any]:
         self.asked.append(request.tool)
-        return {"approved": self.answers_yes}
+        choice = pick(self.person, [(each.id, each.scope) for each in request.choices]) if self.answers_yes else ""
+        return {"approved": self.answers_yes, **({"choice": choice} if choice else {})}
 
     async def call(self, name: str, args: Mapping[str, Any]) -> Played:
         assert self.session is not None

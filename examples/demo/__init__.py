@@ -1,1 +1,1 @@
-"""The guided demo: examples/repair from trust to resume, then examples/toolmaker; on copies. `make demo` runs it."""
+"""The guided demo: repair/ from trust to resume, then toolmaker/ and mcp/; on copies. `make demo` runs it."""

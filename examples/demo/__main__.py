@@ -20,9 +20,9 @@ GO_ON = "Go on, without the soak test."
 
 OPENING = """\
 Golem Forge: a demo. There is no model behind it: what the model "says" is
-written down in the scripts of examples/repair, examples/toolmaker and
-examples/mcp, so it needs no key and no network. All the rest is real: forge, its
-tools, walls, questions, servers and journal. It plays in copies, in {place}, with
+written down in the scripts below examples/demo, so it needs no key and no
+network. All the rest is real: forge, its tools, walls, questions, servers and
+journal. It plays in copies, in {place}, with
 a FORGE_HOME there; nothing of yours is changed."""
 NOBODY = "There is no terminal, so the demo answers the questions itself and says so."
 PERSON = "You are asked once, with the diff: y allows it, n does not, ? tells the rest."
@@ -31,7 +31,7 @@ The worker runs the shop's tests and sends for its fixer, who asks before it
 writes. Then comes a soak test of ten minutes; a second into that, the demo
 presses Ctrl+C."""
 CLOSING = """
-That was all. To go on by yourself: copy examples/repair, put a real model into
+That was all. To go on by yourself: copy examples/reviewer, put a real model into
 its forge.yaml, then `forge trust` and `forge run` there. `forge tools new NAME`
 makes a tool of your own, `forge mcp add` brings in a server. All of it is
 .venv/bin/forge of this directory."""

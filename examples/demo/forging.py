@@ -1,4 +1,4 @@
-"""A worker forges a tool: examples/toolmaker over a repository with a summer of history, from the third repetition to
+"""A worker forges a tool: toolmaker/ over a repository with a summer of history, from the third repetition to
 the person who runs the new tool by hand. The first version fails its own test, and its code runs only after a yes."""
 
 from __future__ import annotations

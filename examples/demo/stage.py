@@ -19,7 +19,7 @@ from typing import Self
 
 from examples.demo.repository import is_git_there, keep_as_it_is
 
-EXAMPLES = Path(__file__).parents[1]
+PROGRAMS = Path(__file__).parent
 FORGE = str(Path(sys.executable).with_name("forge"))
 UNATTENDED = str(Path(__file__).with_name("unattended.py"))
 
@@ -31,7 +31,7 @@ class Stage:
     environ: dict[str, str]
 
     def beside(self, name: str) -> Self:
-        """A copy of another program of the examples, with the same FORGE_HOME."""
+        """A copy of another program of the demo, with the same FORGE_HOME."""
         return replace(self, program=_copied(name, self.program.parent))
 
     def run(self, *command: str) -> int:
@@ -68,4 +68,4 @@ def set_up() -> Iterator[Stage]:
 
 
 def _copied(name: str, folder: Path) -> Path:
-    return Path(shutil.copytree(EXAMPLES / name, folder / name, ignore=shutil.ignore_patterns("__pycache__")))
+    return Path(shutil.copytree(PROGRAMS / name, folder / name, ignore=shutil.ignore_patterns("__pycache__")))

@@ -378,8 +378,10 @@ def ended(child: pexpect.spawn) -> tuple[int, str]:
 
 def test_w20_without_a_key_a_terminal_starts_all_the_same_and_says_so(desk: Desks) -> None:
     child = on_terminal(desk({}))
-    child.expect("no model is configured")
-    child.expect("/tools lists them")
+    child.expect("Esc leaves without a change")
+    child.send("\x1b")
+    child.expect("No model yet: `forge models setup` chooses one.")
+    child.expect("/tools")
     child.expect("default")  # the line below the prompt
     child.send("\x04")
     assert ended(child)[0] == 0

@@ -128,6 +128,7 @@ VERBS: dict[str, tuple[str, ...]] = {
     "tools list": ("tools", "list"),
     "tools doctor": ("tools", "doctor"),
     "tools browse": ("tools", "browse", "git+https://127.0.0.1:9/none@" + "1" * 40),
+    "models": ("models",),
     "mcp list": ("mcp", "list"),
     "mcp install": ("mcp", "install", "claude-code"),
     "mcp serve": ("mcp", "serve"),

@@ -136,6 +136,144 @@ async def test_a_rule_removed_and_an_approval_revoked_ask_again(staged: Any, win
     await signs_out(me)
 
 
+PHONE = (390, 780)
+LONG = ("write_file", {"path": "/workspace/a.py", "content": "".join(f"row_{n} = {n}  # of many\n" for n in range(90))})
+
+
+async def test_a_conversation_starts_on_a_phone_and_its_answers_stay_in_view(staged: Any, windows: Any) -> None:
+    """An example fills the box; a long card keeps its answers on the screen; answered, it is one line that opens."""
+    stage = await staged([calls(LONG), "Written."], worker=WORKER)
+    window = await windows(size=PHONE)
+    me = Person(window)
+    await me.enter(stage.link())
+    await window.sees("What do you want to do?")
+    await window.sees("It reads and writes /workspace.")
+    await window.sees("It asks you before it changes something, unless a rule allows it.")
+    assert await window.accessible() == []
+    await me.page.get_by_role("list", name="Examples").get_by_role("button").first.click()
+    assert "explain how the project is built" in await me.box.input_value()
+    assert await window.focused() == "Message", "it waits in the box until it is sent"
+    await window.press("Enter")
+    card = await me.sees_card("a.py", "row_0 = 0", "risk medium")
+    await window.sees_not("What do you want to do?")
+    assert await card.locator(".diff-new span.m").count() > 10, "a new file has colours"
+    await me.is_ready()
+    for name in (DENY, "Approve once", "Approve and remember…"):
+        assert await in_view(card.get_by_role("button", name=name, exact=True)), name
+    await card.get_by_role("button", name="Approve and remember…").click()
+    await card.get_by_role("button", name=re.compile("session$")).first.wait_for()
+    await until(lambda: in_view(card.get_by_role("button", name=DENY, exact=True)), "Deny is in view beside the menu")
+    await window.press("Escape")
+    assert stage.seen("approvalResolved") == [], "a menu answers nothing"
+    await me.answer()
+    await window.sees("Written.")
+    await window.sees("Approved · answered here")
+    assert await me.page.get_by_text("row_0 = 0").filter(visible=True).count() == 0
+    await me.button(re.compile("^What was asked: write_file")).click()
+    await window.sees("row_0 = 0")
+    assert not await window.overflows()
+
+
+async def in_view(button: Any) -> bool:
+    """Whether a finger could press it now."""
+    return bool(
+        await button.evaluate(
+            """node => {
+              const {left, top, width, height} = node.getBoundingClientRect();
+              const there = document.elementFromPoint(left + width / 2, top + height / 2);
+              return there === node || node.contains(there);
+            }"""
+        )
+    )
+
+
+async def test_the_model_is_chosen_in_the_header(staged: Any, windows: Any) -> None:
+    """The same as `/model`; the header shows what is in force, also when it was switched elsewhere."""
+    stage = await staged(["Hello."], worker=WORKER)
+    (stage.directory / "other.yaml").write_text(json.dumps({"turns": [{"say": "From the other."}]}))
+    window = await windows()
+    me = Person(window)
+    await me.enter(stage.link())
+    await me.button(re.compile("^Model: .*Choose another one")).click()
+    dialog = me.page.get_by_role("dialog")
+    await dialog.get_by_label("Model").last.fill("two words")
+    await dialog.get_by_role("button", name="Use this model").click()
+    await window.sees(re.compile("Write one name"))
+    assert await window.accessible() == []
+    await dialog.get_by_label("Model").last.fill("scripted:other.yaml")
+    await dialog.get_by_role("button", name="Use this model").click()
+    await me.button("Model: scripted:other.yaml. Choose another one").wait_for()
+    await me.say("hello")
+    await window.sees("From the other.")
+
+
+async def test_sessions_are_named_exported_deleted_resumed_and_their_questions_found(
+    desk: Callable[..., Any], windows: Any
+) -> None:
+    """One `forge web`, two sessions: the inbox holds the questions of both."""
+    turns = {"turns": [{"calls": [{"tool": WRITE[0], "args": WRITE[1]}]}, {"say": "Written."}]}
+    place = desk(
+        {
+            "forge.yaml": "model: scripted:s.yaml\n",
+            "main.worker": f"---\n{FRONT}\n---\nWrite.\n",
+            "s.yaml": json.dumps(turns),
+        }
+    )
+    served, link = await started(place, "web")
+    window = await windows()
+    me = Person(window)
+    await window.open(link)
+    for words in ("the first", "the second"):
+        first = me.page.get_by_label("First message")
+        await until(lambda: me.button(re.compile("^New session")).is_visible(), "the page is there")
+        if not await first.is_visible():
+            await me.button(re.compile("^New session")).click()
+        await first.fill(words)
+        await me.button("Start").click()
+        await me.sees_card("a.txt")
+        await me.go_to("Sessions")
+    bell = me.button(re.compile("answers are awaited"))
+    await until(bell.is_visible, "both questions count")
+    assert (await me.page.title()).startswith("(2)")
+    await bell.click()
+    inbox = me.page.get_by_role("dialog")
+    assert await inbox.get_by_role("button", name=re.compile("write_file")).count() == 2
+    assert await window.accessible() == []
+    await inbox.get_by_role("button", name=re.compile("another session")).click()
+    await window.sees("the first")
+    await me.sees_card("a.txt")
+    await me.answer()
+    await window.sees("Written.")
+
+    await me.go_to("Sessions")
+    row = me.page.get_by_role("listitem").filter(has_text="the first")
+    await row.get_by_role("button", name=re.compile("More$")).click()
+    assert await row.get_by_role("button", name=re.compile("^Delete")).count() == 0, "it runs"
+    await row.get_by_role("button", name=re.compile("^Rename")).click()
+    await me.page.get_by_role("dialog").get_by_label("Title").fill("Bread and milk")
+    await window.press("Enter")
+    row = me.page.get_by_role("listitem").filter(has_text="Bread and milk")
+    async with me.page.expect_download() as saving:
+        await row.get_by_role("link", name=re.compile("^Export as Markdown")).click()
+    saved = await (await saving.value).path()
+    assert "Written." in saved.read_text()
+    await row.get_by_role("button", name=re.compile("^End")).click()
+    await me.page.get_by_role("dialog").get_by_role("button", name="End").click()
+    await row.get_by_role("link", name="Bread and milk", exact=True).click()
+    await me.button("Resume").click()
+    await window.sees_not("Nobody runs this session.")
+    await until(me.box.is_enabled, "it goes on")
+    await me.go_to("Sessions")
+    await row.get_by_role("button", name=re.compile("^End")).click()
+    await me.page.get_by_role("dialog").get_by_role("button", name="End").click()
+    await row.get_by_role("button", name=re.compile("^Delete")).click()
+    await me.page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    await window.sees_not("Bread and milk")
+    assert len(place.journals) == 1
+    served.kill()
+    await asyncio.to_thread(served.communicate, timeout=20)
+
+
 async def signs_out(me: Person) -> None:
     """The page is closed to whoever comes next, and has nothing left of what was typed."""
     window = me.window

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -73,7 +74,7 @@ def test_a_long_command_pushes_neither_title_nor_level_away(on_terminal: Termina
     words = " ".join(f"word{number:04}" for number in range(3000))
     _, screen = on_terminal(command(cmd=f"echo {words}; rm -rf the-tail"), (QUESTION, "d"), (QUESTION, ""))
     card, _, more = screen.partition("Approve?")
-    rows = card.replace("\r", "").strip().split("\n")
+    rows = re.sub(r"\x1b\[[0-9;]*m|\r", "", card).strip().split("\n")
     assert rows[0].startswith("── Run command (exec_command) wants to run · risk critical")
     assert len(rows) < 55 and max(map(len, rows)) <= 80
     assert "  ! 'rm -rf the-tail' is on the danger list (rm_force)" in rows

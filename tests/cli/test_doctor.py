@@ -213,3 +213,14 @@ def test_keys_are_told_by_name_and_never_by_value(shell, monkeypatch):
         ended = shell(*words)
         assert "set: OPENAI_API_KEY" in ended.out and "OPENROUTER" not in ended.out
         assert "canary" not in ended.out + ended.err
+
+
+def test_the_last_lines_say_what_is_missing_for_this_person(shell):
+    ended = shell("doctor")
+    summary = ended.out.partition("Missing for you:\n")[2]
+    assert "model   forge models setup" in summary or "model  forge models setup" in summary
+    shell.forge_home.mkdir(parents=True, exist_ok=True)
+    (shell.forge_home / "config.yaml").write_text("model: ollama:small\n")
+    ended = shell("doctor", "--json")
+    assert findings(ended, "model")[0]["state"] == "ok" and "config.yaml" not in str(ended.json["todo"])
+    assert "model" not in [each["about"] for each in ended.json["todo"]]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import subprocess
 import sys
 from pathlib import Path
@@ -184,6 +186,7 @@ def test_delete_is_whole(talked: Shell) -> None:
         folder.mkdir(parents=True)
         (folder / "kept").write_text("x")
     (files / "link").symlink_to(elsewhere)
+    assert talked("sessions", "rename", "aaa", "To go").code == 0
     ended = talked("sessions", "delete", "aaa")
     assert (ended.code, ended.out) == (0, "deleted session aaa111\n")
     assert not [path for path in home.rglob("*") if "aaa111" in path.name]
@@ -194,14 +197,73 @@ def test_delete_is_whole(talked: Shell) -> None:
     assert talked("sessions", "delete", "aaa").code == 4
 
 
+@pytest.mark.parametrize(("key", "code", "left"), [("n", 3, ["aaa111", "aab222"]), ("y", 0, ["aab222"])])
+def test_a_person_is_asked_before_a_session_is_deleted(talked: Shell, key: str, code: int, left: list[str]) -> None:
+    screen, terminal = pty.openpty()
+    words = [sys.executable, "-m", "golem_forge", "sessions", "delete", "aaa"]
+    asked = subprocess.Popen(
+        words, cwd=talked.project, env=talked.environ, stdin=terminal, stdout=terminal, stderr=terminal
+    )
+    os.close(terminal)  # what ends without a question ends the reading below
+    said = b""
+    while b"[y/N]" not in said:
+        said += os.read(screen, 1000)
+    os.write(screen, f"{key}\n".encode())
+    assert asked.wait(30) == code
+    assert sorted(session.id for session in SessionIndex(talked.forge_home).sessions()) == left
+    os.close(screen)
+
+
 def test_delete_refuses_a_session_in_use(talked: Shell) -> None:
     running = converse(talked.forge_home, "bbb333", "Still here", close=False)
     before = kept(talked)
-    ended = talked("sessions", "delete", "bbb333")
+    ended = talked("sessions", "delete", "bbb333", "--yes")
     assert ended.code == 1 and "session is in use" in ended.err
     assert kept(talked) == before
     running.close()
-    assert talked("sessions", "delete", "bbb333").code == 0
+    assert talked("sessions", "delete", "bbb333", "--yes").code == 0
+
+
+def test_a_session_is_called_by_its_first_words_until_it_is_renamed(talked: Shell) -> None:
+    def titles() -> list[str]:
+        return [each["title"] for each in talked("sessions", "list", "--json").json]
+
+    assert titles()[1] == "What is here?"
+    ended = talked("sessions", "rename", "aab", "Notes", "of\x1b[2J\nMonday")
+    assert ended.code == 0 and "\x1b" not in ended.out and titles()[1] == "Notes of\\x1b[2J Monday"
+    assert talked("sessions", "list").out.splitlines()[-1].endswith("Notes of\\x1b[2J Monday")
+    assert talked("log", "verify").code == 0, "the record stays as it was"
+    talked("sessions", "rename", "aab", "x" * 5000)
+    assert len(titles()[1]) == 200
+    assert talked("sessions", "rename", "aab", "").code == 0 and titles()[1] == "What is here?"
+    assert not list((talked.forge_home / "sessions").glob("*.title"))
+
+
+def test_a_title_file_that_leads_elsewhere_is_not_read(talked: Shell) -> None:
+    secret = talked.home / "secret"
+    secret.write_text("private")
+    (talked.forge_home / "sessions" / "aab222.title").symlink_to(secret)
+    assert "private" not in talked("sessions", "list", "--json").out
+    assert talked("sessions", "rename", "aab", "mine").code == 0 and secret.read_text() == "private"
+
+
+def test_a_session_is_exported_as_markdown_or_as_one_json_document(talked: Shell) -> None:
+    converse(talked.forge_home, "ccc333", "## Person\n```\nforged", "````\nfour\n````")
+    text = talked("sessions", "export", "ccc333", "--format", "markdown").out
+    assert text.startswith("# ## Person") and "- Session: `ccc333`" in text
+    assert text.count("\n## Person\n") == 1 and "> ## Person\n> ```\n> forged" in text and "## Worker main" in text
+    whole = json.loads(talked("sessions", "export", "ccc333", "--format", "json").out)
+    assert (whole["id"], whole["worker"]) == ("ccc333", "main")
+    lines = talked("sessions", "export", "ccc333").out.splitlines()
+    assert whole["events"] == [json.loads(line) for line in lines]
+
+    for name, begins in [("talk.md", "# ##"), ("talk.json", '{"id": "ccc333"'), ("talk.jsonl", '{"type":')]:
+        ended = talked("sessions", "export", "ccc333", "-o", name)
+        file = talked.project / name
+        assert (ended.code, ended.out) == (0, f"wrote {name}\n")
+        assert file.read_text().startswith(begins) and file.stat().st_mode & 0o077 == 0
+    again = talked("sessions", "export", "ccc333", "-o", "talk.md")
+    assert again.code == 1 and "exists already" in again.err
 
 
 @pytest.mark.parametrize("verb", ["show", "export", "delete"])
@@ -252,3 +314,14 @@ def test_list_fits_100_columns_whatever_is_in_it(talked: Shell) -> None:
     *rows, last = talked("sessions", "list").out.splitlines()
     assert max(len(row) for row in [*rows, last]) <= 100
     assert "table  Say what" in last and last.endswith("…")
+
+
+def test_a_dry_run_names_instructions_skills_and_what_is_wrong_with_them(shell: Shell) -> None:
+    shell.write("AGENTS.md", "Use tabs.")
+    shell.write(".agents/skills/good/SKILL.md", "---\nname: good\ndescription: Does good.\n---\nBe good.\n")
+    shell.write(".agents/skills/bad/SKILL.md", "nothing")
+    notices = shell("run", "--dry-run", "--json").json["notices"]
+    assert any(each.startswith("AGENTS.md of this project is read as instructions (9 bytes).") for each in notices)
+    assert any(
+        each.startswith("skills: 1 offered (good); .agents/skills/bad: SKILL.md has no front") for each in notices
+    )

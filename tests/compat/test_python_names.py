@@ -30,10 +30,16 @@ from golem_forge import toolsets
 
 HERE = Path(__file__).parent / "python"
 ROOT = Path(__file__).parents[2]
-ABOUT_THE_INSIDE = {"architecture.md", "glossary.md"}
+ABOUT_THE_INSIDE = {"architecture.md", "glossary.md", "threat-model.md"}
+WRITTEN_BY_A_PROGRAM = "<!-- Written by scripts/write_reference.py"
 TEXTS = [
     ROOT / "README.md",
-    *(page for page in sorted((ROOT / "docs").glob("*.md")) if page.name not in ABOUT_THE_INSIDE),
+    *(
+        page
+        for folder in ("docs", "docs/guides", "docs/concepts", "docs/reference")
+        for page in sorted((ROOT / folder).glob("*.md"))
+        if page.name not in ABOUT_THE_INSIDE and not page.read_text().startswith(WRITTEN_BY_A_PROGRAM)
+    ),
 ]
 EXAMPLES = sorted((ROOT / "examples").rglob("*.py"))
 

@@ -460,7 +460,7 @@ def test_the_keys_of_other_programs_mean_ours(root: Path, home: ForgeHome) -> No
         ("mcp_servers: [git]", "forge.yaml:1: mcp.servers: expected a mapping, got a list"),
         (
             "mcpServers: {git: {command: x}}",
-            "forge.yaml:1: mcpServers: unknown key 'mcpServers'; known: approval, budget, delegation, entry, mcp,",
+            "forge.yaml:1: mcpServers: unknown key 'mcpServers'; known: approval, budget, delegation, entry,",
         ),
     ],
 )

@@ -23,12 +23,25 @@ _spec.loader.exec_module(transcripts)
 
 
 def test_every_verb_is_shown():
-    steps = transcripts.steps_of((DOCS / "cli.md").read_text())
+    steps = transcripts.steps_of((DOCS / "guides/command-line.md").read_text())
     assert {step.command.split()[1] for step in steps if step.command.startswith("forge ")} >= set(VERBS)
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("page", ["cli.md", "custom-tools.md", "mcp.md", "sandbox.md", "tools.md", "workers.md"])
+@pytest.mark.parametrize(
+    "page",
+    [
+        "start.md",
+        "concepts/zones-and-walls.md",
+        "guides/clients.md",
+        "guides/command-line.md",
+        "guides/mcp.md",
+        "guides/user-tools.md",
+        "guides/workers.md",
+        "guides/write-a-tool.md",
+        "reference/tools.md",
+    ],
+)
 def test_the_page_shows_what_forge_prints(page, tmp_path, ready_forge):
     assert_shown(page, (DOCS / page).read_text(), tmp_path, ready_forge.place)
 

@@ -1,4 +1,4 @@
-"""Every Python block in the README and in docs/python.md runs as it stands and prints what the page says."""
+"""Every Python block in the README and in docs/guides/embed.md runs as it stands and prints what the page says."""
 
 from __future__ import annotations
 
@@ -16,7 +16,13 @@ ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"```python\n(.*?)```(?:\n```text\n(.*?)```)?", re.DOTALL)
 EXAMPLES = [
     pytest.param(code, printed, id=f"{page}-{number}")
-    for page in ("README.md", "docs/python.md", "docs/mcp.md", "docs/sandbox.md", "docs/tools.md")
+    for page in (
+        "README.md",
+        "docs/guides/embed.md",
+        "docs/guides/mcp.md",
+        "docs/concepts/zones-and-walls.md",
+        "docs/reference/tools.md",
+    )
     for number, (code, printed) in enumerate(BLOCK.findall((ROOT / page).read_text()), 1)
 ]
 

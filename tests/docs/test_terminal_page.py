@@ -1,4 +1,4 @@
-"""The screens in docs/terminal.md are what a terminal shows: one session on a real pty, typed as the page says.
+"""The screens in docs/guides/terminal.md are what a terminal shows: one session on a real pty, typed as the page says.
 
 A ```screen block holds `$ command` (starts it), `» keys` (typed; `⏎` at the end: and Enter) and lines that the screen
 must show, in this order, once the keys above them were typed; `…` stands for any text.
@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 HERE = Path(__file__).parent
-PAGE = HERE.parents[1] / "docs" / "terminal.md"
+PAGE = HERE.parents[1] / "docs" / "guides/terminal.md"
 _SCREEN = re.compile(r"^```screen\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _KEYS = {"Esc": "\x1b", "Tab": "\t", "Ctrl+C": "\x03", "": ""}
 

@@ -1,4 +1,4 @@
-"""The UI of docs/web-api.md, as it stands there, beside a real session: it prints what the page says."""
+"""The UI of docs/guides/own-ui.md, as it stands there, beside a real session: it prints what the page says."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 pytest_plugins = ("tests.ui.web.stage",)
-PAGE = Path(__file__).parents[2] / "docs" / "web-api.md"
+PAGE = Path(__file__).parents[2] / "docs" / "guides/own-ui.md"
 BLOCK = re.compile(r"```python\n(.*?)```\n```text\n(.*?)```", re.DOTALL)
 
 

@@ -5,7 +5,7 @@ run in one shell, in order, in a new project directory with an empty home; stder
 expected, `…` stands for any text within a line, and a line that is only `…` for any number of lines. Times, ids and
 milliseconds are never compared, nor is the width of a table's columns.
 
-    python tests/docs/transcripts.py docs/cli.md       prints the page's commands with what they really print
+    python tests/docs/transcripts.py docs/start.md       prints the page's commands with what they really print
 """
 
 from __future__ import annotations

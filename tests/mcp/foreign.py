@@ -51,8 +51,13 @@ def npm(name: str) -> list[str]:
 
 
 def python() -> list[str]:
-    """With mcp, fastmcp and pydantic-ai to import: scripts that are clients."""
+    """With mcp, fastmcp, pydantic-ai and openai-agents to import: scripts that are clients."""
     return [path("python")]
+
+
+def langchain_python() -> list[str]:
+    """With langchain, its MCP adapters and mcp 1 to import."""
+    return [path("../langchain/bin/python")]
 
 
 def everything(transport: str = "stdio") -> list[str]:

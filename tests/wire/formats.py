@@ -1,6 +1,7 @@
 """What a provider streams for one turn, as SSE events: Anthropic Messages, OpenAI Chat Completions, OpenAI Responses.
 
-Each function gives (event name or "", data) pairs; `ENDING` says how many of the last ones tell that it ended.
+Each function gives (event name or "", data) pairs; `ENDING` says how many of the last ones tell that it ended. `WHOLE`
+has the same as one JSON object, for clients that do not stream; OpenAI's two formats only.
 """
 
 from __future__ import annotations
@@ -185,3 +186,28 @@ def responses(turn: Any, number: int) -> list[Event]:
 
 FORMATS = {"/v1/messages": anthropic, "/v1/chat/completions": chat, "/v1/responses": responses}
 ENDING = {"/v1/messages": 2, "/v1/chat/completions": 3, "/v1/responses": 1}
+
+
+def whole_chat(turn: Any, number: int) -> dict[str, Any]:
+    calls = [
+        {"id": call_id, "type": "function", "function": {"name": call.name, "arguments": call.json}}
+        for call, call_id in zip(turn.calls, _ids(turn.calls, f"call_{number}"), strict=True)
+    ]
+    message = {"role": "assistant", "content": turn.say or None, **({"tool_calls": calls} if calls else {})}
+    choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if calls else "stop", "logprobs": None}
+    usage = {
+        "prompt_tokens": turn.input,
+        "completion_tokens": turn.output,
+        "total_tokens": turn.input + turn.output,
+    }
+    head = {"id": f"chatcmpl-{number}", "object": "chat.completion", "created": 1_700_000_000, "model": "wire"}
+    return {**head, "choices": [choice], "usage": usage}
+
+
+def whole_response(turn: Any, number: int) -> dict[str, Any]:
+    _, last = responses(turn, number)[-1]
+    whole: dict[str, Any] = last["response"]
+    return whole
+
+
+WHOLE = {"/v1/chat/completions": whole_chat, "/v1/responses": whole_response}

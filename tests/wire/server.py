@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal
 
-from .formats import ENDING, FORMATS, WireCall
+from .formats import ENDING, FORMATS, WHOLE, WireCall
 
 __all__ = ["WireCall", "WireRequest", "WireServer", "WireTurn"]
 
@@ -63,6 +63,12 @@ class WireServer:
     def __init__(self, turns: Iterable[WireTurn] | Answer = ()) -> None:
         """`turns` in order; a request beyond the last one is answered with 400. Or a function of the request."""
         self.requests: list[WireRequest] = []
+        self.lists: list[WireRequest] = []
+        """What asked for the list of models."""
+        self.models: tuple[str, ...] = ()
+        """What `GET …/models` lists."""
+        self.key = ""
+        """The only key that is taken; empty: any."""
         self.dropped = 0
         """Streams whose client went away before the end."""
         self._answer = turns if callable(turns) else None
@@ -128,12 +134,30 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
         """Nothing on stderr."""
 
+    def do_GET(self) -> None:
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        wire = self.server.wire
+        wire.lists.append(WireRequest(path=self.path.partition("?")[0], headers=headers, body=None))
+        if not self._knows_key(headers):
+            self._fail(WireTurn(status=401, error="invalid key"))
+        elif self.path.partition("?")[0].endswith("/models"):
+            listed = json.dumps({"data": [{"id": name} for name in wire.models]}).encode()
+            self._send(200, {"content-type": "application/json"}, listed)
+        else:
+            self._fail(WireTurn(status=404, error="no such path"))
+
+    def _knows_key(self, headers: dict[str, str]) -> bool:
+        sent = headers.get("x-api-key") or headers.get("authorization", "").removeprefix("Bearer ")
+        return self.server.wire.key in ("", sent)
+
     def do_POST(self) -> None:
         path = self.path.partition("?")[0]
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         headers = {name.lower(): value for name, value in self.headers.items()}
         wire = self.server.wire
         turn, number = wire.take(WireRequest(path=path, headers=headers, body=body))
+        if not self._knows_key(headers):
+            turn = WireTurn(status=401, error="invalid key")
         if wire.wait(turn.hold):
             self.close_connection = True
             return
@@ -146,13 +170,19 @@ class _Handler(BaseHTTPRequestHandler):
             self._fail(turn)
             return
         if not body.get("stream"):
-            self._fail(WireTurn(status=400, error="only streaming requests are answered"))
+            self._answer_whole(path, turn, number)
             return
         try:
             self._stream(path, turn, number)
         except OSError:
             wire.dropped += 1
             self.close_connection = True
+
+    def _answer_whole(self, path: str, turn: WireTurn, number: int) -> None:
+        if path not in WHOLE:
+            self._fail(WireTurn(status=400, error="only streaming requests are answered"))
+            return
+        self._send(200, {"content-type": "application/json"}, json.dumps(WHOLE[path](turn, number)).encode())
 
     def _fail(self, turn: WireTurn) -> None:
         kind = {401: "authentication_error", 429: "rate_limit_error"}.get(turn.status, "api_error")

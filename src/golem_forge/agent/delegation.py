@@ -188,7 +188,7 @@ async def _run_child(
     if instructions:
         together = f"{worker.instructions}\n\n## Additional Instructions\n\n{instructions}"
         worker = replace(worker, instructions=together)
-    model = choose_child_model(worker, caller.model_name).model
+    model = choose_child_model(worker, caller.model_choice).model
     run = await manager.start(worker, model=model, caller=caller, task=task_line(text))
     run.emit_update("running")
     result: RunResult | None = None

@@ -3,7 +3,7 @@
 Before each request the history is compacted to fit the context window and the budget is checked; while the response
 streams, UIs see it; afterwards its usage is counted and it is in the history. Raises RunInterrupted, BudgetExceeded,
 ContextExceeded or ModelError; text that had arrived by then is in the history, marked as interrupted, and none of its
-calls will run.
+calls will run. Where the worker's list has another model, that one is asked the same after a failure.
 
 `ask_with_retries`: up to four attempts with a wait between them; what a failed attempt showed is withdrawn. Raises
 ModelError when the request cannot succeed or the attempts are used up. Cancelling it closes the connection and leaves
@@ -16,15 +16,17 @@ from __future__ import annotations
 
 import asyncio
 import random as _random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import aclosing
-from typing import Any, Final, cast
+from functools import partial
+from typing import Any, Final, TypeVar, cast
 
 from golem_forge.agent.budget import Budget, Estimator, Meter, clamp_usage, cost_of
-from golem_forge.agent.history import Compacted, History, compact
+from golem_forge.agent.history import KEEP_LAST_ON_REQUEST, Compacted, History, compact
 from golem_forge.agent.messages import AssistantMessage, Message, UserMessage
 from golem_forge.agent.model.interface import (
     RESPONSE_CUT,
+    RESPONSE_TOO_LARGE,
     Completed,
     Finish,
     Model,
@@ -41,10 +43,12 @@ from golem_forge.agent.model.interface import (
 from golem_forge.agent.run_result import RunInterrupted, unless_interrupted
 from golem_forge.agent.worker_scope import WorkerScope
 from golem_forge.config.run_block import Price
+from golem_forge.core.errors import ForgeError
 from golem_forge.core.ids import new_id
 from golem_forge.core.json import valid_unicode
 from golem_forge.core.lazy_dataclass import dataclass, field, replace
 
+_T = TypeVar("_T")
 ANSWER_WITHHELD: Final = "ANSWER_WITHHELD"
 """The code of a ModelError: the model answered, and gave nothing."""
 _SUMMARISE: Final = (
@@ -67,6 +71,15 @@ class _Streamed:
         return "".join(self.pieces)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnsweringModel:
+    """A model with what depends on which one it is."""
+
+    model: Model
+    price: Price | None
+    context_limit: int
+
+
 @dataclass(slots=True, kw_only=True)
 class Dialogue:
     scope: WorkerScope
@@ -79,6 +92,8 @@ class Dialogue:
     system: Callable[[], str]
     """The system prompt as it stands now."""
     attachment: Callable[[str], bytes]
+    next_model: Callable[[], Coroutine[Any, Any, AnsweringModel | None]] | None = field(default=None, repr=False)
+    """Opens the one that answers when this one failed; None: there is none."""
     context_used: int = 0
     """Input tokens of the last request, as the provider counted them."""
     last_text: str = ""
@@ -86,6 +101,26 @@ class Dialogue:
     _estimator: Estimator = field(default_factory=Estimator)
 
     async def next_response(self) -> AssistantMessage:
+        return await self._with_fallback(self._next_response)
+
+    async def _with_fallback(self, ask: Callable[[], Awaitable[_T]]) -> _T:
+        """Asks; where all tries of the model failed, the next model of the worker's list is asked the same. It goes on
+        answering for the rest of the session. What a provider answered and withheld is an answer."""
+        while True:
+            try:
+                return await ask()
+            except ModelError as error:
+                if self.next_model is None or error.code in (ANSWER_WITHHELD, RESPONSE_TOO_LARGE):
+                    raise
+                following = await unless_interrupted(self.scope.signal, self.next_model())
+                if following is None:
+                    raise
+                text = f"{error.message}; {following.model.name} answers instead"
+                self.scope.emit("status", {"type": "warning", "message": text, "code": "MODEL_FALLBACK"})
+                self.model, self.price = following.model, following.price
+                self.context_limit = following.context_limit
+
+    async def _next_response(self) -> AssistantMessage:
         request = await self._fitting(self._request(self.history.messages))
         completed = await self._ask(request)
         self.context_used = completed.usage.input
@@ -129,29 +164,48 @@ class Dialogue:
 
     async def _fitting(self, request: Request) -> Request:
         """The same request, or one over a compacted history. An interrupt meanwhile leaves the history as it was."""
-        used = self._estimator.tokens(request)
+        compacted = await self._compacted(request, self._summary)
+        return request if compacted is None else self._request(compacted.messages)
+
+    async def compact_now(self, wish: str = "") -> Compacted | None:
+        """Makes the history shorter although there is room; `wish`: what the summary must keep. None: there is nothing
+        to make shorter. Raises RunInterrupted, ModelError, BudgetExceeded, ContextExceeded."""
+        summary = partial(self._summary, wish=self.scope.state.redactor.redact_secrets(valid_unicode(wish)))
+        compacted = await self._compacted(
+            self._request(self.history.messages), summary, keep=KEEP_LAST_ON_REQUEST, force=True
+        )
+        if compacted is not None:
+            self.context_used = compacted.after
+        return compacted
+
+    async def _compacted(
+        self, request: Request, summarise: Callable[[list[Message]], Awaitable[str]], **how: Any
+    ) -> Compacted | None:
         compacted: Compacted | None = await unless_interrupted(
             self.scope.signal,
             compact(
                 list(request.messages),
                 limit=self.context_limit,
-                used=used,
-                summarise=self._summary,
+                used=self._estimator.tokens(request),
+                summarise=summarise,
                 keep_output=self._keep_output,
+                **how,
             ),
         )
-        if compacted is None:
-            return request
-        self.history.replace_all(compacted.messages)
-        self.scope.emit("contextCompacted", {"before": compacted.before, "after": compacted.after})
-        return self._request(compacted.messages)
+        if compacted is not None:
+            if len(self.history.messages) != len(request.messages):  # the person spoke while a command made the summary
+                raise ForgeError("Something was said meanwhile, so the history was left as it is.")
+            self.history.replace_all(compacted.messages)
+            self.scope.emit("contextCompacted", {"before": compacted.before, "after": compacted.after})
+        return compacted
 
     def _keep_output(self, text: str) -> str:
         return self.scope.orchestrator.outputs.keep(text, self.scope.orchestrator.worker)
 
-    async def _summary(self, messages: list[Message]) -> str:
+    async def _summary(self, messages: list[Message], wish: str = "") -> str:
         """Made by the model itself; nobody sees it stream. Called inside `_fitting`, which an interrupt ends."""
-        request = self._request([*messages, UserMessage(text=_SUMMARISE, kind="note")])
+        asked = f"{_SUMMARISE} The person asks to keep above all: {wish}" if wish else _SUMMARISE
+        request = self._request([*messages, UserMessage(text=asked, kind="note")])
         streamed = _Streamed()
         completed = await self._paid(replace(request, tools=()), streamed, lambda event: None)
         return completed.message.text
@@ -160,7 +214,9 @@ class Dialogue:
         """A request beside the conversation, for somebody else (a server's sampling): paid for like every other, no
         tools, nothing of it in the history. Raises as `next_response` does."""
         request = Request(system=system, messages=tuple(messages), max_output_tokens=max_output_tokens)
-        return await unless_interrupted(self.scope.signal, self._paid(request, _Streamed(), lambda event: None))
+        return await self._with_fallback(
+            lambda: unless_interrupted(self.scope.signal, self._paid(request, _Streamed(), lambda event: None))
+        )
 
     async def _ask(self, request: Request) -> Completed:
         streamed = _Streamed()
@@ -378,4 +434,10 @@ def _final_error(error: ModelError, number: int) -> ModelError:
         text += f"; the provider asks to wait {error.retry_after:.0f} s, more than the {MAX_WAIT:.0f} s waited for"
     elif number > 1:
         text += f" (after {number} tries)"
-    return ModelError(text, retryable=error.retryable, retry_after=error.retry_after, code=error.code)
+    return ModelError(
+        text,
+        retryable=error.retryable,
+        retry_after=error.retry_after,
+        code=error.code,
+        http_status=error.http_status,
+    )

@@ -186,6 +186,8 @@ def _with_results(
 
 
 KEEP_LAST: Final = 10
+KEEP_LAST_ON_REQUEST: Final = 2
+"""Messages that stay as they are where a person asks for a shorter history: the last words and their answer."""
 COMPACT_AT: Final = 0.8
 _BYTES_PER_TOKEN: Final = 3
 """Of a transcript that must fit: fewer than an estimate would say."""
@@ -218,14 +220,15 @@ async def compact(
     summarise: Callable[[list[Message]], Awaitable[str]],
     keep_output: Callable[[str], str],
     keep: int = KEEP_LAST,
+    force: bool = False,
 ) -> Compacted | None:
     """`used`: tokens the next request would take. `keep_output` stores a text and gives its handle. `summarise` gets
-    one user message that holds the old turns as text."""
-    if used <= limit * COMPACT_AT:
+    one user message that holds the old turns as text. `force`: also where there is room left."""
+    if used <= limit * COMPACT_AT and not force:
         return None
     messages = _with_handles(history, keep, keep_output)
     after = used - _saved_tokens(history, messages)
-    if after > limit * COMPACT_AT and (old := _old_turns(messages, keep)):
+    if (force or after > limit * COMPACT_AT) and (old := _old_turns(messages, keep)):
         before_summary = messages
         transcript = _transcript(old.messages, int(limit * _SUMMARY_SHARE) * _BYTES_PER_TOKEN)
         text = (await summarise([UserMessage(text=transcript, kind="note")])).strip()

@@ -180,6 +180,9 @@ def effective_config(host: SlashHost) -> list[ConfigRow]:
     settings = host.program.ui  # only what somebody wrote: everywhere else there is no page
     for name, origin in settings.origins.items():
         rows.append((f"ui.{name}", str(getattr(settings, name.replace(".", "_"))).lower(), origin))
+    instructions = host.program.instructions
+    read = str(instructions.project_files).lower()
+    rows.append(("instructions.project_files", read, instructions.origin or _DEFAULT))
     return [ConfigRow(*row) for row in rows]
 
 

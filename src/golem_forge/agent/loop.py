@@ -69,6 +69,8 @@ class Loop:
     """Of the last input."""
     stopped: bool = False
     """A person denied a call and ended the turn."""
+    busy: bool = False
+    """Whether it answers an input now: its history is not to be changed by anybody else."""
 
     @property
     def scope(self) -> WorkerScope:
@@ -76,7 +78,7 @@ class Loop:
 
     async def answer(self, text: str, attachments: Sequence[Attachment] = ()) -> RunResult:
         dialogue = self.dialogue
-        self.tool_calls, self.stopped = 0, False
+        self.tool_calls, self.stopped, self.busy = 0, False, True
         deadline = self._arm_deadline()
         try:
             if _COMMAND_TOOL in self.scope.catalog:
@@ -108,6 +110,7 @@ class Loop:
             _log.exception("a run failed")
             return self._result(RunStatus.FAILED, error=f"the model failed ({error_name(error)})")
         finally:
+            self.busy = False
             if deadline is not None:
                 deadline.cancel()
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from golem_forge.agent.messages import HOW_TO_READ
@@ -113,12 +113,13 @@ def _is_blocked(tool: Tool, blocks: ApprovalBlocks) -> bool:
     return not decides_for_itself(tool) and configured_base(tool.name, blocks).verdict is Verdict.BLOCKED
 
 
-def system_prompt(instructions: str, state: PromptState) -> str:
+def system_prompt(instructions: str, state: PromptState, of_project: Iterable[str] = ()) -> str:
+    """`of_project`: blocks with what strangers wrote, marked as theirs; they come last."""
     parts = [instructions.strip(), "\n".join(("## Where you work", *_facts(state)))]
     if "create_custom_tool" in state.tools:
         parts.append(_MAKING_TOOLS)
     parts += [f"## What the MCP server {name} says of its tools\n{words}" for name, words in state.servers]
-    return "\n\n".join(part for part in parts if part)
+    return "\n\n".join(part for part in (*parts, *of_project) if part)
 
 
 def _facts(state: PromptState) -> list[str]:

@@ -1,4 +1,4 @@
-"""Recorded sessions: list them, replay one, delete one.
+"""Recorded sessions: list them, name one, replay one, delete one.
 
 `forge sessions list` and `/sessions` show the same table; the index may have journals to read, so listing can take a
 moment. No list or replay calls a tool, emits an event or writes a record.
@@ -10,30 +10,45 @@ moment. No list or replay calls a tool, emits an event or writes a record.
 `replay` works on closed, crashed and running sessions. It raises SessionNotFound or SessionAmbiguous, and ForgeError at
 a record that is not an event.
 
-`delete_session` removes journal, `.head`, `.files`, stored outputs and the index entry. It raises SessionNotFound, and
-SessionInUse while a process writes the session. The journal goes last and stays locked until then, so an interrupted
-deletion can be repeated and nobody resumes half a session.
+A title is what a person called a session, else the first words of its first message. `rename_session` keeps it in
+`<id>.title` beside the journal: the chain of records stays as it is, and a running session can be named too.
+
+`delete_session` removes journal, `.head`, `.title`, `.files`, stored outputs and the index entry. It raises
+SessionNotFound, and SessionInUse while a process writes the session. The journal goes last and stays locked until then,
+so an interrupted deletion can be repeated and nobody resumes half a session.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from golem_forge.core.errors import ForgeError
+from golem_forge.core.json import valid_unicode
 from golem_forge.core.table import local_minute
 from golem_forge.core.text import display_path, one_line, shorten
 from golem_forge.events.envelope import Event
 from golem_forge.events.index import SessionIndex, SessionSummary, find_session
-from golem_forge.events.journal_files import SessionNotFound, anchor_path, is_locked, journal_path, open_locked
+from golem_forge.events.journal_files import (
+    SessionNotFound,
+    anchor_path,
+    is_locked,
+    journal_path,
+    open_locked,
+    sessions_dir,
+)
 from golem_forge.events.journal_reader import events_after
 from golem_forge.storage.home import ForgeHome, forge_home
+from golem_forge.storage.private_file import read_private, write_private
 
-TABLE_HEAD: Final = ("SESSION", "STARTED", "LAST", "STATE", "WORKER", "MODEL", "DIRECTORY", "BEGAN WITH")
+TABLE_HEAD: Final = ("SESSION", "STARTED", "LAST", "STATE", "WORKER", "MODEL", "DIRECTORY", "TITLE")
 MAX_LISTED: Final = 20
+MAX_TITLE: Final = 200
+_MAX_TITLE_BYTES: Final = 4 * MAX_TITLE
+_TITLE_SUFFIX: Final = ".title"
 _HERE: Final = "."
 _ID_SHOWN: Final = 12
 _DAY: Final = len("2026-11-15")
@@ -57,7 +72,43 @@ def session_state(home: Path, session: SessionSummary) -> str:
     return "closed" if session.closed else "not closed"
 
 
-def session_row(session: SessionSummary, state: str, root: Path | str) -> tuple[str, ...]:
+def session_titles(home: Path) -> dict[str, str]:
+    """By id: the titles that a person gave. A file that cannot be read gives none."""
+    given = {}
+    for path in sessions_dir(home).glob(f"*{_TITLE_SUFFIX}"):
+        try:
+            text = read_private(path, _MAX_TITLE_BYTES).decode()
+        except (OSError, ValueError):
+            continue
+        if title := _clean_title(text):
+            given[path.stem] = title
+    return given
+
+
+def session_title(session: SessionSummary, given: Mapping[str, str]) -> str:
+    """`given`: as `session_titles` gives them. Empty while nothing was said."""
+    return given.get(session.id) or session.input
+
+
+def rename_session(home: Path, session_id: str, title: str) -> str:
+    """Keeps the title and returns it as it is shown; an empty one takes the old one back. Raises SessionNotFound."""
+    journal = journal_path(home, session_id)
+    if not journal.is_file():
+        raise SessionNotFound(session_id)
+    path, clean = journal.with_suffix(_TITLE_SUFFIX), _clean_title(title)
+    if clean:
+        write_private(path, clean.encode())
+    else:
+        path.unlink(missing_ok=True)
+    return clean
+
+
+def _clean_title(text: str) -> str:
+    """One line of visible characters, cut at the bound. Threat: a title is drawn in terminals and on pages."""
+    return shorten(one_line(valid_unicode(" ".join(text[: 10 * MAX_TITLE].split()))), MAX_TITLE)
+
+
+def session_row(session: SessionSummary, state: str, root: Path | str, title: str = "") -> tuple[str, ...]:
     """`root`: the program that asks; its own directory is `.`, and what `last` means is the last of those."""
     return (
         session.id[:_ID_SHOWN],
@@ -67,7 +118,7 @@ def session_row(session: SessionSummary, state: str, root: Path | str) -> tuple[
         session.worker or "-",
         session.model or "-",
         _HERE if session.root == str(root) else display_path(session.root) or "-",
-        session.input,
+        title or session.input,
     )
 
 
@@ -147,7 +198,8 @@ def delete_session(home: Path, session_id: str) -> None:
         _remove(journal.with_suffix(".files"))
         _remove(home / "output" / session_id)
         head = anchor_path(journal)
-        for path in (head, *head.parent.glob(f".{head.name}-*.tmp"), head.with_suffix(".head.new"), journal):
+        title = journal.with_suffix(_TITLE_SUFFIX)
+        for path in (title, head, *head.parent.glob(f".{head.name}-*.tmp"), head.with_suffix(".head.new"), journal):
             path.unlink(missing_ok=True)
     except OSError as error:
         raise ForgeError(f"session {session_id} could not be deleted whole: {error.strerror}") from error

@@ -27,6 +27,7 @@ from golem_forge.agent.history import History, recap
 from golem_forge.agent.loop import INTERRUPTED_TEXT
 from golem_forge.agent.messages import Attachment
 from golem_forge.agent.model.interface import Model, ModelError
+from golem_forge.agent.model.keys import ModelKeys
 from golem_forge.agent.model.selection import choose_model, missing_key, no_model_message
 from golem_forge.agent.prompt import input_problem
 from golem_forge.agent.resume import Resumed, native_definition, resume
@@ -213,6 +214,7 @@ def _chosen_model(
     """Empty where there is none and it can do without."""
     settings = session_state.program.run
     flag = asked.model if isinstance(asked.model, str) else ""
+    stored = ModelKeys(session_state.home)
     chosen = choose_model(
         flag=flag or (resumed.model if resumed else ""),
         environ=os.environ,
@@ -221,18 +223,19 @@ def _chosen_model(
         builtin=worker.path is None,
         settings=settings.models,
         program_origin=settings.origins.get("model", "forge.yaml"),
+        stored=stored,
     )
-    problem = no_model_message(settings.models, os.environ)
-    if chosen.model and not (problem := missing_key(chosen.model, settings.models, os.environ)):
+    problem = no_model_message(settings.models, os.environ, stored)
+    if chosen.model and not (problem := missing_key(chosen.model, settings.models, os.environ, stored)):
         return chosen.model
     if asked.needs_model:
         raise ModelError(problem)
-    notices.append(
-        f"{problem}. Without a model tools that a person may call still work as slash commands; /tools lists them"
-    )
+    notices.append(f"{problem}. {TOOLS_WITHOUT_MODEL}" if chosen.model else f"{NO_MODEL_YET} {TOOLS_WITHOUT_MODEL}")
     return ""
 
 
+NO_MODEL_YET: Final = "No model yet: `forge models setup` chooses one."
+TOOLS_WITHOUT_MODEL: Final = "Tools work without it: /tools."
 AttachmentInput = OfferedFile | Path | str | Mapping[str, Any]
 """A file that comes with an input; a mapping names one that `receive` has kept."""
 _INPUTS_AHEAD: Final = 4
@@ -325,6 +328,7 @@ def announce(started: StartedSession, mode: str) -> None:
     )
     for notice in started.notices:
         run.scope.emit("status", {"type": "warning", "message": notice})
+    run.look_at_project()
     if started.resumed is not None and (said := recap(started.resumed.history)):
         run.scope.emit("status", {"type": "info", "message": said})
     run.scope.emit("manualToolsAvailable", manual_tools_event(run.scope.catalog))
@@ -341,7 +345,7 @@ def _record_run(session_state: SessionState, run: WorkerRun, roster: Roster) -> 
         directory=root,
         root=root,
         worker=str(worker.path) if worker.path is not None else worker.name,
-        model=run.model_name,
+        model=run.model_choice,
         mode=worker.mode or "",
         approval_mode=session_state.controller.mode.value,
         files=dict(roster.files),

@@ -43,7 +43,7 @@ from golem_forge.agent.run_result import RunInterrupted, RunResult, RunStatus, u
 from golem_forge.agent.session_plan import home_of
 from golem_forge.agent.session_state import SessionState, new_session_bus
 from golem_forge.agent.slash.handler import SlashCommands
-from golem_forge.agent.slash.invocation import OpenPage
+from golem_forge.agent.slash.invocation import OpenPage, OpenSession
 from golem_forge.agent.slash.manual import conceal_secrets
 from golem_forge.agent.worker_manager import WorkerRun
 from golem_forge.config.approval_modes import ApprovalMode
@@ -146,6 +146,7 @@ class WorkerRuntime:
         self._on_event = on_event
         self._forget: list[Callable[[], None]] = []
         self.open_page: OpenPage | None = None
+        self.open_session: OpenSession | None = None
         """What `/web` does; set by whoever can serve a page."""
         self._show_events()
 
@@ -319,6 +320,12 @@ class WorkerRuntime:
         return loop.dialogue.context_limit if loop else 0
 
     @property
+    def skills_summary(self) -> str:
+        """How many skills are offered, and what is wrong with the others; empty: there is none."""
+        skills = self._active.skills
+        return skills.found.summary if skills is not None else ""
+
+    @property
     def path(self) -> Orchestrator:
         return self._active.scope.orchestrator
 
@@ -406,6 +413,20 @@ class WorkerRuntime:
         kind = "warning" if mode is ApprovalMode.APPROVE_ALL else "info"
         text = f"Approval mode: {mode.value} (was {before.value}), set in {by}."
         self.ui.show_status(type=kind, message=text, code="APPROVAL_MODE")
+
+    async def compact_history(self, wish: str = "") -> tuple[int, int] | None:
+        """Condenses the history now. Gives tokens before and after; None: there is nothing to condense. `wish`: what
+        the summary must keep. Raises ForgeError, also while an answer is on its way."""
+        loop = await self._ready.workers.wait_for_model(self._active)
+        if loop is None:
+            raise ForgeError("There is no model to write the summary; /model NAME chooses one.")
+        if loop.busy:
+            raise ForgeError("An answer is on its way; wait for it, or stop it, then /compact again.")
+        try:
+            done = await loop.dialogue.compact_now(wish)
+        except RunInterrupted:
+            raise ForgeError("Interrupted; the history is as it was.", status=Status.INTERRUPTED) from None
+        return (done.before, done.after) if done is not None else None
 
     def clear_history(self) -> None:
         self.history.clear()

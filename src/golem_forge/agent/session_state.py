@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from golem_forge.agent.model.keys import ModelKeys
 from golem_forge.agent.model.selection import PROVIDERS, key_variable
 from golem_forge.agent.session_facts import kept_recorder
 from golem_forge.agent.session_plan import SessionPlan, SessionRequest, plan_embedded
@@ -241,6 +242,7 @@ def learn_declared(session_state: SessionState, toolsets: Iterable[Mapping[str, 
     for provider in {*PROVIDERS, *models}:
         variable = key_variable(provider, models)
         learn_secret(redactor, variable, os.environ.get(variable, ""))
+    ModelKeys(session_state.home).learn_files(redactor)
 
 
 def learn_servers(servers: Iterable[ServerSpec], redactor: Redactor) -> None:

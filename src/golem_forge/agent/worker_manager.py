@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.agent.attachments import AttachmentStore
 from golem_forge.agent.budget import ASSUMED_CONTEXT_WINDOW, Budget, Meter, check_priced
-from golem_forge.agent.dialogue import Dialogue
+from golem_forge.agent.dialogue import AnsweringModel, Dialogue
 from golem_forge.agent.files.block_schema import McpBlock
 from golem_forge.agent.files.roster import Roster
 from golem_forge.agent.files.toolset_blocks import approval_now, approval_of, native_names
@@ -22,11 +22,22 @@ from golem_forge.agent.files.worker import Worker
 from golem_forge.agent.history import History
 from golem_forge.agent.loop import Loop
 from golem_forge.agent.model.interface import Model
-from golem_forge.agent.model.selection import check_compatible, key_variable, open_model, split_model
+from golem_forge.agent.model.keys import ModelKeys
+from golem_forge.agent.model.selection import (
+    check_compatible,
+    key_variable,
+    missing_key,
+    open_model,
+    provider_address,
+    split_model,
+    split_models,
+)
+from golem_forge.agent.project_instructions import STATUS_CODE, ProjectInstructions
 from golem_forge.agent.prompt import PromptState, system_prompt
 from golem_forge.agent.run_result import unless_interrupted
 from golem_forge.agent.session_plan import WorkerPlan, plan_worker
 from golem_forge.agent.session_state import SessionState, has_logins, learn_declared, learn_logins, learn_secret
+from golem_forge.agent.skills import OPEN_SKILL, SessionSkills
 from golem_forge.agent.tool_inventory import build_catalog
 from golem_forge.agent.trust import ask_for_trust
 from golem_forge.agent.user_tools import (
@@ -69,6 +80,9 @@ class WorkerRun:
     budget: Budget
     history: History
     model_name: str = ""
+    """The one that answers."""
+    fallbacks: tuple[str, ...] = ()
+    """Who answers when it fails, in order."""
     loop: Loop | None = None
     pending_model: asyncio.Future[Model] | None = None
     """A model that is being opened while the person types; `WorkerManager.wait_for_model` waits for it."""
@@ -83,12 +97,48 @@ class WorkerRun:
     exposed: dict[str, list[str]] = field(default_factory=dict)
     """Block of its file → names of the tools it has from there."""
     notices: list[str] = field(default_factory=list)
+    instructions: ProjectInstructions | None = None
+    """What files of the project say to a root worker; None: a sub-worker, or the person turned that off."""
+    skills: SessionSkills | None = None
+    """What a root worker may open; None: a sub-worker."""
+    opens_skills: Tool | None = None
+    """The tool that opens them, where it was added."""
     refresh_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while its modules are looked at: a turn and a command may want to at the same time."""
 
     @property
     def worker(self) -> Worker:
         return self.scope.worker
+
+    def look_at_project(self) -> None:
+        """Reads the project's instructions and the skills again; tells the person what is new or changed."""
+        for source in (self.skills, self.instructions):
+            if source is not None and (text := source.refresh()):
+                self.scope.emit("status", {"type": "info", "message": text, "code": STATUS_CODE})
+        if self.skills is not None:
+            self._offer_skills(self.skills)
+
+    def _offer_skills(self, skills: SessionSkills) -> None:
+        """`open_skill` is there while there is a skill; a tool of that name that the program brings stays."""
+        catalog = self.scope.catalog
+        there = catalog.get(OPEN_SKILL)
+        if skills.found.offered and there is None:
+            self.opens_skills = skills.tool()
+            self.scope.add_tools([self.opens_skills], {})
+        elif not skills.found.offered and there is not None and there is self.opens_skills:
+            catalog.remove(OPEN_SKILL)
+
+    @property
+    def project_blocks(self) -> tuple[str, ...]:
+        """For the end of the system prompt."""
+        offers = self.skills is not None and self.scope.catalog.get(OPEN_SKILL) is self.opens_skills
+        sources = (self.skills if offers else None, self.instructions)
+        return tuple(source.block for source in sources if source is not None)
+
+    @property
+    def model_choice(self) -> str:
+        """As a setting names them: `a`, or `a,b`."""
+        return ",".join((self.model_name, *self.fallbacks))
 
     def emit_update(self, status: str, task: str = "") -> None:
         """`task`: empty means the one that its caller gave it."""
@@ -145,12 +195,12 @@ class WorkerManager:
         if caller is None:
             await self._learn_secrets()
         run = self._open_run(worker, caller, more_tools, task=task, worker_id=worker_id, history=history)
-        run.model_name = model
         try:
+            if model:
+                self._choose(run, model)
             await self._add_all_tools(run)
             if model:
-                self._check_model(worker, model)
-                run.pending_model = run_in_thread(partial(self._open_model, worker, model))
+                run.pending_model = run_in_thread(partial(self._open_model, worker, run.model_name))
                 if not model_later:
                     await self.wait_for_model(run)
         except BaseException:
@@ -215,6 +265,11 @@ class WorkerManager:
             caller=caller,
             notices=notices,
         )
+        if caller is None and session_state.program.instructions.project_files:
+            run.instructions = ProjectInstructions(session_state.program.root, session_state.redactor.redact_secrets)
+        if caller is None:
+            switch = session_state.program.instructions.project_files
+            run.skills = SessionSkills(session_state.home, session_state.program.root, project_files=switch)
         scope.orchestrator.refresh_tools = partial(self.refresh, run)
         session_state.parts.get(ClientRequests).set_worker(scope.orchestrator.worker, partial(self._partner, run))
         return run
@@ -264,6 +319,17 @@ class WorkerManager:
                 self._use(run, model)
         return run.loop
 
+    def _choose(self, run: WorkerRun, choice: str) -> None:
+        """Of `a,b` the first that has its key answers, and those after it stand by. Raises ConfigError."""
+        names = (choice,) if choice in self.given else split_models(choice)
+        for name in names:
+            self._check_model(run.worker, name)
+        settings, stored = self.state.program.run.models, ModelKeys(self.state.home)
+        while len(names) > 1 and (problem := missing_key(names[0], settings, self.environ, stored)):
+            run.notices.append(f"{problem}. {names[1]} answers instead")
+            names = names[1:]
+        run.model_name, run.fallbacks = names[0], names[1:]
+
     def _check_model(self, worker: Worker, name: str) -> None:
         """What can be said without opening it. Raises ConfigError."""
         settings = self.state.program.run
@@ -283,6 +349,7 @@ class WorkerManager:
             script_root=self.state.program.root,
             worker=worker.name,
             confined=not self.state.program.trusted,
+            stored=self._stored_key(name),
         )
         if worker.tool_format == "native" or (worker.tool_format == "auto" and model.calls_natively):
             return model
@@ -290,28 +357,63 @@ class WorkerManager:
 
         return XmlModel(model)
 
+    def _stored_key(self, name: str) -> ModelKeys:
+        """The stored keys; the one that will be sent is known to the redactor first."""
+        settings, stored = self.state.program.run.models, ModelKeys(self.state.home)
+        provider = split_model(name)[0]
+        if not self.environ.get(key_variable(provider, settings)):
+            learn_secret(self.state.redactor, "MODEL_KEY", stored.load(provider, provider_address(provider, settings)))
+        return stored
+
     def switch_model(self, run: WorkerRun, name: str) -> None:
         """Another model from the next request on; the history stays."""
-        self._check_model(run.worker, name)
-        model = self._open_model(run.worker, name)
-        run.model_name = name
+        before = run.model_name, run.fallbacks
+        self._choose(run, name)
+        try:
+            model = self._open_model(run.worker, run.model_name)
+        except BaseException:
+            run.model_name, run.fallbacks = before
+            raise
         self._use(run, model)
+
+    async def _next_model(self, run: WorkerRun) -> AnsweringModel | None:
+        """The next one of the list that can be opened; None: there is none."""
+        while run.fallbacks:
+            name, *rest = run.fallbacks
+            run.fallbacks = tuple(rest)
+            try:
+                model = await run_in_thread(partial(self._open_model, run.worker, name))
+            except ForgeError as error:
+                run.scope.emit("status", {"type": "warning", "message": error.message, "code": "MODEL_FALLBACK"})
+                continue
+            if name not in self.given:
+                run.models.append(model)
+            run.model_name = name
+            run.emit_update("running")
+            return self._answering(run, model)
+        return None
+
+    def _answering(self, run: WorkerRun, model: Model) -> AnsweringModel:
+        window = run.worker.max_context_tokens or model.context_window or ASSUMED_CONTEXT_WINDOW
+        price = self.state.program.run.pricing.get(run.model_name)
+        return AnsweringModel(model=model, price=price, context_limit=window)
 
     def _use(self, run: WorkerRun, model: Model) -> None:
         if run.model_name not in self.given:
             run.models.append(model)
         scope, worker = run.scope, run.worker
-        window = worker.max_context_tokens or model.context_window or ASSUMED_CONTEXT_WINDOW
+        answering = self._answering(run, model)
         dialogue = Dialogue(
             scope=scope,
             model=model,
             history=run.history,
             budget=run.budget,
             meter=run.meter,
-            price=self.state.program.run.pricing.get(run.model_name),
-            context_limit=window,
-            system=lambda: system_prompt(worker.instructions, PromptState.of(scope)),
+            price=answering.price,
+            context_limit=answering.context_limit,
+            system=lambda: system_prompt(worker.instructions, PromptState.of(scope), run.project_blocks),
             attachment=self.attachments.read,
+            next_model=partial(self._next_model, run),
         )
 
         run.loop = Loop(dialogue=dialogue, before_turn=partial(self._before_request, run))
@@ -370,6 +472,7 @@ class WorkerManager:
         return tools
 
     async def _before_request(self, run: WorkerRun) -> None:
+        run.look_at_project()
         await self.refresh(run)
         if run.user_tools is not None:
             await session_suggestions(self.state).before_request(run.scope, run.history)

@@ -20,7 +20,10 @@ from typing import Any, Final
 from golem_forge._version import __version__
 from golem_forge.agent.files.roster import load_roster
 from golem_forge.agent.mcp_status import KnownServer, ServerInventory
+from golem_forge.agent.model.keys import ModelKeys
 from golem_forge.agent.model.selection import PROVIDERS, key_variable
+from golem_forge.agent.project_instructions import describe_files, read_instruction_files
+from golem_forge.agent.skills import find_skills
 from golem_forge.agent.tool_inventory import build_catalog
 from golem_forge.agent.trust import trust_store
 from golem_forge.agent.worker_zones import (
@@ -31,7 +34,9 @@ from golem_forge.agent.worker_zones import (
     zone_problems,
 )
 from golem_forge.cli.args import read_args
+from golem_forge.cli.dry_run import chosen_model
 from golem_forge.cli.format import print_json
+from golem_forge.cli.run import RunArgs
 from golem_forge.cli.tools.list import take_inventory
 from golem_forge.config.program import PROJECT_RULES, Program, find_root, load_program
 from golem_forge.config.trust import TrustStore
@@ -59,8 +64,9 @@ from golem_forge.usertools.build.toolchain import ToolchainFinder
 HELP: Final = """usage: forge doctor [--json]
 
 Looks at the version, FORGE_HOME, the program around this directory and its trust, the zones, the rules, the journal,
-the tools, the MCP servers, the walls, and what is optional: programs, extras, keys of models (their names alone). Each
-line is ok, a note, or a PROBLEM with what to do about it.
+the tools, the MCP servers, the walls, and what is optional: programs, extras, the model and its key (names alone). Each
+line is ok, a note, or a PROBLEM with what to do about it. The last lines say what is missing for you, with the command
+that mends it.
 
 Exit: 0 everything that is needed works, 1 something does not, 2 usage."""
 
@@ -71,11 +77,36 @@ def run(words: list[str]) -> int:
     found = examine()
     healthy = all(each.state is not FindingState.PROBLEM for each in found)
     if asked.json:
-        print_json({"ok": healthy, "findings": [each.to_json() for each in found]})
+        todo = [{"about": each.about, "fix": each.fix} for each in missing_here(found)]
+        print_json({"ok": healthy, "findings": [each.to_json() for each in found], "todo": todo})
     else:
         print(columns(line for each in found for line in each.lines()))
+        if missing := missing_here(found):
+            print("\nMissing for you:")
+            print(columns(((each.about, each.fix) for each in missing), indent="  "))
         print("\nEverything that is needed works." if healthy else "\nSomething that is needed does not work.")
     return 0 if healthy else 1
+
+
+_FOR_EVERYBODY: Final = ("model", "walls", "mcp", "FORGE_HOME", "trust")
+
+
+def missing_here(found: list[DoctorFinding]) -> list[DoctorFinding]:
+    """What this person has to do, problems first. An extra counts where something of theirs uses it."""
+    about = {each.about: each for each in found}
+    provider = about["model"].text.partition(":")[0] if "model" in about else ""
+    needed = {"pydantic_ai", {"anthropic": "anthropic", "google": "google.genai"}.get(provider, "openai")}
+    needed |= {"mcp"} if "mcp" in about else set()
+    wanted = [each for each in found if each.fix and each.state is not FindingState.OK]
+    notes = [
+        each
+        for each in wanted
+        if each.about in _FOR_EVERYBODY
+        or (each.about == "extras" and needed & set(each.text.rpartition("missing ")[2].split(", ")))
+    ]
+    problems = [each for each in wanted if each.state is FindingState.PROBLEM]
+    by_fix = {each.fix: each for each in reversed([*problems, *notes])}
+    return list(reversed(by_fix.values()))
 
 
 _OTHERS_READ: Final = 0o044
@@ -94,6 +125,7 @@ def examine() -> list[DoctorFinding]:
         found += [problem("program", text, "repair the file; the line is in front") for text in error.problems]
     if program is not None:
         found += [*_program(program), *_workers(program), *_approval(program), *_zones(program, home)]
+        found += _project_files(program, home)
     return [
         *found,
         *_rules(home, trust),
@@ -104,7 +136,8 @@ def examine() -> list[DoctorFinding]:
         *check_walls(program, home),
         *check_programs(home),
         *check_extras(),
-        *check_keys(program),
+        *check_keys(program, home),
+        *check_model(program, home),
     ]
 
 
@@ -149,6 +182,19 @@ def _program(program: Program) -> Iterator[DoctorFinding]:
         yield ok("trust", f"{root} is not trusted; nothing in it needs that")
     mode = program.mode()
     yield ok("approval", f"mode {mode.value.value} ({mode.origin})")
+
+
+def _project_files(program: Program, home: ForgeHome) -> Iterator[DoctorFinding]:
+    """Instructions and skills, where there are any."""
+    read = program.instructions.project_files
+    if read and (files := read_instruction_files(program.root)):
+        yield ok("instructions", describe_files(files))
+    found = find_skills(home, program.root, project_files=read)
+    if found.offered:
+        names = ", ".join(each.name for each in found.offered)
+        yield ok("skills", f"{len(found.offered)} offered to models: {names}")
+    for each in found.broken:
+        yield note("skills", f"{each.folder} is not offered: {each.reason}", "repair it, or remove the folder")
 
 
 def _workers(program: Program) -> Iterator[DoctorFinding]:
@@ -332,16 +378,34 @@ def _is_installed(module: str) -> bool:
         return False
 
 
-def check_keys(program: Program | None) -> Iterator[DoctorFinding]:
-    """Names of variables only; a value is never read further than whether it is empty."""
-    settings = program.run.models if program is not None else {}
+def check_keys(program: Program | None, home: ForgeHome) -> Iterator[DoctorFinding]:
+    """Names of variables and of providers only; a value is never read further than whether it is empty."""
+    settings, stored = program.run.models if program is not None else {}, ModelKeys(home)
     names = list(dict.fromkeys(filter(None, (key_variable(provider, settings) for provider in PROVIDERS))))
     present = [name for name in names if os.environ.get(name)]
-    if present:
-        yield ok("keys", f"set: {', '.join(present)}")
+    kept = [f"{provider} ({stored.place(provider)})" for provider in PROVIDERS if stored.address(provider)]
+    said = [f"set: {', '.join(present)}"] if present else []
+    said += [f"stored: {', '.join(kept)}"] if kept else []
+    if said:
+        yield ok("keys", "; ".join(said))
     else:
         text = f"none is set of {', '.join(names)}; a provider of models needs its own"
-        yield note("keys", text, "export one of them; tools run without")
+        yield note("keys", text, "forge models setup, or export one of them; tools run without")
+
+
+def check_model(program: Program | None, home: ForgeHome) -> Iterator[DoctorFinding]:
+    if program is None:
+        return
+    try:
+        found = chosen_model(RunArgs(directory=Path.cwd()), program, load_roster(program).root)
+    except ConfigError:
+        return  # the worker's finding says so
+    if not found["name"]:
+        yield note("model", "none is chosen; tools work without", "forge models setup")
+    elif found["problem"]:
+        yield note("model", found["problem"], "forge models setup")
+    else:
+        yield ok("model", f"{found['name']} (from {found['from']})")
 
 
 def check_programs(home: ForgeHome) -> Iterator[DoctorFinding]:

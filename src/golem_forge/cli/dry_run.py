@@ -24,6 +24,7 @@ from golem_forge.agent.files.toolset_blocks import approval_now, native_names
 from golem_forge.agent.files.worker import Worker
 from golem_forge.agent.mcp_status import ServerInventory
 from golem_forge.agent.model.interface import ModelError
+from golem_forge.agent.model.keys import ModelKeys
 from golem_forge.agent.model.selection import (
     check_compatible,
     choose_model,
@@ -31,8 +32,11 @@ from golem_forge.agent.model.selection import (
     missing_key,
     no_model_message,
     split_model,
+    split_models,
 )
+from golem_forge.agent.project_instructions import describe_files, read_instruction_files
 from golem_forge.agent.session_plan import SessionPlan, SessionRequest, plan_session, plan_worker, read_program
+from golem_forge.agent.skills import find_skills
 from golem_forge.agent.trust import trust_store
 from golem_forge.agent.worker_zones import approval_blocks
 from golem_forge.cli.format import print_json
@@ -125,19 +129,20 @@ def _table(rows: Any) -> Iterator[str]:
 _MAKERS: Final = ("create_custom_tool", "run_custom_tool")
 
 
-def check_start(asked: RunArgs) -> None:
-    """Raises what a start would refuse for what is written in files and on the command line (ConfigError, ModelError,
-    the errors of resuming)."""
+def check_start(asked: RunArgs) -> bool:
+    """Whether somebody named a model. Raises what a start would refuse for what is written in files and on the command
+    line (ConfigError, ModelError, the errors of resuming)."""
     home = forge_home()
     if asked.resume:
         find_session(home.path, asked.resume, root=program_root(asked.directory))
-        return
+        return True
     program = read_program(asked.directory, home, trust_store(home), asked.overrides)
     roster = load_roster(program, asked.worker)
     check_preflight(program, roster, home)
-    problem = _model(asked, program, roster.root)["problem"]
-    if problem and asked.input is not None:
-        raise ModelError(problem)
+    model = chosen_model(asked, program, roster.root)
+    if model["problem"] and asked.input is not None:
+        raise ModelError(model["problem"])
+    return bool(model["name"])
 
 
 def preview(asked: RunArgs) -> dict[str, Any]:
@@ -147,7 +152,7 @@ def preview(asked: RunArgs) -> dict[str, Any]:
     plan = plan_session(asked.directory, wanted, asked.worker)
     assert plan.roster is not None
     check_preflight(plan.program, plan.roster, plan.home)
-    model = _model(asked, plan.program, plan.worker)
+    model = chosen_model(asked, plan.program, plan.worker)
     dry = open_dry_evaluator(plan)
     try:
         return _facts(asked, plan, plan.roster, model, dry)
@@ -162,7 +167,11 @@ def _facts(
     sandbox = dry.orchestrator.sandbox
     assert sandbox is not None
     dry.sources.list_user_tools()
-    notices = [*(each for each in dry.notices if each != CODE_NOT_STARTED), *_servers_not_known(plan)]
+    notices = [
+        *(each for each in dry.notices if each != CODE_NOT_STARTED),
+        *_servers_not_known(plan),
+        *_project_files(plan),
+    ]
     tools = _ToolPreview(plan=plan, roster=roster, dry=dry, sandbox=sandbox)
     tools.set_module_blocks()
     mode = "single" if asked.headless else root.mode or ("chat" if asked.input is None else "single")
@@ -178,6 +187,15 @@ def _facts(
         "rules": len(rules.current().rules) if (rules := dry.orchestrator.judge.rules) is not None else 0,
         "notices": notices,
     }
+
+
+def _project_files(plan: SessionPlan) -> Iterator[str]:
+    """What the model would be told from files of the project, and the skills it would be offered."""
+    read = plan.program.instructions.project_files
+    if read and (files := read_instruction_files(plan.program.root)):
+        yield describe_files(files)
+    if summary := find_skills(plan.home, plan.program.root, project_files=read).summary:
+        yield f"skills: {summary}"
 
 
 def _servers_not_known(plan: SessionPlan) -> Iterator[str]:
@@ -274,8 +292,8 @@ def _tool_facts(name: str, toolsets: list[str], foreseen: ToolForecast) -> dict[
     }
 
 
-def _model(asked: RunArgs, program: Program, worker: Worker) -> dict[str, Any]:
-    settings = program.run
+def chosen_model(asked: RunArgs, program: Program, worker: Worker) -> dict[str, Any]:
+    settings, stored = program.run, ModelKeys(forge_home())
     chosen = choose_model(
         flag=asked.model or "",
         environ=os.environ,
@@ -284,17 +302,19 @@ def _model(asked: RunArgs, program: Program, worker: Worker) -> dict[str, Any]:
         builtin=worker.path is None,
         settings=settings.models,
         program_origin=settings.origins.get("model", "forge.yaml"),
+        stored=stored,
     )
     if not chosen.model:
-        return {"name": "", "from": "", "key": "", "problem": no_model_message(settings.models, os.environ)}
+        return {"name": "", "from": "", "key": "", "problem": no_model_message(settings.models, os.environ, stored)}
     check_compatible(worker, chosen.model)
-    check_priced(settings.budget, chosen.model, settings.pricing, where=settings.origins.get("budget", ""))
-    check_priced(worker.budget, chosen.model, settings.pricing, where=worker.at("budget"))
+    for name in split_models(chosen.model):
+        check_priced(settings.budget, name, settings.pricing, where=settings.origins.get("budget", ""))
+        check_priced(worker.budget, name, settings.pricing, where=worker.at("budget"))
     return {
         "name": chosen.model,
         "from": chosen.said_by,
-        "key": key_variable(split_model(chosen.model)[0], settings.models),
-        "problem": missing_key(chosen.model, settings.models, os.environ),
+        "key": key_variable(split_model(split_models(chosen.model)[0])[0], settings.models),
+        "problem": missing_key(chosen.model, settings.models, os.environ, stored),
     }
 
 

@@ -33,7 +33,7 @@ from golem_forge.config.program import program_root
 from golem_forge.core.calls import Caller, Leftover, leftover_lines
 from golem_forge.core.regex import regex
 from golem_forge.core.table import columns, local_time
-from golem_forge.core.text import display_path, escape_control_chars, one_line, shorten
+from golem_forge.core.text import display_path, duration, escape_control_chars, one_line, shorten
 from golem_forge.events.index import CallSummary, SessionIndex, SessionSummary
 from golem_forge.events.journal_files import is_locked, journal_path, list_journals, sessions_dir
 from golem_forge.events.journal_reader import JournalProblem, Verification, read, verify
@@ -235,9 +235,14 @@ def _call_row(each: LoggedCall) -> tuple[str, ...]:
         display_status(each.status),
         call.tool or call.requested,
         shorten(short_args(call.args), _ARGS_WIDTH),
-        f"{call.duration_ms:.1f}" if call.finished_at else "",
+        _duration(call.duration_ms) if call.finished_at else "",
         shorten(one_line(describe_decision(call.decision)) or one_line(call.error), _DECISION_WIDTH),
     )
+
+
+def _duration(ms: float) -> str:
+    """Milliseconds without their unit, as most calls take less than a second."""
+    return f"{ms:.1f}" if ms < 999.5 else duration(ms)
 
 
 def short_args(args: Any) -> str:
@@ -320,7 +325,10 @@ def _print_call(logged: LoggedCall, records: list[dict[str, Any]]) -> None:
         ("session", logged.session),
         ("tool", call.tool + (f" (asked for as {call.requested})" if call.requested not in ("", call.tool) else "")),
         ("by", f"{call.caller}, worker {call.worker}" + (f", inside call {call.parent}" if call.parent else "")),
-        ("status", display_status(logged.status) + (f" in {call.duration_ms:.1f} ms" if call.finished_at else "")),
+        (
+            "status",
+            display_status(logged.status) + (f" in {duration(call.duration_ms, 1)}" if call.finished_at else ""),
+        ),
         ("error", call.error),
         ("output", call.output_handle),
     ]

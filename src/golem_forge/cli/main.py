@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # nothing else is imported before `enter_process`: it might b
 VERBS = {
     "run": "a worker in this directory: a conversation, or one answer; `forge` alone is the same",
     "web": "sessions on a page in your browser: start, answer, resume, look at earlier ones",
+    "models": "choose a model: list providers and keys, set, test, setup",
     "init": "write a first program here: forge.yaml, main.worker, tools.py",
     "sessions": "earlier sessions: list, show, export, delete; `forge run --resume` goes on with one",
     "call": "run one tool: forge call NAME --arg value",

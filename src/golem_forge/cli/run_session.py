@@ -9,23 +9,23 @@ offers nothing.
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.agent.conversation import TERMINATED, Conversation, end_conversation
-from golem_forge.agent.model.selection import PROVIDERS, models_with_a_key
+from golem_forge.agent.model.selection import PROVIDERS
 from golem_forge.agent.run_result import RunResult
 from golem_forge.agent.runtime import WorkerRuntime
 from golem_forge.agent.slash.commands import revocable_ids
 from golem_forge.agent.slash.handler import SlashCommands
 from golem_forge.agent.slash.invocation import prompts_of
+from golem_forge.agent.slash.session_commands import known_models
 from golem_forge.agent.trust import NotTrusted
 from golem_forge.cli.dry_run import check_start
 from golem_forge.cli.run import RunArgs
@@ -33,6 +33,7 @@ from golem_forge.cli.web import parse_address_options, web_settings
 from golem_forge.config.program import program_root
 from golem_forge.core.effects import Verb
 from golem_forge.core.errors import ConfigError, ForgeError
+from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.signals import termination_signals
 from golem_forge.core.text import display_path, escape_control_chars
 from golem_forge.events.index import SessionIndex, find_session
@@ -41,8 +42,9 @@ from golem_forge.mcp.client.resources import ServerAccess
 from golem_forge.sandbox import files
 from golem_forge.sandbox.target import FileKind
 from golem_forge.storage.home import forge_home
+from golem_forge.toolsets.search.grep_files import zone_files
 from golem_forge.ui import session_ui
-from golem_forge.ui.headless import HeadlessAdapter
+from golem_forge.ui.headless import HeadlessAdapter, PlainAdapter
 from golem_forge.ui.session_ui import CombinedUI, SessionUI, exit_code, exit_code_for, status_for
 
 if TYPE_CHECKING:
@@ -60,8 +62,19 @@ async def start(asked: RunArgs) -> int:
         if asked.resume:
             _name_resumed(asked)
         if not asked.headless:
-            check_start(asked)  # what is wrong with the files is said before a prompt is drawn
-        return await _run(asked)
+            has_model = check_start(asked)  # what is wrong with the files is said before a prompt is drawn
+            if not has_model and "terminal" in asked.ui:
+                from golem_forge.cli.models import setup_model
+
+                await setup_model(forge_home(), first_run=True)
+        following = FollowingSession()
+        code = await _run(asked, following)
+        while following.id:  # the person said `/resume`: this session has ended, that one begins
+            asked = replace(asked, resume=following.id, worker=None, model=None, input=None, attach=[])
+            _name_resumed(asked)
+            following = FollowingSession()
+            code = await _run(asked, following)
+        return code
     except _REFUSALS as error:
         for problem in _problems(error):
             print(f"forge: {escape_control_chars(problem)}", file=sys.stderr)
@@ -79,7 +92,19 @@ def _name_resumed(asked: RunArgs) -> None:
         print(f"resuming {found.id[:_ID_SHOWN]} in {escape_control_chars(display_path(found.root))}", file=sys.stderr)
 
 
-async def _run(asked: RunArgs) -> int:
+@dataclass(slots=True)
+class FollowingSession:
+    """Which session the person goes on with when this one has ended."""
+
+    id: str = ""
+
+    async def open(self, id: str, leave: Callable[[], None]) -> str:
+        self.id = id
+        leave()
+        return f"This session ends; {id[:_ID_SHOWN]} goes on."
+
+
+async def _run(asked: RunArgs, following: FollowingSession) -> int:
     runtime = WorkerRuntime(
         asked.worker,
         directory=asked.directory,
@@ -90,6 +115,8 @@ async def _run(asked: RunArgs) -> int:
         needs_model=asked.headless or asked.input is not None,
         default_mode="single" if asked.headless or (asked.input is not None and not asked.on_page) else "chat",
     )
+    if asked.ui == {"terminal"}:  # a page would lose its address
+        runtime.open_session = following.open
     adapter = adapter_for(asked, runtime)
     signals = _Signals(runtime, adapter)
     signals.install()
@@ -210,7 +237,7 @@ def adapter_for(asked: RunArgs, runtime: WorkerRuntime) -> SessionUI:
 def _terminal(asked: RunArgs, runtime: WorkerRuntime) -> SessionUI:
     from golem_forge.ui.terminal import create_event_cli_adapter
 
-    return create_event_cli_adapter(
+    adapter = create_event_cli_adapter(
         runtime.bus,
         trace_level=asked.trace or "normal",
         home=runtime.home.path,
@@ -221,6 +248,9 @@ def _terminal(asked: RunArgs, runtime: WorkerRuntime) -> SessionUI:
         server_names=server_names(runtime),
         prompts=prompts(runtime),
     )
+    if not isinstance(adapter, PlainAdapter):
+        adapter.offer_files(mentionable_files(runtime))
+    return adapter
 
 
 class _SessionPage:
@@ -279,33 +309,40 @@ class _SessionPage:
 
 
 _MOST_SESSIONS: Final = 100
+_MOST_FILES: Final = 5000
+_LISTING_S: Final = 5.0
 
 
 def zone_names(runtime: WorkerRuntime) -> Callable[[str], list[str]]:
-    """(zone directory, `/` for the zones themselves) → what the root worker could list there."""
+    """(zone directory, `/` for the zones themselves, none for the default zone) → what the root worker could list
+    there."""
 
     def names(directory: str) -> list[str]:
         sandbox = runtime.path.sandbox
         if sandbox is None:
             return []
-        with closing(sandbox.target(directory, Verb.READ)) as target:
+        with closing(sandbox.target(directory or ".", Verb.READ)) as target:
             found = [entry for entry in files.list_dir(target) if entry.addressable]
         return [f"{entry.name}/" if entry.kind is FileKind.DIRECTORY else entry.name for entry in found]
 
     return names
 
 
+def mentionable_files(runtime: WorkerRuntime) -> Callable[[], Awaitable[list[str]]]:
+    """The files that `@` offers: those a search of the root worker would look at."""
+
+    async def paths() -> list[str]:
+        sandbox = runtime.path.sandbox
+        if sandbox is None:
+            return []
+        return await zone_files(sandbox, runtime.path.path_rules(), _MOST_FILES, _LISTING_S)
+
+    return paths
+
+
 def model_names(runtime: WorkerRuntime) -> Callable[[], list[str]]:
-    """Models that somebody named: the one in use, the program's, its workers', priced ones, a default where the key is
-    set; then the providers as beginnings. No provider is asked what it has."""
-
-    def names() -> list[str]:
-        settings = runtime.program.run
-        named = [runtime.model_name, settings.model, *(each.model for each in runtime.workers), *settings.pricing]
-        named += models_with_a_key(settings.models, os.environ)
-        return [*dict.fromkeys(name for name in named if name), *(f"{provider}:" for provider in PROVIDERS)]
-
-    return names
+    """Models that somebody named, then the providers as beginnings."""
+    return lambda: [*known_models(runtime), *(f"{provider}:" for provider in PROVIDERS)]
 
 
 def session_ids(runtime: WorkerRuntime) -> Callable[[], list[str]]:
@@ -320,4 +357,7 @@ def server_names(runtime: WorkerRuntime) -> Callable[[], Iterable[str]]:
 
 def prompts(runtime: WorkerRuntime) -> Callable[[], list[dict[str, Any]]]:
     """Prompts of those servers, as commands."""
-    return lambda: [{"name": name, "fields": each.fields} for name, each in prompts_of(runtime).items()]
+    return lambda: [
+        {"name": name, "fields": each.fields, "description": each.description}
+        for name, each in prompts_of(runtime).items()
+    ]

@@ -8,9 +8,6 @@ old one's place at once, with its mode.
 
 from __future__ import annotations
 
-import contextlib
-import os
-import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,36 +16,35 @@ from golem_forge.config.mcp_blocks import FOREIGN_SERVERS_KEY, MCP_KEYS, mcp_fil
 from golem_forge.config.mcp_merge import ServerCheck
 from golem_forge.config.mcp_spec import NAME_RULE, is_server_name
 from golem_forge.config.schema import ConfigProblems
-from golem_forge.config.yaml_edit import put_entry, remove_entry
-from golem_forge.config.yaml_file import YamlFile, parse_yaml, read_bytes
+from golem_forge.config.yaml_edit import put_entry, read_existing, remove_entry, replace_existing
+from golem_forge.config.yaml_file import YamlFile, parse_yaml
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import nearest_hint
-from golem_forge.storage.private_file import replacing
 
 
 def add_server(file: Path, name: str, block: Mapping[str, Any]) -> None:
     """The file is made where there is none."""
     if not is_server_name(name):
         raise ConfigError(f"{name!r} is not a name of a server: {NAME_RULE}")
-    data = _read_existing(file)
+    data = read_existing(file)
     before, path = _parse_servers(data, file.name)
     servers = _servers_in(before)
     if name in servers:
         line = before.line(("mcp", "servers", name))
         raise ConfigError(f"{file.name}:{line}: server {name!r} is there already; remove it first or take another name")
     expected = _ExpectedFile(before, {**servers, name: dict(block)}, name)
-    _replace_file(file, data, put_entry(data.decode("utf-8-sig"), path, name, block, expected.check))
+    replace_existing(file, data, put_entry(data.decode("utf-8-sig"), path, name, block, expected.check))
 
 
 def remove_server(file: Path, name: str) -> None:
-    data = _read_existing(file)
+    data = read_existing(file)
     before, path = _parse_servers(data, file.name)
     there = _servers_in(before)
     if name not in there:
         raise ConfigError(f"{file.name}: has no server {name!r}{nearest_hint(name, there)}")
     expected = _ExpectedFile(before, {key: block for key, block in there.items() if key != name})
-    _replace_file(file, data, remove_entry(data.decode("utf-8-sig"), path, name, expected.check))
+    replace_existing(file, data, remove_entry(data.decode("utf-8-sig"), path, name, expected.check))
 
 
 def _parse_servers(data: bytes, name: str) -> tuple[YamlFile, tuple[str, ...]]:
@@ -56,17 +52,6 @@ def _parse_servers(data: bytes, name: str) -> tuple[YamlFile, tuple[str, ...]]:
     written = parse_yaml(data, name)
     there = FOREIGN_SERVERS_KEY in written.value
     return normalise_keys(written), (FOREIGN_SERVERS_KEY,) if there else ("mcp", "servers")
-
-
-def _read_existing(file: Path) -> bytes:
-    """The bytes as they are; none for a file that is yet to be made."""
-    try:
-        kind = os.lstat(file).st_mode
-    except FileNotFoundError:
-        return b""
-    if stat.S_ISLNK(kind):
-        raise ConfigError(f"{file.name}: is a link; edit the file it leads to, or replace it by a file")
-    return read_bytes(file, file.name)
 
 
 def _servers_in(file: YamlFile) -> dict[str, Any]:
@@ -94,16 +79,3 @@ class _ExpectedFile:
         rest = [{key: value for key, value in each.value.items() if key != "mcp"} for each in (self.before, after)]
         if _servers_in(after) != self.servers or rest[0] != rest[1]:
             raise ConfigError(f"{after.name}: cannot be edited without changing other parts of it; do it by hand")
-
-
-def _replace_file(file: Path, before: bytes, text: str) -> None:
-    """In one step, unless somebody else changed the file since it was read."""
-    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with replacing(file, mode=0o666) as out:
-        out.write(text.encode())
-        with contextlib.suppress(FileNotFoundError):
-            os.fchmod(out.fileno(), stat.S_IMODE(os.lstat(file).st_mode))
-        out.flush()
-        os.fsync(out.fileno())  # it takes longest: done before the last look at what is there
-        if _read_existing(file) != before:
-            raise ConfigError(f"{file.name}: was changed meanwhile; nothing was written, try again")

@@ -7,6 +7,8 @@ are not used, and `notice` says so once. `overrides` (`--set`) are put into forg
 own.
 
 The key `ui` says where a page is served and whether it may notify: `ui: {web: {port: 8100, notify: true}}`.
+`instructions: {project_files: false}` turns off what the model is told from files of the project; an untrusted program
+cannot turn on what the person turned off.
 """
 
 from __future__ import annotations
@@ -97,6 +99,31 @@ def effective_ui(project: ConfigLayer, person: ConfigLayer) -> UiSettings:
     return UiSettings(**web, origins=origins)
 
 
+_INSTRUCTIONS: Final = ("instructions", "project_files")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstructionSettings:
+    project_files: bool = True
+    """Whether AGENTS.md and the skills of the project go to the model."""
+    origin: str = ""
+    """Where it was written; empty: nowhere."""
+
+
+def effective_instructions(project: ConfigLayer, person: ConfigLayer) -> InstructionSettings:
+    said = project.setting(*_INSTRUCTIONS) or person.setting(*_INSTRUCTIONS)
+    return InstructionSettings(project_files=said.value, origin=said.origin) if said else InstructionSettings()
+
+
+def _restrict_untrusted_instructions(project: ConfigLayer, person: ConfigLayer, unused: list[str]) -> dict[str, Any]:
+    """The block of a stranger without the switch where it would undo what the person said."""
+    own, said = person.setting(*_INSTRUCTIONS), project.setting(*_INSTRUCTIONS)
+    if own is None or own.value or said is None or not said.value or is_override(said.origin):
+        return project.block("instructions")
+    unused.append(f"{said.origin}: instructions.project_files: you turned it off")
+    return {}
+
+
 PROGRAM_FILE: Final = "forge.yaml"
 PROJECT_RULES: Final = ".forge/rules.yaml"
 
@@ -105,6 +132,7 @@ _SCHEMA: Final = MappingSchema(
         **RUN_KEYS,
         **MCP_KEYS,
         **UI_KEYS,
+        "instructions": MappingSchema({"project_files": flag}),
         "sandbox": MappingSchema({"root": text, "zones": ZONES_CHECK, "unprotect": list_of(text), **WALL_KEYS}),
         "approval": MappingSchema(
             {
@@ -141,6 +169,7 @@ class Program:
     run: RunSettings = field(default_factory=RunSettings)
     mcp: McpSettings = field(default_factory=McpSettings)
     ui: UiSettings = field(default_factory=UiSettings)
+    instructions: InstructionSettings = field(default_factory=InstructionSettings)
     withheld_zones: frozenset[str] = frozenset()
     """Zones that the program's file names and that it is not trusted to name: a worker goes without them."""
     unused: tuple[str, ...] = ()
@@ -230,6 +259,7 @@ def load_program(
         run=effective_run(project, person),
         mcp=effective_mcp(project.mcp, foreign, person.mcp, replace(ground, zones=zones), []),
         ui=effective_ui(project, person),
+        instructions=effective_instructions(project, person),
         withheld_zones=frozenset(named - {zone.name for zone in project.zones or ()}),
         unused=tuple(unused),
         remarks=(remark,) if remark else (),
@@ -290,6 +320,7 @@ def _restrict_untrusted(project: ConfigLayer, person: ConfigLayer, root: Path, u
         unused.append(f"{mode.origin}: approval.mode {mode.value}")
         del approval["mode"]
     run = restrict_untrusted_run(project, person, unused)
+    instructions = _restrict_untrusted_instructions(project, person, unused)
     mcp = restrict_untrusted_mcp(project.mcp, unused)
     said = verdict_settings(project.file, approval, ("approval",))
     if "default" in said:
@@ -298,7 +329,7 @@ def _restrict_untrusted(project: ConfigLayer, person: ConfigLayer, root: Path, u
     if "timeout" in person.block("approval"):
         approval.pop("timeout", None)
     return replace(
-        project.with_blocks({**run, "sandbox": sandbox, "approval": approval}),
+        project.with_blocks({**run, "sandbox": sandbox, "approval": approval, "instructions": instructions}),
         zones=None if project.zones is None else tuple(zones),
         mcp=mcp,
     )

@@ -94,6 +94,14 @@ def _price(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
     return float(value) if usable else refuse(problems, path, value, "USD per million tokens, 0 or more")
 
 
+def model_choice(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
+    """`a`, or a list `[a, b]`, which reads as `a,b`: the next one answers when the one before failed."""
+    if isinstance(value, list) and value and all(isinstance(each, str) and each.strip() for each in value):
+        return ",".join(each.strip() for each in value)
+    return text(value, path, problems) if not isinstance(value, list) else refuse(problems, path, value, _MODEL)
+
+
+_MODEL: Final = "`provider:name`, or a list of them"
 BUDGET_CHECK: Final = MappingSchema(
     {
         "max_cost_usd": positive,
@@ -108,7 +116,7 @@ _PROVIDER: Final = MappingSchema(
 )
 RUN_KEYS: Final[dict[str, Check]] = {
     "entry": text,
-    "model": text,
+    "model": model_choice,
     "models": MappingSchema(dict.fromkeys(PROVIDER_NAMES, _PROVIDER)),
     "worker_paths": list_of(text),
     "delegation": MappingSchema({"max_depth": whole_number, "max_parallel": whole_number}),

@@ -2,17 +2,25 @@
 
 `put_entry` and `remove_entry` change one entry of a block mapping by lines. Where that cannot be done (`{…}`, an alias,
 nothing at all) or `check` raises for the result, they write the whole document again, with its comments and without its
-blank lines. `compose`, `find_pair` and `find_value` give nodes with their marks to whoever replaces a single value.
+blank lines. `set_text` does the same for one text at the top level. `read_existing` and `replace_existing` read such a
+file and put the new text in its place at once, with its mode; they refuse (ConfigError) a link to somewhere else and a
+file that somebody changed meanwhile. `compose`, `find_pair` and `find_value` give nodes with their marks to whoever
+replaces a single value.
 """
 
 from __future__ import annotations
 
 import contextlib
 import io
+import os
+import stat
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Final
 
+from golem_forge.config.yaml_file import read_bytes
 from golem_forge.core.errors import ConfigError
+from golem_forge.storage.private_file import replacing
 
 _LINE_WIDTH: Final = 10_000
 """Columns at which the writer would fold a person's long line."""
@@ -60,6 +68,59 @@ def remove_entry(text: str, path: tuple[str, ...], name: str, check: Callable[[s
         del document[name]
 
     return _checked_edit(text, _without_entry(text, path, name), take, check)
+
+
+def set_text(text: str, name: str, value: str, check: Callable[[str], None]) -> str:
+    """The text with this value of a key at the top level; a new key comes first. Raises ConfigError."""
+
+    def put(document: Any) -> None:
+        document[name] = _to_ruamel(value)
+
+    return _checked_edit(text, _with_text(text, name, value), put, check)
+
+
+def _with_text(text: str, name: str, value: str) -> str | None:
+    root = compose(text)
+    line = _render({name: value})
+    if root is None:
+        return _with_final_newline(text) + _with_line_ends(text, line)
+    if root.flow_style or root.start_mark.column:
+        return None
+    pair = find_pair(root, name)
+    if pair is None:
+        return _splice_lines(text, root.start_mark.line, 0, [line])
+    start, end = pair[1].start_mark, pair[1].end_mark
+    if not isinstance(pair[1].value, str) or start.line != end.line or start.line != pair[0].start_mark.line:
+        return None
+    old = text.splitlines(keepends=True)[start.line]
+    shown = line.rstrip("\n").partition(": ")[2]
+    changed = old[: start.column] + shown + old[end.column :]
+    lines = text.splitlines(keepends=True)
+    return "".join([*lines[: start.line], changed, *lines[start.line + 1 :]])
+
+
+def read_existing(file: Path) -> bytes:
+    """The bytes as they are; none for a file that is yet to be made."""
+    try:
+        kind = os.lstat(file).st_mode
+    except FileNotFoundError:
+        return b""
+    if stat.S_ISLNK(kind):
+        raise ConfigError(f"{file.name}: is a link; edit the file it leads to, or replace it by a file")
+    return read_bytes(file, file.name)
+
+
+def replace_existing(file: Path, before: bytes, text: str) -> None:
+    """In one step, unless somebody else changed the file since it was read."""
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with replacing(file, mode=0o666) as out:
+        out.write(text.encode())
+        with contextlib.suppress(FileNotFoundError):
+            os.fchmod(out.fileno(), stat.S_IMODE(os.lstat(file).st_mode))
+        out.flush()
+        os.fsync(out.fileno())  # it takes longest: done before the last look at what is there
+        if read_existing(file) != before:
+            raise ConfigError(f"{file.name}: was changed meanwhile; nothing was written, try again")
 
 
 def _checked_edit(text: str, edited: str | None, change: Callable[[Any], None], check: Callable[[str], None]) -> str:

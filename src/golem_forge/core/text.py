@@ -134,10 +134,10 @@ def shorten_prose(text: str, most: int) -> str:
     return f"{text[: most - 1 if end < 0 else end].rstrip(' ,;:')}…"
 
 
-def duration(ms: float) -> str:
-    """`850 ms`, `75.4 s`, `4 min 5 s`, `1 h 2 min`."""
+def duration(ms: float, decimals: int = 0) -> str:
+    """`850 ms`, `75.4 s`, `4 min 5 s`, `1 h 2 min`. `decimals`: of milliseconds."""
     if ms < 999.5:
-        return f"{round(ms)} ms"
+        return f"{ms:.{decimals}f} ms"
     if ms < 119_950:
         return f"{ms / 1000:.1f} s"
     minutes, seconds = divmod(round(ms / 1000), 60)
@@ -233,7 +233,7 @@ def _cut_head(tail: bytes) -> bytes:
 
 SLASH_COMMANDS: Final = (
     "help", "tools", "tool", "t", "model", "clear", "status", "config", "exit", "rules", "why", "mcp", "sessions",
-    "plan", "output", "trace", "rate", "web",
+    "plan", "output", "trace", "rate", "web", "resume", "compact", "cost", "export",
 )  # fmt: skip
 """Forge's own; each wins over a tool of its name, in any case."""
 

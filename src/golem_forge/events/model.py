@@ -362,7 +362,7 @@ class ApprovalRequired(EventData, type="approvalRequired"):
     risk_reasons: list[str] = emit_default(list)
     why: Any = emit_default(str)
     choices: list[Json] = emit_default(list)
-    """`{id, label, scope, rule?, file?}` each, narrow to wide."""
+    """`{id, label, scope, rule?, file?, suggested?}` each, narrow to wide; a UI shows the suggested one first."""
     fingerprint: str = emit_default(str)
     args_key: str = emit_default(str)
     previously_denied: int = emit_default(int)

@@ -32,7 +32,7 @@ from golem_forge.tools.tool import SourceKind, Tool
 
 PREDICATE_SECONDS: Final = 5.0
 _VERDICTS: Final[dict[Any, Verdict]] = {True: Verdict.ASK, False: Verdict.PRE_APPROVED} | {v.value: v for v in Verdict}
-_log = logging.getLogger("golem_forge.policy.base")  # docs/python.md names it
+_log = logging.getLogger("golem_forge.policy.base")  # docs/guides/embed.md names it
 _running_checks: set[asyncio.Future[Any]] = set()
 """Checks that have not ended: the loop keeps no reference to them."""
 DEFAULT_ASK: Final = VerdictSource(source="base", verdict=Verdict.ASK, reason="nothing says it may run unasked")

@@ -191,6 +191,8 @@ class ApprovalOffer:
     file: str = ""
     rule: str = ""
     """The rules in words, for people."""
+    suggested: bool = False
+    """Most people want it: a UI shows it before narrower ones."""
 
     def to_wire(self) -> dict[str, Any]:
         wire: dict[str, Any] = {"id": self.id, "label": self.label, "scope": self.scope}
@@ -198,6 +200,8 @@ class ApprovalOffer:
             wire["rule"] = self.rule
         if self.file:
             wire["file"] = self.file
+        if self.suggested:
+            wire["suggested"] = True
         return wire
 
 
@@ -229,4 +233,5 @@ def _make_offer(choice: Choice, lifetime: str) -> ApprovalOffer:
         grant=choice.grant,
         file=choice.file if lifetime == "always" else "",
         rule="; ".join(rule.describe() for rule in rules),
+        suggested=choice.suggested,
     )

@@ -11,6 +11,7 @@ order has `{pattern, ignore_case, seconds, memory}` and the keys of one search:
   with inherited descriptors of the zone's root and of what is searched, `levels` 0 for a single file. A row is `[place,
   path in the zone]` and, with `lines`, `number, text`. `library` is the folder of `pathspec`, the only thing here that
   is not of the standard library. Forge itself uses the globs and `is_binary`.
+- `places, names, library`: the files in a tree by name, none of them opened. A row is `[place, [path, …]]`.
 
 Threat: while the tree is walked another process changes it. Nothing here opens a path of more than one component or
 follows a link, so whatever is put in the way, the walk stays below the directory it was handed.
@@ -44,6 +45,7 @@ Span = tuple[int, int]
 _MERGE_DISTANCE = 1024
 """Matches nearer to each other than this are told as one span: a line of a million matches needs no million spans."""
 _MAX_FILE_BYTES = 256 << 20
+_NAMES_IN_A_ROW = 200
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
@@ -76,7 +78,7 @@ def _end_with_forge() -> None:
 def _rows(order: dict[str, Any]) -> Iterator[list[Any]]:
     if "places" in order:
         sys.path.append(order["library"])
-        yield from _tree_rows(order)
+        yield from _name_rows(order) if "names" in order else _tree_rows(order)
     elif "file" in order:
         yield from _output_rows(order)
     elif re.search(order["pattern"], order["text"]):
@@ -121,6 +123,14 @@ def _spans(pattern: re.Pattern[str], line: str) -> list[Span]:
         else:
             spans.append((start, end))
     return spans
+
+
+def _name_rows(order: dict[str, Any]) -> Iterator[list[Any]]:
+    for index, place in enumerate(order["places"]):
+        start = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=place["entry"])
+        paths = ("/".join(path) for path, _ in _files_below(start, (), None, place["levels"]))
+        while batch := list(islice(paths, _NAMES_IN_A_ROW)):
+            yield [index, batch]
 
 
 def _tree_rows(order: dict[str, Any]) -> Iterator[list[Any]]:

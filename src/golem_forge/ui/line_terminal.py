@@ -18,7 +18,14 @@ from typing import Final
 from golem_forge.core.text import escape_control_chars
 from golem_forge.ui.render.lines import Line, Style, plain_text
 
-_COLOURS: Final[Mapping[Style, str]] = {"add": "32", "del": "31"}
+_COLOURS: Final[Mapping[Style, str]] = {
+    "add": "32",
+    "del": "31",
+    "low": "32",
+    "medium": "34",
+    "high": "33",
+    "critical": "1;31",
+}
 _ASSUMED_WIDTH: Final = 80
 _SILENCE_S: Final = 0.5
 _MAX_READ: Final = 4096

@@ -90,6 +90,8 @@ class TraceFormatter:
         self._calls = self._failed = 0
         self._error = ""
         """The last error that was shown: the end of the session does not repeat it."""
+        self.answers: Mapping[str, str] = {}
+        """How the cards of calls were answered, for a UI that folds those cards; by call."""
         self._refusal = ""
         """Why the last call failed, if that was shown: the command that made it does not repeat it."""
 
@@ -248,6 +250,8 @@ class TraceFormatter:
         if data.get("toolCallId") in self._outputs:
             rest = indented(self._outputs.finish(data.get("toolCallId")), "  │ ")
             rows = [*rest, *results.result_after_output(data)]
+        elif call in self.answers and self.level is TraceLevel.NORMAL:
+            rows = results.folded_result(data, self.answers[call])
         else:
             rows = results.result_lines(data)
         decision = data.get("decision")

@@ -26,7 +26,7 @@ from typing import Any, Final
 
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass, replace
-from golem_forge.core.text import display_name, escape_control_chars, shorten
+from golem_forge.core.text import display_name, duration, escape_control_chars, shorten
 from golem_forge.sandbox.process import monitor
 from golem_forge.storage.home import ForgeHome
 from golem_forge.storage.private_file import DIRECTORY_FLAGS, READ_FLAGS, create_private
@@ -224,7 +224,7 @@ class CaseResult:
     def line(self) -> str:
         """`ok greets (12 ms)` or `FAIL greets: …`."""
         if self.ok:
-            return f"ok {self.name} ({self.duration_ms} ms)"
+            return f"ok {self.name} ({duration(self.duration_ms)})"
         shown = self.problems[:_MOST_PROBLEMS]
         if left := len(self.problems) - len(shown):
             shown = (*shown, f"and {left} more")

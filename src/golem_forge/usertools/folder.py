@@ -123,8 +123,8 @@ _IGNORED: Final = regex(
 
 
 def is_ignored(name: str) -> bool:
-    """Whether a file or folder of that name, without what is above it, is no part of a tool. docs/custom-tools.md lists
-    them."""
+    """Whether a file or folder of that name, without what is above it, is no part of a tool.
+    docs/guides/user-tools.md lists them."""
     return _IGNORED.fullmatch(name) is not None
 
 

@@ -26,7 +26,7 @@ from golem_forge.core.errors import ForgeError
 from golem_forge.core.json import canonical
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.regex import regex
-from golem_forge.core.text import clip, escape_control_chars, one_line
+from golem_forge.core.text import clip, duration, escape_control_chars, one_line
 from golem_forge.events.journal_files import journal_path
 from golem_forge.events.journal_records import CallRecords
 from golem_forge.events.serialization import iso_now, iso_time
@@ -348,7 +348,7 @@ def lines_for_person(suggestion: Suggestion) -> list[str]:
     lines = (
         f"{suggestion.key}  {' → '.join(suggestion.tools)}",
         f"  seen {suggestion.occurrences} times in {suggestion.sessions} sessions, last {suggestion.last_seen}; "
-        f"{suggestion.sequence_ms:,.0f} ms each",
+        f"{duration(suggestion.sequence_ms)} each",
         *calls,
         *(["  parameters:", *parameters] if parameters else ["  no parameters: every call was the same"]),
     )

@@ -67,6 +67,14 @@ async def request_timeout(ground: Ground) -> None:
         assert len(server.requests) == 2
 
 
+@key("instructions.project_files")
+async def project_files(ground: Ground) -> None:
+    ground.write("AGENTS.md", "Use tabs.")
+    for value, read in (("true", True), ("false", False)):
+        seen = await ground.run(["ok"], program=f"instructions: {{project_files: {value}}}\n")
+        assert ("Use tabs." in seen.script.requests[-1].system) is read
+
+
 @key("worker_paths")
 async def worker_paths(ground: Ground) -> None:
     ground.write("agents/child.worker", "---\nname: child\n---\n")

@@ -78,6 +78,9 @@ class Host:
         self.controller = self.path._approval._controller
         self.journal = self.session.journal
         self.call_ids: set[str] = set()
+        self.workers = (self.worker,)
+        self.skills_summary = ""
+        self.open_session: Any = None
         self.meter = Meter()
         self.model_name = "anthropic:small"
         self.context_used = 500
@@ -101,6 +104,10 @@ class Host:
 
     async def refresh(self) -> None:
         self.refreshed += 1
+
+    async def compact_history(self, wish: str = "") -> tuple[int, int] | None:
+        self.wish = wish
+        return (12_345, 678) if wish else None
 
     def clear_history(self) -> None:
         self.history.clear()

@@ -62,7 +62,8 @@ async def test_the_event_about_manual_tools_has_their_forms_own_ones_first(host:
 
 
 async def test_model_is_shown_and_switched_or_refused(host: Any) -> None:
-    assert await host.type("/model") == "Model: anthropic:small"
+    first, *listed = (await host.type("/model")).splitlines()
+    assert first == "Model: anthropic:small" and "Providers: anthropic, openai" in listed[-1]
     assert await host.type("/model openai:large") == "Model: openai:large, from the next request on."
     assert await host.type("/model nothing") == "error: model 'nothing' names no provider"
     assert host.model_name == "openai:large"
@@ -237,7 +238,7 @@ async def test_sessions_are_the_rows_of_the_list_in_its_order(
     monkeypatch.chdir(host.program.root)
     assert run_list([]) == 0
     listed = capsys.readouterr().out.rstrip()
-    assert [line.split()[-1] for line in listed.splitlines()] == ["WITH", "one", "two"]
+    assert [line.split()[-1] for line in listed.splitlines()] == ["TITLE", "one", "two"]
     assert (await host.type("/sessions")).splitlines()[:-1] == listed.splitlines()
     assert " /srv/elsewhere  " in listed and " .   " in listed
     assert host.refreshed == 0
@@ -270,7 +271,7 @@ async def test_what_a_command_cannot_use_is_an_error_that_says_how(host: Any, li
 async def test_a_command_that_breaks_is_told_and_the_next_one_works(host: Any) -> None:
     host.meter = None
     assert await host.type("/status") == "error: The command failed (AttributeError)."
-    assert await host.type("/model") == "Model: anthropic:small"
+    assert (await host.type("/model")).startswith("Model: anthropic:small\n")
 
 
 async def test_config_speaks_of_trust_only_where_there_is_a_program(

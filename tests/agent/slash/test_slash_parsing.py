@@ -158,3 +158,17 @@ def test_every_built_in_has_its_command() -> None:
     from golem_forge.agent.slash.commands import BUILT_IN_COMMANDS as COMMANDS
 
     assert set(BUILT_IN_NAMES) == set(COMMANDS)
+
+
+@pytest.mark.parametrize("line", ["!ls", "! ls -la", "!echo 'it", "!a\nb"])
+def test_an_exclamation_mark_is_short_for_exec_command_whatever_stands_behind_it(line: str) -> None:
+    parsed = parse_command(line)
+    assert is_command(line) and parsed is not None
+    kind = classify_command(parsed, ["exec_command"])
+    assert (kind.type, kind.name) == ("tool", "exec_command")
+    assert parsed.tokens[1].text == f"--cmd={line[1:].strip()}"
+
+
+@pytest.mark.parametrize("line", ["!", "!  ", "![a picture](x.png)", " !ls", "wow!"])
+def test_other_exclamation_marks_are_text(line: str) -> None:
+    assert not is_command(line) and parse_command(line) is None

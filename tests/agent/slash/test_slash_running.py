@@ -209,3 +209,20 @@ async def test_after_the_end_nothing_is_heard_and_nothing_runs_on(make_host: Cal
     host.bus.emit("command", {"requestId": "2", "text": "/status"})
     await asyncio.sleep(0.02)
     assert host.of("status") == []
+
+
+async def test_an_exclamation_mark_runs_a_command_as_the_persons_own_down_the_one_path(make_host: Any) -> None:
+    host = make_host(approval="approve_all")
+    assert await host.type("!printf '%s\\n' \"a b\" --x=1 | tr a-z A-Z") == ""
+    (started,), (result,) = host.of("toolStarted"), host.of("toolResult")
+    assert (started["toolName"], started["caller"], result["status"]) == ("exec_command", "human", "success")
+    assert started["args"]["cmd"] == "printf '%s\\n' \"a b\" --x=1 | tr a-z A-Z"
+    assert result["value"]["output"] == "A B\n--X=1\n"
+
+
+async def test_a_command_behind_an_exclamation_mark_is_judged_like_every_other(make_host: Any) -> None:
+    host = make_host(approval="auto_deny")
+    assert await host.type("!touch made") == "error: Auto-deny mode: exec_command requires approval"
+    assert host.of("toolStarted") == []
+    bare = make_host(toolsets={"plan": {}})
+    assert "has no tool exec_command" in await bare.type("!ls")

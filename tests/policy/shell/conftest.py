@@ -16,7 +16,8 @@ LINKS = {"/workspace/link": "/workspace/deep/down", "/workspace/out": "/etc"}
 SYSTEM = names(
     "ls cat tac rev nl paste head tail wc cut tr grep egrep fgrep find sed sort uniq stat file du df basename"
     " dirname realpath readlink md5sum sha1sum sha256sum sha512sum cksum cmp comm diff echo printf date pwd true"
-    " false whoami id uname which seq expr git lsof bash sh cargo make"
+    " false whoami id uname which seq expr git lsof bash sh cargo make awk test tree od fold column nproc arch python"
+    " python3 node"
 )
 
 

@@ -90,6 +90,13 @@ ALLOWED = {
     "which": ["-a ls", "ls cat"],
     "seq": ["5", "-w 1 5", "-s , 1 3", "-f %g 3"],
     "expr": ["1 + 2", "1 - 2"],
+    "awk": ["'{print $1}' a", "-F: '{ print $1, $NF }' a b", "-F , '{print}'", "'NR==5{print}' a",
+            "'NR<=3 {print $2;}'"],
+    "test": ["-f a", "-d src", "-e src/x"],
+    "tree": ["", "-L 2 src", "-aI node_modules --dirsfirst", "-P '*.py' --noreport ."],
+    "od": ["-c a", "-An -t x1 -N 16 a"], "fold": ["-sw 80 a"], "column": ["-t a", "-ts , a"],
+    "nproc": [""], "arch": [""],
+    "python": ["--version"], "python3": ["--version"], "node": ["--version"], "make": ["--version"],
 }  # fmt: skip
 
 REFUSED = {
@@ -140,6 +147,20 @@ REFUSED = {
     "which": ["-s x"],
     "seq": ["-f", "-1 3", "--format=%g 3"],
     "expr": ["-1 + 2"],
+    "awk": ["", "'{print > \"x\"}' a", "'{print $1 | \"sh\"}' a", "'BEGIN{system(\"id\")}'", "'{print $1}' .env",
+            "-f p a",
+            "'{print $1}' /etc/passwd", "-v x=1 '{print $x}' a", "'{print $1}' FS=x", "'{print $1}' -f p",
+            "-F '{print}'",
+            "'{getline < \"/etc/passwd\"; print}' a", "'{print $1}{print $2}' a", "-e '{print}' a",
+            "'{print ENVIRON[1]}'",
+            "'@load \"filefuncs\"' a", "-i inplace '{print $1}' a", "'{print $(system(1))}' a"],
+    "test": ["", "-f", "a", "-v 'a[$(id)]'", "-f a -o -f b", "1 -eq 'a[$(id)]'", "-t 0", "-f /etc/passwd", "-f .env",
+             "-R x", "-f -x"],
+    "tree": ["-o x", "-R -H . -L 1", "--fromfile a", "-l", "/etc", "--infofile=x", "-aox"],
+    "od": ["-S 3 a", "--traditional a", "/etc/x"], "fold": ["--width=3 a", "/etc/x"], "column": ["-J a", "/etc/x"],
+    "nproc": ["--all", "x"], "arch": ["x"],
+    "python": ["", "-c x", "--version x", "-V -c x"], "python3": ["", "x.py", "-m x", "--version -c x"],
+    "node": ["", "-e x", "--version -e x", "-v"], "make": ["", "x", "--version SHELL=x", "-f x --version"],
 }  # fmt: skip
 
 

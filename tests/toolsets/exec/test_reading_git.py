@@ -69,7 +69,8 @@ PROVEN = (
     "git cat-file -p HEAD", "git cat-file -t HEAD", "git rev-list HEAD | git cat-file --batch-check",
     "git grep -n two", "git grep -e one HEAD~1 -- a.txt", "git branch", "git branch -avv", "git branch --show-current",
     "git branch --list 'm*'", "git branch --contains HEAD", "git tag", "git tag -l 'v*'", "git tag -n",
-    "git stash list", "git stash list --stat", "git remote", "git remote -v", "git worktree list", "git --version",
+    "git reflog", "git reflog -3", "git merge-base HEAD HEAD~1", "git stash list", "git stash list --stat",
+    "git remote", "git remote -v", "git worktree list", "git --version",
     "git status && git diff --stat; git log -1 | cat",
 )  # fmt: skip
 
@@ -92,7 +93,8 @@ ASKS = (
     "git ls-remote --upload-pack=x .", "git push", "git commit -m x", "git add a.txt", "git checkout main", "git st",
     "git rev-parse --parseopt", "git rev-parse --sq-quote x", "git log --help", "git help log", "git -p log",
     "git --git-dir=/workspace/.git log", "git --work-tree=/ status", "git --exec-path=. log", "git -c x=y log",
-    "git --paginate log", "git reflog expire --all", "git bisect run sh", "git ls-files -X a.txt", "./git log",
+    "git --paginate log", "git reflog expire --all", "git reflog delete HEAD@{0}", "git reflog -p",
+    "git merge-base --fork-point HEAD", "git bisect run sh", "git ls-files -X a.txt", "./git log",
     "git log && touch x", "git log > x", "git status; make",
 )  # fmt: skip
 

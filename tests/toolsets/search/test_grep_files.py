@@ -16,7 +16,9 @@ from tests.deadlines import ever_longer
 from golem_forge.core.decisions import Status, Verdict
 from golem_forge.core.effects import Verb
 from golem_forge.core.errors import ForgeError
+from golem_forge.sandbox.sandbox import open_sandbox
 from golem_forge.sandbox.walls.model import PathRule
+from golem_forge.sandbox.zones import ZoneSpec
 from golem_forge.tools.context import ToolContext
 from golem_forge.toolsets.search import create_grep_files_tool, grep_files
 
@@ -404,3 +406,23 @@ async def test_a_tool_with_a_sandbox_of_its_own_does_not_use_other_walls(
     other = ToolContext(walls=bare_walls())
     result = await create_grep_files_tool(sandbox).execute({"pattern": "needle"}, other)
     assert (result.value["engine"], result.text) == ("python", "/workspace/a.txt")
+
+
+async def test_zone_files_names_what_a_search_would_look_at_and_nothing_that_is_held_back(tmp_path: Path) -> None:
+    zone, outside = tmp_path / "zone", tmp_path / "outside"
+    for path in ("notes.txt", "src/deep/a b.py", "build/x.o", "src/skip.log", ".env", ".git/config", "private/key.txt"):
+        write(zone / path)
+    write(zone / ".gitignore", "build/\n*.log\n")
+    write(outside / "far.txt")
+    (zone / "link").symlink_to(outside)
+    sandbox = open_sandbox([ZoneSpec(name="workspace", path=zone)])
+    rule = PathRule(
+        matches=lambda path: path == "/workspace/private",
+        literal="/workspace/private",
+        verdict=Verdict.BLOCKED,
+        access=frozenset({Verb.READ}),
+    )
+    assert await grep_files.zone_files(sandbox, (rule,), 100, 20.0) == [
+        *("/workspace/.gitignore", "/workspace/notes.txt", "/workspace/src/deep/a b.py"),
+    ]
+    assert len(await grep_files.zone_files(sandbox, (), 2, 20.0)) == 2

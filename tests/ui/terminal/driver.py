@@ -79,12 +79,16 @@ class Runtime:
             trace_level=os.environ.get("TRACE", "normal"),
             home=Path(os.environ["DRIVER_HOME"]),
             zone_listing=lambda directory: {"/": ["work/", "scratch/"], "/work/": ["notes.md", "src/"]}.get(
-                directory, []
+                directory or "/work/", []
             ),
             session_ids=lambda: ["20260101-abc"],
             model_names=lambda: ["test:model", "openai:", "openai-compatible:"],
             rule_ids=lambda: ["0123abcd"],
         )
+        self.adapter.offer_files(self.files)
+
+    async def files(self) -> list[str]:
+        return ["/work/notes.md", "/work/src/nuts.py", "/work/src/two words.txt"]
 
     def note(self, kind: str, **data: Any) -> None:
         with self.notes.open("a") as file:
@@ -257,6 +261,19 @@ class Runtime:
 
     async def scene_card(self, rest: str) -> None:
         await self.ask()
+
+    async def scene_write(self, rest: str) -> None:
+        """A change that asks, and its result."""
+        diff = "--- a/work/notes.md\n+++ b/work/notes.md\n@@ -1,2 +1,2 @@\n-one\n+three\n two\n"
+        await self.ask(diff=diff, type="file_write", tool="write_file", toolCallId="w1")
+        self.ui.show_tool_started("w1", "write_file", {"path": "notes.md"})
+        value = {"path": "/work/notes.md", "original": "one\ntwo\n", "modified": "three\ntwo\n", "isNew": False}
+        self.result("w1", "write_file", "success", value={"kind": "diff", "bytesWritten": 10, **value})
+
+    async def scene_output(self, rest: str) -> None:
+        """A long one, of a call that nobody was asked about."""
+        text = "".join(f"row {number} of the output\n" for number in range(100))
+        self.result("o1", "report", "success", value={"kind": "text", "content": text})
 
     async def scene_own(self, rest: str) -> None:
         await self.ask(caller="human")

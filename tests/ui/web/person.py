@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 APPROVE = "Approve once"
 DENY = "Deny"
+REMEMBER = "Approve and remember…"
 EDITED = "Approve with these arguments"
 _NO = re.compile("^(Deny|Do not trust)$")
 _OPEN = re.compile(f"^(Deny|Do not trust|Send denial|{EDITED})$")
@@ -81,9 +82,12 @@ class Person:
 
     async def answer(self, name: str | re.Pattern[str] = APPROVE) -> None:
         """By the pointer, once the card takes an answer; of several such buttons the first. What has just moved takes
-        no press, so a person presses again: this very button, if it is ready once more and nothing has come of it."""
+        no press, so a person presses again: this very button, if it is ready once more and nothing has come of it.
+        A choice to remember stands in the menu of the card."""
         from playwright.async_api import Error
 
+        if isinstance(name, re.Pattern) and not await self.card.get_by_role("button", name=name).count():
+            await self._pressed(REMEMBER)
         button = await self._pressed(name)
         with contextlib.suppress(Error):  # the page went on to something else
             said, since = "", time.monotonic()

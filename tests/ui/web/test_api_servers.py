@@ -99,7 +99,7 @@ async def test_prompts_are_those_that_the_terminal_offers(
     asked = await sessions(toolsets=SERVERS)
     (shown,) = (await asked.get("prompts"))["prompts"]
     assert (shown["name"], shown["server"], shown["description"]) == ("pets__greet", "pets", "canary-words")
-    assert [{"name": shown["name"], "fields": shown["fields"]}] == prompts(asked.runtime)()
+    assert [{key: shown[key] for key in ("name", "fields", "description")}] == prompts(asked.runtime)()
 
 
 async def test_of_a_session_that_ended_its_program_tells_which_servers_there_are(

@@ -151,7 +151,7 @@ async def test_a_card_says_what_the_terminals_card_says(windows: Windows) -> Non
     window = await windows.with_modules()
     for data in _REQUESTS:
         await show(window, question(data))
-        said = _flat(await window.text())
+        said = _flat(f"{await window.text()} {await remembered(window)}")
         title, *rows = plain_text(approval_card(data, choices=[])).splitlines()
         wanted = [row.removeprefix("│ ").strip() for row in rows if row.strip("│ ")]
         assert [row for row in wanted if _flat(row) not in said] == []
@@ -160,6 +160,11 @@ async def test_a_card_says_what_the_terminals_card_says(windows: Windows) -> Non
             assert choice["rule"] in said, "what would be remembered is said"
         assert "\x1b" not in said
         assert "\u202e" not in said
+
+
+async def remembered(window: Window) -> str:
+    """What the menu of choices says; it stands there, folded away."""
+    return " ".join(await window.page.locator(".choices").all_text_contents())
 
 
 def _flat(text: str) -> str:
@@ -183,7 +188,8 @@ async def test_a_command_stands_on_its_card_once(windows: Windows) -> None:
     await show(window, question(data))
     said = _flat(await window.text())
     assert said.count("make it all") == 1, said
-    assert "the command is on the danger list (power)" in said and "exactly this command" in said
+    assert "the command is on the danger list (power)" in said
+    assert "exactly this command" in await remembered(window)
 
 
 async def test_of_very_many_facts_both_ends_are_shown_and_how_many_are_between(windows: Windows) -> None:
@@ -207,11 +213,18 @@ async def test_only_a_press_meant_for_the_button_answers(windows: Windows) -> No
     await page.locator("[data-ready=true]").wait_for()
 
     order = await page.locator(".card-place button:visible").all_text_contents()
-    assert [*order[:4], order[-1]] == ["Deny", "Deny with a message…", "Approve once", "Edit…", "Stop the turn"]
-    exact, wide = order[4:-1]
+    others = ["Edit…", "Deny with a message…", "Stop the turn"]
+    assert order == ["Deny", "Approve once", "Approve and remember…", *others]
+    await page.get_by_role("button", name="Approve and remember…").click()
+    assert (await page.locator(".card-place button:visible").all_text_contents())[:3] == order[:3], "still in view"
+    exact, wide = await page.locator(".choices button:visible").all_text_contents()
     assert exact.startswith("Approve and remember: this exact call") and exact.endswith("session")
     assert wide.startswith("Approve and remember: any push")
     assert wide.endswith("always for this project, in .forge/rules.yaml")
+    await window.press("Escape")
+    assert await window.focused() == "Approve and remember…"
+    assert await acts(window) == [], "a menu that opens and closes answers nothing"
+    await page.locator("[data-ready=true]").wait_for()
     await window.run("() => cards[0].focus()")
     await window.press("Enter", "Escape", "Space")
     await page.mouse.click(5, 700)

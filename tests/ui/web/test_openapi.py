@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from golem_forge.events.envelope import Event
 from golem_forge.events.model import REGISTRY
+from golem_forge.storage.home import ForgeHome
 from golem_forge.ui.web.api.openapi import all_operations, openapi_document
 
 if TYPE_CHECKING:
@@ -89,7 +90,9 @@ async def test_everything_that_is_recorded_fits_the_description(sessions: Any, p
         check.validate(shown["event"])
 
 
-async def test_no_request_at_all_ends_in_a_server_error(sessions: Any, project: Path) -> None:
+async def test_no_request_at_all_ends_in_a_server_error(sessions: Any, project: Path, forge_home: ForgeHome) -> None:
+    nowhere = {name: {"base_url": "http://127.0.0.1:9"} for name in ("anthropic", "openai", "google", "openrouter")}
+    forge_home.config.write_text(json.dumps({"models": nowhere}))  # no provider is asked
     asked = await sessions()
     (project / "a.txt").write_text("x")
     await asked.call("read_file", path="/workspace/a.txt")
@@ -161,6 +164,6 @@ def fuzzed(asked: Asked, description: dict[str, Any], real: dict[str, str]) -> t
 
 
 def test_the_page_lists_the_operations() -> None:
-    text = (Path(__file__).parents[3] / "docs/web-api.md").read_text()
+    text = (Path(__file__).parents[3] / "docs/guides/own-ui.md").read_text()
     listed = re.findall(r"^\| `(GET|POST|PUT|PATCH|DELETE) (/[^`?]*)", text, re.MULTILINE)
     assert sorted(listed) == sorted((one.method, one.path) for one in all_operations())

@@ -16,11 +16,11 @@ from typing import Any, Final
 from golem_forge.agent.files.program_files import INSTRUCTIONS, YAML_SUFFIXES, parsed_worker
 from golem_forge.agent.files.toolset_blocks import read_blocks
 from golem_forge.agent.files.worker import AttachmentPolicy, BatchSettings, Worker, WorkerSandbox, WorkerZone
-from golem_forge.agent.model.selection import check_compatible, split_model
+from golem_forge.agent.model.selection import check_compatible, split_models
 from golem_forge.agent.tool_inventory import TOOLSETS
 from golem_forge.config.mcp_blocks import FOREIGN_SERVERS_KEY, MCP_KEYS
 from golem_forge.config.program import PROGRAM_FILE
-from golem_forge.config.run_block import BUDGET_CHECK, RUN_KEYS, BudgetLimits
+from golem_forge.config.run_block import BUDGET_CHECK, RUN_KEYS, BudgetLimits, model_choice
 from golem_forge.config.sandbox_block import ZONE_APPROVAL, whole_number, zone_verdict
 from golem_forge.config.schema import (
     ConfigProblems,
@@ -180,7 +180,7 @@ def _as_yaml(value: Any) -> Any:
 
 def _check_model(worker: Worker) -> None:
     if worker.model:
-        split_model(worker.model, where=f"{worker.at('model')}: model")
+        split_models(worker.model, where=f"{worker.at('model')}: model")
         check_compatible(worker, worker.model)
 
 
@@ -275,7 +275,7 @@ _SHAPE: Final = MappingSchema(
         "name": _name,
         "description": text,
         "mode": one_of("single", "chat"),
-        "model": text,
+        "model": model_choice,
         "compatible_models": _globs,
         "toolsets": _toolsets,
         "sandbox": MappingSchema({"default_zone": text, "zones": list_of(_ZONE)}),

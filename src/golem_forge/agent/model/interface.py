@@ -110,10 +110,18 @@ class ModelError(ForgeError):
     """A request failed. `retryable`: the same request may succeed later (connection, 408, 429, 5xx)."""
 
     def __init__(
-        self, message: str, *, retryable: bool = False, retry_after: float | None = None, code: str = ""
+        self,
+        message: str,
+        *,
+        retryable: bool = False,
+        retry_after: float | None = None,
+        code: str = "",
+        http_status: int = 0,
     ) -> None:
         super().__init__(message, status=Status.EXECUTION_FAILED, code=code or "MODEL_UNAVAILABLE")
         self.retryable = retryable
+        self.http_status = http_status
+        """What the provider answered; 0: it did not answer, or answered otherwise."""
         self.retry_after = retry_after
         """Seconds the provider asked us to wait."""
 

@@ -456,7 +456,8 @@ def model_error(error: Exception, *, name: str, key: str) -> ModelError:
         refused = isinstance(error, (exceptions.ModelRequestRejectedError, exceptions.ModelQuotaExceededError))
         retryable = status in (408, 429) or status >= 500 if status else not refused
         what = f"answered {status}" if status else "failed"
-        return ModelError(f"{name} {what}: {said}", retryable=retryable, retry_after=error.retry_after, code=code)
+        text, after = f"{name} {what}: {said}", error.retry_after
+        return ModelError(text, retryable=retryable, retry_after=after, code=code, http_status=status)
     if isinstance(error, (httpx2.TransportError, httpx2.StreamError, OSError)):
         return ModelError(f"{name}: the connection failed ({type(error).__name__})", retryable=True)
     if isinstance(error, exceptions.UnexpectedModelBehavior) and not isinstance(error, exceptions.ContentFilterError):

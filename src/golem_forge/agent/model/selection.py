@@ -3,9 +3,9 @@
 Choosing takes texts and settings and returns names; nothing is imported or opened. Raises ConfigError for a string
 without a provider, an unknown provider, and a model that a worker's `compatible_models` leave out.
 
-`open_model` takes `provider:name`, the program's settings and the environment, and returns a Model. Raises ModelError
-for a missing key (naming its variable) and a missing library (naming what to install), ConfigError for a script that
-cannot be read. This is the gateway to `providers`, which loads the provider libraries.
+`open_model` takes `provider:name`, the program's settings, the environment and the stored keys, and returns a Model.
+Raises ModelError for a missing key (naming its variable) and a missing library (naming what to install), ConfigError
+for a script that cannot be read. This is the gateway to `providers`, which loads the provider libraries.
 """
 
 from __future__ import annotations
@@ -17,12 +17,15 @@ from typing import Final
 
 from golem_forge.agent.files.worker import Worker
 from golem_forge.agent.model.interface import Model, ModelError
+from golem_forge.agent.model.keys import ModelKeys
 from golem_forge.config.run_block import ProviderSettings
 from golem_forge.core.errors import ConfigError, install_command
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import closest_match
 
 MODEL_VARIABLE: Final = "FORGE_MODEL"
+MAX_FALLBACKS: Final = 8
+"""Models that one setting may name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +97,17 @@ def split_model(model: str, *, where: str = "") -> tuple[str, str]:
     return provider, name
 
 
+def split_models(model: str, *, where: str = "") -> tuple[str, ...]:
+    """`a, b` → `("a", "b")`: the first answers, the next one after the tries of the one before failed. Every one is
+    checked. Raises ConfigError."""
+    names = tuple(dict.fromkeys(part.strip() for part in model.split(",")))
+    if len(names) > MAX_FALLBACKS:
+        raise ConfigError(f"{f'{where}: ' if where else ''}more than {MAX_FALLBACKS} models; name fewer")
+    for name in names:
+        split_model(name, where=where)
+    return names
+
+
 def choose_model(
     *,
     flag: str,
@@ -103,9 +117,10 @@ def choose_model(
     builtin: bool,
     settings: Mapping[str, ProviderSettings] | None = None,
     program_origin: str = "forge.yaml",
+    stored: ModelKeys | None = None,
 ) -> ChosenModel:
     """The root worker's model: `--model`, `FORGE_MODEL`, the worker file, forge.yaml; last, for the built-in worker,
-    the first provider whose key is set. `program_origin`: where the program's was written."""
+    the first provider whose key is set or stored. `program_origin`: where the program's was written."""
     said = (
         (ChosenModel(model=flag, said_by="--model"), "--model"),
         (ChosenModel(model=environ.get(MODEL_VARIABLE, ""), said_by=MODEL_VARIABLE), MODEL_VARIABLE),
@@ -114,10 +129,10 @@ def choose_model(
     )
     for chosen, where in said:
         if chosen.model:
-            split_model(chosen.model, where=where)
+            split_models(chosen.model, where=where)
             return chosen
     if builtin:
-        for model, variable in models_with_a_key(settings or {}, environ).items():
+        for model, variable in models_with_a_key(settings or {}, environ, stored).items():
             return ChosenModel(model=model, said_by=variable)
     return ChosenModel(model="", said_by="")
 
@@ -125,55 +140,96 @@ def choose_model(
 def choose_child_model(worker: Worker, caller_model: str) -> ChosenModel:
     """A sub-worker's own model, else its caller's; no flag and no variable reaches it."""
     if worker.model:
-        split_model(worker.model, where=f"{worker.at('model')}: model")
+        split_models(worker.model, where=f"{worker.at('model')}: model")
         return ChosenModel(model=worker.model, said_by=worker.at("model"))
     return ChosenModel(model=caller_model, said_by="caller")
 
 
-def no_model_message(settings: Mapping[str, ProviderSettings], environ: Mapping[str, str]) -> str:
+def no_model_message(
+    settings: Mapping[str, ProviderSettings], environ: Mapping[str, str], stored: ModelKeys | None = None
+) -> str:
     """What to tell a person when `choose_model` found none, with what would work here."""
     words = (
         "no model is configured: give `--model provider:name`, set `FORGE_MODEL`, or write `model:` in the worker file "
         "or forge.yaml"
     )
-    usable = models_with_a_key(settings, environ)
+    usable = models_with_a_key(settings, environ, stored)
     if usable:
         (model, variable), *_ = usable.items()
-        return f"{words} ({variable} is set: try `--model {model}`)"
+        return f"{words} ({variable} is {'there' if variable == STORED_KEY else 'set'}: try `--model {model}`)"
     variables = ", ".join(key_variable(name, settings) for name, each in PROVIDERS.items() if each.key_env)
-    return f"{words} (key variables: {variables})"
+    return f"{words} (key variables: {variables}; `forge models setup` asks for a key and stores it)"
 
 
-def models_with_a_key(settings: Mapping[str, ProviderSettings], environ: Mapping[str, str]) -> dict[str, str]:
-    """The default model of each provider whose key is set → the variable that holds the key."""
-    variables = {name: key_variable(name, settings) for name, each in PROVIDERS.items() if each.default_model}
-    return {
-        f"{name}:{PROVIDERS[name].default_model}": variable
-        for name, variable in variables.items()
-        if variable and environ.get(variable)
-    }
+STORED_KEY: Final = "a stored key"
+"""What stands for the variable where the person stored a key instead."""
+
+
+def models_with_a_key(
+    settings: Mapping[str, ProviderSettings], environ: Mapping[str, str], stored: ModelKeys | None = None
+) -> dict[str, str]:
+    """The default model of each provider whose key is set or stored → the variable that holds the key."""
+    found: dict[str, str] = {}
+    for name, each in PROVIDERS.items():
+        if each.default_model:
+            variable = key_variable(name, settings)
+            if environ.get(variable):
+                found[f"{name}:{each.default_model}"] = variable
+            elif stored is not None and stored.has(name, provider_address(name, settings)):
+                found[f"{name}:{each.default_model}"] = STORED_KEY
+    return found
 
 
 def check_compatible(worker: Worker, model: str) -> None:
+    """Of a list, every model must be one of them. Raises ConfigError."""
     globs = worker.compatible_models
-    if globs and not any(fnmatchcase(model.lower(), glob.lower()) for glob in globs):
-        raise ConfigError(
-            f"{worker.at('compatible_models')}: worker {worker.name!r} cannot use model {model!r}; "
-            f"compatible_models: {', '.join(globs)}"
-        )
+    for name in model.split(",") if globs else ():
+        if not any(fnmatchcase(name.strip().lower(), glob.lower()) for glob in globs):
+            raise ConfigError(
+                f"{worker.at('compatible_models')}: worker {worker.name!r} cannot use model {name.strip()!r}; "
+                f"compatible_models: {', '.join(globs)}"
+            )
 
 
 def key_variable(provider: str, settings: Mapping[str, ProviderSettings]) -> str:
     return settings.get(provider, NO_SETTINGS).key_env or PROVIDERS[provider].key_env
 
 
-def missing_key(model: str, settings: Mapping[str, ProviderSettings], environ: Mapping[str, str]) -> str:
-    """What is missing, naming the variable; empty if nothing is."""
+def provider_address(provider: str, settings: Mapping[str, ProviderSettings]) -> str:
+    """Where its requests go; empty: nobody said where."""
+    return settings.get(provider, NO_SETTINGS).base_url or PROVIDERS[provider].base_url
+
+
+def missing_key(
+    model: str,
+    settings: Mapping[str, ProviderSettings],
+    environ: Mapping[str, str],
+    stored: ModelKeys | None = None,
+) -> str:
+    """What is missing, naming the variable; empty if nothing is. Of a list, one with a key is enough."""
+    problems = [_missing_key_of(each, settings, environ, stored) for each in split_models(model)]
+    return problems[0] if all(problems) else ""
+
+
+def _missing_key_of(
+    model: str,
+    settings: Mapping[str, ProviderSettings],
+    environ: Mapping[str, str],
+    stored: ModelKeys | None,
+) -> str:
     provider, _ = split_model(model)
     variable = key_variable(provider, settings)
     if not variable or environ.get(variable):
         return ""
-    return f"model {model!r} needs a key: set the environment variable {variable}"
+    text = f"model {model!r} needs a key: set the environment variable {variable}"
+    if stored is None or not PROVIDERS[provider].key_env:
+        return text
+    address = provider_address(provider, settings)
+    if stored.has(provider, address):
+        return ""
+    if stored.address(provider):
+        return f"{text} (the stored key of {provider} is for another address, so it is not sent to {address})"
+    return f"{text}, or store one: forge models setup"
 
 
 def open_model(
@@ -184,6 +240,7 @@ def open_model(
     script_root: Path,
     worker: str = "main",
     confined: bool = False,
+    stored: ModelKeys | None = None,
 ) -> Model:
     """`worker` names the part of a script that is played; scripts are looked up in `script_root`, and with `confined`
     (a stranger's program named it) they must be inside it."""
@@ -192,14 +249,13 @@ def open_model(
         from golem_forge.agent.model.scripted import open_script
 
         return open_script(name, root=script_root, worker=worker, confined=confined)
-    if missing := missing_key(model, settings, environ):
+    if missing := missing_key(model, settings, environ, stored):
         raise ModelError(missing, code="MODEL_KEY_MISSING")
-    base_url = settings.get(provider, NO_SETTINGS).base_url or PROVIDERS[provider].base_url
+    base_url = provider_address(provider, settings)
     if not base_url:
         example = f"models: {{{provider}: {{base_url: …}}}}"
         raise ConfigError(f"model {model!r} needs an address: write `{example}` in forge.yaml")
 
-    variable = key_variable(provider, settings)
     try:
         from golem_forge.agent.model.providers import open_provider
     except ModuleNotFoundError as error:
@@ -209,6 +265,25 @@ def open_model(
         provider,
         name,
         base_url=base_url,
-        key=environ.get(variable, "") if variable else "",
+        key=key_of(provider, settings, environ, stored),
         request_timeout=settings.get(provider, NO_SETTINGS).request_timeout,
     )
+
+
+def key_of(
+    provider: str,
+    settings: Mapping[str, ProviderSettings],
+    environ: Mapping[str, str],
+    stored: ModelKeys | None = None,
+) -> str:
+    """The key that is sent: the variable's value, else the one stored for this address. Blocks where a keyring is
+    asked. Raises ModelError where a stored key can no longer be read."""
+    variable = key_variable(provider, settings)
+    address = provider_address(provider, settings)
+    key = environ.get(variable, "") if variable else ""
+    if key or stored is None or not stored.has(provider, address):
+        return key
+    if key := stored.load(provider, address):
+        return key
+    text = f"the stored key of {provider} cannot be read; unlock your keyring, or store it again: forge models setup"
+    raise ModelError(text, code="MODEL_KEY_MISSING")

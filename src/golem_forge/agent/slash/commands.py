@@ -24,7 +24,14 @@ from golem_forge.agent.in_force import (
     revoke_in_session,
     rules_in_force,
 )
-from golem_forge.agent.recorded_sessions import listed_sessions, session_row, session_state, session_table
+from golem_forge.agent.recorded_sessions import (
+    listed_sessions,
+    session_row,
+    session_state,
+    session_table,
+    session_title,
+    session_titles,
+)
 from golem_forge.agent.slash.invocation import (
     Invocation,
     RecordedDecision,
@@ -36,6 +43,14 @@ from golem_forge.agent.slash.invocation import (
 )
 from golem_forge.agent.slash.manual import ordered_manual_tools
 from golem_forge.agent.slash.parser import CommandError, callable_names, find_name
+from golem_forge.agent.slash.session_commands import (
+    NO_MODEL,
+    compact_command,
+    cost_command,
+    export_command,
+    model_command,
+    resume_command,
+)
 from golem_forge.core.calls import Caller, ToolCall
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.regex import regex
@@ -99,21 +114,6 @@ def short_description(tool: Tool) -> str:
     return shorten_prose(sentence, _SHORT)
 
 
-_NO_MODEL: Final = "no model (/tools lists what you can run by hand)"
-
-
-async def model_command(call: Invocation) -> str:
-    host = call.host
-    if not call.args:
-        return f"Model: {host.model_name or _NO_MODEL}"
-    if len(call.args) > 1:
-        raise CommandError("One model: /model PROVIDER:NAME")
-    switched = host.switch_model(call.args[0])
-    if inspect.isawaitable(switched):
-        await switched
-    return f"Model: {host.model_name}, from the next request on."
-
-
 async def clear_command(call: Invocation) -> str:
     cleared = call.host.clear_history()
     if inspect.isawaitable(cleared):
@@ -139,13 +139,15 @@ async def status_command(call: Invocation) -> str:
     rows = [
         ("worker", host.worker.name),
         ("session", host.session_id),
-        ("model", host.model_name or _NO_MODEL),
+        ("model", host.model_name or NO_MODEL),
         ("context", f"{host.context_used:,}{limit} tokens"),
         ("usage", format_usage(host.meter.sums())),
         ("approval", f"{host.controller.mode.value}, {waiting} waiting for an answer"),
     ]
     if servers := format_server_states(host):
         rows.append(("servers", servers))
+    if skills := host.skills_summary:
+        rows.append(("skills", skills))
     return columns(rows)
 
 
@@ -160,15 +162,18 @@ async def sessions_command(call: Invocation) -> str:
     home, root, here = call.host.home.path, call.host.program.root, call.host.session_id
 
     def rows() -> list[tuple[str, ...]]:
+        titles = session_titles(home)
         return [
-            session_row(each, "this one" if each.id == here else session_state(home, each), root)
+            session_row(
+                each, "this one" if each.id == here else session_state(home, each), root, session_title(each, titles)
+            )
             for each in listed_sessions(home)
         ]
 
     found = await run_in_thread(rows)
     if not found:
         return "There was no conversation yet."
-    return columns(session_table(found)) + "\n`forge run --resume ID` goes on with one."
+    return columns(session_table(found)) + "\n/resume ID goes on with one."
 
 
 async def config_command(call: Invocation) -> str:
@@ -466,13 +471,19 @@ BUILT_IN_COMMANDS: Final = {
     "tools": BuiltInCommand("/tools", "the tools you can run", tools_command),
     "tool": BuiltInCommand("/tool NAME …", "run a tool; -i opens a form", tool_command),
     "t": BuiltInCommand("/t NAME …", "the same, shorter", tool_command),
-    "model": BuiltInCommand("/model [NAME]", "show or switch the model", model_command),
+    "model": BuiltInCommand("/model [NAME]", "show the models there are, or switch to one", model_command),
     "clear": BuiltInCommand("/clear", "empty the history", clear_command),
+    "compact": BuiltInCommand("/compact [WHAT TO KEEP]", "condense the history into a summary", compact_command),
+    "cost": BuiltInCommand("/cost", "tokens and cost of this session, by worker and model", cost_command),
     "status": BuiltInCommand("/status", "worker, model, context, cost, what waits", status_command),
     "config": BuiltInCommand("/config", "the configuration in force and where it comes from", config_command),
     "rules": BuiltInCommand("/rules [revoke ID]", "what is remembered and the rules; take one back", rules_command),
     "why": BuiltInCommand("/why [CALL]", "what was decided about the last call, or another", why_command),
     "sessions": BuiltInCommand("/sessions", "recorded sessions", sessions_command),
+    "resume": BuiltInCommand(
+        "/resume [ID|last|NUMBER]", "go on with another session; alone it lists them", resume_command
+    ),
+    "export": BuiltInCommand("/export [FILE]", "write this session as Markdown, or as JSON", export_command),
     "plan": BuiltInCommand("/plan", "the plan of the work", plan_command),
     "output": BuiltInCommand("/output HANDLE [FIRST-LAST]", "an output that was too long to show", output_command),
     "rate": BuiltInCommand("/rate NAME good|bad [note]", "say how good one of your own tools is", rate_command),

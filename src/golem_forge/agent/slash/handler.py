@@ -29,6 +29,7 @@ from golem_forge.agent.slash.parser import (
     callable_names,
     classify_command,
     parse_command,
+    shell_command,
     unknown_name,
 )
 from golem_forge.core.calls import Caller, ToolCall
@@ -42,6 +43,7 @@ _ABOUT_TOOLS: Final = frozenset({"tool", "t", "tools", "help"})
 """Built-ins that a tool's code, edited meanwhile, matters to."""
 _MOST_AT_ONCE: Final = 100
 _MOST_SAID: Final = 100_000
+_NO_SHELL: Final = "This worker has no tool exec_command, so ! runs nothing. Add `exec` to its toolsets."
 _log = logging.getLogger(__name__)
 
 
@@ -121,6 +123,8 @@ class SlashCommands:
             await self._host.refresh()
         catalog = self._host.path.catalog
         kind = classify_command(parsed, [*catalog, *catalog.hidden_tools()])
+        if kind.type == "unknown" and shell_command(text):
+            raise CommandError(_NO_SHELL)
         if kind.type == "builtin" or parsed.name.lower() in BUILT_IN_COMMANDS:
             call = Invocation(host=self._host, parsed=parsed, decisions=self._decisions, leave=self._leave)
             return await BUILT_IN_COMMANDS[parsed.name.lower()].run(call)

@@ -47,6 +47,11 @@ OpenPage = Callable[[], Awaitable[str]]
 The link goes past the bus: whatever is on it is recorded. Raises ForgeError."""
 
 
+OpenSession = Callable[[str, Callable[[], None]], Awaitable[str]]
+"""Goes on with a recorded session instead of this one, or beside it. Takes its id and what ends this session; gives
+what is said to the person. Raises ForgeError."""
+
+
 class UsageSums(Protocol):
     """What requests took so far (`agent.budget.Meter`)."""
 
@@ -96,12 +101,26 @@ class SlashHost(PathHost, Protocol):
     @property
     def context_limit(self) -> int: ...
 
+    @property
+    def skills_summary(self) -> str:
+        """How many skills are offered, and what is wrong with the others; empty: there is none."""
+
     async def refresh(self) -> None:
         """Code that was edited counts from now on. Raises ForgeError."""
 
     @property
     def open_page(self) -> OpenPage | None:
         """Shows this session in a browser, for whoever runs in a process that can; None: it cannot."""
+
+    @property
+    def open_session(self) -> OpenSession | None:
+        """For `/resume`; None: no other session can be opened from here."""
+
+    @property
+    def workers(self) -> tuple[Worker, ...]: ...
+
+    async def compact_history(self, wish: str) -> tuple[int, int] | None:
+        """Tokens before and after; None: there is nothing to condense. Raises ForgeError."""
 
     def switch_model(self, name: str) -> Any: ...
     def clear_history(self) -> Any: ...

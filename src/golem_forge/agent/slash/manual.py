@@ -22,6 +22,7 @@ from golem_forge.agent.slash.parser import (
     callable_names,
     find_name,
     is_command,
+    shell_command,
     tokenize,
     unknown_name,
 )
@@ -87,6 +88,8 @@ def conceal_secrets(host: ActionHost, type: str, data: Mapping[str, Any]) -> Map
 def _concealed_command(host: ActionHost, text: str) -> str:
     if not is_command(text):
         return _MISTYPED
+    if shell_command(text):
+        return text  # as `/exec_command --cmd …`, whose command is no secret field
     closed = True
     try:
         name, *words = tokenize(text, 1)

@@ -1,5 +1,7 @@
 """A typed line as a command: `parse_command`, `is_command`, `classify_command`.
 
+`!cmd` is short for `/tool exec_command --cmd …`: the rest of the line is the command, whatever quotes it holds.
+
 Words: `'…'` is literal, `"…"` knows `\\"` and `\\\\`, elsewhere a backslash takes the next character as it is. Raises
 CommandError for a quote that is not closed and a backslash with nothing behind it.
 
@@ -22,6 +24,8 @@ from golem_forge.tools.tool import Tool, may_call
 
 BUILT_IN_NAMES: Final = SLASH_COMMANDS
 TOOL_RUNNERS: Final = frozenset({"tool", "t"})
+SHELL_TOOL: Final = "exec_command"
+"""The tool that runs what a person types behind `!`."""
 _NAME: Final = regex(r"[\w.-]*")
 _MAX_NAME: Final = 100
 _NEGATIVE: Final = regex(r"-(?:[0-9]|\.[0-9])")
@@ -62,17 +66,27 @@ class Classified:
 
 
 def is_command(line: str) -> bool:
-    """`/` and a name. A name has no second `/`: `/workspace/notes.txt` is a path in a sentence."""
+    """`/` and a name, or `!` and a shell command. A name has no second `/`: `/workspace/notes.txt` is a path in a
+    sentence. `![` begins a picture in Markdown."""
     if not line.startswith("/"):
-        return False
+        return bool(shell_command(line))
     word = line[1:].split(maxsplit=1)[:1] if line[1:2].strip() else []
     return bool(word) and "/" not in word[0]
 
 
+def shell_command(line: str) -> str:
+    """What stands behind the `!`; empty: the line runs no shell command."""
+    command = line[1:].strip() if line.startswith("!") else ""
+    return "" if command.startswith("[") else command
+
+
 def parse_command(line: str) -> ParsedCommand | None:
-    """None for what is no command: text, `/`, a path."""
+    """None for what is no command: text, `/`, `!`, a path."""
     if not is_command(line):
         return None
+    if command := shell_command(line):
+        words = (OptionToken(SHELL_TOOL), OptionToken(f"--cmd={command}", 1))
+        return ParsedCommand(name="tool", args=[SHELL_TOOL], options={"cmd": command}, raw=line, tokens=words)
     name, *rest = tokenize(line, 1)
     args, options = _split_options(rest)
     return ParsedCommand(name=name.text, args=args, options=options, raw=line, tokens=tuple(rest))

@@ -25,7 +25,7 @@ from golem_forge.cli.mcp.list import introduction, print_offer
 from golem_forge.config.mcp_spec import ServerSpec
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass
-from golem_forge.core.text import one_line
+from golem_forge.core.text import duration, one_line
 from golem_forge.mcp.client.model import ServerManifest, ServerState, ServerToolList
 from golem_forge.mcp.client.tool_source import is_offered
 
@@ -85,7 +85,7 @@ def _connect(verb: str, directory: str, name: str, *, as_json: bool) -> int:
 def print_connected(place: ServerInventory, spec: ServerSpec, found: ProbeResult) -> None:
     """How long it took and what it offers."""
     others = [each.listing for each in place.all() if each.spec.name != spec.name]
-    print(f"{spec.name}: answers after {found.milliseconds} ms ({introduction(found.manifest)})")
+    print(f"{spec.name}: answers after {duration(found.milliseconds)} ({introduction(found.manifest)})")
     print_offer(spec, found.manifest, found.listing, offered_names([*others, found.listing]))
 
 

@@ -4,28 +4,24 @@
 asks. Without a usable token the server's 401 stands, which the transport reports as `needs_login`. Tokens appear in no
 event, log or card; a Redactor that is passed in learns them.
 
-`CredentialStore` uses the OS keyring where there is one, else FORGE_HOME/state/oauth (0600). Records are stored by
-issuer and resource; an index maps a resource to its issuer. Two servers with one URL share a login. A record that
-cannot be read counts as missing: the person logs in again. One that is too large raises ForgeError: it may hold logins
-that are still in use. Blocking; call it off the event loop.
+`CredentialStore` keeps logins in the system keyring where there is one, else in FORGE_HOME/state/oauth
+(`storage.credentials`). Records are stored by issuer and resource; an index maps a resource to its issuer. Two servers
+with one URL share a login. A login that cannot be read counts as missing: the person logs in again.
 """
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import json
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit, urlunsplit
 
 from golem_forge.config.mcp_spec import ServerSpec
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.json import digest
 from golem_forge.mcp.client.untrusted_text import display_text
+from golem_forge.storage.credentials import MAX_CREDENTIAL, CredentialFolder, CredentialRecord
 from golem_forge.storage.home import ForgeHome
-from golem_forge.storage.private_file import JSON_FILE_ERRORS, locked, read_json, write_private
 from golem_forge.tools.threads import run_in_thread
 
 if TYPE_CHECKING:
@@ -109,12 +105,8 @@ async def _probe_server(client: sdk.httpx2.AsyncClient, url: str) -> int:
         return response.status_code
 
 
-LoginRecord = dict[str, Any]
-_SERVICE: Final = "golem-forge"
+LoginRecord = CredentialRecord
 _FOLDER: Final = ("state", "oauth")
-_INDEX: Final = "index.json"
-_LOCK: Final = "lock"
-_MOST_BYTES: Final = 1 << 20
 
 
 def resource_of(url: str) -> str:
@@ -133,108 +125,31 @@ def secrets_of(record: LoginRecord) -> Iterator[str]:
 
 class CredentialStore:
     def __init__(self, home: ForgeHome) -> None:
-        self._home = home
+        self._records = CredentialFolder(home, *_FOLDER, again="log in again")
 
     def load(self, resource: str) -> LoginRecord | None:
-        issuer = self._index().get(resource)
+        issuer = self._records.index().get(resource)
         if not isinstance(issuer, str):
             return None
-        key = _key(issuer, resource)
-        record = _from_keyring(key) or self._read(key)
+        record = self._records.load(_key(issuer, resource))
         return record if record is not None and record.get("resource") == resource else None
 
     def save(self, resource: str, issuer: str, record: LoginRecord) -> None:
-        key = _key(issuer, resource)
-        text = json.dumps({**record, "resource": resource, "issuer": issuer})
-        if len(text) > _MOST_BYTES:
-            raise ForgeError(f"the login at {issuer} has more than {_MOST_BYTES} bytes", code="LOGIN_TOO_LARGE")
-        in_keyring = _to_keyring(key, text)  # without the lock: the keyring may ask its user first
-        with self._locked():
-            index = self._index()
-            before = index.get(resource)
-            if in_keyring:
-                self._unlink(key)
-            else:
-                self._write(key, text)
-            self._write(_INDEX, json.dumps({**index, resource: issuer}))
+        whole = {**record, "resource": resource, "issuer": issuer}
+        if len(json.dumps(whole)) > MAX_CREDENTIAL:
+            raise ForgeError(f"the login at {issuer} has more than {MAX_CREDENTIAL} bytes", code="LOGIN_TOO_LARGE")
+        before = self._records.save(resource, issuer, _key(issuer, resource), whole)
         if isinstance(before, str) and before != issuer:
-            self._forget(_key(before, resource))
+            self._records.forget(_key(before, resource))
 
     def remove(self, resource: str) -> bool:
-        with self._locked():
-            issuer = self._index().get(resource)
+        issuer = self._records.read_entry(resource)
         if not isinstance(issuer, str):
             return False
-        self._forget(_key(issuer, resource))
-        with self._locked():
-            index = self._index()
-            index.pop(resource, None)
-            self._write(_INDEX, json.dumps(index))
+        self._records.forget(_key(issuer, resource))
+        self._records.remove_entry(resource)
         return True
-
-    def _index(self) -> dict[str, Any]:
-        return self._read(_INDEX) or {}
-
-    def _forget(self, key: str) -> None:
-        _keyring("delete_password", key)
-        self._unlink(key)
-
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Two sessions may refresh at once; neither may lose the other's login from the index."""
-        lock = self._home.ensure(*_FOLDER) / _LOCK
-        with locked(lock, self._home.shown(lock)):
-            yield
-
-    def _path(self, name: str) -> Path:
-        return self._home.path.joinpath(*_FOLDER, name)
-
-    def _read(self, name: str) -> LoginRecord | None:
-        path = self._path(name)
-        try:
-            return _mapping(read_json(path, _MOST_BYTES))
-        except JSON_FILE_ERRORS as error:
-            if isinstance(error, OSError) and error.errno == errno.EFBIG:
-                raise ForgeError(
-                    f"{self._home.shown(path)} is larger than {_MOST_BYTES} bytes; remove it and log in again",
-                    code="LOGIN_UNREADABLE",
-                ) from None
-            return None
-
-    def _write(self, name: str, text: str) -> None:
-        self._home.ensure(*_FOLDER)
-        write_private(self._path(name), text.encode())
-
-    def _unlink(self, name: str) -> None:
-        self._path(name).unlink(missing_ok=True)
 
 
 def _key(issuer: str, resource: str) -> str:
     return f"{digest([issuer, resource])[:32]}.json"
-
-
-def _mapping(value: Any) -> LoginRecord | None:
-    return value if isinstance(value, dict) else None
-
-
-def _keyring(operation: str, *args: str) -> Any:
-    """What the OS keyring answers; None where the package is missing, has no real keyring behind it, or fails."""
-    with contextlib.suppress(Exception):  # its back ends raise what they like
-        import keyring  # type: ignore[import-not-found, unused-ignore]
-
-        if keyring.get_keyring().priority >= 1:
-            return getattr(keyring, operation)(_SERVICE, *args)
-    return None
-
-
-def _from_keyring(key: str) -> LoginRecord | None:
-    try:
-        return _mapping(json.loads(_keyring("get_password", key)))
-    except (TypeError, ValueError, RecursionError):
-        return None
-
-
-def _to_keyring(key: str, text: str) -> bool:
-    """False: there is none, or it did not take it."""
-    _keyring("set_password", key, text)
-    return bool(_keyring("get_password", key) == text)

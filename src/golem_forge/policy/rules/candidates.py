@@ -1,4 +1,4 @@
-"""Candidate rules: what a person is offered with a question, narrow to wide.
+"""Candidate rules: what a person is offered with a question, narrow to wide, and which of them most people want.
 
 Each is tried before it is offered (`would_lift`): a rule that would not let this very call through is never shown. A
 call that is critical, or that a hand-written `ask` caught, can only be kept exactly as it is, for the session.
@@ -19,7 +19,7 @@ from golem_forge.policy.rules.globs import host_and_port
 from golem_forge.policy.rules.load import SHELL_TOOLS, make_rule
 from golem_forge.policy.rules.match import CallView
 from golem_forge.policy.rules.model import PATH_VERBS, Rule, RuleKind, RuleOrigin
-from golem_forge.policy.shell.patterns import is_offered_prefix, is_saved_prefix, prefix_choices
+from golem_forge.policy.shell.patterns import is_offered_prefix, is_saved_prefix, leads_offers, prefix_choices
 from golem_forge.policy.shell.strict import Parsed, quote, render
 
 _MAX_CHOICES: Final = 4
@@ -53,6 +53,9 @@ class Choice:
     worker: str = ""
     project: str = ""
     grant: str = ""
+    suggested: bool = False
+    """One answer covers the next calls like it, and nothing that deletes, installs, publishes or runs given code: the
+    card shows it first."""
     file: str = ""
     """What "always" would change; empty if only the session can keep it."""
 
@@ -91,7 +94,7 @@ def choices(
         return (exact_call,)
     saving = bool(facts.project and remembered_file)
     offered = [*_exact_command(facts, bases, would_lift, remembered_file if saving else "")]
-    for id_, label, written, session_only in _candidates(facts, bases):
+    for id_, label, written, session_only, suggested in _candidates(facts, bases):
         rules = _needed_rules(written, facts, would_lift)
         if not rules:
             continue
@@ -104,6 +107,7 @@ def choices(
             lifetimes=_BOTH if always else _SESSION,
             worker=facts.worker,
             project=facts.project,
+            suggested=suggested,
             file=remembered_file if always else "",
         )
         if would_lift(choice.rules_for("session")):
@@ -185,8 +189,8 @@ def _needed_rules(written: tuple[dict[str, Any], ...], facts: CallFacts, would_l
     return () if facts.command is not None and len(rules) > _MAX_SEGMENT_RULES else rules
 
 
-_Candidate = tuple[str, str, tuple[dict[str, Any], ...], bool]
-"""(id, label, rules as written, session only)"""
+_Candidate = tuple[str, str, tuple[dict[str, Any], ...], bool, bool]
+"""(id, label, rules as written, session only, suggested)"""
 
 
 def _candidates(facts: CallFacts, bases: tuple[EffectVerdict, ...]) -> Iterator[_Candidate]:
@@ -194,7 +198,7 @@ def _candidates(facts: CallFacts, bases: tuple[EffectVerdict, ...]) -> Iterator[
         yield from _command_candidates(facts, bases)
     elif facts.mcp is not None:
         mcp = {"server": escape_glob(facts.mcp.server), "tool": escape_glob(facts.mcp.tool)}
-        yield "tool", f"{facts.mcp.tool} of {facts.mcp.server}", (_allow_rule(RuleKind.MCP, mcp),), False
+        yield "tool", f"{facts.mcp.tool} of {facts.mcp.server}", (_allow_rule(RuleKind.MCP, mcp),), False, False
     elif facts.native and facts.effects:
         uncovered = [each.effect for each in bases if each.base is not Verdict.PRE_APPROVED]
         if uncovered and all(effect.verb in PATH_VERBS and effect.target.startswith("/") for effect in uncovered):
@@ -208,7 +212,7 @@ def _candidates(facts: CallFacts, bases: tuple[EffectVerdict, ...]) -> Iterator[
 
 
 def _tool_candidate(facts: CallFacts) -> _Candidate:
-    return "tool", f"every call of {facts.tool}", (_allow_rule(RuleKind.TOOL, facts.tool),), False
+    return "tool", f"every call of {facts.tool}", (_allow_rule(RuleKind.TOOL, facts.tool),), False, False
 
 
 def _command_candidates(facts: CallFacts, bases: tuple[EffectVerdict, ...]) -> Iterator[_Candidate]:
@@ -231,7 +235,7 @@ def _command_candidates(facts: CallFacts, bases: tuple[EffectVerdict, ...]) -> I
 def _prefix_candidate(id_: str, prefixes: list[tuple[str, ...]]) -> _Candidate:
     label = " and ".join(f"{' '.join(map(quote, prefix))} …" for prefix in prefixes)
     rules = tuple(_allow_rule(RuleKind.COMMAND, list(prefix)) for prefix in prefixes)
-    return id_, label, rules, not all(map(is_saved_prefix, prefixes))
+    return id_, label, rules, not all(map(is_saved_prefix, prefixes)), all(map(leads_offers, prefixes))
 
 
 def _path_candidates(effects: list[Effect]) -> Iterator[_Candidate]:
@@ -244,11 +248,12 @@ def _path_candidates(effects: list[Effect]) -> Iterator[_Candidate]:
         return
     files = tuple(_allow_rule(RuleKind.PATH, escape_glob(path), access=verbs) for path, verbs in access.items())
     if len(access) > 1:
-        yield "files", "its files: " + ", ".join(access), files, False
+        only_writes = all(verbs == [Verb.WRITE.value] for verbs in access.values())
+        yield "files", "its files: " + ", ".join(access), files, False, only_writes
         return
     path, verbs = next(iter(access.items()))
     what = " and ".join(verbs)
-    yield "file", f"{what} {path}", files, False
+    yield "file", f"{what} {path}", files, False, False
     directory, _, name = path.rpartition("/")
     if not directory:
         return
@@ -256,9 +261,10 @@ def _path_candidates(effects: list[Effect]) -> Iterator[_Candidate]:
     if stem and dot and extension:
         glob = f"{escape_glob(directory)}/*.{escape_glob(extension)}"
         rule = _allow_rule(RuleKind.PATH, glob, access=verbs)
-        yield "extension", f"{what} {directory}/*.{extension}", (rule,), False
+        yield "extension", f"{what} {directory}/*.{extension}", (rule,), False, False
     rule = _allow_rule(RuleKind.PATH, f"{escape_glob(directory)}/**", access=verbs)
-    yield "directory", f"{what} {directory}/**", (rule,), False
+    is_zone = directory.count("/") == 1
+    yield "directory", f"{what} {directory}/**", (rule,), False, verbs == [Verb.WRITE.value] and not is_zone
 
 
 def _host_candidates(effects: list[Effect]) -> Iterator[_Candidate]:
@@ -267,12 +273,12 @@ def _host_candidates(effects: list[Effect]) -> Iterator[_Candidate]:
     if None in places:
         return
     rules = tuple(_allow_rule(RuleKind.HOST, host, ports=[port]) for host, port in known)
-    yield "host", " and ".join(host for host, _ in known), rules, False
+    yield "host", " and ".join(host for host, _ in known), rules, False, True
     host, port = known[0]
     labels = host.split(".")
     if len(known) == 1 and len(labels) >= 3 and ":" not in host and not labels[-1].isdigit():
         parent = "*." + ".".join(labels[1:])
-        yield "domain", parent, (_allow_rule(RuleKind.HOST, parent, ports=[port]),), True
+        yield "domain", parent, (_allow_rule(RuleKind.HOST, parent, ports=[port]),), True, False
 
 
 def _allow_rule(kind: RuleKind, pattern: Any, **keys: Any) -> dict[str, Any]:

@@ -23,7 +23,13 @@ from golem_forge.policy.facts import CallFacts, EffectVerdict, McpName
 from golem_forge.policy.rules.globs import host_and_port, host_matches, name_glob, path_matches_glob
 from golem_forge.policy.rules.model import OBEYED_PATH, SECRET_PATH, ArgTest, Hit, Rule, RuleKind, RuleOrigin
 from golem_forge.policy.shell.lenient import find_commands
-from golem_forge.policy.shell.patterns import matches_exact, matches_lenient, matches_lenient_exact, matches_prefix
+from golem_forge.policy.shell.patterns import (
+    matches_exact,
+    matches_lenient,
+    matches_lenient_exact,
+    matches_offered,
+    matches_prefix,
+)
 from golem_forge.policy.shell.prover import segment_places
 
 if TYPE_CHECKING:
@@ -124,7 +130,10 @@ def mcp_matches(rule: Rule, name: McpName) -> bool:
 
 def segment_matches(rule: Rule, segment: Segment, world: CommandWorld, places: Places) -> bool:
     """The narrow side: this one parsed segment is what the rule allows."""
-    return (matches_exact if rule.exact else matches_prefix)(rule.command, segment, world, places)
+    if rule.exact:
+        return matches_exact(rule.command, segment, world, places)
+    offered = rule.origin in (RuleOrigin.SESSION, RuleOrigin.REMEMBERED)
+    return (matches_offered if offered else matches_prefix)(rule.command, segment, world, places)
 
 
 def text_matches(rule: Rule, found: CommandScan) -> bool:

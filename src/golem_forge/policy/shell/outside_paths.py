@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from golem_forge.core.regex import regex
 from golem_forge.policy.shell.arguments import file_words, names
 from golem_forge.policy.shell.lenient import FoundCommand, find_commands
-from golem_forge.policy.shell.readonly_table import READ_ONLY_TABLE
+from golem_forge.policy.shell.readonly_table import ONE_FORM, READ_ONLY_TABLE
 from golem_forge.policy.shell.strict import CommandWorld, Operand, Parsed, Segment, render
 from golem_forge.policy.shell.wrappers import hidden_commands, reads_script_from_input
 
@@ -25,6 +25,7 @@ ANYWHERE = "/…/…"
 _COMMON = names("/usr /bin /sbin /lib /lib32 /lib64 /libx32 /tmp")
 _DEVICES = names("/dev/null /dev/zero /dev/full /dev/random /dev/urandom /dev/stdin /dev/stdout /dev/stderr /dev/tty")
 
+_READERS = READ_ONLY_TABLE.keys() - ONE_FORM
 _SAME_SHELL = names("eval command builtin trap alias")
 _MOVERS = names("cd chdir pushd popd")
 _SETTERS = names("export declare typeset local readonly read printf mapfile readarray getopts let set")
@@ -105,7 +106,7 @@ def operands_outside(parsed: Parsed, index: int, world: CommandWorld, places: tu
     words = parsed.segments[index].words
     name = posixpath.basename(words[0])
     found: list[Operand] = []
-    if name not in READ_ONLY_TABLE:
+    if name not in _READERS:
         found.extend(stray_operands(words, world, places))
     here = places
     for each in _inner_of_pipeline(parsed, index):
@@ -130,7 +131,7 @@ def stray_operands(words: tuple[str, ...], world: CommandWorld, places: tuple[st
     arguments = file_words(name, words[1:])
     for hidden in hidden_commands(name, words[1:]):  # judged as commands of their own
         arguments = tuple(word for word in arguments if word not in hidden.words and word != hidden.script)
-    yield from _outside(_without_text(name, arguments), world, places, common=name not in READ_ONLY_TABLE)
+    yield from _outside(_without_text(name, arguments), world, places, common=name not in _READERS)
 
 
 def _outside(

@@ -15,6 +15,15 @@ from golem_forge.policy.shell.git_prover import read_git
 from golem_forge.policy.shell.lenient import CommandScan, FoundCommand, program_name
 from golem_forge.policy.shell.prover import is_system_shell, same_program
 from golem_forge.policy.shell.strict import CommandWorld, Segment
+from golem_forge.policy.shell.wrapper_table import (
+    ANY_GIT,
+    ANY_SUBCOMMAND,
+    COVERED_FORMS,
+    COVERED_OPERANDS,
+    ONE_BY_ONE,
+    TASK_RUNNERS,
+    CoveredForm,
+)
 from golem_forge.policy.shell.wrappers import SHELLS, hidden_commands, is_wrapper
 
 Token = str | tuple[str, ...]
@@ -42,6 +51,17 @@ def matches_prefix(pattern: Pattern, segment: Segment, world: CommandWorld, plac
         return False
     is_whole = len(segment.words) == len(pattern)
     return is_whole or posixpath.basename(segment.words[0]) != "git" or not read_git(segment.words[1:]).option
+
+
+def matches_offered(pattern: Pattern, segment: Segment, world: CommandWorld, places: tuple[str, ...]) -> bool:
+    """As `matches_prefix`, for a rule that a card offered: nobody wrote it, a person said yes to one command.
+
+    Threat: whoever got a yes for `pytest -q` tries `pytest -p evil`, for `make test` `make test SHELL=evil`, for `git
+    commit` `git commit --no-verify`. So of programs in `COVERED_FORMS` only the options and operands there are covered.
+    """
+    if not matches_prefix(pattern, segment, world, places):
+        return False
+    return len(segment.words) == len(pattern) or not _uncovered_word(len(pattern), segment.words)
 
 
 def matches_exact(pattern: Pattern, segment: Segment, world: CommandWorld, places: tuple[str, ...]) -> bool:
@@ -150,8 +170,6 @@ _RUNS_OTHERS_TOO = RUNS_OTHERS | names(
 _TRIPLET = regex(r"(?:[a-z0-9_]+-){1,3}(?:gnu|gnueabihf|gnueabi|musl|elf|mingw32|android|darwin[0-9.]*)-|original-")
 _SUFFIX = regex(r"([-.]?[0-9][0-9.]*|[-.](basic|tiny|nox|gtk3?|athena|multiarch|py|dbg|stable|nightly|wrapper|bin))$")
 
-# What follows these is a target of the project's, but more may follow it (`make test SHELL=…`): for the session only.
-_TARGETS = names("make gmake just task rake gradle mvn")
 # Programs that change so much that their name alone says nothing.
 _ALONE = RUNS_OTHERS | names("rm mv cp chmod chown dd tee")
 _INTERPRETER = regex(r"(python|pypy|perl|ruby|node|nodejs|deno|bun|php|lua|luajit|tclsh|Rscript)[0-9.]*")
@@ -225,7 +243,7 @@ _ONE_WORD = (
         " docker podman kubectl helm terraform tofu systemctl brew apt apt-get dnf apk dotnet bundle gem rails mix"
         " composer flutter dart swift zig nix"
     )
-    | _TARGETS
+    | TASK_RUNNERS
 )
 _TWO_WORDS = names("aws gcloud az gh glab")
 _GROUPS: dict[str, frozenset[str]] = {
@@ -240,6 +258,74 @@ _GROUPS: dict[str, frozenset[str]] = {
     "rustup": names("toolchain"),
 }
 _SUBCOMMAND = regex(r"[A-Za-z0-9][\w:.@/-]*")
+
+
+def _covered_form(words: tuple[str, ...]) -> tuple[int, CoveredForm | None]:
+    """The form of a command, and how many of its words name it; None: no table speaks of it."""
+    skipped = 0
+    while (length := _runner_length(words[skipped:])) and len(words) > skipped + length:
+        skipped += length
+    program = posixpath.basename(words[skipped])
+    named = (program, *words[skipped + 1 :])
+    for length in (3, 2, 1):
+        if form := COVERED_FORMS.get(named[:length]):
+            return skipped + length, form
+    if program == "git":
+        return skipped + 1, ANY_GIT
+    return skipped + 1, ANY_SUBCOMMAND if program in _ONE_WORD or program in _TWO_WORDS else None
+
+
+def _runner_length(words: tuple[str, ...]) -> int:
+    program = posixpath.basename(words[0])
+    if _PYTHON.fullmatch(program):
+        return 2 if words[1:2] == ("-m",) else 0
+    if program in _STARTS_NEXT:
+        return 1
+    return 2 if words[1:2] and words[1] in _STARTERS.get(program, ()) else 0
+
+
+def _uncovered_word(length: int, words: tuple[str, ...]) -> str:
+    """The first word after the `length` that a rule names which the rule does not cover; empty if there is none."""
+    if posixpath.basename(words[0]) == "git" and read_git(words[1:]).row is not None:
+        return ""  # `matches_prefix` has looked at the options of its reading subcommands
+    named, form = _covered_form(words)
+    if form is None:
+        return ""
+    for word in words[max(length, named) :]:
+        if word == "--" and form.free_after_dashes:
+            return ""
+        if word.startswith("-"):
+            if not _is_covered_option(word, form.options):
+                return word
+        elif not COVERED_OPERANDS[form.operands].fullmatch(word) or (form.operands == "names" and ".." in word):
+            return word
+    return ""
+
+
+def _is_covered_option(word: str, options: frozenset[str]) -> bool:
+    flag, equals, _ = word.partition("=")
+    if (
+        word in ("--version", "--help")
+        or word in options
+        or f"{word}:" in options
+        or (equals and len(flag) > 2 and flag in options)
+    ):
+        return True
+    if word.startswith("--"):
+        return False
+    for letter in word[1:]:
+        if f"-{letter}:" in options:
+            return True
+        if f"-{letter}" not in options:
+            return False
+    return len(word) > 1
+
+
+def leads_offers(prefix: tuple[str, ...]) -> bool:
+    """Is a rule for everything that begins with `prefix` the choice that most people want: ordinary work of a project,
+    of which `COVERED_FORMS` says what it covers, or a program that only shows something?"""
+    _, form = _covered_form(prefix)
+    return is_saved_prefix(prefix) if form in (None, ANY_SUBCOMMAND, ANY_GIT) else form is not None and form.leads
 
 
 def is_banned_prefix(words: tuple[str, ...]) -> bool:
@@ -292,6 +378,8 @@ def is_offered_prefix(prefix: tuple[str, ...]) -> bool:
     if is_banned_prefix(prefix):
         return False
     program = posixpath.basename(prefix[0])
+    if program in ONE_BY_ONE and _goes_one_by_one(program, _subcommand_prefix(program, prefix)):
+        return False
     if program not in RUNS_OTHERS:
         stem = _stem(program)
         if stem in _RUNS_OTHERS_TOO or stem in SHELLS or is_wrapper(stem) or _INTERPRETER.fullmatch(stem):
@@ -307,6 +395,14 @@ def is_offered_prefix(prefix: tuple[str, ...]) -> bool:
     if not named or named[1] in _ELSEWHERE.get(program, ()):
         return False
     return named[1] not in _STARTERS.get(program, ()) or is_offered_prefix(prefix[2:])
+
+
+def _goes_one_by_one(program: str, named: tuple[str, ...]) -> bool:
+    listed = ONE_BY_ONE.get(program, frozenset())
+    subcommand = named[1:]
+    if program == "git" and subcommand == ("checkout",):  # of a path it throws changes away; `checkout -b` does not
+        return True
+    return "*" in listed or any(":".join(subcommand[:length]) in listed for length in (1, 2))
 
 
 def is_saved_prefix(prefix: tuple[str, ...]) -> bool:
@@ -352,6 +448,8 @@ def prefix_choices(words: tuple[str, ...]) -> list[tuple[str, ...]]:
 
 def _subcommand_prefix(program: str, words: tuple[str, ...]) -> tuple[str, ...]:
     second = words[1] if len(words) > 1 else ""
+    if program == "git" and words[1:3] == ("checkout", "-b"):
+        return words[:3]
     is_group = second in _GROUPS.get(program, ()) or second in _RUNNERS.get(program, ())
     length = 3 if program in _TWO_WORDS or is_group else 2
     fits = len(words) >= length and all(_SUBCOMMAND.fullmatch(word) for word in words[1:length])

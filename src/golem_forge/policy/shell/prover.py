@@ -38,6 +38,8 @@ _MAX_SPELLINGS = 64
 _COUNT = regex(r"-[0-9]+")
 _FIND_EXPRESSION = regex(r"-|[()!,]$")
 _SED_PRINT = regex(r"[0-9]+(,[0-9]+)?p")
+_AWK_PRINT = regex(r"(NR ?(==|<=|>=|<|>) ?[0-9]+ ?)?\{ ?print( \$(NF|[0-9]+)(, ?\$(NF|[0-9]+))*)? ?;? ?\}")
+_FILE_TEST = regex(r"-[edfrswxLh]")
 
 # bash's `%n` assigns a variable (PATH among them) and zsh evaluates numeric arguments as arithmetic,
 # so a format is proven only if every conversion is known and numeric ones get plain arguments.
@@ -207,6 +209,8 @@ def _prove_segment(segment: Segment, world: CommandWorld, places: tuple[str, ...
     if row is None:
         return SegmentProof(f"'{segment.words[0]}' is not known to only read")
     why, paths = _read_arguments(name, row, arguments)
+    if why and name in table.ONE_FORM:
+        return SegmentProof(why)
     operands: list[Operand] = []
     for place in places:
         operands.extend(_resolve(path, world, place) for path in paths if path != "-")
@@ -317,6 +321,12 @@ def _read_arguments(name: str, row: ReadOnlyRow, arguments: tuple[str, ...]) -> 
         return _read_find(arguments)
     if row.operands == "sed":
         return _read_sed(arguments)
+    if row.operands == "awk":
+        return _read_awk(arguments)
+    if row.operands == "test":
+        return _read_test(arguments)
+    if row.operands == "version":
+        return "" if arguments == ("--version",) else f"'{name}' is only proven with --version alone", ()
     if row.operands == "printf":
         return _printf_reason(arguments), ()
     why, flags, operands = _split_flags(name, row, arguments)
@@ -388,6 +398,29 @@ def _read_sed(arguments: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
         return "sed is only proven as sed -n N[,M]p", paths
     if len(arguments) > 3 or len(paths) != len(arguments) - 2:
         return "sed is only proven with at most one path", paths
+    return "", paths
+
+
+def _read_awk(arguments: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    """Nothing but fields of lines, printed: a program of awk's may start others, write files and read any."""
+    words = list(arguments)
+    if words[:1] == ["-F"] and len(words) > 1:
+        del words[:2]
+    elif words and words[0].startswith("-F") and len(words[0]) > 2:
+        del words[0]
+    paths = tuple(words[1:])
+    if not words or not _AWK_PRINT.fullmatch(words[0]):
+        return "awk is only proven where it prints fields", paths
+    if any(path.startswith("-") or "=" in path for path in paths):
+        return "awk is only proven with paths as operands", paths
+    return "", paths
+
+
+def _read_test(arguments: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    """One look at one path. The shell's own `test` evaluates words in other forms (`-v 'a[$(…)]'`, `-eq`)."""
+    paths = tuple(word for word in arguments if not word.startswith("-"))
+    if len(arguments) != 2 or not _FILE_TEST.fullmatch(arguments[0]) or len(paths) != 1:
+        return "test is only proven as one look at one path", paths
     return "", paths
 
 

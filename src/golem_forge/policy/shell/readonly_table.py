@@ -24,7 +24,7 @@ from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.policy.shell.arguments import names
 from golem_forge.sandbox.protected import SECRET_GLOBS
 
-OperandForm = Literal["paths", "text", "pattern", "find", "sed", "date", "printf"]
+OperandForm = Literal["paths", "text", "pattern", "find", "sed", "awk", "test", "date", "printf", "version"]
 
 COLOR_VALUES = frozenset({"auto", "always", "never"})
 
@@ -92,6 +92,12 @@ READ_ONLY_TABLE: dict[str, ReadOnlyRow] = {
     ),
     "find": _row("find", lists_cwd=True),
     "sed": _row("sed"),
+    "awk": _row("awk"),
+    "test": _row("test"),
+    "tree": _row("paths", "adfishpDtrCnL:I:P:", "--dirsfirst --noreport --gitignore", lists_cwd=True),
+    "od": _row("paths", "A:bcdovxt:N:j:w:"),
+    "fold": _row("paths", "bsw:"),
+    "column": _row("paths", "ts:o:"),
     "sort": _row("paths", "bCcdfghiMmnRruVzk:t:"),
     "uniq": _row("paths", "cDdiuzf:s:w:", at_most=1),
     "stat": _row("paths", "c:fLt", "--format:"),
@@ -114,8 +120,13 @@ READ_ONLY_TABLE: dict[str, ReadOnlyRow] = {
     "id": _row("text", "Ggnru"),
     "uname": _row("text", "amnrsv"),
     "which": _row("text", "a"),
+    **dict.fromkeys(("nproc", "arch"), _row("text", at_most=0)),
+    **dict.fromkeys(("python", "python3", "node", "make"), _row("version")),
     "seq": _row("text", "f:s:w"),
 }
+
+ONE_FORM = frozenset(name for name, row in READ_ONLY_TABLE.items() if row.operands in ("awk", "test", "version"))
+"""They only read in one form. In any other, such a program is as unknown as one without a row."""
 
 HARMLESS_SCRIPTS = names("which")
 """A shell script on Debian that uses nothing but the shell's own commands."""
@@ -368,6 +379,8 @@ GIT_TABLE: dict[tuple[str, ...], GitRow] = {
         operands=GitOperands.LISTED,
         listing=names("-l --list"),
     ),
+    ("reflog",): replace(_STASH_LIST, operands=GitOperands.NONE),
+    ("merge-base",): GitRow(switches=names("--all --octopus --independent --is-ancestor")),
     ("remote",): GitRow(switches=names("-v --verbose"), operands=GitOperands.NONE),
     ("worktree", "list"): GitRow(switches=names("-v --verbose --porcelain -z"), operands=GitOperands.NONE),
     **dict.fromkeys((("version",), ("--version",)), GitRow(operands=GitOperands.NONE)),

@@ -1,6 +1,12 @@
-"""How each regular wrapper reads its own options, as data: which take a value, which a script, what comes before."""
+"""Two tables, as data. How each regular wrapper reads its own options: which take a value, which a script, what comes
+before. And what a rule that a card offered covers beyond its own words: options and operands of ordinary commands, and
+the subcommands of which no such rule is offered.
+"""
 
 from __future__ import annotations
+
+import re
+from typing import Literal
 
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.regex import regex
@@ -117,3 +123,148 @@ SU = WrapperGrammar("gGsTw", names("--group --supp-group --shell --whitelist-env
 
 GIT_RUNS = {"foreach": "submodule", "run": "bisect"}
 """Word that starts a command → subcommand of git it belongs to."""
+
+
+# What follows these is a target of the project's, but more may follow it (`make test SHELL=…`): for the session only.
+TASK_RUNNERS = names("make gmake just task rake gradle mvn")
+
+# Subcommands that delete, overwrite, install or publish: a yes to one of them is a yes to that one.
+ONE_BY_ONE: dict[str, frozenset[str]] = {
+    "git": names(
+        "rm mv clean reset restore checkout-index update-index update-ref gc prune reflog replace revert am apply"
+        " cherry-pick clone init remote:add remote:remove remote:rename remote:set-url remote:update worktree:add"
+        " worktree:remove stash:drop stash:clear stash:branch"
+    ),
+    "npm": names(
+        "install i ci add update up upgrade uninstall remove rm un publish unpublish link init create rebuild"
+    ),
+    **dict.fromkeys(
+        ("yarn", "pnpm", "bun"), names("add install i remove rm up upgrade update publish link create import dlx")
+    ),
+    **dict.fromkeys(("pip", "pip3"), names("install uninstall download wheel config cache")),
+    "uv": names("add remove sync lock publish pip:install pip:uninstall pip:sync venv python self cache"),
+    **dict.fromkeys(("poetry", "pdm", "hatch"), names("add remove install update publish self env config")),
+    "bundle": names("install update add remove config init"),
+    "pipx": names("install uninstall upgrade inject reinstall"),
+    **dict.fromkeys(("conda", "mamba"), names("install create remove update env config")),
+    "cargo": names("install uninstall add remove update publish yank run clean login owner"),
+    "go": names("install get generate clean env mod:download mod:edit mod:init"),
+    "deno": names("install add uninstall remove upgrade publish eval"),
+    **dict.fromkeys(("gem", "composer", "brew", "apt", "apt-get", "dnf", "apk", "rustup"), names("*")),
+    **dict.fromkeys(
+        ("docker", "podman", "nerdctl"),
+        names(
+            "rm rmi kill stop restart pull push build cp commit create start load import save login update rename"
+            " compose:up compose:down compose:rm compose:kill compose:stop compose:build compose:pull compose:push"
+            " compose:cp compose:start compose:create system:prune container:prune container:rm container:run"
+            " container:exec container:cp image:rm image:prune image:pull image:push image:build image:load volume:rm"
+            " volume:prune volume:create network:rm network:prune network:create buildx:build builder:prune"
+        ),
+    ),
+    "kubectl": names(
+        "delete apply create replace patch edit scale drain cordon taint cp attach port-forward proxy set"
+    ),
+    **dict.fromkeys(("terraform", "tofu"), names("apply destroy import init taint state:rm state:mv state:push")),
+    "helm": names("install upgrade uninstall delete rollback"),
+    "systemctl": names("start stop restart reload enable disable mask unmask kill daemon-reload isolate edit reboot"),
+    "gh": names(
+        "pr:merge pr:close pr:checkout repo:delete repo:create repo:clone release:create release:delete auth:login"
+        " auth:token secret:set alias:set extension:install api run:rerun run:cancel issue:close issue:delete"
+        " gist:create"
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CoveredForm:
+    """What a rule from a card covers beyond its own words: these options, in full or as letters of a cluster (`:` ends
+    the cluster with a value), and these operands. A word that begins with `@` names a file of more words: never."""
+
+    options: frozenset[str]
+    operands: Literal["any", "names", "none"] = "any"
+    free_after_dashes: bool = False  # what follows `--` is for a script that the project names
+    leads: bool = True  # the choice that the card shows first
+
+
+def _form(
+    options: str, operands: Literal["any", "names", "none"] = "any", *, free: bool = False, leads: bool = True
+) -> CoveredForm:
+    return CoveredForm(names(options), operands, free, leads)
+
+
+_PYTEST = _form(
+    "-q -v -x -s -l -k: -m: -n: -r: --quiet --verbose --exitfirst --maxfail --tb --lf --last-failed --ff --failed-first"
+    " --nf --new-first --sw --stepwise --co --collect-only --durations --durations-min --no-header --no-summary"
+    " --disable-warnings --showlocals --color --strict-markers --strict-config --runxfail --setup-show --timeout --cov"
+    " --no-cov --dist --numprocesses --fixtures --markers"
+)
+# No option that names a file, a module, a plug-in or a report: `eslint --format ./x.js` and `rspec -r x` load code.
+_CHECKER_OPTIONS = (
+    "-q -v -l --quiet --verbose --check --diff --fix --write --list-different --color --no-color --strict --statistics"
+    " --select --ignore --line-length --target-version --max-line-length --max-warnings --ext --pretty"
+    " --ignore-missing-imports --show-error-codes --no-error-summary --check-only --coverage --ci --runInBand --bail"
+    " --silent --run --watch=false --watchAll=false --testNamePattern --passWithNoTests --severity"
+)
+_CHECKER = _form(_CHECKER_OPTIONS)
+_TASK = _form(
+    "-j: -k -s -n -B -q --jobs --keep-going --silent --quiet --dry-run --just-print --always-make --info --stacktrace"
+    " --offline --continue --no-print-directory --output-sync",
+    "none",
+)
+_SCRIPT = _form("-s --silent --if-present", free=True)
+_CARGO = _form(
+    "-q -v -p: -j: --all --workspace --release --package --lib --bins --bin --tests --test --all-targets --all-features"
+    " --no-default-features --features --quiet --verbose --locked --offline --frozen --no-run --no-deps --doc --check"
+    " --nocapture --test-threads --exact --ignored --show-output --keep-going -- -D: -W: -A:"
+)
+_GO = _form(
+    "-v -run -count -race -cover -short -timeout -bench -benchmem -failfast -parallel -shuffle -json -skip -cpu -list"
+)
+_DOCKER_SHOW = _form("-a -q -f: -n: -t --all --quiet --format --filter --tail --since --until --no-trunc --timestamps")
+COVERED_FORMS: dict[tuple[str, ...], CoveredForm] = {
+    **dict.fromkeys((("pytest",), ("py.test",)), _PYTEST),
+    **{
+        (name,): _CHECKER
+        for name in names(
+            "mypy pyright black isort flake8 pylint pycodestyle pydocstyle bandit yamllint eslint prettier stylelint"
+            " jest vitest rubocop rspec shellcheck shfmt hadolint markdownlint gofmt rustfmt clang-format stylua"
+            " phpunit phpstan unittest"
+        )
+    },
+    ("ruff",): _form(_CHECKER_OPTIONS + " --output-format --extend-select --no-cache --preview --show-fixes"),
+    ("tsc",): _form(_CHECKER_OPTIONS + " -p: -b --project --build --noEmit --skipLibCheck --incremental"),
+    **{(name,): _TASK for name in TASK_RUNNERS},
+    **{(name, *rest): _SCRIPT for name in ("npm", "yarn", "pnpm", "bun") for rest in (("test",), ("run",))},
+    ("npm", "audit"): _form("--json", "none"),
+    **{("cargo", name): _CARGO for name in ("check", "clippy", "test", "fmt", "build", "doc")},
+    **{("go", name): _GO for name in ("test", "vet", "build")},
+    ("go", "mod", "tidy"): _form("-v"),
+    ("go", "fmt"): _form("-x -n"),
+    **{(name, *rest): _DOCKER_SHOW for name in ("docker", "podman") for rest in (("ps",), ("images",), ("logs",))},
+    ("git", "add"): _form("-A -u -v -n -N --all --update --verbose --dry-run --intent-to-add --"),
+    ("git", "commit"): _form("-m: -a -q -v -s --message --all --quiet --verbose --signoff --no-edit --allow-empty --"),
+    ("git", "checkout", "-b"): _form("-q --quiet", "names"),
+    ("git", "switch"): _form("-c: -q --create --quiet --guess --no-guess", "names"),
+    ("git", "stash", "push"): _form("-m: -u -q -k --message --include-untracked --quiet --keep-index --"),
+    **{("git", "stash", name): _form("-q --quiet --index", "names") for name in ("pop", "apply")},
+    ("git", "fetch"): _form("-q -v -p -t --all --prune --tags --quiet --verbose --depth", "names", leads=False),
+    ("git", "pull"): _form("-q -v --ff-only --no-rebase --quiet --verbose", "names", leads=False),
+    ("git", "push"): _form("-q -v -u -n --set-upstream --quiet --verbose --dry-run", "names", leads=False),
+    ("git", "merge"): _form("-q -v --ff-only --no-ff --no-edit --abort --quiet", "names", leads=False),
+    ("tree",): _form("-a -d -f -i -s -h -p -D -t -r -C -n -L: -I: -P: --dirsfirst --noreport --gitignore --du --prune"),
+    ("mkdir",): _form("-p -v --parents --verbose"),
+    ("touch",): _form("-a -m -c --no-create"),
+}
+"""By the words that every such command begins with; runners before them (`python -m`, `npx`, `uv run`) are left out."""
+ANY_SUBCOMMAND = _form(
+    "-a -q -v -n: --all --quiet --verbose --json --namespace --no-color --help --outdated --format --limit --state"
+    " --depth",
+    leads=False,
+)
+ANY_GIT = _form("-q -v --quiet --verbose", "names", leads=False)
+"""Of programs with subcommands, those that have no row of their own."""
+COVERED_OPERANDS = {
+    "any": regex(r"[^@].*|", re.DOTALL),
+    "names": regex(r"[A-Za-z0-9_][A-Za-z0-9_./@{}-]*"),  # no `ext::sh …`, no `+ref`, no `:ref`
+    "none": regex(r"[0-9]+"),
+}

@@ -4,11 +4,14 @@ Looks at regular files inside the zones only: no links, no binary files, nothing
 leaves out, and nothing that would need a question of its own (secrets, read rules) unless it is the very path asked
 for. Ripgrep in walls does the work, or `tools/pattern_child.py`, a process that walks by descriptors, searches with
 `re` and is killed when the time is up; both answer alike. What may be shown of their matches is decided here.
+`zone_files` names the files that such a search would look at, for a UI that completes their names.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from contextlib import closing, suppress
 from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
@@ -21,6 +24,7 @@ from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.results import ToolResult
 from golem_forge.events.redaction import redact_truncated
 from golem_forge.sandbox.errors import not_a_file, permission_denied
+from golem_forge.sandbox.paths import MAX_DEPTH
 from golem_forge.sandbox.target import FileKind, special_file_kind
 from golem_forge.sandbox.walls.model import Level
 from golem_forge.sandbox.zones import USER_TOOLS
@@ -53,7 +57,9 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from golem_forge.sandbox.handles import Handle
+    from golem_forge.sandbox.sandbox import Sandbox
     from golem_forge.sandbox.target import Target
+    from golem_forge.sandbox.walls.model import PathRule
     from golem_forge.sandbox.walls.walls import Walls
     from golem_forge.sandbox.zones import Zone
 
@@ -222,16 +228,13 @@ async def _search_in_child(query: SearchQuery, matches: SearchMatches) -> None:
             return matches.add_line(MatchLine(place.virtual(path), number, text))
         return True
 
-    library = find_spec("pathspec")
-    assert library is not None
-    assert library.origin is not None
     order = {
         "pattern": query.pattern,
         "ignore_case": query.ignore_case,
         "lines": query.mode is SearchMode.LINES,
         "longest": MAX_LINE_TEXT,
         "include": query.include,
-        "library": os.path.dirname(os.path.dirname(library.origin)),
+        "library": _pathspec_folder(),
         "places": [
             {"zone": place.zone.root.fd, "parts": place.parts, "entry": place.entry.fd, "levels": place.levels}
             for place in query.places
@@ -245,3 +248,35 @@ async def _search_in_child(query: SearchQuery, matches: SearchMatches) -> None:
         matches.stopped = True
     except PatternTooCostly:
         raise ToolFailed("The pattern needs too much time or memory on these files; use a simpler one.") from None
+
+
+def _pathspec_folder() -> str:
+    library = find_spec("pathspec")
+    assert library is not None
+    assert library.origin is not None
+    return os.path.dirname(os.path.dirname(library.origin))
+
+
+async def zone_files(sandbox: Sandbox, rules: Sequence[PathRule], most: int, seconds: float) -> list[str]:
+    """The virtual paths of at most `most` files of all zones: what `.gitignore` leaves out, secrets, and what a read
+    rule speaks of are not among them. Opens no file. When the time is up, what was found until then.
+
+    Threat: a hostile `.gitignore` whose patterns take for ever. The child reads it, and is killed in time.
+    """
+    with closing(sandbox.target("/", Verb.READ)) as target:
+        zones = sorted(target.zones.values(), key=lambda zone: zone.virtual(("",)))
+        withheld = [WithheldPaths(target, zone, rules) for zone in zones]
+        found: list[str] = []
+
+        def take(row: list[Any]) -> bool:
+            index, paths = row
+            held = withheld[index]
+            found.extend(f"/{zones[index].name}/{path}" for path in paths if not held(tuple(path.split("/"))))
+            return len(found) < most
+
+        places = [{"entry": zone.root.fd, "levels": MAX_DEPTH} for zone in zones]
+        order = {"names": True, "library": _pathspec_folder(), "places": places}
+        with suppress(TimeoutError, PatternTooCostly):
+            files = [zone.root.fd for zone in zones]
+            await search_in_child(order, PatternLimits(seconds, _CHILD_MEMORY), take, files)
+        return found[:most]

@@ -11,7 +11,7 @@ line of its own.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
 
 from golem_forge.core.effects import NOT_COVERED, quote_target, without_command
@@ -20,6 +20,7 @@ from golem_forge.core.regex import regex
 from golem_forge.core.text import shorten
 from golem_forge.ui.render.lines import (
     Line,
+    Style,
     as_json,
     chop_columns,
     finite_number,
@@ -44,6 +45,13 @@ _BETWEEN: Final = "… {count} lines between; d shows all …"
 _MIN_MATCH: Final = 8
 _PUBLIC_FIELD_TYPES: Final = ("text", "number", "boolean", "select", "multiselect")
 _DASHES: Final = 20
+_RISK: Final = " · risk "
+_RISK_STYLES: Final[Mapping[str, Style]] = {
+    "low": "low",
+    "medium": "medium",
+    "high": "high",
+    "critical": "critical",
+}
 _BAR: Final = "│ "
 _MAX_DEFAULT: Final = 60
 _WISHES: Final = {
@@ -136,7 +144,7 @@ def build_card(request: Fields, choices: Sequence[Fields] | None = None) -> Card
         title=_title(request),
         heading=_heading(request),
         sections=tuple(one for one in sections if one.text or one.rows or one.kind in always),
-        offers=tuple(map(_offer, mappings_in(request.get("choices")) if choices is None else choices)),
+        offers=tuple(map(_offer, shown_choices(mappings_in(request.get("choices")) if choices is None else choices))),
     )
 
 
@@ -159,14 +167,22 @@ def approval_card(request: Fields, choices: Sequence[Fields] | None = None, *, w
     """`width` breaks the literal part where it must, all else at words."""
     card = build_card(request, choices)
     room = _DASHES if width is None else min(_DASHES, max(width - 1 - width_of(card.title), 0))
-    title: Line = [("title", card.title + "─" * room)]
-    rows = wrapped_lines([title], width)
+    rows = wrapped_lines([_title_line(card.title, "─" * room, request)], width)
     for section in card.sections:
         rows += _section_lines(section, width)
     for number, offer in enumerate(card.offers, 1):
         text = f"{number}  approve and remember ({offer.kept}): {offer.label}"
         rows += wrapped_lines([line(text, "choice", "  ")], width)
     return rows
+
+
+def _title_line(title: str, dashes: str, request: Fields) -> Line:
+    """The risk at the end of the title in its own colour."""
+    name, mark, _ = title.rpartition(_RISK)
+    level = _RISK_STYLES.get(to_text(request.get("risk", "")))
+    if level is None or not mark:
+        return [("title", title + dashes)]
+    return [("title", f"{name} · "), (level, f"risk {level}"), ("title", f" {dashes}")]
 
 
 def full_card(request: Fields) -> list[Line]:
@@ -224,7 +240,7 @@ def _with_bar(rows: Sequence[Line], width: int | None) -> list[Line]:
 
 
 def _title(request: Fields) -> str:
-    risk = f" · risk {one_line(request.get('risk', ''))}"
+    risk = f"{_RISK}{one_line(request.get('risk', ''))}"
     if request.get("type") == "trust":  # nothing runs yet: the question itself is the title
         return f"── {one_line(request.get('description', ''))} "
     if not request.get("tool"):
@@ -434,8 +450,13 @@ def answer_of_key(key: str, choices: Sequence[Fields]) -> dict[str, Any] | None:
     if key == "q":
         return {"approved": False, "stop": True}
     if key.isascii() and key.isdigit() and 1 <= int(key) <= len(choices):
-        return {"approved": True, "choice": choices[int(key) - 1].get("id")}
+        return {"approved": True, "choice": shown_choices(choices)[int(key) - 1].get("id")}
     return None
+
+
+def shown_choices(choices: Iterable[Fields]) -> list[Fields]:
+    """As the card numbers them: what most people want first, the others narrow to wide."""
+    return sorted(choices, key=lambda choice: choice.get("suggested") is not True)
 
 
 def choice_numbers(choices: Sequence[Fields]) -> str:

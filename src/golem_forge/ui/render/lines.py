@@ -18,7 +18,11 @@ from golem_forge.core.regex import regex
 from golem_forge.core.text import escape_control_chars, escape_control_chars_in_prose, shorten
 from golem_forge.core.text import one_line as one_text_line
 
-Style = Literal["", "ok", "fail", "warn", "dim", "add", "del", "title", "code", "user", "thinking", "choice"]
+Style = Literal[
+    "", "ok", "fail", "warn", "dim", "add", "del", "title", "code", "user", "thinking", "choice",
+    "low", "medium", "high", "critical",
+]  # fmt: skip
+"""The last four are risks."""
 Span = tuple[Style, str]
 Line = list[Span]
 

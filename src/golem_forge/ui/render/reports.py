@@ -6,11 +6,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from golem_forge.core.text import slash_command
+from golem_forge.core.text import shorten, slash_command
 from golem_forge.ui.render.lines import Line, Style, finite_number, mappings_in, one_line
-from golem_forge.ui.render.results import MAX_ITEMS, more_line
+from golem_forge.ui.render.results import more_line
 
 Fields = Mapping[str, Any]
+_TOOLS_LISTED: Final = 6
+_TOOLS_NAMED: Final = 4
+_MAX_TOOL_NAME: Final = 24
 
 
 def usage_text(used: Fields) -> str:
@@ -58,15 +61,17 @@ def session_line(data: Fields) -> Line:
 
 
 def manual_tool_lines(tools: Sequence[Fields]) -> list[Line]:
-    """By category, `Other` last."""
-    by_category: dict[str, list[str]] = {}
-    for tool in tools[:MAX_ITEMS]:
-        by_category.setdefault(one_line(tool.get("category") or "Other"), []).append(
-            slash_command(one_line(tool.get("name", "")))
-        )
-    categories = sorted(by_category, key=lambda name: name == "Other")
-    rows: list[Line] = [[("dim", f"{name}: {' '.join(by_category[name])}")] for name in categories]
-    return [*rows, more_line(len(tools) - MAX_ITEMS)] if len(tools) > MAX_ITEMS else rows
+    """By category, `Other` last; many tools as one line, the person's own first."""
+    if len(tools) <= _TOOLS_LISTED:
+        by_category: dict[str, list[str]] = {}
+        for tool in tools:
+            by_category.setdefault(one_line(tool.get("category") or "Other"), []).append(
+                slash_command(one_line(tool.get("name", "")))
+            )
+        categories = sorted(by_category, key=lambda name: name == "Other")
+        return [[("dim", f"{name}: {' '.join(by_category[name])}")] for name in categories]
+    names = [shorten(slash_command(one_line(tool.get("name", ""))), _MAX_TOOL_NAME) for tool in tools[:_TOOLS_NAMED]]
+    return [[("dim", f"tools: {' '.join(names)} and {len(tools) - len(names)} more · /tools lists them")]]
 
 
 def catalog_change_lines(data: Fields) -> list[Line]:

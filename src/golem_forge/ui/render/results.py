@@ -31,12 +31,20 @@ from golem_forge.ui.render.lines import (
     mappings_in,
     one_line,
     prose_lines,
+    styled_diff,
     to_text,
     width_of,
 )
 
 MAX_TEXT: Final = 500
+_HALF: Final = 10
+"""Lines of a long text that are shown at each end."""
+_MIN_LINES: Final = 5
+"""A text with fewer line ends is cut by its characters."""
+_MAX_WHOLE: Final = 2000
 _SUCCESS: Final = "success"
+_ON_THE_CARD: Final = frozenset({"diff", "patch.result"})
+"""Kinds of results that their card has shown."""
 _META_KEYS: Final = ("kind", "summary", "mimeType", "display")
 _MAX_DENIALS: Final = 5
 _MAX_ERROR: Final = 2000
@@ -64,6 +72,53 @@ def result_after_output(data: Fields) -> list[Line]:
     return [*(failure_lines(data) or [header_line(data)]), *note_lines(data)]
 
 
+def whole_result(data: Fields) -> list[Line]:
+    """Header and value as far as the event has it, for a person who asked for all; at most 2000 lines, both ends."""
+    value = _value(data)
+    if value.get("kind") == "diff" and isinstance(value.get("modified"), str):
+        original = value["original"] if isinstance(value.get("original"), str) else None
+        rows = styled_diff(content_diff(to_text(value.get("path", "")), original, value["modified"]))
+    elif isinstance(value.get("diff"), str):
+        rows = styled_diff(value["diff"])
+    else:
+        texts = [value[name] for name in ("output", "stdout", "stderr", "text", "content", "data") if name in value]
+        shown = texts or ([data["value"]] if data.get("value") is not None else [])
+        rows = [row for one in shown for row in prose_lines(one if isinstance(one, str) else as_json(one))]
+    if (between := len(rows) - _MAX_WHOLE) > 0:
+        half = _MAX_WHOLE // 2
+        rows = [*rows[:half], [("dim", f"… {between:,} lines between"), ("dim", DISPLAY_CUT)], *rows[-half:]]
+    return [*(failure_lines(data) or [header_line(data)]), *indented(rows), *note_lines(data)]
+
+
+def folded_result(data: Fields, answer: str, *, whole: bool = False) -> list[Line]:
+    """`✓ write_file notes.txt +3 −1 · approved once (12 ms)`: the result of a call whose card the person answered.
+
+    A change that the card showed is not shown again; other output, and all that went wrong, is.
+    """
+    if data.get("status") != _SUCCESS:
+        return whole_result(data) if whole else result_lines(data)
+    said = _change_of(_value(data)) or summary_of(_value(data))
+    about = f" {said}" if said else ""
+    head: Line = [
+        ("ok", "✓"),
+        ("", f" {one_line(data.get('toolName', ''))}{about} "),
+        ("dim", f"· {one_line(answer)} ({duration_text(data)})"),
+    ]
+    shown = _value(data).get("kind") in _ON_THE_CARD or display_hints(_value(data)).get("preferredView") == "hidden"
+    if shown:
+        return [head, *note_lines(data)]
+    return [head, *(whole_result(data)[1:] if whole else [*_body(data), *note_lines(data)])]
+
+
+def _change_of(value: Fields) -> str:
+    """`/workspace/notes.txt +3 −1`; empty: it is no change of one file."""
+    if value.get("kind") != "diff" or not isinstance(value.get("modified"), str):
+        return ""
+    original = value["original"] if isinstance(value.get("original"), str) else None
+    change = diff_summary(original=original, modified=value["modified"], is_new=bool(value.get("isNew")))
+    return f"{one_line(value.get('path', ''))} {change}"
+
+
 def header_line(data: Fields) -> Line:
     value = _value(data)
     kind = value.get("kind")
@@ -87,7 +142,14 @@ def duration_text(data: Fields) -> str:
 
 
 def text_body(text: str, style: Style = "") -> list[Line]:
-    """500 characters, then how many more there are."""
+    """Of many lines the first and the last ten, with the number between; of a few long ones 500 characters, then how
+    many more there are."""
+    ends = text.count("\n", 0, -1)
+    if ends > 2 * _HALF or (len(text) > MAX_TEXT and ends >= _MIN_LINES):
+        rows = prose_lines(text, style)
+        between: Line = [("dim", f"… {len(rows) - 2 * _HALF:,} lines between"), ("dim", DISPLAY_CUT)]
+        shown = rows if len(rows) <= 2 * _HALF + 1 else [*rows[:_HALF], between, *rows[-_HALF:]]
+        return [[(row_style, shorten(row, MAX_TEXT)) for row_style, row in each] for each in shown]
     rows = prose_lines(text[:MAX_TEXT], style)
     if len(text) > MAX_TEXT:
         rows.append([("dim", f"... ({len(text) - MAX_TEXT} more chars)"), ("dim", DISPLAY_CUT)])
@@ -214,10 +276,8 @@ def summary_of(value: Fields) -> str:
     if isinstance(summary, str) and summary:
         return shorten(one_line(summary), MAX_TEXT)
     kind, path = value.get("kind"), one_line(value.get("path", ""))
-    if kind == "diff" and isinstance(value.get("modified"), str):
-        original = value["original"] if isinstance(value.get("original"), str) else None
-        change = diff_summary(original=original, modified=value["modified"], is_new=bool(value.get("isNew")))
-        return f"{path} {change}"
+    if change := _change_of(value):
+        return change
     if kind == "file_content" and path:
         return f"{path} ({one_line(value.get('size'))} bytes)"
     if kind == "file_list" and path:

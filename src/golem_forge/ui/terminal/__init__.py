@@ -37,9 +37,10 @@ def create_event_cli_adapter(
     prompts: Callable[[], Iterable[Mapping[str, Any]]] | None = None,
 ) -> TerminalAdapter | PlainAdapter:
     """`output` may be a mapping of all options; `enable_raw_mode` is `raw_mode` too. `home` keeps the history.
-    `zone_listing` takes a zone directory (`/`, `/work/src/`) and gives the names in it,
+    `zone_listing` takes a zone directory (`/`, `/work/src/`, or `src/` in the default zone) and gives the names in it,
     directories with a `/` at their end; with `session_ids`, `model_names`, `rule_ids` (what `/rules revoke` takes),
-    `server_names` (what `/mcp reconnect` takes) and `prompts` (commands as `{name, fields}`) it feeds completion."""
+    `server_names` (what `/mcp reconnect` takes) and `prompts` (commands as `{name, fields, description}`) it feeds
+    completion. The adapter of a terminal has `offer_files` for what `@` offers."""
     assert not isinstance(output, Mapping)  # `takes_options` has read it
     require(isinstance(bus, EventBus), "create_event_cli_adapter: bus", "made by create_ui_event_bus()", bus)
     for name, stream, does in (("output", output, "write"), ("input", input, "read")):

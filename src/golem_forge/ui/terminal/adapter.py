@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final, TextIO
@@ -27,7 +27,9 @@ from golem_forge.events.open_questions import INTERRUPT
 from golem_forge.events.runtime_ui import create_runtime_ui
 from golem_forge.ui.render.card import answer_line
 from golem_forge.ui.render.lines import chat_lines, excerpt, one_line
+from golem_forge.ui.terminal.folding import CallFolds
 from golem_forge.ui.terminal.input_line import CompletionSources, HistoryFile, candidates, holds_secret
+from golem_forge.ui.terminal.menu import Menu
 from golem_forge.ui.terminal.questions import (
     FORM_EVENT,
     UI_NAME,
@@ -105,18 +107,24 @@ class TerminalAdapter:
             output=self._output,
             colour=colour,
             history=self._history.lines() if self._history else (),
+            menu=Menu(self._sources, self._redraw),
         )
         transcript = Transcript(screen.print_above, lambda: screen.width, colour=colour)
         self._asking = QuestionPresenter(screen, self._emit)
         self._answering = self._asking.answering
         self._transcript = transcript
-        self._drawing = EventRenderer(self._formatter, transcript, self._activity, screen.say)
+        self._folds = CallFolds(screen, UI_NAME)
+        self._drawing = EventRenderer(self._formatter, transcript, self._activity, screen.say, self._folds)
         await screen.start()
         self._close.enter_context(redirect_standard_streams(screen.print_above))
         ui = create_runtime_ui(self.bus)
         self._close.callback(self.bus.on("*", self._take))
         self._detach = ui.attach(UI_NAME)
         ui.replay_open(self._take)
+
+    def offer_files(self, lister: Callable[[], Awaitable[Iterable[str]]]) -> None:
+        """What `@` offers: files by their paths in the zones. Asked when the person types it, and not for each key."""
+        self._sources.zone_files = lister
 
     def keyboard(self) -> int:
         """The terminal that it reads."""
@@ -140,6 +148,10 @@ class TerminalAdapter:
     async def stay(self, result: RunResult) -> None:
         """Returns at once: what was drawn stays."""
 
+    def _redraw(self) -> None:
+        if self._screen is not None:
+            self._screen.redraw()
+
     # ---- events
 
     def _take(self, event: Event) -> None:
@@ -148,6 +160,7 @@ class TerminalAdapter:
             return
         if (handler := _HANDLERS.get(event.type)) is not None:
             handler(self, event)
+        self._folds.take(event)
         self._asking.take(event)
         self._foot.take(event)
         self._drawing.draw(event)
@@ -258,12 +271,17 @@ class TerminalAdapter:
         elif self._leaving.again_at_prompt():
             self.request_exit(130)
         else:
-            self._screen.draft.reset()
-            self._screen.offers.clear()
+            self._screen.clear_draft()
             self._screen.redraw()
 
     def complete(self, before: str) -> tuple[int, list[str]]:
         return candidates(before, self._sources)
+
+    def show_folded(self) -> None:
+        """The last card or result that was folded or cut, whole; again: the one before it."""
+        assert self._screen is not None
+        self._folds.show(self._screen.say)
+        self._screen.redraw()
 
     def show_question(self) -> None:
         """Draws the question in front again, whole: the person asked for it, or the width changed."""
@@ -364,7 +382,7 @@ class TerminalAdapter:
         if self._screen is None:
             return self._answering.lines(taken=False)
         keyboard = self._screen.keyboard
-        return self._answering.lines(taken=keyboard.listening, text_waits=keyboard.text_waits)
+        return self._answering.lines(taken=keyboard.listening, text_waits=keyboard.text_waits, writing=keyboard.writing)
 
     def queued_lines(self) -> list[StyledLine]:
         return [[("dim", f"queued: {safe_text(text)}".replace("\n", " ⏎ "))] for text in self._queued[-3:]]
@@ -402,6 +420,10 @@ class QuestionPresenter:
         self.answering = PendingQuestions(emit, self._ask, lambda: screen.width)
         self._screen = screen
         self._asked_at = 0
+        self._calls: dict[str, str] = {}
+        """The call that an open question is about, by the question."""
+        self._ending = ""
+        """The call of the question that ends right now."""
         self._command_open = False
         """One was sent from here and has neither answered nor begun to run."""
         self._typed_ahead = False
@@ -443,6 +465,7 @@ class QuestionPresenter:
 
     def _opened(self, event: Event) -> None:
         wanted = self._command_open and event.type == FORM_EVENT and event.wire.get("source") == _COMMAND_SOURCE
+        self._calls[str(event.wire["requestId"])] = str(event.wire.get("toolCallId") or "")
         in_front = self.answering.opened(event.type, event.wire)
         keyboard = self._screen.keyboard
         if wanted and in_front:
@@ -457,7 +480,11 @@ class QuestionPresenter:
         """The next question waits a moment: what ended this one may end it as well, and then nobody sees it."""
         if event.wire.get("by") == INTERRUPT:
             self._interrupted_at = time.monotonic()
-        if not self.answering.closed(str(event.wire["requestId"]), lambda question: _ending_line(event, question)):
+        request_id = str(event.wire["requestId"])
+        self._ending = self._calls.pop(request_id, "")
+        closed = self.answering.closed(request_id, lambda question: _ending_line(event, question))
+        self._ending = ""
+        if not closed:
             return
         self._screen.keyboard.question_changed()
         self.stop()
@@ -470,7 +497,8 @@ class QuestionPresenter:
 
     def _ask(self, lines: Iterable[StyledLine]) -> None:
         """What belongs to the question in front, which is then the last thing on the screen."""
-        self._screen.say(lines)
+        front = self.answering.front
+        self._screen.say(lines, self._ending or (self._calls.get(front.id, "") if front is not None else ""))
         self._asked_at = self._screen.printed
 
     def _uncover(self) -> bool:

@@ -14,7 +14,7 @@ import contextlib
 import logging
 import os
 import stat
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -22,7 +22,7 @@ from golem_forge.agent.slash.parser import CommandError, tokenize
 from golem_forge.core.ids import new_id
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.regex import regex
-from golem_forge.core.text import SLASH_COMMANDS
+from golem_forge.core.text import SLASH_COMMANDS, shorten_prose
 from golem_forge.events.bus import EventBus
 from golem_forge.events.redaction import NO_CREDENTIAL, classify_name
 from golem_forge.storage.private_file import wait_for_lock
@@ -34,7 +34,9 @@ _SECOND_WORDS: Final = {
     "mcp": ("reconnect",),
 }
 _MAX_CANDIDATES: Final = 200
+_MAX_HINT: Final = 100
 _PLAIN_WORD: Final = regex(r"[\w@%+=:,./~-]*\Z")
+_PATH_NAME: Final = regex(r"(?:\A|_)(?:path|paths|file|files|filename|dir|directory|folder|workdir|cwd)(?:\Z|_)")
 
 _log = logging.getLogger(__name__)
 
@@ -44,6 +46,7 @@ class CompletionSources:
     """What there is to complete; filled from events as they come. A source that is absent or fails offers nothing."""
 
     zone_listing: Callable[[str], Iterable[str]] | None = None
+    zone_files: Callable[[], Awaitable[Iterable[str]]] | None = None
     session_ids: Callable[[], Iterable[str]] | None = None
     model_names: Callable[[], Iterable[str]] | None = None
     rule_ids: Callable[[], Iterable[str]] | None = None
@@ -51,20 +54,25 @@ class CompletionSources:
     prompts: Callable[[], Iterable[Mapping[str, Any]]] | None = None
     tools: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)
     """Fields by the name of a manual tool."""
+    descriptions: dict[str, str] = field(default_factory=dict)
+    """What a manual tool does, by its name."""
     outputs: list[str] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)
 
     def set_tools(self, tools: Iterable[Mapping[str, Any]]) -> None:
-        self.tools = {str(tool["name"]): list(tool.get("fields") or ()) for tool in tools}
+        known = list(tools)
+        self.tools = {str(tool["name"]): list(tool.get("fields") or ()) for tool in known}
+        self.descriptions = {str(tool["name"]): _first_sentence(tool.get("description")) for tool in known}
 
     def add_result(self, call_id: str, handle: str | None) -> None:
         self.calls = [*self.calls[-49:], call_id]
         if handle:
             self.outputs = [*self.outputs[-49:], handle]
 
-    def paths(self, typed: str) -> list[str]:
-        """Paths in the directory of what was typed; none unless that starts with `/`."""
-        if not typed.startswith("/"):
+    def paths(self, typed: str, *, relative: bool = False) -> list[str]:
+        """Paths in the directory of what was typed. Without `relative` none unless that starts with `/`; with it a
+        path begins in the default zone, as for tools."""
+        if not typed.startswith("/") and not relative:
             return []
         directory = typed[: typed.rfind("/") + 1]
         return [directory + name for name in _list_or_empty(self.zone_listing, directory)]
@@ -73,6 +81,14 @@ class CompletionSources:
         """Fields by what can be typed behind the `/` besides built-in commands. A prompt wins over a tool."""
         prompts = _list_or_empty(self.prompts)
         return {**self.tools, **{str(each["name"]): list(each["fields"]) for each in prompts}}
+
+    def described_commands(self) -> dict[str, str]:
+        """What each of these does."""
+        prompts = _list_or_empty(self.prompts)
+        return {
+            **self.descriptions,
+            **{str(each["name"]): _first_sentence(each.get("description")) for each in prompts},
+        }
 
 
 def candidates(before: str, known: CompletionSources) -> tuple[int, list[str]]:
@@ -84,6 +100,11 @@ def candidates(before: str, known: CompletionSources) -> tuple[int, list[str]]:
 def _unquoted(before: str, known: CompletionSources) -> tuple[int, list[str]]:
     start = max(before.rfind(" "), before.rfind("\n")) + 1
     word = before[start:]
+    if before.startswith("!"):
+        start = max(start, 1)
+        word = before[start:]
+        plain = [path for path in known.paths(word, relative=True) if _PLAIN_WORD.match(path)]
+        return start, _matching(word, plain)
     if not before.startswith("/"):
         return start, _matching(word, known.paths(word))
     words = before.split()
@@ -151,7 +172,7 @@ def _built_in_words(command: str, given: Sequence[str], known: CompletionSources
     if given:
         return []
     match command:
-        case "sessions":
+        case "sessions" | "resume":
             return _list_or_empty(known.session_ids)
         case "model":
             return _list_or_empty(known.model_names)
@@ -186,10 +207,14 @@ def _values(field: Mapping[str, Any] | None, typed: str, known: CompletionSource
         return []
     item = field.get("item") if field["type"] == "list" else field
     if isinstance(item, Mapping) and item.get("options"):
-        return [_quoted(str(option["value"])) for option in item["options"]]
+        return [quoted_word(str(option["value"])) for option in item["options"]]
     if field["type"] == "boolean":
         return ["true", "false"]
-    return known.paths(typed)
+    return known.paths(typed, relative=_takes_path(field))
+
+
+def _takes_path(field: Mapping[str, Any]) -> bool:
+    return field["type"] in ("text", "list") and _PATH_NAME.search(str(field["name"]).lower()) is not None
 
 
 def _matching(word: str, words: Iterable[str]) -> list[str]:
@@ -197,7 +222,14 @@ def _matching(word: str, words: Iterable[str]) -> list[str]:
     return [each for each in dict.fromkeys(words) if each.lower().startswith(lowered)][:_MAX_CANDIDATES]
 
 
-def _quoted(text: str) -> str:
+def _first_sentence(description: Any) -> str:
+    """As far as it fits beside a name."""
+    text = description.strip() if isinstance(description, str) else ""
+    return shorten_prose(text.partition("\n")[0].split(". ")[0].rstrip("."), _MAX_HINT)
+
+
+def quoted_word(text: str) -> str:
+    """As one word of a command."""
     if _PLAIN_WORD.match(text) and text:
         return text
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
@@ -278,7 +310,7 @@ _REDACTION: Final = regex(r"\[secret [^\]]*\]|\[redacted \d+ chars")
 
 
 def holds_secret(line: str, tools: Mapping[str, Sequence[Mapping[str, Any]]], bus: EventBus) -> bool:
-    if line.startswith("/"):
+    if line.startswith(("/", "!")):
         secret = {
             _normalize_name(str(field["name"])) for fields in tools.values() for field in fields if _is_secret(field)
         }

@@ -67,6 +67,9 @@ class Keyboard:
         """What stands in the line of the question in front."""
         self.draw_again: Callable[[], bool] = lambda: False
         """Draws the question anew if something was printed below it; True: it did."""
+        self.menu_open: Callable[[], bool] = lambda: False
+        """Whether a menu of the draft is open. Threat: who reads it goes on typing after a while, and the next letter
+        would answer."""
         self.fresh = False
         """The reply is still what stood there to begin with: typing replaces it, moving in it keeps it."""
         self._draft = draft
@@ -86,6 +89,8 @@ class Keyboard:
         """Text was typed at the question in front."""
         self.held = False
         """A question had the keyboard and waits for silence; the draft has it meanwhile."""
+        self.writing = False
+        """The person moved to the input line: the question waits until they sent a line or came back."""
         self._due: asyncio.TimerHandle | None = None
         self._drawn_again = False
         draft.on_text_changed += lambda _: self._draft_changed()
@@ -105,8 +110,8 @@ class Keyboard:
     @property
     def text_waits(self) -> bool:
         """Whether text that was typed at the question stands in the draft, so that no single key answers."""
-        stands = self._typed_here and bool(self._draft.text.strip())
-        return stands and not self._armed and self._stage() is AnswerStage.KEY
+        stands = (self._typed_here or self.menu_open()) and bool(self._draft.text.strip())
+        return (stands or self.writing) and not self._armed and self._stage() is AnswerStage.KEY
 
     @property
     def deliberate(self) -> bool:
@@ -122,6 +127,8 @@ class Keyboard:
         self._commands = ""
         if self._stage() is AnswerStage.NOTHING or not self._draft.text.strip():
             self._typed_here = False
+        if self._stage() is AnswerStage.NOTHING:
+            self.writing = False
         self._reply.reset()  # what was typed for the last question, maybe a secret, is not to be seen at the next
         if self._armed:
             self._armed = False
@@ -243,6 +250,21 @@ class Keyboard:
         typed = app.layout.current_buffer.text if app.layout.current_buffer is not None else ""
         app.context.copy().run(stop_search)
         self._draft.insert_text(typed)
+
+    # ---- the person moves
+
+    def to_the_line(self) -> None:
+        """From a question that one key answers to the input line, which stays there until `line_left`."""
+        self.writing = True
+        self._hold()
+        self.held = False  # Enter sends what is typed there at once
+
+    def line_left(self) -> bool:
+        """The person sent a line, or comes back to the question. True: they had moved to the line."""
+        was, self.writing = self.writing, False
+        self._typed_here = False
+        self.app.invalidate()
+        return was
 
     # ---- keys
 

@@ -281,10 +281,10 @@ class PendingQuestions:
 
     # ---- what stands above the answer
 
-    def lines(self, *, taken: bool, text_waits: bool = False) -> list[StyledLine]:
+    def lines(self, *, taken: bool, text_waits: bool = False, writing: bool = False) -> list[StyledLine]:
         """`taken`: the question has the keyboard; until then its keys are not named, because they do not count.
 
-        `text_waits`: it gets the keyboard once the input line is empty.
+        `text_waits`: it gets the keyboard once the input line is empty. `writing`: the person went to that line.
         """
         front = self.front
         if front is None:
@@ -294,7 +294,8 @@ class PendingQuestions:
         lines: list[StyledLine] = [[("warn", safe_text(front.note))]] if front.note else []
         if not taken:
             head = "Send? [y/N]" if self.stage is AnswerStage.KEY and front.form else _HEADS[self.stage, front.kind]
-            return [*lines, *self._asked(f"{place}{head}", _TEXT_WAITS_HINT if text_waits else _WAITS_HINT)]
+            hint = _WRITING_HINT if writing else _TEXT_WAITS_HINT if text_waits else _WAITS_HINT
+            return [*lines, *self._asked(f"{place}{head}", hint)]
         if front.reason:
             keys = "(Enter sends it, also an empty one · Esc back)"
             return [*lines, *self._asked("Deny. Reason for the model:", keys)]
@@ -318,6 +319,7 @@ class PendingQuestions:
 
 _WAITS_HINT: Final = "(waits until you stop typing; what you type goes to the input line)"
 _TEXT_WAITS_HINT: Final = "(your text waits in the input line: Enter sends it, Ctrl+U clears it)"
+_WRITING_HINT: Final = "(waits while you write; Enter sends your line, Shift+Tab comes back here)"
 _HEADS: Final = {
     (AnswerStage.KEY, APPROVAL_EVENT): "Approve? [y/N]",
     (AnswerStage.KEY, FORM_EVENT): "Send? [y/N]",
@@ -379,7 +381,7 @@ def card_keys(request: Mapping[str, Any], *, many: bool) -> str:
 
 
 def card_help(request: Mapping[str, Any]) -> list[StyledLine]:
-    return [[("choice", f"  {key:<6}"), ("", text)] for key, _, text in _key_table(request) if text]
+    return [[("choice", f"  {key:<10}"), ("", text)] for key, _, text in _key_table(request) if text]
 
 
 def _key_table(request: Mapping[str, Any], *, many: bool = False) -> list[tuple[str, str, str]]:
@@ -407,6 +409,7 @@ def _key_table(request: Mapping[str, Any], *, many: bool = False) -> list[tuple[
         ("w", "why", "why it is asked"),
         ("q", "stop", "deny and end the turn"),
         ("Tab", "next" if many else "", "the next question that waits, or this card again; Ctrl+L this card again"),
+        ("Shift+Tab", "write", "to the input line, for a message or a command; Shift+Tab comes back"),
         ("Esc", "", "interrupt the turn; Ctrl+C as well"),
         ("?", "help", ""),
     ]

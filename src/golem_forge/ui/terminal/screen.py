@@ -16,7 +16,8 @@ import os
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
-from golem_forge.ui.render.lines import one_line
+from golem_forge.core.regex import regex
+from golem_forge.ui.render.lines import one_line, width_of
 from golem_forge.ui.terminal.keyboard import Keyboard
 from golem_forge.ui.terminal.questions import AnswerStage, KeyMeaning
 from golem_forge.ui.terminal.tty import StyledLine, ansi, toolkit_style
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from prompt_toolkit.layout import Layout, Window
 
     from golem_forge.ui.terminal.adapter import TerminalAdapter
+    from golem_forge.ui.terminal.menu import Menu
 
 ESCAPE_S: Final = 0.05
 """How long the terminal may take to send the rest of a sequence that began with Esc."""
@@ -46,6 +48,7 @@ class Screen:
         output: TextIO,
         colour: bool,
         history: Iterable[str],
+        menu: Menu,
     ) -> None:
         from prompt_toolkit.application import Application
         from prompt_toolkit.buffer import Buffer
@@ -58,13 +61,15 @@ class Screen:
         self.colour = colour
         self.offers: list[str] = []
         """What Tab found, shown until the next key."""
+        self.menu = menu
         self.draft = Buffer(history=InMemoryHistory(list(history)), multiline=True)
         self.reply = Buffer(multiline=True)
         self.keyboard = Keyboard(draft=self.draft, reply=self.reply, stage=lambda: adapter.stage)
         self.printed = 0
         """How often something was put above."""
         self._drawn = asyncio.Event()
-        self._above: list[str] = []
+        self._above: list[tuple[str, str]] = []
+        self._tail = PrintedTail()
         self._width = 0
         self._resize_due: asyncio.TimerHandle | None = None
         self._height = 0
@@ -87,7 +92,10 @@ class Screen:
         self.app.timeoutlen = _SECOND_KEY_S
         self.app.before_render += lambda _: self._before_render()
         self.app.after_render += lambda _: self._after_render()
-        self.draft.on_text_changed += lambda _: self.offers.clear()
+        self.keyboard.menu_open = lambda: self.menu.is_open
+        self.draft.on_text_changed += lambda _: self._draft_changed()
+        self.draft.on_cursor_position_changed += lambda _: self._draft_changed()
+        self.draft.on_text_insert += lambda _: self.menu.typed(self.draft.document.text_before_cursor)
 
     # ---- life
 
@@ -128,6 +136,29 @@ class Screen:
         self.keyboard.key_came()
         self.adapter.key_came()
 
+    # ---- the input line
+
+    def clear_draft(self) -> None:
+        self.draft.reset()
+        self.offers.clear()
+        self.menu.close()
+
+    def _draft_changed(self) -> None:
+        """A menu opens when something is typed, not when a line of the history comes back."""
+        self.offers.clear()
+        if self.menu.is_open:
+            self.menu.typed(self.draft.document.text_before_cursor)
+
+    @property
+    def menu_shown(self) -> bool:
+        return self.menu.is_open and self.app.layout.has_focus(self.draft)
+
+    def take_from_menu(self) -> None:
+        replaced, text = self.menu.taken()
+        self.draft.delete_before_cursor(replaced)
+        self.draft.insert_text(text)
+        self.menu.close()
+
     # ---- drawing
 
     @property
@@ -148,15 +179,40 @@ class Screen:
         self._flush_above()
         self.app._redraw()
 
-    def say(self, lines: Iterable[StyledLine]) -> None:
-        self.print_above(ansi(lines, colour=self.colour))
+    def say(self, lines: Iterable[StyledLine], key: str = "") -> None:
+        """`key`: what it is about, so that it can be folded."""
+        self.print_above(ansi(lines, colour=self.colour), key)
 
-    def print_above(self, text: str) -> None:
+    def fold(self, key: str, lines: Iterable[StyledLine]) -> None:
+        """These lines in the place of all that was said about `key`, where that is still on the screen; else below. A
+        question that was the last thing there stays so."""
+        self._flush_above()
+        text = ansi(lines, colour=self.colour)
+        rows = self._tail.rows_to_fold(key, self.size)
+        if not rows:
+            self.print_above(text, key)
+            return
+        again = self._tail.cut(key)
+        if self.app.is_running:
+            self.app.renderer.erase()
+        self._output.write_raw(f"\x1b[{rows}A\r\x1b[J")
+        self._above = [(text, key), *again]
+        self._flush_above()
+
+    def can_fold(self, key: str) -> bool:
+        self._flush_above()
+        return self._tail.rows_to_fold(key, self.size) > 0
+
+    def clear_screen(self) -> None:
+        self.app.renderer.clear()
+        self._tail.forget()
+
+    def print_above(self, text: str, key: str = "") -> None:
         """Finished text; what is said in one go is written in one go."""
         if not text:
             return
         self.printed += 1
-        self._above.append(text)
+        self._above.append((text, key))
         if len(self._above) == 1:
             try:
                 asyncio.get_running_loop().call_soon(self._flush_above)
@@ -164,9 +220,12 @@ class Screen:
                 self._flush_above()
 
     def _flush_above(self) -> None:
-        text, self._above = "".join(self._above), []
+        pieces, self._above = self._above, []
+        text = "".join(piece for piece, _ in pieces)
         if not text:
             return
+        for piece, key in pieces:
+            self._tail.add(piece, key, self.size)
         if self.app.is_running:
             self.app.renderer.erase()
         self._output.write_raw(text.replace("\n", "\r\n"))
@@ -181,16 +240,80 @@ class Screen:
         if height < self._height:
             self.app.renderer.erase()
         self._height = height
+        self._tail.drawn(size.rows - height)
         if self._width and size.columns != self._width:
             if self._resize_due is not None:
                 self._resize_due.cancel()
             self._resize_due = asyncio.get_running_loop().call_later(_RESIZE_DELAY_S, self.adapter.show_question)
+            self._tail.forget()
         self._width = size.columns
 
     def _after_render(self) -> None:
         self._drawn.set()
         if not self._above:
             self.keyboard.was_drawn()
+
+
+_ESCAPES: Final = regex(r"\x1b\[[0-9;]*m")
+_TOO_MANY: Final = 10_000
+
+
+class PrintedTail:
+    """What was printed last, and how many rows of it are surely still on the screen above the live part.
+
+    The terminal does not say where the cursor is. So this counts what is certain: each row printed pushes the live part
+    down, and it can never be lower than its height leaves room for.
+    """
+
+    def __init__(self) -> None:
+        self._blocks: list[tuple[str, str, int]] = []
+        """(text, key, rows)."""
+        self._certain = 0
+        self._size = (0, 0)
+
+    def forget(self) -> None:
+        """The screen was cleared, or its width changed and the terminal broke its lines anew."""
+        self._blocks, self._certain = [], 0
+
+    def drawn(self, room: int) -> None:
+        """The live part was drawn, with so many rows above it at most."""
+        self._certain = min(self._certain, max(room, 0))
+
+    def add(self, text: str, key: str, size: tuple[int, int]) -> None:
+        columns, rows = self._size = size
+        lines = text.removesuffix("\n").split("\n")
+        taken = sum(_rows_taken(line, columns) for line in lines)
+        if not text.endswith("\n"):
+            taken = _TOO_MANY  # the next piece goes on in the same row
+        self._blocks.append((text, key, taken))
+        self._certain = min(self._certain + (taken if taken < _TOO_MANY else len(lines) - 1), rows - 1)
+        while len(self._blocks) > 1 and sum(block[2] for block in self._blocks[1:]) >= rows:
+            del self._blocks[0]
+
+    def rows_to_fold(self, key: str, size: tuple[int, int]) -> int:
+        """The rows from the first block about `key` to the end; 0: there is none, or it is not all on the screen."""
+        first = self._first(key)
+        rows = 0 if first is None else sum(block[2] for block in self._blocks[first:])
+        return rows if rows <= self._certain and size == self._size else 0
+
+    def cut(self, key: str) -> list[tuple[str, str]]:
+        """Takes the blocks from there on out; gives those about something else, to be printed again."""
+        first = self._first(key)
+        cut, self._blocks = self._blocks[first:], self._blocks[:first]
+        self._certain -= sum(block[2] for block in cut)
+        return [(text, about) for text, about, _ in cut if about != key]
+
+    def _first(self, key: str) -> int | None:
+        return next((at for at, block in enumerate(self._blocks) if block[1] == key), None)
+
+
+def _rows_taken(line: str, columns: int) -> int:
+    """How many rows of the terminal a printed line takes. A wide character may be moved to the next row: then nobody
+    knows."""
+    plain = _ESCAPES.sub("", line)
+    if plain.isascii() and plain.isprintable():
+        return max(-(-len(plain) // max(columns, 1)), 1)
+    return 1 if width_of(plain) <= columns and "\t" not in plain and "\r" not in plain else _TOO_MANY
 
 
 _MAX_INPUT_ROWS: Final = 8
@@ -227,6 +350,7 @@ def screen_layout(screen: Screen) -> tuple[Layout, Window]:
         shown(adapter.queued_lines),
         draft,
         search,
+        shown(lambda: screen.menu.lines(screen.width, screen.size[1] // 3) if screen.menu_shown else []),
         shown(lambda: _offer_lines(screen)),
         shown(adapter.foot_lines),
     ]
@@ -302,33 +426,51 @@ def input_bindings(screen: Screen) -> KeyBindings:
     draft, adapter = screen.draft, screen.adapter
     running = Condition(lambda: adapter.running) & ~is_searching
     asked = Condition(lambda: adapter.stage is not AnswerStage.NOTHING)
+    menu = Condition(lambda: screen.menu_shown) & ~is_searching
 
     @keys.add("enter", filter=~is_searching)
     def _(event: Any) -> None:
         screen.offers.clear()
-        if screen.keyboard.held and not screen.keyboard.deliberate:  # it belongs to what was typed at the question
+        if screen.keyboard.writing and not draft.text.strip():
+            screen.keyboard.line_left()
+        elif screen.menu.offers and not screen.menu.is_complete:
+            screen.take_from_menu()
+        elif screen.keyboard.held and not screen.keyboard.deliberate:  # it belongs to what was typed at the question
             if not screen.keyboard.came_alone:
                 draft.insert_text("\n")
         elif adapter.line(draft.text):
-            draft.reset()
+            screen.clear_draft()
+            screen.keyboard.line_left()
 
     keys.add("escape", "enter")(lambda _: draft.insert_text("\n"))
+    for key, step in (("up", -1), ("c-p", -1), ("down", 1), ("c-n", 1)):
+        keys.add(key, filter=menu)(lambda _, step=step: screen.menu.move(step))
+    keys.add("escape", filter=menu & ~running)(lambda _: screen.menu.close())
     keys.add("escape", filter=running)(lambda _: adapter.escape())
     keys.add("c-c", filter=~is_searching)(lambda _: adapter.control_c())
     keys.add("c-d", filter=Condition(lambda: not draft.text))(lambda _: adapter.request_exit())
     keys.add("tab", filter=~is_searching)(lambda _: _complete(screen))
     keys.add("c-l", filter=asked)(lambda _: adapter.show_question())
+    keys.add("c-l", filter=~asked)(lambda _: screen.clear_screen())
+    keys.add("s-tab", filter=asked)(lambda _: screen.keyboard.line_left())
+    keys.add("c-o")(lambda _: adapter.show_folded())
     keys.add(Keys.Any, filter=~is_searching)(lambda event: draft.insert_text(event.data * event.arg))
     return keys
 
 
 def _complete(screen: Screen) -> None:
+    """Extends the word as far as all that fit agree; Tab again, or after an arrow key, takes what the menu has."""
     draft = screen.draft
+    if screen.menu.moved or (screen.menu.offers and screen.offers):
+        screen.take_from_menu()
+        return
     before = draft.document.text_before_cursor
     start, words = screen.adapter.complete(before)
     typed = before[start:]
     if not words:
         screen.offers.clear()
+        if screen.menu.offers:
+            screen.take_from_menu()
         return
     common = words[0]
     for word in words[1:]:
@@ -400,6 +542,16 @@ def key_bindings(screen: Screen) -> KeyBindings:
     def _(event: Any) -> None:
         if keyboard.pressed(KeyMeaning.COMMAND, ""):
             adapter.show_question()
+
+    @keys.add("s-tab")
+    def _(event: Any) -> None:
+        if keyboard.pressed(KeyMeaning.COMMAND, ""):
+            keyboard.to_the_line()
+
+    @keys.add("c-o")
+    def _(event: Any) -> None:
+        if keyboard.pressed(KeyMeaning.COMMAND, ""):
+            adapter.show_folded()
 
     # What the terminal itself reports is no answer, and neither is what comes with it.
     keys.add(Keys.CPRResponse)(lambda _: keyboard.pasted(""))

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from golem_forge.core.regex import regex
 from golem_forge.events.envelope import Event
 from golem_forge.ui.render.lines import width_of, wrapped_lines
+from golem_forge.ui.terminal.folding import CallFolds
 from golem_forge.ui.terminal.status import Activity
 from golem_forge.ui.terminal.tty import StyledLine, ansi, safe_prose, safe_text
 from golem_forge.ui.trace import TraceFormatter, TraceLevel
@@ -178,12 +179,15 @@ class EventRenderer:
         formatter: TraceFormatter,
         transcript: Transcript,
         activity: Activity,
-        say: Callable[[Iterable[StyledLine]], None],
+        say: Callable[..., None],
+        folds: CallFolds,
     ) -> None:
         self._formatter = formatter
         self._transcript = transcript
         self._activity = activity
         self._say = say
+        self._folds = folds
+        formatter.answers = folds.answers
         self._sent: deque[str] = deque(maxlen=20)
 
     def sent(self, text: str) -> None:
@@ -202,7 +206,13 @@ class EventRenderer:
             (self._activity.progressed if kind == "toolProgress" else self._activity.add_output)(wire)
         else:
             self._update(event)
-            self._say(self._formatter.format(event))
+            rows = self._formatter.format(event)
+            if kind == "toolResult" and self._formatter.level is TraceLevel.NORMAL:
+                self._folds.draw_result(wire, rows)
+            elif kind in ("sessionStarted", "wallsReport"):
+                self._folds.draw_start(event, rows)
+            else:
+                self._say(rows, self._folds.key_of(wire))
 
     def _is_drawn(self, message: Mapping[str, Any], worker: str, detailed: bool) -> bool:
         """Draws an answer as Markdown. False: the message is left to the formatter."""

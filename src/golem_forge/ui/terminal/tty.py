@@ -34,6 +34,7 @@ _CODES: Final = {
     "red": "31",
     "green": "32",
     "yellow": "33",
+    "blue": "34",
     "cyan": "36",
 }
 _MEANINGS: Final = {
@@ -47,6 +48,10 @@ _MEANINGS: Final = {
     "user": "bold",
     "thinking": "dim italic",
     "choice": "cyan",
+    "low": "green",
+    "medium": "blue",
+    "high": "yellow",
+    "critical": "bold red",
 }
 _SHAPES: Final = frozenset({"bold", "dim", "italic", "reverse"})
 

@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import logging
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, ClassVar, Final
 
@@ -101,6 +102,10 @@ class SessionRegistry:
     async def end(self, session_id: str) -> None:
         self.live(session_id).bus.emit("command", {"requestId": "end", "text": "/exit"}, source="browser")
 
+    async def forget(self, session_id: str) -> None:
+        """It was deleted: pages that look at it are told."""
+        await self._stop_following(session_id)
+
     async def close(self) -> None:
         open_here: list[WatchedSession] = [*self._live, *self._followed.values()]
         for session in open_here:
@@ -173,6 +178,7 @@ class SessionLauncher(SessionRegistry):
             needs_model=False,
             default_mode="chat",
         )
+        runtime.open_session = self._open_beside
         session = LiveSession(runtime, runtime.bus, self.home.path, directory)
         await session.open()
         shown = asyncio.Event()
@@ -189,6 +195,15 @@ class SessionLauncher(SessionRegistry):
         if task.done():
             task.result()  # raises why it could not start
         return session
+
+    async def _open_beside(self, session_id: str, leave: Callable[[], None]) -> str:
+        """What `/resume` does on a page: the other session runs here too, and this one ends."""
+        try:
+            id = await self.start(StartRequest(resume=session_id))
+        except ApiRefusal as refused:
+            raise ForgeError(refused.problem.problem) from None
+        leave()
+        return f"This session ends. Session {id[:12]} goes on at #/s/{id}/chat."
 
     async def _run(self, session: LiveSession, runtime: WorkerRuntime, first: str, shown: asyncio.Event) -> None:
         """Raises what ended the start; nothing a model or a tool does afterwards raises."""

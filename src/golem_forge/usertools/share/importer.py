@@ -307,13 +307,13 @@ class Skill:
 def read_skill(data: bytes) -> Skill:
     if len(data) > _MAX_SKILL_BYTES:
         raise SharingError(f"{SKILL_FILE} is larger than {_MAX_SKILL_BYTES >> 20} MiB.")
-    matter, body = _split_front_matter(data)
+    matter, body = split_front_matter(data)
     warnings: list[str] = []
     if "allowed-tools" in matter:
         warnings.append(f"allowed-tools in {SKILL_FILE} grants nothing; what the tool may reach is in {MANIFEST_FILE}")
     metadata = matter.get("metadata")
     metadata = metadata if isinstance(metadata, dict) else {}
-    line = escape_control_chars(" ".join(_text_field(matter, "description").split()))
+    line = escape_control_chars(" ".join(text_field(matter, "description").split()))
     description = shorten_prose(line, _MAX_DESCRIPTION).rstrip()
     prose = escape_control_chars_in_prose(body.strip())
     usage = prose.encode()[:_MAX_USAGE_BYTES].decode(errors="ignore")
@@ -322,7 +322,7 @@ def read_skill(data: bytes) -> Skill:
     if usage != prose:
         warnings.append(f"the usage was cut to {_MAX_USAGE_BYTES >> 10} KiB")
     return Skill(
-        name=_text_field(matter, "name"),
+        name=text_field(matter, "name"),
         description=description,
         body=usage,
         version=_skill_version(metadata.get("version")),
@@ -331,8 +331,8 @@ def read_skill(data: bytes) -> Skill:
     )
 
 
-def _split_front_matter(data: bytes) -> tuple[dict[str, Any], str]:
-    """Front matter and body."""
+def split_front_matter(data: bytes) -> tuple[dict[str, Any], str]:
+    """Front matter and body of a SKILL.md. Raises SharingError."""
     try:
         text = data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError:
@@ -349,7 +349,8 @@ def _split_front_matter(data: bytes) -> tuple[dict[str, Any], str]:
     return matter, text[closing.end() :]
 
 
-def _text_field(matter: dict[str, Any], key: str) -> str:
+def text_field(matter: dict[str, Any], key: str) -> str:
+    """Raises SharingError where it is missing."""
     value = matter.get(key)
     if isinstance(value, bool) or not isinstance(value, str | int | float) or not str(value).strip():
         raise SharingError(f"{SKILL_FILE}: {key}: is missing or not text.")

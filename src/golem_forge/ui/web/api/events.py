@@ -16,6 +16,8 @@ from pydantic import Field
 
 from golem_forge.core.errors import ToolFailed
 from golem_forge.core.regex import regex
+from golem_forge.core.text import shorten
+from golem_forge.events.envelope import Event
 from golem_forge.events.serialization import encode_json
 from golem_forge.net.guard import declared_size
 from golem_forge.tools.threads import run_in_thread
@@ -31,6 +33,8 @@ from golem_forge.ui.web.wire import ApiModel, ApiRefusal
 _EventNumber = Annotated[int, Field(ge=0, le=(1 << 53) - 1)]
 _NO_EVENT: Final = "This session has no event of that number."
 _MAX_DIGITS: Final = 16
+_MAX_INBOX: Final = 200
+_MAX_ASKS: Final = 200
 
 
 class EventsQuery(ApiModel, title="EventsQuery"):
@@ -94,6 +98,46 @@ async def get_event(call: ApiCall, seq: str) -> Response:
     if event is None:
         raise ApiRefusal(404, _NO_EVENT)
     return await _json_response(lambda: {"event": event.to_dict()})
+
+
+class InboxRow(ApiModel, title="InboxRow"):
+    session: str
+    request_id: str
+    kind: Literal["approval", "form"]
+    asks: str
+    """The tool that wants to run, or who asks for what."""
+    risk: str
+    """Of an approval: low, medium, high or critical; else empty."""
+    since: str
+
+
+class Inbox(ApiModel, title="Inbox"):
+    questions: list[InboxRow]
+
+
+@operation("GET", "/api/questions", "list_questions", tag="events")
+async def list_questions(call: ApiCall) -> Inbox:
+    """What waits for an answer in the sessions that run in this process, oldest first; at most 200."""
+    rows = [
+        _inbox_row(session.id, event)
+        for session in call.registry.live_sessions()
+        for event in session.open_questions()
+        if event.type in ("approvalRequired", "formRequired")
+    ]
+    return Inbox(questions=sorted(rows, key=lambda row: row.since)[:_MAX_INBOX])
+
+
+def _inbox_row(session: str, event: Event) -> InboxRow:
+    wire, approval = event.wire, event.type == "approvalRequired"
+    asks = wire.get("tool") or wire.get("description") if approval else f"{wire.get('source')}: {wire.get('title')}"
+    return InboxRow(
+        session=session,
+        request_id=str(wire.get("requestId", "")),
+        kind="approval" if approval else "form",
+        asks=shorten(str(asks or ""), _MAX_ASKS),
+        risk=str(wire.get("risk", "")) if approval else "",
+        since=event.ts,
+    )
 
 
 @operation(

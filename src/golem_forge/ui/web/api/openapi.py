@@ -35,7 +35,7 @@ _PART: Final = regex(r"\{([A-Za-z_]+)\}")
 _ABOUT: Final = (
     "What the page of Golem Forge uses, for everybody who writes a UI of their own. Log in with the code of the "
     "printed link, keep the cookie, and set `Origin` to the server's own address on every request that is not a GET. "
-    "docs/web-api.md has a complete example."
+    "docs/guides/own-ui.md has a complete example."
 )
 _COMMON_REFUSALS: Final = {
     400: "a header came twice, or the target is no path",
@@ -193,6 +193,9 @@ def _responses(one: Operation, refs: Mapping[_ModelUse, Schema]) -> dict[str, An
     if one.answer is not None:
         content = {"application/json": {"schema": refs[one.answer, "serialization"]}}
         responses[str(one.status)] = {"description": "Done.", "content": content}
+    elif one.media:
+        whole = {kind: {"schema": {} if kind.endswith("json") else {"type": "string"}} for kind in one.media}
+        responses[str(one.status)] = {"description": "Done.", "content": whole}
     else:
         responses["204" if one.status == 200 else str(one.status)] = {"description": "Done."}
     problem = {"application/json": {"schema": refs[ApiProblem, "serialization"]}}

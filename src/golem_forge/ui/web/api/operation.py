@@ -70,6 +70,8 @@ class Operation:
     """Media type of a body that the function reads itself, in pieces."""
     answer: type[ApiModel] | None = None
     """None: 204 without a body, unless the function gives a Response of its own."""
+    media: tuple[str, ...] = ()
+    """Media types of a Response of its own that is no JSON of one model."""
     status: int = 200
     refusals: Mapping[int, str] = field(default_factory=dict)
     """Status → when, besides those every operation has."""

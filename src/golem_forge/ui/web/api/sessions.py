@@ -1,25 +1,36 @@
-"""Login and sessions: exchange the printed link's code for a cookie; list, start, resume and end sessions.
+"""Login and sessions: exchange the printed link's code for a cookie; list, start, resume, end, name, export and delete
+sessions.
 
 Login refuses (401) a code that was used, is too old or was never given, without saying which. Threat: guessing; codes
 are random, and the request guard counts the tries.
-Listing reads the index, and journals that changed since, in a thread. Search looks at the first words, the worker, the
-model, the directory and the id.
+Listing reads the index, and journals that changed since, in a thread. Search looks at the title, the first words, the
+worker, the model, the directory and the id. Deleting refuses (409) a session that a process runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Final
+from types import MappingProxyType
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
 from golem_forge._version import __version__
+from golem_forge.agent.recorded_sessions import (
+    MAX_TITLE,
+    delete_session,
+    rename_session,
+    replay,
+    session_title,
+    session_titles,
+)
+from golem_forge.agent.session_export import MEDIA_TYPES, export_session
 from golem_forge.core.text import display_path
 from golem_forge.events.index import SessionIndex, SessionSummary
-from golem_forge.events.journal_files import is_locked, journal_path, sessions_dir
+from golem_forge.events.journal_files import SessionNotFound, is_locked, journal_path, sessions_dir
 from golem_forge.tools.threads import run_in_thread
-from golem_forge.ui.web.api.operation import ApiCall, operation
+from golem_forge.ui.web.api.operation import ApiCall, RequestedSession, operation
 from golem_forge.ui.web.sdk import Response
 from golem_forge.ui.web.session_registry import StartRequest
 from golem_forge.ui.web.stream.watched_session import LiveSession, SessionStatus
@@ -80,6 +91,8 @@ async def who_am_i(call: ApiCall) -> ServerInfo:
 
 MAX_SESSIONS_LISTED: Final = 200
 _MAX_SEARCHED: Final = 10_000
+_MAX_EXPORT_BYTES: Final = 64 << 20
+_NO_TITLES: Final[Mapping[str, str]] = MappingProxyType({})
 _ShortText = Annotated[str, Field(max_length=1000)]
 
 
@@ -93,6 +106,8 @@ class SessionsQuery(ApiModel, title="SessionsQuery"):
 
 class SessionRow(ApiModel, title="SessionRow"):
     id: str
+    title: str
+    """What a person called it, else its first words; empty while nothing was said."""
     state: SessionStatus
     finished: bool
     """Whether it was ended in an orderly way; false also while it runs."""
@@ -137,14 +152,90 @@ async def get_session(call: ApiCall) -> SessionRow:
     """What is known of one session."""
     session = await call.registry.find(call.path["id"])
     home, id, state = call.registry.home.path, session.id, session.state
-    found = await run_in_thread(
-        lambda: [each for each in SessionIndex(home).sessions(prefix=id, limit=2) if each.id == id]
-    )
-    if found:
-        return _row_of_summary(found[0], state)
+    found = await run_in_thread(lambda: _find_summary(home, id))
+    if found is not None:
+        return _row_of_summary(found, state, await run_in_thread(lambda: session_titles(home)))
     if isinstance(session, LiveSession):
         return _row_of_live(session)
-    raise ApiRefusal(404, "There is no such session; the list of sessions shows those there are.")
+    raise _no_such_session()
+
+
+class SessionTitle(ApiModel, title="SessionTitle"):
+    title: Annotated[str, Field(max_length=MAX_TITLE)]
+    """An empty one takes the given title back: the first words count again."""
+
+
+@operation("PATCH", "/api/sessions/{id}", "rename_session", tag="sessions")
+async def change_title(call: ApiCall, body: SessionTitle) -> SessionRow:
+    """Gives a session a title, also one that runs."""
+    session = await call.registry.find(call.path["id"])
+    home, id = call.registry.home.path, session.id
+    try:
+        await run_in_thread(lambda: rename_session(home, id, body.title))
+    except SessionNotFound:
+        raise ApiRefusal(409, "This session keeps no journal, so it cannot be named.") from None
+    return await get_session.run(call)  # type: ignore[no-any-return]
+
+
+@operation(
+    "DELETE", "/api/sessions/{id}", "delete_session", tag="sessions", refusals={409: "a process runs the session"}
+)
+async def remove_session(call: ApiCall) -> None:
+    """Removes all that is kept of a session: journal, attachments, stored outputs. It cannot be brought back."""
+    session = await call.registry.find(call.path["id"])
+    home, id = call.registry.home.path, session.id
+    if isinstance(session, LiveSession):
+        raise ApiRefusal(409, "This session runs here; end it first, then delete it.")
+    try:
+        await run_in_thread(lambda: delete_session(home, id))
+    except SessionNotFound:
+        raise _no_such_session() from None
+    await call.registry.forget(id)
+
+
+class ExportQuery(ApiModel, title="ExportQuery"):
+    format: Literal["markdown", "json"] = "markdown"
+
+
+@operation(
+    "GET",
+    "/api/sessions/{id}/export",
+    "export_session",
+    tag="sessions",
+    media=tuple(MEDIA_TYPES.values()),
+    refusals={409: "the session keeps no journal", 413: "the session is too long to be sent at once"},
+)
+async def download_session(call: ApiCall, subject: RequestedSession, query: ExportQuery) -> Response:
+    """The session as one text to keep: Markdown, or a JSON document with its events. Known secrets are redacted."""
+    session = await call.registry.find(call.path["id"])
+    id, clean = session.id, subject.redactor.text
+    text = await run_in_thread(lambda: _export_text(subject.home.path, id, query.format, clean))
+    suffix = "md" if query.format == "markdown" else "json"
+    headers = {"Content-Disposition": f'attachment; filename="session-{id[:12]}.{suffix}"'}
+    return Response(text, media_type=MEDIA_TYPES[query.format], headers=headers)
+
+
+def _export_text(home: Path, session_id: str, format: str, clean: Callable[[str], str]) -> bytes:
+    """Refused where it is longer than one answer may be."""
+    found = _find_summary(home, session_id)
+    if found is None:
+        raise ApiRefusal(409, "This session keeps no journal, so there is nothing to export.")
+    title, text = session_title(found, session_titles(home)), bytearray()
+    for piece in export_session(found, title, replay(session_id, home=home), format, clean):
+        text += piece.encode()
+        if len(text) > _MAX_EXPORT_BYTES:
+            again = f"`forge sessions export {session_id[:12]} --format {format}` writes it."
+            raise ApiRefusal(413, f"This session is too long to be sent at once. {again}")
+    return bytes(text)
+
+
+def _find_summary(home: Path, session_id: str) -> SessionSummary | None:
+    found = SessionIndex(home).sessions(prefix=session_id, limit=2)
+    return next((each for each in found if each.id == session_id), None)
+
+
+def _no_such_session() -> ApiRefusal:
+    return ApiRefusal(404, "There is no such session; the list of sessions shows those there are.")
 
 
 @operation(
@@ -173,11 +264,11 @@ async def end_session(call: ApiCall) -> None:
 def _list_rows(home: Path, here: set[str], query: SessionsQuery) -> tuple[list[SessionRow], bool]:
     if not sessions_dir(home).is_dir():
         return [], False
-    index, words = SessionIndex(home), query.query.casefold().split()
+    index, words, titles = SessionIndex(home), query.query.casefold().split(), session_titles(home)
     most = _MAX_SEARCHED if words else query.limit + 1
     found = index.sessions(limit=most) if query.everything else index.conversations(limit=most)
-    fitting = [session for session in found if _matches(session, words)]
-    rows = [_row_of_summary(session, _state(home, session.id, here)) for session in fitting[: query.limit]]
+    fitting = [session for session in found if _matches(session, words, titles)]
+    rows = [_row_of_summary(session, _state(home, session.id, here), titles) for session in fitting[: query.limit]]
     return rows, len(fitting) > query.limit
 
 
@@ -187,17 +278,21 @@ def _state(home: Path, session_id: str, here: Iterable[str]) -> SessionStatus:
     return SessionStatus.ELSEWHERE if is_locked(journal_path(home, session_id)) else SessionStatus.CLOSED
 
 
-def _matches(session: SessionSummary | SessionRow, words: list[str]) -> bool:
+def _matches(
+    session: SessionSummary | SessionRow, words: list[str], titles: Mapping[str, str] = MappingProxyType({})
+) -> bool:
     directory = display_path(session.root) if isinstance(session, SessionSummary) else session.directory
-    said = " ".join((session.input, session.worker, session.model, directory, session.id)).casefold()
+    title = titles.get(session.id, "")
+    said = " ".join((title, session.input, session.worker, session.model, directory, session.id)).casefold()
     return all(word in said for word in words)
 
 
 _SAME_IN_ROW: Final = ("id", "created", "updated", "worker", "model", "input", "calls")
 
 
-def _row_of_summary(session: SessionSummary, state: SessionStatus) -> SessionRow:
+def _row_of_summary(session: SessionSummary, state: SessionStatus, titles: Mapping[str, str]) -> SessionRow:
     return SessionRow(
+        title=session_title(session, titles),
         state=state,
         finished=session.closed and state is SessionStatus.CLOSED,
         directory=display_path(session.root),
@@ -211,6 +306,7 @@ def _row_of_live(session: LiveSession) -> SessionRow:
     wire, ts = (started.wire, started.ts) if started is not None else ({}, "")
     return SessionRow(
         id=session.id,
+        title="",
         state=SessionStatus.LIVE,
         finished=False,
         created=ts,

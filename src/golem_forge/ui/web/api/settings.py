@@ -3,20 +3,34 @@ with its origin. What `/status` and `/config` say, as data.
 
 Only the approval mode can be changed, for the rest of this session; every watcher is told, and the journal records it.
 `blocked` stays blocked in every mode.
+
+The model of the person is set up here too, as by `forge models setup`: which keys and local servers there are, what a
+provider offers, one test request, and the choice saved. A key goes in and never comes out again. Threat: whoever is on
+the page could have keys and requests sent about, so a request names a provider and never an address of its own: local
+servers are those that Forge found. Requests to providers are bounded per minute.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+import os
+import time
+from collections import deque
+from typing import Any, Final, Literal
+
+from pydantic import Field, SecretStr
 
 from golem_forge.agent.in_force import effective_config, is_untrusted
+from golem_forge.agent.model import setup
+from golem_forge.agent.model.keys import ModelKeys
+from golem_forge.agent.model.selection import NO_SETTINGS, split_model
 from golem_forge.agent.runtime import WorkerRuntime
 from golem_forge.config.approval_modes import ApprovalMode
+from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.text import display_path
 from golem_forge.tools.threads import run_in_thread
-from golem_forge.ui.web.api.operation import RequestedSession, operation
+from golem_forge.ui.web.api.operation import ApiCall, RequestedSession, operation
 from golem_forge.ui.web.stream.watched_session import UI_NAME, SessionStatus
-from golem_forge.ui.web.wire import ApiModel
+from golem_forge.ui.web.wire import ApiModel, ApiRefusal
 
 _MODE_MEANINGS: Final = {
     ApprovalMode.INTERACTIVE: "What asks is asked here, unless it was remembered.",
@@ -149,3 +163,139 @@ async def _settings_of(subject: RequestedSession, runtime: WorkerRuntime) -> Set
         "config": [row._asdict() for row in config],
     }
     return Settings.model_validate(subject.redact(found) | {"program": display_path(str(runtime.program.root))})
+
+
+_MAX_KEY: Final = 4096
+_MAX_NAME: Final = 200
+_TRIES_PER_MINUTE: Final = 12
+
+
+class ProviderShown(ApiModel, title="ProviderShown"):
+    name: str
+    title: str
+    key: str
+    """Where its key is: `environment`, `keyring`, `file` or `none`; `not needed` where none is expected."""
+    key_page: str
+    """Where a person makes a key; empty: nobody knows."""
+
+
+class LocalServerShown(ApiModel, title="LocalServerShown"):
+    title: str
+    provider: str
+    address: str
+    models: list[str]
+
+
+class ModelSetup(ApiModel, title="ModelSetup"):
+    providers: list[ProviderShown]
+    """Those that take a key."""
+    local: list[LocalServerShown]
+    """Model servers found on the usual ports of the machine that serves this page."""
+
+
+class ModelSource(ApiModel, title="ModelSource"):
+    provider: Literal["anthropic", "openai", "google", "openrouter", "ollama", "openai-compatible"]
+    address: str = Field(default="", max_length=_MAX_NAME)
+    """Of a local server, as `show_models` gave it; empty: the provider's own."""
+    key: SecretStr = Field(default=SecretStr(""), max_length=_MAX_KEY)
+    """A new key; empty: the one that is there. It is never given back."""
+
+
+class OfferedModels(ApiModel, title="OfferedModels"):
+    models: list[str]
+    """Names without the provider, its default first."""
+
+
+class ModelSettings(ModelSource, title="NewModel"):
+    model: str = Field(pattern=r"^[\w.:/@+-]{1,200}$")
+    """Its name without the provider."""
+    session: str = Field(default="", max_length=_MAX_NAME)
+    """A session that runs here and uses it from the next request on; empty: none does."""
+
+
+class SavedModel(ApiModel, title="SavedModel"):
+    model: str
+    """`provider:name`, the person's default now."""
+    key: str
+    """Where a new key was stored: `keyring` or `file`; empty: there was no new one."""
+
+
+_BUSY: Final = {429: "too many requests to providers within a minute", 409: "the provider refused, or did not answer"}
+
+
+@operation("GET", "/api/models", "show_models", tag="settings")
+async def show_models(call: ApiCall) -> ModelSetup:
+    """What a model can be chosen from: providers with the state of their keys, and local servers."""
+    home = call.registry.home
+    states = await run_in_thread(
+        lambda: setup.provider_states(setup.person_settings(home), os.environ, ModelKeys(home))
+    )
+    local = await run_in_thread(setup.find_local_servers)
+    return ModelSetup(
+        providers=[
+            ProviderShown(
+                name=each.name, title=setup.TITLES[each.name], key=each.key, key_page=setup.KEY_PAGES[each.name]
+            )
+            for each in states
+            if each.name in setup.TITLES
+        ],
+        local=[
+            LocalServerShown(title=each.title, provider=each.provider, address=each.base_url, models=list(each.models))
+            for each in local
+        ],
+    )
+
+
+@operation("POST", "/api/models/offered", "list_offered_models", tag="settings", refusals=_BUSY)
+async def list_offered_models(call: ApiCall, body: ModelSource) -> OfferedModels:
+    """The models of a provider or a local server. The key is used for this request and not stored."""
+    choice = await _choice(body)
+    return OfferedModels(models=await setup.list_models(call.registry.home, choice, os.environ))
+
+
+@operation("POST", "/api/models", "set_model", tag="settings", refusals={**_BUSY, 404: "there is no such session"})
+async def set_model(call: ApiCall, body: ModelSettings) -> SavedModel:
+    """Tests a model with one small request, then makes it the person's default and stores the key. Nothing is stored if
+    the test fails."""
+    home = call.registry.home
+    runtime = call.registry.live(body.session).runtime if body.session else None
+    if runtime is not None and not runtime.is_ready:
+        raise ApiRefusal(409, "The session is just being started; try again in a moment.")
+    choice = replace(await _choice(body), model=body.model)
+    split_model(choice.name)
+    await setup.try_choice(home, choice, os.environ)
+    place = await run_in_thread(lambda: setup.save_choice(home, choice))
+    if runtime is not None:
+        _use_in_session(runtime, choice)
+    return SavedModel(model=choice.name, key=place)
+
+
+async def _choice(body: ModelSource) -> setup.ModelChoice:
+    """Refused (422): an address at which Forge found no local server; (429): too many."""
+    _count_try()
+    if body.address:
+        local = await run_in_thread(setup.find_local_servers)
+        if (body.provider, body.address) not in {(each.provider, each.base_url) for each in local}:
+            raise ApiRefusal(422, "No model server was found there.", {"address": "not a local server that was found"})
+    return setup.ModelChoice(provider=body.provider, base_url=body.address, key=body.key.get_secret_value())
+
+
+_tries: deque[float] = deque(maxlen=_TRIES_PER_MINUTE)
+
+
+def _count_try() -> None:
+    now = time.monotonic()
+    if len(_tries) == _TRIES_PER_MINUTE and now - _tries[0] < 60:
+        raise ApiRefusal(429, "Too many tries; wait a minute.")
+    _tries.append(now)
+
+
+def _use_in_session(runtime: WorkerRuntime, choice: setup.ModelChoice) -> None:
+    """The session was started before the address was known."""
+    run, models = runtime.program.run, dict(runtime.program.run.models)
+    if choice.base_url and not models.get(choice.provider, NO_SETTINGS).base_url:
+        models[choice.provider] = replace(models.get(choice.provider, NO_SETTINGS), base_url=choice.base_url)
+        runtime.tree.use_program(replace(runtime.program, run=replace(run, models=models)))
+    runtime.switch_model(choice.name)
+    text = f"Model: {choice.name}, from the next request on."
+    runtime.bus.emit("status", {"type": "info", "message": text, "code": "MODEL_CHANGED"})

@@ -3,8 +3,9 @@
 
    Redrawn at most once a frame of the screen, from the store; the title counts the open questions at once. */
 
+import * as api from "./api.js";
 import { el, h, icon, part, replace, say } from "./dom.js";
-import { cost, percent } from "./format.js";
+import { cost, moment, oneLine, percent } from "./format.js";
 import { address } from "./router.js";
 import { Panel } from "./panel.js";
 import { setTheme, theme, THEMES } from "./theme.js";
@@ -33,7 +34,28 @@ const ofSession = (open) => {
   if (open.link.state === "away")
     return open.store.standing.ended ? el("p.banner", GONE) : el("p.banner.warn", SERVER_AWAY);
   const why = open.store.caughtUp ? READ_ONLY[open.session.state] : undefined;
-  return why ? el("p.banner", why, " ", h("a", { href: address("replay", open.id) }, "Replay it")) : null;
+  if (!why) return null;
+  const mayResume = open.session.state === "closed" && open.desk.me.mayStart;
+  return el("div.banner",
+    el("span", why),
+    mayResume ? resumeButton(open) : null,
+    h("a", { href: address("replay", open.id) }, "Replay it"),
+  );
+};
+
+/** Goes on with a session that nobody runs; the server tells this page when it runs. */
+const resumeButton = (open) => {
+  const button = el("button.primary", "Resume");
+  button.addEventListener("click", async () => {
+    button.disabled = true;
+    try {
+      await api.post("/api/sessions", { resume: open.id });
+    } catch (failure) {
+      button.disabled = false;
+      button.after(h("span", { role: "alert" }, failure?.problem ?? "It could not be resumed."));
+    }
+  });
+  return button;
 };
 
 /* The line below everything, as the terminal has it: approval mode, context, cost, walls. */
@@ -83,6 +105,99 @@ const made = () => {
   );
 };
 
+/* The model picker: the same as the command `/model`, which answers in the conversation. Offered are the models that
+   sessions of this home have used and those of model servers on this machine. */
+const MOST_MODELS = 8;
+
+/** @param {import("./open_session.js").OpenSession} open */
+const pickModel = async (open) => {
+  const now = open.model;
+  const box = h("input.field-input", {
+    id: "model-name",
+    value: now,
+    list: "model-names",
+    placeholder: "provider:model",
+    spellcheck: "false",
+    autocomplete: "off",
+  });
+  const names = h("datalist", { id: "model-names" });
+  const chips = el("div.buttons");
+  const problem = h("p.field-error", { role: "alert", hidden: true });
+  const dialog = h("dialog.help-dialog", { "aria-labelledby": "model-title" });
+  const choose = async (name) => {
+    const wrong = /^[^\s'"\\]+$/.test(name) ? "" : "Write one name, such as anthropic:claude-sonnet-4-5.";
+    const said = wrong
+      ? { ok: false, problem: wrong }
+      : await open.ctx.act("command", { requestId: api.randomId(), text: `/model ${name}` });
+    if (said.ok) return dialog.close();
+    problem.hidden = false;
+    say(problem, said.problem ?? "The command was not taken.");
+  };
+  const submit = (event) => {
+    event.preventDefault();
+    choose(box.value.trim());
+  };
+  replace(dialog,
+    h("h2", { id: "model-title" }, "Model"),
+    el("p.dim", now ? `In force: ${now}.` : "This session has no model.", " Another one counts from the next request on."),
+    h("form.model-form", { on: { submit } },
+      h("label.field-label", { for: "model-name" }, "Model"),
+      box,
+      names,
+      problem,
+      chips,
+      el("div.buttons",
+        h("button", { on: { click: () => dialog.close() } }, "Cancel"),
+        h("button.primary", { type: "submit" }, "Use this model"),
+      ),
+    ),
+  );
+  dialog.addEventListener("close", () => dialog.remove());
+  document.body.append(dialog);
+  dialog.showModal();
+  box.select();
+  const [listed, found] = await Promise.all([
+    api.get("/api/sessions?limit=100").catch(() => ({ sessions: [] })),
+    api.get("/api/models").catch(() => ({ local: [] })),
+  ]);
+  const local = found.local.flatMap(({ provider, models }) => models.map((name) => `${provider}:${name}`));
+  const used = listed.sessions.map((one) => one.model).filter(Boolean);
+  const known = [...new Set([...used, ...local])].slice(0, MOST_MODELS);
+  replace(names, known.map((value) => h("option", { value })));
+  replace(chips, known.filter((name) => name !== now).map((name) =>
+    h("button.chip", { on: { click: () => choose(name) } }, oneLine(name)),
+  ));
+};
+
+/* The inbox: what waits for an answer in every session of this process. A row leads to its card; nothing is answered
+   from here. */
+/** @typedef {{session: string, requestId: string, asks: string, risk: string, since: string}} Waiting */
+
+/** @param {Waiting[]} rows @param {(row: Waiting) => void} go @param {string} here */
+const showInbox = (rows, go, here) => {
+  const dialog = h("dialog.help-dialog.inbox", { "aria-labelledby": "inbox-title" });
+  const row = (one) =>
+    el("li",
+      h("button.row", { on: { click: () => (dialog.close(), go(one)) } },
+        el("span.inbox-asks",
+          el("span.mono", oneLine(one.asks)),
+          one.session === here ? null : el("span.dim", "in another session"),
+        ),
+        one.risk ? h("span.risk", { dataset: { risk: one.risk } }, one.risk) : null,
+        el("span.dim.small", moment(one.since)),
+      ),
+    );
+  replace(dialog,
+    h("h2", { id: "inbox-title" }, `Waiting for you (${rows.length})`),
+    h("ol.queue", { role: "list" }, rows.map(row)),
+    h("button", { on: { click: () => dialog.close() } }, "Close"),
+  );
+  dialog.addEventListener("close", () => dialog.remove());
+  document.body.append(dialog);
+  dialog.showModal();
+};
+
+const INBOX_MS = 4000;
 const NAMES = { chat: "Chat", tools: "Tools", sessions: "Sessions", settings: "Settings", replay: "Replay" };
 const AWAY = { connecting: "connecting", away: "connecting", over: "not connected" };
 const STATES = { live: "live", elsewhere: "runs elsewhere", closed: "closed" };
@@ -97,15 +212,17 @@ export class Frame {
   #area = "chat";
   #due = 0;
   #lost = "";
+  /** What waits in other sessions of this process. @type {Waiting[]} */
+  #elsewhere = [];
 
   /** @param {import("./desk.js").Desk} desk */
   constructor(desk) {
     this.desk = desk;
     this.name = el("h1.name", "Forge");
     this.state = h("span.pill", { hidden: true });
-    this.model = el("span.model");
+    this.model = h("button.quiet.model", { hidden: true, on: { click: () => this.#open && pickModel(this.#open) } });
     this.count = el("span.badge");
-    this.waiting = h("button.quiet.waiting", { on: { click: () => this.toOldest() } }, icon("bell"), this.count);
+    this.waiting = h("button.quiet.waiting", { on: { click: () => this.#showWaiting() } }, icon("bell"), this.count);
     this.themeButton = h("button.quiet", { on: { click: () => this.#nextTheme() } });
     this.panelButton = h("button.quiet",
       {
@@ -126,11 +243,13 @@ export class Frame {
     );
     this.panel = new Panel(part("panel"), this.panelButton, (area) => desk.go(area));
     this.#drawTheme();
+    if (desk.me.mayStart) window.setInterval(() => this.#lookAround(), INBOX_MS);
   }
 
   /** @param {import("./open_session.js").OpenSession} open */
   opened(open) {
     this.#open = open;
+    this.#elsewhere = this.#elsewhere.filter((one) => one.session !== open.id);
     this.#lost = "";
     this.panel.shows(open);
     this.changed();
@@ -182,11 +301,46 @@ export class Frame {
     this.changed();
   }
 
+  /** The oldest question of this session, else of another. */
   toOldest() {
-    const oldest = this.#open?.store.openQuestions()[0];
-    if (!oldest) return false;
-    this.toQuestion(oldest.requestId);
-    return true;
+    const oldest = this.#waiting()[0];
+    if (oldest) this.#goTo(oldest);
+    return Boolean(oldest);
+  }
+
+  /** @returns {Waiting[]} those of this session first */
+  #waiting() {
+    const open = this.#open;
+    const here = open?.session.answerable ? open.store.openQuestions() : [];
+    return [
+      ...here.map(({ requestId, shown: { event } }) => ({
+        session: open?.id ?? "",
+        requestId,
+        asks: event.data.tool ?? `${event.data.source}: ${event.data.title}`,
+        risk: event.data.risk ?? "",
+        since: event.ts,
+      })),
+      ...this.#elsewhere,
+    ];
+  }
+
+  #goTo({ session, requestId }) {
+    if (session === this.#open?.id) this.toQuestion(requestId);
+    else this.desk.go(address("chat", session));
+  }
+
+  #showWaiting() {
+    const rows = this.#waiting();
+    if (rows.length > 1) showInbox(rows, (one) => this.#goTo(one), this.#open?.id ?? "");
+    else this.toOldest();
+  }
+
+  async #lookAround() {
+    if (document.hidden || this.#lost || (this.#open && this.#open.link.state !== "here")) return;
+    const inbox = await api.get("/api/questions").catch(() => null);
+    if (!inbox) return;
+    this.#elsewhere = inbox.questions.filter((one) => one.session !== this.#open?.id);
+    this.#drawTitle();
   }
 
   toQuestion(requestId) {
@@ -203,7 +357,10 @@ export class Frame {
     if (!open) return;
     const { store, session } = open;
     say(this.name, store.standing.session?.worker || "Forge");
-    say(this.model, store.standing.session?.model ?? "");
+    this.model.hidden = !store.standing.session;
+    this.model.disabled = !session.answerable || store.standing.ended;
+    say(this.model, open.model || "no model");
+    this.model.setAttribute("aria-label", `Model: ${open.model || "none"}. Choose another one`);
     const away = open.link.state !== "here";
     this.state.hidden = false;
     this.state.dataset.state = away ? "away" : session.state;
@@ -214,13 +371,13 @@ export class Frame {
 
   #drawTitle() {
     const open = this.#open;
-    const count = open?.session.answerable ? open.store.openQuestions().length : 0;
+    const count = this.#waiting().length;
     const name = this.#pageTitle || open?.store.standing.session?.worker || "";
     document.title = `${count ? `(${count}) ` : ""}Forge${name ? ` – ${visible(name)}` : ""}`;
     this.waiting.hidden = !count;
     say(this.count, count ? String(count) : "");
     const words = count === 1 ? "One answer is awaited" : `${count} answers are awaited`;
-    this.waiting.setAttribute("aria-label", `${words}: go to the oldest (Alt+A)`);
+    this.waiting.setAttribute("aria-label", count > 1 ? `${words}: show them` : `${words}: go to it (Alt+A)`);
     this.waiting.setAttribute("title", `${words} (Alt+A)`);
   }
 

@@ -34,14 +34,16 @@ const settings = {
   },
 };
 
-/* What the session may use and which approval mode is in force: no event says it, so it is asked for when something was
-   used or the mode was switched, and never more often than every few seconds. */
+/* What the session may use, and which approval mode and model are in force: no event says it, so it is asked for when
+   something was used or switched, and never more often than every few seconds. */
 const EVERY_MS = 3000;
 
 class Budget {
   /** @type {{unit: string, allowed: number, used: number}[]} those with a limit */
   rows = [];
   mode = "";
+  /** @type {string | null} null: nobody said it yet */
+  model = null;
   #timer = 0;
   #askedAt = 0;
 
@@ -55,7 +57,8 @@ class Budget {
     if (!store.caughtUp || !this.#isRunning || this.#timer) return;
     const part = change.what === "standing" ? change.part : "";
     const used = change.what === "caughtUp" || part === "session" || part === "usage";
-    const switched = change.what === "item" && change.fresh && store.items.get(change.key)?.code === "APPROVAL_MODE";
+    const code = change.what === "item" && change.fresh ? store.items.get(change.key)?.code : "";
+    const switched = code === "APPROVAL_MODE" || code === "MODEL_CHANGED" || code === "command";
     if (!used && !switched) return;
     this.#timer = window.setTimeout(
       () => this.#ask(),
@@ -82,6 +85,7 @@ class Budget {
       const settings = await api.get(api.path`/api/sessions/${session.id}/settings`);
       this.rows = settings.budget.filter((one) => one.allowed > 0);
       this.mode = settings.approvalMode;
+      this.model = settings.model;
       this.told();
     } catch {
       /* the session ended meanwhile, or the server is away: what was known stays */
@@ -144,6 +148,9 @@ export class OpenSession {
       settings,
     };
   }
+
+  /** The model in force, "" where there is none. */
+  get model() { return this.budget.model ?? this.store.standing.session?.model ?? ""; }
 
   close() {
     this.unsubscribe();

@@ -7,11 +7,12 @@ let disclosures = 0;
 
 /** A button that opens and closes the region below it. `make` builds the content when it is first opened.
  * @param {string | Node} label @param {() => Node | Node[] | Promise<Node | Node[]>} make
- * @param {{open?: boolean, class?: string}} [about] */
-export const disclosure = (label, make, { open = false, class: look = "" } = {}) => {
+ * @param {{open?: boolean, class?: string, name?: string}} [about] `name`: said before the label, not seen */
+export const disclosure = (label, make, { open = false, class: look = "", name = "" } = {}) => {
   const id = `more-${++disclosures}`;
   const region = h("div.disclosed", { id, hidden: true });
   const button = h("button", { class: `disclosure ${look}`.trim(), "aria-expanded": "false", "aria-controls": id },
+    name ? el("span.unseen", name) : null,
     label,
   );
   let made = false;

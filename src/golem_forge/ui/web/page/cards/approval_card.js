@@ -6,7 +6,7 @@
    on its way stays so unless its edit was refused. Read-only sessions and replays show no button. */
 
 import { path } from "../api.js";
-import { diffView } from "./diff.js";
+import { diffView, parseDiff } from "./diff.js";
 import { answerButton, moved, onPress } from "./guard.js";
 import { approvalEnding, fieldErrors, isSameQuestion, questionShell, readOnly } from "./question_card.js";
 import { el, h, replace, say } from "../dom.js";
@@ -106,11 +106,13 @@ const SECTIONS = {
   unconfined: ({ rows }) => el("ul.card-no-walls", rows.map(({ text }) => el("li", oneLine(text)))),
   text: literalPart,
   diff: literalPart,
+  // one by one only where something holds for one and not for the others: the line itself stands above
   commands: ({ title, rows }) =>
-    el("div.card-segments",
-      el("p.fact-name", title),
-      el("ol", rows.map((row) => el("li", el("code", row.text), remarks(row)))),
-    ),
+    rows.some(remarks) &&
+      el("div.card-segments",
+        el("p.fact-name", title),
+        el("ol", rows.map((row) => el("li", el("code", row.text), remarks(row)))),
+      ),
   facts: ({ rows }) => [
     lines(rows.filter(({ look }) => look !== "said")),
     rows.filter(({ look }) => look === "said").map(({ text }) =>
@@ -139,18 +141,31 @@ const SECTIONS = {
 /** What the server left out of many rows stands among them as words. @param {Row | string} row @returns {Row} */
 const rowOf = (row) => (typeof row === "string" ? { text: row, look: "", warning: "", note: "" } : row);
 
-/** @param {any} shown an `approvalRequired` @param {boolean} [open] whether it still waits for its answer */
-const approvalFacts = (shown, ctx, open = true) =>
-  cardOf(shown)
-    .sections.filter(({ kind }) => Object.hasOwn(SECTIONS, kind) && (open || kind !== "deadline"))
-    .map((section) => SECTIONS[section.kind]({ ...section, rows: section.rows.map(rowOf) }, shown, ctx));
+/** What the literal part says already: the files of a diff. @param {any} shown @returns {Set<string>} */
+const saidByDiff = ({ event }) => {
+  const files = parseDiff(typeof event.data.diff === "string" ? event.data.diff : "");
+  return new Set(files.filter(({ state }) => state !== "deleted").map(({ title }) => `write ${title}`));
+};
 
-/* The answers of an approval card, in the order a keyboard meets them: Deny, Deny with a message, Approve once, Edit,
-   what may be remembered, Stop the turn. Each answers by its own press and by nothing else: no Enter in a
-   field, no Esc. A message or an edit that is being written stands in the place of the others, with Back.
+/** @param {any} shown an `approvalRequired` @param {boolean} [open] whether it still waits for its answer */
+const approvalFacts = (shown, ctx, open = true) => {
+  const said = saidByDiff(shown);
+  return cardOf(shown)
+    .sections.filter(({ kind }) => Object.hasOwn(SECTIONS, kind) && (open || kind !== "deadline"))
+    .map((section) => {
+      const rows = section.rows.map(rowOf).filter((row) => !said.has(row.text) || row.warning || row.note);
+      return SECTIONS[section.kind]({ ...section, rows }, shown, ctx);
+    });
+};
+
+/* The answers of an approval card, in the order a keyboard meets them: Deny, Approve once, Approve and remember, Edit,
+   Deny with a message, Stop the turn. They stay in view while the card is read. Each answers by its own press and by
+   nothing else: no Enter in a field, no Esc. The choices to remember stand in a menu above the others; a message or an
+   edit that is being written stands in their place, with Back.
 
    The shell sends what an answer says. What was typed stays when the card comes again. */
 const MOST_REASON = 2000;
+const SETTLED_MS = 50;
 /** The form of a request that has none: its arguments as one JSON object. */
 const WHOLE = {
   name: "arguments",
@@ -177,7 +192,7 @@ const choiceButton = (offer, send) => {
 const approvalAnswer = (shown, { send, refuse }, whole) => {
   const request = shown.event.data;
   const panel = h("div.card-panel", { hidden: true });
-  const ways = el("div.card-answers");
+  const ways = el("div.card-ways");
   let opener = null;
   let edit = null;
 
@@ -204,7 +219,7 @@ const approvalAnswer = (shown, { send, refuse }, whole) => {
     el("div.buttons",
       answerButton("Send denial",
         () => send({ approved: false, ...(reason.value.trim() ? { reason: reason.value.trim() } : {}) }),
-        "danger",
+        "primary",
       ),
       answerButton("Back", close),
     ),
@@ -236,33 +251,49 @@ const approvalAnswer = (shown, { send, refuse }, whole) => {
     send({ approved: true, args });
   };
   const trust = isTrust(request);
-  const deny = answerButton(trust ? "Do not trust" : "Deny", () => send({ approved: false }), "danger");
+  const offered = cardOf(shown);
+  const deny = answerButton(trust ? "Do not trust" : "Deny", () => send({ approved: false }));
   const denyWith =
     trust || request.caller === "human"
       ? null
-      : answerButton("Deny with a message…", () => (open(denyPanel, denyWith), reason.focus()));
+      : answerButton("Deny with a message…", () => (open(denyPanel, denyWith), reason.focus()), "quiet");
   const approve = answerButton(trust ? "Trust" : "Approve once", () => send({ approved: true }), "primary");
-  const editButton = answerButton("Edit…", () =>
-    startEdit().catch((error) => refuse(error?.problem ?? "The arguments could not be loaded whole.")),
+  const editButton = answerButton("Edit…",
+    () => startEdit().catch((error) => refuse(error?.problem ?? "The arguments could not be loaded whole.")),
+    "quiet",
   );
-  const choices = objects(cardOf(shown).offers).map((offer) => choiceButton(offer, send));
+  const choices = objects(offered.offers).map((offer) => choiceButton(offer, send));
+  const menu = h("div.choices-group", { role: "group", "aria-label": "Approve and remember", hidden: true },
+    el("p.fact-name", "Approve this, and from now on without a question:"),
+    el("ul.choices", choices),
+  );
+  const toggle = (wanted) => {
+    menu.hidden = !wanted;
+    remember.setAttribute("aria-expanded", String(wanted));
+    moved();
+    (wanted ? menu.querySelector("button") : remember)?.focus({ preventScroll: true });
+    // once the feed has settled: the card from its beginning, so that there is room for the menu
+    if (wanted) setTimeout(() => menu.closest("article")?.scrollIntoView({ block: "start" }), SETTLED_MS);
+  };
+  const remember = answerButton("Approve and remember…", () => toggle(menu.hidden));
+  remember.setAttribute("aria-expanded", "false");
+  menu.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape") return;
+    event.stopPropagation();
+    toggle(false);
+  });
   replace(ways,
-    el("div.buttons", deny, denyWith, ...(cardOf(shown) === NO_CARD ? [] : [approve, trust ? null : editButton])),
-    choices.length > 0 &&
-      h("div.choices-group", { role: "group", "aria-labelledby": `choices-${numbered}` },
-        h("p.fact-name", { id: `choices-${numbered}` }, "Approve and remember"),
-        el("ul.choices", choices),
-      ),
-  );
-  const node = el("div.card-answers",
-    ways,
-    panel,
+    el("div.buttons", deny, ...(offered === NO_CARD ? [] : [approve, choices.length ? remember : null])),
     trust
       ? null
       : el("div.buttons.buttons-quiet",
+          offered === NO_CARD ? null : editButton,
+          denyWith,
           answerButton("Stop the turn", () => send({ approved: false, stop: true }), "quiet"),
         ),
+    choices.length ? menu : null,
   );
+  const node = el("div.card-answers", ways, panel);
   return {
     node,
     /** Errors of the last edit, at their fields. */
@@ -321,8 +352,11 @@ export const approvalCard = (item, ctx) => {
     answers?.forget();
     answers = null;
     shell.close(approvalEnding(cardOf(item.shown).offers, item.resolved, shell.sent));
-    const asked = () => el("div.card-facts", approvalFacts(item.shown, ctx, false));
-    replace(shell.facts, disclosed("What was asked", asked, { class: "small" }));
+    const asked = () => el("div.card-facts", el("p", cardOf(item.shown).title), approvalFacts(item.shown, ctx, false));
+    const { tool } = item.shown.event.data;
+    replace(shell.facts,
+      disclosed(tool ? oneLine(tool) : cardOf(item.shown).title, asked, { class: "small", name: "What was asked: " }),
+    );
   };
   shell.afterwards = close;
   const update = (now) => {

@@ -2,7 +2,8 @@
 
    Bounded: more than `most` rows are shown as their beginning and their end, with the number between and a button
    for all, or for 5,000 more where a page could not bear all. Narrow windows are always inline. `whole` fetches the
-   text where the server has shortened it; until then nobody knows how many lines there are. */
+   text where the server has shortened it; until then nobody knows how many lines there are. Where all files are
+   new they are shown as the files that they will be, with the colours of their languages. */
 
 import { el, h, replace } from "../dom.js";
 import { counted } from "../format.js";
@@ -22,6 +23,7 @@ import { remember, remembered } from "../storage.js";
 const HUNK = /^@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@/;
 const CUT_ANYWHERE = /^… [\d,]+ characters …$/; // as `ui/web/views.py` writes it
 const NOWHERE = "/dev/null";
+const NEW = "new file";
 const isMarker = (mark) => mark === "#" || mark === "…";
 
 /** @param {string} head `--- a/zone/file` @param {string} root */
@@ -39,7 +41,7 @@ const fileOf = (before, after, root) => {
     removed: 0,
     rows: [],
   });
-  if (was === NOWHERE) return file(is, "new file");
+  if (was === NOWHERE) return file(is, NEW);
   if (is === NOWHERE) return file(was, "deleted");
   return was === is ? file(is, "") : file(is, `moved from ${was}`);
 };
@@ -194,6 +196,65 @@ const sideRows = (rows) =>
     );
   });
 
+/* The colours of a new file, line by line: words, strings, numbers, comments and keys. A few patterns for the languages
+   that tools are written in; a text that none of them knows stays as it is. Only colours: every character stays. */
+const LONGEST_COLOURED = 2000;
+const STRING = String.raw`"(?:[^"\\]|\\.)*"?|'(?:[^'\\]|\\.)*'?`;
+const NUMBER = String.raw`\b\d[\w.]*`;
+const HASH = String.raw`(?<![^\s])#.*`;
+const SLASHES = String.raw`(?<!:)\/\/.*`;
+const KEY = String.raw`^\s*(?:- )*[\w.$"-]+(?=\s*[:=](?:\s|$))`;
+const PYTHON =
+  "and as assert async await break class continue def elif else except finally for from if import in is lambda None " +
+  "not or pass raise return True False try while with yield";
+const SHELL = "case do done elif else esac exit export fi for function if in local return set shift then unset while";
+const SCRIPT =
+  "async await break case catch class const continue default delete else export extends false finally for from " +
+  "function if import in let new null of return static switch this throw true try typeof undefined var while yield";
+
+/** @param {string} comment @param {string} words @param {string} [key] */
+const language = (comment, words, key = "(?!)") => {
+  const word = String.raw`\b(?:${words.replaceAll(" ", "|")})\b`;
+  return new RegExp(`(?<c>${comment})|(?<na>${key})|(?<s>${STRING})|(?<m>${NUMBER})|(?<k>${word})`, "g");
+};
+
+const LANGUAGES = {
+  py: language(HASH, PYTHON),
+  sh: language(HASH, SHELL),
+  js: language(SLASHES, SCRIPT),
+  yaml: language(HASH, "true false null", KEY),
+  json: language("(?!)", "true false null", String.raw`"(?:[^"\\]|\\.)*"(?=\s*:)`),
+};
+const ENDINGS = { bash: "sh", zsh: "sh", mjs: "js", cjs: "js", ts: "js", yml: "yaml", toml: "yaml" };
+
+/** @param {string} text one line @param {string} name of its file */
+const coloured = (text, name) => {
+  const ending = /\.(\w+)$/.exec(name)?.[1]?.toLowerCase() ?? "";
+  const pattern = LANGUAGES[ENDINGS[ending] ?? ending];
+  if (!pattern || text.length > LONGEST_COLOURED) return el("code", text);
+  const parts = [];
+  let done = 0;
+  for (const found of text.matchAll(pattern)) {
+    const [look] = Object.entries(found.groups ?? {}).find(([, value]) => value !== undefined) ?? [];
+    parts.push(text.slice(done, found.index), el(`span.${look}`, found[0]));
+    done = found.index + found[0].length;
+  }
+  return el("code", ...parts, text.slice(done));
+};
+
+/** A file that is not there yet, as it will be. @param {Row[]} rows @param {string} title */
+const newFileTable = (rows, title) =>
+  h("table.diff-table.diff-new", { "aria-label": `New file ${title}` },
+    headings(["Line", "Text"]),
+    el("tbody",
+      rows.filter(({ kind }) => kind !== "hunk").map((row) =>
+        row.kind === "add"
+          ? el("tr", numberCell(row.now), el("td.diff-text", coloured(row.text, title)))
+          : wide(row, 2),
+      ),
+    ),
+  );
+
 const headings = (names) => el("thead.unseen", el("tr", names.map((name) => h("th", { scope: "col" }, name))));
 
 const diffTable = (rows, mode, title) => {
@@ -246,7 +307,7 @@ const amounts = (added, removed) =>
   );
 
 const fileNode = (file, rows, mode, more, isWhole) => {
-  const table = diffTable(rows, mode, file.title);
+  const table = mode === NEW ? newFileTable(rows, file.title) : diffTable(rows, mode, file.title);
   if (!file.title) return el("div.diff-file", table);
   const state = [file.state, more].filter(Boolean).join(", ");
   return h("details.diff-file", { open: true },
@@ -304,7 +365,8 @@ export const diffView = (unified, { most = MOST_ROWS, whole = null, counts, root
 
   const draw = () => {
     const focused = node.querySelector(":focus")?.dataset.mode;
-    const mode = WIDE.matches ? chosenMode() : "inline";
+    const allNew = files.length > 0 && files.every(({ state }) => state === NEW);
+    const mode = allNew ? NEW : WIDE.matches ? chosenMode() : "inline";
     const flat = files.flatMap((file) =>
       (file.rows.length ? file.rows : [null]).map((row) => ({
         file,
@@ -324,7 +386,7 @@ export const diffView = (unified, { most = MOST_ROWS, whole = null, counts, root
           files.length > 1 ? `${counted(files.length, "file")} ` : null,
           files.length === 1 && files[0].title && isWhole ? null : amounts(total[0], total[1]),
         ),
-        WIDE.matches
+        WIDE.matches && !allNew
           ? h("div.switch", { role: "group", "aria-label": "How changes are shown" },
               switchButton("inline", "Inline"),
               switchButton("side", "Side by side"),

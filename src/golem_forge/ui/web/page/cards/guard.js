@@ -99,13 +99,15 @@ document.addEventListener("paste", (event) => {
 const stood = new Map();
 let looking = 0;
 
+/** Answers stay in view while their card is scrolled: their place in the content is the end of what stands above. */
 const placeOf = (node) => {
   const { left, top, height } = node.getBoundingClientRect();
   if (!height) return null;
-  let [across, down] = [left, top];
-  for (let above = node.parentElement; above; above = above.parentElement) {
-    across += above.scrollLeft;
-    down += above.scrollTop;
+  const above = node.previousElementSibling?.getBoundingClientRect();
+  let [across, down] = above?.height ? [above.left, above.bottom] : [left, top];
+  for (let around = node.parentElement; around; around = around.parentElement) {
+    across += around.scrollLeft;
+    down += around.scrollTop;
   }
   return { screen: [left, top], content: [across, down] };
 };

@@ -1,8 +1,9 @@
 /* One call of a tool, from its start to its result: a line that says what and how it went, and below it, when open,
    the arguments, the output as it comes, the result by its form, and why it was allowed.
 
-   Long results of calls that went well begin closed, failed ones open; what the person opened or closed stays so. A
-   name is what the catalog knows, a label what the tool's author chose: they are told apart. */
+   Results of calls that went well begin closed where they are long, a sub-worker's, or answered on a card; failed
+   ones begin open. What the person opened or closed stays so. A name is what the catalog knows, a label what the
+   tool's author chose: they are told apart. */
 
 import { path } from "../api.js";
 import { leftoversNode, linesIn, resultNode, resultWords } from "./results.js";
@@ -118,20 +119,28 @@ const STATES = {
   running: { mark: "●", said: "running" },
   ok: { mark: "✓", said: "succeeded" },
   fail: { mark: "✗", said: "failed" },
+  denied: { mark: "✗", said: "not run" },
   lost: { mark: "○", said: "ended without a result" },
 };
 let counted = 0;
 
 const stateOf = (item) => {
   if (!item.result) return item.lost ? "lost" : "running";
-  return item.result.event.data.status === "success" ? "ok" : "fail";
+  const { status } = item.result.event.data;
+  return status === "success" ? "ok" : status === "approval_denied" || status === "skipped" ? "denied" : "fail";
 };
 
+/** Whether somebody read on a card what it would do, and answered. */
+const wasAnswered = (item) => item.result?.event.data.decision?.answeredBy === "person";
+
 /** Whether there is something to look at that a person would want to see at once. */
-const wantsOpen = (item) => {
+const wantsOpen = (item, ctx) => {
   const state = stateOf(item);
   if (state === "running") return Boolean(item.output?.stdout || item.output?.stderr || item.progress);
   if (state !== "ok") return state === "fail";
+  // What the person asked for themselves, and what was read while it ran, stays.
+  const stays = item.caller === "human" || item.output?.stdout || item.output?.stderr;
+  if (!stays && (wasAnswered(item) || ctx.store?.workerDepth?.(item.worker) > 0)) return false;
   const view = item.result.view ?? {};
   const lines = linesIn(view);
   return !view.collapsed && view.form !== "hidden" && (view.form === "image" || (lines > 0 && lines <= SHORT));
@@ -212,7 +221,8 @@ export const toolCard = (item, ctx) => {
     const found = item.result ? leftoversNode(item.result) : null;
     left.hidden = !found;
     replace(left, found);
-    if (!touched && button.getAttribute("aria-expanded") !== String(wantsOpen(item))) open(wantsOpen(item));
+    const wanted = wantsOpen(item, ctx);
+    if (!touched && button.getAttribute("aria-expanded") !== String(wanted)) open(wanted);
     fill();
   };
   button.addEventListener("click", () => {

@@ -2,6 +2,7 @@
 
 import { strayTextGoesTo } from "../cards/guard.js";
 import { Composer } from "./composer.js";
+import { emptyState, hasBegun } from "./empty.js";
 import { Feed } from "./feed.js";
 import { itemView } from "./item_view.js";
 import { el, h, icon, replace, say } from "../dom.js";
@@ -21,10 +22,10 @@ export class Chat {
     this.more = h("button.earlier", { hidden: true, on: { click: () => this.feed.loadEarlier() } },
       "Show earlier events",
     );
-    this.empty = h("div.empty", { hidden: true });
+    this.empty = emptyState(ctx, (text) => this.composer.suggest(text));
     this.scroller = h("div.scroller", { tabindex: "0", role: "region", "aria-label": "Conversation" },
       this.more,
-      this.empty,
+      this.empty.node,
       this.list,
     );
     this.latest = h("button.latest", { hidden: true, on: { click: () => this.feed.toEnd() } },
@@ -86,7 +87,7 @@ export class Chat {
   #changed(change) {
     this.feed.changed(change);
     this.composer.changed(change);
-    if (this.#due || change.what === "standing") return;
+    if (this.#due || (change.what === "standing" && this.empty.node.hidden)) return;
     this.#due = requestAnimationFrame(() => {
       this.#due = 0;
       this.#drawAround();
@@ -102,12 +103,8 @@ export class Chat {
     const { store } = this.#ctx;
     this.more.hidden = !this.feed.hasEarlier;
     say(this.more, this.#problem || "Show earlier events");
-    this.empty.hidden = store.items.size > 0 || !store.caughtUp;
-    if (!this.empty.hidden && !this.empty.hasChildNodes())
-      replace(this.empty,
-        el("p.greeting", "Nothing has been said yet."),
-        el("p.dim", "Ask for something, or type / for commands and tools."),
-      );
+    this.empty.node.hidden = !store.caughtUp || hasBegun(store);
+    if (!this.empty.node.hidden) this.empty.draw();
     this.#drawWaiting();
   }
 

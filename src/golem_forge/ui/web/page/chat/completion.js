@@ -14,13 +14,17 @@ export const COMMANDS = /** @type {const} */ ([
   ["tools", "the tools you can run"],
   ["tool", "run a tool by its name"],
   ["t", "the same, shorter"],
-  ["model", "show or switch the model"],
+  ["model", "show the models there are, or switch to one"],
   ["clear", "empty the history"],
+  ["compact", "condense the history into a summary"],
+  ["cost", "tokens and cost of this session, by worker and model"],
   ["status", "worker, model, context, cost, what waits"],
   ["config", "the configuration in force and where it comes from"],
   ["rules", "what is remembered and the rules; take one back"],
   ["why", "what was decided about the last call, or another"],
   ["sessions", "recorded sessions"],
+  ["resume", "go on with another session; alone it lists them"],
+  ["export", "write this session as Markdown, or as JSON"],
   ["plan", "the plan of the work"],
   ["output", "an output that was too long to show"],
   ["rate", "say how good one of your own tools is"],
@@ -31,8 +35,10 @@ export const COMMANDS = /** @type {const} */ ([
 ]);
 const OWN = new Set(COMMANDS.map(([name]) => name));
 
-/** `/` and a name. A name has no second `/`: `/workspace/notes.txt` is a path in a sentence. */
+/** `/` and a name, or `!` and a shell command. A name has no second `/`: `/workspace/notes.txt` is a path in a
+ * sentence. `![` begins a picture in Markdown. */
 export const isCommand = (line) => {
+  if (/^!\s*[^\s[]/.test(line)) return true;
   const name = /^\/(\S+)/.exec(line)?.[1];
   return name !== undefined && !name.includes("/");
 };

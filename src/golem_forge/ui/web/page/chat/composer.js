@@ -220,6 +220,13 @@ export class Composer {
     this.box.dispatchEvent(new Event("input", { bubbles: true }));
   }
 
+  /** @param {string} text an example: it waits in the box until the person sends it */
+  suggest(text) {
+    this.box.value = "";
+    this.write(text);
+    this.focus();
+  }
+
   shown() {
     this.draw();
     const idle = document.activeElement === document.body || document.activeElement?.id === "main";

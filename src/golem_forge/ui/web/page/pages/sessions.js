@@ -1,8 +1,9 @@
-/* Sessions: those of this home, newest first, with a search over what a person remembers of one. Opening, going on with one,
-   replaying one; starting a new one where this server may.
+/* Sessions: those of this home, newest first, with a search over what a person remembers of one. Opening, going on with
+   one, replaying, naming, exporting or deleting one; starting a new one where this server may.
 
    A session of another process is only to be looked at, and says so. */
 
+import { exampleRows } from "../chat/empty.js";
 import { el, h, replace } from "../dom.js";
 import { counted, moment, oneLine } from "../format.js";
 import {
@@ -33,7 +34,7 @@ const newSession = (ctx) => {
 const sessionForm = (ctx) => {
   const input = field("First message",
     h("textarea.field-input", { rows: "3", name: "input" }),
-    "What should be done? May be left empty.",
+    "What do you want to do? You can also leave this empty and talk later.",
   );
   const line = (name, placeholder, look = "") =>
     h(`input.field-input${look}`, { name, placeholder, spellcheck: "false", autocomplete: "off" });
@@ -83,8 +84,13 @@ const sessionForm = (ctx) => {
     event.preventDefault();
     send();
   };
+  const write = (text) => {
+    input.control.value = text;
+    input.control.focus();
+  };
   const node = h("form.new-session", { novalidate: true, "aria-label": "New session", on: { submit } },
     input.node,
+    h("ul.examples", { role: "list", "aria-label": "Examples" }, exampleRows(write)),
     el("div.buttons", start, options.button),
     options.region,
     said,
@@ -146,7 +152,7 @@ export const page = (ctx) => {
     asked.everything = everything.checked;
     facts.now();
   });
-  if (!me.current) form?.open();
+  if (!me.current && !ctx.session.id) form?.open();
   facts.now();
   const timer = window.setInterval(() => document.hidden || facts.soon(), LOOK_MS);
   return {
@@ -177,7 +183,7 @@ export const page = (ctx) => {
 const row = (session, ctx, said, changed) => {
   const [words, how] = STATES[session.state] ?? [oneLine(session.state), ""];
   const here = session.id === ctx.session.id;
-  const title = oneLine(session.input) || "Nothing was said yet";
+  const title = oneLine(session.title || session.input) || "Nothing was said yet";
   return h("li.row-card.session", { dataset: { how, here: String(here) } },
     el("div.row-head",
       h("a.row-name.session-title", { href: address("chat", session.id), "aria-current": here ? "true" : null }, title),
@@ -192,10 +198,55 @@ const row = (session, ctx, said, changed) => {
       session.calls ? el("span", counted(session.calls, "call")) : null,
     ),
     el("div.row-foot",
-      h("code.dim.small.session-id", { title: `began ${session.created}` }, oneLine(session.id)),
       el("span.row-acts", acts(session, title, ctx, said, changed)),
+      more(session, title, ctx, said, changed),
     ),
   );
+};
+
+/** The sessions whose other actions are unfolded: a list that is drawn anew leaves them so. @type {Set<string>} */
+const unfolded = new Set();
+
+/** What one does seldom: name, export, delete; and the id, for a command. */
+const more = (session, title, ctx, said, changed) => {
+  const where = ctx.api.path`/api/sessions/${session.id}`;
+  const rename = async () => {
+    const enter = (event) => event.key === "Enter" && box.closest("dialog")?.close("yes");
+    const about = { value: session.title ?? "", maxlength: "200", "aria-label": "Title", on: { keydown: enter } };
+    const box = h("input.field-input", about);
+    if (!(await confirmed({ title: "Rename this session", words: box, yes: "Rename", look: "primary" }))) return null;
+    await ctx.api.patch(where, { title: box.value.trim() });
+    changed();
+    return "The session has another title.";
+  };
+  const remove = async () => {
+    const all = "its record, its attachments and its stored outputs are deleted for good.";
+    const words = el("p", `“${title.slice(0, 200)}”: ${all}`);
+    if (!(await confirmed({ title: "Delete this session?", words, yes: "Delete" }))) return null;
+    await ctx.api.del(where);
+    changed();
+    return "The session is deleted.";
+  };
+  const save = (format, label) =>
+    h("a.button",
+      { href: `${where}/export?format=${format}`, download: true, "aria-label": `${label}: ${title}` },
+      label,
+    );
+  const buttons = () =>
+    el("span.row-acts",
+      actButton("Rename…", rename, { name: `Rename: ${title}`, said }),
+      save("markdown", "Export as Markdown"),
+      save("json", "Export as JSON"),
+      session.state === "closed"
+        ? actButton("Delete…", remove, { look: "danger", name: `Delete: ${title}`, said })
+        : null,
+    );
+  const id = () => el("p.dim.small", "Id ", el("code.session-id", oneLine(session.id)), `, began ${session.created}`);
+  const { button, region, isOpen } = disclosure("More", () => el("div.session-more", buttons(), id()),
+    { open: unfolded.has(session.id), class: "small", name: `${title}: ` },
+  );
+  button.addEventListener("click", () => unfolded[isOpen() ? "add" : "delete"](session.id));
+  return el("div.session-more-pair", button, region);
 };
 
 const fact = (name, value, look = "") =>

@@ -1,0 +1,305 @@
+"""How often a person is asked: an ordinary day's commands and edits, taken down the one path of a real session.
+
+`python -m benchmarks.questions` needs nothing but Forge, prints what asked and why, and writes build/questions.json;
+as a topic of `python -m benchmarks` it gives the rows alone. With `--before FILE`, a questions.json that an older
+version wrote, both stand side by side. `python -m benchmarks.agentdojo` counts AgentDojo's calls for the same people.
+
+Three people answer. *Nothing remembered* says yes each time. *First choice* takes the first choice on the card that
+keeps within the bound. *Widest choice* takes the widest one within it. The bound: for this session or this project;
+this program and subcommand, this directory, this host, this exact call; never "any command inside the walls", never
+every call of a tool. Nobody is asked to approve what is critical more broadly than word for word.
+
+The commands really run, inside walls, in a repository made for the purpose. Most fail there: nothing is installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import subprocess
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.harness import Pace
+from benchmarks.rows import Row, row
+from golem_forge import ApprovalRequest
+from golem_forge.agent.session import open_session
+from golem_forge.storage.home import ForgeHome
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+REPORT: Final = ROOT / "build" / "questions.json"
+
+PEOPLE: Final = ("nothing remembered", "first choice", "widest choice")
+PATIENCE_MS: Final = 300
+"""A command that wants the network tries for a minute; nobody waits for it here."""
+TOO_WIDE: Final = ("grant", "tool", "domain")
+"""Choices that are beyond the bound, by the first part of their ids."""
+
+# In the order of a day: look around, mend something, test, commit, publish, write docs, clean up; with repeats.
+DAY: Final = """
+git status
+git log --oneline -10
+ls -la
+cat README.md
+git checkout -b fix/parser
+grep -rn parse src
+sed -n 1,60p src/app/parser.py
+awk '{print $1}' data.txt
+pytest -q
+pytest -q tests/test_parser.py
+sed -i s/colour/color/ src/app/parser.py
+git diff
+pytest -q tests/test_parser.py
+pytest -x --lf
+ruff check .
+ruff check --fix src
+ruff format src tests
+mypy src
+git add -A
+git commit -m 'Mend the parser'
+git status -s
+git push -u origin fix/parser
+python3 --version
+pip install requests
+pip list
+python3 -c 'import sys; print(sys.path)'
+python3 scripts/gen.py --out build
+mkdir -p build/out
+mv src/app/old.py src/app/legacy.py
+rm -rf build
+pytest -q tests/test_cli.py -k verbose
+pytest -q --maxfail=1
+git add src/app/cli.py tests/test_cli.py
+git commit -m 'A verbose mode'
+git diff HEAD --stat
+make test
+make lint
+make test
+make build
+find . -name '*.py' -newer README.md
+wc -l src/app/parser.py src/app/cli.py
+head -50 src/app/cli.py
+tail -20 CHANGELOG.md
+npm test
+npm run lint
+npm run build
+npm install left-pad
+npm test -- src/app.test.js
+npx tsc --noEmit
+npx eslint src
+npm run lint
+npm run build
+node --version
+git add web
+git commit -m 'The page has a title'
+curl -s https://docs.python.org/3/library/json.html
+docker ps
+docker compose ps -a
+docker logs web --tail 50
+go test ./...
+go vet ./...
+go build ./...
+go test ./internal/store -run TestOpen -v
+gofmt -l .
+go mod tidy
+git stash
+git checkout main
+git pull
+git checkout -b docs/usage
+git stash pop
+test -f docs/usage.md
+cat docs/usage.md
+grep -n Usage README.md | head -5
+git reflog -5
+git merge-base main HEAD
+du -sh src
+tree -L 2 src
+jq .version package.json
+diff README.md docs/usage.md
+pytest tests -q --durations=5
+python3 -m pytest -q tests
+python3 -m pytest -q tests/test_cli.py
+ruff check src/app
+ruff format --check .
+mypy src --strict
+git add docs/usage.md
+git commit -m 'How to use it' -m 'With examples'
+git commit --amend --no-edit
+git push
+cd src && ls
+cd web && npm test
+which python3
+echo done
+env | sort
+rm build/report.txt
+touch build/.keep
+cp README.md docs/index.md
+git branch -a
+git add -u && git commit -m 'Tidy up'
+git push
+"""
+
+EDITS: Final = (
+    *("src/app/parser.py", "src/app/cli.py", "src/app/parser.py", "src/app/text.py", "tests/test_parser.py"),
+    *("tests/test_cli.py", "tests/test_parser.py", "src/app/store.py", "src/app/store.py", "docs/usage.md"),
+    *("docs/index.md", "docs/install.md", "web/app.js", "web/app.css", "web/app.js", "README.md", "CHANGELOG.md"),
+    *("src/app/cli.py", "tests/test_store.py", "package.json"),
+)
+"""The files of twenty calls of write_file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    what: str
+    kind: str
+    why: str
+    risk: str
+    choices: tuple[str, ...]
+    taken: str
+
+
+@dataclass(slots=True)
+class Person:
+    name: str
+    questions: list[Question] = field(default_factory=list)
+    now: str = ""
+
+    def answer(self, request: ApprovalRequest) -> dict[str, Any]:
+        shown = sorted(request.choices, key=lambda each: not getattr(each, "suggested", False))  # as a card shows them
+        choice = pick(self.name, [(each.id, each.scope) for each in shown])
+        labels = tuple(f"{each.id} {each.label}" for each in shown)
+        why = "; ".join(request.risk_reasons) or request.why
+        self.questions.append(Question(self.now, kind_of(self.now), why, request.risk, labels, choice))
+        return {"approved": True, **({"choice": choice} if choice else {})}
+
+
+def pick(person: str, offered: Sequence[tuple[str, str]]) -> str:
+    """The id of the choice that this person takes; empty: yes, this once."""
+    within = [id_ for id_, _ in offered if id_.partition(":")[0] not in TOO_WIDE]
+    if person == PEOPLE[0] or not within:
+        return ""
+    if person == PEOPLE[1]:
+        return within[0]
+    rules = [id_ for id_ in within if not id_.startswith(("exact", "file:"))]
+    wide = [id_ for id_ in rules if id_.startswith("directory")] or rules or within
+    return wide[-1]
+
+
+def kind_of(what: str) -> str:
+    words = what.split()
+    while words[0] == "cd":
+        words = words[3:]
+    has_subcommand = words[0] in ("git", "npm", "docker", "go", "make", "pip", "ruff")
+    return " ".join(words[:2]) if has_subcommand else " ".join(words[: 3 if words[1:2] == ["-m"] else 1])
+
+
+async def count(person: str) -> dict[str, list[Question]]:
+    """What one person is asked on the day, and for the edits of another."""
+    found = {}
+    for name, calls in (("commands", _commands()), ("edits", _edits())):
+        with tempfile.TemporaryDirectory(prefix="bench-questions-") as folder:
+            project = make_repository(Path(folder) / "project")
+            asked = Person(person)
+            async with open_session(
+                project, home=ForgeHome(Path(folder) / "home"), approval="interactive", approval_callback=asked.answer
+            ) as session:
+                for tool, arguments, asked.now in calls:
+                    await session.call(tool, arguments)
+            found[name] = asked.questions
+    return found
+
+
+def _commands() -> Iterable[tuple[str, dict[str, Any], str]]:
+    for line in DAY.strip().splitlines():
+        network = {"network": ["docs.python.org:443"]} if "docs.python.org" in line else {}
+        yield "exec_command", {"cmd": line, "yield_time_ms": PATIENCE_MS, **network}, line
+
+
+def _edits() -> Iterable[tuple[str, dict[str, Any], str]]:
+    for number, path in enumerate(EDITS):
+        yield "write_file", {"path": f"/workspace/{path}", "content": f"{number}\n"}, f"write_file {path}"
+
+
+def make_repository(folder: Path) -> Path:
+    for path in (*EDITS, "src/app/old.py", "scripts/gen.py", "data.txt", "Makefile", "build/report.txt"):
+        file = folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("{}\n" if path.endswith(".json") else "# nothing\n")
+    (folder / "Makefile").write_text("test lint build:\n\t@true\n")
+    git = ("git", "-c", "user.name=A", "-c", "user.email=a@example.com", "-C", str(folder))
+    for words in (("init", "-q", "-b", "main"), ("add", "-A"), ("commit", "-q", "-m", "Start")):
+        subprocess.run((*git, *words), check=True, capture_output=True)
+    return folder
+
+
+async def rows(pace: Pace) -> list[Row]:
+    del pace  # a count is a count
+    found: list[Row] = []
+    for person in PEOPLE:
+        for name, questions in (await count(person)).items():
+            found.append(row(f"questions, {_amount(name)} {name}, {person}", len(questions)))
+    return found
+
+
+def _amount(name: str) -> int:
+    return len(DAY.strip().splitlines()) if name == "commands" else len(EDITS)
+
+
+def report(counted: dict[str, dict[str, list[Question]]]) -> dict[str, Any]:
+    return {
+        "of": {name: _amount(name) for name in ("commands", "edits")},
+        "questions": {person: {name: len(each) for name, each in parts.items()} for person, parts in counted.items()},
+        "by_kind": {
+            person: dict(Counter(question.kind for each in parts.values() for question in each).most_common())
+            for person, parts in counted.items()
+        },
+        "asked": {
+            person: [
+                {"what": each.what, "risk": each.risk, "why": each.why, "choices": each.choices, "taken": each.taken}
+                for part in parts.values()
+                for each in part
+            ]
+            for person, parts in counted.items()
+        },
+    }
+
+
+def table(now: dict[str, Any], before: dict[str, Any] | None) -> str:
+    lines = [f"{'':<42}{'before':>8}{'now':>6}"]
+
+    def line(name: str, old: int | None, new: int) -> None:
+        lines.append(f"{name:<42}{'' if old is None else old:>8}{new:>6}")
+
+    for person, parts in now["questions"].items():
+        for name, number in parts.items():
+            old = before["questions"][person][name] if before else None
+            line(f"{now['of'][name]} {name}, {person}", old, number)
+    first = PEOPLE[1]
+    old_kinds = before["by_kind"][first] if before else {}
+    kinds = now["by_kind"][first]
+    lines += ["", f"by kind, {first}"]
+    for kind in dict.fromkeys((*kinds, *old_kinds)):
+        line(f"  {kind}", old_kinds.get(kind, 0) if before else None, kinds.get(kind, 0))
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.questions", description="How often a person is asked.")
+    parser.add_argument("--before", type=Path, metavar="FILE", help="questions.json of an older version, to compare")
+    parser.add_argument("--out", type=Path, default=REPORT, metavar="FILE", help="where the figures go")
+    options = parser.parse_args()
+    before = json.loads(options.before.read_text()) if options.before else None
+    now = report({person: asyncio.run(count(person)) for person in PEOPLE})
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(json.dumps(now, indent=1, ensure_ascii=False) + "\n")
+    print(table(now, before))
+    print(f"\nwritten to {options.out.name}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,207 @@
+"""Slash commands about the session itself: `/model`, `/compact`, `/cost`, `/export`, `/resume`.
+
+Each takes an Invocation and returns what is said to the person; it raises CommandError. `/export` writes by the tool
+`write_file` as the person's own call, so zones, rules and approval hold. `/resume` ends this session in order and lets
+whoever runs it go on with another one; where nobody can, it says which command does.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from pathlib import Path
+from typing import Any, Final
+
+from golem_forge.agent.model.keys import ModelKeys
+from golem_forge.agent.model.selection import PROVIDERS, models_with_a_key
+from golem_forge.agent.recorded_sessions import listed_sessions, replay, session_title, session_titles
+from golem_forge.agent.session_export import export_session, format_of
+from golem_forge.agent.session_state import known_secrets
+from golem_forge.agent.slash.invocation import Invocation, SlashHost
+from golem_forge.agent.slash.parser import CommandError
+from golem_forge.core.calls import Caller, ToolCall
+from golem_forge.core.table import columns, local_minute
+from golem_forge.core.text import (
+    display_name,
+    display_path,
+    escape_control_chars,
+    one_line,
+    shorten_middle,
+    shorten_prose,
+)
+from golem_forge.events.index import SessionIndex, SessionSummary, find_session
+from golem_forge.events.journal_files import is_locked, journal_path
+from golem_forge.tools.threads import run_in_thread
+
+NO_MODEL: Final = "no model (/tools lists what you can run by hand)"
+PRICE_UNKNOWN: Final = "price unknown"
+_WRITE: Final = "write_file"
+_ID_SHOWN: Final = 12
+_MAX_EXPORT_BYTES: Final = 512 << 10
+_MAX_MODELS: Final = 40
+_MAX_DIRECTORY: Final = 20
+_MAX_TITLE: Final = 40
+
+
+def known_models(host: SlashHost) -> list[str]:
+    """Models that somebody named: the one in use, the program's, its workers', priced ones, a default where there is a
+    key. No provider is asked what it has."""
+    settings = host.program.run
+    named = [host.model_name, settings.model, *(each.model for each in host.workers), *settings.pricing]
+    named += models_with_a_key(settings.models, os.environ, ModelKeys(host.home))
+    return list(dict.fromkeys(name for name in named if name))
+
+
+async def model_command(call: Invocation) -> str:
+    host = call.host
+    if not call.args:
+        return await run_in_thread(lambda: _format_models(host))
+    if len(call.args) > 1:
+        raise CommandError("One model: /model PROVIDER:NAME")
+    switched = host.switch_model(call.args[0])
+    if inspect.isawaitable(switched):
+        await switched
+    return f"Model: {host.model_name}, from the next request on."
+
+
+def _format_models(host: SlashHost) -> str:
+    lines = [f"Model: {host.model_name or NO_MODEL}"]
+    if others := [name for name in known_models(host) if name != host.model_name][:_MAX_MODELS]:
+        lines += ["You can choose:", *(f"  {escape_control_chars(name)}" for name in others)]
+    providers = ", ".join(PROVIDERS)
+    return "\n".join([*lines, f"/model PROVIDER:NAME switches. Providers: {providers}."])
+
+
+async def compact_command(call: Invocation) -> str:
+    before_after = await call.host.compact_history(" ".join(call.args))
+    if before_after is None:
+        return "There is nothing to condense yet: the history is as short as it can be."
+    before, after = before_after
+    return f"The history is condensed: {before:,} tokens before, {after:,} after."
+
+
+async def cost_command(call: Invocation) -> str:
+    """By worker and model, from the record of this session; without a record only the sum."""
+    host = call.host
+    rows: list[tuple[str, ...]] = []
+    if (journal := host.journal) is not None:
+        journal.flush()
+        rows = await run_in_thread(lambda: _usage_rows(host, journal.path))
+    sums = host.meter.sums()
+    total = ("total", "", *_amounts(sums))
+    if not rows and not sums["input"] and not sums["output"]:
+        return "No model was asked anything yet."
+    return columns([("WORKER", "MODEL", "INPUT", "CACHED", "OUTPUT", "COST"), *rows, total])
+
+
+def _usage_rows(host: SlashHost, journal: Path) -> list[tuple[str, ...]]:
+    names: dict[str, tuple[str, str]] = {}
+    spent: dict[tuple[str, str], dict[str, Any]] = {}
+    for event in replay(journal):
+        wire = event.wire
+        if event.type == "workerUpdate":
+            names[str(wire.get("workerId"))] = (str(wire.get("name", "")), str(wire.get("model", "")))
+        elif event.type == "usageUpdated":
+            who = names.get(str(wire.get("workerId")), (host.worker.name, host.model_name))
+            one = spent.setdefault(who, {"input": 0, "cached": 0, "output": 0, "cost": 0.0})
+            for name in ("input", "cached", "output"):
+                one[name] += wire.get(name) or 0
+            cost = wire.get("cost")
+            one["cost"] = None if cost is None or one["cost"] is None else one["cost"] + cost
+    return [(display_name(worker), display_name(model), *_amounts(one)) for (worker, model), one in spent.items()]
+
+
+def _amounts(one: dict[str, Any]) -> tuple[str, str, str, str]:
+    price = PRICE_UNKNOWN if one["cost"] is None else f"${one['cost']:.4f}"
+    return f"{one['input']:,}", f"{one['cached']:,}", f"{one['output']:,}", price
+
+
+async def export_command(call: Invocation) -> str:
+    host = call.host
+    if len(call.args) > 1:
+        raise CommandError("One file: /export FILE; a name that ends in .json gives JSON, any other Markdown")
+    by_hand = f"`forge sessions export {host.session_id[:_ID_SHOWN]} -o FILE` writes it where you like."
+    if (journal := host.journal) is None:
+        raise CommandError("This session keeps no journal, so there is nothing to export.")
+    if _WRITE not in host.path.catalog:
+        raise CommandError(f"This worker has no tool {_WRITE}. {by_hand}")
+    file = call.args[0] if call.args else f"session-{host.session_id[:_ID_SHOWN]}.md"
+    journal.flush()
+    text = await run_in_thread(lambda: _export_text(host, journal.path, format_of(file)))
+    if text is None:
+        raise CommandError(f"This session is too long for {_WRITE}. {by_hand}")
+    outcome = await host.path.call(ToolCall(_WRITE, {"path": file, "content": text}, Caller.HUMAN))
+    if not outcome.ok:
+        raise CommandError(outcome.error)
+    return ""  # its result was shown as every result is
+
+
+def _export_text(host: SlashHost, journal: Path, format: str) -> str | None:
+    """None: it is longer than the tool takes."""
+    home = host.home.path
+    session = next(each for each in SessionIndex(home).sessions(prefix=host.session_id, limit=1))
+    title, clean = session_title(session, session_titles(home)), known_secrets(host.home).text
+    pieces, size = [], 0
+    for piece in export_session(session, title, replay(journal), format, clean):
+        pieces.append(piece)
+        size += len(piece.encode())
+        if size > _MAX_EXPORT_BYTES:
+            return None
+    return "".join(pieces)
+
+
+async def resume_command(call: Invocation) -> str:
+    host = call.host
+    if len(call.args) > 1:
+        raise CommandError("One session: /resume ID, /resume last, or /resume NUMBER of the list")
+    if not call.args:
+        return await run_in_thread(lambda: _format_choices(host))
+    wanted = call.args[0]
+    id = await run_in_thread(lambda: _chosen_session(host, wanted))
+    if host.open_session is None:
+        raise CommandError(f"No other session can be opened from here; `forge run --resume {id[:_ID_SHOWN]}` does it")
+    return await host.open_session(id, call.leave)
+
+
+def _others(host: SlashHost) -> list[SessionSummary]:
+    """The conversations that can go on here, newest first."""
+    home = host.home.path
+    newest_first = reversed(listed_sessions(home))
+    return [each for each in newest_first if each.id != host.session_id and not is_locked(journal_path(home, each.id))]
+
+
+def _format_choices(host: SlashHost) -> str:
+    titles, root = session_titles(host.home.path), str(host.program.root)
+    rows = [
+        (
+            str(number),
+            each.id[:_ID_SHOWN],
+            local_minute(each.updated),
+            "." if each.root == root else shorten_middle(display_path(each.root), _MAX_DIRECTORY, "…"),
+            shorten_prose(one_line(session_title(each, titles)), _MAX_TITLE),
+        )
+        for number, each in enumerate(_others(host), 1)
+    ]
+    if not rows:
+        return "There is no other conversation to go on with."
+    table = columns([("#", "SESSION", "LAST", "DIRECTORY", "TITLE"), *rows])
+    return f"{table}\n/resume NUMBER goes on with one of them, /resume last with the first."
+
+
+def _chosen_session(host: SlashHost, wanted: str) -> str:
+    """The id of a number of the list, of `last`, an id or the beginning of one. Raises CommandError, ForgeError."""
+    others = [each.id for each in _others(host)]
+    if wanted.isascii() and wanted.isdigit() and len(wanted) <= 2:  # an id has more digits
+        if not 1 <= int(wanted) <= len(others):
+            raise CommandError(f"There is no number {wanted} in the list; /resume shows it")
+        return others[int(wanted) - 1]
+    if wanted.lower() == "last":
+        if not others:
+            raise CommandError("There is no other conversation to go on with")
+        return others[0]
+    found = find_session(host.home.path, wanted)
+    if found.id == host.session_id:
+        raise CommandError("This is the session you are in")
+    if is_locked(journal_path(host.home.path, found.id)):
+        raise CommandError(f"Session {found.id[:_ID_SHOWN]} is in use by another process; end it there first")
+    return found.id

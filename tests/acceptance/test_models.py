@@ -1,0 +1,241 @@
+"""A person without a model: setup on the terminal, `forge models`, and keys that stay where they belong."""
+
+from __future__ import annotations
+
+import json
+import stat
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pexpect
+import pytest
+from tests.wire.server import WireServer, WireTurn
+
+Desks = Callable[..., Any]
+KEY = "canary-key-0451-abcdef"
+ESC = "\x1b"
+
+
+@pytest.fixture
+def provider() -> Iterator[WireServer]:
+    """Anthropic's format, one key that is right, two models."""
+    with WireServer(lambda request: WireTurn(say="OK, here I am.")) as server:
+        server.key, server.models = KEY, ("claude-other", "claude-small")
+        yield server
+
+
+def own_config(desk: Any, server: WireServer, more: str = "") -> None:
+    desk.home.mkdir(parents=True, exist_ok=True)
+    text = f"# mine\nmodels:\n  anthropic: {{base_url: '{server.base_url('anthropic')}'}}  # near\n{more}"
+    (desk.home / "config.yaml").write_text(text)
+
+
+def on_terminal(place: Any, *words: str) -> pexpect.spawn:
+    env = place.environ | {"TERM": "xterm-256color"}
+    return place.ready.expecting(words, cwd=str(place.root), env=env, encoding="utf-8", timeout=20, echo=False)
+
+
+def everything_written(place: Any) -> str:
+    files = [path for path in place.home.rglob("*") if path.is_file() and "model_keys" not in path.parts]
+    return "\n".join(path.read_bytes().decode("utf-8", "replace") for path in files)
+
+
+def test_the_first_forge_sets_a_model_up_and_the_next_one_uses_it(desk: Desks, provider: WireServer) -> None:
+    place = desk({})
+    own_config(place, provider)
+    child = on_terminal(place)
+    seen = []
+
+    def answer(question: str, text: str) -> None:
+        child.expect(question)
+        seen.append(child.before)
+        child.send(text)
+
+    answer("later: only tools[^$]*Number", "1\r")
+    answer("Paste the key", "canary-wrong-key\r")
+    child.expect("refused the key")
+    answer("Paste the key", f"{KEY}\r")
+    answer("Number or name", "2\r")
+    child.expect("claude-small answers, and is your default")
+    child.expect("claude-small")  # the line below the prompt
+    child.send("hello\r")
+    child.expect("here I am")
+    child.send("\x04")
+    child.expect(pexpect.EOF)
+    assert KEY not in "".join([*seen, child.before]) and "canary-wrong-key" not in "".join(seen)
+    config = (place.home / "config.yaml").read_text()
+    assert "model: anthropic:claude-small\n" in config and config.startswith("# mine\n") and "# near" in config
+    [kept] = (place.home / "state" / "model_keys").glob("model-*.json")
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600 and KEY in kept.read_text()
+    assert KEY not in everything_written(place)
+    ran = place.forge("run", "hi")
+    assert (ran.code, ran.out) == (0, "OK, here I am.\n"), ran.err
+
+
+@pytest.mark.parametrize(
+    ("keys", "again"), [(ESC, True), ("\x03", True), ("5\r", False)], ids=["esc", "ctrl-c", "later"]
+)
+def test_leaving_setup_changes_nothing_and_the_session_opens(desk: Desks, keys: str, again: bool) -> None:
+    place = desk({})
+    for time in range(2):
+        child = on_terminal(place)
+        if time == 0 or again:
+            child.expect("Number")
+            child.send(keys)
+        child.expect("No model yet: `forge models setup` chooses one")
+        child.expect("/tools")
+        child.send("\x04")
+        child.expect(pexpect.EOF)
+    assert not (place.home / "config.yaml").exists() and not (place.home / "state" / "model_keys").exists()
+
+
+def test_nobody_is_asked_where_no_person_is(desk: Desks) -> None:
+    ran = desk({}).forge("run", "hi")
+    assert ran.code == 5 and "no model is configured" in ran.err
+    ran = desk({}, name="b").forge("models", "setup")
+    assert ran.code == 2 and "needs a terminal" in ran.err
+
+
+def test_a_stored_key_goes_only_to_the_address_for_which_it_was_stored(desk: Desks, provider: WireServer) -> None:
+    """Not even a project that the person trusts can have it sent elsewhere."""
+    from golem_forge.agent.model.keys import ModelKeys
+    from golem_forge.storage.home import ForgeHome
+
+    with WireServer(lambda request: WireTurn(say="stolen")) as thief:
+        place = desk({"forge.yaml": f"models: {{anthropic: {{base_url: '{thief.base_url('anthropic')}'}}}}\n"})
+        own_config(place, provider, "model: anthropic:claude-small\n")
+        ModelKeys(ForgeHome(place.home)).save("anthropic", provider.base_url("anthropic"), KEY)
+        ran = place.forge("run", "hi")
+        assert (ran.code, ran.out) == (0, "OK, here I am.\n"), "not trusted: its address does not count"
+        place.trust()
+        ran = place.forge("run", "hi")
+        assert ran.code == 5 and "is for another address" in ran.err and KEY not in ran.err
+        ran = place.forge("models", "test")
+        assert ran.code == 5 and KEY not in ran.err
+        assert thief.requests == [] and thief.lists == []
+        ran = place.forge("run", "hi", ANTHROPIC_API_KEY="canary-of-the-environment")
+        assert ran.out == "stolen\n" and "canary-of-the-environment" in str(thief.requests[0].headers)
+
+
+def test_models_lists_sets_tests_and_forgets(desk: Desks, provider: WireServer) -> None:
+    from golem_forge.agent.model.keys import ModelKeys
+    from golem_forge.storage.home import ForgeHome
+
+    place = desk({}, OPENAI_API_KEY="canary-openai-1")
+    own_config(place, provider)
+    assert place.forge("models", "test", "anthropic:claude-small").code == 5
+    ModelKeys(ForgeHome(place.home)).save("anthropic", provider.base_url("anthropic"), KEY)
+    ran = place.forge("models", "set", "anthropic:claude-small")
+    assert ran.code == 0 and "is your default now" in ran.out
+    listed = json.loads(place.forge("models", "--json").out)
+    assert listed["model"]["name"] == "anthropic:claude-small" and "config.yaml" in listed["model"]["from"]
+    keys = {each["name"]: each["key"] for each in listed["providers"]}
+    assert (keys["anthropic"], keys["openai"], keys["google"], keys["ollama"]) == (
+        "file",
+        "environment",
+        "none",
+        "not needed",
+    )
+    text = place.forge("models")
+    assert "Model here: anthropic:claude-small" in text.out and "canary" not in text.out
+    assert place.forge("models", "test").out == "anthropic:claude-small answers.\n"
+    assert place.forge("models", "forget", "anthropic").code == 0
+    assert place.forge("models", "forget", "anthropic").code == 4
+    assert place.forge("models", "forget", "antropic").code == 4
+    assert place.forge("models", "set", "gork:1").code == 2
+    assert place.forge("models", "sett").code == 2
+
+
+@pytest.mark.parametrize(
+    ("turn", "says"),
+    [
+        (WireTurn(status=401), "refused the key"),
+        (WireTurn(status=404), "does not know the model 'claude-small'"),
+        (None, "cannot be reached"),
+    ],
+    ids=["key", "model", "network"],
+)
+def test_a_failed_test_says_what_is_wrong(desk: Desks, turn: WireTurn | None, says: str) -> None:
+    with WireServer([turn] if turn else []) as server:
+        place = desk({}, ANTHROPIC_API_KEY=KEY)
+        own_config(place, server)
+        if turn is None:
+            (place.home / "config.yaml").write_text("models: {anthropic: {base_url: 'http://127.0.0.1:9'}}\n")
+        ran = place.forge("models", "test", "anthropic:claude-small")
+    assert ran.code == 5 and says in ran.err and KEY not in ran.err
+
+
+FIRST, SECOND = "anthropic:claude-a", "openai-compatible:local-b"
+FAILURES = {
+    "the key is refused": [WireTurn(status=401)],
+    "the model is unknown": [WireTurn(status=404)],
+    "every try fails": [WireTurn(status=500, headers={"retry-after": "0"})] * 4,
+    "it breaks off while it speaks": [WireTurn(say="half of a sentence", cut="abrupt"), WireTurn(status=403)],
+}
+
+
+def fallback_config(first: WireServer, second: WireServer) -> str:
+    return (
+        f"models: {{anthropic: {{base_url: '{first.base_url('anthropic')}'}}, "
+        f"openai-compatible: {{base_url: '{second.base_url('openai-compatible')}'}}}}\n"
+        f"pricing:\n  {FIRST}: {{input: 1000, output: 1000}}\n  {SECOND}: {{input: 1, output: 1}}\n"
+    )
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+def test_the_next_model_answers_when_the_first_failed(desk: Desks, failure: str) -> None:
+    with (
+        WireServer(FAILURES[failure]) as first,
+        WireServer([WireTurn(say="The second speaks.", input=1000, output=1000)]) as second,
+    ):
+        worker = f"---\nname: main\nmodel: [{FIRST}, {SECOND}]\n---\nHelp.\n"
+        place = desk({"main.worker": worker}, ANTHROPIC_API_KEY=KEY)
+        place.home.mkdir()
+        (place.home / "config.yaml").write_text(fallback_config(first, second))
+        ran = place.forge("run", "--json", "hi")
+    assert ran.code == 0, ran.err
+    events = [json.loads(line) for line in ran.out.splitlines()]
+    assert (len(first.requests), len(second.requests)) == (len(FAILURES[failure]), 1)
+    told = [each["data"]["message"] for each in events if each.get("data", {}).get("code") == "MODEL_FALLBACK"]
+    assert len(told) == 1 and f"{SECOND} answers instead" in told[0] and KEY not in ran.out + ran.err
+    updates = [each["data"]["model"] for each in events if each.get("type") == "workerUpdate"]
+    assert updates[0] == FIRST and updates[-1] == SECOND
+    said = [each["data"]["message"] for each in events if each.get("type") == "message"]
+    assert [each["content"] for each in said if each["role"] == "assistant"] == ["The second speaks."]
+    streamed = [each["data"] for each in events if each.get("type") == "streaming"]
+    kept = {each["requestId"] for each in streamed if each["delta"]} - {
+        each["requestId"] for each in streamed if each.get("discarded")
+    }
+    assert "half" not in "".join(each["delta"] for each in streamed if each["requestId"] in kept)
+    cost = [each["data"] for each in events if each.get("type") == "usageUpdated"][-1]
+    assert "0.002" in json.dumps(cost), "2,000 tokens at the second model's price"
+
+
+@pytest.mark.parametrize(
+    ("files", "words", "says"),
+    [
+        ({"forge.yaml": f"model: [{FIRST}, gork:1]\n"}, [], "unknown model provider 'gork'"),
+        ({"forge.yaml": "model: []\n"}, [], "`provider:name`, or a list of them"),
+        ({}, ["--model", f"{FIRST},"], "is not `provider:name`"),
+        (
+            {"main.worker": "---\nname: main\ncompatible_models: ['anthropic:*']\n---\nHelp.\n"},
+            ["--model", f"{FIRST},{SECOND}"],
+            f"cannot use model '{SECOND}'",
+        ),
+    ],
+    ids=["provider", "empty", "comma", "compatible"],
+)
+def test_every_model_of_a_list_is_checked_before_anything_runs(
+    desk: Desks, files: dict[str, str], words: list[str], says: str
+) -> None:
+    ran = desk(files, ANTHROPIC_API_KEY=KEY).forge("run", *words, "hi")
+    assert ran.code == 2 and says in ran.err
+
+
+def test_a_list_whose_first_model_has_no_key_starts_with_the_next(desk: Desks) -> None:
+    with WireServer([WireTurn(say="The second speaks.")]) as second:
+        place = desk({})
+        place.home.mkdir()
+        (place.home / "config.yaml").write_text(f"model: [{FIRST}, {SECOND}]\n" + fallback_config(second, second))
+        ran = place.forge("run", "hi")
+        assert (ran.code, ran.out) == (0, "The second speaks.\n"), ran.err
