@@ -21,6 +21,7 @@ from golem_forge.agent.files.toolset_blocks import approval_now, approval_of, na
 from golem_forge.agent.files.worker import Worker
 from golem_forge.agent.history import History
 from golem_forge.agent.loop import Loop
+from golem_forge.agent.messages import UserMessage
 from golem_forge.agent.model.interface import Model
 from golem_forge.agent.model.keys import ModelKeys
 from golem_forge.agent.model.selection import (
@@ -472,7 +473,8 @@ class WorkerManager:
         return tools
 
     async def _before_request(self, run: WorkerRun) -> None:
-        run.look_at_project()
+        if not run.history.messages or isinstance(run.history.messages[-1], UserMessage):
+            run.look_at_project()  # once for an input: while it is worked on, the prompt stays the same
         await self.refresh(run)
         if run.user_tools is not None:
             await session_suggestions(self.state).before_request(run.scope, run.history)
