@@ -141,6 +141,7 @@ class TestConnections:
             async with asyncio.timeout(20):
                 with contextlib.suppress(ConnectionError):
                     await reader.read()
+            assert reader.at_eof() or reader.exception() is not None, "the server ended the connection"
             writer.close()
 
     async def test_one_that_drips_its_head_is_closed(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,6 +157,7 @@ class TestConnections:
                         await writer.drain()
                         with contextlib.suppress(TimeoutError):
                             await asyncio.wait_for(reader.read(1), 0.01)
+            assert reader.at_eof() or reader.exception() is not None, "the server ended the connection"
             writer.close()
 
     async def test_a_socket_that_says_nothing_stays(self, monkeypatch: pytest.MonkeyPatch) -> None:
