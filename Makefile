@@ -5,18 +5,21 @@
 #   make test         lint, then every test; what .ci/run calls
 #   make test-quick   the tests that need no walls, browser or program of others; a minute and a half
 #   make bench        our figures beside those of comparable libraries; writes build/bench.json
+#   make soak         ten minutes of sessions on runners that are killed; counts, and what was left; writes build/soak.json
 #   make foreign      servers and clients of others that the tests meet, into build/foreign
 #   make conformance  the MCP conformance suite against Forge, as server and as client; writes build/conformance.json
 #   make agentdojo    AgentDojo's calls replayed through our path, under a stated policy; writes build/agentdojo.json
 #   make coverage     every test, and which lines and branches of src it ran, by package; writes build/coverage.json
 #   make docs         the documentation as a site, into build/site; a link that leads nowhere is an error
 #   make reference    writes the pages of docs/reference that come from the code
+#   make pictures     draws the pictures of README and docs into docs/pictures, from real sessions; no API key
 #   make lint         ruff, mypy --strict, the import contract, the types of the page
 #
 # PYTHON=python3.12 picks the interpreter, PYTEST_ARGS="-k zones" narrows the tests,
-# BENCH_ARGS="--quick --only dispatch" the benchmarks.
+# BENCH_ARGS="--quick --only dispatch" the benchmarks, SOAK_MINUTES=3 SOAK_ARGS="--store sqlite" the soak.
 
 PYTHON ?= python3
+SOAK_MINUTES ?= 10
 VENV   := .venv
 BENCH  := build/bench-venv
 DOJO   := build/agentdojo-venv
@@ -25,7 +28,8 @@ COVER  := build/coverage-venv
 DOCS   := build/docs-venv
 
 # System packages the tests need, by the names in scripts/system_packages.py.
-TEST_PARTS := bubblewrap chromium git
+# nginx and postgresql only in CI: their packages also start servers. Tests start their own, on free ports.
+TEST_PARTS := bubblewrap chromium git $(if $(filter true,$(CI)),nginx postgresql)
 
 # A caller's settings must not reach the tests or distort a measurement. Without byte-code files every
 # import is compiled anew, which makes start-up two to four times slower.
@@ -34,7 +38,7 @@ $(foreach name,$(filter FORGE_%,$(.VARIABLES)),$(eval unexport $(name)))
 
 MAKEFLAGS += --no-print-directory
 
-.PHONY: setup demo test test-quick read foreign conformance bench agentdojo coverage docs reference lint format clean
+.PHONY: setup demo test test-quick read foreign conformance bench soak agentdojo coverage docs reference pictures lint format clean
 
 setup: $(VENV)/.stamp
 	@echo "ready: $(VENV)/bin/forge"
@@ -78,6 +82,11 @@ conformance: $(VENV)/.stamp foreign
 bench: $(BENCH)/.stamp
 	@$(BENCH)/bin/python -m benchmarks $(BENCH_ARGS)
 
+# With PostgreSQL's own programs, on a free port: nothing of the machine's cluster is touched.
+soak: $(VENV)/.stamp
+	@$(VENV)/bin/python scripts/system_packages.py bubblewrap
+	@$(VENV)/bin/python -m benchmarks.soak --minutes $(SOAK_MINUTES) $(SOAK_ARGS)
+
 $(COVER)/.stamp: pyproject.toml scripts/make_venv.py
 	@$(PYTHON) scripts/make_venv.py $(COVER) --group dev --group coverage
 	@touch $@
@@ -95,6 +104,10 @@ $(DOCS)/.stamp: pyproject.toml scripts/make_venv.py
 
 reference: $(VENV)/.stamp
 	@$(VENV)/bin/python scripts/write_reference.py
+
+pictures: $(VENV)/.stamp
+	@$(VENV)/bin/python scripts/system_packages.py bubblewrap chromium
+	@$(VENV)/bin/python scripts/draw_pictures.py $(PICTURES_ARGS)
 
 docs: $(DOCS)/.stamp reference
 	@$(DOCS)/bin/python scripts/build_site.py

@@ -1,4 +1,4 @@
-"""`python -m benchmarks [--quick] [--only TOPIC]`: measures, prints the table, writes build/bench.json.
+"""`python -m benchmarks [--quick] [--only TOPIC] [--record]`: measures, prints the table, writes build/bench.json.
 
 A missed goal is shown and does not fail the command: one noisy run proves nothing.
 """
@@ -13,12 +13,12 @@ import sys
 from importlib.metadata import version
 
 from benchmarks.harness import FULL, QUICK, Pace
-from benchmarks.rows import BENCH_JSON, Row, save, table, verdict
+from benchmarks.rows import BENCH_JSON, RECORD, Row, save, table, verdict
 
 TOPICS = (
     *("startup", "terminal", "memory", "walls", "warm", "user_tools", "registry", "growth"),
     *("files", "bus", "search", "dispatch", "batch", "define", "loop"),
-    *("mcp_calls", "mcp_served", "web", "questions"),
+    *("mcp_calls", "mcp_served", "web", "questions", "store"),
 )
 COMPARED = ("golem-forge", "pydantic-ai-slim", "openai-agents", "fastmcp", "mcp", "langchain-core", "llm")
 
@@ -27,12 +27,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Our figures beside those of peers.")
     parser.add_argument("--quick", action="store_true", help="a tenth of the work, for a first look")
     parser.add_argument("--only", action="append", choices=TOPICS, metavar="TOPIC", help=f"one of {', '.join(TOPICS)}")
+    parser.add_argument("--record", action="store_true", help=f"keep the rows in benchmarks/{RECORD.name} too")
     options = parser.parse_args()
     if sys.dont_write_bytecode:
         parser.error("unset PYTHONDONTWRITEBYTECODE: without byte-code files the figures mean nothing")
-    print(f"Python {platform.python_version()};", ", ".join(f"{name} {version(name)}" for name in COMPARED), flush=True)
+    versions = {"Python": platform.python_version(), **{name: version(name) for name in COMPARED}}
+    print(", ".join(f"{name} {number}" for name, number in versions.items()), flush=True)
     rows = asyncio.run(measure(options.only or TOPICS, QUICK if options.quick else FULL))
     save(rows)
+    if options.record:
+        save(rows, RECORD, versions=versions)
     print(f"\n{table(rows)}\n\n{verdict(rows)}\nwritten to {BENCH_JSON.relative_to(BENCH_JSON.parent.parent)}")
 
 

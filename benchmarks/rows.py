@@ -1,4 +1,7 @@
-"""A row is one comparison: our figure, a peer's, and the goal. Rows are printed and kept in build/bench.json."""
+"""A row is one comparison: our figure, a peer's, and the goal. Rows are printed and kept in build/bench.json.
+
+`RECORD` is the run that the repository keeps: `make pictures` draws it.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 BENCH_JSON = Path(__file__).resolve().parent.parent / "build" / "bench.json"
+RECORD = Path(__file__).with_name("record.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +84,11 @@ def verdict(rows: Sequence[Row]) -> str:
     )
 
 
-def save(rows: Sequence[Row], path: Path = BENCH_JSON) -> None:
+def save(rows: Sequence[Row], path: Path = BENCH_JSON, **about: object) -> None:
+    """`about`: what else is said of the run, beside its rows."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"rows": [asdict(row) for row in rows]}, indent=1, ensure_ascii=False) + "\n")
+    told = {**about, "rows": [asdict(row) for row in rows]}
+    path.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n")
 
 
 def _cells(row: Row) -> tuple[str, ...]:

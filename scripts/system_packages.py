@@ -24,8 +24,8 @@ MISSING_PARTS = Path(__file__).resolve().parent.parent / "build" / "missing-part
 
 
 def command(*names: str) -> Callable[[], bool]:
-    """The part is there when one of these commands is."""
-    return lambda: any(shutil.which(name) for name in names)
+    """The part is there when one of these commands is; programs of services are in a place that PATH may not name."""
+    return lambda: any(shutil.which(name) or shutil.which(name, path="/usr/sbin") for name in names)
 
 
 PARTS: dict[str, Callable[[], bool]] = {
@@ -34,6 +34,8 @@ PARTS: dict[str, Callable[[], bool]] = {
     "chromium": command("chromium", "chromium-browser"),
     "git": command("git"),
     "golang-go": command("go"),
+    "nginx": command("nginx"),
+    "postgresql": lambda: any(Path("/usr/lib/postgresql").glob("*/bin/initdb")),  # Debian keeps it outside of PATH
     "python3-venv": lambda: find_spec("ensurepip") is not None,
 }
 

@@ -91,9 +91,11 @@ def help_of(*words: str) -> str:
 
 def verbs_below(verb: str) -> list[str]:
     """The verbs of a group (`forge tools`, `forge mcp`): their lines stand below a `VERB` in its help."""
-    if not hasattr(import_module(f"golem_forge.cli.{verb}"), "VERBS"):
+    from golem_forge.cli.main import TEAM_VERBS
+
+    if verb in TEAM_VERBS:  # their help shows all of them at once
         return []
-    return list(import_module(f"golem_forge.cli.{verb}").VERBS)
+    return list(getattr(import_module(f"golem_forge.cli.{verb}"), "VERBS", ()))
 
 
 # ---- configuration keys
@@ -240,7 +242,7 @@ class _Nothing:
 
 
 def program_defaults() -> dict[str, Any]:
-    from golem_forge.config.program import InstructionSettings, UiSettings
+    from golem_forge.config.program import InstructionSettings, OtelSettings, UiSettings
     from golem_forge.config.run_block import DelegationLimits, ProviderSettings, RunSettings
     from golem_forge.config.sandbox_block import ResourceLimits
 
@@ -252,6 +254,7 @@ def program_defaults() -> dict[str, Any]:
         **{f"models.<provider>.{name}": value for name, value in members(provider).items()},
         **{f"sandbox.limits.{name}": value for name, value in members(limits).items()},
         "instructions.project_files": InstructionSettings().project_files,
+        "otel.content": OtelSettings().content,
         "ui.web.notify": ui.web_notify,
     }
 

@@ -41,9 +41,9 @@ _MARKED = {
         *("sandbox/walls", "sandbox/processes", "sandbox/network", "toolsets/exec", "toolsets/shell", "agent/modules"),
         *("usertools/building", "usertools/running", "usertools/testing", "usertools/inside", "usertools/trust"),
     ),
-    "foreign": ("mcp", "cli/mcp", "agent/models/test_wire_formats"),
+    "foreign": ("mcp", "cli/mcp", "acceptance/test_editors", "agent/models/test_wire_formats"),
     "slow": (
-        *("acceptance", "compat", "docs", "invariants", "cli", "ui/terminal", "ui/web", "agent/every_key"),
+        *("acceptance", "compat", "docs", "invariants", "cli", "ui/terminal", "ui/web", "ui/acp", "agent/every_key"),
         *("toolsets/search", "toolsets/test_large_outputs", "toolsets/edit/test_recovery", "tools/test_search"),
         *("agent/test_secrets_and_models", "agent/test_edited_code", "agent/models/test_opening"),
         *("usertools/sharing", "usertools/registry", "sandbox/test_host", "sandbox/test_races"),

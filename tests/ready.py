@@ -97,6 +97,12 @@ class ReadyForge:
         assert given is not None
         return Started(list(command), wire, os.fdopen(given, "wb"), os.fdopen(out, "rb"), os.fdopen(err, "rb"))
 
+    def start_with_log(self, command: Sequence[str], log: Path, *, cwd: Path, env: Mapping[str, str]) -> Process:
+        """Left running, with nothing on its standard input; what it says is added to the file."""
+        with open(os.devnull) as nothing, log.open("ab") as file:
+            streams = (nothing.fileno(), file.fileno(), file.fileno())
+            return Process(list(command), self._order(list(command), cwd, env, streams))
+
     def _begin(
         self, command: Sequence[str], cwd: Path, env: Mapping[str, str], leads: bool, *, give: bool = False
     ) -> tuple[socket.socket, int | None, int, int]:
@@ -122,7 +128,7 @@ class ReadyForge:
             wire = self._order(list(command), Path(cwd or os.getcwd()), env, (theirs, theirs, theirs), leads=True)
         finally:
             os.close(theirs)
-        return OnATerminal(wire, ours)
+        return OnATerminal(list(command), wire, ours)
 
     def expecting(self, words: Sequence[str], **how: Any) -> Expecting:
         """`forge WORD…` on a terminal, for `pexpect`."""
@@ -146,10 +152,11 @@ class ReadyForge:
         return wire
 
 
-class _Process:
+class Process:
     """One that was ordered: it is no child of this process, so its end comes over the connection."""
 
-    def __init__(self, wire: socket.socket) -> None:
+    def __init__(self, words: list[str], wire: socket.socket) -> None:
+        self.args = words
         self._wire = wire
         self.pid = ready_call.begun(wire)
         self.returncode: int | None = None
@@ -172,24 +179,29 @@ class _Process:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
-
-class Started(_Process, Generic[AnyStr]):
-    """As a `subprocess.Popen` whose streams are pipes."""
-
-    def __init__(
-        self, words: list[str], wire: socket.socket, given: IO[AnyStr] | None, out: IO[AnyStr], err: IO[AnyStr]
-    ) -> None:
-        super().__init__(wire)
-        self.args = words
-        self.stdin: IO[AnyStr] | None = given
-        self.stdout: IO[AnyStr] = out
-        self.stderr: IO[AnyStr] = err
-
     def wait(self, timeout: float | None = None) -> int:
         code = self.end(timeout)
         if code is None:
             raise subprocess.TimeoutExpired(self.args, timeout or 0)
         return code
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+
+class Started(Process, Generic[AnyStr]):
+    """As a `subprocess.Popen` whose streams are pipes."""
+
+    def __init__(
+        self, words: list[str], wire: socket.socket, given: IO[AnyStr] | None, out: IO[AnyStr], err: IO[AnyStr]
+    ) -> None:
+        super().__init__(words, wire)
+        self.stdin: IO[AnyStr] | None = given
+        self.stdout: IO[AnyStr] = out
+        self.stderr: IO[AnyStr] = err
 
     def communicate(self, timeout: float | None = None) -> tuple[AnyStr, AnyStr]:
         """What is still to be read, once nothing more is written to it."""
@@ -211,12 +223,6 @@ class Started(_Process, Generic[AnyStr]):
         self.wait(None if end is None else max(0.0, end - time.monotonic()))
         return said[0], said[1]
 
-    def kill(self) -> None:
-        self.send_signal(signal.SIGKILL)
-
-    def terminate(self) -> None:
-        self.send_signal(signal.SIGTERM)
-
     def __enter__(self) -> Self:
         return self
 
@@ -230,8 +236,8 @@ class Started(_Process, Generic[AnyStr]):
 class OnATerminal(ptyprocess.PtyProcess):  # type: ignore[misc]
     """One that leads the session of a terminal of its own."""
 
-    def __init__(self, wire: socket.socket, terminal: int) -> None:
-        self._process = _Process(wire)
+    def __init__(self, command: list[str], wire: socket.socket, terminal: int) -> None:
+        self._process = Process(command, wire)
         super().__init__(self._process.pid, terminal)
 
     def isalive(self) -> bool:

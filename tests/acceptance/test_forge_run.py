@@ -515,7 +515,7 @@ def test_w47_a_dry_run_of_a_stranger_says_what_does_not_count(desk: Desks, forge
     (notice,) = facts["notices"]
     assert "forge trust" in notice and "pricing" in notice and "approve_all" in notice
     (count,) = [tool for tool in facts["tools"] if tool["name"] == "count"]
-    assert count["why"].startswith("ask unless it decides for itself")
+    assert count["why"].startswith("ask unless the tool decides for itself")
     assert facts["model"]["problem"].startswith("no model is configured")
 
 

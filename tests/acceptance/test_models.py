@@ -51,7 +51,7 @@ def test_the_first_forge_sets_a_model_up_and_the_next_one_uses_it(desk: Desks, p
         seen.append(child.before)
         child.send(text)
 
-    answer("later: only tools[^$]*Number", "1\r")
+    answer("no model for now: use only tools[^$]*Number", "1\r")
     answer("Paste the key", "canary-wrong-key\r")
     child.expect("refused the key")
     answer("Paste the key", f"{KEY}\r")

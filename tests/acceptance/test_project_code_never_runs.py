@@ -142,6 +142,19 @@ VERBS: dict[str, tuple[str, ...]] = {
     "trust": ("trust", "--show"),
     "doctor": ("doctor",),
     "web": ("web", "--help"),
+    "acp": ("acp", "--help"),
+    "runner": ("runner", "--idle", "1"),
+    "ps": ("ps",),
+    "attach": ("attach", "none"),
+    "batch": ("batch", "none.txt"),
+    "schedule": ("schedule", "add", "@daily", "go"),
+    "diff": ("diff", "none"),
+    "apply": ("apply", "none", "--yes"),
+    "inbox": ("inbox",),
+    "send": ("send", "none", "hello"),
+    "stop": ("stop", "none"),
+    "store": ("store", "status"),
+    "people": ("people", "list"),
 }
 
 
@@ -177,15 +190,23 @@ def test_searching_without_ripgrep(planted: Planted, ready_forge: Any) -> None:
 def test_the_client_of_a_model_finds_no_program_of_the_project(
     planted: Planted, ready_forge: Any, wire: Any, tmp_path: Path
 ) -> None:
-    """It asks `uname` what machine this is; in the project, and with the project elsewhere."""
+    """It asks `uname` what machine this is; in the project, and with the project elsewhere. In the project it is the
+    real command, which imports that client there."""
     with wire.WireServer([wire.WireTurn(say="Hi.")] * 2) as server, contextlib.ExitStack() as running:
         base = f"models.openai.base_url={server.base_url('openai')}"
         words = ("--model", "openai:any", "--headless", "--set", base, "-p", str(planted.project), "go")
         environ = planted.environ | {"OPENAI_API_KEY": "none"}
-        started = [
-            running.enter_context(ready_forge.start(["forge", "run", *words], cwd=cwd, env=environ))
-            for cwd in (planted.project, tmp_path)
-        ]
+        real = subprocess.Popen(
+            [FORGE, "run", *words],
+            cwd=planted.project,
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        ready = ready_forge.start(["forge", "run", *words], cwd=tmp_path, env=environ)
+        started = [running.enter_context(process) for process in (real, ready)]
         for process in started:
             out, err = process.communicate(timeout=60)
             assert "Hi." in out, out + err

@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 from tests.agent.conftest import calls
 
+from golem_forge.agent import skills as skills_module
 from golem_forge.agent.model.scripted import FunctionScript, Turn
 from golem_forge.agent.runtime import WorkerRuntime
+from golem_forge.sandbox.handles import best_opener
+from golem_forge.storage.home import ForgeHome
 
 ENV_SECRET = "DOTENV_VALUE_7731"
 
@@ -240,6 +243,53 @@ async def test_project_skills_follow_the_switch_and_new_ones_are_found(project: 
         text = await talk.prompt()
         assert "- late: xxx" in text and "x" * 301 not in text
         assert "open_skill" in {t.name for t in talk.runtime.get_tools()}
+
+
+async def test_hostile_skills_cost_little_and_tell_nothing(
+    project: Path, own_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A front matter of 200 kB takes YAML three seconds; a folder may hold a million folders; a key may lie there."""
+    skills = project / ".agents" / "skills"
+    long = "".join(f"k{at}: v\n" for at in range(20_000))
+    for name, extra in [
+        ("a-long", long),
+        ("a-deep", f"x: {'[' * 2_000}\n"),
+        *((f"b-full-{at}", f"# {'x' * 7_800}\n") for at in range(20)),
+        ("c", ""),
+    ]:
+        folder = write_skill(skills, name)
+        file = folder / "SKILL.md"
+        file.write_text(file.read_text().replace("---\n", f"---\n{extra}", 1))
+    with_mark = write_skill(skills, "a-mark", body="x" * 20_000) / "SKILL.md"
+    with_mark.write_text(with_mark.read_text(), encoding="utf-8-sig")
+    own = write_skill(own_home / ".forge" / "skills", "mine", text="Uses SECRET_IN_SKILL_88231 to log in.")
+    (own / "id_rsa").write_text("PRIVATE")
+    (own / "notes.md").write_text("Notes.")
+    for one in range(60):
+        for two in range(60):
+            (own / f"x{one}" / f"{two}").mkdir(parents=True)
+    opened: list[object] = []
+
+    def counted(*given: Any) -> int:
+        opened.append(given)
+        return best_opener()(*given)
+
+    monkeypatch.setattr(skills_module, "best_opener", lambda: counted)
+    found = skills_module.find_skills(ForgeHome(own_home / ".forge"), project, project_files=True)
+    reasons = {each.folder.rpartition("/")[2]: each.reason for each in found.broken}
+    assert "does not end" in reasons["a-long"] and "brackets" in reasons["a-deep"]
+    assert "front matter in all" in reasons["c"]
+    many = skills_module.FoundSkills(broken=found.broken * 100)
+    assert many.summary.endswith(f"; {len(many.broken) - 20} more are not offered")
+    assert [each.name for each in found.offered][:3] == ["mine", "a-mark", "b-full-0"]
+    async with Talk(project) as talk:
+        talk.runtime.tree.redactor.add_secret("LOGIN", "SECRET_IN_SKILL_88231")
+        (own / "SKILL.md").write_text((own / "SKILL.md").read_text().replace("Uses", "Now uses"))
+        opened.clear()
+        prompt = await talk.prompt(opening(name="mine"), opening(name="mine", file="id_rsa"))
+    assert "SECRET_IN_SKILL_88231" not in prompt and "Now uses [secret LOGIN]" in prompt
+    assert "PRIVATE" not in "".join(talk.results) and "secrets" in talk.results[-1]
+    assert len(opened) < 2_500, "it looks at no more folders than the bound"
 
 
 def test_nothing_of_dot_env_reaches_the_environment(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -163,7 +163,7 @@ class WithArgs(BaseModel):
         ({"execute": "push"}, "execute must be a function"),
         ({"needsApproval": True}, "'needsApproval'; did you mean 'needs_approval'?"),
         ({"manual_execution": {"mode": "manual", "lable": "x"}}, "'lable'; did you mean 'label'?"),
-        ({"manual_execution": {"mode": "manul"}}, "'manul' is no mode; did you mean 'manual'?"),
+        ({"manual_execution": {"mode": "manul"}}, "'manul' is not a mode; did you mean 'manual'?"),
         ({"manual_execution": {"label": "Push"}}, "needs 'mode'"),
         ({"mode": "llm"}, "manual_execution says mode 'manual', and mode= says 'llm'"),
         ({"needs_approval": "preaproved"}, "did you mean 'preApproved'?"),
@@ -531,7 +531,7 @@ async def test_function_and_schema(name: str, schema: str, shape: str, tmp_path:
 @pytest.mark.parametrize(
     ("more", "tools", "says"),
     [
-        ("class addUpSchema(BaseModel): n: int", ["add"], "'addUpSchema' in {0} is the schema of no function there"),
+        ("class addUpSchema(BaseModel): n: int", ["add"], "'addUpSchema' in {0} looks like a schema, but no function"),
         ("class ad_schema(BaseModel): n: int", ["add"], "did you mean 'add_schema', for 'add'?"),
         ("ad_schema = {'type': 'object', 'properties': {'n': {}}}", ["add"], "did you mean 'add_schema'"),
         ("class add_schema(BaseModel): m: int", ["add"], "execute(n): its schema has no field 'n'"),
@@ -816,7 +816,7 @@ async def test_a_call_of_another_shape_is_an_error_at_once(tmp_path: Path) -> No
                     await call(wrong)
         with pytest.raises(TypeError, match="a ToolCall has its own arguments"):
             await session.call(ToolCall("read_mail", {}), {})
-        with pytest.raises(ValueError, match="caller 'user' is none of llm, human, mcp, tool"):
+        with pytest.raises(ValueError, match="caller 'user' is not one of llm, human, mcp, tool"):
             await session.call("push", caller="user")
         for call in (session.call, router.dispatch):
             with pytest.warns(RuntimeWarning, match=r"'push' is for people only.*caller='human'"):
@@ -868,7 +868,7 @@ def test_zones_made_in_python(tmp_path: Path) -> None:
         assert sandbox.default_zone == "workspace"
     wrong: Any
     for wrong, kind, says in (
-        ({"write": "preapproved"}, ValueError, "none of preApproved, ask, blocked; did you mean 'preApproved'"),
+        ({"write": "preapproved"}, ValueError, "not one of preApproved, ask, blocked; did you mean 'preApproved'"),
         ({"approval": {"writ": "ask"}}, TypeError, "did you mean 'write'"),
         ({"approval": "ask"}, TypeError, "approval must be a mapping"),
         ({"approval": {"write": "ask"}, "write": "ask"}, TypeError, "are the same option"),

@@ -12,8 +12,10 @@ import pytest
 
 from golem_forge.agent.messages import UserMessage
 from golem_forge.agent.model.interface import TokenUsage
+from golem_forge.agent.model.keys import ModelKeys
 from golem_forge.agent.model.scripted import FunctionScript, Turn
 from golem_forge.agent.runtime import WorkerRuntime
+from golem_forge.agent.session_state import known_secrets
 from golem_forge.agent.trust import trust_store
 from golem_forge.storage.home import ForgeHome, forge_home
 from golem_forge.ui.web.session_registry import SessionLauncher, StartRequest
@@ -114,7 +116,7 @@ async def test_compact_waits_for_nobody_and_loses_nothing(project: Path) -> None
             return "Short."
 
         person.turns = [meanwhile]
-        assert "Something was said meanwhile" in await person.type("/compact")
+        assert "A new message came meanwhile" in await person.type("/compact")
         assert person.runtime.history.messages[-1] == UserMessage(text="One more thing")
 
 
@@ -133,6 +135,19 @@ async def test_export_is_written_as_the_persons_own_write(project: Path, file: s
         assert written.read_text().startswith(begins) and len(cards) == 1 and cards[0].tool == "write_file"
         outside = await person.type("/export ../../outside.md")
         assert outside and not (project.parent.parent / "outside.md").exists()
+
+
+async def test_an_export_leaves_out_a_key_that_was_said_before_it_was_stored(project: Path, own_home: Path) -> None:
+    key = "canary-key-77120-abcdef"
+    async with Typing(project, approval_mode="approve_all") as person:
+        await person.runtime.turn(f"My key is {key}")
+        ModelKeys(forge_home()).save("anthropic", "https://api.anthropic.com", key)
+        person.runtime.tree.redactor.add_secret("DECLARED", "canary-declared-5512")
+        await person.runtime.turn("And canary-declared-5512")
+        for file in ("talk.md", "talk.json"):
+            assert await person.type(f"/export {file}") == ""
+            assert "My " in (project / file).read_text() and "canary" not in (project / file).read_text()
+        assert key not in known_secrets(forge_home()).text(f"as `forge sessions export` writes it: {key}")
 
 
 async def test_an_export_that_is_denied_writes_nothing(project: Path) -> None:

@@ -120,7 +120,7 @@ SERVERS = (
     "$ forge mcp approve stock --yes",
     "zone: /shelf (rw: written)",
     "network: none",
-    "stock is approved as it is configured.",
+    "stock is approved with its current configuration.",
     "── stock__count wants to run",
     "  nobody is here to ask: the demo answers yes, once",
     "✓ stock__count",

@@ -308,7 +308,7 @@ async def test_c57_a_token_dies_with_its_run(bench: Bench) -> None:
     async with bench.session(approval="approve_all") as session:
         assert (await session.call("a", {})).text == "b\n[0]\n"
         outcome = await session.call("a", {})
-        assert streams(outcome)[0] == "[3]\n" and "no request of a running tool" in streams(outcome)[1]
+        assert streams(outcome)[0] == "[3]\n" and "does not come from a running tool" in streams(outcome)[1]
         token = (bench.workspace / "kept").read_text().strip()
         assert len(token) > 60 and token[:30] not in Path(session.journal.path).read_text()
 

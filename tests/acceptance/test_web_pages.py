@@ -12,9 +12,11 @@ import pytest
 from tests.ui.web.bench import NARROW, browsing, until
 from tests.ui.web.person import DENY, Person
 from tests.ui.web.stage import WORKSPACE, calls
+from tests.wire.server import WireServer, WireTurn
 
 from golem_forge import ToolContext, tool
 from golem_forge.agent.files.worker import Worker
+from golem_forge.ui.web.api import settings
 
 pytestmark = [browsing, pytest.mark.timeout(240)]
 
@@ -169,6 +171,11 @@ async def test_a_conversation_starts_on_a_phone_and_its_answers_stay_in_view(sta
     await window.sees("Written.")
     await window.sees("Approved · answered here")
     assert await me.page.get_by_text("row_0 = 0").filter(visible=True).count() == 0
+    line = me.page.get_by_role("listitem").filter(has_text="Approved · answered here")
+    assert await line.get_by_role("button", name=re.compile("write_file.*Created")).is_visible(), (
+        "result and answer: one"
+    )
+    assert await me.page.get_by_role("article", name="Tool call write_file").count() == 1
     await me.button(re.compile("^What was asked: write_file")).click()
     await window.sees("row_0 = 0")
     assert not await window.overflows()
@@ -205,6 +212,39 @@ async def test_the_model_is_chosen_in_the_header(staged: Any, windows: Any) -> N
     await me.button("Model: scripted:other.yaml. Choose another one").wait_for()
     await me.say("hello")
     await window.sees("From the other.")
+
+
+async def test_more_models_are_those_that_the_provider_lists(
+    staged: Any, windows: Any, own_home: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asked for on demand; typing filters them; the arrow keys and Enter choose one."""
+    with WireServer(lambda request: WireTurn(say="From the wire.")) as provider:
+        provider.key, provider.models = "canary-key-0451", ("claude-large", "claude-small")
+        monkeypatch.setenv("ANTHROPIC_API_KEY", provider.key)
+        settings._tries.clear()
+        (own_home / ".forge").mkdir(mode=0o700, exist_ok=True)
+        address = provider.base_url("anthropic")
+        (own_home / ".forge" / "config.yaml").write_text(f"models: {{anthropic: {{base_url: '{address}'}}}}\n")
+        stage = await staged(["Hello."], worker=WORKER)
+        window = await windows()
+        me = Person(window)
+        await me.enter(stage.link())
+        await me.button(re.compile("^Model: .*Choose another one")).click()
+        dialog = me.page.get_by_role("dialog")
+        assert provider.lists == [], "nobody asked for them yet"
+        await dialog.get_by_role("button", name="More models…").click()
+        await window.sees("anthropic:claude-small")
+        await dialog.get_by_label("Model").last.fill("")
+        await window.type("small")
+        await window.sees_not("anthropic:claude-large")
+        assert await window.accessible() == []
+        await window.press("ArrowDown")
+        assert await window.focused() == "anthropic:claude-small"
+        await window.press("ArrowUp")
+        assert await window.focused() == "Model"
+        await window.press("ArrowDown", "Enter")
+        await me.button("Model: anthropic:claude-small. Choose another one").wait_for()
+        assert provider.key not in await window.text()
 
 
 async def test_sessions_are_named_exported_deleted_resumed_and_their_questions_found(
@@ -261,7 +301,7 @@ async def test_sessions_are_named_exported_deleted_resumed_and_their_questions_f
     await me.page.get_by_role("dialog").get_by_role("button", name="End").click()
     await row.get_by_role("link", name="Bread and milk", exact=True).click()
     await me.button("Resume").click()
-    await window.sees_not("Nobody runs this session.")
+    await window.sees_not("This session does not run.")
     await until(me.box.is_enabled, "it goes on")
     await me.go_to("Sessions")
     await row.get_by_role("button", name=re.compile("^End")).click()
@@ -315,8 +355,9 @@ async def test_a_replay_does_nothing(staged: Any, windows: Any) -> None:
     play = me.button(re.compile("^Play", re.I))
     if await play.count():
         await play.click()
-    await window.sees("Written.")
-    text = await me.page.get_by_role("main").inner_text()
+    main = me.page.get_by_role("main")  # what was said to a screen reader before stands outside of it
+    await main.get_by_text("Written.").filter(visible=True).first.wait_for()
+    text = await main.inner_text()
     order = [text.find(word) for word in ("list_files", "write_file", "Written.")]
     assert -1 not in order and order == sorted(order), order
     assert await me.button(DENY).filter(visible=True).count() == 0

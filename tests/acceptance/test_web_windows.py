@@ -22,7 +22,7 @@ from golem_forge.agent.model.scripted import Turn
 pytestmark = [browsing, pytest.mark.timeout(240)]
 
 
-AWAY = re.compile("The server is away")
+AWAY = re.compile("The server does not answer")
 
 
 class Counting(list[str]):
@@ -253,5 +253,5 @@ async def test_a_page_is_opened_in_the_middle_of_a_session(
     assert (place.root / "one.txt").read_text() == "one"
     window.expects("ERR_", "WebSocket")
     await asyncio.to_thread(screen.enter, "/exit")
-    await window.sees(re.compile("ended|away", re.I))
+    await window.sees(re.compile("ended|does not answer", re.I))
     assert await asyncio.to_thread(screen.wait_end) == 0

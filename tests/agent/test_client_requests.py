@@ -188,10 +188,13 @@ def _wrong(uri: str, **options: Any) -> Any:
     [
         (lambda: _wrong("notes://{dya}"), "names {dya}, which the function does not take; did you mean 'day'?"),
         (lambda: _wrong("notes://today"), "needs 'day', which the URI does not name"),
-        (lambda: _wrong("notes://{day}{day}"), "is no URI for a resource"),
-        (lambda: _wrong("forge://{day}"), "is no URI for a resource"),
-        (lambda: _wrong("{day}"), "is no URI for a resource"),
-        (lambda: _wrong("notes://{day}", complete={"dayy": []}), "'dayy', which is no argument; did you mean 'day'?"),
+        (lambda: _wrong("notes://{day}{day}"), "is not a URI for a resource"),
+        (lambda: _wrong("forge://{day}"), "is not a URI for a resource"),
+        (lambda: _wrong("{day}"), "is not a URI for a resource"),
+        (
+            lambda: _wrong("notes://{day}", complete={"dayy": []}),
+            "'dayy', which is not an argument; did you mean 'day'?",
+        ),
     ],
 )
 def test_a_resource_that_cannot_be_meant_is_refused_where_it_stands(make: Any, says: str) -> None:
@@ -226,7 +229,7 @@ def test_a_uri_is_matched_in_one_pass(template: str, uri: str, found: dict[str, 
         ("prompts", "NAME", "'NAME' in ./t.py is no prompt: make it one with @prompt"),
         ("prompts", "ask_name", "'ask_name' in ./t.py is no prompt"),
         ("resources", "plan_day", "'plan_day' in ./t.py is no resource: make it one with @resource"),
-        ("tools", "plan_day", "'plan_day' in ./t.py is no tool; name it under 'prompts'"),
+        ("tools", "plan_day", "'plan_day' in ./t.py is not a tool; name it under 'prompts'"),
     ],
 )
 def test_an_export_that_is_something_else_is_told(key: str, name: str, says: str) -> None:

@@ -154,7 +154,7 @@ def test_after_a_write_that_failed_everything_is_written_again(
         raise JournalError("no space")
 
     with monkeypatch.context() as full:
-        full.setattr(journal._file, "write", refuse)
+        full.setattr(journal._writer, "write", refuse)
         with pytest.raises(JournalError):
             history.add(UserMessage(text="lost"))
     history.replace_all([UserMessage(text="so far", kind="summary"), *history.messages[1:]])

@@ -201,7 +201,7 @@ def test_set_is_the_persons_word_in_an_untrusted_program(root: Path, home: Forge
         ("=x", "--set =x: expected key.path=value"),
         ("a..b=x", "--set a..b=x: expected key.path=value"),
         ("model=[", "--set model=[: the value is not YAML; put it in quotes"),
-        ("model.x=1", "--set model.x: 'model' holds no further keys"),
+        ("model.x=1", "--set model.x: 'model' has no keys below it"),
         ("budget.max_tokens=many", "--set budget.max_tokens: expected a whole number above 0"),
     ],
 )

@@ -257,7 +257,7 @@ async def test_rate_is_kept_with_the_tool(play: Any, home: ForgeHome, greet: Non
     assert await say("/rate greet BAD") == "greet: 1 good, 1 bad"
     assert ToolStore(home).ratings("greet").notes == ("quick and right",)
     assert "did you mean 'greet'?" in await say("/rate gret good")
-    assert "neither good nor bad" in await say("/rate greet great")
+    assert "is not good or bad" in await say("/rate greet great")
     assert "/rate NAME good|bad" in await say("/rate greet")
     assert "/rate NAME good|bad" in await say("/help")
     await commands.aclose()

@@ -68,7 +68,7 @@ def test_code_blocks_become_data_with_their_lines() -> None:
         ("  workers: {}", "toolsets.workers: 'allow' is missing"),
         ("  workers: {allow: []}", "toolsets.workers.allow: expected at least one name"),
         ("  workers: {allow: [a], env: {}}", "toolsets.workers.env: unknown key 'env'"),
-        ("  search: {x: 1}", "toolsets.search.x: unknown key; this toolset has none but 'approval'"),
+        ("  search: {x: 1}", "toolsets.search.x: unknown key; this toolset has only the key 'approval'"),
         ("  coding: {approval: {tools: {raed_file: ask}}}", "not a tool of this block; did you mean 'read_file'?"),
         ("  coding: {approval: {tools: {read_file: preApproved}}}", "preApproved has no effect, 'read_file' decides"),
         ("  coding: {approval: {default: ask}}", "toolsets.coding.approval.default: has no effect"),

@@ -171,11 +171,14 @@ def test_compatible_models_W3() -> None:
         ("attachment_policy: {max_attachments: -1}", "expected a whole number, 0 or more, got -1"),
         (
             "input_schema: {properties: {a: {type: strin}}}",
-            "input_schema: not a valid schema at $.properties.a.type: 'strin' is no type; did you mean 'string'?",
+            "input_schema: not a valid schema at $.properties.a.type: 'strin' is not a type; did you mean 'string'?",
         ),
-        ("output_schema: {type: [object, xyzzy]}", "$.type: 'xyzzy' is no type; types: array, boolean, integer, null,"),
+        (
+            "output_schema: {type: [object, xyzzy]}",
+            "$.type: 'xyzzy' is not a type; types: array, boolean, integer, null,",
+        ),
         ("input_schema: {type: object, required: a}", "at $.required: expected array, got string"),
-        ("input_schema: {properties: {a: {pattern: '('}}}", "$.properties.a.pattern: '(' is no regular expression"),
+        ("input_schema: {properties: {a: {pattern: '('}}}", "$.properties.a.pattern: '(' is not a regular expression"),
         ("output_schema: [a]", "output_schema: expected a JSON Schema, got a list"),
         ("output_schema: {$ref: 'https://x/y.json'}", "only local $ref are allowed"),
         ("sandbox: {zones: [{mode: ro}]}", "sandbox.zones[0]: 'name' is missing"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -94,6 +95,16 @@ def test_a_program_and_its_trust(shell):
     ended = shell("doctor", "--json")
     assert findings(ended, "trust")[0]["state"] == "ok" and findings(ended, "rules")[0]["state"] == "ok"
     assert "approve_all (forge.yaml:1)" in findings(ended, "approval")[0]["text"]
+
+
+def test_code_of_a_worker_waits_for_trust(shell):
+    shell("init")
+    (trust,) = findings(shell("doctor", "--json"), "trust")
+    assert trust["state"] == "note" and trust["fix"] == "read it, then: forge trust"
+    assert trust["text"].endswith("is not trusted; not used: the code of its workers")
+    (shell.project / "main.worker").write_text("---\nname: main\ntoolsets: {filesystem: }\n---\nHelp.\n")
+    (trust,) = findings(shell("doctor", "--json"), "trust")
+    assert trust["state"] == "ok" and trust["text"].endswith("nothing in it needs trust")
 
 
 def test_a_broken_forge_yaml(shell):
@@ -196,7 +207,7 @@ def test_extras_are_named_with_how_to_get_them(shell, monkeypatch):
     monkeypatch.setattr("golem_forge.cli.doctor.find_spec", find)
     ended = shell("doctor", "--json")
     found = {each["text"].partition(",")[0]: each for each in findings(ended, "extras")}
-    assert ended.code == 0 and list(found) == ["models", "mcp", "web"]
+    assert ended.code == 0 and list(found) == ["models", "mcp", "acp", "web", "otel", "team"]
     assert found["mcp"]["state"] == "ok"
     assert found["web"]["state"] == "note" and found["web"]["text"].endswith("missing nh3, websockets")
     assert found["web"]["fix"] == "pip install 'golem-forge[web]'"
@@ -224,3 +235,23 @@ def test_the_last_lines_say_what_is_missing_for_this_person(shell):
     ended = shell("doctor", "--json")
     assert findings(ended, "model")[0]["state"] == "ok" and "config.yaml" not in str(ended.json["todo"])
     assert "model" not in [each["about"] for each in ended.json["todo"]]
+
+
+def test_telemetry_is_told_where_it_is_switched_on(shell, monkeypatch):
+    assert findings(shell("doctor", "--json"), "telemetry") == []
+    with socket.create_server(("127.0.0.1", 0)) as collector:
+        port = collector.getsockname()[1]
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://person:canary-pw@127.0.0.1:{port}/otlp")
+        there = shell("doctor", "--json")
+    gone = shell("doctor", "--json")
+    monkeypatch.setenv("OTEL_TRACES_EXPORTER", "zipkin")
+    other = shell("doctor", "--json")
+    (found,) = findings(there, "telemetry")
+    assert found["state"] == "ok" and found["text"].startswith(f"spans and metrics go to 127.0.0.1:{port} ")
+    (found,) = findings(gone, "telemetry")
+    assert (
+        found["state"] == "note" and "no collector answers" in found["text"] and found["fix"] in str(gone.json["todo"])
+    )
+    (found,) = findings(other, "telemetry")
+    assert found["state"] == "note" and "set it to otlp or none" in found["text"]
+    assert "canary" not in there.out + gone.out + other.out

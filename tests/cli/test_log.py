@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from golem_forge.agent.session_facts import RunFacts, record_run
+from golem_forge.cli.journal import describe_decision
 from golem_forge.cli.log import read_time
 from golem_forge.events.journal import Journal
 
@@ -75,6 +76,34 @@ def test_looking_never_writes_to_a_journal(recorded):
     for words in ([], ["sessions"], ["verify"], ["show", call]):
         recorded("log", *words)
     assert {path: path.read_bytes() for path in journals(recorded)} == before
+
+
+def test_show_prints_what_the_call_printed(recorded):
+    read, denied, written = recorded("log", "--json").json
+    assert "\nresult\n  one\n" in recorded("log", "show", read["id"]).out
+    assert "+two words" in recorded("log", "show", written["id"]).out
+    assert "\nresult\n" not in recorded("log", "show", denied["id"]).out  # it never ran
+
+
+def test_denied_means_every_denial(recorded):
+    assert recorded("call", "read_file", "--path", "/etc/passwd").code == 3
+    found = recorded("log", "--status", "denied", "--json").json
+    assert [call["status"] for call in found] == ["approval_denied", "sandbox_denied"]
+
+
+def test_a_list_that_was_cut_says_so(recorded, monkeypatch):
+    assert recorded("log").err == ""
+    monkeypatch.setattr("golem_forge.cli.log.MAX_LISTED", 2)
+    for words in ([], ["--json"], ["--csv"], ["--since", "1h"]):
+        assert "the latest 2. There are older ones: --limit N" in recorded("log", *words).err, words
+    assert recorded("log", "--limit", "2").err == ""  # the person chose
+
+
+def test_a_long_reason_does_not_hide_who_answered():
+    source = {"source": "floor", "id": "opaque", "reason": "long " * 40}
+    decision = {"verdict": "ask", "decidedBy": source, "answeredBy": "person"}
+    told = describe_decision(decision, 90)
+    assert len(told) == 90 and told.endswith("…; answered by person")
 
 
 # verify
@@ -217,7 +246,7 @@ def test_what_cannot_be_chosen_by_is_named(four, words, code, named):
 
 
 def test_calls_of_which_no_directory_is_known_are_told_of(four):
-    beside = "Single calls (`forge call`) do not record where they were made; `forge log` without --dir lists them"
+    beside = "Single calls (`forge call`) do not record their directory; `forge log` without --dir lists them"
     said = four("log", "--dir", f"{four.home}/shop")
     assert (said.code, said.err) == (0, f"forge log: {beside}.\n") and "c2" not in said.out
     assert beside in four("log", "--dir", f"{four.home}/nowhere").err

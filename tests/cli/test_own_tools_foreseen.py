@@ -117,11 +117,11 @@ def test_a_dry_run_shows_the_tools_and_the_zone_its_block_gives(person, tmp_path
 
 @pytest.mark.usefixtures("told_of_walls")
 def test_doctor_counts_them_and_sends_on(person):
-    assert "own tools" not in person.forge("doctor").out
+    assert "  user tools  " not in person.forge("doctor").out
     person.greet()
     assert "0 active, 1 not" in person.forge("doctor").out
     assert person("activate", "greet", "--yes").code == 0
-    assert "own tools  " in (said := person.forge("doctor")).out and "1 active\n" in said.out
+    assert "user tools  " in (said := person.forge("doctor")).out and "1 active\n" in said.out
 
 
 def test_a_single_call_does_not_list_which_other_tools_wait(person, tmp_path):

@@ -193,10 +193,10 @@ def test_a_page_needs_no_terminal_and_reads_no_stdin(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--ui", "web", "--headless"], "--ui web shows a page; --headless, --json and --dry-run show none"),
-        (["--ui", "web", "--json"], "--ui web shows a page"),
-        (["--ui", "web", "--dry-run"], "--ui web shows a page"),
-        (["--ui", "terminal,web"], "--ui terminal,web needs a terminal; --ui web does without"),
+        (["--ui", "web", "--headless"], "--ui web opens a page; --headless, --json and --dry-run open none"),
+        (["--ui", "web", "--json"], "--ui web opens a page"),
+        (["--ui", "web", "--dry-run"], "--ui web opens a page"),
+        (["--ui", "terminal,web"], "--ui terminal,web needs a terminal; --ui web does not"),
         (["--host", "0.0.0.0"], "--host and --allow-host are for a page: add --ui web"),
     ],
 )

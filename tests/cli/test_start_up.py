@@ -9,6 +9,7 @@ import pytest
 
 PYDANTIC = {"pydantic", "pydantic_core"}
 OTHERS = {"rich", "prompt_toolkit", "mcp", "starlette", "uvicorn", "pydantic_ai", "jsonschema_rs", "ruamel"}
+OTHERS |= {"opentelemetry", "golem_forge.events.telemetry"}
 
 
 def loaded(shell, *words: str) -> set[str]:
@@ -39,6 +40,14 @@ def test_listing_starts_no_machinery(shell):
     }
 
 
+def test_a_session_of_this_terminal_loads_nothing_of_a_store(shell):
+    (shell.project / "x.yaml").write_text("turns:\n  - {say: Hello.}\n")
+    found = loaded(shell, "run", "-m", "scripted:x.yaml", "Hello")
+    assert "golem_forge.agent.runtime" in found
+    assert not {name for name in found if name.startswith(("golem_forge.team", "golem_forge.cli.team"))}
+    assert not found & {"psycopg", "procrastinate", "opentelemetry"}
+
+
 def test_arguments_that_need_it_load_pydantic(shell):
     """A number where a text belongs is for pydantic to coerce or to refuse."""
     code = (
@@ -58,7 +67,7 @@ def test_the_built_in_workers_plan_loads_no_pydantic(shell):
         "import sys; from pathlib import Path; from golem_forge.cli.run import parse_run_args; "
         "from golem_forge.cli.dry_run import check_start; import golem_forge.ui.terminal.adapter; "
         "asked = parse_run_args(['--ui', 'web', '-m', 'scripted:x.yaml']); check_start(asked); "
-        "print([name for name in ('pydantic', 'pydantic_core') if name in sys.modules])"
+        "print([name for name in ('pydantic', 'pydantic_core', 'opentelemetry') if name in sys.modules])"
     )
     (shell.project / "x.yaml").write_text("turns:\n  - {say: Hello.}\n")
     done = subprocess.run(

@@ -53,14 +53,14 @@ def test_every_verb_says_in_which_line(person):
     assert f"typo: {told}\n" in person("doctor").out
     for verb in ("activate", "test", "run", "show"):
         said = person(verb, "typo")
-        assert said.code == 4 and said.err.endswith(f"is no usable tool: {told}\n"), (verb, said.err)
+        assert said.code == 4 and said.err.endswith(f"is not a usable tool: {told}\n"), (verb, said.err)
 
 
 def test_a_folder_without_a_manifest_is_told_from_a_misspelt_name(person):
     person.tool("greet")
     (person.folders / "notes").mkdir()
     said = person("activate", "notes")
-    assert said.code == 4 and "$FORGE_HOME/tools/notes has no tool.yaml, so it is no tool." in said.err
+    assert said.code == 4 and "$FORGE_HOME/tools/notes has no tool.yaml, so it is not a tool." in said.err
     assert "did you mean 'greet'?" in person("activate", "gret").err
 
 

@@ -73,7 +73,7 @@ def test_undo_after_two_edits_and_the_log_52(shell, tool):
 
     lines = shell("tools", "log", "greet").out.splitlines()
     assert lines[0].split() == ["DIGEST", "VERSION", "TIME", "STATE", "AUTHOR"] and len(lines) == 4
-    assert lines[1].startswith(second[7:19]) and "untrusted, now, came back once" in lines[1]
+    assert lines[1].startswith(second[7:19]) and "untrusted, now, restored once" in lines[1]
     assert lines[1].endswith("agent (session s-1, worker coder)")
 
     assert shell("tools", "undo", "greet", first[:13]).code == 0
@@ -109,7 +109,7 @@ def test_a_tool_in_use_gives_way_to_an_untrusted_version_only_after_a_yes(inside
     tool.trust(trusted)
     refused = inside("undo", "greet")
     assert refused.code == 3 and tool.digest == trusted
-    assert f"version {draft[7:19]} is not trusted, and nobody can be asked here" in refused.err
+    assert f"version {draft[7:19]} is not trusted, and Forge cannot ask you here" in refused.err
     assert f"forge tools undo greet {draft[7:19]} --yes" in refused.err
     assert inside("undo", "greet", draft, "--yes").code == 0 and tool.digest == draft
     assert inside("undo", "greet", trusted).code == 0, "back to what was trusted needs no question"
@@ -209,7 +209,7 @@ def test_what_cannot_be_a_version_is_set_aside(shell, inside, tool):
     assert diff.code == 1 and "symlink: link" in diff.err
     ended = inside("undo", "greet")
     assert ended.code == 0 and tool.digest == digest
-    assert "it stands in ~/.forge/state/set-aside/greet-" in ended.err
+    assert "they are in ~/.forge/state/set-aside/greet-" in ended.err
     (aside,) = (shell.forge_home / "state" / "set-aside").iterdir()
     assert (aside / "link").is_symlink() and (aside / "greet.py").exists()
 
@@ -219,7 +219,7 @@ def test_no_such_tool(inside, tool, verb):
     tool.write("print('one')\n")
     for name in ("gret", "../tools/greet", "", "."):
         code, out, err = inside(verb, name)
-        assert code == 4 and "no tool" in err and out == ""
+        assert code == 4 and "no user tool" in err and out == ""
     assert "did you mean 'greet'?" in inside(verb, "gret")[2]
 
 

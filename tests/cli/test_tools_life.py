@@ -261,7 +261,7 @@ def test_a_shadow_waits_and_then_replaces(person):
 def test_run_takes_arguments_like_call(person):
     person.greet()
     said = person("run", "greet", "--who=Ada", "--yes")
-    assert (said.code, said.out) == (0, "Hello Ada\n") and "custom tool 'greet'" in said.err
+    assert (said.code, said.out) == (0, "Hello Ada\n") and "user tool 'greet'" in said.err
     assert person.book.find_trust("greet", _digest(person)).who == BY_FLAG
     said = person("run", "greet", "--args-json", '{"who": "Bob"}', "--yes", "--json")
     assert said.code == 0 and said.json["value"]["stdout"] == "Hello Bob\n"

@@ -85,7 +85,7 @@ def test_exported_twice_is_the_same_and_arrives_as_a_draft_58(shell, elsewhere, 
     arrived = elsewhere("tools", "import", str(one))
     assert arrived.code == 0 and arrived.err == ""
     assert "Imported tool 'greet' 1.2 from " in arrived.out and digest in arrived.out
-    assert "Nothing of it was executed." in arrived.out
+    assert "None of its code ran." in arrived.out
     assert "draft, untrusted" in arrived.out and "forge tools activate greet" in arrived.out
     assert read_folder(live(elsewhere)).digest == digest
     (version,) = elsewhere("tools", "log", "greet", "--json").json["versions"]
@@ -128,7 +128,7 @@ def test_what_is_there_already_is_not_overwritten(shell, inside, tmp_path):
     inside("export", "greet", "-o", str(tmp_path / "out"))
     (tmp_path / "out" / "greet" / "mine").write_text("x")
     ended = inside("export", "greet", "-o", str(tmp_path / "out"))
-    assert ended.code == 1 and "differs" in ended.err and (tmp_path / "out" / "greet" / "mine").exists()
+    assert ended.code == 1 and "is different" in ended.err and (tmp_path / "out" / "greet" / "mine").exists()
 
 
 def test_a_skill_and_back_62(shell, elsewhere, tmp_path):
@@ -240,12 +240,12 @@ def test_a_stranger_cannot_steer_the_terminal(inside, tmp_path):
     [
         (["import", "git+ssh://host.test/repo@" + "1" * 40], 2, "git+https"),
         (["import", "git+https://me:canary-4711@host.test/repo@" + "1" * 40], 2, "user names and tokens"),
-        (["import", "https://host.test/x.tar.gz"], 2, "is no source"),
-        (["import", "x\x1b[2J"], 2, "is no source"),
+        (["import", "https://host.test/x.tar.gz"], 2, "is not a source"),
+        (["import", "x\x1b[2J"], 2, "is not a source"),
         (["import", ".", "NAME", "--entrypoint", "x"], 2, "one of them"),
         (["browse", "github:owner/repo@main"], 2, "pin a full commit id"),
-        (["browse", "."], 1, "no collection"),
-        (["export", "nobody", "-o", "x"], 4, "no tool 'nobody'"),
+        (["browse", "."], 1, "is not a collection"),
+        (["export", "nobody", "-o", "x"], 4, "no user tool 'nobody'"),
         (["update", "nobody", "@main"], 2, "pin a full commit id"),
     ],
 )
@@ -278,7 +278,7 @@ def test_drift_and_update_61(shell, tmp_path):
     asked = shell("tools", "update", "greet")
     assert asked.code == 3 and "forge tools update greet --yes" in asked.err
     assert "-print('mine')\n+print('newer \\x1b[2J')" in asked.out and "\x1b" not in asked.out + asked.err
-    assert "was edited since it was imported" in asked.err
+    assert "was edited after the import" in asked.err
     assert read_folder(live(shell)).digest == mine, "nobody agreed"
 
     done = shell("tools", "update", "greet", "--yes")
@@ -492,4 +492,4 @@ def test_what_is_no_tool_is_not_listed_and_that_is_said(inside, tmp_path):
         assert refused.code == 1 and said in refused.err and not (tmp_path / folder / "forge-tools.json").exists()
     for nowhere in (str(tmp_path / "nowhere"), "~nobody-here/tools", ""):
         refused = inside("index", nowhere)
-        assert (refused.code, refused.out) == (2, "") and f"{nowhere} is no folder" in refused.err
+        assert (refused.code, refused.out) == (2, "") and f"{nowhere} is not a folder" in refused.err

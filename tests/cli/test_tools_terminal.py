@@ -15,7 +15,7 @@ def person(shell, capfd) -> Person:
 def test_a_no_is_counted_and_a_yes_activates(person, on_terminal):
     person.greet()
     code, screen = on_terminal(["tools", "activate", "greet"], (r"\[y/N\]", "n"))
-    assert code == 3 and "custom tool 'greet'" in screen and "tests: 1 test" in screen
+    assert code == 3 and "user tool 'greet'" in screen and "tests: 1 test" in screen
     assert "print(f" in screen and "none of it ran" in screen
     code, screen = on_terminal(["tools", "activate", "greet"], (r"\[y/N\]", "y"))
     assert code == 0 and "denied once before" in screen and "ok greets" in screen and "tool 'greet' is active" in screen
@@ -26,7 +26,7 @@ def test_a_no_is_counted_and_a_yes_activates(person, on_terminal):
 def test_call_promotes_with_one_card(person, on_terminal):
     person.greet()
     code, screen = on_terminal(["call", "greet", "--who", "Ada"], (r"Approve\?", "y"))
-    assert code == 0 and "Hello Ada" in screen and "custom tool 'greet'" in screen
+    assert code == 0 and "Hello Ada" in screen and "user tool 'greet'" in screen
     assert screen.count("Approve?") == 1, "one card covers trust and the call"
     assert person.book.last_trusted("greet") != ""
 

@@ -46,7 +46,7 @@ def test_rules_without_a_forge_yaml_can_be_trusted(shell):
 def test_withdraw(shell):
     shell.write("forge.yaml", "")
     shell("trust", "--yes")
-    assert "is trusted as it is" in shell("trust").out
+    assert "is trusted. Nothing changed" in shell("trust").out
     assert "not trusted any more" in shell("trust", "--withdraw").out
     assert "was not trusted" in shell("trust", "--withdraw").out
     assert shell("trust").code == 3
@@ -57,7 +57,7 @@ def test_trust_reaches_the_program_from_below(shell):
     below = shell.project / "src" / "deep"
     below.mkdir(parents=True)
     assert shell("trust", "--yes", cwd=below).code == 0
-    assert "is trusted as it is" in shell("trust", "--show").out
+    assert "is trusted. Nothing changed" in shell("trust", "--show").out
     assert shell("trust", str(shell.project), cwd=shell.home).code == 0
 
 
@@ -94,17 +94,17 @@ def test_the_question_on_a_terminal(shell, on_terminal, typed, code):
     ended, screen = on_terminal(["trust"], (r"\[y/N\] ", typed))
     assert ended == code
     assert "approval: {mode: auto_deny}" in screen
-    assert shell("trust", "--show").out.rstrip().endswith("is trusted as it is.") is (code == 0)
+    assert shell("trust", "--show").out.rstrip().endswith("is trusted. Nothing changed since then.") is (code == 0)
 
 
 def test_a_line_that_is_neither_yes_nor_no_is_no_answer_and_is_asked_again(shell, on_terminal):
     shell.write("forge.yaml", "approval: {mode: auto_deny}\n")
     question = r"\[y/N\] "
     code, screen = on_terminal(
-        ["trust"], (question, "yes please"), (f"no answer[\\s\\S]*{question}", "why\ny"), (question, "y")
+        ["trust"], (question, "yes please"), (f"not an answer[\\s\\S]*{question}", "why\ny"), (question, "y")
     )
     assert code == 0, screen
-    assert "'yes please' is no answer: y means yes" in screen and "'why' is no answer" in screen
+    assert "'yes please' is not an answer: y means yes" in screen and "'why' is not an answer" in screen
 
 
 def test_nothing_in_the_files_steers_the_terminal(shell):

@@ -142,7 +142,7 @@ async def test_only_a_link_is_printed_and_sockets_that_never_got_a_name_go(shell
     for lie in ("\x1b]0;mine\x07http://x/#code=a", "javascript:x#code=a", "http://x/#code=a\nb", ["http://x/#code=a"]):
         said["link"] = lie
         answer = await asyncio.to_thread(shell, "web", "link")
-        assert (answer.code, answer.out) == (1, "") and "is not a link" in answer.err, lie
+        assert (answer.code, answer.out) == (1, "") and "did not answer with a link" in answer.err, lie
     said["link"] = "http://[::1]:1/#code=a-B_9"
     assert (await asyncio.to_thread(shell, "web", "link")).out == "http://[::1]:1/#code=a-B_9\n"
     await server.close()

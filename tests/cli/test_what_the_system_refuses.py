@@ -107,7 +107,7 @@ def test_an_unused_home_that_cannot_be_written_has_no_tools_and_no_fault(tmp_pat
     [said] = each_said(("tools doctor",), environ, project, f"bwrap --dev-bind / / --ro-bind {home} {home} --")
     record, *told = said.splitlines()
     assert told == ["0 tools are active, 0 folders are not; ~/.forge/tools", "= 0"]
-    assert "~/.forge/state/custom.db" in record and record.endswith("or name another directory in FORGE_HOME")
+    assert "~/.forge/state/custom.db" in record and record.endswith("or set FORGE_HOME to another directory")
 
 
 def test_a_tools_folder_that_is_none_is_named(person: Person) -> None:
@@ -119,7 +119,7 @@ def test_a_tools_folder_that_is_none_is_named(person: Person) -> None:
 def test_only_what_keeps_forge_from_its_home_speaks_of_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("FORGE_HOME", str(tmp_path / "home/.forge"))
     refused = PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(tmp_path))
-    assert describe_os_error(refused).endswith("or name another directory in FORGE_HOME.")
+    assert describe_os_error(refused).endswith("or set FORGE_HOME to another directory.")
     (tmp_path / "home/.forge").mkdir(parents=True)
     assert describe_os_error(refused) == f"'{tmp_path.name}': Permission denied", (
         "the home is there: it was another use"

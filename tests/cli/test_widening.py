@@ -144,7 +144,7 @@ def test_a_directory_outside(shell: Shell) -> None:
 @pytest.fixture
 def web() -> Iterator[int]:
     with http.server.HTTPServer(("127.0.0.1", 0), http.server.SimpleHTTPRequestHandler) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         yield server.server_address[1]
         server.shutdown()

@@ -45,9 +45,9 @@ TOPICS = sorted(path.stem for path in PINNED.glob("*.txt"))
 BIN = Path(sys.executable).parent
 UPDATE = os.environ.get("FORGE_UPDATE_PINNED") == "1"
 
-SERVES = {("web",), ("mcp", "serve")}
+SERVES = {("web",), ("acp",), ("mcp", "serve"), ("runner",)}
 """Without arguments these run until they are ended."""
-MAKES = {("tools", "new"), ("mcp", "token", "create")}
+MAKES = {("tools", "new"), ("mcp", "token", "create"), ("people", "add")}
 """With a name these make something."""
 LOOKS_AT_THE_MACHINE = {("doctor",)}
 """Without arguments it tells what is installed; see `doctor.txt`."""

@@ -78,7 +78,7 @@ def _restore_modes(place: Path) -> None:
 
 
 def test_the_program_is_still_trusted(opened: Opened) -> None:
-    assert opened.out("trust", "--show").splitlines()[-1] == "~/shop is trusted as it is."
+    assert opened.out("trust", "--show").splitlines()[-1] == "~/shop is trusted. Nothing changed since then."
     with (opened.project / ".forge/rules.yaml").open("a") as file:
         file.write("# another byte\n")
     shown = opened.out("trust", "--show")

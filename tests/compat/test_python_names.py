@@ -414,9 +414,9 @@ def test_tools_are_themselves_and_nothing_else() -> None:
 
 def test_words_are_texts_and_another_word_is_told_the_nearest() -> None:
     for kind, given, words in (
-        (golem_forge.Verdict, "asks", "verdict 'asks' is none of preApproved, ask, blocked; did you mean 'ask'?"),
-        (golem_forge.Risk, "hihg", "risk 'hihg' is none of low, medium, high, critical; did you mean 'high'?"),
-        (golem_forge.Caller, 1, "caller 1 is none of llm, human, mcp, tool"),
+        (golem_forge.Verdict, "asks", "verdict 'asks' is not one of preApproved, ask, blocked; did you mean 'ask'?"),
+        (golem_forge.Risk, "hihg", "risk 'hihg' is not one of low, medium, high, critical; did you mean 'high'?"),
+        (golem_forge.Caller, 1, "caller 1 is not one of llm, human, mcp, tool"),
         (golem_forge.Status, "done", "'done' is not a valid Status"),
     ):
         with pytest.raises(ValueError, match=re.escape(words)):

@@ -122,7 +122,7 @@ def test_what_is_written_is_what_the_program_reads(file: Path, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("text", "name", "block", "said"),
     [
-        (WRITTEN, "first", DOCS, "forge.yaml:11: server 'first' is there already"),
+        (WRITTEN, "first", DOCS, "forge.yaml:11: server 'first' exists already"),
         (WRITTEN, "a__b", DOCS, "is not a name of a server"),
         (WRITTEN, "new", {"url": "http://evil.test"}, "mcp.servers.new.url: http is only for this machine"),
         (WRITTEN, "new", {"url": "https://h.test", "args": []}, "mcp.servers.new.args: has no effect"),

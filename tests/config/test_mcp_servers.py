@@ -117,7 +117,7 @@ HTTP = "mcp:\n  servers:\n    a:\n      url: https://h.test\n      "
         (STDIO + "comand: y", "5: mcp.servers.a.comand: unknown key 'comand'; did you mean 'command'?"),
         (STDIO + "headers: {A: b}", "5: mcp.servers.a.headers: has no effect for a server with `command`"),
         (STDIO + "auth: oauth", "5: mcp.servers.a.auth: has no effect for a server with `command`"),
-        (STDIO + "url: https://h.test", "5: mcp.servers.a.url: excludes `command`"),
+        (STDIO + "url: https://h.test", "5: mcp.servers.a.url: cannot be used together with `command`"),
         (HTTP + "args: [x]", "5: mcp.servers.a.args: has no effect for a server with `url`"),
         (HTTP + "zones: {workspace: ro}", "5: mcp.servers.a.zones: has no effect for a server with `url`"),
         (HTTP + "network: false", "5: mcp.servers.a.network: has no effect for a server with `url`"),
@@ -169,12 +169,15 @@ HTTP = "mcp:\n  servers:\n    a:\n      url: https://h.test\n      "
         ("mcp: {servers: {a: {url: 'http://${X}'}}}\nx: 1", "unknown key 'x'"),
         ("mcp: {servers: {a: {url: 'http://evil.test/${X}'}}}", "http is only for this machine"),
         ("mcp: {servers: {a: {url: 'ftp://${X}'}}}", "expected an address like https://host/mcp"),
-        ("mcp: {servers: {a: {url: 'https://canary:pw@h.test'}}}", "an address holds no credentials"),
+        ("mcp: {servers: {a: {url: 'https://canary:pw@h.test'}}}", "an address must not contain credentials"),
         ("mcp: {servers: {a: {url: 'http://127.0.0.1\\@evil.test'}}}", "in plain characters"),
         (HTTP + "auth: canary-token", "5: mcp.servers.a.auth: expected none, oauth or {bearer_env: NAME}"),
         (HTTP + "auth: {bearer_env: canary-token}", "expected the name of an environment variable"),
         (HTTP + "auth: {bearer: X}", "5: mcp.servers.a.auth.bearer: unknown key 'bearer'; did you mean 'bearer_env'?"),
-        (HTTP + "headers: {Authorization: x}\n      auth: oauth", "6: mcp.servers.a.auth: excludes a header"),
+        (
+            HTTP + "headers: {Authorization: x}\n      auth: oauth",
+            "6: mcp.servers.a.auth: cannot be used together with a header",
+        ),
         (HTTP + "headers: {Mcp-Session-Id: x}", "'Mcp-Session-Id' is set by Forge"),
         (HTTP + "headers: {A: 5}", "5: mcp.servers.a.headers.A: expected a text of one line"),
         ("tools: {defer_above: 0}", "1: tools.defer_above: expected a whole number above 0"),
@@ -217,7 +220,7 @@ def test_forge_yaml_overlays_mcp_json_key_by_key(root: Path, home: ForgeHome) ->
     found = servers(root, home, "mcp: {servers: {old: {url: https://h.test/mcp}}}\n")
     assert (found["old"].problem, found["old"].url) == ("", "https://h.test/mcp")
     [said] = problems(root, home, "mcp: {servers: {git: {url: https://h.test}}}\n")
-    assert said == "forge.yaml:1: mcp.servers.git.url: excludes `command`; keep one of the two"
+    assert said == "forge.yaml:1: mcp.servers.git.url: cannot be used together with `command`; keep one of the two"
 
 
 def test_a_program_is_also_a_directory_with_only_mcp_json(root: Path, home: ForgeHome) -> None:
@@ -268,7 +271,7 @@ def test_the_command_line_speaks_about_every_server_there_is(root: Path, home: F
         assert (theirs.command, theirs.trust, theirs.scope) == ("y", ServerTrust.TRUSTED, str(root))
         assert mcp.deferral.above == 3
     assert not load(root, home, overrides=("mcp.servers.ours.enabled=false",)).mcp.servers["ours"].enabled
-    with pytest.raises(ConfigError, match=r"^--set mcp\.servers\.ours\.url: excludes `command`"):
+    with pytest.raises(ConfigError, match=r"^--set mcp\.servers\.ours\.url: cannot be used together with `command`"):
         load(root, home, overrides=("mcp.servers.ours.url=https://h.test",))
     with pytest.raises(ConfigError, match=r"^--set mcp\.servers\.ours\.enabld: unknown key"):
         load(root, home, overrides=("mcp.servers.ours.enabld=false",))

@@ -41,7 +41,15 @@ from ready_call import A_DESCRIPTOR, LENGTH
 _ELSEWHERE = (".run.client", ".run.shown", ".__main__")
 """Programs that run inside the walls, and entry points."""
 LOOKS_UP_S = 1.0
-_THEIRS = ("pydantic.main", "pydantic.fields", "jsonschema_rs", "ruamel.yaml", "sqlite3", "asyncio", "subprocess")
+_THEIRS = (
+    *("pydantic.main", "pydantic.fields", "jsonschema_rs", "ruamel.yaml", "sqlite3", "asyncio", "subprocess"),
+    *("prompt_toolkit.patch_stdout", "prompt_toolkit.shortcuts", "rich.console", "rich.markdown", "rich.syntax"),
+    *("pydantic_ai.models.anthropic", "pydantic_ai.models.openai", "pydantic_ai.providers.openai_compatible"),
+    *("anyio._backends._asyncio", "encodings.idna", "encodings.utf_8_sig", "psycopg", "procrastinate"),
+    *("opentelemetry.sdk.trace.export", "opentelemetry.sdk.metrics.export"),
+    *(f"opentelemetry.exporter.otlp.proto.http.{each}_exporter" for each in ("trace", "metric")),
+)
+"""What Forge itself imports only where it is needed: the clients of the models are most of a command's time."""
 
 
 def serve(place: str, walls: str = "", people: str = "") -> None:

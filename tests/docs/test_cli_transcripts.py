@@ -35,11 +35,14 @@ def test_every_verb_is_shown():
         "concepts/zones-and-walls.md",
         "guides/clients.md",
         "guides/command-line.md",
+        "guides/editors.md",
         "guides/mcp.md",
+        "guides/telemetry.md",
         "guides/user-tools.md",
         "guides/workers.md",
         "guides/write-a-tool.md",
         "reference/tools.md",
+        "team.md",
     ],
 )
 def test_the_page_shows_what_forge_prints(page, tmp_path, ready_forge):

@@ -41,9 +41,22 @@ def test_the_site_builds_and_leads_nowhere_else() -> None:
 
 @pytest.mark.parametrize("page", ["threat-model.md", "platforms.md"])
 def test_the_files_that_the_page_names_are_there(page: str) -> None:
-    named = set(re.findall(r"`((?:tests|src|scripts)/[^`]+)`", (DOCS / page).read_text()))
+    named = {
+        name.partition("::")[0] for name in re.findall(r"`((?:tests|src|scripts)/[^`]+)`", (DOCS / page).read_text())
+    }
     assert named
     assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
+
+
+def test_each_promise_names_a_test_that_tries_it() -> None:
+    page = (DOCS / "threat-model.md").read_text()
+    promised = page[page.index("\n## Who may be hostile") : page.index("\n## What was not tried")]
+    promises = re.split(r"^- ", promised, flags=re.MULTILINE)[1:]
+    tried = {promise.partition("\n")[0]: re.findall(r"- `(tests/.+)::(test_\w+)`", promise) for promise in promises}
+    assert len(tried) > 40
+    assert [promise for promise, tests in tried.items() if not tests] == []
+    named = [one for tests in tried.values() for one in tests]
+    assert [one for one in named if f"def {one[1]}(" not in (ROOT / one[0]).read_text()] == []
 
 
 def test_each_message_of_troubleshooting_is_one_that_people_see() -> None:

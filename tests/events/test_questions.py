@@ -292,6 +292,30 @@ async def test_case_7_closing_one_ui_denies_nothing_while_another_is_there(empty
     assert (await task)["by"] == "web"
 
 
+async def test_a_ui_that_a_program_may_answer_for_grants_no_trust(empty_room: Recorded) -> None:
+    """Alone it is not asked; beside a person its answer does not count, and the person's does."""
+    room = empty_room
+    gone = room.ui.attach("program", may_trust=False)
+    assert room.ui.attached and not room.ui.may_trust
+    alone = await room.ui.request_approval(request(type="trust"))
+    assert (alone["approved"], alone["by"]) == (False, "nobody") and "forge trust" in alone["reason"]
+    leave = room.ui.attach("terminal")
+    for type in ("trust", "definition"):
+        asking = asyncio.ensure_future(room.ui.request_approval(request(type=type)))
+        await asyncio.sleep(0)
+        [question] = [event for event in room.events if event.type == "approvalRequired"][-1:]
+        answer = {"requestId": question.wire["requestId"], "approved": True}
+        room.bus.emit("approvalResponse", answer, source="program")
+        assert not asking.done() and room.ui.open_count == 1
+        room.bus.emit("approvalResponse", answer, source="terminal")
+        assert (await asking)["by"] == "terminal"
+    waiting = asyncio.ensure_future(room.ui.request_approval(request(type="trust")))
+    await asyncio.sleep(0)
+    leave()  # the last who may trust
+    assert not (await waiting)["approved"]
+    gone()
+
+
 async def test_case_7_a_timeout_denies_with_its_text_and_sets_expires_at(room: Recorded) -> None:
     (whole,) = await room.ask(request(), timeout=1)
     (part,) = await room.ask(request(), timeout=0.05)

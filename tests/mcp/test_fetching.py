@@ -57,7 +57,7 @@ async def test_pages_follow_each_other_by_their_cursors_and_the_shortest_life_co
     ("pages", "kept", "why"),
     [
         ([{"tools": {"a": 1}}], 0, "a page without a list of tools"),
-        ([{"tools": [1], "nextCursor": 7}], 1, "a cursor that is no text"),
+        ([{"tools": [1], "nextCursor": 7}], 1, "a cursor that is not text"),
         ([{"tools": [1], "nextCursor": "a"}, {"tools": [2], "nextCursor": "a"}], 2, "a cursor came twice"),
         ([{"tools": [0] * 5001}], 5000, "more than 5000 tools"),
         ([{"tools": [0] * 5000, "nextCursor": "more"}], 5000, "more than 5000 tools"),

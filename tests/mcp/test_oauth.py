@@ -276,7 +276,7 @@ async def test_an_endless_metadata_document_ends_the_login(home: ForgeHome) -> N
 
             return httpx2.Response(200, content=body())
 
-    assert "more than anybody can hold" in await refused_login(home, Endless())
+    assert "sends too much data" in await refused_login(home, Endless())
 
 
 # ---- the vault

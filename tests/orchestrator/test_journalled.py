@@ -75,13 +75,13 @@ async def test_a_full_disk_means_no_run_and_a_clear_outcome(
     path = make_path(count, journal=journal)
     assert (await path.call(ToolCall("count", {}))).ok
     full = os.open("/dev/full", os.O_WRONLY)
-    real, journal._file.fd = journal._file.fd, full
+    real, journal._writer.fd = journal._writer.fd, full
     monkeypatch.setattr(os, "ftruncate", lambda fd, size: None)
     outcome = await path.call(ToolCall("count", {"n": 1}))
     assert (outcome.status, outcome.code) == ("execution_failed", "JOURNAL_UNAVAILABLE")
     assert "the call was not run" in outcome.error
     assert runs == [0]
-    journal._file.fd = real
+    journal._writer.fd = real
     monkeypatch.undo()
     os.close(full)
     assert (await path.call(ToolCall("count", {"n": 2}))).ok, "space again: the session goes on"

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import golem_forge
+from golem_forge.sandbox.git.command import find_git
 from golem_forge.sandbox.host import (
     base_python,
     find_program,
@@ -204,7 +205,7 @@ def test_the_launcher_has_nothing_of_the_commands_environment() -> None:
 def test_git_looks_for_its_own_helpers_outside_the_project(project: Path, tmp_path: Path, program: Program) -> None:
     environ = path_of(program(project / "bin", "git").parent, "", program(tmp_path / "own", "git").parent)
     git = GitCommand(folder=tmp_path, access=GitAccess(environ=environ, transports=frozenset()))
-    assert git._program() == str(tmp_path / "own" / "git")
+    assert find_git(environ) == str(tmp_path / "own" / "git")
     assert git._environment()["PATH"] == str(tmp_path / "own")
 
 

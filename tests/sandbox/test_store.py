@@ -69,7 +69,7 @@ def test_a_snapshot_that_was_touched_is_refused_and_made_anew(store: ContentStor
 
 @pytest.mark.parametrize("name", ["", "../x", "/x", "a//b", "a/./b", "a\0b"])
 def test_a_name_that_leaves_the_snapshot_is_refused(store: ContentStore, name: str) -> None:
-    with pytest.raises(StoreError, match="no name of a file"):
+    with pytest.raises(StoreError, match="not the name of a file"):
         store.put({name: b""})
 
 

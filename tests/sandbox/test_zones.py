@@ -59,7 +59,8 @@ def test_good_names(house: Path, name: str) -> None:
 def test_s10_overlapping_zones_name_both_parties(house: Path, first: str, second: str, word: str) -> None:
     (house / "link").symlink_to(house / "other")
     text = _problems(house, ZoneSpec(name="one", path=house / first), ZoneSpec(name="two", path=house / second))
-    assert text == f"Zones 'two' and 'one' overlap: 'two' {word} 'one'."
+    what_to_do = "Choose directories that lie beside each other, or remove one of the two."
+    assert text == f"Zones 'two' and 'one' overlap: 'two' {word} 'one'. {what_to_do}"
 
 
 @pytest.mark.parametrize(

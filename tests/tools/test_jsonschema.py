@@ -125,7 +125,7 @@ def test_usable_schemas(schema: Any, fits: Any, does_not: Any) -> None:
         (
             {"properties": {"a": {"pattern": "^(a|a)*(?!x)$"}}},
             {"a": "a" * 40 + "b"},
-            [("a", "cannot be held against its pattern within bounds")],
+            [("a", "takes too long to check against its pattern")],
         ),
         ({"multipleOf": 2}, 3, [("", "must be a multiple of 2")]),
         ({"uniqueItems": True}, [1, 1], [("", "must not contain the same item twice")]),

@@ -70,7 +70,7 @@ def test_coding_is_a_bundle_that_hands_its_members_their_keys() -> None:
         ({"exec": {"waled": "ask"}}, "toolsets.exec.waled: unknown key; did you mean 'walled'?"),
         ({"exec": {"walled": "blocked"}}, "toolsets.exec.walled: "),
         ({"exec": {"env": {"set": {"LD_PRELOAD": "x"}}}}, "LD_PRELOAD"),
-        ({"search": {"x": 1}}, "toolsets.search.x: unknown key; this toolset has none"),
+        ({"search": {"x": 1}}, "toolsets.search.x: unknown key; this toolset has only the key 'approval'"),
         ({"coding": {"search": {"x": 1}}}, "toolsets.coding.search.x: unknown key"),
         ({"coding": {"edit": {"x": 1}}}, "toolsets.coding.edit.x: unknown key"),
         ({"shell": []}, "toolsets.shell: must be a mapping, not list"),

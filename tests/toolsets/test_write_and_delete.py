@@ -265,7 +265,7 @@ def test_zone_approval_replaces_ask_but_not_blocked_or_a_mark(
         ({"docs": {"read": "ask"}}, "zone_approval.docs: no 'read' there; only write and delete ask for consent"),
         (
             {"docs": {"write": "allow"}},
-            "zone_approval.docs.write: 'allow' is no verdict. There are: ask, blocked, preApproved",
+            "zone_approval.docs.write: 'allow' is not a verdict. There are: ask, blocked, preApproved",
         ),
     ],
 )

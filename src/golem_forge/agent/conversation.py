@@ -2,6 +2,9 @@
 
 Takes an initialized root WorkerRuntime with a UI attached; returns the RunResult of the last turn. Slash commands run
 beside it. `leave` ends it from anywhere; `end_conversation` reports how it ended.
+
+A UI whose client decides when a turn begins does without `run`: it calls `turn` for each input and `command` for each
+slash command, and `aclose` at the end. An interrupt is settled in the same way.
 """
 
 from __future__ import annotations
@@ -43,18 +46,21 @@ class Conversation:
     def leave(self) -> None:
         self._left.set()
 
+    @property
+    def left(self) -> bool:
+        return self._left.is_set()
+
     async def run(self, first: str = "", attachments: Sequence[AttachmentInput] = ()) -> RunResult | None:
         """`first`: what was said on the command line, with what was attached there.
 
         Raises RuntimeError where there never was a UI and nothing was said: nobody could say anything.
         """
         if not first and not self._runtime.ui.ever_attached:
-            await self._commands.aclose()
-            self._forget()
+            await self.aclose()
             raise RuntimeError(NO_UI)
         last: RunResult | None = None
         text = first
-        walls = asyncio.ensure_future(self._tell_walls())
+        walls = asyncio.ensure_future(self.tell_walls())
         # A UI may answer a prompt with a command, by its id: then the next prompt comes when that has run.
         answer = self._runtime.ui.answer_by_command
         unsubscribe = self._runtime.bus.on("command", lambda event: answer(str(event.wire.get("requestId"))))
@@ -71,18 +77,22 @@ class Conversation:
                     text, attachments = given.content, _sent_before(given.attachments or ())
                     if not text and not attachments:
                         continue
-                last = await self._turn(text, attachments)
+                last = await self.turn(text, attachments)
                 text, attachments = "", ()
         except InputUnavailable:
             pass
         finally:
             walls.cancel()
             unsubscribe()
-            self._forget()
-            await self._commands.aclose()
+            await self.aclose()
         return last
 
-    async def _tell_walls(self) -> None:
+    async def aclose(self) -> None:
+        """Ends the commands that still run."""
+        self._forget()
+        await self._commands.aclose()
+
+    async def tell_walls(self) -> None:
         """What commands will run in, tried while the person types."""
         runtime = self._runtime
         if "exec_command" in runtime.path.catalog and runtime.path.walls is not None:
@@ -90,7 +100,15 @@ class Conversation:
             for notice in runtime.path.walls.notices:
                 runtime.ui.show_status(type="warning", message=notice)
 
-    async def _turn(self, text: str, attachments: Sequence[AttachmentInput]) -> RunResult:
+    async def command(self, text: str, by: str) -> None:
+        """One slash command to its end; `by`: the UI in which it was typed. Afterwards the session is ready again."""
+        self._runtime.bus.emit("command", {"text": text}, source=by)
+        await self._commands.settled()
+        if self._settling is not None:
+            await self._settling
+
+    async def turn(self, text: str, attachments: Sequence[AttachmentInput] = ()) -> RunResult:
+        """One input, one answer; afterwards the session is ready again, also after an interrupt."""
         self._busy = True
         try:
             return await self._runtime.turn(text, attachments)

@@ -98,6 +98,8 @@ class Dialogue:
     """Input tokens of the last request, as the provider counted them."""
     last_text: str = ""
     """The last words: of the response that is being streamed, or of the last one that had any."""
+    last_finish: Finish = Finish.STOP
+    """Why the last response ended."""
     _estimator: Estimator = field(default_factory=Estimator)
 
     async def next_response(self) -> AssistantMessage:
@@ -122,7 +124,9 @@ class Dialogue:
 
     async def _next_response(self) -> AssistantMessage:
         request = await self._fitting(self._request(self.history.messages))
+        self.last_finish = Finish.STOP
         completed = await self._ask(request)
+        self.last_finish = completed.finish
         self.context_used = completed.usage.input
         self.scope.emit(
             "contextUsage",
@@ -194,7 +198,7 @@ class Dialogue:
         )
         if compacted is not None:
             if len(self.history.messages) != len(request.messages):  # the person spoke while a command made the summary
-                raise ForgeError("Something was said meanwhile, so the history was left as it is.")
+                raise ForgeError("A new message came meanwhile, so Forge did not change the history.")
             self.history.replace_all(compacted.messages)
             self.scope.emit("contextCompacted", {"before": compacted.before, "after": compacted.after})
         return compacted

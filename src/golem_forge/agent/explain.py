@@ -327,9 +327,11 @@ def outcome_sentence(explained: ExplainedCall, dry: DryEvaluator) -> str:
         return "it would run without a question"
     if explained.judged is not None and dry.granted(explained.judged.decision.fingerprint):
         return "it would run: this exact call was approved for this session"
-    said = _OUTCOMES.get((Verdict.ASK, mode.value), "a person would be asked; without anybody to ask it is denied")
+    said = _OUTCOMES.get(
+        (Verdict.ASK, mode.value), "Forge would ask a person; where nobody can answer, it denies the call"
+    )
     if mode.value is ApprovalMode.STRICT and dry.unattended(explained) is Verdict.PRE_APPROVED:
-        said = "a person would be asked; without anybody to ask the mode is auto_deny, and it would run"
+        said = "Forge would ask a person; where nobody can answer, the mode is auto_deny, and it would run"
     return f"{said} (mode {mode.value.value}, {mode.origin})"
 
 

@@ -37,6 +37,7 @@ from golem_forge.core.text import shorten
 from golem_forge.events.journal import Journal
 from golem_forge.events.journal_files import JournalError
 from golem_forge.events.journal_records import join_records
+from golem_forge.events.recovery import HIDDEN_ARGS
 
 ADDED: Final = "history"
 REPLACED: Final = "historySet"
@@ -56,7 +57,12 @@ class History:
         """Whether the journal is known to hold just these messages, so that a record can refer to them."""
 
     def add(self, message: Message) -> None:
-        self._record(ADDED, {"message": message_to_json(message)})
+        fields: dict[str, Any] = {"message": message_to_json(message)}
+        if isinstance(message, AssistantMessage) and self._journal is not None and self._journal.commits_later:
+            # another process may have to make these calls, from what is recorded of them
+            hidden = [call.id for call in message.calls if self._journal.redacts(call.args)]
+            fields |= {HIDDEN_ARGS: hidden} if hidden else {}
+        self._record(ADDED, fields)
         self.messages.append(message)
 
     def replace_all(self, messages: Iterable[Message]) -> None:

@@ -30,6 +30,7 @@ from golem_forge.agent.messages import (
 )
 from golem_forge.agent.model.interface import RESPONSE_TOO_LARGE, ModelError
 from golem_forge.agent.prompt import answer_json, check_answer, repair_request
+from golem_forge.agent.resume import OpenTurn
 from golem_forge.agent.run_result import RunInterrupted, RunResult, RunStatus, unless_interrupted
 from golem_forge.agent.worker_scope import WorkerScope
 from golem_forge.core.calls import Caller, Outcome, ToolCall
@@ -77,6 +78,15 @@ class Loop:
         return self.dialogue.scope
 
     async def answer(self, text: str, attachments: Sequence[Attachment] = ()) -> RunResult:
+        # An argument of the command line may be no Unicode, and a pasted line may hold a key.
+        text = self.scope.state.redactor.redact_secrets(valid_unicode(text))
+        return await self._run(UserMessage(text=text, attachments=tuple(attachments)), OpenTurn())
+
+    async def go_on(self, turn: OpenTurn) -> RunResult:
+        """Answers the input of a turn that another process began; its history is this loop's already."""
+        return await self._run(None, turn)
+
+    async def _run(self, message: UserMessage | None, turn: OpenTurn) -> RunResult:
         dialogue = self.dialogue
         self.tool_calls, self.stopped, self.busy = 0, False, True
         deadline = self._arm_deadline()
@@ -84,10 +94,9 @@ class Loop:
             if _COMMAND_TOOL in self.scope.catalog:
                 # Tried once; the prompt says which walls commands run in.
                 await unless_interrupted(self.scope.signal, self.scope.walls.report())
-            # An argument of the command line may be no Unicode, and a pasted line may hold a key.
-            text = self.scope.state.redactor.redact_secrets(valid_unicode(text))
-            dialogue.history.add(UserMessage(text=text, attachments=tuple(attachments)))
-            response = await self._until_answered()
+            if message is not None:
+                dialogue.history.add(message)
+            response = await self._until_answered(turn)
             return self._result(RunStatus.COMPLETED, response=response, warning=self._warn_if_empty(response))
         except RunInterrupted as stopped:
             # The next request tells the model why its last words break off.
@@ -114,15 +123,16 @@ class Loop:
             if deadline is not None:
                 deadline.cancel()
 
-    async def _until_answered(self) -> str:
+    async def _until_answered(self, turn: OpenTurn) -> str:
         worker = self.scope.worker
         repetition = Repetition()
         repaired = False
         for _ in range(worker.max_iterations):
             await self.before_turn()
-            response = await self.dialogue.next_response()
+            response = turn.response or await self.dialogue.next_response()
+            begun, turn = turn, OpenTurn()
             if response.calls:
-                await self._run_calls(response, repetition)
+                await self._run_calls(response, repetition, begun)
                 continue
             if worker.output_schema is None:
                 return response.text
@@ -135,21 +145,26 @@ class Loop:
             self.dialogue.history.add(UserMessage(text=repair_request(problem), kind="note"))
         raise _RunEnded(RunStatus.LIMIT, f"Maximum iterations ({worker.max_iterations}) exceeded")
 
-    async def _run_calls(self, response: AssistantMessage, repetition: Repetition) -> None:
+    async def _run_calls(self, response: AssistantMessage, repetition: Repetition, begun: OpenTurn) -> None:
+        """`begun`: with the results of calls that were made before this process took over."""
+        known = begun.known
+        calls = [call for call in response.calls if call.id not in known]
         outcomes, over = await self._outcomes(
-            [ToolCall(call.name, call.args, Caller.LLM, id=call.id, problem=call.problem) for call in response.calls]
+            [ToolCall(call.name, call.args, Caller.LLM, id=call.id, problem=call.problem) for call in calls]
         )
         self.scope.model_tools.mark_called(outcomes)
         signal = self.scope.signal
         stopped = any(outcome.stop_turn for outcome in outcomes)
         notes = repetition.note_all(outcomes)
+        made = {
+            call.id: _result_of(call, outcome, note) for call, outcome, note in zip(calls, outcomes, notes, strict=True)
+        }
         self.dialogue.history.add(
             ResultsMessage(
-                results=tuple(
-                    _result_of(call, outcome, note)
-                    for call, outcome, note in zip(response.calls, outcomes, notes, strict=True)
+                results=tuple(known.get(call.id) or made[call.id] for call in response.calls),
+                note="\n".join(
+                    filter(None, (begun.note, USER_INTERRUPTED if signal else USER_STOPPED if stopped else ""))
                 ),
-                note=USER_INTERRUPTED if signal else USER_STOPPED if stopped else "",
             )
         )
         if signal:
@@ -217,6 +232,7 @@ class Loop:
             cost=meter.cost,
             tool_call_count=self.tool_calls,
             worker=self.scope.worker.name,
+            finish=self.dialogue.last_finish,
         )
 
 

@@ -94,7 +94,7 @@ class SessionServers:
                 ask_form=lambda form, ctx: self.form_asker(form, ctx),
                 sample=self._sample,
                 approve_server=lambda spec, card, diff: ask_to_start(session_state.ui, spec, card, diff),
-                can_ask=lambda: session_state.ui.attached,
+                can_ask=lambda: session_state.ui.may_trust,
                 tell=self._tell,
                 walls_for=self._walls_for,
                 host_rule=host_rule_for(session_state.rules, str(session_state.program.root), DEFAULT_WORKER),
@@ -190,7 +190,7 @@ class SessionServers:
                 session_state.program.root, session_state.home, session_state.trust, session_state.overrides
             ).mcp
         except (ConfigError, ForgeError) as error:
-            self._warn(f"the edited configuration is not used until it is right again: {error}")
+            self._warn(f"Forge does not use the edited configuration until you correct it: {error}")
             return
         for warning in settings.warnings:
             if warning not in session_state.program.mcp.warnings:
@@ -303,7 +303,7 @@ class DriftCards:
     def update(self) -> bool:
         """Raises the cards that are due, withdraws those that are not any more. True: nothing changed since the last
         update."""
-        now = (self._pool.version, self._ui.attached)
+        now = (self._pool.version, self._ui.may_trust)
         if now == self._last_state:
             return True
         self._last_state = now
@@ -315,7 +315,7 @@ class DriftCards:
             if (shown := self._open.get(server)) is not None and shown.tool.digest not in drifted:
                 self._withdraw(server)
             due = (held for digest, held in drifted.items() if (spec.scope, server, digest) not in self._answered)
-            if server not in self._open and self._ui.attached and (held := next(due, None)) is not None:
+            if server not in self._open and self._ui.may_trust and (held := next(due, None)) is not None:
                 assert held.tool is not None
                 task = asyncio.create_task(self._ask(spec.scope, held, held.tool))
                 self._open[held.server] = _OpenCard(held.tool, task)
@@ -385,7 +385,7 @@ async def ask_about_drift(ui: RuntimeUI, held: HeldTool) -> bool | None:
     request |= {
         "args": {"server": held.server, "tool": held.name},
         "effects": [f"net mcp://{held.server}"],
-        "why": "its definition is not the one that was pinned; until it is approved, nobody can call it",
+        "why": "its definition changed after it was approved; nobody can call it until you approve it again",
         "diff": held.diff,
     }
     answer = await ui.request_approval(request)

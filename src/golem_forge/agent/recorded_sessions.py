@@ -185,7 +185,7 @@ def _recorded_events(path: Path, after: int, limit: int | None) -> Iterator[Even
             yield event
     except (KeyError, TypeError, AttributeError):
         raise ForgeError(
-            f"session {path.stem}: what follows event {seen} is no record of Forge's; "
+            f"session {path.stem}: the line after event {seen} is not a record of Forge; "
             f"`forge log verify {path.stem[:12]}` names the line",
             code="JOURNAL_DAMAGED",
         ) from None
@@ -202,7 +202,7 @@ def delete_session(home: Path, session_id: str) -> None:
         for path in (title, head, *head.parent.glob(f".{head.name}-*.tmp"), head.with_suffix(".head.new"), journal):
             path.unlink(missing_ok=True)
     except OSError as error:
-        raise ForgeError(f"session {session_id} could not be deleted whole: {error.strerror}") from error
+        raise ForgeError(f"session {session_id} could not be deleted completely: {error.strerror}") from error
     finally:
         os.close(lock)
     SessionIndex(home).refresh()

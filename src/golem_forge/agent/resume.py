@@ -3,6 +3,9 @@
 Nothing is run and nothing is repeated. The history comes back complete: a call that the journal saw finish has its
 result; one that was about to run is `interrupted`, `may have run before the crash`. Raises SessionNotFound,
 SessionAmbiguous, SessionInUse, JournalDamaged, and NothingToResume for a session in which no worker ran.
+
+A session that goes on by itself (its journal says so) has an `OpenTurn` instead: the turn that another process began,
+with the calls that never started left open.
 """
 
 from __future__ import annotations
@@ -29,13 +32,20 @@ from golem_forge.agent.session_facts import (
 from golem_forge.core.calls import Caller
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError
-from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.results import semantic_value, text_of
 from golem_forge.events.index import find_session
 from golem_forge.events.journal import Journal
 from golem_forge.events.journal_reader import read
 from golem_forge.events.journal_records import CallRecord, CallRecords, RecordedState, RecordJoiner
-from golem_forge.events.recovery import MAY_HAVE_RUN, NEVER_RAN, reopen
+from golem_forge.events.recovery import (
+    ARGS_NOT_KEPT,
+    HIDDEN_ARGS,
+    MAY_HAVE_RUN,
+    NEVER_RAN,
+    SessionJournals,
+    reopen,
+)
 from golem_forge.toolsets.plan import SessionPlans
 
 if TYPE_CHECKING:
@@ -54,6 +64,18 @@ class NothingToResume(ForgeError):
             "those that have one",
             code="NOTHING_TO_RESUME",
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTurn:
+    """A turn that is not answered yet."""
+
+    response: AssistantMessage | None = None
+    """What the model said last, where its calls are not all done or it is the answer; None: the model is next."""
+    known: Mapping[str, CallResult] = field(default_factory=dict)
+    """Call id → what became of it; the others of `response` are still to be made."""
+    note: str = ""
+    """What the model is told with the results of these calls."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -79,6 +101,8 @@ class Resumed:
     """Calls that the crash had left open, now closed."""
     changed: tuple[str, ...]
     """Worker files that are not what they were; they are used in their new form."""
+    open_turn: OpenTurn | None = None
+    """Of a session that goes on by itself; None: nothing was said yet, or a person says what comes next."""
 
     @property
     def seq(self) -> int:
@@ -135,26 +159,42 @@ def native_definition(worker: str, tool: str) -> str | None:
     return TOOLKIT[tool].definition_digest if tool in TOOLKIT else None
 
 
-def resume(home: Path, reference: str, *, root: Path | str = "", redact: Callable[[Any], Any] | None = None) -> Resumed:
-    """`root`: the program whose `last` is meant; `redact` stands before everything that is recorded from now on."""
-    found = find_session(home, reference, root=root)
-    if not found.worker:
-        raise NothingToResume(found.id)
+def resume(
+    home: Path,
+    reference: str,
+    *,
+    root: Path | str = "",
+    redact: Callable[[Any], Any] | None = None,
+    journals: SessionJournals | None = None,
+) -> Resumed:
+    """`root`: the program whose `last` is meant; `redact` stands before everything that is recorded from now on.
+    `journals`: where the journal is, if not in `home`; `reference` is a whole id then."""
     past = _RecordedPast()
-    reopened = reopen(home, found.id, redact=redact, take=past.take)
+    if journals is not None:
+        session_id, reopened = reference, journals.reopen(reference, redact, past.take)
+    else:
+        found = find_session(home, reference, root=root)
+        if not found.worker:
+            raise NothingToResume(found.id)
+        session_id, reopened = found.id, reopen(home, found.id, redact=redact, take=past.take)
     try:
         journal, facts = reopened.journal, past.facts
         if facts is None:
-            raise NothingToResume(found.id)
+            raise NothingToResume(session_id)
         interrupted = {call.id: call for call in reopened.interrupted}
 
         def record_of(call_id: str) -> CallRecord | None:
             return interrupted.get(call_id) or past.call(call_id, journal.path)
 
-        history = _whole_history(past.history(journal), record_of)
+        recorded, open_turn = past.history(journal), None
+        if reopened.goes_on:
+            open_turn = _open_turn(recorded.messages, record_of, past.hidden)
+            history = tuple(recorded.messages)
+        else:
+            history = _whole_history(recorded, record_of)
         asked = {call.id for each in history if isinstance(each, AssistantMessage) for call in each.calls}
         return Resumed(
-            session_id=found.id,
+            session_id=session_id,
             journal=journal,
             facts=facts,
             history=history,
@@ -162,10 +202,11 @@ def resume(home: Path, reference: str, *, root: Path | str = "", redact: Callabl
             approvals=past.approvals.approvals(),
             loaded=loaded_tools(past.loaded.values(), facts.worker_id),
             usage=past.usage,
-            calls=sum(past.by_model.values()),
+            calls=sum(past.by_model.values()) - len(past.open_calls(open_turn)),
             call_ids=frozenset(asked | past.by_model.keys()),
             interrupted=tuple(reopened.interrupted),
             changed=changed_files(facts),
+            open_turn=open_turn,
         )
     except BaseException:
         reopened.journal.release()
@@ -191,6 +232,8 @@ class _RecordedPast:
         """Workers that had a history before they were known to be the root."""
         self._unreported: dict[str, CallRecord] = {}
         """Finished calls whose results are in no history yet."""
+        self.hidden: set[str] = set()
+        """Ids of calls whose arguments were not kept as they were."""
 
     def take(self, record: Mapping[str, Any], call: CallRecord | None) -> None:
         if call is not None:
@@ -225,6 +268,7 @@ class _RecordedPast:
             self.plans[call.worker] = [dict(step) for step in value.get("plan", ()) if isinstance(step, dict)]
 
     def _take_history(self, record: Mapping[str, Any]) -> None:
+        self.hidden.update(record.get(HIDDEN_ARGS, ()))
         message = record.get("message")
         if isinstance(message, dict) and isinstance(results := message.get("results"), list | tuple):
             for each in results:
@@ -250,12 +294,35 @@ class _RecordedPast:
             return History.restore(read(journal.path), self.facts.worker_id, journal)
         return History.recorded(journal, self.facts.worker_id, self._messages)
 
+    def open_calls(self, turn: OpenTurn | None) -> list[str]:
+        """Those on record that are made once more: they are counted when they are."""
+        calls = turn.response.calls if turn is not None and turn.response is not None else ()
+        return [call.id for call in calls if call.id in self.by_model and turn and call.id not in turn.known]
+
     def call(self, call_id: str, journal: Path) -> CallRecord | None:
         """The record of a call that finished; None for one that was never proposed."""
         if call_id in self._unreported or call_id not in self.by_model:
             return self._unreported.get(call_id)
         records = (record for record in read(journal) if record.get("call") == call_id)
         return CallRecords.from_records(records).calls.get(call_id)
+
+
+def _open_turn(
+    messages: Sequence[Message], record_of: Callable[[str], CallRecord | None], hidden: set[str]
+) -> OpenTurn | None:
+    last = messages[-1] if messages else None
+    if last is None:
+        return None
+    if not isinstance(last, AssistantMessage) or last.interrupted:
+        return OpenTurn()
+    known = {}
+    for call in last.calls:
+        record = record_of(call.id)
+        if record is not None and record.finished_at:
+            known[call.id] = _recorded_result(call, record)
+        elif call.id in hidden:
+            known[call.id] = CallResult(id=call.id, name=call.name, status=Status.INTERRUPTED, text=ARGS_NOT_KEPT)
+    return OpenTurn(response=last, known=known)
 
 
 def _whole_history(history: History, record_of: Callable[[str], CallRecord | None]) -> tuple[Message, ...]:

@@ -30,7 +30,7 @@ from golem_forge.agent.model.interface import Model, ModelError
 from golem_forge.agent.model.keys import ModelKeys
 from golem_forge.agent.model.selection import choose_model, missing_key, no_model_message
 from golem_forge.agent.prompt import input_problem
-from golem_forge.agent.resume import Resumed, native_definition, resume
+from golem_forge.agent.resume import OpenTurn, Resumed, native_definition, resume
 from golem_forge.agent.run_result import RunInterrupted, RunResult, RunStatus, unless_interrupted
 from golem_forge.agent.session_facts import RunFacts, record_run
 from golem_forge.agent.session_plan import SessionPlan, plan_session, replan
@@ -48,6 +48,7 @@ from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.options import require
 from golem_forge.core.signals import InterruptSignal
 from golem_forge.events.index import LAST
+from golem_forge.events.recovery import SessionJournals
 from golem_forge.events.runtime_ui import RuntimeUI
 from golem_forge.policy.approval_queue import ApprovalCallback
 from golem_forge.storage.home import ForgeHome
@@ -68,7 +69,7 @@ class RuntimeOptions:
     overrides: Sequence[str] = ()
     resume: str = ""
     tools: Sequence[Tool | Callable[..., Any]] = ()
-    journal: bool = True
+    journal: bool | SessionJournals = True
     needs_model: bool = True
     """False: without a model it starts all the same, and tools can be called by hand; one that is named is opened
     while the person types."""
@@ -117,7 +118,9 @@ async def start_session(asked: RuntimeOptions, session_bus: SessionBus, ui: Runt
     resumed = None
     if asked.resume:
         root = program_root(asked.start_directory) if asked.resume == LAST else ""
-        resumed = resume(asked.home.path, asked.resume, root=root, redact=session_bus.redactor.value)
+        journals = None if isinstance(asked.journal, bool) else asked.journal
+        redact = session_bus.redactor.value
+        resumed = resume(asked.home.path, asked.resume, root=root, redact=redact, journals=journals)
     directory = Path(resumed.directory) if resumed else asked.start_directory
     options = SessionOptions(
         home=asked.home,
@@ -164,7 +167,7 @@ async def _ask_trust(plan: SessionPlan, session_state: SessionState) -> bool:
     check_preflight(plan.program, roster, plan.home)
     something = plan.program.unused or roster.unused or roster.needs_code
     return bool(
-        something and session_state.ui.attached and await ask_for_trust(session_state.ui, plan.trust, plan.program)
+        something and session_state.ui.may_trust and await ask_for_trust(session_state.ui, plan.trust, plan.program)
     )
 
 
@@ -269,7 +272,28 @@ async def run_turn(
     loop.dialogue.last_text = ""
     run.scope.emit("message", {"message": message})
     run.emit_update("running", text)
-    result = await loop.answer(text, kept)
+    return await _end_turn(session, await loop.answer(text, kept))
+
+
+async def continue_turn(session: StartedSession, signal: InterruptSignal, turn: OpenTurn) -> RunResult:
+    """The same for a turn that another process began."""
+    run = session.run
+    try:
+        loop = await unless_interrupted(signal, session.workers.wait_for_model(run))
+    except ModelError as error:
+        return _refused_result(run, RunStatus.MODEL_UNAVAILABLE, error.message)
+    except RunInterrupted as stopped:
+        return RunResult(success=True, status=stopped.status, response=INTERRUPTED_TEXT, worker=run.worker.name)
+    if loop is None:
+        return _refused_result(run, RunStatus.MODEL_UNAVAILABLE, NO_MODEL)
+    loop.dialogue.last_text = ""
+    run.emit_update("running")
+    return await _end_turn(session, await loop.go_on(turn))
+
+
+async def _end_turn(session: StartedSession, result: RunResult) -> RunResult:
+    """Emits how a turn ended."""
+    run = session.run
     done = result.status is RunStatus.COMPLETED
     run.emit_update("complete" if done else "error", result.error or result.status.value)
     if result.error:
@@ -329,7 +353,8 @@ def announce(started: StartedSession, mode: str) -> None:
     for notice in started.notices:
         run.scope.emit("status", {"type": "warning", "message": notice})
     run.look_at_project()
-    if started.resumed is not None and (said := recap(started.resumed.history)):
+    resumed = started.resumed
+    if resumed is not None and resumed.open_turn is None and (said := recap(resumed.history)):
         run.scope.emit("status", {"type": "info", "message": said})
     run.scope.emit("manualToolsAvailable", manual_tools_event(run.scope.catalog))
 

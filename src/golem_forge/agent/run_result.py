@@ -11,7 +11,7 @@ from collections.abc import Coroutine
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from golem_forge.agent.model.interface import TokenUsage
+from golem_forge.agent.model.interface import Finish, TokenUsage
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.signals import InterruptSignal
 
@@ -49,6 +49,8 @@ class RunResult:
     """USD; None where the price of a model is not known."""
     tool_call_count: int = 0
     worker: str = ""
+    finish: Finish = Finish.STOP
+    """Why the model's last response ended: at its end, at the model's own limit, or because it withheld an answer."""
 
 
 T = TypeVar("T")

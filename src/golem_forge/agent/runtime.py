@@ -35,6 +35,7 @@ from golem_forge.agent.root_worker import (
     StartedSession,
     StartInterrupted,
     announce,
+    continue_turn,
     receive_attachment,
     run_turn,
     start_session,
@@ -57,6 +58,7 @@ from golem_forge.core.signals import InterruptSignal
 from golem_forge.events.bus import EventBus
 from golem_forge.events.envelope import Event
 from golem_forge.events.journal import Journal
+from golem_forge.events.recovery import SessionJournals
 from golem_forge.events.runtime_ui import RuntimeUI, create_runtime_ui
 from golem_forge.orchestrator.orchestrator import Orchestrator
 from golem_forge.policy.approval_queue import ApprovalCallback
@@ -68,13 +70,14 @@ from golem_forge.tools.tool import Tool
 if TYPE_CHECKING:
     from golem_forge.agent.budget import Budget
     from golem_forge.agent.mcp_servers import SessionServers
+    from golem_forge.sandbox.sandbox import Sandbox
     from golem_forge.sandbox.walls.walls import Walls
     from golem_forge.usertools.catalog_sync import UserTools
 
 OnEvent = Callable[[Event], object]
 NO_QUESTIONS: Final = (
-    "approval_mode={mode!r} needs somebody to ask, and {name} writes plain lines and asks nothing (there is no "
-    "terminal): what asks is denied. Give approval_callback=…, or another approval_mode"
+    "approval_mode={mode!r} needs somebody to ask, and {name} asks nothing: it only writes lines, because there is no "
+    "terminal. Calls that need approval would be denied. Give approval_callback=…, or another approval_mode"
 )
 
 
@@ -97,7 +100,7 @@ class WorkerRuntime:
         overrides: Sequence[str] = (),
         resume: str = "",
         tools: Iterable[Tool | Callable[..., Any]] = (),
-        journal: bool = True,
+        journal: bool | SessionJournals = True,
         needs_model: bool = True,
         default_mode: Literal["single", "chat"] = "single",
     ) -> None:
@@ -212,6 +215,16 @@ class WorkerRuntime:
     async def turn(self, text: str, attachments: Sequence[AttachmentInput] = ()) -> RunResult:
         """One input, one answer; the session goes on."""
         return await run_turn(self._ready, self.signal, text, attachments)
+
+    async def go_on(self) -> RunResult | None:
+        """Answers the turn that another process left open. None: there is none."""
+        turn = self._ready.resumed.open_turn if self._ready.resumed is not None else None
+        return None if turn is None else await continue_turn(self._ready, self.signal, turn)
+
+    @property
+    def only_waits(self) -> bool:
+        """Whether a turn waits for answers to calls of the root worker, and nothing runs: it could go on elsewhere."""
+        return self._ready.run.scope.orchestrator.only_waits and not self.tree.parts.busy
 
     def receive(self, name: str, data: bytes) -> ReceivedFile:
         """Keeps a file for an input to come that names it. AttachmentRefused if this worker takes no such file."""
@@ -425,11 +438,16 @@ class WorkerRuntime:
         try:
             done = await loop.dialogue.compact_now(wish)
         except RunInterrupted:
-            raise ForgeError("Interrupted; the history is as it was.", status=Status.INTERRUPTED) from None
+            raise ForgeError("Interrupted; the history did not change.", status=Status.INTERRUPTED) from None
         return (done.before, done.after) if done is not None else None
 
     def clear_history(self) -> None:
         self.history.clear()
+
+    def sandbox_of(self, worker_id: str) -> Sandbox | None:
+        """The zones of a worker that runs; None: no such worker runs here."""
+        run = self._active if worker_id == self.id else self._ready.workers.runs.get(worker_id)
+        return run.scope.orchestrator.sandbox if run is not None else None
 
     def interrupt(self, reason: str = "interrupted", worker_id: str = "") -> None:
         """The whole tree, or one branch of it."""

@@ -195,9 +195,7 @@ def warn_manual_tool(outcome: Outcome, catalog: Catalog) -> None:
     may read that, and for a model there is no such tool."""
     tool = catalog.get(outcome.call.name) if outcome.status is Status.TOOL_NOT_FOUND else None
     if tool is not None and not may_call(Caller.LLM, tool.mode):  # of any other reason the Outcome speaks
-        text = (
-            f"'{tool.name}' is for people only, and this was a call of the model: add caller='human' to call it as one"
-        )
+        text = f"'{tool.name}' is for people only, and a model called it: add caller='human' to call it as a person"
         warnings.warn(text, RuntimeWarning, stacklevel=3)
 
 

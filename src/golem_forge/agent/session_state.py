@@ -13,7 +13,7 @@ first process receives it.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from golem_forge.agent.session_plan import SessionPlan, SessionRequest, plan_emb
 from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.config.mcp_expand import declared_secrets, expand_text
 from golem_forge.config.mcp_spec import AuthKind, ServerSpec
-from golem_forge.config.program import Program
+from golem_forge.config.program import Program, otel_secrets
 from golem_forge.config.trust import TrustStore
 from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.core.ids import new_id
@@ -34,6 +34,7 @@ from golem_forge.core.signals import InterruptSignal
 from golem_forge.events.bus import EventBus
 from golem_forge.events.journal import Journal
 from golem_forge.events.journal_files import anchor_path
+from golem_forge.events.recovery import SessionJournals
 from golem_forge.events.redaction import Redactor, classify_name
 from golem_forge.events.runtime_ui import RuntimeUI, create_runtime_ui
 from golem_forge.orchestrator.scope import OnKept, SessionServices
@@ -75,6 +76,8 @@ class SessionState(SessionServices):
     """Opened dry in a home without tools: whether an empty directory stands in for `/user_tools`."""
     depth: int = 0
     """Of its first worker."""
+    end_telemetry: Callable[[], None] | None = None
+    """Ends the session's spans; None: nobody asked for OpenTelemetry."""
     _closed: bool = False
     _made: Path | None = None
 
@@ -109,7 +112,7 @@ class SessionState(SessionServices):
     def discard(self) -> None:
         """The session could not start: a journal in which nothing stands yet is taken away again."""
         book = self.journal
-        empty = book is not None and book.lines <= 1
+        empty = book is not None and book.lines <= 1 and not book.commits_later
         self.bus.stop_recording()
         self.close()
         if book is not None and empty:
@@ -119,6 +122,8 @@ class SessionState(SessionServices):
     def close(self) -> None:
         if not self._closed:
             self._closed = True
+            if self.end_telemetry is not None:
+                self.end_telemetry()
             if self.journal is not None:
                 self.journal.close()
             if self._made is not None:
@@ -136,7 +141,8 @@ class SessionOptions:
     approval_callback: ApprovalCallback | None = None
     asks_uis: bool = False
     """Without a callback: UIs are asked. Otherwise nobody is, and the session is `auto_deny`."""
-    journal: bool = True
+    journal: bool | SessionJournals = True
+    """False: nothing is recorded. Or where the journal is made, if not in FORGE_HOME."""
     overrides: Sequence[str] = ()
     """`--set` words, `approval.mode=strict`."""
     signal: InterruptSignal | None = None
@@ -183,6 +189,7 @@ def open_session_state(
         project_root=program.root,
         project_trusted=partial(trust.trusted, program.root),
         project_trusted_with=partial(trust.trusted_with, program.root),
+        shared=None if isinstance(options.journal, bool) else options.journal.shared_rules,
     )
     session_bus = session_bus or new_session_bus(home)
     bus, redactor = session_bus.bus, session_bus.redactor
@@ -191,7 +198,10 @@ def open_session_state(
         home.ensure("output")
     book = reopened
     if book is None and options.journal and not options.dry:
-        book = Journal.create(home.path, bus.session_id, redact=redactor.value)
+        if isinstance(options.journal, bool):
+            book = Journal.create(home.path, bus.session_id, redact=redactor.value)
+        else:
+            book = options.journal.create(bus.session_id, redactor.value)
     if book is not None:
         bus.session_id = book.session_id
         bus.record_with(book.record_event, book.flush, seq=book.seq)
@@ -210,6 +220,7 @@ def open_session_state(
         rules=rules,
         project=str(program.root),
         strange_zones=program.strange_zones,
+        directory_names={} if isinstance(options.journal, bool) else options.journal.directory_names,
         controller=ApprovalController(mode, options.approval_callback, ask=ask, timeout=seconds),
         signal=InterruptSignal() if options.signal is None else options.signal,
         on_kept=kept_recorder(book),
@@ -218,16 +229,29 @@ def open_session_state(
         dry=options.dry,
         stand_in=options.stand_in,
         depth=options.depth,
+        end_telemetry=None if options.dry else _start_telemetry(program, bus),
     )
 
 
+def _start_telemetry(program: Program, bus: EventBus) -> Callable[[], None] | None:
+    if not program.otel.usable:
+        return None
+    from golem_forge.events.telemetry import watch_session
+
+    return watch_session(bus, program.otel)
+
+
 def known_secrets(home: ForgeHome) -> Redactor:
-    """Knows the home's path, and the values of variables that are named like credentials."""
+    """Knows the home's path, the stored keys of models, and the values of variables that are named like credentials."""
     redactor = Redactor()
     redactor.add_path(str(home.path), "<forge home>")
     for name, value in os.environ.items():
         if len(value) >= _MIN_SECRET_LENGTH and name not in _NOT_SECRET and classify_name(name):
             redactor.add_secret(name, value)
+    for value in otel_secrets(os.environ):
+        if len(value) >= _MIN_SECRET_LENGTH:
+            redactor.add_secret("OTEL_HEADER", value)
+    ModelKeys(home).learn_files(redactor)
     return redactor
 
 
@@ -238,11 +262,13 @@ def learn_declared(session_state: SessionState, toolsets: Iterable[Mapping[str, 
         for block in _env_blocks(blocks):
             redact_values(block, os.environ, redactor)
     learn_servers(session_state.program.mcp.servers.values(), redactor)
+    for hook in session_state.program.store.notify:
+        for name, value in hook.secrets():
+            learn_secret(redactor, name, value)
     models = session_state.program.run.models
     for provider in {*PROVIDERS, *models}:
         variable = key_variable(provider, models)
         learn_secret(redactor, variable, os.environ.get(variable, ""))
-    ModelKeys(session_state.home).learn_files(redactor)
 
 
 def learn_servers(servers: Iterable[ServerSpec], redactor: Redactor) -> None:

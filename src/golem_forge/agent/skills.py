@@ -6,13 +6,15 @@ Only a root worker has them. The person's own skill wins over one of the project
 
 Threat: a skill of a project is written by a stranger. It is marked as such; `allowed-tools` and every other key beside
 name and description is ignored, so it grants nothing. Files are opened from the folder of the skill, no link on the way
-is followed, hidden files (`.env`) are refused, and no more than a bound is read.
+is followed, hidden files (`.env`) and names of secrets are refused, and no more than a bound is read. YAML is slow to
+parse, so the front matter of one skill and of all together has a bound of its own.
 """
 
 from __future__ import annotations
 
+import codecs
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -28,6 +30,7 @@ from golem_forge.core.text import (
     shorten_prose,
 )
 from golem_forge.sandbox.handles import CONTENT, DIRECTORY, LISTING, Handle, best_opener, read_regular
+from golem_forge.sandbox.protected import is_secret_name
 from golem_forge.storage.home import ForgeHome
 from golem_forge.tools.factory import native_tool
 from golem_forge.tools.tool import Mode, Tool
@@ -40,10 +43,18 @@ MAX_SKILLS: Final = 50
 """So many are offered; of a folder with more, the first by name."""
 _MAX_SCANNED: Final = 1_000
 _MAX_SKILL_BYTES: Final = 256 << 10
+_MAX_FRONT_MATTER: Final = 8 << 10
+_MAX_BRACKETS: Final = 100
+"""A kilobyte of `[[[[` takes the YAML parser a second."""
+_MAX_PARSED: Final = 64 << 10
+"""Bytes of front matter that one look at all skills parses."""
 _MAX_FILE_BYTES: Final = 1 << 20
 _MAX_DESCRIPTION: Final = 300
 _MAX_FILES_NAMED: Final = 100
+_MAX_ENTRIES: Final = 2_000
+"""Entries of folders that Forge looks at to name the files of one skill."""
 _MAX_DEPTH: Final = 4
+_MAX_BROKEN_NAMED: Final = 20
 _MAX_PATH: Final = 1_000
 _NAME: Final = regex(r"[a-z0-9]+(-[a-z0-9]+)*")
 _MAX_NAME: Final = 64
@@ -100,16 +111,17 @@ class FoundSkills:
         if not self.offered and not self.broken:
             return ""
         names = f" ({', '.join(each.name for each in self.offered)})" if self.offered else ""
-        return "; ".join(
-            (f"{len(self.offered)} offered{names}", *(f"{each.folder}: {each.reason}" for each in self.broken))
-        )
+        told = [f"{each.folder}: {each.reason}" for each in self.broken[:_MAX_BROKEN_NAMED]]
+        more = [f"{len(self.broken) - len(told)} more are not offered"] if len(self.broken) > len(told) else []
+        return "; ".join((f"{len(self.offered)} offered{names}", *told, *more))
 
 
 class SessionSkills:
     """The skills that a root worker has now. `refresh` looks again."""
 
-    def __init__(self, home: ForgeHome, root: Path, *, project_files: bool) -> None:
-        """`project_files`: whether those of the project count."""
+    def __init__(self, home: ForgeHome, root: Path, *, project_files: bool, clean: Callable[[str], str] = str) -> None:
+        """`project_files`: whether those of the project count. `clean` takes known secrets out."""
+        self._clean = clean
         self._home = home
         self._root = root
         self._project_files = project_files
@@ -122,7 +134,7 @@ class SessionSkills:
         before, self.found = self.found, find_skills(self._home, self._root, project_files=self._project_files)
         if before == self.found:
             return ""
-        self.block = _prompt_block(self.found.offered)
+        self.block = self._clean(_prompt_block(self.found.offered))
         names = _names_of_project(self.found.offered)
         if names == _names_of_project(before.offered) or not names:
             return ""
@@ -186,6 +198,7 @@ def find_skills(home: ForgeHome, root: Path, *, project_files: bool) -> FoundSki
     """Reads every folder; changes and starts nothing."""
     offered: dict[str, OfferedSkill] = {}
     broken: list[BrokenSkill] = []
+    room = _MAX_PARSED
     places: list[tuple[Path, Path | None, str]] = [
         (home.path / HOME_FOLDER, None, f"{home.shown(home.path)}/{HOME_FOLDER}")
     ]
@@ -195,12 +208,15 @@ def find_skills(home: ForgeHome, root: Path, *, project_files: bool) -> FoundSki
         for name in _folder_names(place, project):
             where = f"{shown}/{display_name(name)}"
             try:
-                skill = _read_skill(place / name, project)
-                if skill.name in offered:
+                if name in offered:
                     raise _NotASkill("you have a skill of that name; yours is offered")
                 if len(offered) >= MAX_SKILLS:
                     raise _NotASkill(f"{MAX_SKILLS} skills are offered already")
-                offered[skill.name] = skill
+                head = _skill_head(place / name, project)
+                room -= len(head)
+                if room < 0:
+                    raise _NotASkill(f"Forge reads {_MAX_PARSED >> 10} KiB of front matter in all")
+                offered[name] = _parse_skill(head, place / name, of_project=project is not None)
             except _NotASkill as problem:
                 broken.append(BrokenSkill(folder=where, reason=str(problem)))
     return FoundSkills(offered=tuple(offered.values()), broken=tuple(broken))
@@ -233,20 +249,38 @@ def _open_folder(path: Path, project: Path | None, flags: int = DIRECTORY) -> Ha
     return Handle(best_opener()(start.fd, path.relative_to(project).parts, flags))
 
 
-def _read_skill(folder: Path, project: Path | None) -> OfferedSkill:
+def _skill_head(folder: Path, project: Path | None) -> bytes:
+    """The lines of SKILL.md to the end of its front matter. Raises _NotASkill."""
     try:
         handle = _open_folder(folder, project)
     except OSError:
         raise _NotASkill("it cannot be opened, or it is a link") from None
     try:
         file = Handle(best_opener()(handle.fd, (SKILL_FILE,), CONTENT))
-        data = read_regular(file.fd, _MAX_SKILL_BYTES + 1)
+        size, data = os.fstat(file.fd).st_size, read_regular(file.fd, _MAX_FRONT_MATTER + 1)
     except OSError:
         raise _NotASkill(f"it has no {SKILL_FILE} that can be read") from None
-    if data is None or len(data) > _MAX_SKILL_BYTES:
-        raise _NotASkill(f"{SKILL_FILE} is no plain file of at most {_MAX_SKILL_BYTES >> 10} KiB")
+    if data is None or size > _MAX_SKILL_BYTES:
+        raise _NotASkill(f"{SKILL_FILE} is not a regular file of at most {_MAX_SKILL_BYTES >> 10} KiB")
+    data = data.removeprefix(codecs.BOM_UTF8)
+    if not data.startswith(b"---"):
+        return b""  # the parser says what is missing
+    head, fences = bytearray(), 0
+    for line in data.splitlines(keepends=True):
+        head += line
+        fences += line.rstrip() == b"---"
+        if fences == 2:
+            break
+    if fences < 2 and size > _MAX_FRONT_MATTER:
+        raise _NotASkill(f"its front matter does not end within {_MAX_FRONT_MATTER >> 10} KiB")
+    if head.count(b"[") + head.count(b"{") > _MAX_BRACKETS:
+        raise _NotASkill(f"its front matter has more than {_MAX_BRACKETS} brackets")
+    return bytes(head)
+
+
+def _parse_skill(head: bytes, folder: Path, *, of_project: bool) -> OfferedSkill:
     try:
-        matter, _ = split_front_matter(data)
+        matter, _ = split_front_matter(head)
         name, said = text_field(matter, "name"), text_field(matter, "description")
     except ForgeError as error:
         raise _NotASkill(escape_control_chars(error.message)) from None
@@ -255,7 +289,7 @@ def _read_skill(folder: Path, project: Path | None) -> OfferedSkill:
     if name != folder.name:
         raise _NotASkill(f"its name is '{name}', its folder is '{display_name(folder.name)}'; they must be equal")
     description = shorten_prose(one_line(" ".join(said.split())), _MAX_DESCRIPTION)
-    return OfferedSkill(name=name, description=description, folder=folder, of_project=project is not None)
+    return OfferedSkill(name=name, description=description, folder=folder, of_project=of_project)
 
 
 def _file_parts(file: str) -> tuple[str, ...]:
@@ -264,8 +298,8 @@ def _file_parts(file: str) -> tuple[str, ...]:
         return (SKILL_FILE,)
     parts = tuple(part for part in file.split("/") if part != ".")
     bad = file.startswith("/") or "\0" in file or any(not part or part.startswith(".") for part in parts)
-    if bad or not parts:
-        raise ToolFailed("`file` is a path below the folder of the skill; hidden files and `..` are refused.")
+    if bad or not parts or is_secret_name(file):
+        raise ToolFailed("`file` is a path below the folder of the skill; hidden files, secrets and `..` are refused.")
     return parts
 
 
@@ -277,7 +311,7 @@ def _read_text(folder: Handle, parts: tuple[str, ...]) -> str:
     except (OSError, ValueError):
         raise ToolFailed(f"The skill has no file {name} that can be read; links are not followed.") from None
     if data is None or len(data) > _MAX_FILE_BYTES:
-        raise ToolFailed(f"{name} is no plain file of at most {_MAX_FILE_BYTES >> 20} MiB.")
+        raise ToolFailed(f"{name} is not a regular file of at most {_MAX_FILE_BYTES >> 20} MiB.")
     try:
         return escape_control_chars_in_prose(data.decode("utf-8-sig"))
     except UnicodeDecodeError:
@@ -286,14 +320,16 @@ def _read_text(folder: Handle, parts: tuple[str, ...]) -> str:
 
 def _files_below(folder: Handle) -> list[str]:
     """Names of plain files, sorted; no link is entered and no hidden name is listed."""
+    room = _MAX_ENTRIES
 
     def walk(parts: tuple[str, ...]) -> Iterator[str]:
+        nonlocal room
         handle = Handle(best_opener()(folder.fd, parts, LISTING))
         with os.scandir(handle.fd) as entries:
-            for entry, _ in zip(sorted(entries, key=lambda each: each.name), range(_MAX_SCANNED), strict=False):
-                if entry.name.startswith("."):
-                    continue
-                if entry.is_dir(follow_symlinks=False) and len(parts) < _MAX_DEPTH:
+            seen = [each for each, _ in zip(entries, range(room), strict=False) if not each.name.startswith(".")]
+            room -= len(seen)
+            for entry in sorted(seen, key=lambda each: each.name):
+                if entry.is_dir(follow_symlinks=False) and len(parts) < _MAX_DEPTH and room > 0:
                     yield from walk((*parts, entry.name))
                 elif entry.is_file(follow_symlinks=False):
                     yield display_name("/".join((*parts, entry.name)))

@@ -74,7 +74,7 @@ async def ask_for_trust(
         "effects": ["use its tools, its approvals and its settings"],
         "risk": "high",
         "riskReasons": [],
-        "why": program.notice or "it brings code of its own",
+        "why": program.notice or "it contains its own code",
         "choices": [],
         "fingerprint": snapshot.digest,
         "argsKey": digest(snapshot.digest),

@@ -269,8 +269,12 @@ class WorkerManager:
         if caller is None and session_state.program.instructions.project_files:
             run.instructions = ProjectInstructions(session_state.program.root, session_state.redactor.redact_secrets)
         if caller is None:
-            switch = session_state.program.instructions.project_files
-            run.skills = SessionSkills(session_state.home, session_state.program.root, project_files=switch)
+            run.skills = SessionSkills(
+                session_state.home,
+                session_state.program.root,
+                project_files=session_state.program.instructions.project_files,
+                clean=session_state.redactor.redact_secrets,
+            )
         scope.orchestrator.refresh_tools = partial(self.refresh, run)
         session_state.parts.get(ClientRequests).set_worker(scope.orchestrator.worker, partial(self._partner, run))
         return run
@@ -497,7 +501,7 @@ class WorkerManager:
     async def _refresh(self, run: WorkerRun, modules: ModuleTools) -> None:
         async with run.refresh_lock:
             await self._sync_modules(run, modules)
-            if modules.waits_for_trust and self.state.ui.attached and await self._ask_trust():
+            if modules.waits_for_trust and self.state.ui.may_trust and await self._ask_trust():
                 await self._sync_modules(run, modules)
 
     async def _sync_modules(self, run: WorkerRun, modules: ModuleTools) -> None:

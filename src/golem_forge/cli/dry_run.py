@@ -76,7 +76,7 @@ def _lines(facts: Mapping[str, Any]) -> Iterator[str]:
     yield columns(_head(facts))
     yield "\nzones" if facts["zones"] else "\nzones: none, so no file can be reached"
     yield from _table(_zone_row(zone) for zone in facts["zones"])
-    yield "\ntools, before their arguments are known"
+    yield "\ntools (the arguments of a call may change the verdict)"
     yield from _table([("NAME", "TOOLSET", "VERDICT", "SO A CALL", "WHY"), *map(_tool_row, facts["tools"])])
     if facts["workers"]:
         yield "\nworkers it may hand work to"
@@ -348,11 +348,11 @@ NOT_LOADED: Final = "not loaded in a dry run"
 _DEPENDS_ON: Final = {
     "exec_command": "by command: proven read-only ones run, others ask",
     "shell": "by command: as the toolset's rules say",
-    "run_custom_tool": "as the tool that it names; one that is not trusted asks",
-    "write_stdin": "by what is typed: reading and signalling run, a line is judged like a command",
+    "run_custom_tool": "by the tool that it calls; a tool that is not trusted asks",
+    "write_stdin": "by input: reading and signals run; a typed line is judged like a command",
     **dict.fromkeys(
         ("list_mcp_resources", "list_mcp_resource_templates", "read_mcp_resource"),
-        "by server: what a trusted one has is read unasked, any other asks",
+        "by server: reading from a trusted server runs, from any other it asks",
     ),
 }
 _WHATEVER_ITS_ARGUMENTS: Final = {
@@ -427,7 +427,7 @@ def forecast(judge: Judge, tool: Tool, worker: str, sandbox: Sandbox) -> ToolFor
 def forecast_unloaded(judge: Judge, name: str) -> ToolForecast:
     """A tool of a module: nobody has read what it says of itself, only what the files say about it."""
     said = configured_base(name, judge.blocks)
-    why = f"{said.verdict.value} unless it decides for itself ({said.describe()})"
+    why = f"{said.verdict.value} unless the tool decides for itself ({said.describe()})"
     return ToolForecast(verdict=NOT_LOADED, why=why, then="refused" if said.verdict is Verdict.BLOCKED else "")
 
 
@@ -457,7 +457,7 @@ def _forecast_by_zones(judge: Judge, tool: Tool, sandbox: Sandbox) -> ToolForeca
     verb = tool.always
     assert verb is not None
     if not sandbox.zones:
-        return _forecast_verdict(judge, Verdict.BLOCKED, "there is no zone to do it in")
+        return _forecast_verdict(judge, Verdict.BLOCKED, "the worker has no zone")
 
     def says(zone: Zone) -> Verdict:
         return Verdict.BLOCKED if zone.mode is AccessMode.RO else zone.verdict(verb)

@@ -18,7 +18,7 @@ Writes a small program into DIR (default: here; it is made if it does not exist)
   main.worker   the worker that `forge run` starts
   tools.py      one example tool of its own
 
-A file that is already there is left as it is. Then: read them, run `forge trust`, run `forge`.
+It does not change a file that exists. Next: read the files, run `forge trust`, run `forge`.
 Exit: 0 done, 2 usage or a directory that cannot be written."""
 
 _PROGRAM: Final = """\
@@ -27,7 +27,7 @@ _PROGRAM: Final = """\
 entry: main.worker            # what `forge run` starts here
 # model: anthropic:NAME       # provider:name, for workers that name none; `--model` and FORGE_MODEL come first
 
-# Which directories exist for workers. A worker file names those it uses, and never gets more than is said here.
+# The directories that workers may use. A worker file names the ones it needs and never gets more than this.
 sandbox:
   zones:
     workspace: {path: ., mode: rw, approval: {write: ask, delete: ask}}
@@ -97,7 +97,7 @@ def run(words: list[str]) -> int:
     except OSError as error:
         return fail("init", f"{display_path(directory)} cannot be written: {error.strerror}.", 2)
     if not written:
-        print("Nothing to do: all of them were there.")
+        print("Nothing to do: all three files exist already.")
         return 0
     there = "" if directory == Path() else f" {display_path(directory)}"
     print(f"Next: read them, run `forge trust{there}` so that tools.py may run, then `forge run{there}`.")

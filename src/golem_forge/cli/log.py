@@ -19,13 +19,23 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from golem_forge.cli.args import NOT_FOUND, CommandUsageError, declare, parser, read_args
 from golem_forge.cli.format import fail, print_columns, print_csv, print_error, print_json, print_json_list
 from golem_forge.cli.journal import (
+    ALL_SESSIONS,
+    DENIALS,
+    DENIED_WORD,
     ID_SHOWN,
     OPEN_WORDS,
     STATUS_WORDS,
     IdNotFound,
+    NoSuchSession,
+    answerer,
+    copies_of_stores,
     describe_decision,
     display_status,
+    home_of_session,
+    home_of_store,
     home_with_sessions,
+    is_recorded,
+    opened_store,
     session_id,
     status_word,
 )
@@ -37,35 +47,42 @@ from golem_forge.core.text import display_path, duration, escape_control_chars, 
 from golem_forge.events.index import CallSummary, SessionIndex, SessionSummary
 from golem_forge.events.journal_files import is_locked, journal_path, list_journals, sessions_dir
 from golem_forge.events.journal_reader import JournalProblem, Verification, read, verify
-from golem_forge.events.journal_records import CallRecord
+from golem_forge.events.journal_records import CallRecord, call_event
+from golem_forge.ui.render.lines import plain_text
+from golem_forge.ui.render.results import whole_value
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
 HELP: Final = """usage: forge log [--session ID|last] [--tool NAME] [--status STATUS] [--caller WHO] [--since TIME]
-                 [--until TIME] [--dir DIR] [--limit N] [--json|--csv]
+                 [--until TIME] [--dir DIR] [--store] [--limit N] [--json|--csv]
        forge log show CALL [--json]
-       forge log sessions [--limit N] [--json]
+       forge log sessions [--store] [--limit N] [--json]
        forge log verify [SESSION|last|all] [--json]
 
-  (nothing)  the latest calls, newest last: time, id, status, tool, arguments, milliseconds, and who decided why
-  show       every record of one call; CALL is its id or the beginning of it
+  (nothing)  the latest calls, newest last: time, id, status, tool, arguments, milliseconds, who decided and why
+  show       one call: its arguments, who decided and why, what it printed, its records; CALL is its id or the
+             beginning of it
   sessions   the sessions there are, newest last
-  verify     whether the journals are what was written: a changed, cut, moved or inserted line is named
+  verify     checks that nobody changed the journals, and names each changed, cut, moved or inserted line; also those
+             of background sessions, in their store
 
   --session  only that session (the beginning of its id is enough); `last` is the one with the latest record
   --status   success, execution_failed, input_invalid, tool_not_found, approval_denied, policy_denied, sandbox_denied,
-             timeout, interrupted, skipped; or running, may_have_run, never_started
+             timeout, interrupted, skipped; denied (any of the three denials); or running, may_have_run, never_started
   --caller   llm (a model), human (a person), mcp (a client of `forge mcp serve`) or tool (another tool)
-  --since    not before, --until not after: 2026-11-15, "2026-11-15 09:30" on this machine's clock (or with Z, +02:00),
-             today, yesterday, or how long ago: 90s, 30m, 12h, 7d, 2w; a day, minute or second counts to its end
-  --dir      only of sessions of the program in that directory, and of programs below it. That is what `forge run` and
-             conversations did. Single calls (`forge call`, `forge tools run`, `forge sandbox exec`) and calls of
-             `forge mcp serve` do not record where they were made: leave out --dir to see them
-  --limit    how many at most (20)
+  --since    calls from that time on; --until: calls up to that time. TIME is 2026-11-15, "2026-11-15 09:30" on this
+             machine's clock (or with Z, +02:00), today, yesterday, or how long ago: 90s, 30m, 12h, 7d, 2w. --until
+             includes the whole day, minute or second
+  --dir      only sessions of the program in that directory and of programs below it. Single calls (`forge call`,
+             `forge tools run`, `forge sandbox exec`) and calls of `forge mcp serve` do not record their directory:
+             leave out --dir to see them
+  --store    the calls of background sessions (`forge run --background`), of the newest 200; one that --session names
+             is found without it
+  --limit    how many at most (20); the latest ones
   --csv      for a spreadsheet, with the names of --json; a cell that would be a formula there begins with '
 
-A call that was about to run when its session died is shown as `may have run`.
+`may have run` means: the session died when the call was about to run, so Forge does not know whether it ran.
 Exit: 0 done, 1 verify found problems, 2 usage, 4 no such session or call, no session in that directory."""
 
 
@@ -81,6 +98,7 @@ def run(words: list[str]) -> int:
         return fail("log", str(error), NOT_FOUND)
 
 
+MAX_LISTED: Final = 20
 _ARGS_WIDTH: Final = 48
 _DECISION_WIDTH: Final = 90
 _CALL_COLUMNS: Final = ("TIME", "CALL", "STATUS", "TOOL", "ARGUMENTS", "MS", "DECISION")
@@ -96,11 +114,12 @@ def run_calls(words: list[str]) -> int:
     reader = declare(
         parser("log", HELP),
         *("--session ID", "--tool NAME", f"--status {'|'.join(['', *STATUS_WORDS])}", "--limit N"),
-        *(f"--caller {'|'.join(Caller)}", "--since TIME", "--until TIME", "--dir DIR"),
+        *(f"--caller {'|'.join(Caller)}", "--since TIME", "--until TIME", "--dir DIR", "--store"),
     )
     declare(reader.add_mutually_exclusive_group(), "--json", "--csv")
-    reader.set_defaults(session="", tool="", status="", caller="", limit=20)
+    reader.set_defaults(session="", tool="", status="", caller="")
     asked = reader.parse_args(words)
+    limited, asked.limit = asked.limit is not None, MAX_LISTED if asked.limit is None else asked.limit
     try:
         asked.since = wire_time(read_time("--since", asked.since)[0]) if asked.since is not None else ""
         asked.until = wire_time(read_time("--until", asked.until)[1]) if asked.until is not None else ""
@@ -110,7 +129,9 @@ def run_calls(words: list[str]) -> int:
         reader.error("--since is later than --until, so no call fits")
     if asked.dir == "":
         reader.error("--dir: the name of the directory is empty")
-    home = home_with_sessions()
+    home = home_of_store() if asked.store else home_of_session(asked.session or "")
+    if home is None and asked.session:
+        raise IdNotFound(f"no session {asked.session!r}: nothing was recorded yet.")
     found = _Calls(home, asked) if home is not None else ()
     if asked.json:
         print_json_list(call_json(each) for each in found)
@@ -120,6 +141,8 @@ def run_calls(words: list[str]) -> int:
         print_columns(lambda: itertools.chain([_CALL_COLUMNS], map(_call_row, found)))
     else:
         print_error("log", "no such calls." if home else "nothing was called yet.")
+    if isinstance(found, _Calls) and not limited and found.more():
+        print_error("log", f"these are the latest {MAX_LISTED}. There are older ones: --limit N shows more.")
     return 0
 
 
@@ -131,20 +154,27 @@ class _Calls:
         self._home = home
         self._index = SessionIndex(home)
         self._asked = asked
+        self._statuses = DENIALS if asked.status == DENIED_WORD else (asked.status,)
         self._session = session_id(home, asked.session) if asked.session else ""
         self._alive = cache(lambda id_: is_locked(journal_path(home, id_)))
         self._sessions = _sessions_below(home, asked.dir) if asked.dir is not None else None
 
     def __iter__(self) -> Iterator[LoggedCall]:
-        status = self._asked.status
-        # The index does not know the words for open calls, and its `interrupted` hides some of them.
-        looked_up = "" if status in OPEN_WORDS or status == "interrupted" else status
-        found = self._index.latest_calls(
-            session=self._session, tool=self._asked.tool, status=looked_up, fits=self._fits, limit=self._asked.limit
-        )
-        for each in found:
+        for each in self._latest(self._asked.limit):
             if (call := self._index.record_of(each)) is not None:
                 yield LoggedCall(each.session_id, call, status_word(call, alive=self._alive(each.session_id)))
+
+    def more(self) -> bool:
+        """Whether older calls fit too."""
+        return bool(sum(1 for _ in self._latest(self._asked.limit + 1)) > self._asked.limit)
+
+    def _latest(self, limit: int) -> Iterator[CallSummary]:
+        status = self._asked.status
+        # The index does not know the words for open calls, and its `interrupted` hides some of them.
+        looked_up = "" if status in (*OPEN_WORDS, DENIED_WORD, "interrupted") else status
+        return self._index.latest_calls(
+            session=self._session, tool=self._asked.tool, status=looked_up, fits=self._fits, limit=limit
+        )
 
     def _fits(self, call: CallSummary) -> bool:
         asked = self._asked
@@ -153,7 +183,7 @@ class _Calls:
             and asked.since <= call.proposed_at
             and (not asked.until or call.proposed_at <= asked.until)
             and (self._sessions is None or call.session_id in self._sessions)
-            and (not asked.status or status_word(call, alive=self._alive(call.session_id)) == asked.status)
+            and (not asked.status or status_word(call, alive=self._alive(call.session_id)) in self._statuses)
         )
 
 
@@ -172,9 +202,7 @@ def _sessions_below(home: Path, typed: str) -> set[str]:
     return found
 
 
-_NOT_PLACED: Final = (
-    "Single calls (`forge call`) do not record where they were made; `forge log` without --dir lists them"
-)
+_NOT_PLACED: Final = "Single calls (`forge call`) do not record their directory; `forge log` without --dir lists them"
 
 
 _AGO: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -203,7 +231,7 @@ def read_time(option: str, typed: str) -> tuple[datetime, datetime]:
             return start, end - timedelta(microseconds=1)
     except (ValueError, OverflowError):  # a day that no month has, a time before all calendars
         pass
-    raise CommandUsageError(f"{option}: '{one_line(typed)}' is no time; write {_TIME_FORMS}")
+    raise CommandUsageError(f"{option}: '{one_line(typed)}' is not a time; write {_TIME_FORMS}")
 
 
 def wire_time(at: datetime) -> str:
@@ -211,7 +239,7 @@ def wire_time(at: datetime) -> str:
     try:
         return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     except (ValueError, OverflowError, OSError):  # a year that no clock has
-        raise CommandUsageError(f"the year {at.year} cannot be reckoned with") from None
+        raise CommandUsageError(f"the year {at.year} is out of range") from None
 
 
 CSV_COLUMNS: Final = (
@@ -236,7 +264,7 @@ def _call_row(each: LoggedCall) -> tuple[str, ...]:
         call.tool or call.requested,
         shorten(short_args(call.args), _ARGS_WIDTH),
         _duration(call.duration_ms) if call.finished_at else "",
-        shorten(one_line(describe_decision(call.decision)) or one_line(call.error), _DECISION_WIDTH),
+        one_line(describe_decision(call.decision, _DECISION_WIDTH)) or shorten(one_line(call.error), _DECISION_WIDTH),
     )
 
 
@@ -285,10 +313,7 @@ _OF_EVERY_RECORD: Final = frozenset({"n", "ts", "type", "call"})
 
 def run_show(words: list[str]) -> int:
     asked = read_args("log show", HELP, words, "CALL", "--json")
-    home = home_with_sessions()
-    if home is None:
-        raise IdNotFound("nothing was called yet.")
-    call, session = _find_call(home, asked.call)
+    home, call, session = _find_call(asked.call)
     path = journal_path(home, session)
     logged = LoggedCall(session, call, status_word(call, alive=is_locked(path)))
     records = [record for record in read(path) if _is_about(record, call.id)]
@@ -299,16 +324,18 @@ def run_show(words: list[str]) -> int:
     return 0
 
 
-def _find_call(home: Path, typed: str) -> tuple[CallRecord, str]:
-    index = SessionIndex(home)
-    try:
-        found = index.find_call(typed) if typed else None
-    except ValueError as error:
-        raise IdNotFound(f"{error}. Type more of the id.") from None
-    call = index.record_of(found) if found is not None else None
-    if found is None or call is None:
-        raise IdNotFound(f"no call {typed!r}. `forge log` lists the latest.")
-    return call, found.session_id
+def _find_call(typed: str) -> tuple[Path, CallRecord, str]:
+    """(where its journal is read, the call, its session): of this home, or of a store's session that was listed."""
+    for home in filter(None, (home_with_sessions(), *copies_of_stores())):
+        index = SessionIndex(home)
+        try:
+            found = index.find_call(typed) if typed else None
+        except ValueError as error:
+            raise IdNotFound(f"{error}. Type more of the id.") from None
+        call = index.record_of(found) if found is not None else None
+        if found is not None and call is not None:
+            return home, call, found.session_id
+    raise IdNotFound(f"no call {typed!r}. `forge log` lists the latest, `forge log --store` those in the background.")
 
 
 def _is_about(record: dict[str, Any], call_id: str) -> bool:
@@ -340,6 +367,9 @@ def _print_call(logged: LoggedCall, records: list[dict[str, Any]]) -> None:
     print(_indented(json.dumps(call.args, ensure_ascii=False, indent=2)))
     if call.decision:
         _print_decision(call.decision)
+    if printed := plain_text(whole_value(call_event("finished", call)[1])):
+        print("result")
+        print(_indented(printed))
     print("records")
     print(columns((_record_row(record) for record in records), indent="  "))
 
@@ -353,7 +383,7 @@ def left_lines(call: CallRecord) -> list[str]:
 
 
 def _print_decision(decision: dict[str, Any]) -> None:
-    print(f"decision    {decision['verdict']}, risk {decision['risk']}, answered by {decision['answeredBy']}")
+    print(f"decision    {decision['verdict']}, risk {decision['risk']}, answered by {answerer(decision)}")
     if decision["message"]:
         print(_indented(decision["message"]))
     rows = []
@@ -378,8 +408,8 @@ def _indented(text: str) -> str:
 
 
 def run_sessions(words: list[str]) -> int:
-    asked = read_args("log sessions", HELP, words, "--limit N", "--json", limit=20)
-    home = home_with_sessions()
+    asked = read_args("log sessions", HELP, words, "--store", "--limit N", "--json", limit=20)
+    home = home_of_store() if asked.store else home_with_sessions()
     found = SessionIndex(home).sessions(limit=max(asked.limit, 0))[::-1] if home else []
     states = {each.id: _session_state(home, each) for each in found} if home else {}
     if asked.json:
@@ -416,30 +446,65 @@ def _session_json(session: SessionSummary, state: str) -> dict[str, Any]:
 def run_verify(words: list[str]) -> int:
     asked = read_args("log verify", HELP, words, "session?", "--json", session="all")
     home = home_with_sessions()
-    paths = [] if home is None else _journals(home, asked.session)
-    if home is None or not paths:
-        print_error("log", "no session was recorded yet.")
-        return 0
-    anchors = SessionIndex(home).anchors()
+    of_store = asked.session == ALL_SESSIONS or not _is_here(home, asked.session)
+    paths = [] if home is None or (of_store and asked.session != ALL_SESSIONS) else _journals(home, asked.session)
+    anchors = {} if home is None else SessionIndex(home).anchors()
     unsound: list[Path] = []
 
     def results() -> Iterator[tuple[Path, Verification]]:
+        if of_store:
+            yield from map(counted, _of_store(asked.session))
         for path in paths:
             if path.exists():
                 result = verify(path, anchors.get(path.stem))
             else:
                 missing = JournalProblem(1, "the journal is missing (deleted)")
                 result = Verification(ok=False, lines=0, problems=[missing], notes=[])
-            if not result.ok:
-                unsound.append(path)
-            yield path, result
+            yield counted((path, result))
 
+    def counted(each: tuple[Path, Verification]) -> tuple[Path, Verification]:
+        if not each[1].ok:
+            unsound.append(each[0])
+        return each
+
+    checked = 0
     if asked.json:
         print_json_list(_verification_json(*each) for each in results())
-    else:
-        for each in results():
-            _print_verification(*each)
+        return 1 if unsound else 0
+    for each in results():
+        _print_verification(*each)
+        checked += 1
+    if not checked:
+        print_error("log", "no session was recorded yet.")
     return 1 if unsound else 0
+
+
+def _is_here(home: Path | None, typed: str) -> bool:
+    """Whether this home has a session of that name, or several."""
+    if home is None:
+        return False
+    try:
+        return bool(_journals(home, typed))
+    except IdNotFound:
+        return is_recorded(home, typed)
+
+
+def _of_store(typed: str) -> Iterator[tuple[Path, Verification]]:
+    """Journals of the store of background sessions, by the name that their files would have. Raises IdNotFound."""
+    try:
+        with opened_store() as found:
+            if found is None:
+                if typed != ALL_SESSIONS:
+                    raise IdNotFound(f"no session {typed!r}. `forge log sessions` lists them.")
+                return
+            from golem_forge.team.mirror import verify_sessions
+
+            store, address = found
+            rows = None if typed == ALL_SESSIONS else [store.find(typed)]
+            for row, result in verify_sessions(store, address, rows):
+                yield Path(f"{row.id}.jsonl"), result
+    except NoSuchSession as error:
+        raise IdNotFound(str(error)) from None
 
 
 def _journals(home: Path, typed: str) -> list[Path]:

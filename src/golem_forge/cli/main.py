@@ -15,20 +15,48 @@ if TYPE_CHECKING:  # nothing else is imported before `enter_process`: it might b
     from collections.abc import Callable
 
 VERBS = {
-    "run": "a worker in this directory: a conversation, or one answer; `forge` alone is the same",
-    "web": "sessions on a page in your browser: start, answer, resume, look at earlier ones",
+    "run": "start a worker in this directory: a conversation, or one answer; `forge` alone does the same",
+    "web": "open a page in your browser: start and resume sessions, answer questions, read earlier ones",
     "models": "choose a model: list providers and keys, set, test, setup",
     "init": "write a first program here: forge.yaml, main.worker, tools.py",
     "sessions": "earlier sessions: list, show, export, delete; `forge run --resume` goes on with one",
     "call": "run one tool: forge call NAME --arg value",
-    "tools": "list, show and search the tools there are; make, test, trust and share your own",
-    "mcp": "MCP servers this program uses; `serve` its tools to any MCP client",
+    "tools": "list, show and search tools; make, test, trust and share user tools",
+    "mcp": "add and approve the MCP servers of this program; `serve` its tools to any MCP client",
+    "acp": "be the agent of an editor (Agent Client Protocol); `install` sets the editor up",
     "sandbox": "run a command inside this directory's walls; explain what they allow",
     "rules": "check, explain, list and revoke approval rules",
-    "log": "what was called, decided and done; verify the journal",
+    "log": "show which calls were made, who decided and what happened; verify the journal",
     "trust": "trust this program's files as they are now",
-    "doctor": "what works here, and what to do about the rest",
+    "runner": "run sessions that were started with `forge run --background`",
+    "ps": "list the sessions that run or wait in the background",
+    "attach": "show a background session at this terminal: its text, its questions, your messages",
+    "batch": "run one background session for each line of a file; a table of the results",
+    "schedule": "start background sessions by the clock: add, list, remove",
+    "diff": "show what a background session changed in its git workspace",
+    "apply": "bring what a background session changed into this checkout, after one question",
+    "inbox": "show and answer the open questions of all background sessions",
+    "send": "send a background session a message",
+    "stop": "end a background session",
+    "store": "the database of background sessions: init, status, upgrade, prune",
+    "people": "the people of a team: add, list and remove them; their tokens",
+    "doctor": "check what works here, and say how to repair the rest",
 }
+TEAM_VERBS = (
+    "runner",
+    "ps",
+    "attach",
+    "batch",
+    "schedule",
+    "diff",
+    "apply",
+    "inbox",
+    "send",
+    "stop",
+    "store",
+    "people",
+)
+"""Those of `cli.team`."""
 _OTHER_VERBS = {"exec": "sandbox exec", "explain": "rules explain"}
 """What people try as a verb of its own."""
 
@@ -89,6 +117,9 @@ def _run_command(words: list[str]) -> int:
         verb, rest = "run", words
     if verb not in VERBS:
         return unknown_verb(verb)
+    if verb in TEAM_VERBS:
+        team = import_module("golem_forge.cli.team").run
+        return _guarded(lambda given: team(verb, given), rest)
     return _guarded(import_module(f"golem_forge.cli.{verb}").run, rest)
 
 

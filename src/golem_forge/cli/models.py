@@ -42,10 +42,10 @@ HELP: Final = """usage: forge models [--json]
        forge models forget PROVIDER    remove the stored key of a provider
 
 Without a verb it lists the providers and where each one's key is, the model servers that run on this machine, and the
-model that answers here, with who chose it. Your default is the line `model:` in config.yaml in FORGE_HOME; a program,
-a worker, FORGE_MODEL and --model come before it. Keys are in the system keyring (extra `keyring`), else in a file that
-only you can read. A key in an environment variable comes first. A stored key is sent only to the address for which it
-was stored.
+model that answers here, with the place where it was chosen. Your default is the line `model:` in config.yaml in
+FORGE_HOME; a program, a worker, FORGE_MODEL and --model come before it. Forge keeps keys in the system keyring (extra
+`keyring`), else in a file that only you can read. A key in an environment variable comes first. Forge sends a stored
+key only to the address for which you stored it.
 
 Exit: 0 done, 1 it failed, 2 usage or configuration, 4 no such provider or key, 5 the model is not available."""
 
@@ -196,9 +196,8 @@ def _forget(words: list[str]) -> int:
 def _setup(words: list[str]) -> int:
     read_args("models setup", HELP, words)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        text = (
-            "setup asks questions, so it needs a terminal. Elsewhere: set the key's variable, `forge models set MODEL`"
-        )
+        instead = "set the key's variable and run `forge models set MODEL`"
+        text = f"setup asks questions, so it needs a terminal. Without one, {instead}"
         return fail("models", text, USAGE)
 
     async def ask() -> int:
@@ -240,7 +239,7 @@ async def _ask_all(home: ForgeHome, first_run: bool) -> str:
         rows.append((f"{server.title} on this machine", _some(server.models)))
     if first_run:
         answers.append(None)
-        rows.append(("later: only tools", ""))
+        rows.append(("no model for now: use only tools", ""))
     print("Forge has no model yet. Where should one come from?" if first_run else "Where should your model come from?")
     print(columns([(f"{at:>2}", *row) for at, row in enumerate(rows, 1)], indent="  "))
     choice = answers[await _ask_number(f"Number [1] ({_LEAVE}): ", len(answers))]

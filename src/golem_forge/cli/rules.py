@@ -30,21 +30,23 @@ from golem_forge.storage.home import ForgeHome, forge_home
 HELP: Final = """usage: forge rules check [FILE…] [--cases FILE]
        forge rules explain TOOL [JSON] [--worker PATH] [--mode MODE] [--json]
        forge rules explain [--worker PATH] [--mode MODE] [--json] -- WORD…
-       forge rules list [--json]
-       forge rules revoke ID… | --remembered
+       forge rules list [--store] [--json]
+       forge rules revoke ID… [--store] | --remembered
 
   check     loads the rules (of the named files, else yours, the remembered ones and this project's), tries their own
             examples, and a YAML list of cases: `{call: git push, verdict: ask}` or
-            `{call: {tool: write_file, args: {path: a.txt, content: x}}, verdict: ask}`. Files in force count as they
-            are; others, and an untrusted project's, are tried in addition. Each failure is printed with file:line.
+            `{call: {tool: write_file, args: {path: a.txt, content: x}}, verdict: ask}`. A file that is
+            not in force, for example of an untrusted project, is checked as if it were. Failures have file:line.
             Exit: 0 all hold, 1 something does not, 2 usage
-  explain   how a call would be judged, without running it, asking anybody or writing anything: what it touches,
-            everybody who has a say, and who decides. After `--` come a command's words; a single word is the text of
-            a command. Exit: 0 preApproved, 3 ask, 4 blocked or out of reach, 2 bad input
-  list      every rule, what it matches, how often calls met it and when last; those that do not act, with the reason.
-            Exit: 0
-  revoke    takes remembered rules back, for running sessions too. A rule somebody wrote by hand is theirs to remove:
-            its place is printed. Exit: 0 done, 1 not (all) removed, 2 usage"""
+  explain   shows how Forge would judge a call: what the call touches, every rule and setting that has a say, and which
+            one decides. It runs nothing, asks nobody and writes nothing. After `--` write the words of a command; a
+            single word is the text of a command. Exit: 0 preApproved, 3 ask, 4 blocked or out of reach, 2 bad input
+  list      every rule, what it matches, how often it matched a call and when last; rules without effect, with the
+            reason. Exit: 0
+  revoke    removes remembered rules, for running sessions too. It does not remove a rule that a person wrote into a
+            file: it prints the file and line. Exit: 0 done, 1 not (all) removed, 2 usage
+
+      --store   the rules that admins of a team made for all runners, with their authors; only admins revoke them"""
 
 
 def run(words: list[str]) -> int:
@@ -87,7 +89,7 @@ def run_check(words: list[str]) -> int:
             ignored = f"builtin_off counts only in {home.shown(home.rules)}; the cases ignore it"
             print(f"warning: {escape_control_chars(name)}: {ignored}")
     if not named:
-        print(f"no rules files: neither {home.shown(home.rules)} nor {PROJECT_RULES}")
+        print(f"no rules files: {home.shown(home.rules)} and {PROJECT_RULES} do not exist")
     if asked.cases and not failures:
         failures += _check_cases(Path(asked.cases), asked.cases, tuple(extra))
     for failure in failures:
@@ -135,7 +137,11 @@ _NEVER: Final = RuleUsage()
 
 
 def run_list(words: list[str]) -> int:
-    asked = read_args("rules list", HELP, words, "--json")
+    asked = read_args("rules list", HELP, words, "--json", "--store")
+    if asked.store:
+        from golem_forge.cli.team.people import list_rules
+
+        return list_rules(as_json=asked.json)
     home = forge_home()
     book = open_rules(home, Path.cwd())
     used = rule_usage(home.path)
@@ -169,9 +175,13 @@ def _rule_json(line: RuleLine, usage: RuleUsage) -> dict[str, Any]:
 
 
 def run_revoke(words: list[str]) -> int:
-    asked = read_args("rules revoke", HELP, words, "ids:ID*", "--remembered")
+    asked = read_args("rules revoke", HELP, words, "ids:ID*", "--remembered", "--store")
     if bool(asked.ids) == asked.remembered:
         return fail("rules revoke", "give the IDs of rules, or --remembered for all remembered ones.", 2)
+    if asked.store:
+        from golem_forge.cli.team.people import revoke_rules
+
+        return revoke_rules(asked.ids)
     home = forge_home()
     if asked.remembered:
         count = revoke_all(home) if os.path.lexists(home.remembered) else 0

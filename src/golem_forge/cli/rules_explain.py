@@ -115,7 +115,7 @@ def _next_step(name: str) -> str:
     if " " in name or which(name):
         return f"for a command write: forge rules explain -- {escape_control_chars(name)} …"
     if name == COMMAND_TOOL:
-        return "the worker here runs no commands: its file names neither the toolset `exec` nor `coding`."
+        return "the worker here cannot run commands: its file has no toolset `exec` or `coding`."
     return "forge tools list shows what there is; tools of a program's worker: forge run --dry-run lists them."
 
 

@@ -11,7 +11,7 @@ import math
 import os
 import sys
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from golem_forge.cli.args import CommandUsageError, declare, parser
 from golem_forge.cli.web import ADDRESS_OPTIONS
@@ -24,9 +24,9 @@ from golem_forge.storage.home import forge_home
 
 HELP: Final = """usage: forge [run] [DIR|FILE|NAME] [INPUT…]
 
-Starts the worker of a program: its directory, a .worker or .yaml file, or the name of one of its workers; without any,
-the program around this directory, or the built-in worker where there is none. With INPUT it answers once; on a
-terminal without one it is a conversation.
+Starts a worker: the one of the program in DIR, of a .worker or .yaml FILE, or the worker NAME of this program. Without
+any of these it starts the program in this directory or above it. Where there is no program, it starts the built-in
+worker. With INPUT the worker answers once. Without INPUT, on a terminal, a conversation begins.
 
   -m, --model PROVIDER:NAME   the root worker's model (also FORGE_MODEL)
   -a, --approval MODE         interactive, strict, approve_all or auto_deny
@@ -38,11 +38,17 @@ terminal without one it is a conversation.
                               which UI: this terminal, a page in the browser, or both at once
       --host ADDR             serve the page at another address than 127.0.0.1; needs --allow-host
       --allow-host NAME       a name (or name:port) under which the page may be reached (repeat for more)
-      --headless              no questions: what would ask is denied; only the answer on standard output
+      --headless              ask nothing and deny every call that needs approval; print only the answer
       --json                  headless, one event a line on standard output, the result last
-      --resume ID             go on with an earlier session (the beginning of its id, or `last`: the latest of the
-                              program in this directory, else the latest at all); words are its input
+      --resume ID             go on with an earlier session; words are its input. ID is its id, the beginning of it, or
+                              `last`: the latest of the program in this directory, else the latest of all
       --set KEY.PATH=VALUE    a value of forge.yaml for this run (repeat for more)
+      --background            queue it in the store and return; `forge ps` and `forge inbox` show how it goes on
+      --no-runner             with --background: start no runner on this machine
+      --worker NAME           the worker NAME, where the first word would not be taken for it (a team's server)
+      --label L               with --background: only runners with this label take it
+      --workspace GIT[@REF]   with --background: work in a clone of its own of this repository (address or path)
+                              instead of the program's `workspace`; `none`: work in the directory itself
       --dry-run               show tools, verdicts and zones (--json for programs); ask no model, start no process
       --max-cost USD          end the run before it costs more
 
@@ -64,6 +70,10 @@ def run(words: list[str]) -> int:
         from golem_forge.cli.dry_run import print_dry_run
 
         return print_dry_run(asked)
+    if asked.background:
+        from golem_forge.cli.team.background import run_background
+
+        return run_background(asked)
     from golem_forge.cli.run_session import start
 
     return run_to_exit_code(start(asked))
@@ -89,6 +99,11 @@ class RunArgs:
     resume: str = ""
     overrides: list[str] = field(default_factory=list)
     dry_run: bool = False
+    background: bool = False
+    no_runner: bool = False
+    label: str = ""
+    workspace: Any = None
+    """The git repository that a background session gets a clone of (`team.workspace.Workspace`)."""
 
     @property
     def on_page(self) -> bool:
@@ -102,16 +117,17 @@ def parse_run_args(words: list[str]) -> RunArgs:
         *("-p,--program DIR", "-t,--trace quiet|summary|normal|debug", "--ui terminal|web|terminal,web|web,terminal"),
         *ADDRESS_OPTIONS,
         *("--headless", "--json", "--resume ID", "--set PAIR…", "--dry-run", "--max-cost USD", "words*"),
+        *("--background", "--no-runner", "--worker NAME", "--label L", "--workspace GIT"),
     )
     reader.set_defaults(resume="")
     end = words.index("--") if "--" in words else len(words)  # what follows is text, whatever it looks like
     given = reader.parse_intermixed_args(words[:end])
     given.words += words[end + 1 :]
-    if given.resume and (given.program or given.dry_run):
-        other = "--program" if given.program else "--dry-run"
-        raise CommandUsageError(f"--resume goes on where the session was, with what it had: leave {other} out")
+    if given.resume and (given.program or given.worker or given.dry_run):
+        other = "--program" if given.program else "--worker" if given.worker else "--dry-run"
+        raise CommandUsageError(f"--resume keeps the directory and the settings of the session: leave {other} out")
     directory, worker, rest = (
-        (_current_directory(), None, given.words) if given.resume else _target(given.program, given.words)
+        (_current_directory(), None, given.words) if given.resume else _target(given.program, given.worker, given.words)
     )
     if given.approval is not None and given.approval not in set(ApprovalMode):
         modes = ", ".join(ApprovalMode)
@@ -130,11 +146,25 @@ def parse_run_args(words: list[str]) -> RunArgs:
         resume=given.resume,
         overrides=[*given.set, *_cost_override(given.max_cost)],
         dry_run=given.dry_run,
+        background=given.background,
+        no_runner=given.no_runner,
+        label=given.label or "",
+        workspace=given.workspace,
     )
+    _check_background(asked)
     asked.headless = given.headless or (not asked.dry_run and (given.json or not (asked.on_page or _on_terminal())))
     asked.input = _input(given.input, given.file, rest, asked.dry_run or asked.on_page)
     _check_ui(asked, given.ui)
     return asked
+
+
+def _check_background(asked: RunArgs) -> None:
+    if asked.background and (asked.resume or asked.json or asked.dry_run or asked.on_page):
+        raise CommandUsageError("--background queues a new session: leave --resume, --json, --dry-run and --ui out")
+    if asked.background and asked.attach:
+        raise CommandUsageError("--background takes no files: name them in the input, so that its tools read them")
+    if (asked.no_runner or asked.label or asked.workspace) and not asked.background:
+        raise CommandUsageError("--no-runner, --label and --workspace belong to --background")
 
 
 def _check_ui(asked: RunArgs, named: str | None) -> None:
@@ -143,9 +173,9 @@ def _check_ui(asked: RunArgs, named: str | None) -> None:
             raise CommandUsageError("--host and --allow-host are for a page: add --ui web")
         return
     if asked.headless or asked.dry_run:
-        raise CommandUsageError(f"--ui {named} shows a page; --headless, --json and --dry-run show none")
+        raise CommandUsageError(f"--ui {named} opens a page; --headless, --json and --dry-run open none")
     if "terminal" in asked.ui and not _on_terminal():
-        raise CommandUsageError(f"--ui {named} needs a terminal; --ui web does without")
+        raise CommandUsageError(f"--ui {named} needs a terminal; --ui web does not")
 
 
 def _on_terminal() -> bool:
@@ -159,8 +189,10 @@ def _current_directory() -> Path:
         raise CommandUsageError("the directory you are in no longer exists; change to another one") from None
 
 
-def _target(program: str | None, words: list[str]) -> tuple[Path, str | None, list[str]]:
+def _target(program: str | None, worker: str | None, words: list[str]) -> tuple[Path, str | None, list[str]]:
     base = Path(program) if program else _current_directory()
+    if worker:
+        return base, worker, words
     if not words:
         return base, None, []
     first = words[0]

@@ -42,8 +42,8 @@ HELP: Final = """usage: forge sandbox exec [-p DIR] [--timeout S] -- COMMAND [WO
        forge sandbox explain [-p DIR] [--json] -- COMMAND [WORD …]
 
   exec     runs your command inside the walls that the tools of this directory get: same zones, same masks, no network,
-           empty environment. It is recorded, not judged: you are the one who asks. A single word is a shell script.
-           On a terminal it gets a terminal. The exit code is the command's.
+           empty environment. Forge records the command and does not ask, because it is yours. A single
+           word is a shell script. On a terminal the command gets a terminal. The exit code is the command's.
   explain  says what zones and walls allow for a path, or where the parts of a command would lead. Starts nothing.
 
 Exit of exec: the command's; 125 walls could not be built, 124 timed out. Of explain: 0, 2 usage."""

@@ -108,7 +108,7 @@ async def _about_command(dry: DryEvaluator, sandbox: Sandbox, command: list[str]
         "command": text,
         "parts": [_part(effect, world) for effect in execs],
         "reads": [effect.target for effect in effects if effect.verb is Verb.READ],
-        "network": "off; exec_command names hosts in `network`",
+        "network": "off; a call of exec_command can name hosts in `network`",
         "writes": sorted(
             f"/{each.name}"
             for each in sandbox.zones.values()
@@ -121,7 +121,7 @@ async def _about_command(dry: DryEvaluator, sandbox: Sandbox, command: list[str]
 
 def _part(effect: Effect, world: CommandWorld | None) -> dict[str, Any]:
     if Mark.OPAQUE in effect.marks or world is None:
-        return {"text": effect.target, "program": "", "is": "not readable without running it"}
+        return {"text": effect.target, "program": "", "is": "unknown: Forge cannot read it without running it"}
     found = world.program(effect.words[0])
     kind = "proven read-only" if effect.proven else "runs in the walls"
     if effect.dangers:

@@ -46,19 +46,19 @@ HELP: Final = """usage: forge sessions list [--all] [--limit N] [--json]
        forge sessions rename ID TITLE
        forge sessions delete ID [--yes]
 
-  list    the conversations there are, newest last: id, when, state, worker, model, where (`.`: here), and the title
-  show    one of them again, as text: nothing is asked, called or recorded
+  list    the conversations, newest last: id, when, state, worker, model, where (`.`: here), and the title
+  show    prints a session again as text; it asks, calls and records nothing
   export  its events, one JSON object a line; `markdown` and `json` write the whole session as one text
-  rename  gives it a title; `""` takes the title back. Without one the first words of the first message are the title
-  delete  removes all that is kept of it: journal, attachments, stored outputs, its lines in the index; a person at a
-          terminal is asked first
+  rename  gives it a title; `""` removes the title. Without one the first words of the first message are the title
+  delete  removes everything of it: journal, attachments, stored outputs, its lines in the index; on a terminal it asks
+          first
 
-  ID        its id, the beginning of it, or `last`: the latest of the program in this directory, else the latest at all
+  ID        its id, the beginning of it, or `last`: the latest of the program in this directory, else the latest of all
   --all     also single calls (`forge call`), and starts in which no model was asked anything
   --limit   how many at most (20)
   --format  `events` (one JSON object a line), `markdown`, `json`; without it the suffix of FILE decides
   -o        writes a new file instead of standard output; an existing file is not replaced
-  --yes     deletes without the question
+  --yes     deletes without a question
 
 `forge run --resume ID` goes on with one. Single calls: `forge log`.
 Exit: 0 done, 1 it failed (the session is in use), 2 usage, 3 not agreed, 4 no such session."""
@@ -168,22 +168,22 @@ def _write_new(name: str, pieces: Iterable[str]) -> int:
 
 def run_rename(words: list[str]) -> int:
     asked = read_args("sessions rename", HELP, words, "ID", "title:TITLE+")
-    found = found_session(asked.id)
+    found = found_session(asked.id, to_change=True)
     if found is None:
         return NOT_FOUND
     home, session = found
     try:
         title = rename_session(home, session.id, " ".join(asked.title))
     except OSError as error:
-        return fail("sessions rename", f"the title could not be kept: {error.strerror}", FAILED)
-    shown = f"is now called: {title}" if title else f"has its own title again: {one_line(session.input)}"
+        return fail("sessions rename", f"the title could not be saved: {error.strerror}", FAILED)
+    shown = f"is now called: {title}" if title else f"has its first words as title again: {one_line(session.input)}"
     print(f"session {session.id[:ID_SHOWN]} {shown}")
     return 0
 
 
 def run_delete(words: list[str]) -> int:
     asked = read_args("sessions delete", HELP, words, "ID", "--yes")
-    found = found_session(asked.id)
+    found = found_session(asked.id, to_change=True)
     if found is None:
         return NOT_FOUND
     home, session = found

@@ -26,15 +26,15 @@ from golem_forge.ui.line_terminal import ask_yes
 
 HELP: Final = """usage: forge trust [DIR] [--yes | --show | --withdraw]
 
-Shows the text of the files that decide what the program in DIR (default: here) may loosen and run: its forge.yaml,
-everything in .forge, the front matter of its workers, their tool modules and what these import. After a change it
-shows the difference to what was trusted. Then it asks.
+Shows the files that decide what the program in DIR (default: here) may allow and run: its forge.yaml, everything in
+.forge, the front matter of its workers, their tool modules and what these import. If you trusted the program before, it
+shows what changed since then. Then it asks.
 
-  --yes        agree without being asked
-  --show       only show: the files if they are trusted, else what is new in them
-  --withdraw   take the trust back
+  --yes        agree without a question
+  --show       show and do not ask: the files if they are trusted, else what changed
+  --withdraw   end the trust
 
-Any changed byte of these files ends the trust until it is given again.
+When any byte of these files changes, the trust ends until you give it again.
 Exit: 0 done, 2 usage or unreadable files, 3 not agreed, 4 nothing to trust here."""
 
 
@@ -54,15 +54,15 @@ def run(words: list[str]) -> int:
         print(f"{shown} is not trusted any more." if withdrawn else f"{shown} was not trusted.")
         return 0
     if not directory.is_dir():
-        return fail("trust", f"{display_path(directory)} is not a directory; name the program's.", 2)
+        return fail("trust", f"{display_path(directory)} is not a directory; name the directory of a program.", 2)
     if root is None:
-        nothing = "it has no forge.yaml (nor any above), no worker and no .forge."
+        nothing = "there is no forge.yaml in it or above it, no worker and no .forge."
         return fail("trust", f"nothing to trust in {display_path(asked.dir)}: {nothing}", 4)
     snapshot = store.snapshot(root)
     if store.trusted(root):
         if asked.show:
             _show_files(snapshot)
-        print(f"{display_path(root)} is trusted as it is.")
+        print(f"{display_path(root)} is trusted. Nothing changed since then.")
         return 0
     if store.was_given(root):
         print(f"changed since {display_path(root)} was trusted:\n")
@@ -98,8 +98,8 @@ def _show_files(snapshot: TrustSnapshot) -> None:
 def _agree(store: TrustStore, root: Path, snapshot: TrustSnapshot, *, yes: bool) -> int:
     if not yes:
         if not (sys.stdin.isatty() and sys.stdout.isatty()):
-            return fail("trust", "nobody can be asked here. Read the text above, then run `forge trust --yes`.", 3)
-        if not ask_yes(f"Trust {display_path(root)} with these files as they are? [y/N] "):
+            return fail("trust", "Forge cannot ask you here. Read the text above, then run `forge trust --yes`.", 3)
+        if not ask_yes(f"Trust {display_path(root)} with exactly these files? [y/N] "):
             print("Not trusted. Nothing was changed.")
             return 3
     store.give(root, snapshot)

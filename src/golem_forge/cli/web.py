@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from golem_forge.ui.web.listen import ListenAddress, RunningServer
 
 HELP: Final = """usage: forge web [DIR] [--port N] [--host ADDR --allow-host NAME] [--no-open]
+       forge web --team [DIR] [--port N] [--host ADDR --allow-host NAME]
        forge web link [--port N]
        forge web status [--port N] [--json]
 
@@ -35,10 +36,12 @@ one you are in.
 
       --port N             listen there (default: `ui.web.port`, else any free port)
       --host ADDR          listen at another address than 127.0.0.1; other machines may then reach it
-      --allow-host NAME    the name (or name:port) it is reached by there; needed with --host, repeat for more
+      --allow-host NAME    the host name (or name:port) that browsers use; needed with --host, repeat for more
       --no-open            print the link, open nothing
+      --team               serve the sessions of the store to the people of `forge people`: each logs in with their
+                           token, sees and does what their role says; new sessions start in DIR or below
 
-Enter prints another link. Ctrl-C ends it, and every session it runs.
+Enter prints another link. Ctrl-C ends the server and every session it runs.
 
 `forge web link` prints another link of a server that runs already, e.g. as a service or in a container; `forge web
 status` says where and since when it runs, and which sessions. With several, --port chooses. A directory of that name
@@ -49,7 +52,7 @@ Exit: 0 ended, done or running; 1 it cannot listen there, or nothing runs; 2 usa
 def run(words: list[str]) -> int:
     if words and words[0] in ("link", "status"):
         return (run_link if words[0] == "link" else run_status)(words[1:])
-    declared = ("directory:DIR?", "--port N", "--no-open", *ADDRESS_OPTIONS)
+    declared = ("directory:DIR?", "--port N", "--no-open", "--team", *ADDRESS_OPTIONS)
     asked = read_args("web", HELP, words, *declared, directory=".")
     directory = Path(asked.directory).absolute()
     settings = web_settings(directory)
@@ -57,6 +60,10 @@ def run(words: list[str]) -> int:
         reach = parse_address_options(asked, asked.port if asked.port is not None else settings.web_port)
     except ForgeError as refused:
         return fail("web", refused.message, 2)
+    if asked.team:
+        from golem_forge.cli.team.web import serve_team
+
+        return serve_team(directory, reach)
     from golem_forge.cli.web_server import serve
 
     return run_to_exit_code(serve(directory, reach, notify=settings.web_notify, open_browser=not asked.no_open))
@@ -89,9 +96,11 @@ def web_settings(directory: Path, overrides: Sequence[str] = ()) -> UiSettings:
 
 
 _IS_LINK: Final = regex(r"https?://[\w.:\[\]/-]+#code=[\w-]+", re.ASCII)
+_IS_ADDRESS: Final = regex(r"https?://[\w.:\[\]/-]+", re.ASCII)
 _LINK_HELP: Final = """usage: forge web link [--port N]
 
-Prints a link to the page of a server that runs already. It lets you in once, within 5 minutes.
+Prints a link to the page of a server that runs already. It lets you in once, within 5 minutes. Of a team's server it
+prints the address, where people log in with their tokens.
 
       --port N   of the server that listens there, if several run
 
@@ -123,9 +132,13 @@ def run_link(words: list[str]) -> int:
     if answer is None or "link" not in answer:
         return fail("web link", "the server does not answer; try again, or start another with `forge web`.", FAILED)
     link = answer["link"]
+    if isinstance(link, str) and _IS_ADDRESS.fullmatch(link):  # of a team: no link lets anybody in
+        print(link, flush=True)
+        print("People of the team log in there with their tokens (`forge people add NAME` makes one).", file=sys.stderr)
+        return 0
     if not isinstance(link, str) or not _IS_LINK.fullmatch(link):  # it goes to a terminal, and then to a browser
         return fail(
-            "web link", "what the server answers is not a link; end it and start another with `forge web`.", FAILED
+            "web link", "the server did not answer with a link; end it and start another with `forge web`.", FAILED
         )
     print(link, flush=True)
     if sys.stderr.isatty():

@@ -50,7 +50,7 @@ async def serve(directory: Path, reach: ListenAddress, *, notify: bool, open_bro
             else:
                 link.show(server.url)
             if on_enter(lambda: link.show(server.url)):
-                print("Enter prints another link; Ctrl-C ends it, and every session it runs.", file=sys.stderr)
+                print("Enter prints another link; Ctrl-C ends the server and every session it runs.", file=sys.stderr)
             await ended.wait()
         finally:
             link.forget()

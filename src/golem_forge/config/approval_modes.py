@@ -31,6 +31,14 @@ class ApprovalMode(StrEnum):
     AUTO_DENY = "auto_deny"
 
 
+MODE_MEANINGS: Final = {
+    ApprovalMode.INTERACTIVE: "Forge asks you about each call that needs approval, unless you chose to remember it.",
+    ApprovalMode.STRICT: "Forge asks you before every call that has an effect; rules in files allow nothing.",
+    ApprovalMode.APPROVE_ALL: "Calls that need approval run without a question. What is blocked stays blocked.",
+    ApprovalMode.AUTO_DENY: "Forge denies each call that needs approval, unless you chose to remember it.",
+}
+"""For people who choose one."""
+
 _STRICTNESS: Final = (
     ApprovalMode.APPROVE_ALL,
     ApprovalMode.INTERACTIVE,

@@ -99,7 +99,7 @@ def header_problems(headers: Mapping[str, Any]) -> dict[str, str]:
         elif name.lower() in _RESERVED_HEADERS:
             found[name] = "is set by Forge"
         elif name.lower() in seen:
-            found[name] = "is there twice: names of headers ignore case"
+            found[name] = "is given twice: header names do not differ by upper and lower case"
         elif not is_text(value) or _LINE_ENDS.search(value):
             found[name] = "expected a text of one line (put numbers and true/false in quotes)"
         seen.add(name.lower())

@@ -32,7 +32,7 @@ def add_server(file: Path, name: str, block: Mapping[str, Any]) -> None:
     servers = _servers_in(before)
     if name in servers:
         line = before.line(("mcp", "servers", name))
-        raise ConfigError(f"{file.name}:{line}: server {name!r} is there already; remove it first or take another name")
+        raise ConfigError(f"{file.name}:{line}: server {name!r} exists already; remove it first or choose another name")
     expected = _ExpectedFile(before, {**servers, name: dict(block)}, name)
     replace_existing(file, data, put_entry(data.decode("utf-8-sig"), path, name, block, expected.check))
 

@@ -100,7 +100,7 @@ def _parse_json(data: bytes) -> Any:
         made: dict[str, Any] = {}
         for name, value in pairs:
             if name in made:
-                raise _FileRefused(f": key {escape_control_chars(name[:80])!r} is there twice")
+                raise _FileRefused(f": key {escape_control_chars(name[:80])!r} appears twice")
             made[name] = value
         return made
 
@@ -117,7 +117,7 @@ def _parse_json(data: bytes) -> Any:
     except RecursionError:
         raise _FileRefused(": too deeply nested") from None
     except ValueError:  # a number of thousands of digits
-        raise _FileRefused(": holds a number that is none") from None
+        raise _FileRefused(": has an invalid number") from None
 
 
 def _server_entries(value: Any, warnings: _Warnings) -> dict[str, Any]:
@@ -160,7 +160,7 @@ def _starts_forge(entry: Any) -> bool:
 
 def _unknown(key: str, known: tuple[str, ...]) -> str:
     if key.replace("_", "").replace("-", "").lower() in _APPROVAL_KEYS:
-        return "grants nothing here: calls ask as your own rules and forge.yaml say"
+        return "grants nothing here: your own rules and forge.yaml decide which calls ask"
     return f"unknown key, not used{nearest_hint(key, known)}"
 
 

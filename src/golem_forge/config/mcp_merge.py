@@ -148,7 +148,7 @@ class ServerCheck:
         if self.own_problem and self.block.origin == MCP_JSON:
             return  # it says itself what is wrong
         if "command" in said and "url" in said:
-            self._add_problem("url", "excludes `command`; keep one of the two")
+            self._add_problem("url", "cannot be used together with `command`; keep one of the two")
             return
         if "command" not in said and "url" not in said:
             self._add_problem("", "needs `command` (a program to start) or `url`")
@@ -168,7 +168,7 @@ class ServerCheck:
         auth: ServerAuth = self.keys.get("auth", ServerAuth())
         headers = self.keys.get("headers", {})
         if auth.kind is not AuthKind.NONE and any(name.lower() == "authorization" for name in headers):
-            self._add_problem("auth", "excludes a header `Authorization`; keep one of the two")
+            self._add_problem("auth", "cannot be used together with a header `Authorization`; keep one of the two")
 
     def directories(self, ground: ProgramZones) -> None:
         """What `.mcp.json` names by host paths, said by zones. Where nobody wrote which zones the server has, it gets

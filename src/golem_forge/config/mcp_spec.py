@@ -180,7 +180,7 @@ def url_problem(url: str) -> str:
     except ValueError:
         return "expected an address like https://host/mcp"
     if parts.username is not None or parts.password is not None:
-        return "an address holds no credentials: use `headers` or `auth`"
+        return "an address must not contain credentials: use `headers` or `auth`"
     if parts.scheme not in ("https", "http") or not host or port == 0:
         return "expected an address like https://host/mcp"
     if _host_problem(host):

@@ -9,14 +9,18 @@ own.
 The key `ui` says where a page is served and whether it may notify: `ui: {web: {port: 8100, notify: true}}`.
 `instructions: {project_files: false}` turns off what the model is told from files of the project; an untrusted program
 cannot turn on what the person turned off.
+`otel: {endpoint: …, content: true}` says where OpenTelemetry is sent and whether with contents. Only the person says
+so, in their own file or with `--set`; from a project, trusted or not, it does not count.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import unquote
 
 from golem_forge.config.approval_modes import (
     APPROVAL_KEYS,
@@ -41,6 +45,7 @@ from golem_forge.config.mcp_spec import McpSettings
 from golem_forge.config.run_block import (
     RUN_KEYS,
     RunSettings,
+    base_url,
     effective_run,
     restrict_untrusted_run,
 )
@@ -66,9 +71,19 @@ from golem_forge.config.schema import (
     text,
     whole_between,
 )
+from golem_forge.config.store_block import (
+    STORE_KEYS,
+    StoreSettings,
+    WorkspaceSettings,
+    effective_store,
+    effective_workspace,
+    restrict_untrusted_notify,
+    restrict_untrusted_store,
+    restrict_untrusted_workspace,
+)
 from golem_forge.config.yaml_file import is_override, parse_yaml, read_bytes, with_overrides
 from golem_forge.core.decisions import Verdict, strictest
-from golem_forge.core.errors import ConfigError
+from golem_forge.core.errors import EXTRAS, ConfigError, install_command
 from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.storage.home import ForgeHome
 
@@ -124,7 +139,103 @@ def _restrict_untrusted_instructions(project: ConfigLayer, person: ConfigLayer, 
     return {}
 
 
+_OTEL_ADDRESSES: Final = tuple(f"OTEL_EXPORTER_OTLP_{signal}ENDPOINT" for signal in ("", "TRACES_", "METRICS_"))
+_OTEL_EXPORTERS: Final = ("OTEL_TRACES_EXPORTER", "OTEL_METRICS_EXPORTER")
+_OTEL_HEADERS: Final = tuple(f"OTEL_EXPORTER_OTLP_{signal}HEADERS" for signal in ("", "TRACES_", "METRICS_"))
+_OFF: Final = ("", "none")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtelSettings:
+    """OpenTelemetry: the standard variables, then what the person's own file says."""
+
+    endpoint: str = ""
+    content: bool = False
+    """Whether arguments, results and messages are sent too, without secrets."""
+    origins: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def asked_by(self) -> str:
+        """The variable or the line that switches it on; empty: it is off."""
+        environ = {name: value.strip() for name, value in os.environ.items() if name.startswith("OTEL_")}
+        exporters = [environ.get(name, "").lower() for name in _OTEL_EXPORTERS]
+        if environ.get("OTEL_SDK_DISABLED", "").lower() == "true" or exporters == ["none", "none"]:
+            return ""
+        asking = (name for name in (*_OTEL_ADDRESSES, *_OTEL_EXPORTERS) if environ.get(name, "").lower() not in _OFF)
+        return next(asking, self.origins.get("endpoint", ""))
+
+    @property
+    def address(self) -> str:
+        """Where spans go."""
+        named = (os.environ.get(name, "") for name in reversed(_OTEL_ADDRESSES[:2]))
+        return next(filter(None, named), self.endpoint or "http://localhost:4318")
+
+    @property
+    def problem(self) -> str:
+        """Why nothing is sent although it is switched on, and what to do."""
+        if not (asked := self.asked_by):
+            return ""
+        if not all(map(_is_installed, sorted(EXTRAS["otel"]))):
+            return f"{asked} asks for OpenTelemetry, which is not installed: {install_command('otel')}"
+        for name in _OTEL_EXPORTERS:
+            if (value := os.environ.get(name, "").strip().lower()) not in ("", "otlp", "none"):
+                return f"{name}: Forge sends by otlp alone, not by {value[:40]!r}: set it to otlp or none"
+        protocol = os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL", "").strip().lower()
+        if protocol not in ("", "http/protobuf"):
+            text = (
+                f"Forge speaks http/protobuf, not {protocol[:40]!r}: set it to http/protobuf, with the address for it"
+            )
+            return f"OTEL_EXPORTER_OTLP_PROTOCOL: {text}"
+        return ""
+
+    @property
+    def usable(self) -> bool:
+        """Switched on, and what it needs is here."""
+        return bool(self.asked_by) and not self.problem
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def effective_otel(project: ConfigLayer, person: ConfigLayer) -> OtelSettings:
+    said = {name: person.setting("otel", name) for name in person.block("otel")}
+    said |= {name: each for name in project.block("otel") if is_override((each := _at(project, "otel", name)).origin)}
+    known = {name: each for name, each in said.items() if each is not None}
+    values = {name: each.value for name, each in known.items()}
+    return OtelSettings(**values, origins={name: each.origin for name, each in known.items()})
+
+
+def _otel_notice(project: ConfigLayer) -> str:
+    own = [
+        each.origin for name in project.block("otel") if not is_override((each := _at(project, "otel", name)).origin)
+    ]
+    return f"{own[0]}: otel is ignored: only your own config.yaml or the command line can say it." if own else ""
+
+
+def _at(layer: ConfigLayer, *path: str) -> Setting[Any]:
+    said = layer.setting(*path)
+    assert said is not None, "asked for a key that is there"
+    return said
+
+
+def otel_secrets(environ: Mapping[str, str]) -> Iterator[str]:
+    """What a collector is sent to let us in: `authorization=Bearer …,x-key=…`, and the password of an address."""
+    for name in _OTEL_ADDRESSES:
+        before_host, _, host = environ.get(name, "").rpartition("@")
+        yield before_host.rpartition(":")[2] if host else ""
+    for name in _OTEL_HEADERS:
+        for header in environ.get(name, "").split(","):
+            value = unquote(header.partition("=")[2]).strip()
+            yield value.partition(" ")[2] or value
+
+
 PROGRAM_FILE: Final = "forge.yaml"
+FOUR_EYES: Final = ("medium", "high", "critical")
+"""From this risk on whoever started a background session cannot answer its questions; the first is the strictest."""
 PROJECT_RULES: Final = ".forge/rules.yaml"
 
 _SCHEMA: Final = MappingSchema(
@@ -132,13 +243,16 @@ _SCHEMA: Final = MappingSchema(
         **RUN_KEYS,
         **MCP_KEYS,
         **UI_KEYS,
+        **STORE_KEYS,
         "instructions": MappingSchema({"project_files": flag}),
+        "otel": MappingSchema({"endpoint": base_url, "content": flag}),
         "sandbox": MappingSchema({"root": text, "zones": ZONES_CHECK, "unprotect": list_of(text), **WALL_KEYS}),
         "approval": MappingSchema(
             {
                 "mode": one_of(*(mode.value for mode in ApprovalMode)),
                 **APPROVAL_KEYS,
                 "timeout": positive,
+                "four_eyes": one_of(*FOUR_EYES),
             }
         ),
     }
@@ -154,6 +268,8 @@ class ApprovalSettings:
     timeout: Setting[float] | None = None
     user_mode: Setting[ApprovalMode] | None = None
     project_mode: Setting[ApprovalMode] | None = None
+    four_eyes: Setting[str] | None = None
+    """From this risk on somebody else than who started the session has to answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +286,9 @@ class Program:
     mcp: McpSettings = field(default_factory=McpSettings)
     ui: UiSettings = field(default_factory=UiSettings)
     instructions: InstructionSettings = field(default_factory=InstructionSettings)
+    otel: OtelSettings = field(default_factory=OtelSettings)
+    store: StoreSettings = field(default_factory=StoreSettings)
+    workspace: WorkspaceSettings = field(default_factory=WorkspaceSettings)
     withheld_zones: frozenset[str] = frozenset()
     """Zones that the program's file names and that it is not trusted to name: a worker goes without them."""
     unused: tuple[str, ...] = ()
@@ -241,12 +360,14 @@ def load_program(
         trust = trusted_with(root, {PROGRAM_FILE: project.data})
     unused: list[str] = []
     named = {zone.name for zone in project.zones or ()}
+    clones = project.at("workspace") if project.block("workspace") else ""
     if found and not trust:
         project = _restrict_untrusted(project, person, root, unused)
     if not trust and (root / PROJECT_RULES).is_file():
         unused.append(f"{PROJECT_RULES}: ignored")
     zones = _zones(project, person, root)
-    remark = walls_notice(project)
+    otel = effective_otel(project, person)
+    remarks = (walls_notice(project), _otel_notice(project), otel.problem)
     unprotect = (layer.block("sandbox").get("unprotect") for layer in (project, person))
     return Program(
         root=root,
@@ -260,9 +381,12 @@ def load_program(
         mcp=effective_mcp(project.mcp, foreign, person.mcp, replace(ground, zones=zones), []),
         ui=effective_ui(project, person),
         instructions=effective_instructions(project, person),
+        otel=otel,
+        store=effective_store(project, person),
+        workspace=effective_workspace(project, person, "" if project.block("workspace") else clones),
         withheld_zones=frozenset(named - {zone.name for zone in project.zones or ()}),
         unused=tuple(unused),
-        remarks=(remark,) if remark else (),
+        remarks=tuple(filter(None, remarks)),
     )
 
 
@@ -321,6 +445,9 @@ def _restrict_untrusted(project: ConfigLayer, person: ConfigLayer, root: Path, u
         del approval["mode"]
     run = restrict_untrusted_run(project, person, unused)
     instructions = _restrict_untrusted_instructions(project, person, unused)
+    store = restrict_untrusted_store(project, unused)
+    notify = restrict_untrusted_notify(project, unused)
+    workspace = restrict_untrusted_workspace(project, unused)
     mcp = restrict_untrusted_mcp(project.mcp, unused)
     said = verdict_settings(project.file, approval, ("approval",))
     if "default" in said:
@@ -329,7 +456,17 @@ def _restrict_untrusted(project: ConfigLayer, person: ConfigLayer, root: Path, u
     if "timeout" in person.block("approval"):
         approval.pop("timeout", None)
     return replace(
-        project.with_blocks({**run, "sandbox": sandbox, "approval": approval, "instructions": instructions}),
+        project.with_blocks(
+            {
+                **run,
+                "sandbox": sandbox,
+                "approval": approval,
+                "instructions": instructions,
+                "store": store,
+                "notify": notify,
+                "workspace": workspace,
+            }
+        ),
         zones=None if project.zones is None else tuple(zones),
         mcp=mcp,
     )
@@ -371,7 +508,14 @@ def _effective_approval(project: ConfigLayer, person: ConfigLayer) -> ApprovalSe
         timeout=project.setting("approval", "timeout") or person.setting("approval", "timeout"),
         user_mode=typed or _mode(person),
         project_mode=mode,
+        four_eyes=_strictest_four_eyes(project, person),
     )
+
+
+def _strictest_four_eyes(project: ConfigLayer, person: ConfigLayer) -> Setting[str] | None:
+    """Neither file loosens what the other one asks for."""
+    said = [each for layer in (project, person) if (each := layer.setting("approval", "four_eyes")) is not None]
+    return min(said, key=lambda each: FOUR_EYES.index(each.value), default=None)
 
 
 def _mode(layer: ConfigLayer) -> Setting[ApprovalMode] | None:

@@ -81,7 +81,7 @@ class RunSettings:
 _BASE_URL: Final = regex(r"https?://[^\s/?#@]+(/[^\s?#]*)?")
 
 
-def _base_url(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
+def base_url(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
     """What does not fit may hold credentials, so the text of the problem does not repeat it."""
     if isinstance(value, str) and _BASE_URL.fullmatch(value):
         return value
@@ -112,7 +112,7 @@ BUDGET_CHECK: Final = MappingSchema(
     }
 )
 _PROVIDER: Final = MappingSchema(
-    {"base_url": _base_url, "key_env": variable_holding("key"), "request_timeout": positive}
+    {"base_url": base_url, "key_env": variable_holding("key"), "request_timeout": positive}
 )
 RUN_KEYS: Final[dict[str, Check]] = {
     "entry": text,

@@ -174,7 +174,7 @@ def _rewrite(text: str, change: Callable[[Any], None]) -> str:
         change(document)
         yaml.dump(document, out)
     except YAMLError:
-        raise ConfigError("cannot be edited as it is written; change it by hand") from None
+        raise ConfigError("cannot be edited by Forge; change it by hand") from None
     return _with_line_ends(text, out.getvalue())
 
 

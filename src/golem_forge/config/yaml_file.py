@@ -171,7 +171,7 @@ def _set_value(value: dict[str, Any], path: tuple[str, ...], said: Any) -> int:
             below = value[part] = {}
             new = min(new, depth)
         if not isinstance(below, dict):
-            raise ConfigError(f"{_SET_FLAG} {'.'.join(path)}: {part!r} holds no further keys")
+            raise ConfigError(f"{_SET_FLAG} {'.'.join(path)}: {part!r} has no keys below it")
         value = below
     value[path[-1]] = said
     return new

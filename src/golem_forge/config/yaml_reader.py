@@ -191,7 +191,7 @@ class _EventReader:
 
     def _alias(self, event: Any, line: int) -> Any:
         if event.anchor not in self._anchors:
-            raise YamlFault((), f"alias *{event.anchor} stands for nothing yet", line)
+            raise YamlFault((), f"alias *{event.anchor} has no anchor before it", line)
         value, size = self._anchors[event.anchor]
         self._count(size, (), line)
         return value
@@ -263,7 +263,7 @@ class _EventReader:
 def check_unicode(text: str, path: YamlPath, line: int) -> str:
     """Threat: half a surrogate pair cannot be written to a file, a pipe or a database, and fails only there."""
     if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
-        raise YamlFault(path, "contains half a surrogate pair, which is no character", line, valid=True)
+        raise YamlFault(path, "contains half a surrogate pair, which is not a character", line, valid=True)
     return text
 
 

@@ -25,7 +25,7 @@ class ChoiceEnum(StrEnum):
     @classmethod
     def _missing_(cls, value: object) -> Any:
         hint = nearest_hint(value, list(cls))
-        raise ValueError(f"{cls._noun} {value!r} is none of {', '.join(cls)}{hint}")
+        raise ValueError(f"{cls._noun} {value!r} is not one of {', '.join(cls)}{hint}")
 
 
 class Verdict(ChoiceEnum, noun="verdict"):
@@ -139,6 +139,9 @@ class Decision:
     message: str = ""
     asked_at: str = ""
     answered_at: str = ""
+    answered_as: str = ""
+    """The name of the person who answered, where several people answer a session; `door`: by which way they came."""
+    door: str = ""
     compute_keys: Callable[[], tuple[str, str]] | None = field(default=None, repr=False, compare=False)
     _keys: tuple[str, str] | None = field(default=None, repr=False, compare=False)
 
@@ -162,6 +165,7 @@ class Decision:
 
     def without_keys(self) -> dict[str, Any]:
         """The same for a call that nobody had to answer for: there is no approval that a key would name."""
+        who = {"answeredAs": self.answered_as, "door": self.door} if self.answered_as else {}
         return {
             "verdict": self.verdict.value,
             "sources": [source.to_json() for source in self.sources],
@@ -177,4 +181,5 @@ class Decision:
             "message": self.message,
             "askedAt": self.asked_at,
             "answeredAt": self.answered_at,
+            **who,
         }

@@ -14,9 +14,12 @@ from golem_forge.core.decisions import Status
 
 _BLOCKED: Final = "Blocked by policy"
 EXTRAS: Final = {
+    "acp": frozenset({"acp"}),
     "models": frozenset({"pydantic_ai", "httpx2", "anthropic", "openai", "google.genai"}),
     "mcp": frozenset({"mcp", "mcp_types", "httpx2", "anyio", "starlette", "uvicorn", "sse_starlette"}),
     "web": frozenset({"starlette", "uvicorn", "websockets", "nh3", "markdown_it", "pygments"}),
+    "otel": frozenset({"opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"}),
+    "team": frozenset({"psycopg", "procrastinate"}),
 }
 """Optional libraries, by the extra of the distribution that brings them, as they are imported."""
 

@@ -29,10 +29,10 @@ from golem_forge.events.journal_files import (
     Anchor,
     JournalError,
     JournalFile,
+    JournalWriter,
     create_locked,
     journal_path,
     seal_records,
-    write_anchor,
 )
 from golem_forge.events.journal_reader import JournalScan
 from golem_forge.events.journal_records import RecordEncoder, decision_json, split_record
@@ -85,14 +85,13 @@ class Journal:
     def __init__(
         self,
         path: Path,
-        fd: int,
+        writer: JournalWriter,
         session_id: str,
         *,
         redact: Callable[[Any], Any] | None = None,
-        sync: bool = False,
         past: JournalScan | None = None,
     ) -> None:
-        """Takes over a locked descriptor. Use `Journal.create` or `recovery.reopen`. `past`: what the file holds."""
+        """Use `Journal.create` or `recovery.reopen`. `path`: where its lines can be read; `past`: what they hold."""
         past = past or JournalScan()
         self.path = path
         self.session_id = session_id
@@ -101,7 +100,13 @@ class Journal:
         self.seq = past.seq
         """The number of the last recorded event."""
         self.closed = False
-        self._file = JournalFile(path, fd, size=past.size, sync=sync)
+        self._writer = writer
+        self.commits_later = writer.commits_later
+        """Whether a start is kept only when `committed` has returned."""
+        self.admits: asyncio.Event | None = None
+        """Where it is set, no call starts before it is: the process is about to hand the session on."""
+        self.archive: Any = None
+        """An `OutputArchive`, where outputs are kept with the records."""
         self._redact = redact
         self._encoder = RecordEncoder(redact)
         self._waiting: list[str] = []
@@ -121,7 +126,7 @@ class Journal:
         except OSError as error:
             why = f"could not be created in {ForgeHome(home).shown(path.parent)}: {error.strerror}; {HOME_ADVICE}"
             raise JournalError(f"The journal {why}.") from error
-        journal = cls(path, fd, session_id, redact=redact, sync=sync)
+        journal = cls(path, JournalFile(path, fd, size=0, sync=sync), session_id, redact=redact)
         journal.append("session", {"version": JOURNAL_VERSION, "sessionId": session_id, "created": iso_now()})
         try:
             journal.flush()
@@ -188,7 +193,7 @@ class Journal:
         waits for nothing is recorded with its end, as one record `done`.
         """
         with self._lock:
-            if self._file.refused:  # no record, no run
+            if self._writer.refused:  # no record, no run
                 return self.begin(start)
             text = self._begun(start)
             self._queue_held_start()
@@ -276,6 +281,14 @@ class Journal:
             for part in split_record(type, encode_json(fields)):
                 self._keep(f"{ts},{part}")
 
+    def redacts(self, value: Any) -> bool:
+        """Whether this value would not come back as it is."""
+        return self._redact is not None and bool(self._redact(value) != value)
+
+    async def committed(self) -> None:
+        """The start that was just written is kept, and its effect may begin. Raises JournalError: it may not."""
+        await self._writer.committed()
+
     def flush(self) -> None:
         """Everything that waits, on disk; JournalError if the disk refuses."""
         if self._waiting or self._held_start:
@@ -300,7 +313,7 @@ class Journal:
         if self.closed:
             raise JournalError("The journal of this session is closed.")
         data, lines, hash = seal_records(waiting, self.lines, self.hash)
-        self._file.write(data)
+        self._writer.write(data)
         self.lines = lines
         self.hash = hash
         waiting.clear()
@@ -313,7 +326,8 @@ class Journal:
             self._add(_head("closed"))
             try:
                 self._flush()
-                write_anchor(self.path, self.anchor)
+                self.closed = True
+                self._writer.end(self.anchor)
             except OSError as error:
                 raise JournalError(f"The journal could not be closed: {error.strerror}.") from error
             finally:
@@ -324,7 +338,7 @@ class Journal:
         with self._lock:
             if not self.closed:
                 self.closed = True
-                self._file.close()
+                self._writer.close()
 
     @property
     def anchor(self) -> Anchor:
@@ -375,7 +389,7 @@ class Journal:
         self._queue_held_start()
         waiting = self._waiting
         crowd = len(waiting)
-        if crowd >= _FLUSH_AT and (not self._file.refused or crowd % _FLUSH_AT == 0 or crowd >= _MAX_WAITING):
+        if crowd >= _FLUSH_AT and (not self._writer.refused or crowd % _FLUSH_AT == 0 or crowd >= _MAX_WAITING):
             try:
                 self._flush()
             except JournalError as error:

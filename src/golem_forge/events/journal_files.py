@@ -25,7 +25,7 @@ from collections.abc import Iterable
 from hashlib import sha256
 from pathlib import Path
 from time import monotonic
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.regex import regex
@@ -125,7 +125,30 @@ _CHECK_INTERVAL_S: Final = 0.5
 """So often, at most, a write looks whether its file is still there."""
 
 
+class JournalWriter(Protocol):
+    """Where the sealed lines of one session go: a file, or the database of shared sessions (`team.journal`)."""
+
+    refused: bool
+    """Whether the last write failed."""
+    commits_later: bool
+    """Whether `write` returns before the lines are kept; `committed` waits for that."""
+
+    def write(self, data: bytes) -> None:
+        """Takes whole lines, in order. Raises JournalError."""
+
+    async def committed(self) -> None:
+        """Returns when all that was written is kept. Raises JournalError where that will never be."""
+
+    def end(self, anchor: Anchor) -> None:
+        """The last line is written: keeps the anchor and lets the session go."""
+
+    def close(self) -> None:
+        """Lets the session go as a crash would."""
+
+
 class JournalFile:
+    commits_later = False
+
     def __init__(self, path: Path, fd: int, *, size: int, sync: bool) -> None:
         """`sync`: what is written survives a power cut too."""
         self.fd = fd
@@ -162,6 +185,15 @@ class JournalFile:
             ) from error
         self.refused = False
         self._size += len(data)
+
+    async def committed(self) -> None:
+        return None
+
+    def end(self, anchor: Anchor) -> None:
+        try:
+            write_anchor(self._path, anchor)
+        finally:
+            self.close()
 
     def close(self) -> None:
         os.close(self.fd)

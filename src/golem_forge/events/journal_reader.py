@@ -201,30 +201,41 @@ def verify(path: Path, anchor: Anchor | None = None) -> Verification:
     return Verification(ok=not unique, lines=found.lines, problems=unique, notes=notes)
 
 
-def events_after(path: Path, seq: int = 0, limit: int | None = None) -> Iterator[Event]:
-    """The recorded UI events with a number above `seq`, in order; at most `limit`.
+class EventReader:
+    """Takes the records of one journal in order, and gives the UI events that they stand for.
 
     The start and the end of a call are kept once, as records of the call; here they become events again.
     """
-    session_id = ""
-    given = 0
-    calls = CallRecords()
-    for record in read(path):
+
+    def __init__(self) -> None:
+        self._session_id = ""
+        self._calls = CallRecords()
+
+    def add(self, record: Record) -> Iterator[Event]:
         if record.get("type") == "session":
-            session_id = str(record.get("sessionId", ""))
-        call = calls.add(record)
+            self._session_id = str(record.get("sessionId", ""))
+        call = self._calls.add(record)
         for number, kind, record_type in _numbered(record):
-            if number <= seq:
-                continue
-            if limit is not None and given >= limit:
-                return
-            given += 1
             if call is None:
                 name, data, worker = kind, record["data"], record.get("workerId", "")
             else:
                 name, data = call_event(record_type, call)
                 worker = call.worker_id or call.worker
-            yield Event(name, data, None, number, record["ts"], session_id, worker)
+            yield Event(name, data, None, number, record["ts"], self._session_id, worker)
+
+
+def events_after(path: Path, seq: int = 0, limit: int | None = None) -> Iterator[Event]:
+    """The recorded UI events with a number above `seq`, in order; at most `limit`."""
+    given = 0
+    reader = EventReader()
+    for record in read(path):
+        for event in reader.add(record):
+            if event.seq <= seq:
+                continue
+            if limit is not None and given >= limit:
+                return
+            given += 1
+            yield event
 
 
 def _numbered(record: Record) -> Iterator[tuple[int, str, str]]:

@@ -162,6 +162,12 @@ UI_GONE: Final = "No one can answer: the UI is gone."
 NO_UI: Final = "No one can answer: no UI is attached."
 NO_LISTENER: Final = "No one can answer: no UI listens to {asks!r}."
 TOO_MANY: Final = "too many pending approvals"
+TRUST_QUESTIONS: Final = frozenset({"trust", "definition"})
+"""Types of approvals that trust code or a definition from now on."""
+NO_TRUST_HERE: Final = (
+    "No one here may trust this. Run `forge trust`, `forge mcp approve NAME` or `forge tools activate NAME` at a "
+    "terminal, or answer on the page (/web)."
+)
 MAX_OPEN: Final = 100
 MAX_PROBLEM_CHARS: Final = 500
 ANSWER_REFUSED: Final = "ANSWER_REFUSED"
@@ -226,11 +232,17 @@ class _Question:
     def id(self) -> str:
         return str(self.wire["requestId"])
 
+    @property
+    def trusts(self) -> bool:
+        return self.kind is APPROVAL and self.wire.get("type") in TRUST_QUESTIONS
+
 
 class OpenQuestions:
     def __init__(self, bus: EventBus) -> None:
         self.bus = bus
         self._adapters: list[str] = []
+        self._without_trust: list[str] = []
+        """Those of them whose answer to a question of trust does not count."""
         self._open: dict[str, _Question] = {}
         self._closed: deque[str] = deque(maxlen=2 * MAX_OPEN)
         self._warned = False
@@ -245,12 +257,22 @@ class OpenQuestions:
         return bool(self._adapters)
 
     @property
+    def may_trust(self) -> bool:
+        """Whether anyone can answer a question of trust."""
+        return len(self._adapters) > len(self._without_trust)
+
+    @property
     def open_count(self) -> int:
         return len(self._open)
 
-    def attach(self, name: str) -> Callable[[], None]:
-        """Registers a UI that can answer; gives the function that says it is gone."""
+    def attach(self, name: str, *, may_trust: bool = True) -> Callable[[], None]:
+        """Registers a UI that can answer; gives the function that says it is gone.
+
+        `may_trust=False`: a program may give this UI's answers, so none of them trusts code or a definition.
+        """
         self._adapters.append(name)
+        if not may_trust:
+            self._without_trust.append(name)
         self.ever_attached = True
         gone = False
 
@@ -260,8 +282,10 @@ class OpenQuestions:
                 return
             gone = True
             self._adapters.remove(name)
-            if not self._adapters:
-                for question in list(self._open.values()):
+            if not may_trust:
+                self._without_trust.remove(name)
+            for question in list(self._open.values()):
+                if not self._adapters or (question.trusts and not self.may_trust):
                     self._settle(question, question.kind.refused(NOBODY, UI_GONE), shown_by=name)
 
         return detach
@@ -321,6 +345,8 @@ class OpenQuestions:
         question = _Question(kind, wire, worker_id, check_edit, asyncio.get_running_loop().create_future(), cancel)
         if question.cancelled:
             return kind.refused(INTERRUPT)
+        if question.trusts and not self.may_trust:
+            return kind.refused(NOBODY, NO_TRUST_HERE)
         self._put(question)
         return await self._outcome(question, limit_s)
 
@@ -374,6 +400,8 @@ class OpenQuestions:
                 self._warn(f"{event.type} was ignored: no question {str(request_id)[:80]!r} is open.", event)
             return
         answer = kind.judge(question.wire, event.wire)
+        if question.trusts and event.source in self._without_trust:
+            answer = NO_TRUST_HERE.rstrip(".")
         if isinstance(answer, str):
             _log.debug("%s for %r is invalid and ignored: %s", event.type, request_id, answer)
             self._warn(f"This answer does not count: {answer[:MAX_PROBLEM_CHARS]}. The question is still open.", event)

@@ -62,17 +62,16 @@ class Redactor:
         self._values: set[str] = set()
         """The secrets themselves; `_secrets` has their spellings."""
         self._paths: dict[str, str] = {}
-        self._secret_pattern: re.Pattern[str] | None = None
-        self._path_pattern: re.Pattern[str] | None = None
         self._finder: re.Pattern[str] | None = None
+        """Every spelling of secrets and paths."""
         self._clean: set[str] = set()
         """Short texts that were looked through: ids and names come again and again."""
         self._shortest = 0
         self._long = _LONG_TEXT
         self._learned = 0
         self._compiled = 0
-        """How much of what was learned the patterns have: they are made when they are first needed, not at every step
-        of a start that adds one after the other."""
+        """How much of what was learned `_finder` has: it is made when it is first needed, not at every step of a start
+        that adds one after the other. It takes milliseconds, so a copy for one child's output does without."""
 
     @property
     def secrets(self) -> Mapping[str, str]:
@@ -128,13 +127,10 @@ class Redactor:
     def text(self, text: str) -> str:
         if len(text) < self._shortest or not self._learned or text in self._clean:
             return text
-        if self._compiled != self._learned:
-            self._compile()
-        assert self._finder is not None
         if len(text) >= self._long:
             if not any(form in text for form in self._secrets) and not any(form in text for form in self._paths):
                 return text
-        elif not self._finder.search(text):
+        elif not self._current_finder().search(text):
             if len(self._clean) >= _MAX_CLEAN_TEXTS:
                 self._clean.clear()
             self._clean.add(text)
@@ -143,22 +139,18 @@ class Redactor:
 
     def secret_spans(self, text: str) -> list[tuple[int, int]]:
         """Where `text` would replace a secret; a stream must not be divided there."""
-        self._compile()
-        return [match.span() for match in self._secret_pattern.finditer(text)] if self._secret_pattern else []
+        pattern = _alternatives(self._secrets, text)
+        return [match.span() for match in pattern.finditer(text)] if pattern else []
 
     def path_spans(self, text: str) -> list[tuple[int, int]]:
-        self._compile()
-        return [match.span() for match in self._path_pattern.finditer(text)] if self._path_pattern else []
+        pattern = _alternatives(self._paths, text, _AFTER_PATH)
+        return [match.span() for match in pattern.finditer(text)] if pattern else []
 
     def redact_secrets(self, text: str) -> str:
         """Only the secrets: content that a tool was asked for keeps its paths, or it could not be written back."""
         if not self._secrets or len(text) < self._shortest or text in self._clean:
             return text
-        self._compile()
-        pattern: re.Pattern[str] | None = self._secret_pattern
-        if len(text) >= self._long:
-            # Only those that are there: each alternative costs at every place of a long text.
-            pattern = _alternatives({form: shown for form, shown in self._secrets.items() if form in text})
+        pattern = _alternatives(self._secrets, text)
         return text if pattern is None else pattern.sub(lambda match: self._secrets[match.group()], text)
 
     def without_secrets(self, value: Any) -> Any:
@@ -173,10 +165,9 @@ class Redactor:
 
     def redact_paths(self, text: str, before: str = "") -> str:
         """Only the host paths, in a text without secrets; `before` is the end of what came before it in a stream."""
-        if not self._paths:
+        pattern = _alternatives(self._paths, text, _AFTER_PATH)
+        if pattern is None:
             return text
-        self._compile()
-        assert self._path_pattern is not None
 
         def virtual(match: re.Match[str]) -> str:
             start = match.start()
@@ -185,7 +176,7 @@ class Redactor:
                 context = (before + context)[-PATH_CONTEXT:]
             return match.group() if _inside_path(context) else self._paths[match.group()]
 
-        return self._path_pattern.sub(virtual, text)
+        return pattern.sub(virtual, text)
 
     def value(self, value: Any) -> Any:
         """The same value without what must not be shown; the same object if there was nothing."""
@@ -266,15 +257,13 @@ class Redactor:
         self._learned += 1
         self._clean.clear()
 
-    def _compile(self) -> None:
-        """Makes the patterns if anything was learned since. What another thread adds meanwhile counts the next time."""
-        if self._compiled == self._learned:
-            return
-        learned, secrets, paths = self._learned, dict(self._secrets), dict(self._paths)
-        self._secret_pattern = _alternatives(secrets)
-        self._path_pattern = _alternatives(paths, _AFTER_PATH)
-        self._finder = _alternatives({**secrets, **paths})
-        self._compiled = learned
+    def _current_finder(self) -> re.Pattern[str]:
+        """Made anew if anything was learned since. What another thread adds meanwhile counts the next time."""
+        if self._finder is None or self._compiled != self._learned:
+            learned = self._learned
+            self._finder = re.compile(_any_of((*self._secrets, *self._paths)))
+            self._compiled = learned
+        return self._finder
 
 
 def redaction_marker(text: str) -> str:
@@ -306,12 +295,15 @@ def _end_of(text: str, names: re.Pattern[str]) -> str:
     return text[len(text) - found.end() :] if found else ""
 
 
-def _alternatives(spellings: Mapping[str, str], after: str = "") -> re.Pattern[str] | None:
+def _alternatives(spellings: Mapping[str, str], text: str, after: str = "") -> re.Pattern[str] | None:
+    """A pattern of those that are in the text: each alternative costs at every place, and most texts have none."""
+    found = [form for form in list(spellings) if form in text]
+    return re.compile(f"{_any_of(found)}{after}") if found else None
+
+
+def _any_of(spellings: Iterable[str]) -> str:
     """Longest first: a short secret must not be found inside a longer one and leave the rest of it standing."""
-    if not spellings:
-        return None
-    longest_first = sorted(spellings, key=len, reverse=True)
-    return re.compile(f"(?:{'|'.join(map(re.escape, longest_first))}){after}")
+    return f"(?:{'|'.join(map(re.escape, sorted(spellings, key=len, reverse=True)))})"
 
 
 class StreamRedactor:

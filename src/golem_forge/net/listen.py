@@ -67,7 +67,7 @@ def check_bind(host: str, allow_hosts: Sequence[str]) -> None:
     """Before anything listens. Raises ForgeError for an address that other machines reach, without a name for it."""
     if not is_loopback(host) and not allow_hosts:
         raise ForgeError(
-            f"{host} can be reached from other machines; say with --allow-host NAME under which name it may be",
+            f"{host} can be reached from other machines; name the host that they use with --allow-host NAME",
             code="BIND_REFUSED",
         )
 

@@ -14,7 +14,7 @@ from typing import Any, cast
 from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.core.decisions import AnsweredBy, Risk, Status, Verdict, is_riskier
 from golem_forge.core.errors import ForgeError, error_name
-from golem_forge.core.json import copy_json, restore_hidden_values, same_json
+from golem_forge.core.json import copy_json, restore_hidden_values, same_json, sha256_hex
 from golem_forge.events.serialization import iso_now
 from golem_forge.orchestrator.call_state import CallState, describe_changes
 from golem_forge.orchestrator.resolve import validate
@@ -23,9 +23,8 @@ from golem_forge.policy.approval_queue import MAX_EDITS, ApprovalResult, Pending
 from golem_forge.policy.controller import ApprovalController
 from golem_forge.policy.evaluate import Evaluation, Judge, refusal_message
 from golem_forge.policy.facts import grant_of
-from golem_forge.policy.request import ApprovalOffer, build_request, offers_from
+from golem_forge.policy.request import ApprovalOffer, ApprovalRequest, build_request, offers_from
 from golem_forge.policy.rules.candidates import choices
-from golem_forge.policy.rules.files import remember
 from golem_forge.policy.rules.model import Rule
 from golem_forge.tools.forms import restore_secrets
 from golem_forge.tools.validation import InputInvalid
@@ -39,6 +38,7 @@ class ApprovalStage:
         self._controller = controller
         self._judge = judge
         self._redactor = scope.services.redactor
+        self._session_id = scope.services.id
         self._ancestors = scope.ancestors or _ancestors(scope.worker)
         self._on_kept = scope.on_kept
 
@@ -72,6 +72,7 @@ class ApprovalStage:
             if answer.unaskable and state.plan is not None and state.plan.unasked:
                 text = state.plan.unasked
             decision.answered_by, decision.message = answer.by, text
+            decision.answered_as, decision.door = answer.answered_as, answer.door
             state.stop_turn = answer.stop
             raise ForgeError(text, status=answer.status, code="DENIED")
         if answer.by is AnsweredBy.PERSON:  # the others answer at once
@@ -101,6 +102,7 @@ class ApprovalStage:
     def _settle(self, state: CallState, answer: ApprovalResult) -> None:
         decision = _judged(state).decision
         decision.answered_by = answer.by
+        decision.answered_as, decision.door = answer.answered_as, answer.door
         decision.cached = answer.cached
         decision.answered_at = decision.answered_at or iso_now()
         state.approved_as = decision.fingerprint
@@ -109,11 +111,11 @@ class ApprovalStage:
                 offers = (each for each in self._offers(state) if each.id == chosen.id)
                 exact = ApprovalOffer(id="exact", label="this exact call", scope="session", exact=True)
                 chosen = next(offers, exact)
-            self._keep(state, chosen)
+            self._keep(state, chosen, answer.answered_as)
         if state.tool.pin is not None and not state.tool.definition_approved and answer.by is AnsweredBy.PERSON:
             state.tool.pin()
 
-    def _keep(self, state: CallState, offer: ApprovalOffer) -> None:
+    def _keep(self, state: CallState, offer: ApprovalOffer, author: str) -> None:
         decision, rules = _judged(state).decision, self._judge.rules
         if offer.grant:
             self._judge.grant(_judged(state).facts.worker, offer.grant)
@@ -123,8 +125,7 @@ class ApprovalStage:
             self._controller.keep(decision.fingerprint, what)
             self._report_kept(state, "exact", {"fingerprint": decision.fingerprint, "what": what})
         elif offer.scope == "always":
-            remember(rules.home, offer.rules)
-            rules.expire()
+            rules.remember(offer.rules, author)
         else:
             for rule in offer.rules:
                 rules.add_session_rule(rule)
@@ -155,6 +156,7 @@ class ApprovalStage:
             previously_denied=self._controller.memory.denials(judged.decision.fingerprint),
         )
         request.worker_path = (*self._ancestors, *tools)
+        request.id = question_id(self._session_id, request)
         return PendingApproval(
             request=request,
             check_edit=lambda args: _edit_problems(state, args),
@@ -205,6 +207,11 @@ class ApprovalStage:
         if answer := self._controller.remembered(_judged(state).decision.fingerprint):
             return answer
         return ApprovalResult(approved=True, by=AnsweredBy.RULE) if self._would_lift(state) else None
+
+
+def question_id(session_id: str, request: ApprovalRequest) -> str:
+    """The same for the same question: a call that another process took over asks for what was answered already."""
+    return sha256_hex(f"{session_id} {request.call_id} {request.fingerprint} {request.diff}")[:32]
 
 
 def _blocked(state: CallState) -> ForgeError:

@@ -40,7 +40,7 @@ from golem_forge.orchestrator.schedule import (
 )
 from golem_forge.orchestrator.scope import CallScope
 from golem_forge.policy.controller import ApprovalController
-from golem_forge.policy.evaluate import Judge, call_keys
+from golem_forge.policy.evaluate import Judge
 from golem_forge.policy.path_access import PathAccess
 from golem_forge.tools.catalog import Catalog, ToolNotFound
 from golem_forge.tools.context import ToolContext
@@ -78,7 +78,8 @@ class Orchestrator:
         """Hook for unknown tool names. True: the catalog may have changed, look the name up again."""
         self.refresh_tools: Callable[[], Coroutine[Any, Any, None]] = _no_refresh
         """Puts tools that changed on disk in force, when a call of a batch may have changed them for one after it."""
-        self.outputs = OutputStore(services.output_folder, services.id)
+        archive = services.journal.archive if services.journal is not None else None
+        self.outputs = OutputStore(services.output_folder, services.id, archive)
         self.judge = Judge(
             scope.blocks,
             services.rules,
@@ -88,6 +89,7 @@ class Orchestrator:
             scope.parents,
             scope.grants,
         )
+        self.judge.directory_names = services.directory_names
         self._access = PathAccess(self.judge, scope.worker)
         self.path_rules = self._access.paths
         """What rules say about paths, for walls that are made before any call. Raises RulesUnusable."""
@@ -95,9 +97,20 @@ class Orchestrator:
         self._gate = services.gate
         self._running: set[str] = set()
         """The ids of calls that have no Outcome yet."""
+        self._waiting: set[str] = set()
+        """Those of a model that wait for an answer, or for the calls before them."""
         self._approval = ApprovalStage(scope, approval, self.judge)
         self._recorder = Recorder(services, scope.worker, scope.worker_id)
         self._present = Presenter(services.redactor, self.outputs, scope.worker, scope.sandbox)
+
+    @property
+    def only_waits(self) -> bool:
+        """Whether calls are open and no effect of any of them has begun: nothing is lost if they begin anew."""
+        return bool(self._running) and self._running == self._waiting
+
+    @property
+    def runs_something(self) -> bool:
+        return self._running != self._waiting
 
     def call(self, call: ToolCall) -> Coroutine[Any, Any, Outcome]:
         """One call. Never raises for what it does; only the cancellation of the calling task passes through."""
@@ -201,8 +214,8 @@ class Orchestrator:
             if state.judged is not None and state.judged.decision.verdict is not Verdict.PRE_APPROVED:
                 self._recorder.before_waiting(state)
                 if order is not None and state.judged.decision.verdict is Verdict.ASK:
-                    await wait_with_signal(order.wait_to_ask(index), state.waiting)
-                await self._approval.approve(state, partial(self._plan_and_judge, state))
+                    await self._wait(state, order.wait_to_ask(index))
+                await self._wait(state, self._approval.approve(state, partial(self._plan_and_judge, state)), plain=True)
             slot = state.parent is None and tool.gated
             read_only = state.read_only
             if slot:
@@ -212,12 +225,16 @@ class Orchestrator:
             elif state.parent is not None:
                 state.share_slot()
             elif order is not None:
-                await wait_with_signal(order.wait_turn(index, True), state.waiting)
+                await self._wait(state, order.wait_turn(index, True))
             if order is not None and order.was_overtaken(index) and OVERTAKEN not in state.notes:
                 state.notes = (*state.notes, OVERTAKEN)
             try:
                 if await self._is_as_judged(state):
+                    if (admits := self._recorder.admits) is not None:
+                        await self._wait(state, admits.wait())
                     self._about_to_run(state)
+                    if self._recorder.commits_later and tool.effects != ():
+                        await self._recorder.committed(state)
                     return self._present.ran(state, await run(state))
             finally:
                 if slot:
@@ -247,13 +264,13 @@ class Orchestrator:
             if alone or state.call.problem or not _may_exist_later(state, error) or not order.writer_before(index):
                 raise
             order.wait_for_undeclared(index)
-            await wait_with_signal(order.wait_turn(index, False), state.waiting)
+            await self._wait(state, order.wait_turn(index, False))
         else:
             made_from = state.tool.made_from
             if alone or not made_from:
                 return
             order.wait_for_undeclared(index)
-            waited = await wait_with_signal(order.wait_for_writers(index, made_from), state.waiting)
+            waited = await self._wait(state, order.wait_for_writers(index, made_from))
             if not waited and state.found_at == self._gate.generation:
                 return
         await wait_with_signal(self.refresh_tools(), state.waiting)
@@ -274,13 +291,13 @@ class Orchestrator:
                 if alone or error.status is Status.POLICY_DENIED:
                     raise
                 read_only = state.tool.read_only or not state.tool.gated
-                await wait_with_signal(order.wait_turn(index, read_only), state.waiting)
+                await self._wait(state, order.wait_turn(index, read_only))
                 again = True
             else:
                 self._announce(state, order, index)
                 if not alone:
                     reads = reads_of(state, self.sandbox)
-                    waited = await wait_with_signal(order.wait_for_writers(index, reads), state.waiting)
+                    waited = await self._wait(state, order.wait_for_writers(index, reads))
                     again = waited or state.planned_at != self._gate.generation
             if again:
                 if state.tool.made_from:
@@ -304,10 +321,10 @@ class Orchestrator:
                 state.tool, state.handover_sources, state.approved_as = now, handed, ""
                 state.arguments = validate(now, state.arguments.given or state.arguments.plain)
                 return False
-        return state.plan is None or await still_as_judged(state, self._context(state), self._gate)
+        return state.plan is None or await still_as_judged(state, self._context(state), self._gate, self.judge)
 
     def _decide_at_once(self, state: CallState) -> bool:
-        keys = partial(call_keys, state.tool, state.arguments, None, self.worker)
+        keys = partial(self.judge.keys, state.tool, state.arguments, None, self.worker)
         state.decision = self.judge.quick_decision(state.tool, keys)
         return state.decision is not None
 
@@ -332,12 +349,23 @@ class Orchestrator:
     async def _enter_gate(self, state: CallState, read_only: bool, order: BatchOrder | None, index: int) -> None:
         """Waits for this call's turn. Interrupting ends the wait with zero executions."""
         if order is not None:
-            await wait_with_signal(order.wait_turn(index, read_only), state.waiting)
+            await self._wait(state, order.wait_turn(index, read_only))
         if not self._gate.try_enter(read_only):
-            await wait_with_signal(self._gate.enter(read_only), state.waiting)
+            await self._wait(state, self._gate.enter(read_only))
         if state.waiting:
             self._gate.leave(read_only)
             raise ForgeError("Interrupted before it started.", status=Status.INTERRUPTED)
+
+    async def _wait(self, state: CallState, turn: Coroutine[Any, Any, Any], *, plain: bool = False) -> Any:
+        """Waits for a turn or, `plain`, for an answer, which hears an interrupt by itself."""
+        mine = state.call.caller is Caller.LLM and state.depth == 0
+        if mine:
+            self._waiting.add(state.call.id)
+        try:
+            return await (turn if plain else wait_with_signal(turn, state.waiting))
+        finally:
+            if mine:
+                self._waiting.discard(state.call.id)
 
     def _about_to_run(self, state: CallState) -> None:
         if state.waiting.reason is not None:  # the last moment at which an interrupt prevents the run

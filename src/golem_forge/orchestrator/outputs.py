@@ -13,20 +13,22 @@ import os
 import secrets
 import time
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from golem_forge.core.errors import ToolFailed
 from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.results import ToolResult
 from golem_forge.core.text import FixedText, head_and_tail
 from golem_forge.events.journal_files import is_locked
-from golem_forge.storage.private_file import create_private
+from golem_forge.storage.private_file import create_private, replacing
 
 MAX_AGE_SECONDS: Final = 7 * 24 * 3600
 MAX_TOTAL_BYTES: Final = 1 << 30
 MAX_SESSION_BYTES: Final = 512 << 20
 """What one session may keep: its own outputs are never pruned while it lives."""
+ARCHIVED_PIECE: Final = 256 * 1024
 _INDEX: Final = "index.jsonl"
 
 
@@ -37,12 +39,27 @@ class KeptOutput:
     path: Path
 
 
+class OutputArchive(Protocol):
+    """Where the outputs of a session are kept besides the folder, for other machines (`team.journal`)."""
+
+    def add_output(self, handle: str, worker: str, pieces: Iterable[bytes]) -> None:
+        """Kept with the next record, so before the result that names it."""
+
+    def find_output(self, handle: str) -> tuple[str, Iterable[bytes]] | None:
+        """(its worker, its pieces). Blocks."""
+
+    @property
+    def kept_bytes(self) -> int:
+        """How much it had of this session when the session came here."""
+
+
 class OutputStore:
-    def __init__(self, root: Path, session_id: str) -> None:
+    def __init__(self, root: Path, session_id: str, archive: OutputArchive | None = None) -> None:
         self._root = root
+        self._archive = archive
         self._folder = root / session_id
         self._kept: dict[str, KeptOutput] = {}
-        self._kept_bytes = 0
+        self._kept_bytes = archive.kept_bytes if archive is not None else 0
 
     def keep(self, text: str, worker: str) -> str:
         """Writes the whole text and gives its handle. Raises OSError when it cannot be kept."""
@@ -71,17 +88,34 @@ class OutputStore:
         with open(os.open(self._folder / _INDEX, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600), "a") as index:
             index.write(line)
         self._kept[handle] = KeptOutput(handle, worker, path)
+        if self._archive is not None:
+            with path.open("rb") as file:
+                self._archive.add_output(handle, worker, iter(partial(file.read, ARCHIVED_PIECE), b""))
         return handle
 
     def find(self, handle: str, worker: str, *, any_session: bool = False) -> KeptOutput | None:
         """An output of this worker or of one below it. `any_session` is for the person at the keyboard."""
-        output = self._kept.get(handle) or self._from_index(self._folder, handle)
+        output = self._kept.get(handle) or self._from_index(self._folder, handle) or self._from_archive(handle)
         if output is None and any_session and self._root.is_dir():
             folders = (folder for folder in self._root.iterdir() if folder.is_dir())
             return next((found for f in folders if (found := self._from_index(f, handle))), None)
         if output is None or not (output.worker == worker or output.worker.startswith(f"{worker}/")):
             return None
         return output
+
+    def _from_archive(self, handle: str) -> KeptOutput | None:
+        """Of a session that ran on another machine before: fetched once, into the folder."""
+        found = self._archive.find_output(handle) if self._archive is not None else None
+        if found is None:
+            return None
+        worker, pieces = found
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = self._folder / handle
+        with replacing(path, durable=False) as file:
+            for piece in pieces:
+                file.write(piece)
+        self._kept[handle] = KeptOutput(handle, worker, path)
+        return self._kept[handle]
 
     def _from_index(self, folder: Path, handle: str) -> KeptOutput | None:
         with contextlib.suppress(OSError, ValueError), open(folder / _INDEX, encoding="utf-8") as index:

@@ -16,7 +16,7 @@ from golem_forge.core.json import copy_json
 from golem_forge.orchestrator.call_state import CallState
 from golem_forge.orchestrator.run import CallLimits, is_coroutine_function, run_with_limits
 from golem_forge.orchestrator.schedule import Gate
-from golem_forge.policy.evaluate import call_keys
+from golem_forge.policy.evaluate import Judge
 from golem_forge.tools.context import Plan, ToolContext
 from golem_forge.tools.threads import run_in_thread
 
@@ -39,7 +39,7 @@ async def make_plan(state: CallState, ctx: ToolContext, gate: Gate) -> Plan:
     return cast(Plan, await run_with_limits(planned, limits) if inspect.iscoroutine(planned) else planned)
 
 
-async def still_as_judged(state: CallState, ctx: ToolContext, gate: Gate) -> bool:
+async def still_as_judged(state: CallState, ctx: ToolContext, gate: Gate, judge: Judge) -> bool:
     """False: judge and perhaps ask again, because the targets are no longer those that were judged.
 
     A writer of ours that passed the gate makes a plan stale: it is made anew. After a person was asked the names
@@ -62,7 +62,7 @@ async def still_as_judged(state: CallState, ctx: ToolContext, gate: Gate) -> boo
         if not overtaken and judged.recheck is not None:
             judged.recheck()  # raises "it changed", which is why it cannot be planned
         raise
-    same = call_keys(state.tool, state.arguments, fresh, ctx.worker)[0] == state.judged_as
+    same = judge.keys(state.tool, state.arguments, fresh, ctx.worker)[0] == state.judged_as
     if same and not overtaken:
         fresh.release()
         if judged.recheck is not None:

@@ -6,11 +6,14 @@ be written does not run (`JournalError` passes through); an end that cannot be w
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from functools import partial
 from typing import Any, cast
 
 from golem_forge.core.calls import Outcome
+from golem_forge.core.decisions import Status
+from golem_forge.core.errors import ForgeError
 from golem_forge.core.json import copy_json
 from golem_forge.core.results import ToolResult
 from golem_forge.events.journal import CallStart, Journal
@@ -66,6 +69,22 @@ class Recorder:
                 state.proposed = True
         if self._bus is not None:
             self._bus.show("toolStarted", partial(self._started_data, state), self._shown_as, seq)
+
+    @property
+    def commits_later(self) -> bool:
+        return self._journal is not None and self._journal.commits_later
+
+    @property
+    def admits(self) -> asyncio.Event | None:
+        return None if self._journal is None else self._journal.admits
+
+    async def committed(self, state: CallState) -> None:
+        """Between the record of a start and its effect, where the journal is kept elsewhere: the record is there, and
+        this process may still act. Raises JournalError, and ForgeError after an interrupt."""
+        assert self._journal is not None
+        await self._journal.committed()
+        if state.waiting.reason is not None:
+            raise ForgeError("Interrupted before it started.", status=Status.INTERRUPTED)
 
     def progress(self, call_id: str, progress: float, total: float | None, message: str) -> None:
         if self._bus is not None:

@@ -21,6 +21,7 @@ from golem_forge.events.redaction import Redactor
 from golem_forge.orchestrator.schedule import Gate
 from golem_forge.policy.base import ApprovalBlocks
 from golem_forge.policy.evaluate import ParentPolicy
+from golem_forge.policy.fingerprint import DirectoryNames
 from golem_forge.policy.rules.book import RuleBook
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.storage.home import ForgeHome, forge_home
@@ -56,6 +57,8 @@ class SessionServices:
     """The program's directory, for rules about it."""
     strange_zones: frozenset[str] = frozenset()
     """Zones that an untrusted program named: rules about paths do not lift anything there."""
+    directory_names: DirectoryNames = field(default_factory=dict)
+    """What fingerprints call directories that lie elsewhere on each machine of the session."""
 
     @property
     def output_folder(self) -> Path:

@@ -22,6 +22,7 @@ from golem_forge.core.decisions import AnsweredBy, Status
 from golem_forge.core.errors import error_name
 from golem_forge.core.json import copy_json
 from golem_forge.core.lazy_dataclass import dataclass, field, replace
+from golem_forge.core.regex import regex
 from golem_forge.core.signals import InterruptSignal
 from golem_forge.core.text import escape_control_chars
 from golem_forge.events.open_questions import INTERRUPT, NOBODY, EditRefused, invalid_member
@@ -348,6 +349,9 @@ class ApprovalResult:
     cached: bool = False
     unaskable: bool = False
     """No question was asked, since nobody here can be: not the same as a question without an answer."""
+    answered_as: str = ""
+    """The name of the person who answered, where a session has several; `door`: by which way."""
+    door: str = ""
 
 
 def denied_result(
@@ -380,6 +384,7 @@ def read_answer(raw: Any, request: ApprovalRequest) -> ApprovalResult:
             approved=False,
             message=f"Denied by the user: {text}" if text else "Denied by the user.",
             stop=bool(raw.get("stop")),
+            **_who_answered(raw),
         )
     args, wanted = raw.get("args"), raw.get("choice")
     choice: ApprovalOffer | None = None
@@ -389,4 +394,21 @@ def read_answer(raw: Any, request: ApprovalRequest) -> ApprovalResult:
             return denied_result("The answer names a choice that was not offered; the call was not run.")
     elif raw.get("remember") == "session":  # the narrowest; what outlives the session is only chosen by its id
         choice = next((offer for offer in request.choices if offer.scope == "session"), None)
-    return ApprovalResult(approved=True, choice=choice, args=None if args is None else dict(args))
+    changed = None if args is None else dict(args)
+    return ApprovalResult(approved=True, choice=choice, args=changed, **_who_answered(raw))
+
+
+_NAME_AND_DOOR: Final = regex(r"(.{1,64}) \(([a-z]{1,16})\)")
+_DOOR_AND_PROGRAM: Final = regex(r"([a-z]{1,16}):[A-Za-z0-9._-]{1,40}")
+
+
+def _who_answered(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """`bob (inbox)` is how a session that several people answer names who did; a UI of one's own has only a name. A UI
+    that another program shows names that program: `door:program`."""
+    by = raw.get("by")
+    if not isinstance(by, str):
+        return {}
+    if found := _NAME_AND_DOOR.fullmatch(by):
+        return {"answered_as": found[1], "door": found[2]}
+    # With its door, so that no program passes for a person of its name.
+    return {"answered_as": by, "door": found[1]} if (found := _DOOR_AND_PROGRAM.fullmatch(by)) else {}

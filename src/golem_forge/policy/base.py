@@ -35,7 +35,7 @@ _VERDICTS: Final[dict[Any, Verdict]] = {True: Verdict.ASK, False: Verdict.PRE_AP
 _log = logging.getLogger("golem_forge.policy.base")  # docs/guides/embed.md names it
 _running_checks: set[asyncio.Future[Any]] = set()
 """Checks that have not ended: the loop keeps no reference to them."""
-DEFAULT_ASK: Final = VerdictSource(source="base", verdict=Verdict.ASK, reason="nothing says it may run unasked")
+DEFAULT_ASK: Final = VerdictSource(source="base", verdict=Verdict.ASK, reason="no rule or setting allows it")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,4 +204,4 @@ def _describe_own_verdict(tool: Tool) -> str:
     assert tool.source is SourceKind.NATIVE
     if tool.effects == ():
         return "preApproved (it touches nothing)"
-    return "by what each call touches: reads inside zones run, the rest as zones and rules say"
+    return "by what each call touches: reads inside zones run; zones and rules decide about the rest"

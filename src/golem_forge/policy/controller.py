@@ -146,7 +146,7 @@ def _parse_mode(named: Any) -> ApprovalMode:
         return ApprovalMode(named)
     except ValueError:
         hint = nearest_hint(str(named), list(ApprovalMode))
-        raise ValueError(f"mode {named!r} is none of {', '.join(ApprovalMode)}{hint}") from None
+        raise ValueError(f"mode {named!r} is not one of {', '.join(ApprovalMode)}{hint}") from None
 
 
 _SESSION_OFFER = ApprovalOffer(

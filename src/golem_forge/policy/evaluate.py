@@ -54,7 +54,7 @@ from golem_forge.policy.facts import (
     grant_of,
     risk_of_all,
 )
-from golem_forge.policy.fingerprint import both_keys, targets_of
+from golem_forge.policy.fingerprint import DirectoryNames, both_keys, targets_of
 from golem_forge.policy.rules.book import RuleBook
 from golem_forge.policy.rules.load import SHELL_TOOLS
 from golem_forge.policy.rules.match import RuleOutcome, in_scope, uncovered_effects, unmentioned_effects
@@ -106,6 +106,8 @@ class Judge:
         self._grants = {} if grants is None else grants
         """Worker → what a person allowed it for the session beyond single calls (`any command inside the walls`).
         Shared by the judges of a session: the same worker may run twice."""
+        self.directory_names: DirectoryNames = {}
+        """Of directories that lie elsewhere on each machine of the session."""
         self._fixed_decisions: dict[Tool, _FixedDecision | None] = {}
         self._cache = DecisionCache()
 
@@ -153,6 +155,10 @@ class Judge:
             return None
         return _FixedDecision((base,), Risk.HIGH if tool.effects is None else Risk.LOW, tool.needs_approval)
 
+    def keys(self, tool: Tool, arguments: Arguments, plan: Plan | None, worker: str) -> tuple[str, str]:
+        """(fingerprint, args_key) of one call."""
+        return call_keys(tool, arguments, plan, worker, self.directory_names)
+
     async def judge(
         self,
         tool: Tool,
@@ -161,7 +167,7 @@ class Judge:
         ctx: ToolContext,
         handed: tuple[VerdictSource, ...] = (),
     ) -> Evaluation:
-        keys = partial(call_keys, tool, arguments, plan, ctx.worker)
+        keys = partial(self.keys, tool, arguments, plan, ctx.worker)
         facts = CallFacts(
             tool=tool.name,
             source=tool.source,
@@ -417,7 +423,9 @@ def _redirected_command(tool: Tool, args: dict[str, Any]) -> CommandFacts | None
     return CommandFacts(text=text, parsed=None, world=SandboxWorld(Sandbox(has_block=False)), cwd="/")
 
 
-def call_keys(tool: Tool, arguments: Arguments, plan: Plan | None, worker: str) -> tuple[str, str]:
+def call_keys(
+    tool: Tool, arguments: Arguments, plan: Plan | None, worker: str, names: DirectoryNames | None = None
+) -> tuple[str, str]:
     """(fingerprint, args_key) of one call, from what was validated and planned."""
     args: dict[str, Any] = arguments.plain
     effects, further = (tool.effects, ()) if plan is None else (plan.effects, plan.targets)
@@ -428,7 +436,7 @@ def call_keys(tool: Tool, arguments: Arguments, plan: Plan | None, worker: str) 
         definition=tool.definition_digest,
         args=args,
         worker=worker,
-        targets=targets_of(effects or (), further) if effects or further else (),
+        targets=targets_of(effects or (), further, names) if effects or further else (),
     )
 
 

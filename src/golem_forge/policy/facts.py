@@ -83,7 +83,7 @@ _HIGH_MARKS: Final = frozenset({Mark.OBEYED_PATH, Mark.OPAQUE, Mark.DESTRUCTIVE}
 _FLOOR_REASONS: Final = {
     Mark.PROTECTED_PATH: "{target} is protected: other programs run or obey what is in it",
     Mark.SECRET_PATH: "{target} looks like a secret",
-    Mark.OBEYED_PATH: "other programs obey {target} without being told to",
+    Mark.OBEYED_PATH: "other programs read {target} and obey it on their own",
     Mark.OUTSIDE_ZONE: "{target} {does} outside every zone",
     Mark.DESTRUCTIVE: "{target} says that this tool destroys or overwrites",
     Mark.NO_WALLS: "NO WALLS: the command would run without isolation",

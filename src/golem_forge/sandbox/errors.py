@@ -45,7 +45,7 @@ is_a_directory = partial(_failed, "IS_A_DIRECTORY", "'{path}' is a directory.")
 held_by_walls = partial(
     _failed,
     "IS_A_DIRECTORY",
-    "Nothing can be made at '{path}' while commands run: their walls stand there. Try again once they ended.",
+    "Nothing can be created at '{path}' while commands run: their walls use it. Try again when they have ended.",
 )
 not_a_directory = partial(_failed, "NOT_A_DIRECTORY", "'{path}' is not a directory.")
 path_changed = partial(_failed, "PATH_CHANGED", "'{path}' changed while it was being used; nothing was done.")

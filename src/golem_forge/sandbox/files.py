@@ -192,15 +192,19 @@ class _StagedChange:
 
 class StagedWrite(_StagedChange):
     """New content waiting for its name: made ready by `prepare`, ended by `commit` or `discard`, then `close`. It gets
-    the rights of the file it replaces, or of `like`: the one a move takes away."""
+    the rights of the file it replaces, or of `like`: the one a move takes away. `executable`: whether whoever may read
+    it may run it; None: as those rights say."""
 
-    def __init__(self, target: Target, data: bytes, *, like: Target | None = None) -> None:
+    def __init__(
+        self, target: Target, data: bytes, *, like: Target | None = None, executable: bool | None = None
+    ) -> None:
         super().__init__(target, Verb.WRITE)
         if len(data) > WRITE_LIMIT:
             raise errors.too_large(target.virtual, len(data), WRITE_LIMIT, "Write it as several files.")
         assert target.zone is not None
         self._data = data
         self._like = like or target
+        self._executable = executable
         self._opener = target.zone.opener
         self._held: dict[Target, Handle | None] = {each: each.entry for each in (target, self._like)}
         """Ours too: a call that gives up meanwhile closes the target under us."""
@@ -225,7 +229,9 @@ class StagedWrite(_StagedChange):
             self.target.must_be_in_place()
             self._make_directories()
             attributes = self._content(self._like)
-            self._new = new_file(self.temp, self._directory, [self._data], self._like.stat, attributes, None)
+            self._new = new_file(
+                self.temp, self._directory, [self._data], self._like.stat, attributes, None, self._executable
+            )
 
     def keep(self) -> None:
         """Give the old file a second name until `release`, so that `undo` can put that very file back."""
@@ -408,6 +414,7 @@ def new_file(
     rights: os.stat_result | None,
     attributes: Handle | None,
     times: tuple[int, int] | None,
+    executable: bool | None = None,
 ) -> Identity:
     """Content in a file nobody else can open yet; on disk, with its final mode, before it gets its name. The temporary
     name is the caller's, who may have to note it where a crash leaves it."""
@@ -419,6 +426,9 @@ def new_file(
                 rest = rest[os.write(file.fd, rest) :]
         _copy_permissions(file.fd, rights)
         _copy_xattrs(file.fd, attributes)
+        if executable is not None:
+            mode = os.fstat(file.fd).st_mode & _PERMISSIONS & ~0o111
+            os.fchmod(file.fd, mode | ((mode & 0o444) >> 2 if executable else 0))
         if times:
             os.utime(file.fd, ns=times)
         os.fsync(file.fd)

@@ -101,6 +101,12 @@ def isolated(*arguments: str) -> tuple[str, ...]:
     return (base_python(), "-I", "-S", *arguments)
 
 
+def own_command(*words: str) -> tuple[str, ...]:
+    """How to start Forge itself once more, with its libraries. Give it `cwd="/"` and `person_environ()`: it takes the
+    same care of both as this process did."""
+    return (sys.executable, "-P", "-m", "golem_forge", *words)
+
+
 def isolated_module(name: str, *arguments: str) -> tuple[str, ...]:
     """How to start `main()` of one of Forge's own modules so. The package is loaded by its place: what lies beside it
     in its directory cannot be imported."""

@@ -315,7 +315,8 @@ def _place_problems(spec: ZoneSpec, seen: dict[str, ZoneSpec], forge_home: Path,
         yield f"Zone '{spec.name}' {what} the home directory and is rw; name a project directory, or use mode: ro."
     for other in seen.values():
         if relation := _relation(spec.path, other.path):
-            yield f"Zones '{spec.name}' and '{other.name}' overlap: '{spec.name}' {relation} '{other.name}'."
+            what = f"Zones '{spec.name}' and '{other.name}' overlap: '{spec.name}' {relation} '{other.name}'."
+            yield f"{what} Choose directories that lie beside each other, or remove one of the two."
     seen[spec.name] = spec
 
 

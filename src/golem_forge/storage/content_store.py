@@ -374,7 +374,7 @@ def _not_whole() -> StoreError:
 def _check_name(name: str) -> None:
     parts = name.split("/")
     if not name or "\0" in name or any(part in ("", ".", "..") for part in parts):
-        raise StoreError(f"{name!r} is no name of a file in a snapshot.")
+        raise StoreError(f"{name!r} is not the name of a file in a snapshot.")
 
 
 def _write_files(folder: Path, files: Mapping[str, bytes], executable: Collection[str]) -> None:

@@ -14,7 +14,7 @@ from typing import Final
 
 from golem_forge.core.lazy_dataclass import dataclass
 
-HOME_ADVICE: Final = "put that right, or name another directory in FORGE_HOME"
+HOME_ADVICE: Final = "correct that, or set FORGE_HOME to another directory"
 """The end of every text about a home that cannot be used."""
 
 

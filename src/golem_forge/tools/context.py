@@ -48,6 +48,11 @@ class SessionParts:
             self._parts[kind] = (make or kind)()
         return cast(T, self._parts[kind])
 
+    @property
+    def busy(self) -> bool:
+        """Whether a part runs something that would end with this process."""
+        return any(getattr(part, "busy", False) for part in self._parts.values())
+
     async def close(self) -> None:
         """Ends every part that has an `aclose`; one that fails does not keep the others alive."""
         parts, self._parts = self._parts, {}

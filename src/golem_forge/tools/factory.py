@@ -286,7 +286,7 @@ def _checked_complete(tool: Tool, complete: Complete) -> Complete:
     for name in complete if isinstance(complete, Mapping) else ():
         if name not in known:
             hint = nearest_hint(str(name), list(known))
-            raise ToolDefinitionError(f"{tool.name}: complete names {name!r}, which is no argument{hint}")
+            raise ToolDefinitionError(f"{tool.name}: complete names {name!r}, which is not an argument{hint}")
     return complete
 
 
@@ -296,8 +296,8 @@ def _check_uri(tool: Tool, uri: str) -> None:
     wrong = "{" in plain or "}" in plain or "}{" in uri or len(set(variables)) < len(variables)
     if not _SCHEME.match(uri) or wrong or len(uri) > _LONGEST_URI or uri.startswith("forge:"):
         raise ToolDefinitionError(
-            f"{tool.name}: {uri[:100]!r} is no URI for a resource: write a scheme of your own and simple variables, "
-            "like notes://{day}/text (forge: is Forge's)"
+            f"{tool.name}: {uri[:100]!r} is not a URI for a resource: write your own scheme and simple variables, "
+            "like notes://{day}/text (forge: is reserved)"
         )
     required = tool.input_schema.get("required", [])
     known = tool.input_schema.get("properties", {})

@@ -305,7 +305,7 @@ def compile_glob(glob: str, start: str = "") -> tuple[re.Pattern[str] | None, bo
 def _with_marks(glob: str) -> str:
     """Braces as marks; a set never stands for `/`; a blank, which was not stripped before, is not stripped at all."""
     if any(mark in glob for mark in _MARKS):
-        raise GlobError("it holds a character that is none")
+        raise GlobError("it contains an invalid character")
     marked: list[str] = []
     opened: list[int] = []
     for match in _GLOB_TOKEN.finditer(glob):

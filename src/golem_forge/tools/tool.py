@@ -445,7 +445,7 @@ def _manual_execution(
 def _mode(name: str, mode: Mode | str) -> Mode:
     if mode not in tuple(Mode):
         hint = nearest_hint(str(mode), [each.value for each in Mode], f" of {', '.join(Mode)}")
-        raise ValueError(f"tool {name!r}: {mode!r} is no mode{hint}")
+        raise ValueError(f"tool {name!r}: {mode!r} is not a mode{hint}")
     return Mode(mode)
 
 

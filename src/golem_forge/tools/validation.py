@@ -181,12 +181,12 @@ def _explain_keyword(error: ValidationError) -> SchemaProblem:
     path, reason = explain_error(error)
     instance = error.instance
     if error.kind.name == "format":
-        return path, f"'{short_value(instance)}' is no regular expression"
+        return path, f"'{short_value(instance)}' is not a regular expression"
     wrong = [each for each in (instance if isinstance(instance, list) else [instance]) if each not in SCHEMA_TYPES]
     if tuple(error.instance_path)[-1:] != ("type",) or not wrong or not isinstance(wrong[0], str):
         return path, reason
     known = f"; types: {', '.join(SCHEMA_TYPES)}"
-    return path, f"'{short_value(wrong[0])}' is no type{nearest_hint(wrong[0], SCHEMA_TYPES, known)}"
+    return path, f"'{short_value(wrong[0])}' is not a type{nearest_hint(wrong[0], SCHEMA_TYPES, known)}"
 
 
 def _refuse_remote(uri: str) -> Any:
@@ -226,7 +226,7 @@ _LIMIT_MESSAGES: Final[dict[str, str]] = {
     "maxProperties": "must have at most {} properties",
 }
 _FIXED_MESSAGES: Final[dict[str, str]] = {
-    "contains": "has not the right number of items of the wanted form",
+    "contains": "does not have the right number of items of the expected form",
     "not": "has a form that is not allowed",
     "propertyNames": "has a property whose name is not allowed",
     "uniqueItems": "must not contain the same item twice",
@@ -292,7 +292,7 @@ def _message(name: str, kind: Any, error: ValidationError) -> str:
 def _pattern_message(kind: Any) -> str:
     pattern = getattr(kind, "pattern", None)  # without one the engine gave up: it would have searched for ever
     if pattern is None:
-        return "cannot be held against its pattern within bounds"
+        return "takes too long to check against its pattern"
     return f"must match the pattern {short_value(pattern)}"
 
 

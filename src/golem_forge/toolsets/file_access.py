@@ -72,7 +72,8 @@ def checked_overrides(
                 problems.append(f"{called}.{zone}: no '{verb}' there; only write and delete ask for consent")
             elif verdict not in tuple(Verdict):
                 known = [each.value for each in Verdict]
-                problems.append(f"{called}.{zone}.{verb}: '{verdict}' is no verdict{_suggestion(str(verdict), known)}")
+                hint = _suggestion(str(verdict), known)
+                problems.append(f"{called}.{zone}.{verb}: '{verdict}' is not a verdict{hint}")
             else:
                 overrides[zone, _VERBS[verb]] = Verdict(verdict)
     if problems:

@@ -91,7 +91,7 @@ def _parse_answer(word: str, request: Fields, choices: Sequence[Fields]) -> dict
         print_lines(
             lines_of(
                 f"y runs it once, Enter or n denies,{remembers} e edits the arguments as JSON,\n"
-                "d shows the whole diff or payload and all arguments, w says why it is asked, "
+                "d shows the whole diff or payload and all arguments, w says why Forge asks, "
                 "q denies and ends the turn."
             )
         )

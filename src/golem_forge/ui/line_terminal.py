@@ -41,7 +41,7 @@ def ask_line(question: str) -> str | None:
     """Asks and gives the answer; None at the end of input."""
     if _discard_input(0):
         discard_until_idle()
-        sys.stderr.write("(What was typed before the question does not answer it.)\n")
+        sys.stderr.write("(Forge ignores what you typed before the question.)\n")
     sys.stderr.write(question)
     sys.stderr.flush()
     line = sys.stdin.readline()
@@ -55,7 +55,9 @@ def ask_yes(question: str) -> bool:
         word = (line or "").strip().lower()
         if word in _YES or word in _NO:
             return word in _YES
-        sys.stderr.write(f"'{escape_control_chars(word)}' is no answer: y means yes; n, or Enter alone, means no.\n")
+        sys.stderr.write(
+            f"'{escape_control_chars(word)}' is not an answer: y means yes; n, or Enter alone, means no.\n"
+        )
         discard_until_idle()
 
 

@@ -67,7 +67,7 @@ def create_trace_formatter(
     try:
         return TraceFormatter(TraceLevel(level), width, output)
     except ValueError:
-        raise ValueError(f"trace level {level!r} is none of {', '.join(TraceLevel)}") from None
+        raise ValueError(f"trace level {level!r} is not one of {', '.join(TraceLevel)}") from None
 
 
 class TraceFormatter:

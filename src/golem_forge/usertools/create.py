@@ -224,7 +224,7 @@ def scaffold(request: NewTool) -> dict[str, bytes]:
     try:
         source = request.source.encode() or template(request.language)
     except UnicodeEncodeError:
-        raise invalid_field("source", "contains half a surrogate pair, which is no character") from None
+        raise invalid_field("source", "contains half a surrogate pair, which is not a character") from None
     return {MANIFEST_FILE: text, request.source_file: source}
 
 
@@ -251,7 +251,7 @@ def write_tool_folder(home: ForgeHome, name: str, files: Mapping[str, bytes], ex
         raise Unusable(DiagnosticCode.NAME_INVALID, problem)
     for file in files:
         if "\0" in file or any(part in ("", ".", "..") for part in file.split("/")):
-            raise Unusable(DiagnosticCode.UNREADABLE, f"{file[:80]!r} is no name of a file in a tool's folder")
+            raise Unusable(DiagnosticCode.UNREADABLE, f"{file[:80]!r} is not the name of a file in a tool's folder")
     tools = os.open(home.ensure("tools"), _DIRECTORY_FLAGS)
     try:
         if any(folder.lower() == name.lower() for folder in os.listdir(tools)):

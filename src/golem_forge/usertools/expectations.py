@@ -142,7 +142,7 @@ def _json_problems(expected: Any, data: bytes) -> Iterator[str]:
 
 
 def _reject_constant(word: str) -> Any:
-    raise ValueError(f"{word} is no JSON number")
+    raise ValueError(f"{word} is not a JSON number")
 
 
 def _first_mismatch(expected: Any, got: Any, where: str, depth: int) -> tuple[str, str, str] | None:
@@ -174,7 +174,7 @@ def _first_mismatch(expected: Any, got: Any, where: str, depth: int) -> tuple[st
 
 def _file_problem(name: str, expected: str, opener: OpenFile) -> str:
     if not (parts := workspace_parts(name)):
-        return " is no name of a file below the workspace"
+        return " is not the name of a file below the workspace"
     try:
         descriptor = opener(parts)
     except FileNotFoundError:
@@ -403,7 +403,7 @@ def _must_read_back(data: bytes, old: ToolManifest, printed: Mapping[int, str]) 
 
 
 def _not_editable() -> ForgeError:
-    return ForgeError("tool.yaml is written in a way that cannot be updated; put the expected output in by hand")
+    return ForgeError("Forge cannot edit this tool.yaml; write the expected output into it by hand")
 
 
 def _changed_meanwhile() -> ForgeError:

@@ -235,7 +235,7 @@ def find_entrypoint(entrypoint: str, folder: FolderFiles) -> tuple[str, ProgramK
     if entrypoint in ("", ".", "..") or "/" in entrypoint or "\0" in entrypoint:
         raise unusable(DiagnosticCode.ENTRYPOINT_INVALID, "must be the name of a file directly in the tool's folder")
     if is_ignored(entrypoint):
-        why = "has a name that is no part of a tool (editors, version control and desktops leave such files); rename it"
+        why = "has a name that Forge ignores, because editors, version control and desktops leave such files; rename it"
         raise unusable(DiagnosticCode.ENTRYPOINT_INVALID, why)
     if entrypoint in folder.folders or any(name.startswith(f"{entrypoint}/") for name in folder.files):
         raise unusable(DiagnosticCode.ENTRYPOINT_INVALID, "is a directory; name a file")
@@ -249,7 +249,7 @@ def find_entrypoint(entrypoint: str, folder: FolderFiles) -> tuple[str, ProgramK
     if entrypoint not in folder.executable:
         raise unusable(DiagnosticCode.NOT_EXECUTABLE, "has no exec bit; set it with chmod u+x")
     if not folder.files[entrypoint].startswith((ELF, _SCRIPT)):
-        raise unusable(DiagnosticCode.NOT_EXECUTABLE, "is neither an ELF program nor a script that starts with '#!'")
+        raise unusable(DiagnosticCode.NOT_EXECUTABLE, "is not an ELF program or a script that starts with '#!'")
     return entrypoint, ProgramKind.EXECUTABLE
 
 
@@ -335,7 +335,7 @@ def stage_tool(home: ForgeHome, name: str, files: FolderFiles) -> Iterator[Path]
         with _open_folder(room) as parent:
             write_folder(parent, name, files.files, files.executable)
         if read_folder(folder).digest != files.digest:
-            raise SharingError("The files could not be written as they are; nothing was taken over.")
+            raise SharingError("Forge could not write exactly these files; nothing was imported.")
         yield folder
 
 

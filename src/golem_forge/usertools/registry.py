@@ -240,7 +240,7 @@ class Registry:
         if _canonical_json(read_manifest(files[MANIFEST_FILE], folder=entry.name)) != _canonical_json(entry.manifest):
             self._cache.remove()
             self._scans, self._index = {}, None
-            why = f"what was remembered of '{entry.name}' is not what its files say; try again"
+            why = f"the stored facts about '{entry.name}' do not fit its files; try again"
             raise Unusable(DiagnosticCode.CHANGED, why)
         del self._unproven[_entry_key(entry)]
 

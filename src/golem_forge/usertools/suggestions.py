@@ -417,5 +417,5 @@ def _save_dismissed(home: ForgeHome, known: dict[str, str]) -> None:
     except OSError as error:
         raise ForgeError(
             f"The dismissal could not be kept in $FORGE_HOME/{_STATE_FOLDER}/{_DISMISSED_FILE}: {error.strerror}. "
-            "Put that right and try again."
+            "Correct that and try again."
         ) from None

@@ -221,7 +221,7 @@ def _write_files(directory: Path, files: Mapping[str, str]) -> None:
     """Nothing has run yet, so nothing in the directory can lead elsewhere; the names themselves must not either."""
     for name, text in files.items():
         if not (parts := workspace_parts(name)):
-            raise _InvalidCase(f"files: {quote_value(name)} is no name of a file below the workspace")
+            raise _InvalidCase(f"files: {quote_value(name)} is not the name of a file below the workspace")
         path = directory.joinpath(*parts)
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

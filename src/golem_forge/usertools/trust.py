@@ -101,7 +101,7 @@ def _why_inactive(workshop: Workshop, entry: ToolEntry, version: VersionStatus) 
     how = f"`forge tools activate {name}`"
     # Trust that was given while no built-in tool had the name is no agreement to stand in for one.
     if workshop.shadows(name) and not version.last_may_replace:
-        waiting = f"replaces the built-in tool '{name}', which answers until that is approved"
+        waiting = f"replaces the built-in tool '{name}', which answers until you approve it"
         return DiagnosticCode.SHADOW_PENDING, f"{waiting}; {how} asks"
     if not workshop.shadows(name):  # else /name means the built-in tool while this one is not active
         how = f"run {slash_command(name)} or {how}"
@@ -348,14 +348,14 @@ def status_line(workshop: Workshop, name: str) -> str:
     """Whether the tool as it is now is offered, and what to do if it is not. May quote what others wrote."""
     found = workshop.registry.lookup(name)
     if found is None:
-        return "Its folder has no tool.yaml, so it is no tool."
+        return "Its folder has no tool.yaml, so it is not a tool."
     if isinstance(found, Diagnostic):
-        return f"It is no usable tool as it is: {found.text}"
+        return f"It is not a usable tool: {found.text}"
     state, trusted, _, _ = tool_status(workshop, found)
     if state is ToolState.ACTIVE:
         return "It is active: exactly these files were trusted before."
     if state is ToolState.RETIRED:
         return f"It is retired; `forge tools restore {name}` switches it on."
     if trusted:
-        return f"These files were trusted before, but they are only {state}; `forge tools activate {name}` goes on."
+        return f"You trusted these files before, but it is only {state}; `forge tools activate {name}` goes on."
     return f"It is not active ({state}, untrusted); `forge tools activate {name}` shows what it is and asks."

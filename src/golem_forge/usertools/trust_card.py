@@ -69,7 +69,7 @@ def trust_card(entry: ToolEntry, files: FolderFiles, facts: ToolFacts, old: Fold
     was = permissions(before, build_hosts=facts.build_hosts) if before else None
     granted, changed = compare_permissions(was, permissions(manifest, build_hosts=facts.build_hosts))
     head = [
-        f"custom tool '{entry.name}'",
+        f"user tool '{entry.name}'",
         f"version: {version}{manifest.version}",
         f"description: {manifest.description}",
         f"provenance: {facts.provenance}",
@@ -284,7 +284,7 @@ PERMISSION_HELP: Final[Mapping[str, str]] = MappingProxyType(
         "zones": "directories it can see; `rw` ones it can change",
         "network": "hosts it can reach while it runs",
         "environment": "variables that are copied for it from the environment Forge was started in",
-        "calls": "other tools it can call; each call is judged and asked for by itself",
+        "calls": "other tools it can call; Forge judges each of these calls by itself",
         "build downloads": "hosts its dependencies are fetched from when it is built; its runs do not reach them",
         "timeout": "how long one call may take",
         "background": "whether it goes on running after its call has returned",

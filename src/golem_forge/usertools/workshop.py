@@ -174,7 +174,7 @@ def open_workshop(
     def repaired(name: str) -> None:
         why = f"the stored copy of tool '{name}' was changed outside of Forge, so it was not used"
         again = "it was made again from the tool's folder, which still has the bytes of its digest"
-        workshop.report("warning", f"{why}; {again}. Look who else writes to $FORGE_HOME/store.")
+        workshop.report("warning", f"{why}; {again}. Find out which other program writes to $FORGE_HOME/store.")
 
     workshop = Workshop(
         home=home,

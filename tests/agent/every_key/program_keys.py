@@ -14,6 +14,9 @@ from tests.wire.server import WireServer, WireTurn
 from golem_forge import tool
 from golem_forge.agent.model.interface import Request, TokenUsage
 from golem_forge.agent.model.scripted import Turn
+from golem_forge.config.program import load_program
+from golem_forge.config.store_block import NOTIFY_ON
+from golem_forge.storage.home import forge_home
 
 CASES = Cases()
 key = CASES.key
@@ -73,6 +76,83 @@ async def project_files(ground: Ground) -> None:
     for value, read in (("true", True), ("false", False)):
         seen = await ground.run(["ok"], program=f"instructions: {{project_files: {value}}}\n")
         assert ("Use tabs." in seen.script.requests[-1].system) is read
+
+
+@key("otel.endpoint", "otel.content")
+async def otel(ground: Ground) -> None:
+    """In the person's own file: a project's does not count (tests/acceptance/test_telemetry.py)."""
+    home = forge_home()
+    home.path.mkdir(parents=True, exist_ok=True)
+    for said, switched_on, content in (("endpoint: http://127.0.0.1:9", True, False), ("content: true", False, True)):
+        home.config.write_text(f"otel: {{{said}}}\n")
+        found = load_program(ground.root, home, trusted=lambda _: True).otel
+        assert (bool(found.asked_by), found.content) == (switched_on, content)
+
+
+@key(
+    *("store.url", "store.runner.slots", "store.runner.labels", "store.limits.per_person"),
+    *("store.limits.per_program", "store.hold", "store.retention"),
+)
+async def store(ground: Ground) -> None:
+    """What a runner makes of them: tests/team."""
+    home = forge_home()
+    home.path.mkdir(parents=True, exist_ok=True)
+    said = "url: sqlite, runner: {slots: 2, labels: [gpu]}, limits: {per_person: 3, per_program: 5}"
+    said += ", hold: 20s, retention: 1d"
+    ground.write("forge.yaml", f"store: {{{said}}}\n")
+    found = load_program(ground.root, home, trusted=lambda _: True).store
+    assert (found.address(), found.slots, found.labels) == ("sqlite", 2, ("gpu",))
+    assert (found.per_person, found.per_program, found.hold, found.retention) == (3, 5, 20.0, 86400.0)
+    stranger = load_program(ground.root, home, trusted=lambda _: False)
+    assert stranger.store.slots != 2
+    assert any("store.runner" in line for line in stranger.unused)
+
+
+@key("workspace.git", "workspace.ref")
+async def workspace(ground: Ground) -> None:
+    """What a session makes of it: tests/team/test_session_workspace.py."""
+    home = forge_home()
+    ground.write("forge.yaml", "workspace: {git: ../repository, ref: main}\n")
+    found = load_program(ground.root, home, trusted=lambda _: True).workspace
+    assert (found.git, found.ref, found.folder, found.is_withheld) == ("../repository", "main", ground.root, False)
+    stranger = load_program(ground.root, home, trusted=lambda _: False)
+    assert stranger.workspace.git == "" and stranger.workspace.is_withheld
+    assert "forge.yaml:1: workspace" in stranger.unused
+    typed = load_program(ground.root, home, trusted=lambda _: False, overrides=("workspace.ref=other",))
+    assert typed.workspace.is_withheld, "half of it is still the stranger's"
+
+
+@key("store.page", "notify[].webhook", "notify[].secret", "notify[].on", "notify[].allow_private")
+async def webhooks(ground: Ground) -> None:
+    """What a runner does with them: tests/team/test_webhooks.py."""
+    home = forge_home()
+    home.path.mkdir(parents=True, exist_ok=True)
+    home.config.write_text("notify: [{webhook: https://a.example/x, secret: env:A}]\n")
+    said = "{webhook: env:B_URL, secret: env:B, on: [failed], allow_private: true}"
+    ground.write("forge.yaml", f"store: {{page: https://team.example}}\nnotify: [{said}]\n")
+    found = load_program(ground.root, home, trusted=lambda _: True).store
+    assert found.page == "https://team.example"
+    first, second = found.notify
+    assert (first.url({}), first.on, first.allow_private) == ("https://a.example/x", NOTIFY_ON, False)
+    environ = {"B_URL": "https://b.example", "B": "canary"}
+    assert (second.url(environ), second.key(environ)) == ("https://b.example", b"canary")
+    assert (second.on, second.allow_private) == (("failed",), True)
+    stranger = load_program(ground.root, home, trusted=lambda _: False)
+    assert [each.webhook for each in stranger.store.notify] == ["https://a.example/x"]
+    assert "forge.yaml:2: notify" in stranger.unused
+
+
+@key("store.token", "approval.four_eyes")
+async def team(ground: Ground) -> None:
+    """What they do: tests/team/test_people.py."""
+    home = forge_home()
+    home.path.mkdir(parents=True, exist_ok=True)
+    home.config.write_text("store: {token: env:MY_TOKEN}\napproval: {four_eyes: high}\n")
+    ground.write("forge.yaml", "approval: {four_eyes: medium}\n")
+    found = load_program(ground.root, home, trusted=lambda _: True)
+    assert found.store.person_token({"MY_TOKEN": "canary-token-1"}) == "canary-token-1"
+    assert found.approval.four_eyes is not None
+    assert found.approval.four_eyes.value == "medium"
 
 
 @key("worker_paths")

@@ -206,7 +206,7 @@ async def test_a_silent_provider_has_failed_after_request_timeout(
         answer, shown = await asked(opened(server, request_timeout=1.5))
     assert answer.message.text == "Now." and len(server.requests) == 2
     (failed,) = shown.discarded
-    assert failed.wait == 1.0 and "1.5 s without a word" in failed.reason
+    assert failed.wait == 1.0 and "1.5 s without an answer" in failed.reason
     assert f"`models.{provider}.request_timeout`" in failed.reason, "which key says how long"
 
 

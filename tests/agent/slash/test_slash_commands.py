@@ -20,7 +20,7 @@ async def test_help_lists_commands_and_describes_one_and_a_tool(host: Any) -> No
     every = await host.type("/help")
     for name in ("/tools", "/tool NAME", "/model", "/clear", "/status", "/config", "/exit", "/rules", "/why", "/trace"):
         assert name in every
-    assert "take one back" in await host.type("/help rules")
+    assert "or revoke one" in await host.type("/help rules")
     about = await host.type("/help GIT_PUSH")
     assert "Push commits" in about and "--branch" in about and "required" in about
     assert "origin|upstream" in about and "Target branch" in about
@@ -46,7 +46,7 @@ async def test_tools_by_category_own_ones_first_and_what_is_kept_out(make_host: 
     said = await host.type("/tools")
     headings = [line for line in said.splitlines() if not line.startswith(" ")]
     assert headings[:2] == ["Git", "Other"] and headings[-1] == "Not offered"
-    assert any(heading.startswith("Forge's own: ") for heading in headings[2:-1])
+    assert any(heading.startswith("Built-in: ") for heading in headings[2:-1])
     assert "/pull" in said and "/read_file" in said and "broken" in said.partition("Not offered")[2]
 
 
@@ -213,7 +213,7 @@ async def test_plan_output_sessions_and_trace(host: Any) -> None:
     assert await host.type("/plan") == "[x] look\n[>] do"
     assert await host.type("/sessions") == "There was no conversation yet."  # only calls of this person's
     assert await host.type("/trace DEBUG") == "Trace level: debug"
-    assert (await host.type("/trace debg")).startswith("error: 'debg' is no level (did you mean 'debug'?)")
+    assert (await host.type("/trace debg")).startswith("error: 'debg' is not a trace level (did you mean 'debug'?)")
     assert "/mcp [reconnect NAME]" in await host.type("/help")
 
 
@@ -258,7 +258,7 @@ async def test_output_shows_stored_output_by_its_lines(make_host: Callable[..., 
     shown = host.of("toolResult")[-1]["value"]["content"]
     assert "line 1000" in shown and "line 1001" in shown and "line 1002" not in shown
     assert (await host.type("/output out_000000000000")).startswith("error: No output")
-    assert (await host.type(f"/output {handle} x-y")).startswith("error: 'x-y' is no range")
+    assert (await host.type(f"/output {handle} x-y")).startswith("error: 'x-y' is not a range")
     assert (await host.type("/output")).startswith("error: /output HANDLE")
 
 
@@ -302,7 +302,7 @@ async def test_no_category_passes_for_one_of_forges_own(make_host: Callable[...,
         input_schema={"type": "object"},
         execute=lambda args: "",
         mode="manual",
-        category="Forge's own: Files",
+        category="Built-in: Files",
     )
     said = await make_host(spoof).type("/tools")
-    assert said.index("/spoof") < said.index("Forge's own: ")
+    assert said.index("/spoof") < said.index("Built-in: ")

@@ -77,7 +77,7 @@ async def test_u14_the_schema_decides(host: Any, ran: Any, line: str, expected: 
         ("/tool secret_plan", f"error: 'secret_plan' {ONLY_MODELS}"),
         ("/tool secret_plans", "error: Unknown tool 'secret_plans'."),
         ("/secret_plans", "error: Unknown command '/secret_plans'"),
-        ("hello", "error: That is no command: a command is / and a name; /help lists them"),
+        ("hello", "error: That is not a command: write / and a name; /help lists them"),
     ],
 )
 async def test_u13_u14_u15_what_is_wrong_is_said_where_it_is(host: Any, ran: Any, line: str, said: str) -> None:

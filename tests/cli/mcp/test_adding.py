@@ -58,14 +58,14 @@ def test_its_last_words_are_shown(walled):
     ("words", "said"),
     [
         (["x"], "name a URL, or write the command after `--`"),
-        (["x", "ls"], "'ls' is no URL; a command goes after `--`"),
+        (["x", "ls"], "'ls' is not a URL; a command goes after `--`"),
         (["x", "https://x.test/mcp", "--", "ls"], "either a URL or a COMMAND"),
         (["x", "https://x.test/mcp", "--zone", "workspace"], "--zone has no effect for a server with a URL"),
         (["x", "--auth", "oauth", "--", "ls"], "--auth has no effect for a server that is started"),
         (["x", "--zone", "nope", "--", "ls"], "this program has no zone 'nope'; its zones: workspace"),
         (["x", "--zone", "workspace:w", "--", "ls"], "write NAME, NAME:ro or NAME:rw"),
-        (["x", "--env", CANARY, "--", "ls"], "--env wants NAME=VALUE"),
-        (["x", "--env", "A=1", "--env", "A=2", "--", "ls"], "--env A is there twice"),
+        (["x", "--env", CANARY, "--", "ls"], "--env needs NAME=VALUE"),
+        (["x", "--env", "A=1", "--env", "A=2", "--", "ls"], "--env A was given twice"),
         (["x", "https://x.test", "--auth", "oauth", "--bearer-env", "T"], "exclude each other"),
         (["a b", "--", "ls"], "is not a name of a server"),
         (["x", "http://x.test/mcp"], "https"),
@@ -81,7 +81,7 @@ def test_what_cannot_be_meant_writes_nothing(servers, words, said):
 def test_a_name_that_is_taken_anywhere_is_refused(servers):
     servers.shell.write(".mcp.json", '{"mcpServers": {"docs": {"url": "https://docs.example/mcp"}}}')
     ended = servers("add", "docs", "--", "ls")
-    assert ended.code == 2 and "'docs' is there already (.mcp.json)" in ended.err
+    assert ended.code == 2 and "'docs' exists already (.mcp.json)" in ended.err
     assert not (servers.project / "forge.yaml").exists()
 
 
@@ -95,6 +95,16 @@ def test_a_zone_that_is_read_only_stays_so(servers):
     servers.shell.write("forge.yaml", "sandbox: {zones: {workspace: {path: ., mode: ro}}}\n")
     ended = servers("add", "x", "--zone", "workspace:rw", "--", "ls")
     assert ended.code == 2 and "zone 'workspace' is read-only" in ended.err
+
+
+def test_zones_that_no_session_can_use_are_refused_before_anything_is_written(servers):
+    servers.shell.write("forge.yaml", "sandbox: {zones: {workspace: {path: .}, notes: {path: notes}}}\n")
+    (servers.project / "notes").mkdir()
+    before = servers.shell.everything()
+    ended = servers("add", "x", "--zone", "notes", "--yes", "--", "ls")
+    assert ended.code == 2 and "forge.yaml:1: Zones 'notes' and 'workspace' overlap" in ended.err
+    assert "Choose directories that lie beside each other" in ended.err
+    assert servers.shell.everything() == before
 
 
 def test_every_option_is_a_key_of_the_file(servers):

@@ -79,7 +79,7 @@ def test_a_new_tool_is_new_until_somebody_agrees(listed, on_terminal):
     code, screen = on_terminal(["mcp", "approve", "x"], (r"Use 'two' as it is now\? \[y/N\] ", "y"))
     assert code == 0 and "is new:" in screen
     assert set(pins(listed.shown("x")).values()) == {"pinned"}
-    assert "is approved as it is" in listed("approve", "x", "two").out
+    assert "is approved already" in listed("approve", "x", "two").out
 
 
 def test_what_is_not_there_cannot_be_approved(listed):
@@ -97,7 +97,7 @@ def test_a_tool_of_a_server_that_nobody_asked_yet(walled):
     assert ended.code == 3 and "forge mcp approve x" in ended.err, "a yes to a tool is none to its server"
     assert walled("approve", "x", "--yes").code == 0
     ended = walled("approve", "x", "one", "--yes")
-    assert ended.code == 0 and "one is approved as it is" in ended.out
+    assert ended.code == 0 and "one is approved already" in ended.out
 
 
 def test_the_test_of_a_server(walled):

@@ -56,7 +56,7 @@ def test_what_decides_is_said(looked):
     assert tools["s__plain"]["verdict"] == "preApproved" and "forge.yaml:" in tools["s__plain"]["why"]
     assert tools["s__killer"]["verdict"] == "ask" and "destroys" in tools["s__killer"]["why"]
     for name in ("list_mcp_resources", "list_mcp_resource_templates", "read_mcp_resource"):
-        assert tools[name]["why"] == "by server: what a trusted one has is read unasked, any other asks"
+        assert tools[name]["why"] == "by server: reading from a trusted server runs, from any other it asks"
 
 
 def test_a_new_tool_asks_first(looked):

@@ -85,7 +85,7 @@ def test_a_link_is_followed(tmp_path):
     [
         (Format.JSON, '{"mcpServers": {}', "not plain JSON"),
         (Format.JSON, '// settings\n{"mcpServers": {}}', "not plain JSON"),
-        (Format.JSON, '{"a": 1, "a": 2}', "a key is there twice"),
+        (Format.JSON, '{"a": 1, "a": 2}', "a key appears twice"),
         (Format.JSON, '{"mcpServers": []}', "no table `mcpServers`"),
         (Format.JSON, "[]", "no table `mcpServers`"),
         (Format.JSON, '{"mcpServers": {"forge": {"command": "y"}}}', "another server 'forge'"),
@@ -107,7 +107,7 @@ def test_what_is_not_understood_is_left_alone(tmp_path, format, text, said):
 def test_a_file_that_cannot_be_merged_with_is_a_failure_that_shows_the_entry(servers):
     path = servers.shell.write(".vscode/mcp.json", "// mine\n{}")
     ended = servers("install", "vscode", "--write")
-    assert ended.code == 1 and "is left as it is" in ended.err and "by hand" in ended.err
+    assert ended.code == 1 and "did not change" in ended.err and "by hand" in ended.err
     assert json.loads(ended.out)["servers"]["golem-forge"]["type"] == "stdio"
     assert path.read_text() == "// mine\n{}"
 

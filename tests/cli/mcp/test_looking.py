@@ -111,9 +111,8 @@ def test_lines_that_are_no_messages_are_counted(walled):
     walled.command("echo.py")
     added = walled.add("noisy", "--yes", program="hostile.py", args=("garbage",))
     assert added.code == 0, added.err
-    note = (
-        r"standard output: (\d+) lines were not JSON-RPC and dropped; a server writes anything but messages to stderr"
-    )
+    must = "a server must write everything except messages to stderr"
+    note = rf"standard output: (\d+) lines were not JSON-RPC and dropped; {must}"
     tested, shown = walled("test", "noisy").out, walled("show", "noisy").out
     (first,) = {int(re.search(f"note: {note}", text)[1]) for text in (added.out, tested, shown)}
     assert first > 5 and "tools: 1" in shown
@@ -164,7 +163,7 @@ def test_a_program_that_cannot_be_read_leaves_the_other_tools(servers):
     servers.shell.write("forge.yaml", "mpc: {}\n")
     ended = servers.shell("tools", "list")
     assert ended.code == 0 and "read_file" in ended.out
-    assert "tools of MCP servers are left out: forge.yaml:1: mpc: unknown key 'mpc'" in ended.err
+    assert "this list has no MCP tools: forge.yaml:1: mpc: unknown key 'mpc'" in ended.err
     assert servers("list").code == 2
 
 

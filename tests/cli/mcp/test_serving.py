@@ -59,8 +59,8 @@ def test_over_stdin_and_stdout_until_stdin_ends(servers):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--http", "x:y"], "is no address to listen at"),
-        (["--allow-host", "x"], "are for --http"),
+        (["--http", "x:y"], "is not a listen address"),
+        (["--allow-host", "x"], "need --http"),
         (["--worker", "nobody"], "nobody"),
         (["-p", "/no/such/place"], "no such directory"),
     ],
@@ -118,7 +118,7 @@ async def test_logging_in_and_out(servers):
 def test_what_has_no_login(servers):
     servers("add", "web", "https://x.test/mcp")
     servers("add", "prog", "--", "ls")
-    for name, said in (("web", "write `auth: oauth`"), ("prog", "started as a program")):
+    for name, said in (("web", "write `auth: oauth`"), ("prog", "starts it as a program")):
         ended = servers("login", name)
         assert ended.code == 2 and said in ended.err
     assert servers("login", "none").code == 4 and servers("logout", "prog").code == 4

@@ -98,8 +98,8 @@ async def test_roots_are_addresses_of_files_and_bounded(serving: Serving) -> Non
         add_asking(served, addresses)
         for given, seen in (
             (["file:///a b", "file:///x\n\x1b[31m"], "['file:///a%20b', 'file:///x%1B[31m']"),
-            (["https://evil.example/"], "failed: The client did not tell its roots."),
-            ([""], "failed: The client did not tell its roots."),
+            (["https://evil.example/"], "failed: The client did not list its roots."),
+            ([""], "failed: The client did not list its roots."),
             ([f"file:///r{number}" for number in range(1000)], str([f"file:///r{number}" for number in range(100)])),
         ):
             told[:] = given

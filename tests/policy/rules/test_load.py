@@ -171,7 +171,7 @@ def test_refused(rule: str, expected: str) -> None:
     ("text", "expected"),
     [
         ("version: 2\n", "this Forge reads version 1"),
-        ("rules:\nbuiltin_off: [wipe]\n", "'wipe' is no builtin rule; they are fork_bomb, wipe_device, wipe_root"),
+        ("rules:\nbuiltin_off: [wipe]\n", "'wipe' is not a builtin rule; they are fork_bomb, wipe_device, wipe_root"),
         ("rules: {}\n", "expected a list of rules"),
     ],
 )

@@ -89,6 +89,12 @@ ANSWERS: list[tuple[str, str, list[str], list[str]]] = [
          "MAKEFLAGS=-fevil make test", "make test --file=x"],
     ),
     (
+        "mvn test -q",
+        "mvn test …",
+        ["mvn test -o -B"],
+        ["mvn test -s 5", "mvn test -s evil.xml", "mvn test -Dexec=evil", "mvn test -f evil.xml", "mvn deploy"],
+    ),
+    (
         "npm test",
         "npm test …",
         ["npm test -- src/a.test.js", "npm test -s"],
@@ -138,6 +144,39 @@ ANSWERS: list[tuple[str, str, list[str], list[str]]] = [
         ["docker ps -a --format x"],
         ["docker -H tcp://evil.test ps", "docker run alpine", "docker rm x", "docker --config /tmp ps"],
     ),
+    (  # of a program that no table knows: its operands, and no word that changes or runs something
+        "sometool show src",
+        "sometool …",
+        ["sometool show a b", "sometool status -v", "sometool --help"],
+        ["sometool --exec evil", "sometool -o src/a.py", "sometool --config=evil x", "sometool @args",
+         "sometool x=evil",
+         "sometool run x", "sometool db:drop", "sometool delete-all x", "sometool ecto.reset", "sometool INSTALL x",
+         "sometool -- evil", "sometool plugin install x"],
+    ),
+    (
+        "gcloud compute instances list",
+        "gcloud compute instances …",
+        ["gcloud compute instances describe x"],
+        ["gcloud compute instances delete x", "gcloud compute ssh x", "gcloud compute instances reset x"],
+    ),
+    (
+        "docker context ls",
+        "docker context …",
+        ["docker context ls"],
+        ["docker context rm x", "docker context create x", "docker context use --x"],
+    ),
+    (
+        "deno test a",
+        "deno test …",
+        ["deno test b -q"],
+        ["deno test -A", "deno test --config=x", "deno test --import-map x", "deno run a", "deno eval 1"],
+    ),
+    (
+        "file -z a",
+        "file …",
+        ["file -b a b", "file --mime-type a"],
+        ["file -C -m src/a", "file -Cm src/a", "file --compile -m a", "file -f names"],
+    ),
 ]  # fmt: skip
 
 
@@ -171,6 +210,27 @@ def test_one_answer_covers_the_next_like_it_and_nothing_that_hides_behind_it(
         "sed -i s/a/b/ c",
         "python3 -c x", "bash -c make", "bash x.sh", "curl https://example.test", "node -e x", "find . -exec cat x",
         "env make", "sudo make", "xargs make", "awk 'BEGIN{system(1)}'", "npx -y x", "docker run x", "ssh h ls",
+        "rails runner x", "rails db:drop", "dotnet run", "dotnet exec a.dll", "dotnet tool install x", "swift run x",
+        "dart run x", "zig run x.zig", "nix run x", "nix eval x", "mix cmd ls", "mix eval x", "bun exec ls",
+        "yarn node x.js",
+        "yarn workspace a add x", "pnpm bash x.sh", "pnpm python x.py", "npm explore x ls", "npm set a b",
+        "npm rum build",
+        "npm isntall x", "npm it", "npm pkg set a=b", "npm config set a b", "npm version 2", "npm cache clean",
+        "npm edit x",
+        "jj util exec ls", "svn delete x", "helm plugin install x", "go run main.go", "deno run main.ts", "aws s3 rm x",
+        "aws ssm send-command x", "gcloud compute ssh x", "gh pr create", "gh config set pager x",
+        "gh extension exec x",
+        "git remote-ext a b", "git credential fill", "git sparse-checkout set a", "git read-tree x", "git st",
+        "git lfs prune",
+        "git bundle create a b", "kubectl rollout undo x", "python3 -m timeit x", "python3 -m pdb x.py",
+        "python3 -m cProfile x.py", "python3 -m coverage run x.py", "python3 -m tox", "coverage run x.py", "flask run",
+        "uvicorn a:b", "unlink a", "shred a", "truncate -s0 a", "ln -s a c", "uniq a b", "unzip a", "kill 1",
+        "rclone sync a b",
+        "rustc a.rs", "openssl enc x", "make deploy", "make install", "make clean", "npm run publish",
+        "npm run deploy:prod",
+        "gradle publish", "uv run main.py", "uv run tests/a.py", "/workspace/bin/pytest -q",
+        "/workspace/run.sh x",
+        "/usr/../workspace/run x",
     ],
 )  # fmt: skip
 def test_what_deletes_installs_publishes_or_runs_given_code_is_kept_word_for_word_only(place: Place, text: str) -> None:
@@ -201,6 +261,35 @@ def test_the_first_choice_is_the_one_most_people_want(place: Place, text: str, f
     assert shown[0]["id"] == first
     assert shown[-1]["id"] in ("grant:session", first), "the widest comes last"
     assert offers[0].exact and offers[0].scope == "session", "the key for the session keeps this very call"
+
+
+@pytest.mark.parametrize(
+    ("text", "suggestion"),
+    [
+        ("perl -e 1", 3), ("ruby -e 1 x", 3), ("node -e 1", 3), ("python3 -c 1", 3), ("lua -e 1", 3),
+        ("npx -p evil x", 3), ("python3 -W ignore x.py", 4), ("python3 -m timeit x", 3), ("/workspace/run.sh x", 1),
+        ("pytest -p no:x", 2), ("pytest -p no:x", 3), ("terraform plan -out x", 3), ("journalctl -u a", 2),
+        ("rails test", 1), ("nix build", 1), ("bun x node x.js", 3), ("systemctl status a", 1),
+    ],
+)  # fmt: skip
+def test_a_model_cannot_suggest_a_rule_that_further_words_turn_into_other_code(
+    place: Place, text: str, suggestion: int
+) -> None:
+    facts = place.command(text, project="/srv/app")
+    facts.args["prefix_rule"] = text.split()[:suggestion]
+    assert f"prefix{suggestion}" not in {choice.id for choice in offered(place, facts)}
+
+
+@pytest.mark.parametrize(
+    "text", ["pytest -p evil", "make test SHELL=evil", "git commit --no-verify -m x", "npx tsc -o x"]
+)
+def test_what_a_model_suggests_is_neither_first_nor_kept_for_good_if_its_own_words_are_not_covered(
+    place: Place, text: str
+) -> None:
+    facts = place.command(text, project="/srv/app")
+    facts.args["prefix_rule"] = text.split()
+    for choice in offered(place, facts):
+        assert choice.id == "exact" or (not choice.suggested and choice.lifetimes == ("session",)), choice.label
 
 
 def test_a_rule_written_by_hand_covers_what_it_says(place: Place) -> None:

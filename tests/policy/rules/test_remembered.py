@@ -105,7 +105,7 @@ def test_what_an_older_forge_saved_and_nobody_may_save_now_is_left_out_with_a_wa
     book = RuleBook(place.home)
     assert [rule.command for rule in book.current().rules] == [(("pytest",),)]
     [warning] = book.warnings
-    assert "csh" in warning and warning.endswith("it no longer counts")
+    assert "csh" in warning and warning.endswith("Forge ignores it now")
 
 
 def test_a_file_that_cannot_be_read_is_never_overwritten(place: Place) -> None:

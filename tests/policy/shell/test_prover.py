@@ -294,7 +294,7 @@ def test_secret_read_is_reported(world: CommandWorld) -> None:
 )
 def test_content_below_a_directory_is_proven_only_if_all_of_it_was_seen(text: str, world: CommandWorld) -> None:
     found = proof(text, world)
-    assert "not all that lies below '/workspace/deep'" in found.why
+    assert "did not search everything below '/workspace/deep'" in found.why
     assert proof(text.replace("deep", "src"), world).proven
 
 

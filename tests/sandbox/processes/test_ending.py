@@ -14,7 +14,7 @@ import pytest
 from tests import descriptors
 from tests.deadlines import LONG, within
 
-from golem_forge.sandbox.process import monitor
+from golem_forge.sandbox.process import launcher, monitor, watchdog_child
 from golem_forge.sandbox.process import tree as watchdogs
 from golem_forge.sandbox.process.child import start_process
 from golem_forge.sandbox.process.launch import TreeRoot
@@ -374,3 +374,15 @@ async def test_without_a_watchdog_nothing_else_changes(fresh_watchdog, run, monk
     for _ in range(3):
         child = await run("echo there; exit 3")
         assert (await child.wait(30)).exit_code == 3
+
+
+async def test_a_forge_that_is_silent_loses_its_trees(fresh_watchdog, run, marker):
+    """It was stopped, or its lease ran out: others go on in its place, and nobody of a tree goes on beside them."""
+    assert watchdog_child.END_ALL == launcher.END_ALL
+    fresh_watchdog.beat(1)
+    child = await run(f"{' '.join(SHAPES.values())} echo there; sleep 60")
+    await until_output(child, "there")
+    fresh_watchdog.beat(1)
+    gone_within(marker, 20)
+    ending = await child.wait(30)
+    assert ending.exit_code != 0

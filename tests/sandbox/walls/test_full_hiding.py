@@ -113,7 +113,7 @@ def test_a_commondir_is_gone_afterwards_and_reported(house: House) -> None:
     assert not os.path.lexists(house.workspace / "lib/.git/commondir")
     assert (house.workspace / "outside").read_text() == "kept"
     told = "\n".join(one.text for one in ran.after.leftovers)
-    assert "The command made /workspace/.git/commondir; it was not taken over." in told
+    assert "The command made /workspace/.git/commondir; Forge ignored it." in told
     assert "/workspace/lib/.git/commondir" in ran.after.protected_created
     assert "/workspace/new is a repository" in told and not os.path.lexists(house.workspace / "new/.git")
 

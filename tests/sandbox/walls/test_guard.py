@@ -284,7 +284,7 @@ class TestThingsMadeLater:
         scan.refresh()
         (told,) = secrets_made(zone, before, scan.findings)
         assert told.paths == ("/workspace/x/.env",)
-        assert told.text.endswith("whoever made it: /workspace/x/.env")
+        assert told.text.endswith("could read or use it: /workspace/x/.env")
         assert list(secrets_made(zone, scan.findings, scan.findings)) == []
         (house.workspace / "a\nb\tc.key").touch()
         scan.refresh()

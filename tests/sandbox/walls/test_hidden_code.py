@@ -362,7 +362,7 @@ def test_what_matters_is_looked_at_before_any_number_of_other_files(
     told = hidden_code(tree.zone, [*flood, ("build", "zz", "evil.py")], lambda parts: False)
     assert told[0].paths == ("/workspace/build/zz/evil.py",)
     assert len(told) == 2 and told[1].text.endswith(
-        "further paths changed while the command ran; they were not looked at"
+        "further paths changed while the command ran; Forge did not check them"
     )
     assert told[1].severity is (Severity.WARNING if where == "build" else Severity.NOTE)
     assert int(told[1].text.partition(" ")[0].replace(",", "")) >= 20_000

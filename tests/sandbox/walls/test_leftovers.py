@@ -194,7 +194,7 @@ async def test_a_name_that_walls_stand_on_is_no_file_and_cannot_become_one(stand
     with pytest.raises(SandboxError) as gone:
         standing.target(".git", Verb.DELETE)
     assert absent.value.code == gone.value.code == "NOT_FOUND"
-    with pytest.raises(SandboxError, match=r"Nothing can be made at '/workspace/\.git' while commands run"):
+    with pytest.raises(SandboxError, match=r"Nothing can be created at '/workspace/\.git' while commands run"):
         standing.target(".git", Verb.WRITE)
 
 

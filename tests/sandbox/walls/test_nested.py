@@ -309,7 +309,7 @@ def test_more_than_can_be_moved_are_told(place: Path, zone: Zone, monkeypatch: p
     for number in range(4):
         spoiled(repository(place / f"r{number}", commit=False), HOOK)
     told = vet_repositories(zone, everything(place))
-    assert "2 more repositories were made or changed, and nobody looked" in told[-1].text
+    assert "2 more repositories were made or changed, and Forge did not check" in told[-1].text
 
 
 def test_a_directory_without_the_right_to_write(place: Path, zone: Zone) -> None:

@@ -185,8 +185,8 @@ async def test_what_ended_late_was_not_tried_in_time_and_is_not_missing(monkeypa
     ("answer", "cause", "untried"),
     [
         ('{"said": null, "limits": []}', "not tried in time", tuple(GUARANTEES)),
-        ('{"said": "", "limits": []}', "the try could not be made", ()),
-        ("", "the try could not be made", ()),
+        ('{"said": "", "limits": []}', "the test could not be run", ()),
+        ("", "the test could not be run", ()),
     ],
 )
 async def test_a_try_that_came_to_nothing_says_so_and_finds_nothing_missing(
@@ -226,7 +226,7 @@ async def test_a_result_is_kept_for_the_same_machine(monkeypatch: pytest.MonkeyP
     first = await probe(cache=tmp_path / "cache")
     assert await probe(cache=tmp_path / "cache") == first
     assert made == [Level.FULL, Level.LANDLOCK]
-    pretend(monkeypatch, held=("G1", "G2"), missing=("G3",), cause="tried, and this did not hold: G3")
+    pretend(monkeypatch, held=("G1", "G2"), missing=("G3",), cause="tested, and this did not hold: G3")
     other = await probe(cache=tmp_path / "other")
     assert await probe(cache=tmp_path / "other") == other
     kept = tmp_path / "cache" / "walls.json"
@@ -337,3 +337,18 @@ async def test_a_long_temporary_directory_costs_no_walls(monkeypatch: pytest.Mon
     monkeypatch.setattr(tempfile, "tempdir", str(long))
     assert (await probe(cache=None, within=PATIENT)).level is Level.FULL
     assert not list(long.iterdir())
+
+
+def test_what_a_killed_probe_left_is_removed_and_one_that_is_used_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probing, "_places", lambda: [str(tmp_path)])
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(probing, "_LOCKED_WITHIN_S", -1.0)
+    (tmp_path / "forge-probe-killed" / "zone").mkdir(parents=True)
+    (tmp_path / "forge-probe-link").symlink_to(tmp_path / "kept")
+    (tmp_path / "kept").mkdir()
+    with ProbeFixture(Level.FULL) as used:
+        probing.remove_abandoned_probes()
+        assert used.zone.exists()
+        assert sorted(os.listdir(tmp_path)) == sorted([used.root.name, "forge-probe-link", "kept"])

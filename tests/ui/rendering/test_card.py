@@ -84,7 +84,7 @@ def test_everything_else_that_holds_is_said() -> None:
         "  ✗ branch: must be a string",
         "  the tool's definition changed:",
         "│ -old",
-        "  without an answer it is denied at 2026-01-01T00:00:00.000Z",
+        "  without an answer Forge denies it at 2026-01-01T00:00:00.000Z",
     ):
         assert shown.count(expected) == 1, expected
     assert "  ! branch: must be a string" not in shown

@@ -67,7 +67,7 @@ def test_u24_y_approves_once_n_denies_with_a_reason_enter_denies_and_others_ask_
     terminal = played.terminal
     assert "why asked: rule r1 asks" in terminal.text and "remembered.yaml" in terminal.text
     terminal.send("x")
-    terminal.wait_for("'x' is no answer")
+    terminal.wait_for("'x' is not an answer")
     ready(played)
     terminal.send("y")
     played.wait_noted("answered", 1)
@@ -148,7 +148,7 @@ def test_a_word_typed_at_a_card_never_answers_it_and_goes_to_the_input_line(play
         if at_once:  # as a paste, which the card does not wait for: it has the keyboard again, and this is no answer
             ready(played)
             terminal.send(CTRL_U)
-            terminal.wait_for("that key is no answer", anywhere=False)
+            terminal.wait_for("that key is not an answer", anywhere=False)
         else:
             terminal.wait_for(STANDS, anywhere=False)
         terminal.send(CTRL_U)

@@ -23,15 +23,15 @@ def test_a_slash_opens_a_menu_that_filters_and_enter_takes_a_command_before_it_s
     played = play()
     terminal = played.terminal
     terminal.send("/")
-    terminal.wait_for(re.compile(r"› /help +these commands"), anywhere=False)
+    terminal.wait_for(re.compile(r"› /help +list the commands"), anywhere=False)
     terminal.type("push")
     terminal.wait_for(re.compile(r"› /git_push +Push commits"), anywhere=False)  # a part of the name is enough
     terminal.send(CTRL_U)
     terminal.wait_gone("/git_push  ")
     terminal.type("/st")
-    terminal.wait_for(re.compile(r"› /status +worker, model"), anywhere=False)
+    terminal.wait_for(re.compile(r"› /status +show worker"), anywhere=False)
     terminal.send(ENTER)
-    terminal.wait_gone("worker, model")
+    terminal.wait_gone("show worker")
     terminal.settle(0.05)
     assert played.noted("command") == [] and "you> /status" in terminal.visible
     terminal.send(ENTER)

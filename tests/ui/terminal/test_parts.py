@@ -190,6 +190,13 @@ def test_u18_nested_forms_go_back_field_by_field_and_keep_the_other_answers() ->
     assert form.arguments == {"people": [{"name": "Ada", "age": 36}, {"name": "Eve"}], "target": "there"}
 
 
+def test_at_a_session_of_another_process_only_what_works_there_is_offered() -> None:
+    known = CompletionSources(only_commands={"stop": "ends the session", "exit": "leaves it"})
+    assert candidates("/", known) == (0, ["/stop", "/exit"])
+    assert candidates("/com", known) == (0, [])
+    assert candidates("/help ", known)[1] == []
+
+
 def test_completion_never_raises_and_offers_each_thing_where_it_fits() -> None:
     def failing(_directory: str) -> list[str]:
         raise OSError("gone")

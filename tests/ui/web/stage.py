@@ -45,9 +45,9 @@ class Stage:
         self._talking: asyncio.Task[Any] | None = None
         runtime.bus.on("*", self.events.append)
 
-    async def start(self) -> None:
+    async def start(self, *allow_hosts: str) -> None:
         """Until it stands, or asks its first question: whether the program is trusted."""
-        await self.serve(0)
+        await self.serve(0, *allow_hosts)
         self._talking = asyncio.get_running_loop().create_task(self._talk())
         while not (self._talking.done() or self.seen("inputPrompt") or self.seen("approvalRequired")):
             await asyncio.sleep(0.01)
@@ -58,13 +58,12 @@ class Stage:
         await self.runtime.initialize()
         await Conversation(self.runtime).run()
 
-    async def serve(self, port: int) -> None:
+    async def serve(self, port: int, *allow_hosts: str) -> None:
         from golem_forge.ui.web.app import WebAdapter
         from golem_forge.ui.web.listen import ListenAddress
 
-        self._adapter = WebAdapter(
-            self.runtime, ListenAddress(port=port), directory=self.directory, show_link=self._links.append
-        )
+        listen = ListenAddress(port=port, allow_hosts=allow_hosts)
+        self._adapter = WebAdapter(self.runtime, listen, directory=self.directory, show_link=self._links.append)
         await self._adapter.initialize()
 
     @property
@@ -148,6 +147,7 @@ async def staged(tmp_path: Path, own_home: Path) -> AsyncIterator[Callable[..., 
         folder = Path(options.pop("directory", tmp_path / "project"))
         folder.mkdir(exist_ok=True)
         waiting = list(turns)
+        allow_hosts = options.pop("allow_hosts", ())
 
         def next_turn(request: Request) -> Turn | str:
             stage.requests.append(request)
@@ -164,7 +164,7 @@ async def staged(tmp_path: Path, own_home: Path) -> AsyncIterator[Callable[..., 
         )
         stage = Stage(runtime, folder)
         opened.append(stage)
-        await stage.start()
+        await stage.start(*allow_hosts)
         return stage
 
     yield make

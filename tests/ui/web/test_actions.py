@@ -192,7 +192,9 @@ async def test_no_answer_counts_once_whoever_asked_was_interrupted(session: Live
     data = {"approvalResponse": {"approved": True}, "formResponse": {"action": "accept"}, "userInput": {"content": "x"}}
     cancel.set()
     late = refusal(session, kind, {"requestId": request, **data[kind]})
-    said = "Too late: it was interrupted." if kind == "approvalResponse" else "Too late: this is no longer asked."
+    said = (
+        "Too late: it was interrupted." if kind == "approvalResponse" else "Too late: Forge does not ask this any more."
+    )
     assert (late.status, late.problem.problem) == (409, said)
     session.bus.emit(kind, {"requestId": request, **data[kind]}, source="terminal")  # nor from another UI
     (ended,) = await asyncio.gather(asking, return_exceptions=True)

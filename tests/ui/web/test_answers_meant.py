@@ -145,6 +145,27 @@ async def test_one_wish_runs_a_tool_once(windows: Any) -> None:
     assert "of a terminal" not in await window.text(), "the same tool, run by another"
 
 
+_TOOLS_PAGE = """async () => {
+  const { page } = await import("/pages/tools.js");
+  const items = new Map();
+  const shown = page({session: {id: "s"}, store: {items}, api: {get: async () => ({})}, announce: () => {}}, []);
+  document.querySelector("main").replaceChildren(shown.node);
+  window.ended = () => {
+    items.set("t:1", {kind: "call", name: "act", result: {event: {data: {status: "success"}}}});
+    shown.update({what: "item", key: "t:1", fresh: true});
+  };
+}"""
+
+
+async def test_the_page_of_tools_counts_a_call_that_ends_while_it_is_shown(windows: Any) -> None:
+    window = await windows.with_modules()
+    await window.run(_TOOLS_PAGE)
+    await window.sees("No tool was called in this session yet.")
+    await window.run("() => ended()")
+    await window.sees("Calls in this session")
+    assert "No tool was called" not in await window.text()
+
+
 _CARD = """async ({items, whole}) => {
   const { approvalCard } = await import("/cards/approval_card.js");
   window.acts = [];

@@ -51,6 +51,22 @@ async def test_a_model_is_listed_tested_and_kept_and_the_key_never_comes_back(
     assert KEY not in asked.runtime.journal.path.read_text()
 
 
+async def test_a_key_that_cannot_be_used_is_not_repeated(
+    sessions: Any, forge_home: ForgeHome, provider: WireServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked = await sessions()
+    for key in (f"{KEY}\nX-Evil: 1", f"{KEY} two", f"{KEY}\x1b[31m", KEY * 500, [KEY], {"value": KEY}, f"{KEY}é"):
+        for path in ("/api/models/offered", "/api/models"):
+            settings._tries.clear()
+            response = await asked.client.post(
+                path, json={"provider": "anthropic", "key": key, "model": "claude-small"}
+            )
+            assert response.status_code in (409, 422) and "canary" not in response.text, response.text
+    assert "canary" not in repr(setup.ModelChoice(provider="anthropic", key=KEY))
+    assert "canary" not in caplog.text and "canary" not in asked.runtime.journal.path.read_text()
+    assert not (forge_home.path / "state" / "model_keys").exists()
+
+
 @pytest.mark.parametrize("address", ["http://127.0.0.1:9/v1", "https://elsewhere.test/v1"])
 async def test_an_address_that_forge_did_not_find_is_refused(sessions: Any, provider: WireServer, address: str) -> None:
     asked = await sessions()

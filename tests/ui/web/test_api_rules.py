@@ -105,7 +105,7 @@ async def test_explaining_says_what_would_happen_and_does_nothing(sessions: Any,
     asked = await sessions(toolsets={"filesystem": {}, "exec": {}})
     asked.answer = {"approved": True, "remember": "session"}
     told = await asked.post("rules/explain", {"tool": "write_file", "args": WRITE})
-    assert told["verdict"] == "ask" and told["then"].startswith("a person would be asked")
+    assert told["verdict"] == "ask" and told["then"].startswith("Forge would ask a person")
     assert told["decision"]["decidedBy"]["source"] == "base" and told["decision"]["risk"] == "medium"
     assert [each["effect"] for each in told["effects"]] == ["write /workspace/a.txt"]
     assert not (project / "a.txt").exists() and asked.cards == [] and asked.said("toolStarted") == []

@@ -54,7 +54,7 @@ async def test_a_server_starts_after_a_yes_to_the_config_that_was_shown_and_drif
     assert (shown["state"], shown["approved"]) == ("pending", False)
     assert "changing.py" in shown["card"] and "zone: /workspace (read-only)" in shown["card"]
     refused = await asked.post("servers/pets/approve", {"digest": "sha256:other"}, status=409)
-    assert "not what was shown" in refused["problem"] and (await server(asked))["state"] == "pending"
+    assert "changed after the page showed it" in refused["problem"] and (await server(asked))["state"] == "pending"
     await asked.until(lambda: bool(asked.cards))
 
     ready = await asked.post("servers/pets/approve", {"digest": shown["digest"]})

@@ -80,7 +80,7 @@ async def test_a_yes_is_to_the_files_that_were_shown_and_then_the_tool_runs_unas
 
     (folder / "greet.py").write_text(GREET + "print('more')\n")
     refused = await asked.post("tools/greet/activate", {"digest": question["digest"]}, status=409)
-    assert "changed since it was shown" in refused["problem"]
+    assert "changed after the page showed it" in refused["problem"]
     assert ToolStore(forge_home).all_trusted("greet") == frozenset()
     (folder / "greet.py").write_text(GREET)
 

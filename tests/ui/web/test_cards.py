@@ -391,7 +391,7 @@ async def test_a_tool_card_from_its_start_to_its_result(windows: Windows) -> Non
     assert "execution_failed: exit 1" in text
     assert "rejected" in text
     assert "12 ms" in text
-    await page.get_by_role("button", name="Why it was asked").click()
+    await page.get_by_role("button", name="Why Forge asked").click()
     await window.sees("rule r-1: asks")
     await page.get_by_role("button", name="Run again with changes").click()
     await page.get_by_label("Branch").fill("dev")

@@ -205,5 +205,5 @@ async def test_what_was_done_while_the_server_was_away(windows: Windows) -> None
     assert answers["open"]["ok"] and answers["stop"]["ok"] and answers["mine"]["ok"]
     assert answers["gone"] == {"ok": False, "problem": "Too late: answered in terminal."}
     assert answers["cut"] == {"ok": False, "problem": "Too late: the turn was interrupted."}
-    assert not answers["ran"]["ok"] and "Look whether it was done" in answers["ran"]["problem"]
+    assert not answers["ran"]["ok"] and "Check whether it was done" in answers["ran"]["problem"]
     assert not answers["said"]["ok"]

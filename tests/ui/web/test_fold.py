@@ -121,6 +121,47 @@ async def test_no_trace_level_hides_what_a_command_left_behind(windows: Windows)
     assert found == ["normal", "summary", "quiet", "summary"]
 
 
+async def test_a_question_from_before_the_session_stands_waits_on_and_one_of_an_earlier_run_does_not(
+    windows: Windows,
+) -> None:
+    """A server that wants to start asks before `sessionStarted`."""
+    started = {"worker": "main", "model": "m", "mode": "chat", "approvalMode": "interactive", "zones": []}
+    for resumed, waiting in ((False, ["r1"]), (True, [])):
+        story = Story()
+        story.asked("r1", tool="stock")
+        story.say("sessionStarted", **started, resumed=resumed)
+        found = await _fold(windows, story.frames, "return store.openQuestions().map(one => one.requestId)")
+        assert found == waiting
+
+
+async def test_an_answered_question_and_its_call_are_one(windows: Windows) -> None:
+    story = Story()
+    story.asked("r1")["event"]["data"]["toolCallId"] = "c1"
+    asked = list(story.frames)
+    story.answered("r1")
+    story.started("c1")
+    story.result("c1")
+    story.started("c2")
+    script = """
+      const keys = () => items().map(i => [i.key, store.questionOf(i)?.key ?? null]);
+      const [question] = items();
+      return [keys(), store.callOf(question)?.key ?? null];
+    """
+    assert await _fold(windows, asked, script) == [[["q:r1", None]], None]
+    joined = [[["q:r1", None], ["t:c1", "q:r1"], ["t:c2", None]], "t:c1"]
+    assert await _fold(windows, story.frames, script) == joined
+    later = f"""
+      const {{ SessionStore }} = await import("/store.js");
+      const other = new SessionStore();
+      for (const frame of frames.slice(1)) other.take(frame);
+      other.takeEarlier(frames.slice(0, 1), false);
+      store = other;
+      items = () => [...other.items.values()];
+      {script}
+    """
+    assert await _fold(windows, story.frames, later) == joined, "the question comes with an earlier page"
+
+
 async def test_a_withdrawn_stream_is_gone_and_the_next_message_stands_alone(windows: Windows) -> None:
     story = Story()
     story.streamed("r1", "half")

@@ -82,14 +82,14 @@ async def test_a_server_that_hangs_is_noticed_by_its_silence(staged: Any, window
     with stage.deaf():
         for _ in range(4):  # a ping, and ten seconds without an answer
             await window.page.clock.run_for(5_100)
-        await window.sees("The server is away")
+        await window.sees("The server does not answer")
         await window.page.locator("textarea").fill("meanwhile")
         await window.press("Enter")
     for _ in range(6):  # the next try, and the answer to it
         await window.page.clock.run_for(5_100)
         await asyncio.sleep(0.05)
     await window.sees("One.")
-    await window.sees_not("The server is away")
+    await window.sees_not("The server does not answer")
     assert [event.wire["content"] for event in stage.seen("userInput")] == ["meanwhile"]
 
 
@@ -117,7 +117,7 @@ async def test_the_server_goes_and_comes_back(staged: Any, windows: Windows) -> 
     await window.run(_SAID)
 
     with stage.unplugged():
-        await window.sees("The server is away")
+        await window.sees("The server does not answer")
         await window.sees("Connecting…")
         await window.press("Alt+a")
         await window.tab_to("Approve once")
@@ -131,7 +131,7 @@ async def test_the_server_goes_and_comes_back(staged: Any, windows: Windows) -> 
     assert card is not None and await card.evaluate("(node) => node.isConnected"), "another card was drawn"
     assert "Nothing ran" not in "\n".join(await window.run("() => said")), "it did"
     await window.sees("Approved · answered here")
-    await window.sees_not("The server is away")
+    await window.sees_not("The server does not answer")
     assert await window.page.title() == "Forge – main"
     await window.page.reload()
     await window.sees("Approved · answered here")
@@ -169,7 +169,7 @@ async def test_what_strangers_say_around_the_conversation(staged: Any, windows: 
     begun = {**stage.seen("sessionStarted")[0].wire, "worker": "ma\u202ein"}
     stage.runtime.bus.emit("sessionStarted", begun)
     stage.runtime.bus.emit("status", {"type": "info", "message": "do\u200b it", "code": "prefill"})
-    await window.sees("It holds characters that cannot be seen there.")
+    await window.sees("It has invisible characters.")
     await until(lambda: _title_is(window, "Forge – ma\\u202ein"), "the title shows them")
     session = stage.runtime.session_id
     await window.run("(session) => { location.hash = `#/s/${session}/tools/wide` }", session)

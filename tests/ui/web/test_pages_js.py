@@ -183,7 +183,7 @@ async def test_trust_is_given_to_every_line_that_is_shown(windows: Windows) -> N
         {
             f"GET {base}": DETAIL,
             f"GET {base}/difference": difference,
-            f"POST {base}/activate": {"refused": 409, "problem": "The folder changed since it was shown."},
+            f"POST {base}/activate": {"refused": 409, "problem": "The folder changed after the page showed it."},
             f"POST {base}/undo": {"text": "It is at version aaaa again."},
         },
     )
@@ -196,7 +196,7 @@ async def test_trust_is_given_to_every_line_that_is_shown(windows: Windows) -> N
     assert await window.accessible() == []
     assert await page.locator("main img").count() == 0
     await page.get_by_role("button", name="Trust and activate mine").click()
-    await window.sees("The folder changed since it was shown.")
+    await window.sees("The folder changed after the page showed it.")
     await page.get_by_role("button", name="Go back to version aaaa").click()
     assert await window.focused() == "Cancel", "what changes nothing comes first"
     await page.keyboard.press("Escape")

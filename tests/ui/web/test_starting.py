@@ -49,7 +49,7 @@ async def test_a_session_is_started_answers_ends_and_is_resumed(own: SessionLaun
     assert own.live_sessions() == () and not is_locked(journal_path(own.home.path, id))
     closed = await own.find(id)
     assert closed.state is SessionStatus.CLOSED
-    with pytest.raises(ApiRefusal, match="can only be looked at") as refused:
+    with pytest.raises(ApiRefusal, match="you can only read it here") as refused:
         own.live(id)
     assert refused.value.status == 409
     assert await own.start(StartRequest(resume=id, input="Again")) == id

@@ -6,6 +6,7 @@ Threat: a character that only one of the two escapes makes the same command look
 from __future__ import annotations
 
 import sys
+from functools import cache
 
 from tests.ui.web.bench import Windows, browsing
 
@@ -13,11 +14,6 @@ from golem_forge.core.text import escape_control_chars, escape_control_chars_in_
 
 pytestmark = browsing
 
-_EVERY = [code for code in range(sys.maxunicode + 1) if code != 0x0A]
-_NEIGHBOURS = [
-    code for code in _EVERY if code < 0x3400 or 0xFE00 <= code < 0x10000 or 0x1F000 <= code < 0x1FB00 or code % 97 == 0
-]
-"""Where pictures are, and some of everything else."""
 _LINES = """async ([name, before, after, codes]) => {
   const show = (await import("/visible.js"))[name];
   const lines = [];
@@ -30,11 +26,25 @@ _LINES = """async ([name, before, after, codes]) => {
 """Each code point on a line of its own; gives those lines that were changed, by place."""
 
 
+def _every() -> list[int]:
+    return [code for code in range(sys.maxunicode + 1) if code != 0x0A]
+
+
+@cache
+def _neighbours() -> list[int]:
+    """Where pictures are, and some of everything else."""
+    return [
+        code
+        for code in _every()
+        if code < 0x3400 or 0xFE00 <= code < 0x10000 or 0x1F000 <= code < 0x1FB00 or code % 97 == 0
+    ]
+
+
 async def _agree(windows: Windows, show: object, name: str, before: str = "", after: str = "") -> list[str]:
     window = windows.opened[0] if windows.opened else await windows.with_modules()
     alone = not before and not after
-    count, changed = await window.run(_LINES, [name, before, after, "" if alone else ",".join(map(str, _NEIGHBOURS))])
-    lines = [f"{before}{chr(code)}{after}" for code in (_EVERY if alone else _NEIGHBOURS)]
+    count, changed = await window.run(_LINES, [name, before, after, "" if alone else ",".join(map(str, _neighbours()))])
+    lines = [f"{before}{chr(code)}{after}" for code in (_every() if alone else _neighbours())]
     shown = show("\n".join(lines)).split("\n")  # type: ignore[operator]
     expected = [f"{at} {shown[at]}" for at, line in enumerate(lines) if line != shown[at]]
     assert count == len(lines)

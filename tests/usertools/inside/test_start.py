@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import marshal
 import os
+import py_compile
 import socket
 import subprocess
 import sys
@@ -178,6 +181,21 @@ def test_what_was_started_ahead_cannot_be_told_apart(tmp_path: Path, name: str) 
         expected.stdout.decode("utf-8", "replace"),
         expected.stderr.decode(),
     )
+
+
+def test_of_bytecode_only_the_librarys_is_read(tmp_path: Path) -> None:
+    """What a person read is what runs: bytecode beside a source, valid by its own word, is left alone."""
+    script, sibling, other = (tmp_path / name for name in ("tool.py", "sibling.py", "other.py"))
+    script.write_text("import json, sibling\nprint(sibling.VALUE, sibling.__cached__, json.__cached__, sep='\\n')\n")
+    sibling.write_text("VALUE = 'shown'\n")
+    other.write_text("VALUE = 'hidden'\n")
+    unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH
+    beside = importlib.util.cache_from_source(str(sibling))
+    py_compile.compile(str(other), cfile=beside, doraise=True, invalidation_mode=unchecked)
+    value, of_sibling, of_library = _ahead(script, [], {}, b"").stdout.decode().splitlines()
+    assert value == "shown"
+    assert of_sibling.startswith("/forge/none/")
+    assert of_library == importlib.util.cache_from_source(json.__file__)
 
 
 @pytest.mark.parametrize("sent", [b"", b"\0\0\0", (100).to_bytes(8, "big") + b"half an order"])

@@ -121,8 +121,8 @@ def test_the_go_template_is_go() -> None:
         ({"description": "a\nb"}, "description: must be one line"),
         ({"version": ""}, "version: must not be empty"),
         ({"usage": "\x1b[2J"}, "usage: must not contain control or hidden characters other than newline and tab"),
-        ({"usage": "\ud800"}, "usage: contains half a surrogate pair, which is no character"),
-        ({"source": "\ud800"}, "source: contains half a surrogate pair, which is no character"),
+        ({"usage": "\ud800"}, "usage: contains half a surrogate pair, which is not a character"),
+        ({"source": "\ud800"}, "source: contains half a surrogate pair, which is not a character"),
         ({"language": "rust"}, "language: must be one of python, shell, go"),
         ({"parameters": ["a"]}, "parameters[0]: must be a mapping (`key: value` lines)"),
         (

@@ -176,7 +176,7 @@ def test_a_manifest_is_a_mapping(text: str) -> None:
 
 def test_half_a_surrogate_pair_is_refused_where_it_stands() -> None:
     error = refusal('name: x\ndescription: "\\ud800"\n')
-    assert error.message == "tool.yaml: description: contains half a surrogate pair, which is no character"
+    assert error.message == "tool.yaml: description: contains half a surrogate pair, which is not a character"
 
 
 # The four that must be there, and names
@@ -272,7 +272,7 @@ def test_an_entrypoint_that_is_no_file_of_the_folder(entrypoint: str) -> None:
         ("env: [a b]\n", "env[0]: 'a b' is not the name of a variable"),
         ("env: [{required: true}]\n", "env[0].name: missing required key"),
         ("env: [{name: A, required: maybe}]\n", "env[0].required: must be true or false"),
-        ("env: [A, A]\n", "env[1]: A is there twice"),
+        ("env: [A, A]\n", "env[1]: A appears twice"),
         ("network: example.com\n", "network: must be true, false or a list of hosts"),
         ("network: [https://example.com]\n", "network[0]: 'https://example.com': write the host alone"),
         ("network: ['*.example.com']\n", "network[0]: '*.example.com': names one host"),
@@ -285,9 +285,9 @@ def test_an_entrypoint_that_is_no_file_of_the_folder(entrypoint: str) -> None:
         ("zones: [a]\n", "zones: must be a mapping"),
         ("zones: {workspace: w}\n", "zones.workspace: must be one of ro, rw"),
         ("zones: {user_tools: rw}\n", "zones.user_tools: no tool reaches the zone of user tools"),
-        ("zones: {../x: rw}\n", "zones: '../x' is no name of a zone"),
-        ("calls: [a b]\n", "calls[0]: 'a b' is no name of a tool"),
-        ("calls: [a, a]\n", "calls[1]: 'a' is there twice"),
+        ("zones: {../x: rw}\n", "zones: '../x' is not the name of a zone"),
+        ("calls: [a b]\n", "calls[0]: 'a b' is not the name of a tool"),
+        ("calls: [a, a]\n", "calls[1]: 'a' appears twice"),
         ("output: xml\n", "output: must be one of text, json"),
         ("output_schema: {}\n", "output_schema: is only used with `output: json`"),
         ("output: json\noutput_schema: 5\n", "output_schema: must be a JSON Schema (a mapping)"),
@@ -354,14 +354,14 @@ def test_no_zones_is_not_the_same_as_not_saying() -> None:
         ("type: string, default: [a]", "default: must be a string"),
         ("type: array, default: a", "default: must be a list"),
         ("type: array, items: integer, default: [1, x]", "default[1]: must be an integer"),
-        ("type: string, default: a, required: true", "default: excludes `required: true`"),
+        ("type: string, default: a, required: true", "default: cannot be used together with `required: true`"),
         ("type: string, default: c, enum: [a, b]", "default: must be one of a, b"),
         ("type: string, default: abc, max: 2", "default: must have at most 2 characters"),
         ("type: integer, default: 1, min: 2", "default: must be at least 2"),
         ("type: array, default: [a, b], max: 1", "default: must have at most 1 item"),
         ("type: string, default: abc, pattern: '^x'", "default: must match the pattern ^x"),
         ("type: integer, enum: [1, b]", "enum[1]: must be an integer"),
-        ("type: integer, enum: [1, 1]", "enum[1]: is there twice"),
+        ("type: integer, enum: [1, 1]", "enum[1]: appears twice"),
         ("type: string, enum: []", "enum: must not be empty"),
         ("type: array, enum: [a]", "enum[0]: must be a list"),
         ("type: string, min: -1", "min: must be a count: 0 or more"),
@@ -408,7 +408,7 @@ def test_names_of_parameters_differ_by_more_than_case() -> None:
     pair = (
         "parameters:\n  - {{name: {}, type: string, description: d}}\n  - {{name: {}, type: string, description: d}}\n"
     )
-    assert message(pair.format("Tag", "tag")).startswith("parameters[1].name: 'tag' and 'Tag' are one name")
+    assert message(pair.format("Tag", "tag")).startswith("parameters[1].name: 'tag' and 'Tag' count as one name")
     assert message(f"arguments: env\n{pair.format('a-b', 'a_b')}") == (
         "parameters[1].name: 'a_b' and 'a-b' would both be the variable FORGE_ARG_A_B"
     )

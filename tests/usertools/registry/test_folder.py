@@ -103,7 +103,7 @@ def test_what_editors_and_version_control_leave_is_no_part_of_a_tool(folder: Pat
 def test_no_program_has_a_name_that_is_passed_over(folder: Path, name: str) -> None:
     (folder / name).write_bytes(b"#!/bin/sh\n")
     (folder / name).chmod(0o700)
-    with pytest.raises(Unusable, match="is no part of a tool") as caught:
+    with pytest.raises(Unusable, match="has a name that Forge ignores") as caught:
         find_entrypoint(name, read_folder(folder))
     assert caught.value.diagnostic_code is DiagnosticCode.ENTRYPOINT_INVALID
 

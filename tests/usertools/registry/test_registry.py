@@ -180,8 +180,8 @@ def test_a_folder_with_an_odd_name_is_told_visibly(home: ForgeHome, name: bytes)
     [
         (b"\x7fELF....", 0o600, "has no exec bit"),
         (b"#!/bin/sh\n", 0o600, "has no exec bit"),
-        (b"echo hi\n", 0o700, "neither an ELF program nor a script"),
-        (b"", 0o700, "neither an ELF program nor a script"),
+        (b"echo hi\n", 0o700, "not an ELF program or a script"),
+        (b"", 0o700, "not an ELF program or a script"),
     ],
 )
 def test_a_file_the_kernel_would_not_start_is_not_executable(
@@ -544,13 +544,13 @@ def test_a_forged_memory_gives_no_tool_more_reach_than_its_files_say(home: Forge
     forged = registry.entries["greet"]
     assert forged.manifest.network is True
     for _ in range(2):
-        with pytest.raises(Unusable, match="is not what its files say"):
+        with pytest.raises(Unusable, match="do not fit its files"):
             registry.snapshot(forged)
     assert registry.refresh() == RegistryChanges(changed=("greet",))
     honest = registry.entries["greet"]
     assert honest.manifest.network == ("example.test",)
     registry.snapshot(honest)
-    with pytest.raises(Unusable, match="is not what its files say"):
+    with pytest.raises(Unusable, match="do not fit its files"):
         registry.files(forged)
 
 

@@ -19,7 +19,7 @@ def git_server(root: Path) -> Iterator[tuple[str, dict[str, str]]]:
     request = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost"
     names = ("-addext", "subjectAltName=DNS:localhost", "-keyout", key, "-out", certificate)
     subprocess.run(["openssl", *request.split(), *names], check=True, capture_output=True, timeout=20)
-    server = ThreadingHTTPServer(("localhost", 0), type("Backend", (_Backend,), {"root": str(root)}))
+    server = ThreadingHTTPServer(("localhost", 0), type("Backend", (GitBackend,), {"root": str(root)}))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
     server.socket = context.wrap_socket(server.socket, server_side=True)
@@ -33,7 +33,7 @@ def git_server(root: Path) -> Iterator[tuple[str, dict[str, str]]]:
         thread.join()
 
 
-class _Backend(BaseHTTPRequestHandler):
+class GitBackend(BaseHTTPRequestHandler):
     """git's own http-backend."""
 
     root = ""

@@ -141,5 +141,5 @@ def test_a_path_through_a_link_is_refused(
 
 
 def test_no_collection(home: ForgeHome, make_tool: MakeTool) -> None:
-    with pytest.raises(SharingError, match="no collection"):
+    with pytest.raises(SharingError, match="not a collection"):
         browse_collection(str(make_tool()), home=home)

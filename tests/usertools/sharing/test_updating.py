@@ -1,4 +1,4 @@
-"""Update: the diff first, then one swap; what changed meanwhile is never lost."""
+"""Update: the diff first, then one swap; what changed during the update is never lost."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_an_edit_after_the_diff_is_kept(home: ForgeHome, imported: Any) -> None:
     live, before = home.path / "tools" / "hello", read_lock(home)
     update = prepare_update("hello", home=home, access=FILE)
     (live / "greet.py").write_text("print('written meanwhile')\n")
-    with pytest.raises(SharingError, match="changed meanwhile"):
+    with pytest.raises(SharingError, match="changed during the update"):
         apply_update(update, home=home, seen=Kept())
     assert (live / "greet.py").read_text() == "print('written meanwhile')\n" and read_lock(home) == before
 

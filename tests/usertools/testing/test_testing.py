@@ -157,7 +157,7 @@ async def test_json_that_is_none_names_the_place(bench: Bench) -> None:
     result = await bench.one("{json: {}}", "printf '{\"a\": }'")
     assert result.problems[0].startswith("json: stdout is not JSON (line 1, column 7: ")
     result = await bench.one("{json: 1}", "echo NaN")
-    assert result.problems[0].startswith("json: stdout is not JSON (NaN is no JSON number)")
+    assert result.problems[0].startswith("json: stdout is not JSON (NaN is not a JSON number)")
     deep = "i=0; while [ $i -lt 40 ]; do printf '[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[['; i=$((i+1)); done"
     result = await bench.one("{json: 1}", deep)
     assert result.problems[0].startswith("json: ")
@@ -313,7 +313,7 @@ async def test_names_of_files_do_not_leave_the_workspace(bench: Bench, name: str
     ):
         tried = replace(entry, manifest=replace(entry.manifest, tests=(case,)))
         (result,) = await run_tests(tried, bench.program(tried), home=bench.home, report=FULL)
-        assert "is no name of a file below the workspace" in result.problems[0]
+        assert "is not the name of a file below the workspace" in result.problems[0]
 
 
 async def test_python_and_standard_input(bench: Bench) -> None:

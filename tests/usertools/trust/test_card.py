@@ -55,7 +55,7 @@ def test_a_new_tool_is_shown_whole() -> None:
     made = card(files, provenance="agent (session s1, worker main)")
     assert made.text == "\n".join(
         (
-            "custom tool 'x'",
+            "user tool 'x'",
             "version: 1.0.0",
             "description: Says hello.",
             "provenance: agent (session s1, worker main)",

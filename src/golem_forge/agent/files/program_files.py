@@ -135,7 +135,7 @@ def find_worker(reference: str, folder: Path, places: Sequence[Path], root: Path
             raise ConfigError(f"worker '{reference}' not found: there is no {missing}")
         return path
     if not reference or "\0" in reference or reference.startswith("."):
-        raise ConfigError(f"'{reference}' is no reference to a worker")
+        raise ConfigError(f"'{reference}' is not a reference to a worker")
     for place in places:
         for path in (place / f"{reference}{WORKER_SUFFIX}", place / reference / f"{reference}{WORKER_SUFFIX}"):
             if path.is_file():

@@ -232,7 +232,9 @@ def _check_native_approval(
 ) -> None:
     """Native tools decide for themselves: a block can tighten one of them by name, and nothing else."""
     if approval.default is not None:
-        problems.add((*path, "default"), "has no effect, native tools decide for themselves; name some under 'tools'")
+        problems.add(
+            (*path, "default"), "has no effect, because built-in tools decide for themselves; name some under 'tools'"
+        )
     known = {tool.name: tool for tool in tools}
     for name, said in approval.tools.items():
         place: YamlPath = (*path, "tools", name)
@@ -285,7 +287,7 @@ def checked_block(
     model = toolset.config
     if model is None:
         for key in block:
-            problems.add((*path, key), "unknown key; this toolset has none but 'approval'")
+            problems.add((*path, key), "unknown key; this toolset has only the key 'approval'")
         return None
     from pydantic import ValidationError
 

@@ -38,7 +38,7 @@ def usable_key(text: str) -> str:
     key = text.strip()
     if not _KEY.fullmatch(key):
         raise ForgeError(
-            "that is no key: a key has at least 8 characters, only letters, digits and signs, and no space inside",
+            "that is not a key: a key has at least 8 characters, only letters, digits and signs, and no space inside",
             code="KEY_UNUSABLE",
         )
     return key

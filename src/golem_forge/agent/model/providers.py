@@ -209,11 +209,11 @@ class PydanticAIModel:
                 # The provider paused a long answer; it goes on when it is sent its own beginning.
                 await asyncio.sleep(self._inner.continuation_delay(whole) or 0)
                 messages = [*messages, whole]
-            raise ModelError(f"{self.name} paused its answer {_MAX_CONTINUATIONS} times without an end")
+            raise ModelError(f"{self.name} paused its answer {_MAX_CONTINUATIONS} times and did not finish it")
         except ModelError:
             raise
         except TimeoutError as error:
-            patience = f"{self._request_timeout:g} s without a word (`models.{self._provider}.request_timeout`)"
+            patience = f"{self._request_timeout:g} s without an answer (`models.{self._provider}.request_timeout`)"
             raise ModelError(f"{self.name}: {patience}", retryable=True) from error
         except Exception as error:
             if not heard and not isinstance(error, exceptions.ModelHTTPError) and _is_no_stream():
@@ -463,7 +463,7 @@ def model_error(error: Exception, *, name: str, key: str) -> ModelError:
     if isinstance(error, exceptions.UnexpectedModelBehavior) and not isinstance(error, exceptions.ContentFilterError):
         return _unreadable_response(name)
     if isinstance(error, exceptions.AgentRunError | exceptions.UserError):
-        return ModelError(f"{name} cannot be asked this: {_shorten_message(str(error), key)}")
+        return ModelError(f"{name} does not accept this request: {_shorten_message(str(error), key)}")
     # What a foreign exception says may hold anything; its type says enough to look further.
     return ModelError(f"{name}: the request failed inside the model library ({type(error).__name__})")
 

@@ -99,6 +99,11 @@ class ScriptedModel:
         self.calls_natively = calls_natively
         self._next_turn = next_turn
 
+    def skip_turns(self, count: int) -> None:
+        """The session goes on here after another process played so many turns."""
+        if isinstance(self._next_turn, _TurnSequence):
+            self._next_turn.played = count
+
     def takes(self, media_type: str) -> bool:
         return True
 
@@ -186,13 +191,13 @@ class _TurnSequence:
     def __init__(self, turns: list[Turn], whose: str) -> None:
         self._turns = turns
         self._whose = whose
-        self._next = 0
+        self.played = 0
 
     def __call__(self, request: Request) -> Turn:
-        if self._next >= len(self._turns):
+        if self.played >= len(self._turns):
             raise ModelError(f"the script has only {len(self._turns)} turns ({self._whose})", code="SCRIPT")
-        self._next += 1
-        return self._turns[self._next - 1]
+        self.played += 1
+        return self._turns[self.played - 1]
 
 
 def _turn(data: Mapping[str, Any], where: str) -> Turn:

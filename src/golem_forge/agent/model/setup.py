@@ -39,7 +39,7 @@ from golem_forge.config.run_block import ProviderSettings
 from golem_forge.config.yaml_edit import put_entry, read_existing, replace_existing, set_text
 from golem_forge.config.yaml_file import parse_yaml
 from golem_forge.core.errors import ConfigError, missing_library
-from golem_forge.core.lazy_dataclass import dataclass, replace
+from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.core.regex import regex
 from golem_forge.storage.home import ForgeHome
 from golem_forge.storage.private_file import JSON_FILE_ERRORS, read_json, write_private
@@ -100,7 +100,7 @@ class ModelChoice:
     model: str = ""
     """Without the provider."""
     base_url: str = ""
-    key: str = ""
+    key: str = field(default="", repr=False)
 
     @property
     def name(self) -> str:
@@ -199,7 +199,7 @@ async def list_models(home: ForgeHome, choice: ModelChoice, environ: Mapping[str
     key = usable_key(choice.key) if choice.key else ""
     key = key or await asyncio.to_thread(key_of, provider, settings, environ, ModelKeys(home))
     if not key and PROVIDERS[provider].key_env:
-        raise ModelError(f"{provider_title(provider)} lists its models only for a key", code="MODEL_KEY_MISSING")
+        raise ModelError(f"{provider_title(provider)} needs a key to list its models", code="MODEL_KEY_MISSING")
     names = _model_names(await _get_json(provider, base_url, key))
     if names is None:
         raise ModelError(f"{provider_title(provider)} sent no list of models; type the model's name")
@@ -232,7 +232,7 @@ async def _get_json(provider: str, base_url: str, key: str) -> Any:
             async for piece in answer.aiter_bytes():
                 data += piece
                 if len(data) > _MAX_LIST_BYTES:
-                    raise ModelError(f"{provider_title(provider)} sent too long a list; type the model's name")
+                    raise ModelError(f"{provider_title(provider)} sent a list that is too long; type the model's name")
         return json.loads(bytes(data))
     except (httpx2.HTTPError, OSError, TimeoutError) as error:
         raise _unreachable(provider, base_url, type(error).__name__) from None
@@ -343,7 +343,7 @@ def _reads(path: Sequence[str], expected: Any) -> Any:
         for key in path:
             found = found.get(key) if isinstance(found, dict) else None
         if found != expected:
-            raise ConfigError("config.yaml: cannot be edited as it is written; write `model:` into it by hand")
+            raise ConfigError("config.yaml: Forge cannot edit this file; write `model:` into it by hand")
 
     return check
 

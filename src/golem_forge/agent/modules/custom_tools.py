@@ -88,7 +88,7 @@ def _approval(said: Any, where: str) -> ApprovalBlock:
 def _verdict(said: Any, where: str) -> Verdict:
     if said not in tuple(Verdict):
         hint = nearest_hint(str(said), list(Verdict), f". There are: {', '.join(Verdict)}")
-        raise ConfigError(f"{where}: {said!r} is no verdict{hint}")
+        raise ConfigError(f"{where}: {said!r} is not a verdict{hint}")
     return Verdict(said)
 
 

@@ -101,7 +101,7 @@ def _tool(module: ModuleType, name: str, shown: str) -> Tool:
     value = _export(module, name, shown, "Tool")
     if isinstance(value, (PromptTool, ResourceTool)):
         key = "prompts" if isinstance(value, PromptTool) else "resources"
-        raise ExportError(f"'{name}' in {shown} is no tool; name it under '{key}'")
+        raise ExportError(f"'{name}' in {shown} is not a tool; name it under '{key}'")
     if isinstance(value, Tool):
         return _check_usable(value, shown)
     if not inspect.isroutine(value):
@@ -159,7 +159,8 @@ def _refuse_stray_schemas(module: ModuleType, shown: str) -> None:
         close = closest_match(base, _public(module))
         hint = f"; did you mean '{close}_schema', for '{close}'?" if close else ""
         raise ExportError(
-            f"'{name}' in {shown} is the schema of no function there{hint} (_{name}, if it is not meant to be one)"
+            f"'{name}' in {shown} looks like a schema, but no function there uses it{hint} "
+            f"(rename it to _{name} if it is not a schema)"
         )
 
 
@@ -239,7 +240,7 @@ def toolset_tools(value: Any, names: Sequence[str], shown: str) -> dict[str, Too
 def _check_usable(tool: Tool, shown: str) -> Tool:
     if tool.planner is not None or tool.redirect is not None:
         what = "plans its calls" if tool.planner is not None else "hands calls on"
-        raise ExportError(f"Tool '{tool.name}' in {shown} {what}, which only Forge's own tools can; give it execute=")
+        raise ExportError(f"Tool '{tool.name}' in {shown} {what}, which only built-in tools can; give it execute=")
     return tool
 
 

@@ -197,7 +197,9 @@ class ModuleHost:
                     await asyncio.sleep(0)  # lines that wait already never would: a flood must not shut others out
                 elif "call" in said:
                     if order["op"] != "call":
-                        raise ValueError("only a running tool calls others, no check and no import")
+                        raise ValueError(
+                            "only a running tool can call other tools; an approval check or an import cannot"
+                        )
                     name, args, key = str(said["name"]), dict(said["args"]), int(said["call"])
                     if len(nested) >= _MAX_NESTED:
                         await asyncio.wait(nested, return_when=asyncio.FIRST_COMPLETED)
@@ -212,7 +214,7 @@ class ModuleHost:
                     return said
         except (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError):
             await self.end()
-            raise ToolFailed("the module host said something that is no answer; it was ended") from None
+            raise ToolFailed("the module host sent an invalid answer; Forge ended it") from None
         finally:
             for task in tuple(nested):
                 task.cancel()

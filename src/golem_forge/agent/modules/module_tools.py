@@ -131,7 +131,7 @@ class ModuleTools:
             if (waited and block.waits_for_trust and not problems) or (problems and problems == block.unread):
                 return None  # as before: nobody has trusted it yet, or it still cannot be read
             block.unread = problems
-            text = f"{source.shown} was changed; its tools are back once the program is trusted again (`forge trust`)"
+            text = f"{source.shown} was changed; its tools work again when you trust the program again (`forge trust`)"
             return self._withdraw(block, problems or [_with_origin(block, text)])
         if isinstance(source, ModuleSource) and block.pool is not None and source.digest() == block.digest:
             return None  # touched, or changed back
@@ -208,7 +208,7 @@ def _check_reserved(block: CustomBlock | ExternalBlock, found: Iterable[Tool]) -
         word = tool.name.partition(":")[0]
         if is_reserved(tool.name) and not (offers and word in ("prompt", "resource", "complete")):
             raise ModuleRefused(
-                f"a tool cannot be called '{tool.name}': names that begin with '{word}:' are Forge's own"
+                f"a tool cannot be called '{tool.name}': names that begin with '{word}:' are reserved for Forge"
             )
 
 

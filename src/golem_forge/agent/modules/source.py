@@ -199,9 +199,7 @@ class PackageSource:
 
         def job() -> Job:
             if _locate_or_none(self.block) != found:
-                raise ToolFailed(
-                    f"the package '{self.block.package}' was changed; it is used again from a new session on"
-                )
+                raise ToolFailed(f"the package '{self.block.package}' was changed; a new session uses it again")
             return around.job(ready, self.block.env, level)
 
         return HostStart(digest=found.digest, order=order, job=job)

@@ -69,7 +69,7 @@ if TYPE_CHECKING:
 
 _OTHER: Final = "Other"
 _SHORT: Final = 64
-_SOURCE_HEADINGS: Final = {SourceKind.NATIVE: "Forge's own", SourceKind.MCP: "MCP"}
+_SOURCE_HEADINGS: Final = {SourceKind.NATIVE: "Built-in", SourceKind.MCP: "MCP"}
 
 
 async def tools_command(call: Invocation) -> str:
@@ -179,7 +179,11 @@ async def sessions_command(call: Invocation) -> str:
 async def config_command(call: Invocation) -> str:
     host = call.host
     text = columns([("KEY", "VALUE", "FROM"), *effective_config(host)])
-    trusted = "\nThis program is not trusted; what it may not say does not count." if is_untrusted(host) else ""
+    trusted = (
+        "\nThis program is not trusted. Forge ignores what only a trusted program may set."
+        if is_untrusted(host)
+        else ""
+    )
     return text + trusted + "".join(f"\n  not used: {each}" for each in host.program.unused)
 
 
@@ -191,10 +195,10 @@ async def rules_command(call: Invocation) -> str:
         if not rows:
             return "Nothing is remembered and there is no rule."
         text = columns([("ID", "VERDICT", "WHAT", "KEPT IN", "LAST USED", ""), *rows])
-        return "\n".join([text, *call.host.rules.notices, "/rules revoke ID takes back what was remembered."])
+        return "\n".join([text, *call.host.rules.notices, "/rules revoke ID removes what was remembered."])
     verb, *ids = call.args
     if verb.lower() != "revoke" or not ids:
-        raise CommandError("/rules lists what is allowed; /rules revoke ID takes one back")
+        raise CommandError("/rules lists what is allowed; /rules revoke ID removes one")
     try:
         return "\n".join([revoke_in_session(call.host, id_) for id_ in ids])
     except NotRevoked as error:
@@ -259,7 +263,8 @@ def _decision_rows(decision: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "risk", ", ".join([decision["risk"], *decision["riskReasons"]])
     answered = decision["answeredBy"]
     if answered not in ("", "nobody"):
-        yield "answered by", answered + (", from memory" if decision["cached"] else "")
+        who = str(decision.get("answeredAs") or answered)
+        yield "answered by", who + (", from memory" if decision["cached"] else "")
     if decision["edited"]:
         yield "edited", "the arguments were changed before it ran"
     if decision["remembered"]:
@@ -309,7 +314,7 @@ async def output_command(call: Invocation) -> str:
 def _line_range(typed: str) -> dict[str, object]:
     match = _RANGE.fullmatch(typed)
     if match is None:
-        raise CommandError(f"'{typed}' is no range of lines; write 100 or 100-180")
+        raise CommandError(f"'{typed}' is not a range of lines; write 100 or 100-180")
     first = int(match["first"])
     if match["last"] is None:
         return {"offset": first}
@@ -326,7 +331,7 @@ async def trace_command(call: Invocation) -> str:
     level = call.args[0].lower()
     if level not in TRACE_LEVELS:
         hint = nearest_remark(level, TRACE_LEVELS)
-        raise CommandError(f"'{call.args[0]}' is no level{hint}: {', '.join(TRACE_LEVELS)}")
+        raise CommandError(f"'{call.args[0]}' is not a trace level{hint}: {', '.join(TRACE_LEVELS)}")
     return f"Trace level: {level}"
 
 
@@ -340,7 +345,7 @@ async def rate_command(call: Invocation) -> str:
         raise CommandError(f"Which tool, and how is it? {_RATE_USAGE}")
     name, said, *note = call.args
     if said.lower() not in _RATINGS:
-        raise CommandError(f"'{escape_control_chars(said[:40])}' is neither good nor bad: {_RATE_USAGE}")
+        raise CommandError(f"'{escape_control_chars(said[:40])}' is not good or bad: {_RATE_USAGE}")
     from golem_forge.usertools.registry import Registry
     from golem_forge.usertools.store import ToolStore
 
@@ -348,7 +353,7 @@ async def rate_command(call: Invocation) -> str:
     if registry.lookup(name) is None:
         registry.refresh()
         hint = nearest_remark(name, registry.entries)
-        raise CommandError(f"There is no tool '{escape_control_chars(name[:100])}' of yours{hint}")
+        raise CommandError(f"There is no user tool '{escape_control_chars(name[:100])}'{hint}")
     book = ToolStore(call.host.home)
     try:
         book.rate(name, _RATINGS[said.lower()], " ".join(note))
@@ -356,12 +361,12 @@ async def rate_command(call: Invocation) -> str:
     finally:
         book.close()
     if not kept.good + kept.bad:
-        raise CommandError("The rating could not be kept: the record of user tools cannot be written")
+        raise CommandError("The rating could not be saved: the record of user tools cannot be written")
     return f"{name}: {kept.good} good, {kept.bad} bad"
 
 
 _NO_SERVERS: Final = "No MCP server is configured for this worker."
-_MCP_USAGE: Final = "/mcp shows the servers, /mcp reconnect NAME connects one anew"
+_MCP_USAGE: Final = "/mcp shows the servers, /mcp reconnect NAME connects one again"
 
 
 async def mcp_command(call: Invocation) -> str:
@@ -396,7 +401,7 @@ def _format_servers(host: SlashHost) -> str:
     for status in statuses:
         if status.stderr:
             lines = "\n".join(f"  {escape_control_chars(line)}" for line in status.stderr)
-            text += f"\nLast words of {status.server}:\n{lines}"
+            text += f"\nLast lines of stderr of {status.server}:\n{lines}"
     if prompts := {name: each for name, each in prompts_of(host).items() if each.server}:
         rows = [(f"/{name}", command.description.partition("\n")[0]) for name, command in sorted(prompts.items())]
         text += "\nPrompts\n" + columns(rows, indent="  ")
@@ -467,28 +472,28 @@ def _default_text(field: dict[str, object]) -> str:
 
 
 BUILT_IN_COMMANDS: Final = {
-    "help": BuiltInCommand("/help [NAME]", "these commands, or one command or tool", help_command),
-    "tools": BuiltInCommand("/tools", "the tools you can run", tools_command),
+    "help": BuiltInCommand("/help [NAME]", "list the commands, or explain a command or a tool", help_command),
+    "tools": BuiltInCommand("/tools", "list the tools you can run", tools_command),
     "tool": BuiltInCommand("/tool NAME …", "run a tool; -i opens a form", tool_command),
     "t": BuiltInCommand("/t NAME …", "the same, shorter", tool_command),
-    "model": BuiltInCommand("/model [NAME]", "show the models there are, or switch to one", model_command),
+    "model": BuiltInCommand("/model [NAME]", "show the models, or switch to one", model_command),
     "clear": BuiltInCommand("/clear", "empty the history", clear_command),
     "compact": BuiltInCommand("/compact [WHAT TO KEEP]", "condense the history into a summary", compact_command),
-    "cost": BuiltInCommand("/cost", "tokens and cost of this session, by worker and model", cost_command),
-    "status": BuiltInCommand("/status", "worker, model, context, cost, what waits", status_command),
-    "config": BuiltInCommand("/config", "the configuration in force and where it comes from", config_command),
-    "rules": BuiltInCommand("/rules [revoke ID]", "what is remembered and the rules; take one back", rules_command),
-    "why": BuiltInCommand("/why [CALL]", "what was decided about the last call, or another", why_command),
+    "cost": BuiltInCommand("/cost", "show tokens and cost of this session, by worker and model", cost_command),
+    "status": BuiltInCommand("/status", "show worker, model, context, cost and open questions", status_command),
+    "config": BuiltInCommand("/config", "show the configuration in force and where it comes from", config_command),
+    "rules": BuiltInCommand("/rules [revoke ID]", "show remembered choices and rules, or revoke one", rules_command),
+    "why": BuiltInCommand("/why [CALL]", "show what was decided about the last call, or another", why_command),
     "sessions": BuiltInCommand("/sessions", "recorded sessions", sessions_command),
     "resume": BuiltInCommand(
         "/resume [ID|last|NUMBER]", "go on with another session; alone it lists them", resume_command
     ),
     "export": BuiltInCommand("/export [FILE]", "write this session as Markdown, or as JSON", export_command),
-    "plan": BuiltInCommand("/plan", "the plan of the work", plan_command),
-    "output": BuiltInCommand("/output HANDLE [FIRST-LAST]", "an output that was too long to show", output_command),
-    "rate": BuiltInCommand("/rate NAME good|bad [note]", "say how good one of your own tools is", rate_command),
+    "plan": BuiltInCommand("/plan", "show the plan of the work", plan_command),
+    "output": BuiltInCommand("/output HANDLE [FIRST-LAST]", "show an output that was too long", output_command),
+    "rate": BuiltInCommand("/rate NAME good|bad [note]", "rate one of your user tools", rate_command),
     "trace": BuiltInCommand("/trace [LEVEL]", "quiet, summary, normal or debug", trace_command),
-    "mcp": BuiltInCommand("/mcp [reconnect NAME]", "servers and their state", mcp_command),
-    "web": BuiltInCommand("/web", "this session in a browser, beside here", web_command),
+    "mcp": BuiltInCommand("/mcp [reconnect NAME]", "show the MCP servers and their states", mcp_command),
+    "web": BuiltInCommand("/web", "show this session in a browser too", web_command),
     "exit": BuiltInCommand("/exit", "end the session", exit_command),
 }

@@ -118,7 +118,7 @@ class SlashCommands:
     async def _execute(self, text: str) -> str:
         parsed = parse_command(text)
         if parsed is None:
-            raise CommandError("That is no command: a command is / and a name; /help lists them")
+            raise CommandError("That is not a command: write / and a name; /help lists them")
         if parsed.name.lower() not in BUILT_IN_COMMANDS or parsed.name.lower() in _ABOUT_TOOLS:
             await self._host.refresh()
         catalog = self._host.path.catalog

@@ -137,10 +137,14 @@ async def export_command(call: Invocation) -> str:
 
 
 def _export_text(host: SlashHost, journal: Path, format: str) -> str | None:
-    """None: it is longer than the tool takes."""
-    home = host.home.path
+    """None: it is longer than the tool takes. Leaves out what this session, or the home by now, knows as a secret."""
+    home, known_now = host.home.path, known_secrets(host.home)
     session = next(each for each in SessionIndex(home).sessions(prefix=host.session_id, limit=1))
-    title, clean = session_title(session, session_titles(home)), known_secrets(host.home).text
+    title = session_title(session, session_titles(home))
+
+    def clean(text: str) -> str:
+        return known_now.text(host.path.redactor.text(text))
+
     pieces, size = [], 0
     for piece in export_session(session, title, replay(journal), format, clean):
         pieces.append(piece)

@@ -16,16 +16,16 @@ from golem_forge.mcp.client.model import SERVER_NOT_FOUND
 VERBS: Final = {
     "add": ("add", "write a server into forge.yaml, ask, connect, and show what it offers"),
     "remove": ("add", "take a server out again"),
-    "list": ("list", "the servers there are, each with its state; nothing is started"),
-    "show": ("list", "one server: config, state, tools; what is held back and why; nothing is started"),
+    "list": ("list", "list the servers with their states; starts nothing"),
+    "show": ("list", "show one server: config, state, tools, what is held back and why; starts nothing"),
     "approve": ("approve", "agree to a server's config, to changed tools and to new ones"),
-    "test": ("test", "connect, list, time it, end"),
-    "reconnect": ("test", "connect anew and keep what it offers now"),
+    "test": ("test", "connect to a server, list what it offers, measure the time, disconnect"),
+    "reconnect": ("test", "connect to a server again and store what it offers now"),
     "login": ("login", "log in at a server that wants OAuth"),
     "logout": ("login", "forget that login"),
-    "serve": ("serve", "this program's tools for any MCP client, over stdin and stdout or HTTP"),
+    "serve": ("serve", "serve this program's tools to any MCP client, over stdin and stdout or HTTP"),
     "token": ("serve", "tokens for `serve --http`: create, list, revoke"),
-    "install": ("install", "the config that makes another product start `forge mcp serve`"),
+    "install": ("install", "print the config with which another product starts `forge mcp serve`"),
 }
 """Verb → (module beside this one, what it does). Its function is `run_<verb>`."""
 

@@ -1,9 +1,9 @@
 """`forge mcp add NAME (URL | -- COMMAND ARGS…)` and `forge mcp remove NAME`: edit a server's block in forge.yaml.
 
 `add` writes the block, shows the card, asks, connects and prints what the server offers. It refuses a name that is
-taken anywhere and zones that the program does not have; then nothing is written. Arguments raise CommandUsageError for
-what a file cannot say: both transports, an option of the other transport, `KEY=VALUE` without `=`. `remove` takes the
-block out and forgets approval, pins and cached manifest.
+taken anywhere, and zones that the program does not have or cannot use; then nothing is written. Arguments raise
+CommandUsageError for what a file cannot say: both transports, an option of the other transport, `KEY=VALUE` without
+`=`. `remove` takes the block out and forgets approval, pins and cached manifest.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from golem_forge.agent.files.roster import load_roster
 from golem_forge.agent.files.toolset_blocks import worker_blocks
 from golem_forge.agent.mcp_status import ServerInventory, read_inventory
-from golem_forge.agent.worker_zones import is_home_without_program
+from golem_forge.agent.worker_zones import is_home_without_program, zone_problems
 from golem_forge.cli.args import DENIED, CommandUsageError, read_args
 from golem_forge.cli.format import fail
 from golem_forge.cli.mcp.approve import Consent, ask_to_start
@@ -38,23 +38,23 @@ ADD_HELP: Final = """usage: forge mcp add NAME URL [options]
 
 Writes an MCP server into forge.yaml (comments stay), shows what it would get, asks, connects, and shows what it offers.
 
-  --user                 into config.yaml of your own: a server for every program
-  --yes                  agree to start it without being asked
-  --trust trusted        its annotations and instructions count (default: untrusted)
-  --allow GLOB           only these of its tools; --deny GLOB: not these (repeat for more)
+  --user                 write it into your own config.yaml, for every program
+  --yes                  approve the server without a question
+  --trust trusted        believe its annotations and use its instructions (default: untrusted)
+  --allow GLOB           use only these of its tools; --deny GLOB: do not use these (repeat for more)
   --required             a session that cannot connect to it does not start
   --protocol legacy      do not try the newer protocol first
 
 a program, started inside walls:
-  --zone NAME[:ro|rw]    a zone it may see (default ro; repeat for more); ${zone:NAME} in ARGS is where it stands there
-  --cwd ADDRESS          where it starts, as /zone/path (default: its first zone, else a home of its own)
+  --zone NAME[:ro|rw]    a zone it may see (default ro; repeat for more); ${zone:NAME} in ARGS becomes its path there
+  --cwd ADDRESS          its working directory, as /zone/path (default: its first zone, else a private home)
   --env NAME=VALUE       a fixed variable; --pass-env NAME: copied from the environment of forge (repeat for more)
-  --network HOST[:PORT]  only these hosts (repeat for more); --no-network: none
+  --network HOST[:PORT]  it may reach only these hosts (repeat for more); --no-network: no host
 
 a URL:
-  --auth oauth           with a login: forge mcp login NAME
-  --bearer-env NAME      with the token in that variable of the environment
-  --header NAME=VALUE    a header of every request (repeat for more); ${NAME} is put in when it is sent
+  --auth oauth           the server needs a login: forge mcp login NAME
+  --bearer-env NAME      send the token that is in this environment variable
+  --header NAME=VALUE    send this header with every request (repeat for more); Forge replaces ${NAME} when it sends it
 
   -p, --program DIR      the program in that directory instead of this one
 
@@ -64,7 +64,7 @@ examples:
   forge mcp add docs https://docs.example/mcp --auth oauth
 
 Without a terminal and without --yes it stays `pending`. `forge mcp remove NAME` takes it out again.
-Exit: 0 done, 1 it was written but does not answer, 2 usage or configuration, 3 written, and you did not agree."""
+Exit: 0 done, 1 it was written but does not answer, 2 usage or configuration, 3 it was written but you did not agree."""
 
 
 def run_add(words: list[str]) -> int:
@@ -86,7 +86,7 @@ def run_add(words: list[str]) -> int:
 def _refusal(place: ServerInventory, name: str, block: Mapping[str, Any], *, user: bool) -> str:
     """Why nothing is written; empty if it may be."""
     if there := place.program.mcp.servers.get(name):
-        return f"a server '{name}' is there already ({there.origin}); take another name, or remove it first."
+        return f"a server '{name}' exists already ({there.origin}); choose another name, or remove it first."
     if user:
         return ""
     if is_home_without_program(place.program):
@@ -97,7 +97,8 @@ def _refusal(place: ServerInventory, name: str, block: Mapping[str, Any], *, use
             return f"this program has no zone '{zone}'; its zones: {', '.join(sorted(zones)) or 'none'}."
         if mode == "rw" and zones[zone] == "ro":
             return f"zone '{zone}' is read-only; give it as {zone}:ro."
-    return ""
+    problems = zone_problems(place.program, place.home) if block.get("zones") else []
+    return f"no session can use the zones of this program. {problems[0]}" if problems else ""
 
 
 def _write_block(
@@ -134,7 +135,7 @@ def _print_notes(place: ServerInventory, spec: ServerSpec, block: Mapping[str, A
     if found := unseen_file(place, spec):
         word, zone = found
         unseen = f"'{one_line(word)}' is in zone '{zone}', which this server does not see"
-        _print_note(f"{unseen}; --zone {zone} gives it to it.")
+        _print_note(f"{unseen}; add --zone {zone} so that the server sees it.")
 
 
 def _print_note(text: str) -> None:
@@ -143,7 +144,7 @@ def _print_note(text: str) -> None:
 
 def _start_server(place: ServerInventory, spec: ServerSpec, directory: str, *, yes: bool) -> int:
     if spec.problem:
-        return fail("mcp add", f"'{spec.name}' cannot be used as it is written: {spec.problem}", 1)
+        return fail("mcp add", f"'{spec.name}' cannot be used: {spec.problem}", 1)
     answer = ask_to_start(place, spec, yes=yes)
     if answer is not Consent.YES:
         print(f"{spec.name} is pending: `forge mcp approve {spec.name}` lets it start.")
@@ -187,7 +188,7 @@ def server_block(asked: Namespace, url: str | None, command: Sequence[str]) -> d
     if url is None and not command:
         raise CommandUsageError("name a URL, or write the command after `--`: forge mcp add NAME -- COMMAND ARGS…")
     if url is not None and "://" not in url:
-        raise CommandUsageError(f"'{url}' is no URL; a command goes after `--`: forge mcp add NAME -- {url} …")
+        raise CommandUsageError(f"'{url}' is not a URL; a command goes after `--`: forge mcp add NAME -- {url} …")
     kind, others = ("a server with a URL", _STDIO) if url is not None else ("a server that is started", _HTTP)
     for name in others:
         if getattr(asked, name):
@@ -242,10 +243,10 @@ def _pairs(option: str, words: Iterable[str], signs: str) -> dict[str, str]:
     for word in words:
         place = min((found for sign in signs if (found := word.find(sign)) > 0), default=-1)
         if place < 0:
-            raise CommandUsageError(f"{option} wants NAME=VALUE")  # the word may be a secret: it is not repeated
+            raise CommandUsageError(f"{option} needs NAME=VALUE")  # the word may be a secret: it is not repeated
         name, value = word[:place].strip(), word[place + 1 :]
         if name in pairs:
-            raise CommandUsageError(f"{option} {name} is there twice")
+            raise CommandUsageError(f"{option} {name} was given twice")
         pairs[name] = value.strip() if word[place] == ":" else value
     return pairs
 
@@ -261,10 +262,11 @@ REMOVE_HELP: Final = """usage: forge mcp remove NAME [--user] [-p DIR]
 
 Takes an MCP server out of forge.yaml (comments stay) and forgets its approval, its pins and what it offered.
 
-  --user             out of config.yaml of your own
+  --user             take it out of your own config.yaml
   -p, --program DIR  the program in that directory instead of this one
 
-A server of .mcp.json is another product's too: take it out there, or write `enabled: false` for it in forge.yaml.
+Forge does not change .mcp.json, because other products read it too. To drop a server of that file, remove it there
+yourself, or write `enabled: false` for it in forge.yaml.
 Exit: 0 done, 2 usage or configuration, 4 no such server."""
 
 
@@ -277,7 +279,7 @@ def run_remove(words: list[str]) -> int:
         remove_server(file, spec.name)
     except ConfigError as error:
         elsewhere = f" It is configured in {spec.origin}." if spec.origin else ""
-        hint = f" Take it out there: {MCP_JSON} belongs to other products too." if spec.origin == MCP_JSON else ""
+        hint = f" Remove it there yourself: other products read {MCP_JSON} too." if spec.origin == MCP_JSON else ""
         return fail("mcp remove", f"{'; '.join(error.problems)}.{elsewhere}{hint}", 4)
     place.book.forget(spec.scope, spec.name)
     place.cache.forget(spec.scope, spec.name)

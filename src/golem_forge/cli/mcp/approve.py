@@ -28,14 +28,14 @@ from golem_forge.ui.line_terminal import ask_yes, can_ask
 
 HELP: Final = """usage: forge mcp approve NAME [TOOL] [--yes] [-p DIR]
 
-Shows what a server would run or where it is, and what it would get; after a change also the difference; then asks.
-Then one question for each of its tools whose definition changed (`drift`), with the difference, and for each that is
-new since it was first listed. With TOOL (its own name, or the one callers use) only that tool.
+Shows the command or URL of a server and what it may use, and after a change the difference. Then it asks.
+It asks once more for each tool whose definition changed (`drift`), with the difference, and for each new tool.
+With TOOL (the server's name for it, or the name callers use) it asks only about that tool.
 
-  --yes              agree without being asked
+  --yes              agree without a question
   -p, --program DIR  the program in that directory instead of this one
 
-A yes holds for this configuration and these definitions; any change asks again.
+Your yes counts for this configuration and these definitions; Forge asks again after any change.
 Exit: 0 agreed or nothing to agree to, 1 it cannot be approved, 2 usage or configuration, 3 not agreed,
 4 no such server or tool."""
 
@@ -55,7 +55,7 @@ def run_approve(words: list[str]) -> int:
     if answer is not Consent.YES:
         return _print_not_approved(answer, f"{spec.name} is not approved; it is not started.", [spec.name])
     if fresh:
-        print(f"{spec.name} is approved as it is configured.")
+        print(f"{spec.name} is approved with its current configuration.")
     if asked.tool is not None:
         return _one_tool(place, spec, asked.tool, asked.program, yes=asked.yes)
     return _all_tools(place, spec, fresh=fresh, yes=asked.yes)
@@ -93,7 +93,7 @@ def _one_tool(place: ServerInventory, spec: ServerSpec, wanted: str, directory: 
     if isinstance(found, HeldTool) and found.tool is None:
         return fail("mcp approve", f"'{found.name}' cannot be approved: {found.reason.value}: {found.message}", 1)
     if not is_awaiting_approval(found):
-        print(one_line(f"{found.name} is approved as it is."))
+        print(one_line(f"{found.name} is approved already."))
         return 0
     answer = _ask_tool(place, spec, found, yes=yes)
     if answer is Consent.YES:
@@ -109,7 +109,7 @@ def _ask_tool(place: ServerInventory, spec: ServerSpec, one: HeldTool | RemoteTo
     answer = ask_consent(f"Use '{name}' as it is now?", yes=yes)
     if answer is Consent.YES:
         place.book.pin(spec.scope, tool)
-        print(f"{name} is approved as it is now.")
+        print(f"{name} is approved with its current definition.")
     return answer
 
 
@@ -124,7 +124,7 @@ def _find(place: ServerInventory, listing: ServerToolList, wanted: str) -> HeldT
 def _print_not_approved(answer: Consent, text: str, words: list[str]) -> int:
     if answer is Consent.NOBODY:
         again = shlex.join(["forge", "mcp", "approve", *words, "--yes"])
-        text = f"nobody can be asked here. Read the text above, then run `{again}`."
+        text = f"Forge cannot ask you here. Read the text above, then run `{again}`."
     return fail("mcp approve", text, DENIED)
 
 

@@ -34,15 +34,15 @@ from golem_forge.storage.private_file import replacing
 
 HELP: Final = """usage: forge mcp install [CLIENT] [--write] [--name NAME] [--worker FILE] [-p DIR]
 
-Prints the configuration that makes another product start `forge mcp serve` for the program around this directory, and
-the file it belongs into. Without CLIENT: the products it knows.
+Prints the configuration with which another product starts `forge mcp serve` for the program in this directory or above
+it, and the file for that configuration. Without CLIENT it lists the products that Forge knows.
 
   --write            merge it into that file; everything else in it stays
   --name NAME        under this name (default golem-forge)
-  --worker FILE      serve as that worker: a file, or a name of the program's
+  --worker FILE      serve the tools of this worker: a file, or the name of a worker of the program
   -p, --program DIR  the program in that directory instead of this one
 
-Any other product that takes a command: forge mcp serve -p DIR.
+In any other product that takes a command, write: forge mcp serve -p DIR.
 Exit: 0 done, 1 the file cannot be merged with, 2 usage, 4 no such product."""
 
 DEFAULT_NAME: Final = "golem-forge"
@@ -61,29 +61,35 @@ def run_install(words: list[str]) -> int:
     if asked.client is None:
         if asked.write:
             reader.error("--write needs a CLIENT")
-        rows = ((name, product.title, display_path(product.file(root))) for name, product in PRODUCTS.items())
-        print(columns([("CLIENT", "PRODUCT", "FILE"), *rows]))
+        print_products(PRODUCTS, root)
         return 0
-    if asked.client not in PRODUCTS:
-        hint = nearest_remark(asked.client, PRODUCTS)
-        return fail("mcp install", f"no product '{asked.client}' is known{hint}. `forge mcp install` lists them.", 4)
-    start = _serve_command(root, asked.worker)
-    product = PRODUCTS[asked.client]
-    return (_write_entry if asked.write else _print_entry)(product, product.file(root), asked.name, start)
+    if (product := PRODUCTS.get(asked.client)) is None:
+        return no_product("mcp install", asked.client, PRODUCTS)
+    entry = product.entry(_serve_command(root, asked.worker))
+    return (write_entry if asked.write else print_entry)("mcp install", product, product.file(root), asked.name, entry)
 
 
-def _print_entry(product: Product, file: Path, name: str, start: ServeCommand) -> int:
+def print_products(products: Mapping[str, Product], root: Path) -> None:
+    rows = ((name, product.title, display_path(product.file(root))) for name, product in products.items())
+    print(columns([("CLIENT", "PRODUCT", "FILE"), *rows]))
+
+
+def no_product(verb: str, client: str, products: Mapping[str, Product]) -> int:
+    hint = nearest_remark(client, products)
+    return fail(verb, f"no product '{client}' is known{hint}. `forge {verb}` lists them.", 4)
+
+
+def print_entry(verb: str, product: Product, file: Path, name: str, entry: Mapping[str, Any]) -> int:
     print(f"{product.title} reads this from {display_path(file)}; --write merges it in:", file=sys.stderr)
-    sys.stdout.write(snippet(product.format, product.key, name, product.entry(start)))
+    sys.stdout.write(snippet(product.format, product.key, name, entry))
     return 0
 
 
-def _write_entry(product: Product, file: Path, name: str, start: ServeCommand) -> int:
-    entry = product.entry(start)
+def write_entry(verb: str, product: Product, file: Path, name: str, entry: Mapping[str, Any]) -> int:
     try:
         changed = merge(file, product.format, product.key, name, entry)
     except CannotMerge as refused:
-        print_error("mcp install", f"{display_path(file)} is left as it is: {refused}. The entry:")
+        print_error(verb, f"Forge did not change {display_path(file)}: {refused}. The entry:")
         sys.stdout.write(snippet(product.format, product.key, name, entry))
         return 1
     print(f"{'wrote' if changed else 'there already:'} {name} {'into' if changed else 'in'} {display_path(file)}")
@@ -96,6 +102,11 @@ def _serve_command(root: Path, worker: str | None) -> ServeCommand:
     args = ["mcp", "serve", "-p", str(root)]
     if worker is not None:
         args += ["--worker", os.path.abspath(worker) if os.path.isfile(worker) else worker]
+    return forge_command(args)
+
+
+def forge_command(args: Sequence[str]) -> ServeCommand:
+    """How another product starts this very `forge`, with this home."""
     named = os.environ.get("FORGE_HOME", "")
     env = {"FORGE_HOME": os.path.abspath(os.path.expanduser(named))} if named else {}
     beside = Path(sys.executable).with_name("forge")
@@ -130,13 +141,13 @@ class Product:
     """What the person has to do afterwards."""
 
 
-def _plain_entry(start: ServeCommand) -> dict[str, Any]:
+def plain_entry(start: ServeCommand) -> dict[str, Any]:
     env = {"env": dict(start.env)} if start.env else {}
     return {"command": start.command, "args": list(start.args), **env}
 
 
 def _typed_entry(start: ServeCommand) -> dict[str, Any]:
-    return {"type": "stdio", **_plain_entry(start)}
+    return {"type": "stdio", **plain_entry(start)}
 
 
 def _opencode_entry(start: ServeCommand) -> dict[str, Any]:
@@ -144,7 +155,7 @@ def _opencode_entry(start: ServeCommand) -> dict[str, Any]:
     return {"type": "local", "command": [start.command, *start.args], "enabled": True, **env}
 
 
-def _in_home(*parts: str) -> Callable[[Path], Path]:
+def in_home(*parts: str) -> Callable[[Path], Path]:
     return lambda root: Path.home().joinpath(*parts)
 
 
@@ -152,7 +163,7 @@ def _in_project(*parts: str) -> Callable[[Path], Path]:
     return lambda root: root.joinpath(*parts)
 
 
-def _in_settings(mac: str, other: str, *parts: str) -> Callable[[Path], Path]:
+def in_settings(mac: str, other: str, *parts: str) -> Callable[[Path], Path]:
     """In the folder for settings of this system: `~/Library/Application Support`, %APPDATA% or $XDG_CONFIG_HOME."""
 
     def place(root: Path) -> Path:
@@ -183,25 +194,25 @@ PRODUCTS: Final[Mapping[str, Product]] = {
     ),
     "claude-desktop": Product(
         title="Claude Desktop",
-        file=_in_settings("Claude", "Claude", "claude_desktop_config.json"),
-        entry=_plain_entry,
+        file=in_settings("Claude", "Claude", "claude_desktop_config.json"),
+        entry=plain_entry,
         then="Restart Claude Desktop.",
     ),
     "codex": Product(
         title="Codex",
         file=_in_variable("CODEX_HOME", ".codex", "config.toml"),
         key="mcp_servers",
-        entry=_plain_entry,
+        entry=plain_entry,
         format=Format.TOML,
     ),
     "copilot-cli": Product(
         title="GitHub Copilot CLI",
         file=_in_variable("COPILOT_HOME", ".copilot", "mcp-config.json"),
-        entry=lambda start: {"type": "local", **_plain_entry(start), "tools": ["*"]},
+        entry=lambda start: {"type": "local", **plain_entry(start), "tools": ["*"]},
     ),
-    "cursor": Product(title="Cursor", file=_in_home(".cursor", "mcp.json"), entry=_plain_entry),
-    "gemini-cli": Product(title="Gemini CLI", file=_in_home(".gemini", "settings.json"), entry=_plain_entry),
-    "lm-studio": Product(title="LM Studio", file=_in_home(".lmstudio", "mcp.json"), entry=_plain_entry),
+    "cursor": Product(title="Cursor", file=in_home(".cursor", "mcp.json"), entry=plain_entry),
+    "gemini-cli": Product(title="Gemini CLI", file=in_home(".gemini", "settings.json"), entry=plain_entry),
+    "lm-studio": Product(title="LM Studio", file=in_home(".lmstudio", "mcp.json"), entry=plain_entry),
     "opencode": Product(
         title="opencode",
         file=lambda root: _config_home() / "opencode" / "opencode.json",
@@ -215,16 +226,16 @@ PRODUCTS: Final[Mapping[str, Product]] = {
         entry=_typed_entry,
         then="VS Code shows `Start` above the entry, and asks once whether the server is to be trusted.",
     ),
-    "windsurf": Product(title="Windsurf", file=_in_home(".codeium", "windsurf", "mcp_config.json"), entry=_plain_entry),
+    "windsurf": Product(title="Windsurf", file=in_home(".codeium", "windsurf", "mcp_config.json"), entry=plain_entry),
     "zed": Product(
         title="Zed",
         file=lambda root: (
             Path.home() / ".config" / "zed" / "settings.json"
             if sys.platform == "darwin"
-            else _in_settings("Zed", "zed", "settings.json")(root)
+            else in_settings("Zed", "zed", "settings.json")(root)
         ),
         key="context_servers",
-        entry=lambda start: {"source": "custom", "enabled": True, **_plain_entry(start)},
+        entry=lambda start: {"source": "custom", "enabled": True, **plain_entry(start)},
     ),
 }
 
@@ -278,10 +289,10 @@ def _read_config(path: Path) -> str | None:
         return None
     with open(handle, "rb") as file:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise CannotMerge("it is no file")
+            raise CannotMerge("it is not a regular file")
         data = file.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
-        raise CannotMerge("it is larger than such a file can be")
+        raise CannotMerge("it is too large")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
@@ -307,7 +318,7 @@ def _with_json(text: str, key: str, name: str, entry: Mapping[str, Any]) -> str:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     table = dict(pairs)
     if len(table) != len(pairs):
-        raise ValueError("a key is there twice")
+        raise ValueError("a key appears twice")
     return table
 
 

@@ -32,14 +32,14 @@ from golem_forge.mcp.client.tool_source import is_offered
 LIST_HELP: Final = """usage: forge mcp list [--json] [-p DIR]
 
 Every configured MCP server: its state, how many tools it offers, where it is configured. Servers come from forge.yaml
-and .mcp.json of the program, and from config.yaml of your own.
+and .mcp.json of the program, and from your own config.yaml.
 
   --json             for programs: {servers: [{name, state, error, transport, origin, approved, trust, required,
-                     tools, held, protocol}], warnings, problem}; `tools` is null where it was not asked yet
+                     tools, held, protocol}], warnings, problem}; `tools` is null until Forge has asked the server
   -p, --program DIR  the program in that directory instead of this one
 
-States: disabled (switched off), pending (waits for your approval, or has not answered yet), known (not running; what it
-offers was kept when it was last asked), failed (cannot be used as configured). Nothing is started.
+States: disabled (switched off), pending (waits for your approval, or has not answered yet), known (not running;
+Forge remembers what it offered), failed (its configuration cannot be used). The command starts nothing.
 Exit: 0 done, 2 usage or configuration."""
 
 _ERROR_WIDTH: Final = 200

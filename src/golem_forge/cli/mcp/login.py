@@ -23,14 +23,14 @@ LOGIN_HELP: Final = """usage: forge mcp login NAME [--yes] [-p DIR]
 Logs in at a server with `auth: oauth`: prints the page to open in a browser on this machine, and waits up to five
 minutes for what the browser brings back.
 
-  --yes              approve the server, if it was not, without being asked
+  --yes              approve the server without a question, if it is not approved yet
   -p, --program DIR  the program in that directory instead of this one
 
-Tokens go to the keyring of the system, else to FORGE_HOME/state/oauth, for you alone.
+Forge keeps the tokens in the system keyring, else in FORGE_HOME/state/oauth, where only you can read them.
 Exit: 0 logged in, 1 it failed, 2 usage or configuration, 3 it is not approved, 4 no such server."""
 LOGOUT_HELP: Final = """usage: forge mcp logout NAME [-p DIR]
 
-Forgets the tokens and the registration of a login.
+Deletes the tokens and the registration of a login.
 
   -p, --program DIR  the program in that directory instead of this one
 
@@ -42,13 +42,13 @@ def run_login(words: list[str]) -> int:
     place = read_inventory(asked.program)
     spec = place.spec(asked.name)
     if spec.auth.kind is not AuthKind.OAUTH:
-        why = "it is started as a program; only servers with a url have one"
+        why = "Forge starts it as a program; only a server with a url has a login"
         if spec.is_http:
             why = f"write `auth: oauth` for mcp.servers.{spec.name} in {spec.origin.partition(':')[0]}"
         return fail("mcp login", f"'{spec.name}' has no login: {why}", 2)
     answer = ask_to_start(place, spec, yes=asked.yes)
     if answer is not Consent.YES:
-        nobody = f"nobody can be asked here. Read the text above, then run `forge mcp login {spec.name} --yes`."
+        nobody = f"Forge cannot ask you here. Read the text above, then run `forge mcp login {spec.name} --yes`."
         return fail("mcp login", nobody if answer is Consent.NOBODY else f"{spec.name} is not approved.", DENIED)
     asyncio.run(login(spec, place.home, show_url=_print_url, url=_address(spec)))
     print(f"logged in at {spec.name}; `forge mcp test {spec.name}` shows what it offers.")

@@ -31,19 +31,21 @@ if TYPE_CHECKING:
 SERVE_HELP: Final = """usage: forge mcp serve [--worker FILE] [--http [HOST:PORT]] [--allow-host NAME]…
                        [--allow-origin ORIGIN]… [--approval MODE] [-p DIR]
 
-Serves the tools of the entry worker (else of the built-in one) to MCP clients: its toolsets, zones and rules.
+Serves the tools of the entry worker to MCP clients, with its toolsets, zones and rules. Without a program it serves the
+tools of the built-in worker.
 
-  --worker FILE          as that worker: a file, or a name of the program's
+  --worker FILE          serve the tools of this worker: a file, or the name of a worker of the program
   --http [HOST:PORT]     over HTTP at /mcp instead of stdin and stdout; alone: 127.0.0.1:8765. Clients need a token:
                          forge mcp token create NAME
-  --allow-host NAME      a name (or name:port) besides loopback under which it may be reached; repeat for more
+  --allow-host NAME      a host name (or name:port) that clients may use besides loopback; repeat for more
   --allow-origin ORIGIN  a web page's origin that may use it, e.g. https://app.example; repeat for more
   --approval MODE        interactive, strict, approve_all or auto_deny
   -p, --program DIR      the program in that directory instead of this one
 
-A call that asks is put before the client's person where the client can ask; else it is denied.
+When a call needs approval, Forge asks the person through the client. If the client cannot ask, Forge denies the call.
 It ends when stdin ends, or with SIGTERM. `forge mcp install` makes other products start it.
 Exit: 0 ended, 1 failed, 2 usage or configuration, 3 the program is not trusted."""
+_TELEMETRY_S: Final = 0.5
 
 
 def run_serve(words: list[str]) -> int:
@@ -61,9 +63,7 @@ def run_serve(words: list[str]) -> int:
         except ForgeError as refused:
             return fail("mcp serve", refused.message, 2)
     elif asked.allow_host or asked.allow_origin:
-        return fail(
-            "mcp serve", "--allow-host and --allow-origin are for --http; there is nobody to check over stdin.", 2
-        )
+        return fail("mcp serve", "--allow-host and --allow-origin need --http; over stdin they have no effect.", 2)
     code = run_to_exit_code(_serve(asked.program, asked.worker, asked.approval, options))
     if code == 0:
         _exit_now()
@@ -72,7 +72,9 @@ def run_serve(words: list[str]) -> int:
 
 def _exit_now() -> NoReturn:
     """Skips the interpreter's own shutdown, which takes longer than all else: clients were promised an end within a
-    second. Everything is closed and on disk by now."""
+    second. Everything is closed and on disk by now; telemetry gets what is left of that second."""
+    if (telemetry := sys.modules.get("golem_forge.events.telemetry")) is not None:
+        telemetry.close_telemetry(_TELEMETRY_S)
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
             stream.flush()
@@ -107,7 +109,7 @@ async def _serve(program: str, worker: str | None, approval: str | None, options
 
             tokens = TokenStore(forge_home())
             if not tokens.tokens():
-                print_error("mcp serve", "there is no token yet, so nobody is let in: forge mcp token create NAME")
+                print_error("mcp serve", "there is no token yet, so no client can connect: forge mcp token create NAME")
             return await serve_http(host, options, tokens)
     except NotTrusted as refused:
         return fail("mcp serve", str(refused), DENIED)
@@ -124,13 +126,13 @@ TOKEN_HELP: Final = """usage: forge mcp token create NAME
        forge mcp token list [--json]
        forge mcp token revoke NAME
 
-Tokens for `forge mcp serve --http`. `create` prints a new one, once: it is kept as a hash. Clients send it in the
-header `Authorization: Bearer …`; their calls are in the journal as `mcp:NAME`. `revoke` ends it at once, also in
-servers that run.
+Tokens for `forge mcp serve --http`. `create` prints a new token once; Forge keeps only its hash. Clients send it in
+the header `Authorization: Bearer …`; the journal records their calls as `mcp:NAME`. `revoke` ends a token at once, also
+in servers that run.
 
   --json   for programs: {tokens: [{name, created}]}
 
-Exit: 0 done, 1 it failed (a name that is taken), 2 usage, 4 no such token."""
+Exit: 0 done, 1 it failed (the name is taken), 2 usage, 4 no such token."""
 
 
 def run_token(words: list[str]) -> int:
@@ -144,7 +146,7 @@ def run_token(words: list[str]) -> int:
         reader.error("--json is for list")
     store = TokenStore(forge_home())
     if asked.action == "create":
-        secret, whose = store.create(asked.name), f"The token of '{asked.name}', shown this once."
+        secret, whose = store.create(asked.name), f"The token of '{asked.name}'. Forge shows it only once."
         print(f"{whose} Clients send it as `Authorization: Bearer …`:", file=sys.stderr)
         print(secret)
         return 0

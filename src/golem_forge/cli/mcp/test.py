@@ -36,12 +36,12 @@ Connects to one MCP server (starts it, inside its walls), lists what it offers, 
   --json             for programs: {server, ok, milliseconds, protocol, info, tools, held, diagnostics, error, stderr}
   -p, --program DIR  the program in that directory instead of this one
 
-Exit: 0 it answers, 1 it does not: what its state says and the last lines of its stderr, 2 usage or configuration,
-3 it is not approved, 4 no such server."""
+Exit: 0 it answers, 1 it does not answer (the error and the last lines of its stderr are printed), 2 usage or
+configuration, 3 it is not approved, 4 no such server."""
 RECONNECT_HELP: Final = """usage: forge mcp reconnect NAME [-p DIR]
 
-Connects to one MCP server anew, whatever was known of it, keeps what it offers now, shows it, and ends the server. In
-a running session `/mcp reconnect NAME` does that for the session's own connection.
+Connects to one MCP server again, stores and shows what it offers now, and disconnects. In a running session
+`/mcp reconnect NAME` does that for the session's own connection.
 
   -p, --program DIR  the program in that directory instead of this one
 
@@ -71,7 +71,7 @@ def _connect(verb: str, directory: str, name: str, *, as_json: bool) -> int:
             if place.book.approved(spec) and (unseen := unseen_file(place, spec)):
                 word, zone = unseen  # the likeliest reason of a program that finds its own file missing
                 note = f"note: '{one_line(word)}' is in zone '{zone}', which this server does not see; "
-                note += f"`zones: {{{zone}: ro}}` under mcp.servers.{name} of forge.yaml gives it to it."
+                note += f"`zones: {{{zone}: ro}}` under mcp.servers.{name} of forge.yaml lets the server see it."
                 print(note, file=sys.stderr)
         usable = spec.enabled and not spec.problem
         return DENIED if usable and not place.book.approved(spec) else 1

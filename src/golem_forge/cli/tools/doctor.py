@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 HELP: Final = """usage: forge tools doctor [--json] [--watch]
 
-Says of every folder in ~/.forge/tools that is no active tool why it is not, with what to do about it. What was never
-built is built or checked, without running it and without fetching anything.
+Looks at every folder in ~/.forge/tools. If a folder is not an active tool, it says why and what to do. It builds or
+checks tools that were never built. It runs none of their code and downloads nothing.
 
   --json    [{tool, code, message, line?}, …] under `diagnostics`
-  --watch   again after every change, until it is interrupted
+  --watch   check again after every change, until you press Ctrl-C
 
 Exit: 0 done, 2 usage or configuration."""
 
@@ -74,7 +74,7 @@ async def _build_unbuilt(workshop: Workshop) -> None:
         except BuildFailed:
             continue  # it is recorded, with the reason
         except ForgeError as error:
-            print_error("tools doctor", f"tools were not built or checked: {error.message}")
+            print_error("tools doctor", f"Forge could not build or check the tools: {error.message}")
             return
 
 

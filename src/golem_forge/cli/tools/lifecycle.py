@@ -41,20 +41,20 @@ NEW_HELP: Final = """\
 usage: forge tools new NAME [--description TEXT] [--language LANGUAGE] [--usage TEXT] [--source FILE]
                        [--param NAME:TYPE=DEFAULT]… [--test[=JSON]]…
 
-Makes ~/.forge/tools/NAME with a tool.yaml and a source to start from. Nothing of it runs before `forge tools activate`.
+Makes ~/.forge/tools/NAME with a tool.yaml and a source to start from. None of it runs before `forge tools activate`.
 
   --description TEXT   one line: what the tool does
-  --language LANGUAGE  python (default), shell or go; of --source what its ending says
-  --usage TEXT         how to use it, for whoever calls it later
+  --language LANGUAGE  python (default), shell or go; with --source the file's extension decides
+  --usage TEXT         how to use it, for people and models that call it
   --source FILE        take this file as the source instead of the template; `-` reads it from standard input
   --param NAME:TYPE=DEFAULT
                        declare a parameter: `who`, `count:integer`, `depth:integer=6`, `tags:array=["a"]`. The type is
-                       string (default), number, integer, boolean or array. Without a default a call must give it, a
-                       boolean excepted
+                       string (default), number, integer, boolean or array. A call must give a
+                       parameter without a default, unless it is a boolean
   --test[=JSON]        declare a test: one call that must end with 0, or a case as in tool.yaml,
                        --test='{"arguments": {"who": "Ada"}, "expect": {"stdout": "Hello Ada\\n"}}'
 
-Exit: 0 made, 2 a name or text that cannot be used, or a name that is taken."""
+Exit: 0 made, 2 the name or a text cannot be used, or the name is taken."""
 _LANGUAGES: Final = {".py": "python", ".sh": "shell", ".go": "go"}
 _LARGEST_SOURCE: Final = 10 << 20
 
@@ -174,10 +174,11 @@ def _read_source(path: str) -> str | None:
 
 BUILD_HELP: Final = """usage: forge tools build NAME… [--yes]
 
-Compiles Go, checks the syntax of Python and shell, installs the packages a Python script names. It happens in the
-strictest walls and runs none of the tool's code; packages that must be fetched are asked for, with their hosts.
+Compiles Go, checks the syntax of Python and shell, and installs the packages that a Python script names. The build
+happens in the strictest walls and runs none of the tool's code. Before it downloads packages, it shows their hosts and
+asks.
 
-  --yes     fetch them without being asked, for exactly the tools that are named
+  --yes     download without a question, only for the tools that you name
 
 Exit: 0 built, 1 it failed, 2 usage, 3 not agreed to fetch, 4 no such tool."""
 
@@ -199,10 +200,10 @@ async def _build(workshop: Workshop, entry: ToolEntry, yes: bool) -> int:
 
 ACTIVATE_HELP: Final = """usage: forge tools activate NAME… [--yes]
 
-Builds the tool (none of its code runs), shows what it is and may do, with every line of it or what changed since it was
-trusted last, and asks. After a yes its tests run in the strictest walls; when all pass it is offered under its name.
+Builds the tool; none of its code runs yet. Shows what the tool may do and every line of it, or what changed since you
+last trusted it, and asks. After a yes its tests run in the strictest walls. If all pass, people and models can call it.
 
-  --yes     the answer to the card of exactly the tools that are named
+  --yes     answer yes to the cards of the tools that you name
 
 Exit: 0 active, 1 it could not be built, its tests failed or are missing, 2 usage, 3 not agreed, 4 no such tool."""
 
@@ -223,12 +224,12 @@ async def _activate(workshop: Workshop, entry: ToolEntry, yes: bool) -> int:
 
 RETIRE_HELP: Final = """usage: forge tools retire NAME…
 
-Switches tools off: they are not listed and nobody can call them. The folder stays, and so does the trust in it.
+Switches tools off: Forge does not list them, and nobody can call them. The folder stays, and so does your trust.
 
 Exit: 0 done, 1 it could not be kept, 2 usage, 4 no such tool."""
 RESTORE_HELP: Final = """usage: forge tools restore NAME…
 
-Switches retired tools on again, as they were: one that was active is, without a question.
+Switches retired tools on again. A tool that was active is active again, without a question.
 
 Exit: 0 done, 1 it could not be kept, 2 usage, 4 no such tool."""
 
@@ -256,11 +257,11 @@ def _switch_each(verb: str, text: str, words: list[str], change: Callable[[Works
 
 REMOVE_HELP: Final = """usage: forge tools remove NAME… [--yes]
 
-Takes the folder away after a question. Its versions are kept: `forge tools undo NAME` brings it back.
+Asks, then removes the folder. Forge keeps its versions: `forge tools undo NAME` brings the tool back.
 
-  --yes     without the question
+  --yes     remove without a question
 
-Exit: 0 removed, 1 it could not be, 2 usage, 3 not agreed, 4 no such tool."""
+Exit: 0 removed, 1 it could not be removed, 2 usage, 3 not agreed, 4 no such tool."""
 
 
 def run_remove(words: list[str]) -> int:
@@ -281,11 +282,11 @@ def _ask_remove(workshop: Workshop, name: str) -> bool:
     folder = workshop.display_folder(name)
     if not can_ask():
         again = f"`forge tools remove {name} --yes` removes {folder}."
-        print_error("tools remove", f"nobody can be asked here; {again}")
+        print_error("tools remove", f"Forge cannot ask you here; {again}")
         return False
     if ask_yes(escape_control_chars(f"Remove {folder}? `forge tools undo {name}` brings it back. [y/N] ")):
         return True
-    print_error("tools remove", f"'{name}' was left as it is.")
+    print_error("tools remove", f"'{name}' was not removed.")
     return False
 
 
@@ -296,6 +297,6 @@ def _remove(workshop: Workshop, name: str) -> int:
         return fail("tools remove", error.message, 1)
     then = f"`forge tools undo {name}` brings it back"
     if done.set_aside is not None:
-        then = f"its files, which could not be a version: {workshop.home.shown(done.set_aside)}"
+        then = f"Forge could not store its files as a version, so they are in {workshop.home.shown(done.set_aside)}"
     print(escape_control_chars(f"tool '{name}' is removed; {then}"))
     return 0

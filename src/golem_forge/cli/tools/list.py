@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 
 LIST_HELP: Final = """usage: forge tools list [--source native|custom|mcp] [--mode llm|manual|both] [--json]
 
-Name, source, mode (who may call it) and first line of every tool; then your tool folders that are skipped, each with
-the reason. Tools of MCP servers are those that the servers had when they were last asked; those of a program's own code
-are told by name, as its worker file has them.
+Lists name, source, mode (who may call it) and first line of every tool, then the folders of user tools that Forge
+skips, each with the reason. For an MCP server it lists the tools that the server offered when Forge last asked. For
+module tools it lists the names in the worker file.
 
   --json    for programs
 
@@ -57,7 +57,7 @@ The tools that fit the words best, best first.
 Nothing is run and no session is opened.
 Exit: 0 done, 2 usage or configuration, 4 no such tool."""
 
-OF_THE_WORKER: Final = "the worker of this program has a choice of its own: `forge run --dry-run` shows it."
+OF_THE_WORKER: Final = "the worker of this program may have other tools: `forge run --dry-run` shows them."
 _DESCRIPTION_WIDTH: Final = 100
 _REASON_WIDTH: Final = 300
 
@@ -140,7 +140,7 @@ def tool_facts(catalog: Catalog, tool: Tool) -> dict[str, Any]:
 def print_unread(seen: ToolInventory) -> None:
     """What is shown is not all there is, and why."""
     for problem in seen.unread:
-        print_error("tools", f"tools of MCP servers are left out: {problem}")
+        print_error("tools", f"this list has no MCP tools: {problem}")
 
 
 def not_offered(seen: ToolInventory) -> list[Quarantined]:

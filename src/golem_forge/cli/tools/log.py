@@ -30,8 +30,8 @@ from golem_forge.usertools.workshop import Workshop
 
 DIFF_HELP: Final = """usage: forge tools diff NAME [DIGEST [DIGEST]]
 
-What changed in a tool of yours since it was trusted last: what it may do, then every file as a unified diff.
-Of a tool that was never trusted everything is new.
+Shows what changed in a user tool since you last trusted it: what it may do, then every file as a unified diff.
+If you never trusted the tool, everything is new.
 
   DIGEST           compare the tool with that version instead
   DIGEST DIGEST    compare two versions, the older one first; the folder may be gone
@@ -41,18 +41,19 @@ Exit: 0 done, 1 the files cannot be read, 2 usage, 4 no such tool."""
 
 LOG_HELP: Final = """usage: forge tools log NAME [--json]
 
-The versions a tool of yours has had, newest first: digest, the version in its tool.yaml, time, author, and whether it
-is trusted. Every byte and every exec bit makes another version; the last 50 are kept, and all that were trusted. Also
-of a deleted tool.
+Lists the versions of a user tool, newest first: digest, the version in its tool.yaml, time, author, and whether it is
+trusted. A change of any byte or exec bit makes a new version. Forge keeps the last 50 versions and all trusted ones,
+also of a deleted tool.
 Exit: 0 done, 2 usage, 4 no such tool."""
 
 UNDO_HELP: Final = """usage: forge tools undo NAME [DIGEST] [--yes]
 
-Brings back the version before, or the named one, also of a deleted tool. Another `undo` goes one more step back. What
-is there now stays a version: `forge tools undo NAME DIGEST` goes forward to it again. A version that was trusted before
-is trusted still; before any other comes back you are asked, since it is off until `forge tools activate`.
+Brings back the previous version, or the version DIGEST; also of a deleted tool. Another `undo` goes one more step back.
+Forge keeps the current files as a version: `forge tools undo NAME DIGEST` returns to them. A version that you trusted
+before is still trusted. Forge asks before it brings back any other version, because that tool is then off until
+`forge tools activate`.
 
-  --yes     bring it back without the question
+  --yes     bring it back without a question
 
 Exit: 0 done, 1 it could not be brought back, 2 usage, 3 not agreed, 4 no such tool."""
 
@@ -88,7 +89,7 @@ def run_log(words: list[str]) -> int:
     if not present:
         print_error("tools log", f"its folder is gone; `forge tools undo {asked.name}` brings it back.")
     elif not any(row.current for row in rows):
-        print_error("tools log", f"the folder as it is now is no version. {status_line(workshop, asked.name)}")
+        print_error("tools log", f"the current folder is not a stored version. {status_line(workshop, asked.name)}")
     return 0
 
 
@@ -113,7 +114,7 @@ def run_undo(words: list[str]) -> int:
     print(status_line(workshop, asked.name))
     if change.set_aside is not None:
         stands = workshop.home.shown(change.set_aside)
-        print_error("tools undo", f"what was there could not be kept as a version; it stands in {stands} now.")
+        print_error("tools undo", f"Forge could not store the earlier files as a version; they are in {stands} now.")
     return 0
 
 
@@ -130,7 +131,7 @@ def _ask_untrusted(workshop: Workshop, name: str, yes: bool, current: str, diges
     if not current or store.find_trust(name, current) is None:
         return True
     again = f"`forge tools undo {name} {version} --yes` brings it back."
-    print_error("tools undo", f"version {version} is not trusted, and nobody can be asked here; {again}")
+    print_error("tools undo", f"version {version} is not trusted, and Forge cannot ask you here; {again}")
     return False
 
 
@@ -139,7 +140,7 @@ def _diff(workshop: Workshop, name: str, digests: list[str]) -> int:
     after = f"the folder now ({short_digest(found.new.digest)})"
     if found.after:
         after = f"version {short_digest(found.after)}"
-    before = f"version {short_digest(found.before)}" if found.before else "nothing, no version was ever trusted"
+    before = f"version {short_digest(found.before)}" if found.before else "nothing (no version was ever trusted)"
     if found.before and not digests:
         before = f"{before}, trusted last,"
     if found.old.digest == found.new.digest:
@@ -153,7 +154,7 @@ def _diff(workshop: Workshop, name: str, digests: list[str]) -> int:
 def _version_row(row: VersionLogEntry) -> tuple[str, str, str, str, str]:
     states = ["trusted" if row.trusted else "untrusted", *(["now"] if row.current else [])]
     if row.restored:
-        states.append("came back once" if row.restored == 1 else f"came back {row.restored} times")
+        states.append("restored once" if row.restored == 1 else f"restored {row.restored} times")
     version = shorten(one_line(row.version), _VERSION_WIDTH) or "-"
     return short_digest(row.digest), version, local_time(row.at), ", ".join(states), row.author.describe()
 
@@ -162,7 +163,7 @@ def _print_unknown_tool(workshop: Workshop, verb: str, name: str) -> int:
     hint = nearest_remark(name, workshop.registry.entries)
     return fail(
         f"tools {verb}",
-        f"no tool '{name}' of yours, now or earlier{hint}. `forge tools list` shows them.",
+        f"no user tool '{name}', now or earlier{hint}. `forge tools list` shows them.",
         NOT_FOUND,
     )
 

@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 HELP: Final = """usage: forge tools run NAME [--param=value …] [--args-json JSON] [--debug] [--yes] [--json]
                        [--approval MODE] [-p DIR]
 
-Runs one of your tools in the zones of this directory. One that is not active is built, shown, asked for and tested
-first.
+Runs one of your user tools in the zones of this directory. If the tool is not active, Forge first builds it, shows it,
+asks you and tests it.
 
   --param value     an argument of the tool (--param=value, --flag, --no-flag; repeat for lists)
   --args-json JSON  all arguments as one JSON object; `-` reads it from standard input
   --debug           run its source: Python with -X dev, a shell script with -x, Go by `go run`; in the same walls
-  --yes             the answer to the card of exactly this tool
+  --yes             answer yes to the card of this tool
   --json            the whole Outcome as JSON on standard output
   --approval MODE   interactive, strict, approve_all or auto_deny
   -p, --program DIR run in that directory instead of this one
@@ -100,7 +100,7 @@ def _approval_callback(asked: _RunArgs) -> Any:
         # It answered the card of the shown bytes before: one that asks again is about bytes that came since.
         if request.tool == name and request.caller == "human" and request.type != "definition":
             return {"approved": True}
-        return ask_person(request) if somebody else {"approved": False, "reason": "nobody can be asked here"}
+        return ask_person(request) if somebody else {"approved": False, "reason": "Forge cannot ask you here"}
 
     if asked.yes:
         return given
@@ -121,7 +121,7 @@ async def _check_trust(session: Session, workshop: Workshop, entry: ToolEntry, a
         print(escape_control_chars(make_trust_card(workshop, ready).full_text), file=sys.stderr)
         if nobody:
             then = f"Read the text above, then run `forge tools activate {name} --yes`, or this again with --yes."
-            return fail("tools run", f"'{name}' is not trusted and nobody is asked here. {then}", DENIED)
+            return fail("tools run", f"'{name}' is not trusted, and Forge cannot ask you here. {then}", DENIED)
         workshop.trust(entry, who=BY_FLAG)
     except ForgeError as error:
         return fail("tools run", error.message, 1)

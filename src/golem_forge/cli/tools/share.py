@@ -45,8 +45,8 @@ from golem_forge.usertools.workshop import Workshop
 EXPORT_HELP: Final = """usage: forge tools export NAME -o DIR | -o FILE.tar.gz
        forge tools export NAME --skill -o DIR
 
-Writes a tool of yours for others: its folder as DIR/NAME, or an archive whose bytes are the same whenever the files
-are. The files go as they are now; trust, history and statistics stay here.
+Writes a user tool for other people: its folder as DIR/NAME, or an archive. Equal files give an archive with equal
+bytes. It writes the current files only; trust, history and statistics stay here.
 
   --skill    as an Agent Skill: DIR/<skill>/SKILL.md, and the tool's files in its scripts/;
              `forge tools import` of it gives the tool back with an equal digest
@@ -82,7 +82,7 @@ def run_export(words: list[str]) -> int:
 
 IMPORT_HELP: Final = """usage: forge tools import SRC [NAME] [--as NAME] [--entrypoint FILE]
 
-Takes over a tool from SRC. No file of it is executed, whatever it is called. It starts as a draft that nobody trusts;
+Imports a tool from SRC. Forge runs none of its files. The tool starts as a draft that nobody trusts;
 `forge tools activate` shows what it is and asks.
 
 SRC is one of
@@ -95,7 +95,7 @@ SRC is one of
   --as NAME           import it under another name
   --entrypoint FILE   which script a skill runs, if it has several
 
-Where it came from is kept in tools.lock; `forge tools verify` says whether it is still what was imported.
+tools.lock records where it came from; `forge tools verify` says whether it is still what you imported.
 Exit: 0 done, 1 it was refused, 2 usage, 4 no such tool in the collection."""
 
 
@@ -159,9 +159,9 @@ def _print_imported(workshop: Workshop, imported: ImportedTool) -> None:
     for warning in imported.warnings:
         print_error("tools import", f"warning: {warning}")
     if workshop.shadows(name):
-        until = "that is asked for, and until then the built-in one answers."
-        print_error("tools import", f"note: activated, it replaces the built-in tool '{name}'; {until}")
-    print("Nothing of it was executed. " + status_line(workshop, name))
+        until = "Forge asks you first, and until then the built-in tool answers."
+        print_error("tools import", f"note: when you activate it, it replaces the built-in tool '{name}'. {until}")
+    print("None of its code ran. " + status_line(workshop, name))
 
 
 BROWSE_HELP: Final = """usage: forge tools browse SRC [QUERY…] [--json]
@@ -171,8 +171,8 @@ Lists the tools of a collection: a folder or repository with a forge-tools.json.
 
   QUERY     only tools whose name or description has every one of these words
 
-`forge tools import SRC NAME` takes one. What the list says of a tool is its author's word.
-Exit: 0 done, 1 it cannot be read or is no collection, 2 usage."""
+`forge tools import SRC NAME` takes one. The author wrote this list; Forge has not checked it.
+Exit: 0 done, 1 it cannot be read or is not a collection, 2 usage."""
 
 _DESCRIPTION_WIDTH: Final = 100
 
@@ -206,16 +206,16 @@ INDEX_HELP: Final = """usage: forge tools index [DIR] [--json]
 
 Writes DIR/forge-tools.json (DIR: this directory): name, description, version, path and digest of every tool below it.
 That makes the folder, or the repository it is in, a collection for `forge tools browse` and `forge tools import`.
-Write it again after every change: what its digest does not fit is not imported. Nothing of the tools runs.
+Write it again after every change: `import` refuses a tool whose files do not fit the digest. No code of the tools runs.
 
-Exit: 0 done, 1 a folder with a tool.yaml is no usable tool and was left out, or there is none, 2 usage."""
+Exit: 0 done, 1 a folder with a tool.yaml is not a usable tool and was left out, or there is no tool, 2 usage."""
 
 
 def run_index(words: list[str]) -> int:
     asked = read_args("tools index", INDEX_HELP, words, "dir:DIR?", "--json", dir=".")
     folder = Path(os.path.realpath(os.path.expanduser(asked.dir)))
     if not asked.dir or not folder.is_dir():
-        return print_usage_error("index", f"{one_line(asked.dir)} is no folder")
+        return print_usage_error("index", f"{one_line(asked.dir)} is not a folder")
     try:
         listing = write_index(folder)
     except (ForgeError, OSError) as error:
@@ -233,12 +233,13 @@ def run_index(words: list[str]) -> int:
 
 UPDATE_HELP: Final = """usage: forge tools update NAME [@COMMIT] [--yes]
 
-Fetches an imported tool again from where it came from: of a git repository the newest commit of its default branch,
-or @COMMIT (a full commit id); of a folder or archive what is there now. Shows what would change, then asks.
+Fetches an imported tool again from its source. For a git repository it takes the newest commit of the default branch,
+or @COMMIT (a full commit id). For a folder or archive it takes the current files. Shows what would change, then asks.
 
-  --yes     replace it without being asked
+  --yes     replace it without a question
 
-Nothing of it is executed. The tool is a draft then and asks again when it is used; `forge tools undo NAME` goes back.
+None of its code runs. The tool is then a draft, and Forge asks again before it is used; `forge tools undo NAME` goes
+back.
 Exit: 0 done or nothing new, 1 it failed, 2 usage, 3 not agreed, 4 no such tool."""
 
 
@@ -288,7 +289,7 @@ def _update(workshop: Workshop, update: ToolUpdate, record: LockRecord, *, yes: 
     print(f"tool '{name}' from {display_path(update.imported.source)}")
     print_difference("update", name, update.old, update.new)
     if update.old.digest != record.digest:
-        edited = f"'{name}' was edited since it was imported; that is replaced, and stays a version."
+        edited = f"'{name}' was edited after the import; the update replaces the edits and keeps them as a version."
         print_error("tools update", edited)
     if not yes and not _ask_replace(update):
         return DENIED
@@ -313,7 +314,7 @@ def _ask_replace(update: ToolUpdate) -> bool:
     if not can_ask():
         exactly = f"{name} @{commit}" if commit else name  # the default branch may have moved on by then
         then = f"Read the difference above, then run `forge tools update {exactly} --yes`."
-        print_error("tools update", f"nobody can be asked here; nothing was changed. {then}")
+        print_error("tools update", f"Forge cannot ask you here; nothing was changed. {then}")
         return False
     if ask_yes(f"Replace the files of '{name}' by these? [y/N] "):
         return True
@@ -329,7 +330,7 @@ VERIFY_HELP: Final = """usage: forge tools verify [--json]
 
 Says which imported tools are no longer what was imported: edited, missing or unreadable.
 `forge tools diff NAME DIGEST` shows what changed, `forge tools update NAME` takes the source's files again.
-Exit: 0 all are as they were imported, 1 drift, or tools.lock cannot be read, 2 usage."""
+Exit: 0 all are unchanged, 1 drift, or tools.lock cannot be read, 2 usage."""
 
 
 def run_verify(words: list[str]) -> int:

@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 
 HELP: Final = """usage: forge tools show NAME [--json] [--shape mcp|anthropic|openai]
 
-One tool: its description, who decides about its calls, its parameters; of yours also its folder, version, state,
-digest, provenance, permissions, tests and ratings.
+Shows one tool: its description, who decides about its calls, its parameters; for a user tool also its folder, version,
+state, digest, provenance, permissions, tests and ratings.
 
   --json    for programs: also the definition with its schemas, in MCP's shape
   --shape   that definition in the shape of a model provider
 
-In a program it is what `forge call` there has. Nothing is run and no session is opened; where nothing else has the
-name, code of a trusted program, or a server that you agreed to, is started to be asked, and ended again.
+In a program it shows the tool that `forge call` uses there. It runs no tool and opens no session. If no other tool has
+the name, it starts the modules of a trusted program, or an approved MCP server, asks them for the tool and ends them.
 Exit: 0 done, 2 usage or configuration, 4 no such tool."""
 
 PrintTool = Callable[["ToolInventory", "Tool", "ToolEntry | None", str], None]
@@ -146,7 +146,7 @@ def _not_found(seen: ToolInventory, name: str, why: str) -> int:
     fault = next((each for each in seen.skipped if each.tool == name), None)
     if fault is not None:
         folder = seen.workshop.display_folder(name) if seen.workshop is not None else name
-        return fail("tools", f"'{name}' ({folder}) is no usable tool: {fault.text}", 4)
+        return fail("tools", f"'{name}' ({folder}) is not a usable tool: {fault.text}", 4)
     reason = next((each.reason for each in not_offered(seen) if each.name == name), None)
     if reason is not None:
         return fail("tools", f"'{name}' is not offered until it is repaired: {reason}", 4)

@@ -44,12 +44,12 @@ from golem_forge.usertools.workshop import Workshop
 STATS_HELP: Final = """usage: forge tools stats [NAME…] [--json]
        forge tools stats --unused AGE [--json]
 
-  (nothing)  all your tools: who made them, how far they came, how much they are reused; then each with its calls
-  NAME       one tool, also one that is gone, with its versions and what people said of it
-  --unused   tools that were not run for so long (90d, 12h, 2w) or never; retired ones are left out
+  (nothing)  all user tools: who made them, how many are active, how often they are reused; then each with its calls
+  NAME       one tool, also a deleted one, with its versions and its ratings
+  --unused   tools that nobody ran for that long (90d, 12h, 2w) or ever; without retired ones
 
-The success rate is over calls that ran. Time saved is an estimate, only for tools made from a suggestion: what the
-calls it replaces took, less what it takes, times its calls.
+The success rate counts only calls that ran. Time saved is an estimate, only for tools made from a suggestion: the time
+of the calls that the tool replaces, less the time of the tool, times its calls.
 Exit: 0 done, 2 usage, 4 no such tool."""
 
 _COLUMNS: Final = ("NAME", "CALLS", "SUCCESS", "MEDIAN", "TOTAL", "LAST USED", "RATED")
@@ -63,7 +63,7 @@ def run_stats(words: list[str]) -> int:
     names = list(dict.fromkeys(asked.names))
     if asked.unused is not None:
         if names:
-            return print_usage_error("stats", "--unused looks at all tools: name none")
+            return print_usage_error("stats", "--unused looks at all tools: leave out NAME")
         return _print_unused(asked.unused, as_json=asked.json)
     workshop = load_workshop()
     return _print_some(workshop, names, as_json=asked.json) if names else _print_all(workshop, as_json=asked.json)
@@ -82,7 +82,7 @@ def _print_unused(age: str, *, as_json: bool) -> int:
         print(columns([("NAME", "LAST USED"), *((each.name, _last_used(each.last_used)) for each in found)]))
         print("\n`forge tools retire NAME` switches one off; nothing retires by itself.")
     else:
-        print_error("tools stats", f"every tool of yours was run within {age}.")
+        print_error("tools stats", f"every user tool was run within {age}.")
     return 0
 
 
@@ -105,7 +105,7 @@ def _print_some(workshop: Workshop, names: list[str], *, as_json: bool) -> int:
     for name in names:
         if name not in known and workshop.registry.lookup(name) is None:
             hint = nearest_remark(name, known)
-            return fail("tools stats", f"no tool '{name}' of yours{hint}, and none was ever called.", NOT_FOUND)
+            return fail("tools stats", f"no user tool '{name}'{hint}, and none was ever called.", NOT_FOUND)
     found = tool_statistics(workshop.store, names)
     if as_json:
         notes = {each.name: list(workshop.store.ratings(each.name).notes) for each in found}
@@ -212,16 +212,16 @@ def _last_used(ts: str) -> str:
 SUGGEST_HELP: Final = """usage: forge tools suggest [--json]
        forge tools suggest --dismiss KEY | --restore KEY
 
-Lists runs of 2 to 6 calls that models made one after another, with the same tools and arguments, at least 3 times in
-at least 2 sessions of the last 30 days. What was the same each time stays, what differed is a parameter. Sessions
-whose worker can make tools offer each of them once to the model; nothing is made without asking you.
+Lists sequences of 2 to 6 calls that models made with the same tools and arguments, at least 3 times in at least 2
+sessions of the last 30 days. A value that differed becomes a parameter. A session whose worker can make tools offers
+each sequence once to the model; Forge asks you before it makes a tool.
 
   --dismiss  never suggest this sequence again
   --restore  suggest it again after all
   --json     for programs; `parameters` is what create_custom_tool takes
 
 Nothing is run. Redacted values never appear.
-Exit: 0 done, 1 it could not be kept, 2 usage, 4 no such suggestion."""
+Exit: 0 done, 1 it could not be saved, 2 usage, 4 no such suggestion."""
 
 
 def run_suggest(words: list[str]) -> int:

@@ -28,11 +28,11 @@ from golem_forge.usertools.workshop import Workshop
 
 HELP: Final = """usage: forge tools test [NAME…] [--update] [--yes] [--json]
 
-Runs the tests in tool.yaml of the named tools, or of all of yours: no network, no files but the test's own, a fresh
-start for each. A tool that is not trusted is shown first and asked for.
+Runs the tests in tool.yaml of the tools NAME, or of all user tools. A test has no network and only its own files, and
+each starts fresh. If a tool is not trusted, Forge first shows it and asks.
 
-  --update  write what a test prints now into tool.yaml as what it expects; the tool is then another version
-  --yes     the answer to the card of exactly the tools that are named
+  --update  write what a test prints now into tool.yaml as the expected output; that makes a new version of the tool
+  --yes     answer yes to the cards of the tools that you name
   --json    for programs
 
 Exit: 0 all passed, 1 a test failed or a tool could not be built, 2 usage, 3 not agreed, 4 no such tool."""

@@ -75,13 +75,13 @@ def find_entry(workshop: Workshop, verb: str, name: str) -> ToolEntry | None:
     if isinstance(found, ToolEntry):
         return found
     if found is not None:
-        print_error(f"tools {verb}", f"'{name}' is no usable tool: {found.text}")
+        print_error(f"tools {verb}", f"'{name}' is not a usable tool: {found.text}")
         return None
     if TOOL_NAME.fullmatch(name) and (workshop.home.path / "tools" / name).is_dir():
-        print_error(f"tools {verb}", f"{workshop.display_folder(name)} has no tool.yaml, so it is no tool.")
+        print_error(f"tools {verb}", f"{workshop.display_folder(name)} has no tool.yaml, so it is not a tool.")
         return None
     hint = nearest_remark(name, workshop.registry.entries)
-    print_error(f"tools {verb}", f"no tool '{name}' of yours{hint}. `forge tools list --source custom` shows them.")
+    print_error(f"tools {verb}", f"no user tool '{name}'{hint}. `forge tools list --source custom` shows them.")
     return None
 
 
@@ -159,7 +159,7 @@ def ask_fetch(workshop: Workshop, verb: str, ready: ReadyTool, yes: bool) -> boo
 
 def _print_nobody_to_ask(verb: str, name: str) -> None:
     again = f"`forge tools {verb} {name} --yes`"
-    print_error(f"tools {verb}", f"nobody can be asked here. Read the text above, then run {again}.")
+    print_error(f"tools {verb}", f"Forge cannot ask you here. Read the text above, then run {again}.")
 
 
 def _ask_yes(question: str) -> bool:

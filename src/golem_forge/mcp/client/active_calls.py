@@ -74,7 +74,7 @@ def call_for_question(flights: Sequence[ActiveCall]) -> ActiveCall | None:
     if current is not None and any(each is current for each in flights):
         return current
     if len({id(each.context.get(answering_client)) for each in flights}) > 1:
-        why = "calls of several clients are under way; nobody can tell whose this is about"
+        why = "several clients have calls under way, so Forge cannot tell which client this is about"
         raise RequestRefused(INVALID_REQUEST, why)
     return flights[-1] if flights else None
 

@@ -113,12 +113,12 @@ def _failed(error: ForgeError) -> ToolCompletion:
 
 def to_finished(owner: ManagedServer, tool: RemoteTool, raw: dict[str, Any]) -> ToolCompletion:
     if not isinstance(raw.get("content"), list) and raw.get("structuredContent") is None:
-        text = f"{tool.server} answered with something that is no tool result"
+        text = f"{tool.server} sent an answer that is not a tool result"
         shown = from_mcp(owner.rewriter.result(raw))
         return ToolCompletion(result=shown, status=Status.EXECUTION_FAILED, error=text, code="NOT_MCP")
     result = from_mcp(owner.rewriter.result(raw))
     if result.is_error:
-        text = "" if result.text.strip() else f"{tool.server} reported an error without a word about it"
+        text = "" if result.text.strip() else f"{tool.server} reported an error without a message"
         return ToolCompletion(result=result, status=Status.EXECUTION_FAILED, error=text, code="TOOL_ERROR")
     if tool.output_schema is not None and (problem := _mismatch(owner, tool, raw)):
         return ToolCompletion(result=result, status=Status.EXECUTION_FAILED, error=problem, code="OUTPUT_INVALID")

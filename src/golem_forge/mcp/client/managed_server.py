@@ -464,7 +464,7 @@ def _with_last_words(cause: ForgeError, connection: Connection | None) -> str:
 
 def _with_dropped(manifest: ServerManifest, dropped: int) -> ServerManifest:
     others = tuple(text for text in manifest.diagnostics if not text.startswith(_STDOUT))
-    note = f"{_STDOUT}{_dropped_lines(dropped)}; a server writes anything but messages to stderr"
+    note = f"{_STDOUT}{_dropped_lines(dropped)}; a server must write everything except messages to stderr"
     return replace(manifest, diagnostics=(*others, note) if dropped else others)
 
 

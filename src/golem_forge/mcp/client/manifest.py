@@ -75,7 +75,7 @@ async def all_pages(link: ServerLink, method: str, member: str) -> ListPages:
         if cursor is None:
             return ended()
         if not isinstance(cursor, str):
-            return ended("a cursor that is no text; the rest was left out")
+            return ended("a cursor that is not text; the rest was left out")
         if cursor in seen:
             return ended("a cursor came twice; the list ended there")
         seen.add(cursor)

@@ -75,7 +75,7 @@ async def login(
     if not asking.finished:
         raise ForgeError(f"{spec.name} did not ask for a login (it answered {status})", code="NO_LOGIN")
     if status in (401, 403):
-        raise ForgeError(f"{spec.name} does not take the token it was given ({status})", code="LOGIN_REFUSED")
+        raise ForgeError(f"{spec.name} does not accept the new token ({status})", code="LOGIN_REFUSED")
 
 
 async def logout(spec: ServerSpec, home: ForgeHome, *, url: str = "") -> bool:

@@ -87,7 +87,7 @@ class _OAuthLogin(sdk.OAuthClientProvider):
         at_home = is_loopback(str(url.host)) and is_loopback(urlsplit(self.server_url).hostname or "")
         if url.scheme != "https" and not (url.scheme == "http" and at_home):
             host = escape_control_chars(str(url.host)[:100])
-            raise ForgeError(f"the login leads to {host} without TLS; that is not followed", code="LOGIN_REFUSED")
+            raise ForgeError(f"the login leads to {host} without TLS; Forge does not follow it", code="LOGIN_REFUSED")
         return request
 
 
@@ -243,7 +243,7 @@ class _BoundedStream(sdk.httpx2.AsyncByteStream):
         async for piece in self._stream:
             left -= len(piece)
             if left < 0:
-                raise ForgeError("the login server sends more than anybody can hold", code="LOGIN_REFUSED")
+                raise ForgeError("the login server sends too much data", code="LOGIN_REFUSED")
             yield piece
 
     async def aclose(self) -> None:
@@ -382,7 +382,7 @@ class CallbackListener:
         state = given.get("state", "")
         ours = bool(self._state) and compare_digest(state.encode(), self._state.encode())
         if not ours or self._brought.done():
-            return "400 Bad Request", "This is not the login that is being waited for."
+            return "400 Bad Request", "Forge does not wait for this login."
         if code := given.get("code"):
             self._brought.set_result(CallbackResult(code, state, given.get("iss")))
             return "200 OK", "You are logged in. You can close this page and go back to Forge."

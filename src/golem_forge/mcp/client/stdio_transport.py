@@ -191,7 +191,7 @@ class StdioTransport:
         made = self._walls.kept_home("golem-forge", "mcp", server_home_name(self._spec))
         forge = os.path.realpath(self._forge_home.path)
         if f"{made}/".startswith(f"{forge}/"):
-            text = "Walls could not be built: your cache directory lies in Forge's own. The command was not run."
+            text = "Walls could not be built: your cache directory is inside Forge's own. The command was not run."
             raise WallsFailed(f"{text} Set XDG_CACHE_HOME to another directory.", code="WALLS_UNAVAILABLE")
         return made
 

@@ -341,7 +341,7 @@ class ServerOffer:
             return
         why = "it changed"
         if now == HoldReason.DRIFT:
-            why = f"{now}: {tool.server} defines it otherwise than it was pinned"
+            why = f"{now}: {tool.server} changed its definition after it was approved"
         raise ForgeError(
             f"'{tool.name}' of {tool.server} did not run: {why}; run: forge mcp show {tool.server}",
             status=Status.TOOL_NOT_FOUND,

@@ -156,7 +156,7 @@ class ServerTrustStore:
         text = json.dumps(to_json(records), separators=(",", ":"))
         if len(text) > MAX_FILE_BYTES:
             remedy = "run `forge mcp list` and remove servers that are not used"
-            raise ServerTrustError(f"the book of MCP approvals is full; {remedy}")
+            raise ServerTrustError(f"the list of MCP approvals is full; {remedy}")
         self._file.write(text)
 
 
@@ -275,7 +275,7 @@ def _fields(record: ServerApproval | Pin, kind: type[ServerApproval] | type[Pin]
 
 def _typed(value: Any, kind: type[_T]) -> _T:
     if type(value) is not kind:
-        raise ValueError("it does not have the shape of a book")
+        raise ValueError("it does not have the expected form")
     return value
 
 

@@ -126,7 +126,7 @@ class CallHandler:
         try:
             parked = client.suspended.redeem(params.request_state, bound_to)
         except InvalidStateToken:
-            raise _invalid("requestState is not as this server gave it; call again without it") from None
+            raise _invalid("requestState did not come from this server; call again without it") from None
         if parked is None:
             return None
         for question in parked.questions:

@@ -332,25 +332,25 @@ class ServedCalls:
         return call
 
     async def ask(self, message: str, schema: Mapping[str, Any], key: str, ctx: ToolContext) -> dict[str, Any]:
-        call = self._able(ctx, "elicitation", "be asked a form", lambda able: able.forms)
+        call = self._able(ctx, "elicitation", "show a form", lambda able: able.forms)
         form = ElicitationForm(server=ctx.called_by, message=message, schema=schema, key=key or "ask")
         return await tool_form(form, lambda filled: self._ask_form(filled, call, ctx), ctx.redactor)
 
     async def sample(self, request: Mapping[str, Any], ctx: ToolContext) -> dict[str, Any]:
-        call = self._able(ctx, "sampling", "be asked for an answer of its model", lambda able: able.sampling)
+        call = self._able(ctx, "sampling", "ask its model", lambda able: able.sampling)
         params = {"messages": request["messages"], "maxTokens": request["max_tokens"]}
         params |= {"systemPrompt": request["system"]} if request["system"] else {}
         params = _without_secrets(params, ctx)
         reply = await call.ask(ClientQuestion("", {}, key=request["key"] or "sample", method=SAMPLE, params=params))
         if reply.action != "accept":
-            raise ToolFailed("The client gave no answer of its model.")
+            raise ToolFailed("The client gave no answer from its model.")
         return dict(reply.content)
 
     async def roots(self, key: str, ctx: ToolContext) -> list[dict[str, str]]:
-        call = self._able(ctx, "roots", "tell its roots", lambda able: able.roots)
+        call = self._able(ctx, "roots", "list its roots", lambda able: able.roots)
         reply = await call.ask(ClientQuestion("", {}, key=key or "roots", method=ROOTS))
         if reply.action != "accept":
-            raise ToolFailed("The client did not tell its roots.")
+            raise ToolFailed("The client did not list its roots.")
         return list(reply.content.get("roots", ()))
 
     def log(self, level: str, text: str, ctx: ToolContext) -> None:

@@ -63,7 +63,7 @@ def parse_address(text: str) -> tuple[str, int]:
     else:
         host, _, port = text.rpartition(":")
     if not port.isdigit() or int(port) > 65535:
-        raise ForgeError(f"{text!r} is no address to listen at; write HOST:PORT, e.g. {default.bind}:{default.port}")
+        raise ForgeError(f"{text!r} is not a listen address; write HOST:PORT, e.g. {default.bind}:{default.port}")
     return host or default.bind, int(port)
 
 

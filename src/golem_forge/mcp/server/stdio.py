@@ -11,13 +11,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import select
-import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from functools import partial
 from typing import Final
 
-from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.signals import stop_on_termination
 from golem_forge.mcp.server.host import ServingHost
 from golem_forge.mcp.server.sdk import (
@@ -28,6 +25,7 @@ from golem_forge.mcp.server.sdk import (
     types,
 )
 from golem_forge.mcp.server.service import Service
+from golem_forge.net.stdio import StdioDescriptors, hung_up, own_pipes, write_whole
 from golem_forge.tools.threads import run_in_thread
 
 MOST_LINE_BYTES: Final = 4 << 20
@@ -38,18 +36,12 @@ MOST_UNREAD: Final = 256
 _BACKPRESSURE_CHECK_SECONDS: Final = 0.02
 
 
-@dataclass(frozen=True, slots=True)
-class StdioDescriptors:
-    read: int
-    write: int
-
-
 async def serve_stdio(host: ServingHost, pipes: StdioDescriptors | None = None) -> int:
     """Until stdin ends or a signal comes. `pipes`: instead of this process's own stdin and stdout."""
     service = Service(host)
     told_to_end = anyio.CancelScope()
     with (
-        _own_pipes() if pipes is None else contextlib.nullcontext(pipes) as used,
+        own_pipes() if pipes is None else contextlib.nullcontext(pipes) as used,
         stop_on_termination(told_to_end.cancel),
     ):
         try:
@@ -61,22 +53,6 @@ async def serve_stdio(host: ServingHost, pipes: StdioDescriptors | None = None) 
             with anyio.CancelScope(shield=True):
                 await host.aclose()
     return 0
-
-
-@contextlib.contextmanager
-def _own_pipes() -> Iterator[StdioDescriptors]:
-    sys.stdout.flush()
-    read, write = os.dup(0), os.dup(1)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.close(nothing)
-    os.dup2(2, 1)
-    try:
-        yield StdioDescriptors(read, write)
-    finally:
-        with contextlib.suppress(OSError, ValueError):
-            sys.stdout.flush()  # what was printed meanwhile follows the rest to stderr
-        os.dup2(write, 1)  # neither is closed: a thread may still use it, and would get another file's
 
 
 @contextlib.asynccontextmanager
@@ -122,7 +98,7 @@ async def _read_lines(
     async def has_room() -> bool:
         """False: it never will have, since the client has hung up."""
         while to_client.statistics().tasks_waiting_send > MOST_UNREAD:
-            if _hung_up(descriptor):
+            if hung_up(descriptor):
                 return False
             await anyio.sleep(_BACKPRESSURE_CHECK_SECONDS)
         return True
@@ -144,19 +120,6 @@ async def _write_lines(descriptor: int, from_us: MemoryObjectReceiveStream[Sessi
         async for message in from_us:
             line = message.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
             try:
-                await run_in_thread(partial(_write_whole, descriptor, line))
+                await run_in_thread(partial(write_whole, descriptor, line))
             except OSError:
                 return
-
-
-def _hung_up(descriptor: int) -> bool:
-    """Also while there is something left to read."""
-    poll = select.poll()
-    poll.register(descriptor, 0)
-    return bool(poll.poll(0))
-
-
-def _write_whole(descriptor: int, data: bytes) -> None:
-    left = memoryview(data)
-    while left:
-        left = left[os.write(descriptor, left) :]

@@ -79,7 +79,7 @@ class TokenStore:
             return self._file.read() or ()
         except JSON_FILE_ERRORS:
             raise ForgeError(
-                f"{self._home.shown(self.path)} cannot be read; remove it and create the tokens anew"
+                f"{self._home.shown(self.path)} cannot be read; remove it and create the tokens again"
             ) from None
 
     def holder(self, secret: str) -> ClientToken | None:

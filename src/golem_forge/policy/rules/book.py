@@ -16,7 +16,15 @@ from typing import Any, Final
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.policy.facts import CallFacts, EffectVerdict
-from golem_forge.policy.rules.files import FileSource, ProjectSource, RulesUnusable, ValueCache
+from golem_forge.policy.rules.files import (
+    FileSource,
+    ProjectSource,
+    RulesUnusable,
+    SharedRules,
+    SharedSource,
+    ValueCache,
+    remember,
+)
 from golem_forge.policy.rules.match import NO_RULES, RuleOutcome, evaluate_rules
 from golem_forge.policy.rules.model import Rule, RuleKind, RuleOrigin, builtin_rules
 from golem_forge.storage.home import ForgeHome
@@ -77,9 +85,12 @@ class RuleBook:
         project_root: Path | None = None,
         project_trusted: Callable[[], bool] = lambda: False,
         project_trusted_with: Callable[[Mapping[str, bytes]], bool] | None = None,
+        shared: SharedRules | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`shared`: rules of a team, which count beside the account's own; what is remembered for good goes there."""
         self.home = home
+        self._shared = SharedSource(shared) if shared is not None else None
         values = ValueCache(home)
         self._user = FileSource(home.rules, home.shown(home.rules), RuleOrigin.USER, values)
         self._remembered = FileSource(home.remembered, home.shown(home.remembered), RuleOrigin.REMEMBERED, values)
@@ -171,6 +182,14 @@ class RuleBook:
         self._set = self._collected()
         return rule
 
+    def remember(self, rules: Iterable[Rule], author: str = "") -> None:
+        """For good. `author`: who answered so, where several people do. Raises what `files.remember` raises."""
+        if self._shared is not None:
+            self._shared.shared.remember(rules, author)
+        else:
+            remember(self.home, rules)
+        self.expire()
+
     def remove(self, ids: Iterable[str]) -> tuple[str, ...]:
         removed = tuple(id_ for id_ in dict.fromkeys(ids) if self._session.pop(id_, None) is not None)
         self._set = self._collected()
@@ -206,8 +225,9 @@ class RuleBook:
                 return self._set
             raise
 
-    def _sources(self) -> tuple[FileSource | ProjectSource, ...]:
-        return tuple(source for source in (self._user, self._remembered, self._project) if source is not None)
+    def _sources(self) -> tuple[FileSource | ProjectSource | SharedSource, ...]:
+        every = (self._user, self._remembered, self._project, self._shared)
+        return tuple(source for source in every if source is not None)
 
     def _recheck(self) -> None:
         changed = False

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
 from pathlib import Path
 from sys import intern
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from golem_forge._version import __version__
 from golem_forge.config.program import PROJECT_RULES
@@ -102,6 +102,32 @@ class FileSource:
         except ConfigError as error:
             self._error = error
             self._sure = False  # a file whose permissions are repaired keeps its times
+
+
+class SharedRules(Protocol):
+    """Rules that several machines share, kept up to date by somebody else."""
+
+    @property
+    def content(self) -> RuleFile:
+        """What was read last. Raises RulesUnusable."""
+
+    def remember(self, rules: Iterable[Rule], author: str) -> None:
+        """For good, in the name of whoever answered so. Does not block."""
+
+
+class SharedSource:
+    """The shared rules in one book. They are the account's own: whoever keeps them may do so."""
+
+    def __init__(self, shared: SharedRules) -> None:
+        self.shared = shared
+        self.content = shared.content
+
+    def load(self) -> None:
+        self.content = self.shared.content
+
+    def refresh(self) -> bool:
+        before, self.content = self.content, self.shared.content
+        return self.content is not before
 
 
 class ProjectSource:

@@ -100,7 +100,7 @@ def _builtin_off(file: YamlFile, origin: RuleOrigin, problems: ConfigProblems) -
     for index, word in enumerate(off):
         if word not in BUILTIN_IDS:
             known = ", ".join(sorted(BUILTIN_IDS))
-            problems.add((*path, index), f"{word!r} is no builtin rule; they are {known}")
+            problems.add((*path, index), f"{word!r} is not a builtin rule; they are {known}")
     return frozenset(word for word in off if isinstance(word, str))
 
 
@@ -231,7 +231,7 @@ def _check_meaning(rule: Rule, named: RuleProblems, warnings: list[str]) -> bool
         if rule.origin is RuleOrigin.USER:
             warnings.append(warning)
         elif rule.origin is RuleOrigin.REMEMBERED and named.path and not rule.exact:  # an older Forge offered it
-            warnings.append(f"{warning}; it no longer counts")
+            warnings.append(f"{warning}; Forge ignores it now")
             return False
         else:
             named.add_at("command", problem)

@@ -124,7 +124,7 @@ def secret_leak_reason(reading: GitReading, is_path: Callable[[str], bool]) -> s
         return "'git log --follow' shows the content that a file had under other names"
     for word in reading.names if row.objects else ():
         if word == "-":
-            return "'-' is no revision"
+            return "'-' is not a revision"
         if path_in_commit(word) is not None and row.content:
             return f"'{word}' has names that are not those of the work tree"
         if _HEX.fullmatch(word) and not reading.ends_names and is_path(word):

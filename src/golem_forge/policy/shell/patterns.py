@@ -14,13 +14,19 @@ from golem_forge.policy.shell.arguments import names
 from golem_forge.policy.shell.git_prover import read_git
 from golem_forge.policy.shell.lenient import CommandScan, FoundCommand, program_name
 from golem_forge.policy.shell.prover import is_system_shell, same_program
+from golem_forge.policy.shell.readonly_table import GIT_TABLE
 from golem_forge.policy.shell.strict import CommandWorld, Segment
 from golem_forge.policy.shell.wrapper_table import (
     ANY_GIT,
+    ANY_SHOWING,
     ANY_SUBCOMMAND,
+    CHANGING_WORDS,
     COVERED_FORMS,
     COVERED_OPERANDS,
+    DESTROYING_WORDS,
     ONE_BY_ONE,
+    SAVED_PROGRAMS,
+    SAVED_SUBCOMMANDS,
     TASK_RUNNERS,
     CoveredForm,
 )
@@ -165,6 +171,14 @@ _RUNS_OTHERS_TOO = RUNS_OTHERS | names(
     " nvm opam ip ctags cscope git-lfs sudoedit visudo vipw xdg-open open start gio flatpak-spawn distrobox toolbox"
     " lazygit gitui ffmpeg convert magick pandoc doxygen sphinx-build mkdocs jekyll hugo rpmbuild dpkg-buildpackage"
     " debuild fakeroot alternatives update-alternatives logrotate anacron supervisord pm2 foreman overmind honcho"
+    # run the code or the module that an operand names
+    " timeit pdb pudb ipdb cProfile profile trace runpy code doctest zipapp venv virtualenv ensurepip http.server flask"
+    " uvicorn gunicorn hypercorn daphne streamlit django-admin swipl ghc rustc javac snakemake nextflow bats shunit2"
+    " guard thor rackup puma artisan wp drush hyperfine concurrently redis-cli clickhouse-client cqlsh influx"
+    # delete or overwrite what an operand names, or change who may do what
+    " unlink rmdir shred truncate ln install rename mmv sponge uniq unzip gzip gunzip bzip2 bunzip2 xz unxz zstd unzstd"
+    " patch dos2unix unix2dos dropdb kill pkill killall mount umount chgrp setfacl chattr passwd useradd usermod"
+    " userdel chsh iptables nft setcap ssh-keygen ssh-add gpg openssl rclone restic borg"
 )
 # The same program under another name: `gcc-12`, `vim.tiny`, `emacs-nox`, `x86_64-linux-gnu-gcc`, `original-awk`.
 _TRIPLET = regex(r"(?:[a-z0-9_]+-){1,3}(?:gnu|gnueabihf|gnueabi|musl|elf|mingw32|android|darwin[0-9.]*)-|original-")
@@ -200,6 +214,11 @@ _ELSEWHERE: dict[str, frozenset[str]] = {
     "uv": names("tool"),
 }
 _STARTS_NEXT = names("npx uvx bunx pnpx")
+_PROJECT_TASKS = {
+    *((program, word) for program in ("npm", "yarn", "pnpm", "bun") for word in _SCRIPTS[program]),
+    ("deno", "task"),
+    ("go", "tool"),
+}
 _RUNNERS = {
     program: _SCRIPTS.get(program, frozenset()) | _STARTERS.get(program, frozenset())
     for program in (*_SCRIPTS, *_STARTERS)
@@ -207,32 +226,6 @@ _RUNNERS = {
 _LOADING = regex(r"[-+][A-Za-z]*[WXIrodOC]|--(rcfile|init-file|require|import|loader)")
 _INFORMING = names("--version --help -V -h")
 
-# The only ones for which a rule for everything that begins alike is kept for good: the project's own checks, and
-# programs that show something. Threat: whatever else is offered by its name alone may start other programs by an option
-# or operand that nobody thought of, and such a rule outlives the session in which a person watched it.
-_SAVED = names(
-    "pytest py.test unittest ruff mypy pyright black isort flake8 pylint pycodestyle pydocstyle bandit yamllint eslint"
-    " tsc prettier stylelint jest vitest rubocop rspec shellcheck shfmt hadolint markdownlint gofmt rustfmt"
-    " clang-format stylua phpunit phpstan ls cat tac head tail wc nl cut paste tr grep egrep fgrep stat file du df"
-    " diff cmp comm uniq basename dirname realpath readlink md5sum sha1sum sha256sum sha512sum cksum echo pwd true"
-    " false whoami id uname which seq tree jq mkdir touch"
-)
-_SAVED_SUBCOMMANDS: dict[str, frozenset[str]] = {
-    "git": names(
-        "log status diff show blame shortlog describe rev-parse rev-list ls-files ls-tree cat-file add commit"
-        " stash:list stash:show worktree:list remote:show"
-    ),
-    "npm": names("test ls list outdated audit"),
-    "yarn": names("test"),
-    "pnpm": names("test ls list"),
-    "cargo": names("check clippy test fmt build doc tree metadata"),
-    "go": names("fmt doc version"),
-    "docker": names("ps images logs inspect version info compose:ps compose:logs compose:images compose:ls"),
-    "podman": names("ps images logs inspect version info compose:ps compose:logs"),
-    "gh": names("pr:view pr:list pr:diff pr:status pr:checks issue:view issue:list run:view run:list"),
-    **dict.fromkeys(("pip", "pip3"), names("list show freeze check")),
-    "uv": names("pip:list pip:show tree"),
-}
 _SAVED_SCRIPTS = names("npm yarn pnpm")
 """`npm run build`: a script that the project names."""
 
@@ -258,6 +251,11 @@ _GROUPS: dict[str, frozenset[str]] = {
     "rustup": names("toolchain"),
 }
 _SUBCOMMAND = regex(r"[A-Za-z0-9][\w:.@/-]*")
+_WORD_PARTS = regex(r"[a-z0-9]+")
+# Of these only what a table lists is offered: git runs aliases, and npm has three names for most of what it does.
+_LISTED_ONLY = names("git npm yarn pnpm bun")
+_SYSTEM_PLACES = ("/usr/", "/bin/", "/sbin/", "/opt/", "/nix/", "/snap/")
+_SCRIPT_FILE = regex(r".*\.(pyw?|[cm]?[jt]sx?|sh|bash|zsh|rb|pl|php|lua|go|rs|R|jar|dll|exe|bat|cmd|ps1)")
 
 
 def _covered_form(words: tuple[str, ...]) -> tuple[int, CoveredForm | None]:
@@ -272,7 +270,11 @@ def _covered_form(words: tuple[str, ...]) -> tuple[int, CoveredForm | None]:
             return skipped + length, form
     if program == "git":
         return skipped + 1, ANY_GIT
-    return skipped + 1, ANY_SUBCOMMAND if program in _ONE_WORD or program in _TWO_WORDS else None
+    if _is_saved_subcommand(program, named):
+        return skipped + 1, ANY_SHOWING
+    # What follows the script that an interpreter runs is for that script.
+    runs_script = _INTERPRETER.fullmatch(program) is not None and program not in _ONE_WORD
+    return skipped + 1, None if program in SAVED_PROGRAMS or runs_script else ANY_SUBCOMMAND
 
 
 def _runner_length(words: tuple[str, ...]) -> int:
@@ -297,9 +299,18 @@ def _uncovered_word(length: int, words: tuple[str, ...]) -> str:
         if word.startswith("-"):
             if not _is_covered_option(word, form.options):
                 return word
-        elif not COVERED_OPERANDS[form.operands].fullmatch(word) or (form.operands == "names" and ".." in word):
+        elif (
+            not COVERED_OPERANDS[form.operands].fullmatch(word)
+            or (form.operands == "names" and ".." in word)
+            or (form.operands == "nouns" and _has_part_of(word, CHANGING_WORDS))
+        ):
             return word
     return ""
+
+
+def _has_part_of(word: str, listed: frozenset[str]) -> bool:
+    """Is it one of the words, or made of one: `delete`, `delete-all`, `db:drop`? A path is not."""
+    return "/" not in word and not listed.isdisjoint(_WORD_PARTS.findall(word.lower()))
 
 
 def _is_covered_option(word: str, options: frozenset[str]) -> bool:
@@ -325,7 +336,16 @@ def leads_offers(prefix: tuple[str, ...]) -> bool:
     """Is a rule for everything that begins with `prefix` the choice that most people want: ordinary work of a project,
     of which `COVERED_FORMS` says what it covers, or a program that only shows something?"""
     _, form = _covered_form(prefix)
-    return is_saved_prefix(prefix) if form in (None, ANY_SUBCOMMAND, ANY_GIT) else form is not None and form.leads
+    if form in (None, ANY_SUBCOMMAND, ANY_SHOWING, ANY_GIT):
+        return is_saved_prefix(prefix)
+    return form is not None and form.leads and is_offered_prefix(prefix)
+
+
+def _named_length(prefix: tuple[str, ...]) -> int:
+    """How many words of it name what runs: the target of `make` and the script of `npm run` too."""
+    length, form = _covered_form(prefix)
+    names_task = posixpath.basename(prefix[0]) in TASK_RUNNERS or (form is not None and form.free_after_dashes)
+    return length + 1 if names_task else length
 
 
 def is_banned_prefix(words: tuple[str, ...]) -> bool:
@@ -375,34 +395,59 @@ def _only_loads(arguments: tuple[str, ...]) -> bool:
 def is_offered_prefix(prefix: tuple[str, ...]) -> bool:
     """May a rule for everything that begins with `prefix` be offered, or suggested by a model? Stricter than what a
     person may write: of programs that run others only a subcommand that does not."""
-    if is_banned_prefix(prefix):
+    if is_banned_prefix(prefix) or prefix[0].startswith("-"):
         return False
     program = posixpath.basename(prefix[0])
-    if program in ONE_BY_ONE and _goes_one_by_one(program, _subcommand_prefix(program, prefix)):
+    if _SCRIPT_FILE.fullmatch(program) or not _is_system_path(prefix[0]):
+        return False  # a file of the project's, which may be another one at the next call
+    named = _subcommand_prefix(program, prefix) if program in _ONE_WORD or program in _TWO_WORDS else prefix[:1]
+    if not named or _goes_one_by_one(program, named) or _uncovered_word(_named_length(prefix), prefix):
         return False
+    if _INTERPRETER.fullmatch(program) and prefix[1].startswith("-"):
+        # `perl -e 1 -e more`: options after the prefix may be code
+        is_module = _PYTHON.fullmatch(program) is not None and prefix[1] == "-m"
+        return is_module and is_offered_prefix(prefix[2:])
     if program not in RUNS_OTHERS:
         stem = _stem(program)
         if stem in _RUNS_OTHERS_TOO or stem in SHELLS or is_wrapper(stem) or _INTERPRETER.fullmatch(stem):
             return _INTERPRETER.fullmatch(program) is not None
         return True
-    if _INTERPRETER.fullmatch(program):
-        return True
     if program not in _ONE_WORD and program not in _TWO_WORDS:
-        return False
+        return _INTERPRETER.fullmatch(program) is not None
     if program in _STARTS_NEXT:
         return is_offered_prefix(prefix[1:])
-    named = _subcommand_prefix(program, prefix)
-    if not named or named[1] in _ELSEWHERE.get(program, ()):
+    if named[1] in _ELSEWHERE.get(program, ()):
         return False
     return named[1] not in _STARTERS.get(program, ()) or is_offered_prefix(prefix[2:])
 
 
+def _is_system_path(program: str) -> bool:
+    """Is it a bare name, or a path that no zone has?"""
+    return "/" not in program or posixpath.normpath(program).startswith(_SYSTEM_PLACES)
+
+
 def _goes_one_by_one(program: str, named: tuple[str, ...]) -> bool:
-    listed = ONE_BY_ONE.get(program, frozenset())
-    subcommand = named[1:]
+    """Does this subcommand, target or script change something, so that a yes to one is no yes to the next?"""
+    listed, subcommand = ONE_BY_ONE.get(program, frozenset()), named[1:]
+    if "*" in listed or any(":".join(subcommand[:length]) in listed for length in (1, 2)):
+        return True
+    if not subcommand or program in _STARTS_NEXT or subcommand[0] in _STARTERS.get(program, ()):
+        return False  # what it starts is looked at instead
     if program == "git" and subcommand == ("checkout",):  # of a path it throws changes away; `checkout -b` does not
         return True
-    return "*" in listed or any(":".join(subcommand[:length]) in listed for length in (1, 2))
+    if program in TASK_RUNNERS or (program, subcommand[0]) in _PROJECT_TASKS:
+        return _has_part_of(subcommand[-1], DESTROYING_WORDS)
+    has_form = any((program, *subcommand[:length]) in COVERED_FORMS for length in (1, 2))
+    if has_form or _is_saved_subcommand(program, named):
+        return False
+    if program in _LISTED_ONLY:
+        return program != "git" or not any(subcommand[:length] in GIT_TABLE for length in (1, 2))
+    return any(_has_part_of(word, CHANGING_WORDS) for word in subcommand[program in _TWO_WORDS :])
+
+
+def _is_saved_subcommand(program: str, named: tuple[str, ...]) -> bool:
+    listed = SAVED_SUBCOMMANDS.get(program, frozenset())
+    return any(":".join(named[1 : 1 + length]) in listed for length in (1, 2))
 
 
 def is_saved_prefix(prefix: tuple[str, ...]) -> bool:
@@ -411,15 +456,14 @@ def is_saved_prefix(prefix: tuple[str, ...]) -> bool:
         return False
     program, arguments = posixpath.basename(prefix[0]), prefix[1:]
     if _PYTHON.fullmatch(program):
-        return arguments[:1] == ("-m",) and is_saved_prefix(arguments[1:]) and arguments[1] in _SAVED
+        return arguments[:1] == ("-m",) and is_saved_prefix(arguments[1:]) and arguments[1] in SAVED_PROGRAMS
     if program in _STARTS_NEXT:
         return is_saved_prefix(arguments)
     if arguments and arguments[0] in _STARTERS.get(program, ()):
         return is_saved_prefix(arguments[1:])
     if len(arguments) > 1 and program in _SAVED_SCRIPTS and arguments[0] in _SCRIPTS[program]:
         return _SUBCOMMAND.fullmatch(arguments[1]) is not None
-    listed = _SAVED_SUBCOMMANDS.get(program, frozenset())
-    return program in _SAVED or any(":".join(arguments[:length]) in listed for length in (1, 2))
+    return program in SAVED_PROGRAMS or _is_saved_subcommand(program, prefix)
 
 
 def _stem(program: str) -> str:

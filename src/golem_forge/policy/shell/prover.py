@@ -266,9 +266,9 @@ def _prove_git(segment: Segment, reading: GitReading, world: CommandWorld, place
     if not why and len(places) > 1 and reading.leaves_out and reading.names:
         why = "the working directory is not known here"
     if not why and any(world.work_tree(place) is None for place in places):
-        why = "the repository's settings lay its work tree elsewhere"
+        why = "the repository's settings name another work tree"
     if not why and reading.shows_content and world.has_read_rules():
-        why = "a rule holds back files, and git may show what is in them"
+        why = "a rule hides files, and git may show what is in them"
     if not why and reading.row.content:
         roots = {f"/{place.split('/')[1]}" for place in places}
         zones = (world.operand(root, "/") for root in sorted(roots))
@@ -420,7 +420,7 @@ def _read_test(arguments: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
     """One look at one path. The shell's own `test` evaluates words in other forms (`-v 'a[$(…)]'`, `-eq`)."""
     paths = tuple(word for word in arguments if not word.startswith("-"))
     if len(arguments) != 2 or not _FILE_TEST.fullmatch(arguments[0]) or len(paths) != 1:
-        return "test is only proven as one look at one path", paths
+        return "test is only proven with one check of one path", paths
     return "", paths
 
 
@@ -453,7 +453,7 @@ def _operand_reason(operand: Operand) -> str:
 def _depth_reason(operand: Operand, world: CommandWorld, *, hidden: bool) -> str:
     if not operand.directory or world.scan_complete(operand.virtual, hidden=hidden):
         return ""
-    return f"not all that lies below '{operand.virtual}' was looked at for secrets"
+    return f"Forge did not search everything below '{operand.virtual}' for secrets"
 
 
 def _secret_reason(words: Iterable[str], world: CommandWorld, places: tuple[str, ...]) -> str:

@@ -1,6 +1,6 @@
 """Two tables, as data. How each regular wrapper reads its own options: which take a value, which a script, what comes
 before. And what a rule that a card offered covers beyond its own words: options and operands of ordinary commands, and
-the subcommands of which no such rule is offered.
+the subcommands of which no such rule is offered, or one that is kept for good.
 """
 
 from __future__ import annotations
@@ -175,19 +175,62 @@ ONE_BY_ONE: dict[str, frozenset[str]] = {
 }
 
 
+# The only ones for which a rule for everything that begins alike is kept for good: the project's own checks, and
+# programs that show something. Threat: whatever else is offered by its name alone may start other programs by an option
+# or operand that nobody thought of, and such a rule outlives the session in which a person watched it.
+SAVED_PROGRAMS = names(
+    "pytest py.test unittest ruff mypy pyright black isort flake8 pylint pycodestyle pydocstyle bandit yamllint eslint"
+    " tsc prettier stylelint jest vitest rubocop rspec shellcheck shfmt hadolint markdownlint gofmt rustfmt"
+    " clang-format stylua phpunit phpstan ls cat tac head tail wc nl cut paste tr grep egrep fgrep stat file du df"
+    " diff cmp comm uniq basename dirname realpath readlink md5sum sha1sum sha256sum sha512sum cksum echo pwd true"
+    " false whoami id uname which seq tree jq mkdir touch"
+)
+SAVED_SUBCOMMANDS: dict[str, frozenset[str]] = {
+    "git": names(
+        "log status diff show blame shortlog describe rev-parse rev-list ls-files ls-tree cat-file add commit"
+        " stash:list stash:show worktree:list remote:show"
+    ),
+    "npm": names("test ls list outdated audit"),
+    "yarn": names("test"),
+    "pnpm": names("test ls list"),
+    "cargo": names("check clippy test fmt build doc tree metadata"),
+    "go": names("fmt doc version"),
+    "docker": names("ps images logs inspect version info compose:ps compose:logs compose:images compose:ls"),
+    "podman": names("ps images logs inspect version info compose:ps compose:logs"),
+    "gh": names("pr:view pr:list pr:diff pr:status pr:checks issue:view issue:list run:view run:list"),
+    **dict.fromkeys(("pip", "pip3"), names("list show freeze check")),
+    "uv": names("pip:list pip:show tree"),
+}
+
+# Words of a subcommand that delete, change, install, publish, or run what is named after them. Where no table knows the
+# program they are covered neither as its subcommand nor as a word after it: `gcloud compute instances delete`.
+DESTROYING_WORDS = names(
+    "delete del rm remove destroy drop purge prune uninstall erase wipe clear clean reset rollback install publish"
+    " unpublish deploy undeploy upload push"
+)
+"""Of these not even a target or a script that a project names is covered by more than its own words."""
+CHANGING_WORDS = DESTROYING_WORDS | names(
+    "strip terminate unlink restore undo revert kill stop restart reboot shutdown disable enable detach down up start"
+    " upgrade update link init apply create add new set unset put patch replace edit write import load migrate rename"
+    " move mv cp copy sync send transfer login logout token alias grant revoke scale drain merge clone fork checkout"
+    # what runs something
+    " run runner exec execute eval evaluate shell console repl cmd command script ssh invoke call spawn attach debug cc"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class CoveredForm:
     """What a rule from a card covers beyond its own words: these options, in full or as letters of a cluster (`:` ends
     the cluster with a value), and these operands. A word that begins with `@` names a file of more words: never."""
 
     options: frozenset[str]
-    operands: Literal["any", "names", "none"] = "any"
+    operands: Literal["any", "nouns", "names", "none"] = "any"
     free_after_dashes: bool = False  # what follows `--` is for a script that the project names
     leads: bool = True  # the choice that the card shows first
 
 
 def _form(
-    options: str, operands: Literal["any", "names", "none"] = "any", *, free: bool = False, leads: bool = True
+    options: str, operands: Literal["any", "nouns", "names", "none"] = "any", *, free: bool = False, leads: bool = True
 ) -> CoveredForm:
     return CoveredForm(names(options), operands, free, leads)
 
@@ -234,6 +277,7 @@ COVERED_FORMS: dict[tuple[str, ...], CoveredForm] = {
     ("ruff",): _form(_CHECKER_OPTIONS + " --output-format --extend-select --no-cache --preview --show-fixes"),
     ("tsc",): _form(_CHECKER_OPTIONS + " -p: -b --project --build --noEmit --skipLibCheck --incremental"),
     **{(name,): _TASK for name in TASK_RUNNERS},
+    ("mvn",): _form("-q -B -o -e --quiet --batch-mode --offline --errors", "none"),  # its `-s` names a file of settings
     **{(name, *rest): _SCRIPT for name in ("npm", "yarn", "pnpm", "bun") for rest in (("test",), ("run",))},
     ("npm", "audit"): _form("--json", "none"),
     **{("cargo", name): _CARGO for name in ("check", "clippy", "test", "fmt", "build", "doc")},
@@ -254,17 +298,22 @@ COVERED_FORMS: dict[tuple[str, ...], CoveredForm] = {
     ("tree",): _form("-a -d -f -i -s -h -p -D -t -r -C -n -L: -I: -P: --dirsfirst --noreport --gitignore --du --prune"),
     ("mkdir",): _form("-p -v --parents --verbose"),
     ("touch",): _form("-a -m -c --no-create"),
+    ("file",): _form("-b -i -k -L -h -z -p -r -s -N -0 --brief --mime --mime-type --mime-encoding --uncompress"),
+    ("uniq",): _form("-c -d -u -i", "none"),  # the second operand is written
 }
 """By the words that every such command begins with; runners before them (`python -m`, `npx`, `uv run`) are left out."""
-ANY_SUBCOMMAND = _form(
+_SHOWING_OPTIONS = (
     "-a -q -v -n: --all --quiet --verbose --json --namespace --no-color --help --outdated --format --limit --state"
-    " --depth",
-    leads=False,
+    " --depth"
 )
+ANY_SUBCOMMAND = _form(_SHOWING_OPTIONS, "nouns", leads=False)
+ANY_SHOWING = _form(_SHOWING_OPTIONS, leads=False)
+"""Of subcommands that only show something."""
 ANY_GIT = _form("-q -v --quiet --verbose", "names", leads=False)
-"""Of programs with subcommands, those that have no row of their own."""
+"""Of programs that have no row of their own."""
 COVERED_OPERANDS = {
     "any": regex(r"[^@].*|", re.DOTALL),
+    "nouns": regex(r"(?!@)[^=]*", re.DOTALL),  # no `SHELL=x`, and none of `CHANGING_WORDS`
     "names": regex(r"[A-Za-z0-9_][A-Za-z0-9_./@{}-]*"),  # no `ext::sh …`, no `+ref`, no `:ref`
     "none": regex(r"[0-9]+"),
 }

@@ -189,12 +189,12 @@ class GitExchange:
             if match is None or (match[1] is not None and not directory.is_ref_name(os.fsdecode(match[1]))):
                 return f"The command wrote something to {shown} that names no branch and no commit; the old one stays."
         if not {*pieces[:-1]}.isdisjoint(rules.SEQUENCER_FOLDERS) and (why := rules.sequencer_objection(last, ours)):
-            return f"The command wrote {shown}, and {why}; it was not taken over."
+            return f"The command wrote {shown}, and {why}; Forge ignored it."
         if first == "worktrees" and path.count("/") == 2 and last in ("gitdir", "commondir"):
             said = os.fsdecode(ours).strip()
             fits = said == "../.." if last == "commondir" else said.endswith("/.git")
             if theirs is not None or not fits:
-                return f"The command wrote {shown}, which would lead git elsewhere; it was not taken over."
+                return f"The command wrote {shown}, which would lead git elsewhere; Forge ignored it."
         return ""
 
     def _unfinished(self) -> tuple[str, ...]:
@@ -362,7 +362,7 @@ class GitExchange:
                 continue
             obeyed = name.casefold() in _OBEYED
             severity = Severity.CRITICAL if obeyed else Severity.NOTE
-            text = f"The command made {self._shown(name)}; it was not taken over."
+            text = f"The command made {self._shown(name)}; Forge ignored it."
             self._tell_once(f"{self._prefix}{name}", info.st_ino, "git_files", severity, text)
             if obeyed:  # else git would not work inside any more
                 self._shadow.clear(name)
@@ -445,15 +445,15 @@ def _write_side(
 def _ref_objection(name: str, value: str | None) -> str:
     """Why a ref that a command set is not taken over."""
     if not directory.is_ref_name(name):
-        return f"the command made a ref with a name that git does not allow ({name[:80]}); it was not taken over."
+        return f"the command made a ref with a name that git does not allow ({name[:80]}); Forge ignored it."
     if name.startswith(_NO_REFS):
-        return f"the command changed {name[:120]}, which would change what git shows; it was not taken over."
+        return f"the command changed {name[:120]}, which would change what git shows; Forge ignored it."
     if value is None or directory.is_object_id(value):
         return ""
     target = value.removeprefix("ref: ")
     if name.startswith("refs/remotes/") and target.startswith("refs/remotes/") and directory.is_ref_name(target):
         return ""
-    return f"the command wrote something to {name[:120]} that is no commit; it was not taken over."
+    return f"the command wrote something to {name[:120]} that is no commit; Forge ignored it."
 
 
 def _shown_ref(name: str) -> str:

@@ -204,7 +204,7 @@ def _entries(data: bytes, hash_size: int, starts: list[int] | None = None) -> tu
                 if strip & 0x80:
                     strip, name_at = _varint(data, name_at - 1, end)
                 if strip > len(before):
-                    raise ValueError("a name shorter than nothing")
+                    raise ValueError("a name of negative length")
                 stop = find(b"\0", name_at, end)
                 path = before[: len(before) - strip] + data[name_at:stop]
                 following = stop + 1

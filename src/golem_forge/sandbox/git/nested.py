@@ -173,7 +173,7 @@ class _Vetting:
             text = f"{len(more)} more repositories that would make your programs run code were set aside"
             yield _critical(f"{text}: {_names(paths)}", paths)
         if kept:
-            text = f"{len(kept)} more repositories were made or changed, and nobody looked at them. Run no git there"
+            text = f"{len(kept)} more repositories were made or changed, and Forge did not check them. Run no git there"
             yield _critical(f"{text}: {_names(kept)}", tuple(kept))
 
     def _kind(self, parts: Parts) -> _RepositoryKind | None:
@@ -205,7 +205,7 @@ class _Vetting:
             if not found:
                 return []
         if not self._budget.take_repository():
-            return ["things that nobody looked at (too many repositories at once)"]
+            return ["things that Forge did not check (too many repositories at once)"]
         if kind is _RepositoryKind.LINK:
             return ["a link"]
         if kind is _RepositoryKind.POINTER:
@@ -266,7 +266,7 @@ class _Vetting:
                     back.append(((*entry, move_aside(self._zone, (*aside, _HEAD))[-1]), (*entry, _HEAD)))
         except OSError as error:
             why = os.strerror(error.errno or 0)
-            text += f". It could not be set aside ({why}): run no git there, and do not enter it with a shell prompt."
+            text += f". It could not be set aside ({why}): do not run git there or open a shell prompt in it."
             return _critical(text, (self._zone.virtual(entry),))
         commands = " && ".join(f"mv {_shell_word(source)} {_shell_word(target)}" for source, target in back)
         text += f". It was set aside: read it, then `{commands}` in /{self._zone.name} puts it back."

@@ -1,11 +1,12 @@
 """The launcher: starts one command behind Landlock and seccomp (or, with walls off, without), and outlives it.
 
 Runs as a program of its own in a bare interpreter (`argv` says how), so only the standard library, and of that only
-what loads fast. Reads its order (`Order`, marshalled) from ARGUMENTS; whatever cannot be done exactly as
-ordered ends it before READY, with one line on stderr. Threat: what a command leaves running. The launcher is the
-subreaper of everything below it and ends all of it when the command exits or CONTROL closes, which the kernel does
-when Forge dies. It lies outside the child's Landlock domain, which the child cannot signal (ABI 6 on). If it is killed
-nevertheless, the command itself dies with it; what the command had started is then the business of Forge's watcher.
+what loads fast. Reads its order (`Order`, marshalled) from ARGUMENTS; whatever cannot be done exactly as ordered ends
+it before READY, with one line on stderr. Threat: what a command leaves running. The launcher is the subreaper of
+everything below it and ends all of it when the command exits, when CONTROL closes, which the kernel does when Forge
+dies, or when the watchdog sends END_ALL, because Forge is silent. It lies outside the child's Landlock domain, which
+the child cannot signal (ABI 6 on). If it is killed nevertheless, the command itself dies with it; what the command had
+started is then the business of Forge's watcher.
 """
 
 from __future__ import annotations
@@ -52,6 +53,9 @@ if TYPE_CHECKING:  # for the type checker alone: `typing` loads slower than all 
 
 ARGUMENTS, CONTROL, GO, READY = 3, 6, 8, 9
 TERM, KILL, CONTINUE = 15, 9, 18
+END_ALL = 12
+"""The signal (USR2) that means what the end of CONTROL means: Forge was stopped, and others go on in its place. Threat:
+a command that sends it ends only itself."""
 GRACE_SECONDS = 0.3
 CROWD = 1000
 LOOKS = 50
@@ -118,26 +122,28 @@ def _read_order() -> Order:
 
 
 def _watch_children() -> int:
-    """A descriptor that tells of ended children. Every other signal is ignored: only CONTROL ends us."""
+    """A descriptor that tells of ended children and of END_ALL. Every other signal is ignored."""
     for number in range(1, _SIGNALS + 1):
-        if number not in (KILL, 19, _CHILD_ENDED, 32, 33):  # not to be changed, or the C library's own
+        if number not in (KILL, 19, _CHILD_ENDED, END_ALL, 32, 33):  # not to be changed, or the C library's own
             _libc.signal(number, ctypes.c_void_p(1))
-    _libc.signal(_CHILD_ENDED, ctypes.c_void_p(0))
-    mask = (ctypes.c_ulong * 16)(1 << (_CHILD_ENDED - 1))
+    for number in (_CHILD_ENDED, END_ALL):
+        _libc.signal(number, ctypes.c_void_p(0))
+    mask = (ctypes.c_ulong * 16)(1 << (_CHILD_ENDED - 1) | 1 << (END_ALL - 1))
     _call("signals", "sigprocmask", 0, mask, None)
     return _call("signals", "signalfd", -1, mask, 0o2004000)
 
 
 def _attend(child: int, events: int) -> int:
-    """Until the command ended or CONTROL closed. A byte on CONTROL is a signal for the command's group."""
+    """Until the command ended, CONTROL closed or END_ALL came. A byte on CONTROL is a signal for the command's
+    group."""
     poll = select.poll()
     poll.register(events, select.POLLIN)
     poll.register(CONTROL, select.POLLIN)
     busy = False
     while True:
         ready = {number for number, _ in poll.poll(0 if busy else None)}
-        if events in ready:
-            _drain(events)
+        if events in ready and _drain(events):
+            return CONTROL_CLOSED
         busy, code = _reap(child)
         if code is not None:
             return code
@@ -152,12 +158,16 @@ def _attend(child: int, events: int) -> int:
                 _signal(-child, number)
 
 
-def _drain(events: int) -> None:
+def _drain(events: int) -> bool:
+    """Whether END_ALL is among what happened. Each is told in 128 bytes, which begin with the signal's number."""
+    found = False
     try:
-        while os.read(events, 1024):
-            pass
+        while told := os.read(events, 1024):
+            numbers = (int.from_bytes(told[at : at + 4], sys.byteorder) for at in range(0, len(told), 128))
+            found = END_ALL in numbers or found
     except BlockingIOError:
         pass
+    return found
 
 
 def _reap(child: int) -> tuple[bool, int | None]:

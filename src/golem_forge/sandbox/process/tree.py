@@ -29,7 +29,7 @@ from golem_forge.sandbox.handles import Handle
 from golem_forge.sandbox.host import isolated
 from golem_forge.sandbox.process import monitor
 from golem_forge.sandbox.process.launch import TreeRoot, spawn
-from golem_forge.sandbox.process.watchdog_child import FORGE, SOCKET
+from golem_forge.sandbox.process.watchdog_child import END_ALL, FORGE, SOCKET
 
 _SWEEP_EVERY_S: Final = 0.02
 _SWEEPS_ALONE: Final = 10
@@ -74,6 +74,8 @@ class ProcessTree:
 
     def watch(self) -> None:
         """From now on `gone` may be called, also before this returns."""
+        if self._kind is TreeRoot.LAUNCHER and self._outer.handle is not None:
+            watchdog.hold_launcher(self._outer.handle)
         self._outer.call(self._outer_over)
 
     @property
@@ -218,6 +220,8 @@ class ProcessTree:
             self._root.close()
         for watch in self._unnamed.values():
             watch.close()
+        if self._outer.handle is not None:
+            watchdog.release(self._outer.handle)
         self._outer.close()
         if self._sweeping is not None:
             self._sweeping.cancel()
@@ -268,29 +272,48 @@ class Watchdog:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._wire: socket.socket | None = None
-        self._held: set[int] = set()
+        self._held: dict[int, int] = {}
+        """By handle: the signal that ends the tree."""
         self._idle_since = 0.0
+        self._silence = 0
+        """Seconds; 0: it needs no beats."""
         self._before = 0
         """The process that was let go last."""
         os.register_at_fork(after_in_child=self._forget)
 
-    def hold(self, handle: int) -> None:
+    def hold_launcher(self, handle: int) -> None:
+        """A launcher notices by itself that Forge is gone; only of a Forge that is silent it has to be told."""
+        if self._silence:
+            self.hold(handle, END_ALL)
+
+    def hold(self, handle: int, ends_by: int = signal.SIGKILL) -> None:
         """Never fails and never waits. Give it back by `release` before it is closed."""
         with self._lock:
-            self._held.add(handle)
-            if self._wire is not None and _send_handle(self._wire, handle):
+            self._held[handle] = ends_by
+            if self._wire is not None and _send_handle(self._wire, handle, ends_by):
                 return
             self._let_go()  # the one there was is dead
             with contextlib.suppress(OSError):
                 self._wire = _start_program()
-                for each in self._held:
-                    _send_handle(self._wire, each)
+                self._send_beat()
+                for each, number in self._held.items():
+                    _send_handle(self._wire, each, number)
+
+    def beat(self, seconds: int) -> None:
+        """From any thread: the trees may live on for so long without another beat."""
+        with self._lock:
+            self._silence = seconds
+            self._send_beat()
+
+    def _send_beat(self) -> None:
+        if self._silence and self._wire is not None:
+            with contextlib.suppress(OSError):
+                self._wire.send(bytes([self._silence]))
 
     def release(self, handle: int) -> None:
         """That tree is gone, which the watchdog sees by itself."""
         with self._lock:
-            self._held.discard(handle)
-            if not self._held and self._wire is not None:
+            if self._held.pop(handle, None) is not None and not self._held and self._wire is not None:
                 self._idle_since = time.monotonic()
                 asyncio.get_running_loop().call_later(LINGERS_S, self._leave)
 
@@ -312,7 +335,7 @@ class Watchdog:
     def _forget(self) -> None:
         """A fork has nothing of this; who holds the lock in another thread is not there to give it back."""
         self._lock = threading.Lock()
-        self._held = set()
+        self._held = {}
         if self._wire is not None:
             self._wire.close()
             self._wire = None
@@ -355,10 +378,14 @@ def _reap_shell(pid: int) -> None:
     shell.call(over)
 
 
-def _send_handle(wire: socket.socket, handle: int) -> bool:
+def _send_handle(wire: socket.socket, handle: int, ends_by: int) -> bool:
     """Whether there is somebody to tell."""
     try:
-        wire.sendmsg([b"+"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [handle]))], socket.MSG_NOSIGNAL)
+        wire.sendmsg(
+            [bytes([ends_by])],
+            [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [handle]))],
+            socket.MSG_NOSIGNAL,
+        )
     except ConnectionError:
         return False
     except OSError:  # it is there, and has more to read than it can take

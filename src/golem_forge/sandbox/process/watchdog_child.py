@@ -1,9 +1,12 @@
 """The watchdog's own process: ends every tree it was told of when Forge is gone, however Forge ended.
 
 Runs as a program of its own in a bare interpreter, started by `Watchdog`, in a session of its own. SOCKET brings one
-message for each tree, with a handle (pidfd) of the tree's root; its end, or the end of the process behind FORGE, means
-that Forge is gone or needs us no longer. Threat: a child that took over the first process of its namespace, and with it
-the death signal that ties the tree to Forge. Nobody in there can see this process, and a handle cannot be outrun.
+message for each tree, with a handle (pidfd) of the tree's root and the signal that ends the tree; its end, or the end
+of the process behind FORGE, means that Forge is gone or needs us no longer. A message without a handle is a beat: its
+byte says for how many seconds Forge may be silent before the trees are ended. So a Forge that was stopped (SIGSTOP, a
+frozen machine) loses what it started before others go on in its place.
+Threat: a child that took over the first process of its namespace, and with it the death signal that ties the tree to
+Forge. Nobody in there can see this process, and a handle cannot be outrun.
 """
 
 from __future__ import annotations
@@ -13,8 +16,11 @@ import _signal  # type: ignore[import-not-found]  # has no stub
 import _socket
 import os
 import select
+from time import monotonic
 
 SOCKET, FORGE = 3, 4
+END_ALL = 12
+"""To a launcher, as it defines it: it ends everybody that it holds together. A killed one would leave them."""
 _HANDLES = 4
 """Of one message; each has one."""
 
@@ -25,34 +31,46 @@ def main() -> None:
             _signal.signal(number, _signal.SIG_IGN)
         except (OSError, ValueError):  # not to be changed
             continue
-    for handle in _held_at_the_end():
-        try:
-            _signal.pidfd_send_signal(handle, _signal.SIGKILL)
-        except OSError:  # gone by itself
-            continue
+    _end(_held_at_the_end())
     os._exit(0)
 
 
-def _held_at_the_end() -> set[int]:
+def _end(trees: dict[int, int]) -> None:
+    for handle, number in trees.items():
+        try:
+            _signal.pidfd_send_signal(handle, number)
+            _signal.pidfd_send_signal(handle, _signal.SIGCONT)  # one that was stopped would end nobody
+        except OSError:  # gone by itself
+            continue
+
+
+def _held_at_the_end() -> dict[int, int]:
     """Returns when Forge is gone."""
     wire = _socket.socket(fileno=SOCKET)
     poll = select.poll()
-    held: set[int] = set()
+    held: dict[int, int] = {}
     for number in (SOCKET, FORGE):
         poll.register(number, select.POLLIN)
     _introduce(wire)
+    silent_until = 0.0
     while True:
-        ready = {number for number, _ in poll.poll()}
-        if SOCKET in ready:
+        left = max(0.0, silent_until - monotonic()) * 1000 if silent_until else None
+        ready = {number for number, _ in poll.poll(left)}
+        if not ready:
+            _end(held)
+            held, silent_until = {}, 0.0
+        elif SOCKET in ready:
             said, brought = _received(wire)
-            held = _alive(held) | brought
+            held = _alive(held) | dict.fromkeys(brought, said[0] if said else 0)
             if not said:
                 return held
+            if not brought:
+                silent_until = monotonic() + said[0]
         elif FORGE in ready:
             return held
 
 
-def _alive(held: set[int]) -> set[int]:
+def _alive(held: dict[int, int]) -> dict[int, int]:
     """Without those that are over, and with them everybody in their namespace. Asked now and then: to be woken by each
     end would take the processor from Forge, which is busy with the same."""
     poll = select.poll()
@@ -61,7 +79,7 @@ def _alive(held: set[int]) -> set[int]:
     over = {handle for handle, _ in poll.poll(0)}
     for handle in over:
         os.close(handle)
-    return held - over
+    return {handle: number for handle, number in held.items() if handle not in over}
 
 
 def _introduce(wire: _socket.socket) -> None:

@@ -489,7 +489,7 @@ def widen_path(refusal: Refusal) -> str:
         return f"{zone} (also where a worker's file names it; unless its `approval` blocks)"
     directory = posixpath.dirname(refusal.target) or "/"
     if directory.count("/") < 2 or directory.startswith(_SYSTEM_STARTS):
-        return "forge.yaml: name a directory of your own as a zone (sandbox.zones); the system's stay as they are"
+        return "forge.yaml: name a directory of your own as a zone (sandbox.zones); those of the system stay closed"
     if refusal.zone:
         return f"forge.yaml: name another directory as a zone (sandbox.zones): this one holds the zone /{refusal.zone}"
     if refusal.access is Verb.READ:
@@ -502,9 +502,7 @@ def _unprotect(refusal: Refusal) -> str:
     names = _protecting(refusal)
     if not names:
         shown = escape_control_chars(refusal.restricted or refusal.target)
-        return (
-            f"forge.yaml: sandbox.unprotect frees a protected name; {shown} is closed because one leads or lies there"
-        )
+        return f"forge.yaml: sandbox.unprotect frees a protected name; {shown} is closed: one is there or links there"
     return f"forge.yaml: sandbox: {{unprotect: [{', '.join(map(_yaml, names))}]}}"
 
 

@@ -95,7 +95,7 @@ class Inspection:
         self._watched.append(_WatchedZone(zone, self._planner.scans[zone.name], shadow, unseen_since=since))
         if since:
             text = f"An earlier Forge was ended while a command ran in {zone.virtual(())}"
-            self._tell("unchecked", Severity.WARNING, f"{text}: what changed since then is told now.")
+            self._tell("unchecked", Severity.WARNING, f"{text}: this report includes what changed since then.")
 
     def begin_again(self) -> None:
         """Something changed on disk while the walls were built."""
@@ -185,7 +185,7 @@ class Inspection:
         zone = one.zone
         if found.unlisted:
             paths = tuple(sorted(escape_control_chars(zone.virtual(parts)) for parts in found.unlisted)[:_MOST_NAMED])
-            text = f"Closed while the command ran, so nobody can see what is in it: {', '.join(paths)}."
+            text = f"Became unreadable while the command ran, so Forge could not check it: {', '.join(paths)}."
             self._tell("unchecked", Severity.CRITICAL, text, paths)
         if not found.complete:
             text = f"{zone.virtual(())} has too many or too deep directories: what changed in some is not known."
@@ -416,7 +416,7 @@ def secrets_made(zone: Zone, before: Iterable[ScanFinding], now: Iterable[ScanFi
     if made:
         named = ", ".join(made[:_MOST_NAMED])
         more = f" and {len(made) - _MOST_NAMED} more" if len(made) > _MOST_NAMED else ""
-        text = f"Appeared while it ran, so it could read or use it, whoever made it: {named}{more}"
+        text = f"Appeared while the command ran, so the command could read or use it: {named}{more}"
         yield Leftover(kind="secret_made", severity=Severity.NOTE, text=text, paths=tuple(made[:_MOST_PATHS]))
 
 

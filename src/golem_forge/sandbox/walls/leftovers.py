@@ -263,7 +263,7 @@ def hidden_code(
     told = _hidden_code_leftovers(zone, found, "where git does not show it" if view is not None else "")
     return (
         *told,
-        *bounded.unseen_leftovers(HIDDEN_CODE, "paths changed while the command ran; they were not looked at"),
+        *bounded.unseen_leftovers(HIDDEN_CODE, "paths changed while the command ran; Forge did not check them"),
     )
 
 

@@ -254,7 +254,7 @@ class Planner:
                     "Make the repository's root the zone to use git."
                 )
             if zone.at_host_path and self.mount_point(zone) != zone.host:
-                yield f"/{zone.name} cannot stand at its own path in walls: commands see it at /{zone.name} only."
+                yield f"walls cannot show /{zone.name} at its own path: commands see it only at /{zone.name}."
 
     def created_protected(self, planned: PlannedWalls) -> tuple[str, ...]:
         """Protected names that exist now and did not when this was planned, or are something else now than then (a link

@@ -75,7 +75,7 @@ def explain_failure(said: str) -> ProbeFailure:
             "Start the container with a profile that allows them, such as `--security-opt seccomp=unconfined`.",
         )
     cause = said.removeprefix("Walls could not be built: ").partition(". The command was not run.")[0]
-    return ProbeFailure(cause or "not everything held that full walls promise", "Run 'forge doctor' for the list.")
+    return ProbeFailure(cause or "some guarantees of full walls did not hold", "Run 'forge doctor' for the list.")
 
 
 def _switched_off(name: str) -> ProbeFailure:
@@ -131,7 +131,7 @@ _REFUSALS: Final = {
     "G12": _REFUSED | {"EMFILE", "EFBIG"},
 }
 """How an attempt must have ended: any other error means that it was not the walls that stopped it."""
-_NOT_MADE: Final = "the try could not be made"
+_NOT_MADE: Final = "the test could not be run"
 _LATE: Final = "late"
 """How an attempt ended that was not seen to fail in time; what becomes of it later is nobody's evidence."""
 _TRANSIENT_CAUSES: Final = (_NOT_MADE, TOO_SLOW.cause)
@@ -230,7 +230,7 @@ def _evaluate(fixture: ProbeFixture, found: Mapping[str, Mapping[str, str]]) -> 
     missing = tuple(name for name in GUARANTEES if name not in held and name not in untried)
     if lacking := [name for name in missing if name in NEEDED]:
         words = ", ".join(f"{name} ({GUARANTEES[name]})" for name in lacking)
-        cause, fix = f"tried, and this did not hold: {words}", explain_failure("").fix
+        cause, fix = f"tested, and this did not hold: {words}", explain_failure("").fix
         return LevelResult(level=fixture.level, held=held, missing=missing, untried=untried, cause=cause, fix=fix)
     if untried:
         return _untried(fixture.level, untried, held, missing)
@@ -349,6 +349,9 @@ _SYSTEM_PYTHON: Final = "/usr/bin/python3"
 _UNREACHABLE: Final = -1
 """As every argument: a call that nothing refuses fails by another name, and does no harm."""
 
+_PREFIX: Final = "forge-probe-"
+_LOCKED_WITHIN_S: Final = 2.0
+"""After so long a probe that lives has locked its directory."""
 _LONGEST_PLACE: Final = 60
 """The name of a socket has 107 bytes."""
 
@@ -357,6 +360,9 @@ class ProbeFixture:
     def __init__(self, level: Level) -> None:
         self.level = level
         self.root = _new_root()
+        self._in_use = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        with contextlib.suppress(OSError):
+            try_lock(self._in_use)  # whoever finds it unlocked may remove it
         self.zone, self.closed, self.outside = (self.root / name for name in ("zone", "closed", "outside"))
         self.forge_home = self.root / "home"
         self.canary = secrets.token_hex(16)
@@ -382,6 +388,8 @@ class ProbeFixture:
             with contextlib.suppress(OSError):
                 os.close(descriptor)
         shutil.rmtree(self.root, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            os.close(self._in_use)
         with contextlib.suppress(OSError):
             os.unlink(f"/usr/{self.abstract}")  # only where walls did not hold
 
@@ -461,14 +469,32 @@ class ProbeFixture:
                 made.listen()
 
 
+def _places() -> list[str]:
+    places = [tempfile.gettempdir(), "/tmp", "/var/tmp"]  # noqa: S108 - a directory of its own is made there
+    return [place for place in places if len(os.fsencode(os.path.realpath(place))) <= _LONGEST_PLACE]
+
+
 def _new_root() -> Path:
     """In the temporary directory, unless its path is too long for a socket's name: then in a shorter one."""
-    places = [tempfile.gettempdir(), "/tmp", "/var/tmp"]  # noqa: S108 - a directory of its own is made there
-    short = [place for place in places if len(os.fsencode(os.path.realpath(place))) <= _LONGEST_PLACE]
-    for place in short:
+    for place in _places():
         with contextlib.suppress(OSError):
-            return Path(os.path.realpath(tempfile.mkdtemp(prefix="forge-probe-", dir=place)))
-    return Path(os.path.realpath(tempfile.mkdtemp(prefix="forge-probe-")))
+            return Path(os.path.realpath(tempfile.mkdtemp(prefix=_PREFIX, dir=place)))
+    return Path(os.path.realpath(tempfile.mkdtemp(prefix=_PREFIX)))
+
+
+def remove_abandoned_probes() -> None:
+    """Directories of this account whose probe was killed: nobody holds their lock."""
+    for place in {*_places(), tempfile.gettempdir()}:
+        for root in glob.glob(f"{glob.escape(place)}/{_PREFIX}*"):
+            with contextlib.suppress(OSError):
+                handle = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+                try:
+                    found = os.fstat(handle)
+                    is_ours = found.st_uid == os.geteuid() and time.time() - found.st_ctime > _LOCKED_WITHIN_S
+                    if is_ours and try_lock(handle):
+                        shutil.rmtree(root, ignore_errors=True)
+                finally:
+                    os.close(handle)
 
 
 def probe_interpreter() -> tuple[str, tuple[str, ...]]:

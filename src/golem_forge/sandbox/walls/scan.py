@@ -115,12 +115,12 @@ class ZoneScan:
             place = "/".join((zone, *min(self._unseen)))
             yield (
                 f"{zone} has more than {MOST_ENTRIES:,} entries, or directories more than {MOST_DEPTH} deep: the search"
-                f" for secret names stopped at {place}, and commands see nothing of what lies there and in other"
-                " directories that were not searched."
+                f" for secret names stopped at {place}. Forge hides that directory, and others that it did not search,"
+                " from commands."
             )
         hidden = sum(one.secret for one in self.findings)
         if hidden > _MANY_SECRETS:
-            yield f"{zone} holds {hidden} secret names, each of which is masked: every command starts slower for that."
+            yield f"{zone} holds {hidden} secret names. Forge hides each of them, so every command starts more slowly."
 
     def refresh(self) -> bool:
         """Look again; True: what was found is something else than before. What there is no time for is found as a

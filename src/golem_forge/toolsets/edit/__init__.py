@@ -85,7 +85,7 @@ def _arguments() -> type[BaseModel]:
 
 def _plan(access: FileAccess, args: dict[str, Any], ctx: ToolContext) -> Plan:
     draft = _draft(access, args["input"], ctx)
-    planned = _PlannedPatch(draft, ctx)
+    planned = PlannedPatch(draft, ctx)
     effects = draft.effects
     return Plan(run=planned.run, effects=effects, diff=planned.diff, recheck=planned.recheck, close=draft.close)
 
@@ -139,7 +139,9 @@ def _read_patch(access: FileAccess, text: str, ctx: ToolContext, *, padded: bool
     return draft
 
 
-class _PlannedPatch:
+class PlannedPatch:
+    """A draft as a call's plan runs it: all files are written, or none."""
+
     def __init__(self, draft: Draft, ctx: ToolContext) -> None:
         self._draft = draft
         self._ctx = ctx

@@ -111,12 +111,17 @@ class PatchApplication:
         changed = [
             file
             for file in self._draft.files.values()
-            if (file.existed if file.now is None else file.now != file.before or file.moved_from is not None)
+            if (
+                file.existed
+                if file.now is None
+                else file.now != file.before or file.moved_from is not None or file.executable is not None
+            )
         ]
         for file in changed:
             if file.now is not None:
                 like = file.moved_from.removal if file.moved_from is not None else None
-                self._steps.append((file, files.StagedWrite(file.target, file.now, like=like)))
+                staged = files.StagedWrite(file.target, file.now, like=like, executable=file.executable)
+                self._steps.append((file, staged))
         for file in changed:
             if file.now is None and file.removal is not None:
                 self._steps.append((file, StagedDelete(file.removal)))

@@ -46,6 +46,8 @@ class FileDraft:
     """How `now` follows from `before`, while a single Update made it."""
     patch_lines: list[str] = field(default_factory=list)
     """The lines of the patch about this file, for the diff of a secret one."""
+    executable: bool | None = None
+    """What it becomes; None: as it was, and a new file is not."""
 
     @property
     def path(self) -> str:

@@ -117,9 +117,25 @@ class RunningCommand:
 class ExecSessions:
     def __init__(self) -> None:
         self._last = 0
+        self._before = 0
+        """Up to here the numbers are those of an earlier process of this session."""
         self._starting = 0
         self._running: set[RunningCommand] = set()
         self._ended: OrderedDict[int, RunningCommand] = OrderedDict()
+
+    @property
+    def busy(self) -> bool:
+        """Whether a command runs or is about to."""
+        return bool(self._running or self._starting)
+
+    def continue_after(self, number: int) -> None:
+        """The session goes on in another process: commands up to this number ended with the one before."""
+        self._last = self._before = number
+
+    def explain_missing(self, number: int) -> str:
+        if 0 < number <= self._before:
+            return f"Session {number} ended with its runner."
+        return f"Session {number} not found."
 
     def check_room(self) -> None:
         if len(self._running) + self._starting >= MAX_RUNNING:
@@ -201,7 +217,7 @@ def plan_input(args: dict[str, Any], ctx: ToolContext) -> Plan:
     number, chars = args["session_id"], args["chars"]
     running = sessions.find(number, ctx.owner)
     if running is None:
-        raise ToolFailed(f"Session {number} not found.", code="NO_SESSION")
+        raise ToolFailed(sessions.explain_missing(number), code="NO_SESSION")
     if chars and running.ending is None and not running.tty:
         raise ToolFailed(f"Session {number} has no terminal; start it with tty=true.", code="NO_TERMINAL")
     run = partial(_deliver, sessions, running, args, ctx)

@@ -1,5 +1,5 @@
-"""One GET over one connection: HTTP/1.1 written by hand, because every byte of it must be bounded. Head, body, and the
-text of the body.
+"""One GET or POST over one connection: HTTP/1.1 written by hand, because every byte of it must be bounded. Head, body,
+and the text of the body.
 
 Takes the checked addresses of a host; gives status, headers and a reader for the body. Sends no cookie, no credential,
 no referrer, and uses no proxy. Raises ToolFailed for a server that cannot be reached or understood, or a body that ends
@@ -18,7 +18,7 @@ import codecs
 import re
 import zlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
 from golem_forge._version import __version__
@@ -48,8 +48,22 @@ class HttpResponse:
     reader: StreamReader
 
 
+def http_get(address: WebAddress, addresses: Sequence[str]) -> AbstractAsyncContextManager[HttpResponse]:
+    headers = {"Accept": _ACCEPT, "Accept-Encoding": ACCEPTED_ENCODINGS}
+    return _http_request(address, addresses, _request("GET", address, headers))
+
+
+def http_post(
+    address: WebAddress, addresses: Sequence[str], body: bytes, headers: Mapping[str, str]
+) -> AbstractAsyncContextManager[HttpResponse]:
+    """`headers`: names and values that Forge made, none that others wrote."""
+    return _http_request(
+        address, addresses, _request("POST", address, {**headers, "Content-Length": str(len(body))}) + body
+    )
+
+
 @asynccontextmanager
-async def http_get(address: WebAddress, addresses: Sequence[str]) -> AsyncIterator[HttpResponse]:
+async def _http_request(address: WebAddress, addresses: Sequence[str], request: bytes) -> AsyncIterator[HttpResponse]:
     import ssl
 
     from golem_forge.sandbox.network.resolve import connect
@@ -66,7 +80,7 @@ async def http_get(address: WebAddress, addresses: Sequence[str]) -> AsyncIterat
     except OSError:
         raise ToolFailed(f"Could not connect to '{address.target}'.", code="CONNECT_FAILED") from None
     try:
-        writer.write(_request(address))
+        writer.write(request)
         status, headers = await _read_head(reader)
         yield HttpResponse(status=status, headers=headers, reader=reader)
     except OSError:
@@ -86,13 +100,12 @@ async def _tls_context() -> SSLContext:
     return context
 
 
-def _request(address: WebAddress) -> bytes:
+def _request(method: str, address: WebAddress, headers: Mapping[str, str]) -> bytes:
     lines = [
-        f"GET {address.resource} HTTP/1.1",
+        f"{method} {address.resource} HTTP/1.1",
         f"Host: {address.authority}",
         f"User-Agent: golem-forge/{__version__}",
-        f"Accept: {_ACCEPT}",
-        f"Accept-Encoding: {ACCEPTED_ENCODINGS}",
+        *(f"{name}: {value}" for name, value in headers.items()),
         "Connection: close",
     ]
     return "\r\n".join([*lines, "", ""]).encode("ascii")

@@ -163,13 +163,17 @@ def card_view(request: Fields) -> dict[str, Any]:
 # ---- as lines
 
 
-def approval_card(request: Fields, choices: Sequence[Fields] | None = None, *, width: int | None = None) -> list[Line]:
-    """`width` breaks the literal part where it must, all else at words."""
+def approval_card(
+    request: Fields, choices: Sequence[Fields] | None = None, *, width: int | None = None, with_diff: bool = True
+) -> list[Line]:
+    """`width` breaks the literal part where it must, all else at words. `with_diff=False`: for a UI that shows the diff
+    itself."""
     card = build_card(request, choices)
     room = _DASHES if width is None else min(_DASHES, max(width - 1 - width_of(card.title), 0))
     rows = wrapped_lines([_title_line(card.title, "─" * room, request)], width)
     for section in card.sections:
-        rows += _section_lines(section, width)
+        if with_diff or section.kind != "diff":
+            rows += _section_lines(section, width)
     for number, offer in enumerate(card.offers, 1):
         text = f"{number}  approve and remember ({offer.kept}): {offer.label}"
         rows += wrapped_lines([line(text, "choice", "  ")], width)
@@ -208,7 +212,7 @@ def _section_lines(section: Section, width: int | None) -> list[Line]:
         case "arguments":
             return []
         case "deadline":
-            rows = [line(f"without an answer it is denied at {section.text}", indent="  ")]
+            rows = [line(f"without an answer Forge denies it at {section.text}", indent="  ")]
         case "why":
             rows = [line(f"why asked: {section.text}", indent="  ")] if section.text else []
         case _:
@@ -259,7 +263,7 @@ def _heading(request: Fields) -> str:
 
 def _question(request: Fields) -> str:
     """Of a request that no call waits behind: a program, or a server, asks about something of its own."""
-    return one_line(request.get("description") or "Shall this be done?")
+    return one_line(request.get("description") or "Do you allow this?")
 
 
 def _tool_name(request: Fields) -> str:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, TypeVar
 
 from golem_forge.core.json import compact_json, safe_json
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.regex import regex
 from golem_forge.core.text import escape_control_chars, escape_control_chars_in_prose, shorten
 from golem_forge.core.text import one_line as one_text_line
@@ -294,3 +295,70 @@ def line_marks(rows: Iterable[str]) -> Iterator[str]:
             yield "@"
         else:
             yield "#" if mark == "#" else "h"
+
+
+_NO_FILE: Final = "/dev/null"
+_NEW_START: Final = regex(r"@@ -[\d,]+ \+(\d{1,9})")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiffHunk:
+    line: int
+    """Where it begins in the new file, counted from 1."""
+    old: str
+    new: str
+
+
+@dataclass(slots=True, kw_only=True)
+class FileDiff:
+    path: str
+    is_new: bool
+    is_deleted: bool
+    old_shown: bool = True
+    """False: the diff leaves the old content out, and says so."""
+    hunks: list[DiffHunk] = field(default_factory=list)
+
+
+def file_diffs(diff: str) -> list[FileDiff]:
+    """The files of a unified diff, each with its hunks as old and new text."""
+    files: list[FileDiff] = []
+    heading = last = ""
+    old: list[str] = []
+    new: list[str] = []
+    start = 1
+
+    def close_hunk() -> None:
+        if files and (old or new):
+            files[-1].hunks.append(DiffHunk(line=start, old="".join(old), new="".join(new)))
+        old.clear()
+        new.clear()
+
+    rows = diff.split("\n")
+    for row, mark in zip(rows, line_marks(rows), strict=True):
+        if mark == "h" and row.startswith("--- "):
+            heading = row[4:]
+        elif mark == "h" and row.startswith("+++ "):
+            close_hunk()
+            deleted = row[4:] == _NO_FILE
+            files.append(
+                FileDiff(path=(heading if deleted else row[4:])[1:], is_new=heading == _NO_FILE, is_deleted=deleted)
+            )
+        elif not files:
+            continue
+        elif mark in ("+", "-", " "):
+            last = mark
+            if mark != "+":
+                old.append(f"{row[1:]}\n")
+            if mark != "-":
+                new.append(f"{row[1:]}\n")
+        elif mark == "\\":  # `\ No newline at end of file`, about the line before
+            for side in (old,) if last == "-" else (new,) if last == "+" else (old, new):
+                if side:
+                    side[-1] = side[-1].removesuffix("\n")
+        elif mark == "@":
+            close_hunk()
+            start = int(found[1]) if (found := _NEW_START.match(row)) else 1
+        elif row.startswith("# "):
+            files[-1].old_shown = False
+    close_hunk()
+    return files

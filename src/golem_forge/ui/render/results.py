@@ -73,7 +73,12 @@ def result_after_output(data: Fields) -> list[Line]:
 
 
 def whole_result(data: Fields) -> list[Line]:
-    """Header and value as far as the event has it, for a person who asked for all; at most 2000 lines, both ends."""
+    """Header and `whole_value`, for a person who asked for all."""
+    return [*(failure_lines(data) or [header_line(data)]), *indented(whole_value(data)), *note_lines(data)]
+
+
+def whole_value(data: Fields) -> list[Line]:
+    """The value as far as the event has it: at most 2000 lines, both ends."""
     value = _value(data)
     if value.get("kind") == "diff" and isinstance(value.get("modified"), str):
         original = value["original"] if isinstance(value.get("original"), str) else None
@@ -87,7 +92,7 @@ def whole_result(data: Fields) -> list[Line]:
     if (between := len(rows) - _MAX_WHOLE) > 0:
         half = _MAX_WHOLE // 2
         rows = [*rows[:half], [("dim", f"… {between:,} lines between"), ("dim", DISPLAY_CUT)], *rows[-half:]]
-    return [*(failure_lines(data) or [header_line(data)]), *indented(rows), *note_lines(data)]
+    return rows
 
 
 def folded_result(data: Fields, answer: str, *, whole: bool = False) -> list[Line]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final, TextIO
@@ -85,6 +85,7 @@ class TerminalAdapter:
         self._answers_once = False
         self._warmed_up = False
         self._prompt_id = ""
+        self._runs_elsewhere: bool | None = None
         self.prompt = _PROMPT
         self._ended = False
         self._screen: Screen | None = None
@@ -125,6 +126,27 @@ class TerminalAdapter:
     def offer_files(self, lister: Callable[[], Awaitable[Iterable[str]]]) -> None:
         """What `@` offers: files by their paths in the zones. Asked when the person types it, and not for each key."""
         self._sources.zone_files = lister
+
+    def offer_commands(self, commands: Mapping[str, str]) -> None:
+        """What works behind the `/` here, by name what each does; nothing else is offered."""
+        self._sources.only_commands = commands
+
+    def follow_turn(self, runs: bool) -> None:
+        """For a session of another process. Its prompt is always open, because a line is sent at once: so whoever
+        follows it says whether a turn runs there. Ctrl+] leaves it as it is."""
+        self._runs_elsewhere = runs
+        if self._screen is not None:
+            self._drawing.follows = True
+        if runs:
+            self._activity.turn_began()
+        else:
+            self._activity.turn_ended()
+        self._redraw()
+
+    @property
+    def is_attached(self) -> bool:
+        """Whether the session goes on without this terminal."""
+        return self._runs_elsewhere is not None
 
     def keyboard(self) -> int:
         """The terminal that it reads."""
@@ -302,7 +324,7 @@ class TerminalAdapter:
             return
         self.exit_code = code
         self.exit_requested.set()
-        if self.running:
+        if self.running and not self.is_attached:
             self._emit("interrupt", {"reason": "exit"})
         self._detach()
 
@@ -358,7 +380,8 @@ class TerminalAdapter:
         """Whether there is something to interrupt."""
         if self._ended:
             return False
-        return not self._prompt_id or bool(self._activity.calls) or self._answering.waiting
+        turn = not self._prompt_id if self._runs_elsewhere is None else self._runs_elsewhere
+        return turn or bool(self._activity.calls) or self._answering.waiting
 
     @property
     def moving(self) -> bool:
@@ -390,7 +413,9 @@ class TerminalAdapter:
     def foot_lines(self) -> list[StyledLine]:
         hint = self._leaving.hint
         width = self._screen.width if self._screen is not None else 80
-        return [[("dim", hint)]] if hint else self._foot.lines(width)
+        if hint or not self.is_attached:
+            return [[("dim", hint)]] if hint else self._foot.lines(width)
+        return self._foot.lines(width, "Ctrl+] leaves it running")
 
 
 _HANDLERS: Final[dict[str, Callable[[TerminalAdapter, Event], None]]] = {

@@ -52,6 +52,8 @@ class CompletionSources:
     rule_ids: Callable[[], Iterable[str]] | None = None
     server_names: Callable[[], Iterable[str]] | None = None
     prompts: Callable[[], Iterable[Mapping[str, Any]]] | None = None
+    only_commands: Mapping[str, str] | None = None
+    """By name what each does: nothing else works here behind the `/`."""
     tools: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)
     """Fields by the name of a manual tool."""
     descriptions: dict[str, str] = field(default_factory=dict)
@@ -109,7 +111,8 @@ def _unquoted(before: str, known: CompletionSources) -> tuple[int, list[str]]:
         return start, _matching(word, known.paths(word))
     words = before.split()
     if start == 0:
-        return 0, _matching(word, [f"/{name}" for name in (*SLASH_COMMANDS, *sorted(known.commands()))])
+        names = known.only_commands or (*SLASH_COMMANDS, *sorted(known.commands()))
+        return 0, _matching(word, [f"/{name}" for name in names])
     command, given = words[0][1:].lower(), words[1:] if not word else words[1:-1]
     fields = _fields_of(command, given, known)
     if fields is None:
@@ -159,6 +162,8 @@ def _named(typed: str, known: Mapping[str, list[Mapping[str, Any]]]) -> list[Map
 
 
 def _built_in_words(command: str, given: Sequence[str], known: CompletionSources) -> list[str]:
+    if known.only_commands is not None:
+        return []
     if command in ("tool", "t"):
         return [] if given else sorted(known.tools)
     if command == "help":

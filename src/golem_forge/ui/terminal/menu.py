@@ -150,6 +150,8 @@ def _menu_word(before: str) -> str:
 
 def _command_entries(sources: CompletionSources) -> list[MenuEntry]:
     """Forge's own commands in the order of `/help`, then prompts and tools by name."""
+    if (only := sources.only_commands) is not None:
+        return [MenuEntry(f"/{name}", f"/{name}", one_line(does)) for name, does in only.items()]
     built_in = [MenuEntry(f"/{name}", f"/{name}", one_line(each.does)) for name, each in BUILT_IN_COMMANDS.items()]
     others = sources.described_commands()
     rows = (MenuEntry(slash_command(name), one_line(slash_command(name)), one_line(others[name])) for name in others)

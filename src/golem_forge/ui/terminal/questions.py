@@ -240,7 +240,7 @@ class PendingQuestions:
         elif key == "?":
             self._say(card_help(front.wire))
         else:
-            front.note = f"{repr(safe_text(key)) if len(key) == 1 else 'that key'} is no answer; ? helps"
+            front.note = f"{repr(safe_text(key)) if len(key) == 1 else 'that key'} is not an answer; ? shows the keys"
 
     def _confirm_key(self, front: PendingQuestion, form: FormDialog, key: str) -> None:
         if key == "y":
@@ -388,11 +388,11 @@ def _key_table(request: Mapping[str, Any], *, many: bool = False) -> list[tuple[
     """Each key, its word beside the question, and what `?` says of it; empty: not there."""
     if is_trust(request):
         return [
-            ("y", "trust", "trust them as they are now"),
-            ("n", "do not", "start without what they say, as far as that goes"),
+            ("y", "trust", "trust exactly these files"),
+            ("n", "do not", "do not trust them; Forge starts without them if it can"),
             ("Enter", "", "the same as n"),
-            ("d", "all", "every line of them"),
-            ("w", "why", "why it is asked"),
+            ("d", "all", "show every line of them"),
+            ("w", "why", "say why Forge asks"),
             ("?", "help", ""),
         ]
     choices = request.get("choices") or ()
@@ -404,12 +404,12 @@ def _key_table(request: Mapping[str, Any], *, many: bool = False) -> list[tuple[
         ("Enter", "", "deny"),
         *([session] if _has_session_choice(request) else []),
         *([(choice_numbers(choices), "remember", "run it and remember that choice")] if choices else []),
-        ("e", "edit", "edit the arguments as a form; they are judged again"),
-        ("d", "all", "the whole diff or payload and every argument"),
-        ("w", "why", "why it is asked"),
+        ("e", "edit", "edit the arguments as a form; Forge judges the changed call again"),
+        ("d", "all", "show the whole diff or payload and every argument"),
+        ("w", "why", "say why Forge asks"),
         ("q", "stop", "deny and end the turn"),
-        ("Tab", "next" if many else "", "the next question that waits, or this card again; Ctrl+L this card again"),
-        ("Shift+Tab", "write", "to the input line, for a message or a command; Shift+Tab comes back"),
+        ("Tab", "next" if many else "", "show the next question, or this card again; Ctrl+L shows this card again"),
+        ("Shift+Tab", "write", "go to the input line, for a message or a command; Shift+Tab comes back"),
         ("Esc", "", "interrupt the turn; Ctrl+C as well"),
         ("?", "help", ""),
     ]

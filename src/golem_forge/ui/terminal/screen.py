@@ -82,6 +82,7 @@ class Screen:
             input=create_input(input),
             output=self._output,
             color_depth=None if colour else ColorDepth.DEPTH_1_BIT,
+            key_bindings=leaving_bindings(self),
             erase_when_done=True,
             enable_page_navigation_bindings=False,
             mouse_support=False,
@@ -484,6 +485,17 @@ def _complete(screen: Screen) -> None:
         draft.insert_text(common)
     if len(words) > 1:
         screen.offers[:] = words
+
+
+def leaving_bindings(screen: Screen) -> KeyBindings:
+    """Ctrl+] at any time, where the session goes on without this terminal."""
+    from prompt_toolkit.filters import Condition
+    from prompt_toolkit.key_binding import KeyBindings
+
+    keys = KeyBindings()
+    attached = Condition(lambda: screen.adapter.is_attached)
+    keys.add("c-]", filter=attached, eager=True)(lambda _: screen.adapter.request_exit())
+    return keys
 
 
 def answer_bindings(screen: Screen) -> KeyBindings:

@@ -115,9 +115,9 @@ class StatusLine:
             cost = wire["session"].get("cost")
             self._cost = f"${cost:.4f}" if isinstance(cost, (int, float)) else ""
 
-    def lines(self, width: int) -> list[StyledLine]:
-        """One row: what does not fit is left out, the model first, the worker never."""
-        parts = [self._worker, self._model, self._context, self._cost]
+    def lines(self, width: int, hint: str = "") -> list[StyledLine]:
+        """One row: what does not fit is left out, the model first, the worker and the hint never."""
+        parts = [self._worker, self._model, self._context, self._cost, hint]
         text = ""
         for left_out in (None, 1, 3, 2):
             if left_out is not None:

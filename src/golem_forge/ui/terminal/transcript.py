@@ -113,7 +113,7 @@ class Transcript:
         else:
             blocks = stream.blocks.replace(str(whole))
             if blocks is None:
-                self._put(ansi([[("dim", "(the text above is replaced by this:)")]], colour=self._colour))
+                self._put(ansi([[("dim", "(this text replaces the text above:)")]], colour=self._colour))
                 stream = self._streams[key] = _ChannelStream(stream.channel, stream.worker)
                 blocks = stream.blocks.feed(str(whole))
         for block in blocks or ():
@@ -189,6 +189,8 @@ class EventRenderer:
         self._folds = folds
         formatter.answers = folds.answers
         self._sent: deque[str] = deque(maxlen=20)
+        self.follows = False
+        """The session runs elsewhere: what is typed here does not end its words."""
 
     def sent(self, text: str) -> None:
         self._sent.append(text)
@@ -234,7 +236,7 @@ class EventRenderer:
             self._activity.ended(str(wire["toolCallId"]))
         elif kind == "workerUpdate" and wire["depth"] > 0:
             self._transcript.names[str(wire["workerId"])] = str(wire["name"])
-        elif kind in ("interrupt", "inputPrompt", "sessionEnd"):
+        elif kind == "sessionEnd" or (kind in ("interrupt", "inputPrompt") and not self.follows):
             self._transcript.finish_all()
 
 

@@ -126,7 +126,15 @@ _STOPPING: Final = "The session that serves this page ended."
 
 
 class WebServer:
-    def __init__(self, registry: SessionRegistry, reach: ListenAddress, login: LoginStore) -> None:
+    def __init__(
+        self,
+        registry: SessionRegistry,
+        reach: ListenAddress,
+        login: LoginStore,
+        app: Callable[..., RequestGuard] | None = None,
+    ) -> None:
+        """`app`: instead of `make_app`."""
+        self._app = app or make_app
         self._registry = registry
         self._listen_address = reach
         self._login = login
@@ -146,7 +154,8 @@ class WebServer:
     @property
     def url(self) -> str:
         """Lets whoever opens it in, once. In the fragment, which browsers keep to themselves."""
-        return f"{self.address}#code={self._login.new_code()}"
+        code = self._login.new_code()
+        return f"{self.address}#code={code}" if code else self.address
 
     async def start(self) -> None:
         """Listening when it returns."""
@@ -155,7 +164,7 @@ class WebServer:
             listener = self._holding.enter_context(bind_socket(self._listen_address.host, self._listen_address.port))
         except ForgeError as error:
             raise ForgeError(
-                f"{error.message}; `ui.web.port` or `forge web --port` names another port, without it any is taken",
+                f"{error.message}; `ui.web.port` or `forge web --port` names another port (default: any free one)",
                 code=error.code,
             ) from None
         try:
@@ -185,7 +194,7 @@ class WebServer:
 
     async def _serve(self, listener: socket.socket) -> None:
         self._port = listener.getsockname()[1]
-        self._guard = make_app(self._registry, login=self._login, hosts=self._listen_address.hosts(self._port))
+        self._guard = self._app(self._registry, login=self._login, hosts=self._listen_address.hosts(self._port))
         self._server = QuietServer(page_config(self._guard))
         self._serving = asyncio.get_running_loop().create_task(self._server.serve(sockets=[listener]))
         await self._server.listening.wait()
@@ -217,6 +226,7 @@ def make_app(
     hosts: AllowedHosts,
     operations: Sequence[Operation] = (),
     socket: Callable[[WebSocket], Awaitable[None]] = serve_socket,
+    guard: Callable[..., RequestGuard] = RequestGuard,
 ) -> RequestGuard:
     """`app.state.registry` and `app.state.login` are there for every operation and for the socket.
 
@@ -244,7 +254,7 @@ def make_app(
     app.router.redirect_slashes = False
     app.state.registry = registry
     app.state.login = login
-    return RequestGuard(
+    return guard(
         app,
         hosts=hosts,
         login=login,

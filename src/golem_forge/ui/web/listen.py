@@ -54,7 +54,7 @@ def check_address(listen: ListenAddress) -> None:
     for name in listen.allow_hosts:
         if not is_host(name):
             raise ForgeError(
-                f"--allow-host {name!r} is no name of a host; write NAME or NAME:PORT, without http://",
+                f"--allow-host {name!r} is not a host name; write NAME or NAME:PORT, without http://",
                 code="BIND_REFUSED",
             )
     check_bind(listen.host, listen.allow_hosts)
@@ -182,7 +182,7 @@ def _directory(home: ForgeHome) -> Iterator[_Directory]:
     try:
         about = os.fstat(fd)
         if about.st_uid != os.getuid() or stat.S_IMODE(about.st_mode) & 0o022:
-            raise PermissionError("the directory state/web of FORGE_HOME is not yours alone; remove it")
+            raise PermissionError("other users can write to the directory state/web of FORGE_HOME; remove it")
         yield _Directory(path=path, fd=fd)
     finally:
         os.close(fd)

@@ -61,35 +61,37 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class _Refusal:
+class GuardRefusal:
     status: int
     problem: str
     headers: dict[str, str] = field(default_factory=dict)
+    fields: dict[str, str] = field(default_factory=dict)
 
     def response(self) -> Response:
-        return JSONResponse(ApiProblem(problem=self.problem).model_dump(by_alias=True), self.status, self.headers)
+        problem = ApiProblem(problem=self.problem, fields=self.fields)
+        return JSONResponse(problem.model_dump(by_alias=True), self.status, self.headers)
 
 
-_NOT_OUR_HOST: Final = _Refusal(421, "This server does not answer for that host; --allow-host names others.")
-_NOT_A_PATH: Final = _Refusal(400, "The target of a request must be a path.")
-_DUPLICATE_HEADER: Final = _Refusal(400, "A header that may come once came twice.")
-_TWO_LENGTHS: Final = _Refusal(
+_NOT_OUR_HOST: Final = GuardRefusal(421, "This server does not answer for that host; --allow-host names others.")
+_NOT_A_PATH: Final = GuardRefusal(400, "The target of a request must be a path.")
+_DUPLICATE_HEADER: Final = GuardRefusal(400, "The request has a header twice that may appear only once.")
+_TWO_LENGTHS: Final = GuardRefusal(
     400,
     "A body has a length or comes in chunks, not both.",
     {"Connection": "close"},  # where the next request begins is anybody's guess
 )
-_NOT_LOGGED_IN: Final = _Refusal(
+NOT_LOGGED_IN: Final = GuardRefusal(
     401,
-    "Open the link that was printed last; `/web` in the session, or `forge web` anew, prints a fresh one.",
+    "Open the link that Forge printed last; `/web` in the session, or `forge web link`, prints a new one.",
     {"WWW-Authenticate": 'Cookie realm="golem-forge"'},
 )
-_FOREIGN_ORIGIN: Final = _Refusal(
-    403, "This request does not come from the page of this server: its Origin must be the page's own."
+_FOREIGN_ORIGIN: Final = GuardRefusal(
+    403, "This request does not come from the page of this server: the header Origin must name the address of the page."
 )
-_TOO_LARGE: Final = _Refusal(413, f"A body may have {MAX_BODY_BYTES} bytes.")
-_TOO_SLOW: Final = _Refusal(408, "The body did not arrive in time.", {"Connection": "close"})
-_TOO_MANY: Final = _Refusal(503, "Too many pages are open; close one of them, then load this one again.")
-_FAULT: Final = _Refusal(500, "This did not work; the log of the process that serves this page says why.")
+_TOO_LARGE: Final = GuardRefusal(413, f"A body may have {MAX_BODY_BYTES} bytes.")
+_TOO_SLOW: Final = GuardRefusal(408, "The body did not arrive in time.", {"Connection": "close"})
+_TOO_MANY: Final = GuardRefusal(503, "Too many pages are open; close one of them, then load this one again.")
+_FAULT: Final = GuardRefusal(500, "This did not work; the log of the process that serves this page says why.")
 
 
 class RequestGuard:
@@ -108,6 +110,7 @@ class RequestGuard:
         self._hosts = hosts
         self._login = login
         self._public = public
+        self.not_logged_in = NOT_LOGGED_IN
         self._counts_itself = counts_itself
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -140,7 +143,7 @@ class RequestGuard:
         refusal = self._refusal(scope) or (_TOO_MANY if self.sockets.full else None)
         cookie = self._login.cookie_of(scope)
         if refusal is not None or cookie is None:
-            await (refusal or _NOT_LOGGED_IN).response()(scope, receive, answer)
+            await (refusal or self.not_logged_in).response()(scope, receive, answer)
             return
         try:
             await self.sockets.serve(self._app, cookie, scope, receive, answer)
@@ -150,7 +153,7 @@ class RequestGuard:
             if not answer.started:
                 await _FAULT.response()(scope, receive, answer)
 
-    def _refusal(self, scope: Scope) -> _Refusal | None:
+    def _refusal(self, scope: Scope) -> GuardRefusal | None:
         host = own_host(scope, self._hosts)
         if host is None:
             return _NOT_OUR_HOST
@@ -174,8 +177,8 @@ class RequestGuard:
         if open_to_all:
             return None
         if (method, scope["path"]) != LOGIN and self._login.cookie_of(scope) is None:
-            return _NOT_LOGGED_IN
-        proven = bool(origins) or (not socket and "same-origin" in sites)
+            return self.not_logged_in
+        proven = bool(origins) or (not socket and "same-origin" in sites) or self._login.proves_itself(scope)
         return None if proven or (method in _SAFE_METHODS and not socket) else _FOREIGN_ORIGIN
 
     def _too_large(self, scope: Scope) -> bool:
@@ -207,7 +210,7 @@ _MAX_FAILURES: Final = 20
 _FAILURE_SECONDS: Final = 60.0
 _MAX_SECRET: Final = 200
 _MAX_SAME_NAMED: Final = 8
-_TOO_MANY_CODES: Final = "Too many wrong codes; wait a minute, then open the link that was printed last."
+_TOO_MANY_CODES: Final = "Too many wrong codes; wait a minute, then open the link that Forge printed last."
 
 LogoutCallback = Callable[[], object]
 
@@ -241,6 +244,8 @@ class ActionLimit:
 class _Login:
     until: float
     actions: ActionLimit
+    token_hash: str = ""
+    """Of the token of the person behind it, where there are people."""
     watching: dict[LogoutCallback, None] = field(default_factory=dict)
 
 
@@ -265,15 +270,22 @@ class LoginStore:
         now = self._clock()
         known = _find(self._codes, code)
         if known is not None and self._codes.pop(known) > now:
-            cookie = secrets.token_urlsafe(32)
-            self._logins[secret_hash(cookie)] = _Login(until=now + COOKIE_SECONDS, actions=ActionLimit(self._clock))
-            if len(self._logins) > _MAX_COOKIES:
-                self._end(next(iter(self._logins)))
-            return cookie
+            return self._enter(secrets.token_urlsafe(32))
+        self._count_failure()
+        return None
+
+    def _enter(self, cookie: str, token_hash: str = "") -> str:
+        until = self._clock() + COOKIE_SECONDS
+        self._logins[secret_hash(cookie)] = _Login(until=until, actions=ActionLimit(self._clock), token_hash=token_hash)
+        if len(self._logins) > _MAX_COOKIES:
+            self._end(next(iter(self._logins)))
+        return cookie
+
+    def _count_failure(self) -> None:
+        now = self._clock()
         if len(self._failures) == _MAX_FAILURES and now - self._failures[0] < _FAILURE_SECONDS:
             raise ApiRefusal(429, _TOO_MANY_CODES)
         self._failures.append(now)
-        return None
 
     def knows(self, cookie: str) -> bool:
         return self.seconds_left(cookie) > 0
@@ -304,6 +316,10 @@ class LoginStore:
         pairs = (pair.strip().partition("=") for pair in given[0].split(";")) if len(given) == 1 else ()
         values = [value.strip('"') for key, _, value in pairs if key == name]
         return next((value for value in values[:_MAX_SAME_NAMED] if self.knows(value)), None)
+
+    def proves_itself(self, scope: Scope) -> bool:
+        """Whether the request carries a secret that no browser sends by itself: then no page of another can be it."""
+        return False
 
     def actions_of(self, scope: Scope) -> ActionLimit:
         """How much whoever sends this request may send. Without a login: one of its own."""

@@ -31,7 +31,7 @@ from golem_forge.ui.web.wire import ApiModel, ApiRefusal
 
 _MAX_FOLLOWED: Final = 32
 _CANNOT_START: Final = "This page belongs to one session; `forge web` serves a page that starts and resumes others."
-_READ_ONLY: Final = "This session does not run in the process that serves this page, so it can only be looked at."
+_READ_ONLY: Final = "This session does not run in the process that serves this page, so you can only read it here."
 
 
 _ShortText = Annotated[str, Field(max_length=1000)]
@@ -122,7 +122,7 @@ class SessionRegistry:
         except ValueError:
             there = False
         if not there:
-            raise ApiRefusal(404, "There is no such session; the list of sessions shows those there are.")
+            raise ApiRefusal(404, "There is no such session; the list of sessions shows all.")
 
     async def _stop_following(self, session_id: str) -> None:
         if (known := self._followed.pop(session_id, None)) is not None:

@@ -63,7 +63,7 @@ def read_parameters(value: Any, path: YamlPath, problems: ManifestProblems) -> t
         other = made.setdefault(parameter.name.lower(), parameter)
         if other is not parameter:
             both = f"'{parameter.name}' and '{other.name}'"
-            problem = f"{both} are one name; names differ by more than upper and lower case"
+            problem = f"{both} count as one name; names must differ by more than upper and lower case"
             problems.add((*place, "name"), problem, line=problems.file.start(place))
     return tuple(made.values())
 
@@ -143,7 +143,7 @@ def _read_parameter(value: Any, path: YamlPath, problems: ManifestProblems) -> P
     if "default" in found:
         place: YamlPath = (*path, "default")
         if given.get("required"):
-            problems.add(place, "excludes `required: true`; keep one of the two")
+            problems.add(place, "cannot be used together with `required: true`; keep one of the two")
         given |= {"default": typed(found["default"], place, problems), "has_default": True}
         if given.keys() & {"enum", "min", "max", "pattern"}:
             wrong = SchemaCheck(parameter_schema(Parameter(**given))).errors(given["default"], limit=1)
@@ -180,7 +180,7 @@ def _enum(value: Any, path: YamlPath, problems: ManifestProblems, typed: Check) 
     for item, place in items(value, path, problems, MOST_VALUES):
         made = typed(item, place, problems)
         if any(made == other and isinstance(made, bool) == isinstance(other, bool) for other in values):
-            problems.add(place, "is there twice")
+            problems.add(place, "appears twice")
         values.append(made)
     if not values:
         problems.add(path, "must not be empty")
@@ -247,7 +247,7 @@ def read_env(value: Any, path: YamlPath, problems: ManifestProblems) -> tuple[En
         entry = _ENV_ENTRY(item, place, problems) if isinstance(item, dict) else {}
         name = entry["name"] if entry else _variable(item, place, problems)
         if name in made:
-            problems.add(place, f"{name} is there twice")
+            problems.add(place, f"{name} appears twice")
         made[name] = EnvVariable(name=name, required=entry.get("required", False))
     return tuple(made.values())
 
@@ -291,7 +291,7 @@ def read_zones(value: Any, path: YamlPath, problems: ManifestProblems) -> dict[s
             problems.add((*path, name), "no tool reaches the zone of user tools", line=line)
         if not _ZONE.fullmatch(name):
             rule = "a small letter, then up to 31 of a-z, 0-9, _ and -"
-            problems.add(path, f"'{escape_control_chars(name[:80])}' is no name of a zone ({rule})", line=line)
+            problems.add(path, f"'{escape_control_chars(name[:80])}' is not the name of a zone ({rule})", line=line)
     return {name: choice(item, (*path, name), problems, ZoneMode).value for name, item in found.items()}
 
 
@@ -300,8 +300,8 @@ def read_calls(value: Any, path: YamlPath, problems: ManifestProblems) -> tuple[
     for item, place in items(value, path, problems, MOST_CALLS):
         name = string(item, place, problems)
         if not _CALLABLE.fullmatch(name):
-            problems.add(place, f"'{escape_control_chars(name[:80])}' is no name of a tool")
+            problems.add(place, f"'{escape_control_chars(name[:80])}' is not the name of a tool")
         if name in made:
-            problems.add(place, f"'{name}' is there twice")
+            problems.add(place, f"'{name}' appears twice")
         made[name] = None
     return tuple(made)

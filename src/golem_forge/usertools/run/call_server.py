@@ -155,7 +155,7 @@ class CallServer(ABC):
             return refusal_answer(Status.INPUT_INVALID, f"a request has at most {LONGEST_REQUEST >> 20} MiB")
         request = parse_request(line, self._token)
         if request is None:
-            return refusal_answer(Status.POLICY_DENIED, "this is no request of a running tool")
+            return refusal_answer(Status.POLICY_DENIED, "this request does not come from a running tool")
         self._calls += 1
         return await self._while_wanted(self.answer(request, self._calls), reader)
 
@@ -239,7 +239,7 @@ class ToolCallServer(CallServer):
             async with asyncio.timeout(max(self._deadline - time.monotonic(), 0)):
                 outcome = await ctx.call(request.name, args)
         except TimeoutError:
-            return refusal_answer(Status.TIMEOUT, "the time of the calling tool is up")
+            return refusal_answer(Status.TIMEOUT, "the calling tool has reached its time limit")
         return outcome_answer(outcome, request, ctx.session_id)
 
     def _arguments(self, request: CallRequest) -> Any:

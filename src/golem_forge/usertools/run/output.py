@@ -280,7 +280,7 @@ def parse_json_output(manifest: ToolManifest, out: Capture) -> Any:
 
 def _why_not_json(error: ValueError | RecursionError) -> str:
     if isinstance(error, UnicodeDecodeError):
-        return f"no UTF-8 at byte {error.start}"
+        return f"not UTF-8 at byte {error.start}"
     if isinstance(error, json.JSONDecodeError):
         return f"{error.msg} at line {error.lineno} column {error.colno}"
     if isinstance(error, NotJson | RecursionError):
@@ -289,4 +289,4 @@ def _why_not_json(error: ValueError | RecursionError) -> str:
 
 
 def _reject_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a JSON number")

@@ -86,13 +86,13 @@ DEFAULT_GIT_ACCESS: Final = GitAccess()
 def parse_source(text: str, *, transports: frozenset[str] = HTTPS) -> Source:
     """`transports`: what a git address may start with besides https; tests add `file`."""
     if display_name(text) != text or not text.strip():
-        raise SharingError(f"{quote_name(text)} is no source; use {_SOURCE_FORMS}.")
+        raise SharingError(f"{quote_name(text)} is not a source; use {_SOURCE_FORMS}.")
     if text.startswith("github:"):
         return _parse_github(text)
     if text.startswith("git+"):
         return _parse_git(text[4:], transports)
     if re.match(r"[a-z][a-z0-9+.-]*://", text, re.I):
-        raise SharingError(f"{quote_name(text)} is no source Forge imports from; use {_SOURCE_FORMS}.")
+        raise SharingError(f"{quote_name(text)} is not a source that Forge imports from; use {_SOURCE_FORMS}.")
     return LocalSource(path=Path(os.path.abspath(os.path.expanduser(text))))
 
 
@@ -169,7 +169,7 @@ def read_lock(home: ForgeHome) -> dict[str, LockRecord]:
         return {}
     except JSON_FILE_ERRORS:
         shown = home.shown(lock_path(home))
-        problem = f"{shown} cannot be read; mend or remove it (tools keep working without it)."
+        problem = f"{shown} cannot be read; repair or remove it (tools work without it)."
         raise SharingError(problem) from None
     return {each.name: each for each in sorted(found, key=lambda each: each.name)}
 

@@ -55,7 +55,7 @@ class Bundle:
     def add(self, name: str, content: bytes, *, executable: bool) -> None:
         self.expect(len(content))
         if name in self._files:
-            raise SharingError(f"{quote_name(name)} is there twice; nothing was taken over.")
+            raise SharingError(f"{quote_name(name)} appears twice; nothing was imported.")
         self._files[name] = content
         self._room -= len(content)
         if executable:
@@ -78,11 +78,11 @@ def safe_name(name: str) -> str:
         name = name[2:]
     parts = name.split("/")
     if name.startswith("/") or ".." in parts or (name[1:2] == ":" and name[:1].isalpha()):
-        raise SharingError(f"{quote_name(name)} leads out of the tool's folder; nothing was taken over.")
+        raise SharingError(f"{quote_name(name)} leads out of the tool's folder; nothing was imported.")
     if any(part in ("", ".") for part in parts) or "\\" in name or display_name(name) != name:
-        raise SharingError(f"{quote_name(name)} is no usable file name; nothing was taken over.")
+        raise SharingError(f"{quote_name(name)} is not a usable file name; nothing was imported.")
     if len(parts) > _MAX_DEPTH or any(len(part.encode()) > _MAX_PART_BYTES for part in parts):
-        raise SharingError(f"{quote_name(name)} is too long or too deep; nothing was taken over.")
+        raise SharingError(f"{quote_name(name)} is too long or too deep; nothing was imported.")
     return name
 
 
@@ -99,10 +99,10 @@ def check_names(names: Iterable[str]) -> None:
             folder = "/".join(parts[:end])
             if folders.setdefault(_fold_name(folder), folder) != folder:
                 raise SharingError(
-                    f"The folder {quote_name(folder)} is there twice, in different case; rename one of them."
+                    f"The folder {quote_name(folder)} appears twice, in different case; rename one of them."
                 )
     if both := seen.keys() & folders.keys():
-        raise SharingError(f"{quote_name(seen[min(both)])} is both a file and a folder; nothing was taken over.")
+        raise SharingError(f"{quote_name(seen[min(both)])} is both a file and a folder; nothing was imported.")
 
 
 def _fold_name(name: str) -> str:
@@ -240,7 +240,7 @@ def _take_zip_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, bundle: 
     import zipfile
 
     if member.orig_filename != member.filename:
-        raise SharingError(f"{quote_name(member.orig_filename)} is no usable file name; nothing was taken over.")
+        raise SharingError(f"{quote_name(member.orig_filename)} is not a usable file name; nothing was imported.")
     mode = member.external_attr >> 16 if member.create_system == 3 else 0
     kind = stat.S_IFMT(mode)
     if kind == stat.S_IFLNK:
@@ -264,7 +264,7 @@ def _take_zip_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, bundle: 
 
 
 def _special_refused(name: str) -> Unusable:
-    problem = f"{quote_name(name)} is a device or another special file; not taken over"
+    problem = f"{quote_name(name)} is a device or another special file; not imported"
     return Unusable(DiagnosticCode.SYMLINK, problem)
 
 
@@ -273,4 +273,4 @@ def link_refused(name: str) -> Unusable:
 
 
 def _damaged() -> SharingError:
-    return SharingError("The archive is damaged or not what its name says; nothing was taken over.")
+    return SharingError("The archive is damaged or not what its name says; nothing was imported.")

@@ -53,7 +53,7 @@ def export_tool(files: FolderFiles, name: str, out: Path) -> Path:
     if lower.endswith((".tar.gz", ".tgz")) and not out.is_dir():
         return _write_archive(make_tar_gz(files, name), out)
     if lower.endswith((".zip", ".tar")):
-        raise SharingError("Export writes a folder or a .tar.gz; choose a name that ends so.")
+        raise SharingError("Export writes a folder or a .tar.gz; choose a name with that ending.")
     return _write_folder_to(files, name, out)
 
 
@@ -118,7 +118,7 @@ def _index_entry(top: Path, path: str) -> CollectionEntry:
 
 def _write_archive(data: bytes, out: Path) -> Path:
     if os.path.lexists(out) and not stat.S_ISREG(os.lstat(out).st_mode):
-        raise SharingError(f"{quote_name(out.name)} is there and not a regular file; choose another name.")
+        raise SharingError(f"{quote_name(out.name)} exists and is not a regular file; choose another name.")
     _make_folder(out.parent)
     with replacing(out, durable=False, mode=0o666) as file:
         file.write(data)
@@ -130,7 +130,7 @@ def _write_folder_to(files: FolderFiles, name: str, out: Path) -> Path:
     if os.path.lexists(target):
         if _has_same_files(target, files):
             return target
-        raise SharingError(f"{quote_name(name)} is there already and differs; remove it or choose another folder.")
+        raise SharingError(f"{quote_name(name)} exists already and is different; remove it or choose another folder.")
     parent = os.open(out, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     made = f".export-{os.urandom(8).hex()}"
     try:

@@ -15,18 +15,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
-import subprocess
-import tempfile
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 from golem_forge.core.lazy_dataclass import dataclass
-from golem_forge.core.regex import regex
-from golem_forge.core.text import escape_control_chars
-from golem_forge.sandbox.host import find_program, safe_path
+from golem_forge.sandbox.git import command
+from golem_forge.sandbox.host import safe_path
 from golem_forge.storage.home import ForgeHome
 from golem_forge.usertools.diagnostics import SharingError, quote_name
 from golem_forge.usertools.folder import FolderFiles, staging_folder
@@ -97,7 +92,7 @@ class GitCommit:
             start = at + len(header)
             at = start + blob.size + 1
             if given[start - len(header) : start] != header or len(given) < at:
-                raise SharingError(f"git did not give {quote_name(blob.name)}; nothing was taken over.")
+                raise SharingError(f"git did not give {quote_name(blob.name)}; nothing was imported.")
             found.append(given[start : at - 1])
         return found
 
@@ -109,7 +104,7 @@ def fetch_commit(source: GitSource, home: ForgeHome, access: GitAccess = DEFAULT
         kind = git.output(["cat-file", "-t", source.commit], 100).strip()
         given = git.output(["rev-parse", "--verify", "FETCH_HEAD"], 200).strip()
         if given != source.commit.encode() or kind != b"commit":
-            raise SharingError(f"{source.commit} is not a commit of that repository; nothing was taken over.")
+            raise SharingError(f"{source.commit} is not a commit of that repository; nothing was imported.")
         yield GitCommit(git, source.commit)
 
 
@@ -147,39 +142,13 @@ def _parse_tree(listed: bytes) -> list[_Blob]:
         if mode == "160000":
             raise SharingError(f"{quote_name(name)} is a submodule; an import may not contain submodules.")
         if kind != "blob":
-            raise SharingError(f"{quote_name(name)} is no file; nothing was taken over.")
+            raise SharingError(f"{quote_name(name)} is not a file; nothing was imported.")
         found.append(_Blob(name, object_id, int(size), mode == "100755"))
     return found
 
 
 GIT_SECONDS: Final = 120.0
-_POLL_SECONDS: Final = 0.02
-_LARGEST_FILE_BLOCKS: Final = 1 << 20
-"""Of 512 bytes (1024 in some shells): a pack that grows beyond it ends the fetch."""
-_MOST_ERRORS: Final = 64 << 10
-_SHOWN_ERRORS: Final = 500
-_CREDENTIALS: Final = regex(r"://[^/\s'\"]*@")
-
-_PASSED_VARIABLES: Final = (
-    *("HOME", "USER", "LOGNAME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR", "TMPDIR"),
-    *("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY"),
-    *("SSL_CERT_FILE", "SSL_CERT_DIR", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "GIT_SSL_CAPATH", "GIT_CONFIG_GLOBAL"),
-)
-"""How the person reaches the network; no other GIT_ variable, each of which could point git somewhere else."""
-
-_SETTINGS: Final = (
-    "core.hooksPath=/dev/null",
-    "core.fsmonitor=false",
-    "core.attributesFile=/dev/null",
-    "core.sshCommand=false",
-    "core.pager=cat",
-    "submodule.recurse=false",
-    "fetch.recurseSubmodules=false",
-    "fetch.writeCommitGraph=false",
-    "gc.auto=0",
-    "maintenance.auto=false",
-    "protocol.version=2",
-)
+_SETTINGS: Final = (*command.QUIET_SETTINGS, "core.sshCommand=false")
 
 
 class GitOutputTooLarge(SharingError):
@@ -194,76 +163,28 @@ class GitCommand:
 
     def output(self, arguments: Sequence[str], limit: int, *, stdin: bytes = b"") -> bytes:
         settings = [word for setting in _SETTINGS for word in ("-c", setting)]
-        command = [self._program(), *settings, *arguments]
-        limited = ["/bin/sh", "-c", f'ulimit -f {_LARGEST_FILE_BLOCKS} && exec "$@"', "git", *command]
-        with (
-            tempfile.TemporaryFile(dir=self.folder) as given,
-            tempfile.TemporaryFile(dir=self.folder) as out,
-            tempfile.TemporaryFile(dir=self.folder) as errors,
-        ):
-            given.write(stdin)
-            given.seek(0)
-            process = subprocess.Popen(
-                limited,
-                cwd=self.folder,
-                env=self._environment(),
-                stdin=given,
-                stdout=out,
-                stderr=errors,
-                start_new_session=True,
+        limits = command.GitLimits(seconds=self.seconds, output=limit)
+        try:
+            ran = command.run_git(
+                [*settings, *arguments], folder=self.folder, environ=self._environment(), limits=limits, stdin=stdin
             )
-            try:
-                self._wait(process, {out.fileno(): limit, errors.fileno(): _MOST_ERRORS})
-            finally:
-                if process.poll() is None:
-                    with contextlib.suppress(ProcessLookupError):
-                        os.killpg(process.pid, signal.SIGKILL)
-                    process.wait()
-            out.seek(0)
-            errors.seek(0)
-            if process.returncode != 0:
-                why = _error_text(errors.read()) or f"exit code {process.returncode}"
-                raise SharingError(f"git could not do that: {why}")
-            return out.read()
-
-    def _wait(self, process: subprocess.Popen[bytes], limits: Mapping[int, int]) -> None:
-        """`limits`: how much may be written to each of its streams."""
-        until = time.monotonic() + self.seconds
-        while process.returncode is None:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(_POLL_SECONDS)
-            if any(os.fstat(handle).st_size > most for handle, most in limits.items()):
-                raise GitOutputTooLarge("git gave more than a tool may be; nothing was taken over.")
-            if process.returncode is None and time.monotonic() >= until:
-                raise SharingError(f"git did not finish within {self.seconds:g} seconds; nothing was taken over.")
-
-    def _program(self) -> str:
-        found = find_program("git", environ=self.access.environ)
-        if found is None:
-            raise SharingError("git was not found on this machine; import a folder or an archive instead.")
-        return found
+        except command.GitMissing:
+            raise SharingError("git was not found on this machine; import a folder or an archive instead.") from None
+        except command.GitOutputLimit:
+            raise GitOutputTooLarge("git sent more data than a tool may have; nothing was imported.") from None
+        except command.GitTimeout:
+            raise SharingError(f"git did not finish within {self.seconds:g} seconds; nothing was imported.") from None
+        if ran.code != 0:
+            raise SharingError(f"git could not do that: {ran.errors or f'exit code {ran.code}'}")
+        return ran.output
 
     def _environment(self) -> dict[str, str]:
         environ = self.access.environ
-        kept = {name: environ[name] for name in _PASSED_VARIABLES if name in environ}
-        return kept | {
+        kept = {name: environ[name] for name in command.NETWORK_VARIABLES if name in environ}
+        return {
+            **kept,
+            **command.QUIET_ENVIRONMENT,
             "PATH": safe_path(environ.get("PATH", "")),  # credential helpers are looked up there
             "GIT_DIR": os.fspath(self.folder),
-            "GIT_CONFIG_NOSYSTEM": "1",
-            "GIT_ATTR_NOSYSTEM": "1",
             "GIT_ALLOW_PROTOCOL": ":".join(sorted(self.access.transports)),
-            "GIT_TERMINAL_PROMPT": "0",
-            "GIT_ASKPASS": "/bin/false",
-            "SSH_ASKPASS": "/bin/false",
-            "GIT_DEFAULT_HASH": "sha1",
-            "GIT_NO_REPLACE_OBJECTS": "1",
-            "GIT_NO_LAZY_FETCH": "1",
-            "GIT_OPTIONAL_LOCKS": "0",
-            "LC_ALL": "C",
         }
-
-
-def _error_text(errors: bytes) -> str:
-    """A person's own settings may add a token to an address, which git then names."""
-    lines = [line.strip() for line in errors.decode("utf-8", "replace").splitlines() if line.strip()]
-    return _CREDENTIALS.sub("://…@", escape_control_chars("; ".join(lines)))[:_SHOWN_ERRORS]

@@ -166,7 +166,7 @@ def apply_update(update: ToolUpdate, *, home: ForgeHome, seen: OnReplaced) -> Im
         staging.exchange(home, name, folder)
         try:
             if share.folder_digest(folder) != update.old.digest:  # `folder` is now what was there before
-                raise SharingError(f"tool '{name}' was changed meanwhile and left as it is; update it again.")
+                raise SharingError(f"tool '{name}' changed during the update, so Forge did not update it; try again.")
             share.add_record(home, replace(update.imported, time=iso_now()))
         except BaseException:
             staging.exchange(home, name, folder)
@@ -242,7 +242,7 @@ def _skill_package(files: FolderFiles, rename: str, entrypoint: str) -> ToolPack
     warnings = skill.warnings
     if left:
         shown = ", ".join(map(quote_name, left[:5])) + (f" and {len(left) - 5} more" if len(left) > 5 else "")
-        warnings += (f"left out, a tool is what is in {SCRIPTS_FOLDER}/: {shown}",)
+        warnings += (f"left out, because only files in {SCRIPTS_FOLDER}/ belong to the tool: {shown}",)
     return _tool_package(draft, "", "", warnings)
 
 

@@ -123,7 +123,7 @@ def open_source(source: Source, home: ForgeHome, access: GitAccess = DEFAULT_GIT
     elif path.name.lower().endswith(ARCHIVE_SUFFIXES):
         yield ArchiveSourceReader(read_archive(path))
     else:
-        found = "is neither a folder nor a .tar.gz or .zip" if path.exists() else "does not exist"
+        found = "is not a folder, a .tar.gz or a .zip" if path.exists() else "does not exist"
         raise SharingError(f"{quote_name(source.path.name)} {found}.")
 
 
@@ -178,7 +178,7 @@ def find_entry(listing: CollectionListing, name: str) -> CollectionEntry:
 def read_index(origin: SourceReader, below: str = "") -> CollectionListing:
     data = origin.file(f"{below}/{INDEX_FILE}" if below else INDEX_FILE, MAX_INDEX_BYTES)
     if data is None:
-        raise SharingError(f"There is no {INDEX_FILE} in it, so it is no collection.")
+        raise SharingError(f"There is no {INDEX_FILE} in it, so it is not a collection.")
     try:
         listed = json.loads(data)["tools"]
     except (ValueError, KeyError, TypeError, RecursionError):

@@ -226,7 +226,7 @@ class ToolStoreError(ForgeError):
     def __init__(self, why: str) -> None:
         super().__init__(
             f"The record of user tools ($FORGE_HOME/{_FOLDER}/{_NAME}) could not be written: {why}. "
-            "Nothing was changed; put that right and try again.",
+            "Nothing was changed; correct that and try again.",
             code="CUSTOM_RECORD",
         )
 

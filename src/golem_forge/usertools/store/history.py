@@ -122,7 +122,7 @@ def undo(
     if files.digest == current:
         return VersionChange(digest=current)
     if not agreed(current, files.digest):
-        raise HistoryError(f"tool '{name}' was left as it is.", status=Status.APPROVAL_DENIED)
+        raise HistoryError(f"tool '{name}' was not changed.", status=Status.APPROVAL_DENIED)
     aside = _install_files(home, name, files, replacing=current)
     for digest in (version.digest, files.digest):  # two where an earlier Forge counted what is no part of a tool now
         store.record_version(name, digest, version.author)
@@ -175,9 +175,7 @@ def _tool_folder(home: ForgeHome, name: str) -> Path:
 
 def _tool_not_found(name: str) -> HistoryError:
     shown = escape_control_chars(name[:100])
-    return HistoryError(
-        f"custom tool '{shown}' not found; `forge tools list` shows those there are.", status=Status.TOOL_NOT_FOUND
-    )
+    return HistoryError(f"custom tool '{shown}' not found; `forge tools list` shows all.", status=Status.TOOL_NOT_FOUND)
 
 
 def _save_current(home: ForgeHome, store: ToolStore, name: str, live: Path) -> str:
@@ -191,10 +189,10 @@ def _save_current(home: ForgeHome, store: ToolStore, name: str, live: Path) -> s
     try:
         ContentStore(home).put(found.files, executable=found.executable)
     except OSError as error:
-        raise HistoryError(f"tool '{name}' was left as it is, its files cannot be kept: {error.strerror}.") from None
+        raise HistoryError(f"tool '{name}' was not changed: its files cannot be stored: {error.strerror}.") from None
     store.record_version(name, found.digest)
     if not any(version.digest == found.digest for version in store.versions(name)):
-        raise HistoryError(f"tool '{name}' was left as it is: the record of its versions cannot be written.")
+        raise HistoryError(f"tool '{name}' was not changed, because the record of its versions cannot be written.")
     return found.digest
 
 
@@ -243,7 +241,7 @@ def _match_digest(name: str, versions: Sequence[VersionRecord], wanted: str) -> 
     digits = wanted.lower().removeprefix("sha256:")
     if len(digits) < _SHORTEST_PREFIX or set(digits) - set("0123456789abcdef"):
         raise HistoryError(
-            f"'{escape_control_chars(wanted[:100])}' is no version: give at least {_SHORTEST_PREFIX} hex "
+            f"'{escape_control_chars(wanted[:100])}' is not a version: give at least {_SHORTEST_PREFIX} hex "
             "digits of its digest.",
             status=Status.INPUT_INVALID,
         )
@@ -252,7 +250,7 @@ def _match_digest(name: str, versions: Sequence[VersionRecord], wanted: str) -> 
         return next(iter(found.values()))
     if found:
         several = ", ".join(short_digest(digest, len(digits) + 6) for digest in found)
-        raise HistoryError(f"several versions of tool '{name}' start so: {several}.", status=Status.INPUT_INVALID)
+        raise HistoryError(f"several versions of tool '{name}' start with it: {several}.", status=Status.INPUT_INVALID)
     raise HistoryError(
         f"tool '{name}' has no version {short_digest(digits)}; `forge tools log {name}` lists them.",
         status=Status.INPUT_INVALID,

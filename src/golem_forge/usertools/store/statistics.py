@@ -124,7 +124,7 @@ def parse_age(text: str) -> int:
     seconds = int(match[1]) * _SECONDS_PER_UNIT[match[2]] if match else 0
     if not 0 < seconds <= _LONGEST_AGE_S:
         raise ForgeError(
-            f"'{escape_control_chars(text[:50])}' is no length of time: write a number and s, m, h, d or w, like 90d",
+            f"'{escape_control_chars(text[:50])}' is not a duration: write a number and s, m, h, d or w, like 90d",
             status=Status.INPUT_INVALID,
             code="AGE",
         )

@@ -9,6 +9,7 @@ Threat: an output handle is a file name; only `out_` and 12 hexadecimal digits a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -27,7 +28,7 @@ from golem_forge.ui.web.sdk import Response
 from golem_forge.ui.web.security import TOO_MUCH_AT_ONCE
 from golem_forge.ui.web.stream.frames import shown_members
 from golem_forge.ui.web.stream.history import PAGE_EVENTS
-from golem_forge.ui.web.stream.socket import MAX_ACTION_ID, take_action
+from golem_forge.ui.web.stream.socket import MAX_ACTION_ID, act_on
 from golem_forge.ui.web.wire import ApiModel, ApiRefusal
 
 _EventNumber = Annotated[int, Field(ge=0, le=(1 << 53) - 1)]
@@ -78,7 +79,7 @@ async def list_events(call: ApiCall, query: EventsQuery) -> Response:
         raise ApiRefusal(422, "Give `after` or `before`, not both.", {"before": "not together with `after`"})
     session = await call.registry.find(call.path["id"])
     page = await session.history.page(after=query.after, before=query.before, limit=query.limit)
-    return await _json_response(lambda: {"events": [shown_members(event) for event in page.events], "more": page.more})
+    return await json_response(lambda: {"events": [shown_members(event) for event in page.events], "more": page.more})
 
 
 @operation(
@@ -97,7 +98,7 @@ async def get_event(call: ApiCall, seq: str) -> Response:
     event = await session.history.one(int(seq))
     if event is None:
         raise ApiRefusal(404, _NO_EVENT)
-    return await _json_response(lambda: {"event": event.to_dict()})
+    return await json_response(lambda: {"event": event.to_dict()})
 
 
 class InboxRow(ApiModel, title="InboxRow"):
@@ -153,10 +154,10 @@ async def get_question(call: ApiCall) -> Response:
     question = call.registry.live(call.path["id"]).ui.open_question(call.path["requestId"])
     if question is None:
         raise ApiRefusal(404, "No such question is open; what it was is among the events.")
-    return await _json_response(lambda: {"event": question.to_dict()})
+    return await json_response(lambda: {"event": question.to_dict()})
 
 
-async def _json_response(make: Any) -> Response:
+async def json_response(make: Any) -> Response:
     """Written off the loop: an event may have megabytes."""
     return Response(await run_in_thread(lambda: encode_json(make())), media_type="application/json")
 
@@ -190,7 +191,7 @@ async def act(call: ApiCall, body: Action) -> Response:
     if not call.request.app.state.login.actions_of(scope).take(declared_size(scope) or MAX_BODY_BYTES):
         raise ApiRefusal(429, TOO_MUCH_AT_ONCE)
     session = await call.registry.find(call.path["id"])
-    take_action(session, body.type, body.data)
+    await act_on(session, body.type, body.data, scope)
     return Response(status_code=202)
 
 
@@ -233,7 +234,7 @@ async def attach(call: ApiCall, query: AttachmentQuery) -> KeptAttachment:
 
 MAX_OUTPUT_LINES: Final = 2000
 _DEFAULT_LINES: Final = 200
-_HANDLE: Final = regex(r"out_[0-9a-f]{12}")
+OUTPUT_HANDLE: Final = regex(r"out_[0-9a-f]{12}")
 _LineNumber = Annotated[int, Field(ge=1, le=9_999_999_999)]
 
 
@@ -264,17 +265,21 @@ class OutputPage(ApiModel, title="OutputPage"):
 async def read_output(call: ApiCall, subject: RequestedSession, handle: str, query: OutputQuery) -> OutputPage:
     """Lines of an output that was kept whole, by the handle in `outputHandle`."""
     session = await call.registry.find(call.path["id"])
+    if not OUTPUT_HANDLE.fullmatch(handle):
+        raise no_such_output()
+    path = subject.home.path / "output" / session.id / handle
+    return await output_page(path, handle, query, subject.redact)
+
+
+async def output_page(path: Path, handle: str, query: OutputQuery, clean: Callable[[str], Any]) -> OutputPage:
     start = query.start
     count = _DEFAULT_LINES if query.end is None else query.end - start + 1
     if not 1 <= count <= MAX_OUTPUT_LINES:
         raise ApiRefusal(
             422, f"A range has 1 to {MAX_OUTPUT_LINES} lines.", {"end": f"{start} to {start + MAX_OUTPUT_LINES - 1}"}
         )
-    if not _HANDLE.fullmatch(handle):
-        raise _no_such_output()
-    path = subject.home.path / "output" / session.id / handle
     text, total, following = await run_in_thread(lambda: _read_page(path, start, count))
-    return OutputPage(handle=handle, text=subject.redact(text), total=total, next=following)
+    return OutputPage(handle=handle, text=clean(text), total=total, next=following)
 
 
 def _read_page(path: Path, start: int, count: int) -> tuple[str, int, int | None]:
@@ -282,7 +287,7 @@ def _read_page(path: Path, start: int, count: int) -> tuple[str, int, int | None
         place = find_position(blocks_of(path), start)
         text = render_page(blocks_of(path), place, count)
     except OSError:
-        raise _no_such_output() from None
+        raise no_such_output() from None
     except ToolFailed as error:
         raise ApiRefusal(422, error.message, {"start": error.message}) from None
     rows = text.split("\n")
@@ -291,5 +296,5 @@ def _read_page(path: Path, start: int, count: int) -> tuple[str, int, int | None
     return text, place.total, following if following <= place.total else None
 
 
-def _no_such_output() -> ApiRefusal:
+def no_such_output() -> ApiRefusal:
     return ApiRefusal(404, "This session keeps no such output.")

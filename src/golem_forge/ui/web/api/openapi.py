@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Any, Final, get_type_hints
@@ -91,9 +91,9 @@ def all_operations() -> tuple[Operation, ...]:
     return tuple({(each.method, each.path): each for each in (*declared, describe)}.values())
 
 
-def openapi_document(cookie: str) -> dict[str, Any]:
-    """`cookie`: the name of the one that this server gives."""
-    operations = all_operations()
+def openapi_document(cookie: str, operations: Sequence[Operation] = ()) -> dict[str, Any]:
+    """`cookie`: the name of the one that this server gives. `operations`: instead of all there are."""
+    operations = operations or all_operations()
     refs, components = _schemas(operations)
     paths: dict[str, dict[str, Any]] = {}
     for one in operations:

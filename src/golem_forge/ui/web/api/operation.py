@@ -25,6 +25,7 @@ from pydantic import ValidationError
 
 from golem_forge.agent.runtime import WorkerRuntime
 from golem_forge.agent.session_state import known_secrets
+from golem_forge.agent.trust import NotTrusted
 from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.events.bus import describe_failure
@@ -38,6 +39,12 @@ from golem_forge.ui.web.wire import ApiModel, ApiRefusal
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 MAX_BODY_BYTES: Final = 1 << 20
+_STATUS_OF_CODE: Final = {
+    "ROLE": 403, "FOUR_EYES": 403, "NOT_A_PERSON": 401, "QUESTION_NOT_FOUND": 404, "PERSON_NOT_FOUND": 404,
+    "RULE_NOT_FOUND": 404, "SESSION_NOT_FOUND": 404, "SCHEDULE_NOT_FOUND": 404, "SCHEDULE": 422,
+    "ANSWER_INVALID": 422, "STORE_UNAVAILABLE": 503,
+}  # fmt: skip
+"""Of a refusal of the store."""
 _log = logging.getLogger(__name__)
 
 
@@ -116,8 +123,10 @@ class Operation:
             return error
         if isinstance(error, ConfigError):
             return ApiRefusal(422, "\n".join(error.problems))
+        if isinstance(error, NotTrusted):
+            return ApiRefusal(409, f"The server refuses: {error}.")
         if isinstance(error, ForgeError):
-            return ApiRefusal(409, error.message)
+            return ApiRefusal(_STATUS_OF_CODE.get(error.code, 409), error.message)
         _log.error("%s failed: %s", self.name, describe_failure(error, quoting=False))  # its text may hold a secret
         return ApiRefusal(500, "This did not work; the log of the process that serves this page says why.")
 

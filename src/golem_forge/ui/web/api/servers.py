@@ -32,7 +32,7 @@ from golem_forge.ui.web.wire import ApiModel, ApiRefusal
 
 _MAX_WAIT_S: Final = 20
 """Then it is shown as it is: connecting."""
-_CHANGED: Final = "It is not what was shown any more; read what it is now, then agree to that."
+_CHANGED: Final = "It changed after the page showed it; read it again, then agree."
 _REFUSALS: Final = {404: "no such server, or no such tool of it", 409: "what was shown is not what is there now"}
 
 
@@ -188,7 +188,7 @@ def _pending_definition(listing: ServerToolList | None, raw_name: str) -> Remote
     pending = [definition_to_approve(one)[0] for one in awaiting_approval(listing)] if listing is not None else []
     found = next((tool for tool in pending if raw_name in (tool.name, escape_control_chars(tool.name))), None)
     if found is None:
-        raise ApiRefusal(404, f"No definition of '{escape_control_chars(raw_name[:100])}' waits for a yes.")
+        raise ApiRefusal(404, f"No changed definition of '{escape_control_chars(raw_name[:100])}' waits for a yes.")
     return found
 
 

@@ -37,7 +37,7 @@ from golem_forge.ui.web.stream.watched_session import LiveSession, SessionStatus
 from golem_forge.ui.web.wire import ApiModel, ApiRefusal
 
 _MAX_CODE: Final = 200
-_BAD_CODE: Final = "This link is not good any more: it was used, or it is older than five minutes."
+_BAD_CODE: Final = "This link does not work any more: it was used, or it is older than five minutes."
 _LOGIN_REFUSALS: Final = {401: "the code is not good (any more)", 429: "too many wrong codes within a minute"}
 
 
@@ -235,7 +235,7 @@ def _find_summary(home: Path, session_id: str) -> SessionSummary | None:
 
 
 def _no_such_session() -> ApiRefusal:
-    return ApiRefusal(404, "There is no such session; the list of sessions shows those there are.")
+    return ApiRefusal(404, "There is no such session; the list of sessions shows all.")
 
 
 @operation(

@@ -24,7 +24,7 @@ from golem_forge.agent.model import setup
 from golem_forge.agent.model.keys import ModelKeys
 from golem_forge.agent.model.selection import NO_SETTINGS, split_model
 from golem_forge.agent.runtime import WorkerRuntime
-from golem_forge.config.approval_modes import ApprovalMode
+from golem_forge.config.approval_modes import MODE_MEANINGS, ApprovalMode
 from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.text import display_path
 from golem_forge.tools.threads import run_in_thread
@@ -32,12 +32,6 @@ from golem_forge.ui.web.api.operation import ApiCall, RequestedSession, operatio
 from golem_forge.ui.web.stream.watched_session import UI_NAME, SessionStatus
 from golem_forge.ui.web.wire import ApiModel, ApiRefusal
 
-_MODE_MEANINGS: Final = {
-    ApprovalMode.INTERACTIVE: "What asks is asked here, unless it was remembered.",
-    ApprovalMode.STRICT: "Everything that touches anything asks; rules in files allow nothing.",
-    ApprovalMode.APPROVE_ALL: "What would ask runs without a question. What is blocked stays blocked.",
-    ApprovalMode.AUTO_DENY: "What would ask is denied without a question, unless it was remembered.",
-}
 _BUDGET_UNITS: Final = {
     "max_cost_usd": "USD",
     "max_tokens": "tokens",
@@ -148,7 +142,7 @@ async def _settings_of(subject: RequestedSession, runtime: WorkerRuntime) -> Set
         "model": runtime.model_name,
         "workers": [each.name for each in runtime.workers],
         "approval_mode": runtime.controller.mode.value,
-        "modes": [{"mode": mode.value, "meaning": meaning} for mode, meaning in _MODE_MEANINGS.items()],
+        "modes": [{"mode": mode.value, "meaning": meaning} for mode, meaning in MODE_MEANINGS.items()],
         "pending": runtime.controller.pending,
         "usage": runtime.meter.sums() | {"requests": runtime.meter.requests},
         "budget": [

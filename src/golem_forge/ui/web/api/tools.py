@@ -312,14 +312,14 @@ def _folder_problem(workshop: Workshop, name: str, found: ToolEntry | Diagnostic
         return ""
     with suppress(OSError):
         if overview.tool_folder(workshop, name).is_dir():
-            return "Its folder has no tool.yaml, so it is no tool."
+            return "Its folder has no tool.yaml, so it is not a tool."
     return "Its folder is gone; undo brings it back."
 
 
 def version_difference(subject: RequestedSession, name: str, wanted: Sequence[str]) -> dict[str, Any]:
     with user_tools.workshop_of(subject) as workshop:
         if not overview.is_known_tool(workshop, name):
-            raise ApiRefusal(404, f"There is no tool '{escape_control_chars(name[:100])}' of yours, now or earlier.")
+            raise ApiRefusal(404, f"There is no user tool '{escape_control_chars(name[:100])}', now or earlier.")
         found = overview.compare_versions(workshop, name, wanted)
         difference = overview.diff_versions(name, found.old, found.new)
     shown: dict[str, Any] = {

@@ -39,9 +39,9 @@ from golem_forge.usertools.overview import (
 from golem_forge.usertools.store.records import AuthorKind
 from golem_forge.usertools.workshop import Workshop
 
-_CHANGED: Final = "The folder changed since it was shown; read what it is now, then agree to that."
-_MORE_HOSTS: Final = "It would fetch from hosts that were not shown; read what it is now, then agree to that."
-_BUSY: Final = "It is being activated already; the list shows what becomes of it."
+_CHANGED: Final = "The folder changed after the page showed it; read it again, then agree."
+_MORE_HOSTS: Final = "It would download from hosts that the page did not show; read it again, then agree."
+_BUSY: Final = "It is being activated already; the list shows the result."
 _REFUSALS: Final = {
     404: "no such tool of the person's",
     409: "it is not what was shown, or it cannot be done; says why",
@@ -121,7 +121,9 @@ async def undo_tool(subject: RequestedSession, name: str, body: UndoRequest) -> 
         text = f"tool '{name}' is at version {short_digest(done.change.digest)} again. "
         text += trust.status_line(workshop, name)
         if aside := done.change.set_aside:
-            text += f" What was there could not be kept as a version; it stands in {workshop.home.shown(aside)} now."
+            text += (
+                f" Forge could not store the earlier files as a version; they are in {workshop.home.shown(aside)} now."
+            )
         return text
 
     return await _run_action(subject, undo)
@@ -168,7 +170,7 @@ def _shown_entry(workshop: Workshop, name: str, shown: str) -> ToolEntry:
     if found is None:
         raise _unknown_tool(name)
     if isinstance(found, Diagnostic):
-        raise ApiRefusal(409, escape_control_chars(f"'{name}' is no usable tool: {found.text}"))
+        raise ApiRefusal(409, escape_control_chars(f"'{name}' is not a usable tool: {found.text}"))
     if found.digest != shown:
         raise ApiRefusal(409, _CHANGED)
     return found
@@ -182,7 +184,7 @@ def _existing_name(workshop: Workshop, name: str) -> str:
 
 
 def _unknown_tool(name: str) -> ApiRefusal:
-    return ApiRefusal(404, f"There is no tool '{escape_control_chars(name[:100])}' of yours.")
+    return ApiRefusal(404, f"There is no user tool '{escape_control_chars(name[:100])}'.")
 
 
 def _refusal_for(error: ForgeError) -> ApiRefusal:

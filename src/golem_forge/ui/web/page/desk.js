@@ -14,6 +14,8 @@ const PAGES = {
   sessions: () => import("./pages/sessions.js"),
   settings: () => import("./pages/settings.js"),
   replay: () => import("./pages/replay.js"),
+  inbox: () => import("./pages/inbox.js"),
+  people: () => import("./pages/people.js"),
 };
 
 export class Desk {

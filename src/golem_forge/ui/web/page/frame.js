@@ -5,19 +5,22 @@
 
 import * as api from "./api.js";
 import { el, h, icon, part, replace, say } from "./dom.js";
-import { cost, moment, oneLine, percent } from "./format.js";
+import { cost, moment, oneLine, percent, shortArguments } from "./format.js";
 import { address } from "./router.js";
 import { Panel } from "./panel.js";
 import { setTheme, theme, THEMES } from "./theme.js";
 import { visible } from "./visible.js";
+import { confirmed } from "./pages/parts.js";
+import { forgetDrafts } from "./chat/composer.js";
+import { arrowKeys, openDialog } from "./widgets.js";
 
 /* What stands above the areas when something is not as usual: signed out, the server away, a session to look at
    only. */
 const READ_ONLY = {
   elsewhere: "Another process runs this session. You can watch it here; answer it where it runs.",
-  closed: "Nobody runs this session. What you see is its record.",
+  closed: "This session does not run. You see its record.",
 };
-const SERVER_AWAY = "The server is away. This page tries again; what you answer now is sent when it is back.";
+const SERVER_AWAY = "The server does not answer. This page tries again and then sends what you answer now.";
 const GONE = "The session has ended, and its server with it. What you see stays until you close this page.";
 
 /** @param {HTMLElement} place @param {import("./open_session.js").OpenSession | null} open
@@ -30,12 +33,18 @@ const drawBanners = (place, open, lost) => {
   replace(place, row);
 };
 
+/** How a session of a team ended. */
+const teamEnding = ({ row, session }) => {
+  if (!row || session.state !== "closed") return undefined;
+  return `This session ${row.status === "stopped" ? "was stopped" : row.status}${row.error ? `: ${oneLine(row.error)}` : ""}. You see its record.`;
+};
+
 const ofSession = (open) => {
   if (open.link.state === "away")
     return open.store.standing.ended ? el("p.banner", GONE) : el("p.banner.warn", SERVER_AWAY);
-  const why = open.store.caughtUp ? READ_ONLY[open.session.state] : undefined;
+  const why = open.store.caughtUp ? (teamEnding(open) ?? READ_ONLY[open.session.state]) : undefined;
   if (!why) return null;
-  const mayResume = open.session.state === "closed" && open.desk.me.mayStart;
+  const mayResume = open.session.state === "closed" && open.desk.me.mayStart && !open.desk.me.team;
   return el("div.banner",
     el("span", why),
     mayResume ? resumeButton(open) : null,
@@ -63,6 +72,7 @@ const drawFoot = (place, open) => {
   const { session, context, usage, walls } = open.store.standing;
   const spent = usage?.session?.cost;
   const words = [
+    open.row?.person ? `started by ${oneLine(open.row.person)}` : "",
     session ? `approval ${open.budget.mode || session.approvalMode}` : "",
     context?.tokenLimit ? `context ${percent(context.tokensUsed, context.tokenLimit)}` : "",
     typeof spent === "number" ? cost(spent) : "",
@@ -81,33 +91,46 @@ const KEYS = [
   ["/", "commands and tools, at the start of a line"],
   ["Esc", "close the list of commands, or the panel"],
   ["Alt+A", "go to the oldest question that waits for an answer"],
-  ["Alt+1 … Alt+4", "chat, tools, sessions, settings"],
+  ["Alt+1 … Alt+4", "the areas at the side, from the top"],
   ["Alt+I", "go to the text box"],
   ["?", "this help, when you are not typing"],
 ];
 
-/** @type {HTMLDialogElement} made when it is first shown */
-let dialog;
-
 export const showHelp = () => {
-  dialog ??= made();
-  if (!dialog.isConnected) document.body.append(dialog);
-  if (!dialog.open) dialog.showModal();
-};
-
-const made = () => {
-  const rows = KEYS.map(([key, does]) => el("div", el("dt", el("kbd", key)), el("dd", does)));
-  const close = h("button.primary", { on: { click: () => dialog.close() } }, "Close");
-  return h("dialog.help-dialog", { "aria-labelledby": "help-title" },
-    h("h2", { id: "help-title" }, "Keys"),
-    el("dl", ...rows),
-    close,
+  if (document.querySelector("dialog[open]")) return;
+  const dialog = openDialog("Keys", "help-dialog");
+  dialog.append(
+    el("dl", KEYS.map(([key, does]) => el("div", el("dt", el("kbd", key)), el("dd", does)))),
+    h("button.primary", { on: { click: () => dialog.close() } }, "Close"),
   );
+  dialog.showModal();
 };
 
 /* The model picker: the same as the command `/model`, which answers in the conversation. Offered are the models that
-   sessions of this home have used and those of model servers on this machine. */
-const MOST_MODELS = 8;
+   sessions of this home have used and those of model servers on this machine; on request those that the providers
+   with a key list. What is typed filters them. */
+const MOST_MODELS = 100;
+const LONGEST_LIST = 1000;
+
+/** The models that the providers of the person list, and what those said that did not. */
+const providerModels = async () => {
+  const { providers } = await api.get("/api/models");
+  const usable = providers.filter(({ key }) => key !== "none");
+  if (!usable.length) return { models: [], problems: ["No provider has a key yet. `forge models setup` stores one."] };
+  const models = [];
+  const problems = [];
+  await Promise.all(
+    usable.map(async ({ name, title }) => {
+      try {
+        const offered = (await api.post("/api/models/offered", { provider: name })).models;
+        models.push(...offered.slice(0, LONGEST_LIST).map((model) => `${name}:${model}`));
+      } catch (failure) {
+        problems.push(`${title}: ${failure.problem ?? "It did not answer."}`);
+      }
+    }),
+  );
+  return { models: models.sort(), problems };
+};
 
 /** @param {import("./open_session.js").OpenSession} open */
 const pickModel = async (open) => {
@@ -115,45 +138,77 @@ const pickModel = async (open) => {
   const box = h("input.field-input", {
     id: "model-name",
     value: now,
-    list: "model-names",
     placeholder: "provider:model",
     spellcheck: "false",
     autocomplete: "off",
   });
-  const names = h("datalist", { id: "model-names" });
-  const chips = el("div.buttons");
+  const list = h("ul.model-list", { role: "list", "aria-label": "Choices" });
+  const more = h("button.quiet", { on: { click: () => load() } }, "More models…");
   const problem = h("p.field-error", { role: "alert", hidden: true });
-  const dialog = h("dialog.help-dialog", { "aria-labelledby": "model-title" });
+  const dialog = openDialog("Model", "help-dialog");
+  /** @type {Set<string>} */
+  const known = new Set();
+  let filter = "";
+
+  const fitting = () => [...known].filter((name) => name.toLowerCase().includes(filter));
+  const draw = () => {
+    const rows = fitting().map((name) =>
+      el("li",
+        h("button", { "aria-current": name === now ? "true" : null, on: { click: () => choose(name) } }, oneLine(name)),
+      ),
+    );
+    const left = rows.length - MOST_MODELS;
+    replace(list, rows.slice(0, MOST_MODELS), left > 0 ? el("li.dim", `and ${left} more: type to find them`) : null);
+    if (!rows.length && known.size) replace(list, el("li.dim", "No known model has this in its name."));
+  };
+  const fail = (words) => {
+    problem.hidden = !words;
+    say(problem, words);
+  };
+  const load = async () => {
+    more.disabled = true;
+    say(more, "Asking the providers …");
+    const found = await providerModels().catch((failure) => ({ models: [], problems: [failure.problem] }));
+    for (const name of found.models) known.add(name);
+    fail(found.problems.join(" "));
+    more.hidden = found.problems.length === 0;
+    more.disabled = false;
+    say(more, "More models…");
+    draw();
+    box.focus();
+  };
   const choose = async (name) => {
     const wrong = /^[^\s'"\\]+$/.test(name) ? "" : "Write one name, such as anthropic:claude-sonnet-4-5.";
     const said = wrong
       ? { ok: false, problem: wrong }
       : await open.ctx.act("command", { requestId: api.randomId(), text: `/model ${name}` });
-    if (said.ok) return dialog.close();
-    problem.hidden = false;
-    say(problem, said.problem ?? "The command was not taken.");
+    if (said.ok) dialog.close();
+    else fail(said.problem ?? "The server did not accept the command.");
   };
   const submit = (event) => {
     event.preventDefault();
-    choose(box.value.trim());
+    const [only, ...others] = fitting();
+    choose(filter && only && !others.length ? only : box.value.trim());
   };
-  replace(dialog,
-    h("h2", { id: "model-title" }, "Model"),
-    el("p.dim", now ? `In force: ${now}.` : "This session has no model.", " Another one counts from the next request on."),
+  box.addEventListener("input", () => {
+    filter = box.value.trim().toLowerCase();
+    draw();
+  });
+  arrowKeys(list, box);
+  dialog.append(
+    el("p.dim", now ? `In force: ${now}.` : "This session has no model.", " A new choice counts from the next request on."),
     h("form.model-form", { on: { submit } },
       h("label.field-label", { for: "model-name" }, "Model"),
       box,
-      names,
       problem,
-      chips,
+      list,
+      more,
       el("div.buttons",
         h("button", { on: { click: () => dialog.close() } }, "Cancel"),
         h("button.primary", { type: "submit" }, "Use this model"),
       ),
     ),
   );
-  dialog.addEventListener("close", () => dialog.remove());
-  document.body.append(dialog);
   dialog.showModal();
   box.select();
   const [listed, found] = await Promise.all([
@@ -161,49 +216,49 @@ const pickModel = async (open) => {
     api.get("/api/models").catch(() => ({ local: [] })),
   ]);
   const local = found.local.flatMap(({ provider, models }) => models.map((name) => `${provider}:${name}`));
-  const used = listed.sessions.map((one) => one.model).filter(Boolean);
-  const known = [...new Set([...used, ...local])].slice(0, MOST_MODELS);
-  replace(names, known.map((value) => h("option", { value })));
-  replace(chips, known.filter((name) => name !== now).map((name) =>
-    h("button.chip", { on: { click: () => choose(name) } }, oneLine(name)),
-  ));
+  for (const name of [...listed.sessions.map((one) => one.model), ...local]) if (name) known.add(name);
+  draw();
 };
 
 /* The inbox: what waits for an answer in every session of this process. A row leads to its card; nothing is answered
    from here. */
-/** @typedef {{session: string, requestId: string, asks: string, risk: string, since: string}} Waiting */
+/** @typedef {{session: string, requestId: string, asks: string, about?: string, risk: string, since: string}} Waiting */
 
 /** @param {Waiting[]} rows @param {(row: Waiting) => void} go @param {string} here */
 const showInbox = (rows, go, here) => {
-  const dialog = h("dialog.help-dialog.inbox", { "aria-labelledby": "inbox-title" });
+  const dialog = openDialog(`Waiting for you (${rows.length})`, "help-dialog inbox");
   const row = (one) =>
     el("li",
       h("button.row", { on: { click: () => (dialog.close(), go(one)) } },
         el("span.inbox-asks",
           el("span.mono", oneLine(one.asks)),
-          one.session === here ? null : el("span.dim", "in another session"),
+          one.about ? el("span.dim.small.clamp", oneLine(one.about)) : null,
+          one.session === here ? null : el("span.dim.small", "in another session"),
         ),
         one.risk ? h("span.risk", { dataset: { risk: one.risk } }, one.risk) : null,
         el("span.dim.small", moment(one.since)),
       ),
     );
-  replace(dialog,
-    h("h2", { id: "inbox-title" }, `Waiting for you (${rows.length})`),
-    h("ol.queue", { role: "list" }, rows.map(row)),
-    h("button", { on: { click: () => dialog.close() } }, "Close"),
-  );
-  dialog.addEventListener("close", () => dialog.remove());
-  document.body.append(dialog);
+  const list = h("ol.queue", { role: "list" }, rows.map(row));
+  arrowKeys(list);
+  dialog.append(list, h("button", { on: { click: () => dialog.close() } }, "Close"));
   dialog.showModal();
 };
 
 const INBOX_MS = 4000;
+const TEAM_INBOX_MS = 2000;
 const NAMES = { chat: "Chat", tools: "Tools", sessions: "Sessions", settings: "Settings", replay: "Replay" };
+const TEAM_NAMES = { chat: "Chat", inbox: "Inbox", sessions: "Sessions", people: "Team" };
+/** Those without an icon of their own. */
+const ICONS = { inbox: "bell" };
 const AWAY = { connecting: "connecting", away: "connecting", over: "not connected" };
 const STATES = { live: "live", elsewhere: "runs elsewhere", closed: "closed" };
 const SIGNED_OUT =
   "This page is no longer signed in. Type /web in the terminal session, or press Enter where forge web runs, and open " +
   "the new link in this browser. What you typed is kept.";
+
+const TEAM_SIGNED_OUT =
+  "You are no longer logged in: your token was removed, or twelve hours are over. Reload the page to log in again.";
 
 export class Frame {
   /** @type {import("./open_session.js").OpenSession | null} */
@@ -221,7 +276,9 @@ export class Frame {
     this.name = el("h1.name", "Forge");
     this.state = h("span.pill", { hidden: true });
     this.model = h("button.quiet.model", { hidden: true, on: { click: () => this.#open && pickModel(this.#open) } });
+    this.who = h("button.quiet.who.small", { hidden: true, on: { click: () => this.#logOut() } });
     this.count = el("span.badge");
+    this.inboxCount = h("span.badge", { hidden: true });
     this.waiting = h("button.quiet.waiting", { on: { click: () => this.#showWaiting() } }, icon("bell"), this.count);
     this.themeButton = h("button.quiet", { on: { click: () => this.#nextTheme() } });
     this.panelButton = h("button.quiet",
@@ -239,11 +296,18 @@ export class Frame {
     replace(part("top"),
       h("span.brand", { title: "Golem Forge" }, icon("anvil")),
       el("div.what", this.name, this.model, this.state),
-      el("div.acts", this.waiting, this.themeButton, help, this.panelButton),
+      el("div.acts", this.who, this.waiting, this.themeButton, help, this.panelButton),
     );
     this.panel = new Panel(part("panel"), this.panelButton, (area) => desk.go(area));
     this.#drawTheme();
-    if (desk.me.mayStart) window.setInterval(() => this.#lookAround(), INBOX_MS);
+    if (desk.me.team) {
+      this.who.hidden = false;
+      this.who.setAttribute("title", "Log out");
+      replace(this.who, `${oneLine(desk.me.person)} · ${desk.me.role}`);
+      this.#lookAround();
+    }
+    if (desk.me.mayStart || desk.me.team)
+      window.setInterval(() => this.#lookAround(), desk.me.team ? TEAM_INBOX_MS : INBOX_MS);
   }
 
   /** @param {import("./open_session.js").OpenSession} open */
@@ -258,14 +322,21 @@ export class Frame {
   shows(area) {
     this.#area = area;
     const session = this.#open?.id ?? "";
-    const links = Object.entries(NAMES).filter(([one]) => one === "sessions" || (session && one !== "replay"))
+    const { me } = this.desk;
+    const names = me.team ? TEAM_NAMES : NAMES;
+    const fits = (one) =>
+      me.team
+        ? one !== "chat" || session
+        : one === "sessions" || (session && one !== "replay");
+    const links = Object.entries(names).filter(([one]) => fits(one))
       .map(([one, name]) => {
-        const key = `Alt+${Object.keys(NAMES).indexOf(one) + 1}`;
+        const key = `Alt+${Object.keys(names).indexOf(one) + 1}`;
         const current = one === area ? "page" : null;
         return el("li",
           h("a", { href: address(one, session), "aria-current": current, title: `${name} (${key})` },
-            icon(one),
+            icon(ICONS[one] ?? one),
             el("span", name),
+            one === "inbox" ? this.inboxCount : null,
           ),
         );
       });
@@ -291,7 +362,7 @@ export class Frame {
 
   /** The server does not let this page in any more. */
   lost(status, problem) {
-    this.#lost = status === 401 ? SIGNED_OUT : problem;
+    this.#lost = status === 401 ? (this.desk.me.team ? TEAM_SIGNED_OUT : SIGNED_OUT) : problem;
     this.changed();
   }
 
@@ -311,12 +382,13 @@ export class Frame {
   /** @returns {Waiting[]} those of this session first */
   #waiting() {
     const open = this.#open;
-    const here = open?.session.answerable ? open.store.openQuestions() : [];
+    const here = open?.session.answerable || this.desk.me.team ? (open?.store.openQuestions() ?? []) : [];
     return [
       ...here.map(({ requestId, shown: { event } }) => ({
         session: open?.id ?? "",
         requestId,
         asks: event.data.tool ?? `${event.data.source}: ${event.data.title}`,
+        about: shortArguments(event.data.args),
         risk: event.data.risk ?? "",
         since: event.ts,
       })),
@@ -331,13 +403,17 @@ export class Frame {
 
   #showWaiting() {
     const rows = this.#waiting();
-    if (rows.length > 1) showInbox(rows, (one) => this.#goTo(one), this.#open?.id ?? "");
+    if (this.desk.me.team) this.desk.go("inbox");
+    else if (rows.length > 1) showInbox(rows, (one) => this.#goTo(one), this.#open?.id ?? "");
     else this.toOldest();
   }
 
   async #lookAround() {
-    if (document.hidden || this.#lost || (this.#open && this.#open.link.state !== "here")) return;
-    const inbox = await api.get("/api/questions").catch(() => null);
+    if (document.hidden || this.#lost || (this.#open && !this.desk.me.team && this.#open.link.state !== "here")) return;
+    const inbox = await api.get("/api/questions").catch((failure) => {
+      if (failure.status === 401 && this.desk.me.team) this.lost(401, "");
+      return null;
+    });
     if (!inbox) return;
     this.#elsewhere = inbox.questions.filter((one) => one.session !== this.#open?.id);
     this.#drawTitle();
@@ -356,9 +432,9 @@ export class Frame {
     drawBanners(part("banners"), this.#open, this.#lost);
     if (!open) return;
     const { store, session } = open;
-    say(this.name, store.standing.session?.worker || "Forge");
+    say(this.name, oneLine(open.row?.title) || store.standing.session?.worker || "Forge");
     this.model.hidden = !store.standing.session;
-    this.model.disabled = !session.answerable || store.standing.ended;
+    this.model.disabled = !session.answerable || store.standing.ended || this.desk.me.team === true;
     say(this.model, open.model || "no model");
     this.model.setAttribute("aria-label", `Model: ${open.model || "none"}. Choose another one`);
     const away = open.link.state !== "here";
@@ -375,10 +451,20 @@ export class Frame {
     const name = this.#pageTitle || open?.store.standing.session?.worker || "";
     document.title = `${count ? `(${count}) ` : ""}Forge${name ? ` – ${visible(name)}` : ""}`;
     this.waiting.hidden = !count;
+    this.inboxCount.hidden = !count;
     say(this.count, count ? String(count) : "");
+    say(this.inboxCount, count ? String(count) : "");
     const words = count === 1 ? "One answer is awaited" : `${count} answers are awaited`;
-    this.waiting.setAttribute("aria-label", count > 1 ? `${words}: show them` : `${words}: go to it (Alt+A)`);
+    const all = count > 1 || this.desk.me.team;
+    this.waiting.setAttribute("aria-label", all ? `${words}: show them` : `${words}: go to it (Alt+A)`);
     this.waiting.setAttribute("title", `${words} (Alt+A)`);
+  }
+
+  async #logOut() {
+    if (!(await confirmed({ title: "Log out?", words: el("p", "You log in again with your token."), yes: "Log out" }))) return;
+    await api.post("/api/logout").catch(() => null);
+    forgetDrafts();
+    location.reload();
   }
 
   #nextTheme() {

@@ -13,6 +13,7 @@ import { showHelp } from "./frame.js";
 
    Keys are taken by their place (`code`), because Alt changes the letter on some keyboards. */
 const AREAS = ["chat", "tools", "sessions", "settings"];
+const TEAM_AREAS = ["chat", "inbox", "sessions", "people"];
 
 const startShortcuts = (desk) => {
   document.addEventListener("keydown", (event) => {
@@ -37,7 +38,7 @@ const withAlt = (desk, code) => {
     setTimeout(() => desk.open?.chat.composer.focus(), 0);
     return true;
   }
-  const area = AREAS[Number(/^Digit([1-4])$/.exec(code)?.[1] ?? 0) - 1];
+  const area = (desk.me.team ? TEAM_AREAS : AREAS)[Number(/^Digit([1-4])$/.exec(code)?.[1] ?? 0) - 1];
   if (area) desk.go(area);
   return Boolean(area);
 };
@@ -94,9 +95,42 @@ const login = async (before) => {
   }
 };
 
+/** On a team's page a person logs in with their token. @param {string} problem */
+const tokenForm = (problem) => {
+  const box = h("input.field-input", {
+    id: "token", type: "password", name: "token", autocomplete: "current-password", spellcheck: "false", required: true,
+  });
+  const said = h("p.problem", { role: "alert" }, problem);
+  const submit = async (event) => {
+    event.preventDefault();
+    try {
+      await api.post("/api/login", { code: box.value.trim() });
+      location.reload();
+    } catch (failure) {
+      replace(said, failure.problem ?? "The token could not be sent.");
+      box.select();
+    }
+  };
+  return el("div.lost",
+    el("h1", "Log in"),
+    h("form.token-form", { on: { submit } },
+      h("label.field-label", { for: "token" }, "Your token"),
+      box,
+      el("p.dim", "An admin of your team makes it: ", el("code", "forge people add NAME")),
+      said,
+      h("button.primary", { type: "submit" }, "Log in"),
+    ),
+  );
+};
+
 const explain = (failure, refused) => {
   const main = document.getElementById("main");
   if (!main) return;
+  if (failure.status === 401 && failure.fields?.team) {
+    replace(main, tokenForm(refused));
+    document.getElementById("token")?.focus();
+    return;
+  }
   const signedOut = failure.status === 401;
   replace(main,
     el("div.lost",

@@ -69,7 +69,7 @@ class Budget {
   /** Before a session has begun, and when it is over, nobody knows. */
   get #isRunning() {
     const { store, session } = this.ctx;
-    return session.answerable && store.standing.session !== null && !store.standing.ended;
+    return !this.ctx.me?.team && session.answerable && store.standing.session !== null && !store.standing.ended;
   }
 
   close() {
@@ -97,6 +97,8 @@ const MOST_SPOKEN = 300;
 
 export class OpenSession {
   notify = false;
+  /** @type {any} its row in the list of a team's sessions */
+  row = null;
   /** @type {Set<string>} the questions that are open, as they are sent again on each connection */
   #asked = new Set();
 
@@ -112,6 +114,7 @@ export class OpenSession {
       store: this.store,
       session: this.session,
       act: (type, data) => this.#act(type, data),
+      disconnect: () => this.link.close(),
     };
     this.link = new Link(id, this.store, {
       frame: (frame) => this.#take(frame),
@@ -119,8 +122,8 @@ export class OpenSession {
         if (state === "here") desk.frame.found();
         else desk.frame.changed();
         this.chat.linkChanged(state);
-        if (state === "away") announce("The server is away. Trying again.");
-        if (state === "here" && this.store.caughtUp && before === "away") announce("The server is back.");
+        if (state === "away") announce("The server does not answer. Trying again.");
+        if (state === "here" && this.store.caughtUp && before === "away") announce("The server answers again.");
       },
       refused: (signal) => this.#refused(signal),
     });
@@ -134,6 +137,13 @@ export class OpenSession {
     });
   }
 
+  /** On a team's page: who started it, and how it stands in the store. */
+  async #readRow() {
+    if (!this.desk.me.team) return;
+    this.row = await api.get(api.path`/api/sessions/${this.id}`).catch(() => this.row);
+    this.desk.frame.changed();
+  }
+
   /** What a page without a session gets. @param {import("./desk.js").Desk} desk */
   static contextWithout(desk) {
     return {
@@ -142,6 +152,7 @@ export class OpenSession {
       store: new SessionStore(),
       session: { id: "", state: "closed", answerable: false },
       act: async () => ({ ok: false, problem: "No session is open." }),
+      disconnect: () => undefined,
       announce,
       go: (where) => desk.go(where),
       level: () => settings.level,
@@ -161,7 +172,7 @@ export class OpenSession {
 
   async #act(type, data) {
     if (!this.session.answerable && this.link.state === "here")
-      return { ok: false, problem: "This session cannot be answered here: it is shown read-only." };
+      return { ok: false, problem: "You cannot answer this session here: the page shows it read-only." };
     return this.link.act(type, data);
   }
 
@@ -177,13 +188,15 @@ export class OpenSession {
       if (frame.resumed === false && store.seq) store.reset(); // it has forgotten more than this page has seen
       if (!store.seq) store.more = frame.more === true;
       store.takeStanding(frame.standing ?? []);
+      this.#readRow();
     } else if (frame.kind === "caught_up") {
       // A session of another process asks there: what its record leaves open is open.
       store.settle(this.session.state === "elsewhere" ? null : this.#asked, new Set(frame.streams ?? []));
     } else if (frame.kind === "state") {
-      Object.assign(this.session, { state: frame.state, answerable: frame.answerable === true });
+      Object.assign(this.session, { state: frame.state, answerable: frame.answerable === true && this.desk.me.role !== "viewer" });
       if (frame.state === "closed" && store.caughtUp) store.settle(new Set(), new Set());
       this.chat.composer.draw();
+      this.#readRow();
     } else if (frame.kind === "bye" && frame.session) this.desk.go(address("chat", frame.session));
     if (frame.kind !== "event") this.desk.frame.changed();
   }

@@ -3,7 +3,7 @@
    Beside the conversation on wide screens; a sheet over it on narrow ones, opened by its button, closed by Esc. */
 
 import { el, h, icon, replace } from "./dom.js";
-import { cost, wholeNumber } from "./format.js";
+import { cost, shortArguments, wholeNumber } from "./format.js";
 import { remember, remembered } from "./storage.js";
 import { meter } from "./widgets.js";
 
@@ -54,7 +54,7 @@ const workerRow = (row, open, answerable) => {
       row.task ? h("p.dim.clamp", { title: row.task }, row.task) : null,
       facts ? el("p.dim.small", facts) : null,
     ),
-    answerable && row.depth > 0 && row.status === "running"
+    answerable && !open.ctx.me?.team && row.depth > 0 && row.status === "running"
       ? h("button.quiet",
           {
             dataset: { focus: row.id },
@@ -176,20 +176,20 @@ const waiting = (open) => {
   const questions = open.store.openQuestions();
   if (!questions.length) return null;
   const rows = questions.slice(0, MOST_QUESTIONS).map((one) => {
-    const { tool, risk, source, title } = one.shown.event.data;
+    const { tool, args, risk, source, title } = one.shown.event.data;
     return one.kind === "approval"
-      ? { id: one.requestId, name: String(tool), risk: String(risk) }
-      : { id: one.requestId, name: `${source}: ${title}`, risk: "" };
+      ? { id: one.requestId, name: String(tool), about: shortArguments(args), risk: String(risk) }
+      : { id: one.requestId, name: `${source}: ${title}`, about: "", risk: "" };
   });
   return {
-    title: open.session.answerable ? `Waiting for you (${questions.length})` : `Asked elsewhere (${questions.length})`,
+    title: `${open.session.answerable ? "Waiting for you" : open.ctx.me?.team ? "Open questions" : "Asked elsewhere"} (${questions.length})`,
     facts: JSON.stringify([rows, questions.length, open.session.answerable]),
     nodes: () => [
       h("ol.queue", { role: "list" },
         ...rows.map((row) =>
           el("li",
             h("button.row", { dataset: { focus: row.id }, on: { click: () => open.desk.frame.toQuestion(row.id) } },
-              el("span.mono", row.name),
+              el("span.inbox-asks", el("span.mono", row.name), row.about ? el("span.dim.small.clamp", row.about) : null),
               row.risk ? h("span.risk", { dataset: { risk: row.risk } }, row.risk) : null,
             ),
           ),
@@ -252,6 +252,8 @@ export class Panel {
   /** @type {any} another time of the session, which a replay shows */
   #beside = null;
   #wide = matchMedia(WIDE);
+  /** What each section shows. Not in the document: arguments may hold characters that steer text. */
+  #drawn = new Map();
 
   /** @param {HTMLElement} node @param {HTMLElement} button @param {(where: string) => void} go */
   constructor(node, button, go) {
@@ -272,7 +274,7 @@ export class Panel {
   shows(open) {
     this.#open = open;
     this.button.hidden = false;
-    for (const place of Object.values(this.places)) delete place.dataset.drawn;
+    this.#drawn.clear();
     this.#arrange();
   }
 
@@ -282,7 +284,7 @@ export class Panel {
     if (this.#beside === other) return;
     this.#beside?.forget();
     this.#beside = other && { ...other, forget: other.store.subscribe(() => this.draw()) };
-    for (const place of Object.values(this.places)) delete place.dataset.drawn;
+    this.#drawn.clear();
     this.draw();
   }
 
@@ -314,12 +316,12 @@ export class Panel {
       const drawn = section(open);
       place.hidden = !drawn;
       if (!drawn) {
-        delete place.dataset.drawn;
+        this.#drawn.delete(name);
         continue;
       }
       // Only what changed is made anew: focus and what is unfolded stay.
-      if (place.dataset.drawn === drawn.facts) continue;
-      place.dataset.drawn = drawn.facts;
+      if (this.#drawn.get(name) === drawn.facts) continue;
+      this.#drawn.set(name, drawn.facts);
       const focused = place.querySelector(":focus")?.getAttribute("data-focus");
       replace(place, el("h2", drawn.title), ...drawn.nodes());
       const again = focused ? place.querySelector(`[data-focus="${CSS.escape(focused)}"]`) : null;
@@ -328,7 +330,7 @@ export class Panel {
   }
 
   #arrange() {
-    this.#set(this.#wide.matches && remembered(KEY) !== "closed");
+    this.#set(this.#open !== null && this.#wide.matches && remembered(KEY) !== "closed");
   }
 
   #set(open) {

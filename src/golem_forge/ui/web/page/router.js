@@ -1,9 +1,12 @@
-/* Where in the page one is: `#/s/<session>/chat|tools|settings|replay`, `#/sessions`. The fragment never leaves the
+/* Where in the page one is: `#/s/<session>/chat|tools|settings|replay`, `#/sessions`, and on a team's page `#/inbox`
+   and `#/people`. The fragment never leaves the
    browser.
 
    `route(hash)` reads it, `address(route)` writes it; both are pure, so that what is written is what is read. */
 
-const AREAS = /** @type {const} */ (["chat", "tools", "sessions", "settings", "replay"]);
+const AREAS = /** @type {const} */ (["chat", "tools", "sessions", "settings", "replay", "inbox", "people"]);
+/** Areas of no session. @type {string[]} */
+const OF_ALL = ["sessions", "inbox", "people"];
 /** @typedef {{session: string, area: typeof AREAS[number], params: string[]}} Route */
 
 /** @param {string} hash @param {string} current the session to show where none is named @returns {Route} */
@@ -14,14 +17,14 @@ export const route = (hash, current) => {
     return { session: rest[0], area, params: rest.slice(2) };
   }
   const area = AREAS.find((one) => one === first);
-  if (area === "sessions" || !current)
-    return { session: current, area: "sessions", params: first === "sessions" ? rest : [] };
+  if (area && OF_ALL.includes(area)) return { session: current, area, params: rest };
+  if (!current) return { session: current, area: "sessions", params: [] };
   return { session: current, area: area ?? "chat", params: rest };
 };
 
 /** @param {string} area @param {string} session @param {...string} params */
 export const address = (area, session, ...params) => {
-  const parts = area === "sessions" ? ["sessions", ...params] : ["s", session, area, ...params];
+  const parts = OF_ALL.includes(area) ? [area, ...params] : ["s", session, area, ...params];
   return `#/${parts.map(encodeURIComponent).join("/")}`;
 };
 

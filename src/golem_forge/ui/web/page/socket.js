@@ -13,7 +13,7 @@ import { place } from "./cards/question_card.js";
    without a confirmation is not sent again: the person is told to look. */
 const QUESTION_ACTIONS = new Set(["approvalResponse", "formResponse"]);
 const MOST_WAITING = 200;
-const UNSURE = "The connection was lost before this was confirmed. Look whether it was done before you do it again.";
+const UNSURE = "The connection was lost before the server confirmed this. Check whether it was done before you do it again.";
 
 /** @typedef {{ok: boolean, problem?: string}} Answer
  * @typedef {{id: string, type: string, data: any, sent: boolean, done: (answer: Answer) => void}} Waiting */
@@ -33,7 +33,7 @@ export class Outbox {
   /** @param {string} type @returns {Promise<{ok: boolean, problem?: string}>} */
   put(type, data) {
     if (this.#waiting.size >= MOST_WAITING)
-      return Promise.resolve({ ok: false, problem: "Too much waits to be sent already." });
+      return Promise.resolve({ ok: false, problem: "Too many messages wait already; send this one later." });
     const id = `c${++this.#count}`;
     return new Promise((done) => {
       const one = { id, type, data, sent: false, done };
@@ -64,7 +64,7 @@ export class Outbox {
   /** Nobody will answer any more. */
   drop() {
     for (const one of [...this.#waiting.values()])
-      this.#finish(one, { ok: false, problem: "This session was left before it was sent." });
+      this.#finish(one, { ok: false, problem: "You left this session before the message was sent." });
   }
 
   /** Whether it must not be sent now, and what became of it instead. @param {Waiting} one */
@@ -74,11 +74,11 @@ export class Outbox {
       if (question?.state === "open") return null;
       const by = question?.resolved?.by;
       if (one.sent && by === "browser") return { ok: true };
-      return { ok: false, problem: `Too late: ${place(by, false) || "this is no longer asked"}.` };
+      return { ok: false, problem: `Too late: ${place(by, false) || "Forge does not ask this any more"}.` };
     }
     if (one.type === "userInput") {
       if (this.store.prompt?.requestId === one.data.requestId) return null;
-      return one.sent ? { ok: true } : { ok: false, problem: "Too late: the session went on without it." };
+      return one.sent ? { ok: true } : { ok: false, problem: "Too late: the session went on without this answer." };
     }
     return one.sent ? { ok: false, problem: UNSURE } : null;
   }

@@ -6,6 +6,7 @@
    class. */
 
 import { emptyState, fold, foldStanding, merged } from "./fold/fold.js";
+import { callKey } from "./fold/items.js";
 import { closeUnasked } from "./fold/questions.js";
 import { endStreamsBut } from "./fold/speech.js";
 
@@ -36,6 +37,17 @@ export class SessionStore {
   /** Those that wait for an answer, oldest first. */
   openQuestions() {
     return [...this.questions.values()].filter((one) => one.state === "open");
+  }
+
+  /** The answered question about a call: both stand as one. @param {{kind: string, id?: string}} item */
+  questionOf(item) {
+    const question = item.kind === "call" ? this.items.get(this.#state.askedFor.get(item.id)) : undefined;
+    return question?.resolved ? question : undefined;
+  }
+
+  /** The call that a question was about, once it is answered. @param {{resolved: any, shown: Shown}} question */
+  callOf(question) {
+    return question.resolved ? this.items.get(callKey(question.shown.event.data.toolCallId)) : undefined;
   }
 
   /** Whether there is something to interrupt. */

@@ -40,6 +40,37 @@ export const disclosed = (...args) => {
   return el("div.disclosure-pair", button, region);
 };
 
+/** Opens a dialog of the page under its title. Esc closes it; what had the focus has it again.
+ * @param {string} title @param {string} [look] */
+export const openDialog = (title, look = "") => {
+  const opener = /** @type {HTMLElement | null} */ (document.activeElement);
+  const heading = h("h2", { id: `dialog-${++disclosures}` }, title);
+  const dialog = h("dialog", { class: look || null, "aria-labelledby": heading.id }, heading);
+  dialog.addEventListener("close", () => {
+    dialog.remove();
+    if (opener?.isConnected) opener.focus();
+  });
+  document.body.append(dialog);
+  return dialog;
+};
+
+const STEPS = { ArrowDown: 1, ArrowUp: -1 };
+
+/** Up, Down, Home and End move the focus among the buttons of a list. @param {HTMLElement} list
+ * @param {HTMLElement} [above] a field over the list: Down leads into the list, Up back from its beginning */
+export const arrowKeys = (list, above) => {
+  const move = (event) => {
+    const rows = [...(above ? [above] : []), .../** @type {NodeListOf<HTMLElement>} */ (list.querySelectorAll("button"))];
+    const at = rows.indexOf(event.target);
+    const inField = event.target === above;
+    const wanted = event.key === "Home" ? 0 : event.key === "End" ? rows.length - 1 : at + (STEPS[event.key] ?? NaN);
+    if (at < 0 || !rows[wanted] || (inField && !STEPS[event.key])) return;
+    event.preventDefault();
+    rows[wanted].focus();
+  };
+  for (const node of [list, above]) node?.addEventListener("keydown", move);
+};
+
 const LINE_EM = 1.5;
 const LEAST_LINES = 3;
 
@@ -131,4 +162,15 @@ export const literal = (text, { label, whole = null, class: look = "" } = {}) =>
     : null;
   replace(node, excerpt(linesOf(text), { click: showAll, isWhole: !whole }));
   return shortened ? el("div.literal-whole", node, shortened, problem) : node;
+};
+
+/** Puts a text into the clipboard, and says so. @param {string} label @param {() => string} text */
+export const copyButton = (label, text) => {
+  const node = h("button.small", { on: { click: () => copy() } }, label);
+  const copy = async () => {
+    const done = await navigator.clipboard?.writeText(text()).then(() => true).catch(() => false);
+    replace(node, done ? "Copied" : "Select and copy it");
+    setTimeout(() => replace(node, label), 1500);
+  };
+  return node;
 };

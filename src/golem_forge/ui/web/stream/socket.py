@@ -60,7 +60,8 @@ TOO_MANY: Final = 4429
 _CODES: Final = {404: GONE, 429: TOO_MANY}
 
 
-async def serve_socket(websocket: WebSocket) -> None:
+async def serve_socket(websocket: WebSocket, *, read_only: bool = False) -> None:
+    """`read_only`: whoever looks may not act."""
     registry = websocket.app.state.registry
     with contextlib.suppress(WebSocketDisconnect, OSError, RuntimeError):  # the page left meanwhile
         await websocket.accept()
@@ -75,7 +76,8 @@ async def serve_socket(websocket: WebSocket) -> None:
             await websocket.close(_CODES.get(refused.status, BAD_REQUEST))
             return
         actions = websocket.app.state.login.actions_of(websocket.scope)
-        await _PageConnection(websocket, session, actions, notify=registry.notify).serve(after)
+        connection = _PageConnection(websocket, session, actions, notify=registry.notify, read_only=read_only)
+        await connection.serve(after)
 
 
 def _parse_after(given: str | None) -> int | None:
@@ -97,11 +99,14 @@ class _Snapshot(NamedTuple):
 
 
 class _PageConnection:
-    def __init__(self, websocket: WebSocket, session: WatchedSession, actions: ActionLimit, *, notify: bool) -> None:
+    def __init__(
+        self, websocket: WebSocket, session: WatchedSession, actions: ActionLimit, *, notify: bool, read_only: bool
+    ) -> None:
         self._socket = websocket
         self._session = session
         self._actions = actions
         self._notify = notify
+        self._read_only = read_only
         self._queue = PageQueue()
         self._sending_since: float | None = None
         self._unread = False
@@ -172,7 +177,8 @@ class _PageConnection:
         last, standing, questions, flows, streams = moment
         resumes = after is not None and after <= last
         page = await session.history.page(after=after) if resumes else await session.history.page(before=last + 1)
-        about = {"id": session.id, "state": session.state.value, "answerable": session.answerable}
+        answerable = session.answerable and not self._read_only
+        about = {"id": session.id, "state": session.state.value, "answerable": answerable}
         more = {"more": bool(after) if resumes else page.more, "resumed": resumes, "notify": self._notify}
         await self._send(await run_in_thread(lambda: hello_text(about, last, standing, **more)))
         await self._send_past(page, last)
@@ -214,14 +220,14 @@ class _PageConnection:
                 return
             text = message.get("text")
             fits = self._actions.take(len(message.get("bytes") or text or ""))
-            self._queue.put(self._replied(text, fits=fits))
+            self._queue.put(await self._replied(text, fits=fits))
             if self._actions.exhausted:
                 self._queue.end(TOO_MANY, "This page sends too much.")
                 await asyncio.sleep(_SEND_LIMIT_S + _CLOSE_LIMIT_S)  # it is being closed, and not read any more
                 return
             await asyncio.sleep(0)  # what waits already is received at once; others have their turn
 
-    def _replied(self, text: str | None, *, fits: bool) -> str:
+    async def _replied(self, text: str | None, *, fits: bool) -> str:
         """`fits`: nothing was sent too fast. Otherwise only a ping is answered as ever."""
         if text is None or len(text) > _MAX_RECEIVED:
             return answer_text("", f"A frame is text of at most {_MAX_RECEIVED} bytes.")
@@ -240,7 +246,7 @@ class _PageConnection:
         if not isinstance(type, str) or not isinstance(data, Mapping):
             return answer_text(action_id, "An action has a `type` and an object as `data`.")
         try:
-            take_action(self._session, type, data)
+            await act_on(self._session, type, data, self._socket.scope)
         except ApiRefusal as refused:
             return answer_text(action_id, refused.problem.problem, refused.problem.fields)
         except ForgeError as error:
@@ -253,20 +259,28 @@ ACTIONS: Final = frozenset(
 )
 ANSWERS: Final = frozenset({"userInput", "approvalResponse", "formResponse"})
 _READ_ONLY: Final = {
-    SessionStatus.ELSEWHERE: "This session runs elsewhere: here it can only be watched.",
-    SessionStatus.CLOSED: "This session does not run: here it can only be looked at. Resume it to go on.",
+    SessionStatus.ELSEWHERE: "Another process runs this session: here you can only watch it.",
+    SessionStatus.CLOSED: "This session does not run: here you can only read it. Resume it to go on.",
 }
 _NEEDS_READY: Final = frozenset({"command", "manualToolInvoke"})
 """Nobody hears them before it stands."""
 _MAX_PROBLEM: Final = 500
 
 
+async def act_on(session: WatchedSession, type: str, data: Mapping[str, Any], scope: Mapping[str, Any]) -> None:
+    """`scope`: of the request or the socket by which it came."""
+    if isinstance(session, LiveSession) or type not in ACTIONS:
+        take_action(session, type, data)
+    elif not await session.act_elsewhere(type, _checked_data(type, data), scope):
+        raise _read_only(session)
+
+
 def take_action(session: WatchedSession, type: str, data: Mapping[str, Any], source: str = UI_NAME) -> None:
     if type not in ACTIONS:
-        raise ApiRefusal(422, f"Unknown action; there are {', '.join(sorted(ACTIONS))}.", {"type": "unknown"})
+        raise ApiRefusal(422, f"Unknown action; the actions are {', '.join(sorted(ACTIONS))}.", {"type": "unknown"})
     given = _checked_data(type, data)
     if not isinstance(session, LiveSession):
-        raise ApiRefusal(409, _READ_ONLY.get(session.state, _READ_ONLY[SessionStatus.CLOSED]))
+        raise _read_only(session)
     if type in ANSWERS:
         _answer(session, type, given, source)
         return
@@ -275,6 +289,10 @@ def take_action(session: WatchedSession, type: str, data: Mapping[str, Any], sou
     if type in _NEEDS_READY and not session.is_ready:
         raise ApiRefusal(409, "The session is just being started; answer what it asks, then try again.")
     session.bus.emit(type, given, source=source)
+
+
+def _read_only(session: WatchedSession) -> ApiRefusal:
+    return ApiRefusal(409, _READ_ONLY.get(session.state, _READ_ONLY[SessionStatus.CLOSED]))
 
 
 def _answer(session: LiveSession, type: str, given: dict[str, Any], source: str) -> None:

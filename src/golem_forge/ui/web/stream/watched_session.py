@@ -16,13 +16,12 @@ import asyncio
 import contextlib
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
 from golem_forge.agent.runtime import WorkerRuntime
-from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.events.bus import EventBus
 from golem_forge.events.envelope import Event
 from golem_forge.events.journal import Journal
@@ -30,7 +29,7 @@ from golem_forge.events.journal_files import JournalError, is_locked, journal_pa
 from golem_forge.events.model import REGISTRY
 from golem_forge.events.runtime_ui import RuntimeUI, create_runtime_ui
 from golem_forge.tools.threads import run_in_thread
-from golem_forge.ui.render.lines import line_marks
+from golem_forge.ui.render.lines import file_diffs
 from golem_forge.ui.web.stream.audience import GOING_AWAY, MOVED, Audience
 from golem_forge.ui.web.stream.frames import frame_text
 from golem_forge.ui.web.stream.history import EventHistory, JournalHistory, RememberedHistory
@@ -60,6 +59,10 @@ class WatchedSession(ABC):
     @abstractmethod
     def open_questions(self) -> list[Event]:
         """Same ids, original order."""
+
+    async def act_elsewhere(self, type: str, given: Mapping[str, Any], scope: Mapping[str, Any]) -> bool:
+        """Does what a page asks for where another process runs the session; False: that is not possible from here."""
+        return False
 
     @abstractmethod
     async def arrive(self) -> None:
@@ -226,7 +229,6 @@ _log = logging.getLogger(__name__)
 
 
 class FollowedSession(WatchedSession):
-    answerable = False
     runtime: Final = None
 
     def __init__(self, home: Path, session_id: str) -> None:
@@ -234,6 +236,7 @@ class FollowedSession(WatchedSession):
         self.id = session_id
         self.bus = EventBus(session_id)
         self.state = SessionStatus.CLOSED
+        self.answerable = False
         self.last_seq = 0
         self._path = journal_path(home, session_id)
         self.history: JournalHistory = JournalHistory(lambda: self._path)
@@ -259,13 +262,17 @@ class FollowedSession(WatchedSession):
             self._following.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._following
-        self.audience.end(GOING_AWAY, "This session is no longer followed here; the page looks again.")
+        self.audience.end(GOING_AWAY, "The server stopped following this session; the page loads it again.")
+
+    @property
+    def _is_watched(self) -> bool:
+        return len(self.audience) > 0
 
     async def _follow(self) -> None:
         idle = 0
-        while idle < 2 or len(self.audience):  # whoever has just arrived joins in a moment
+        while idle < 2 or self._is_watched:  # whoever has just arrived joins in a moment
             await asyncio.sleep(_POLL_S)
-            idle = 0 if len(self.audience) else idle + 1
+            idle = 0 if self._is_watched else idle + 1
             try:
                 async with self._looking:
                     there = await self._look()
@@ -276,8 +283,12 @@ class FollowedSession(WatchedSession):
                 self.audience.end(GONE, "The record of this session was removed.")
                 return
 
-    async def _look(self) -> bool:
+    async def _current_state(self) -> SessionStatus:
         held = await run_in_thread(lambda: is_locked(self._path))
+        return SessionStatus.ELSEWHERE if held else SessionStatus.CLOSED
+
+    async def _look(self) -> bool:
+        state = await self._current_state()
         there, last, news = await self.history.look()
         if last < self.last_seq:  # cut back, or another file under this name
             self.last_seq = last
@@ -285,7 +296,6 @@ class FollowedSession(WatchedSession):
             await self._show_until(last)
         self.last_seq = last
         self.audience.standing.merge(news)
-        state = SessionStatus.ELSEWHERE if held else SessionStatus.CLOSED
         if state is not self.state:
             self.state = state
             self.audience.broadcast(frame_text("state", state=state.value, answerable=self.answerable))
@@ -297,11 +307,15 @@ class FollowedSession(WatchedSession):
             page = await self.history.page(after=self.last_seq)
             for event in page.events:
                 if event.seq <= last:
-                    self.audience.take(event)
-                    self.bus.show(event.type, lambda wire=event.wire: wire, event.worker_id, event.seq)  # type: ignore[misc]
+                    self._show(event)
             if page.reached <= self.last_seq:
                 return
             self.last_seq = min(page.reached, last)
+
+    def _show(self, event: Event) -> None:
+        """One event of the record, to the pages that look."""
+        self.audience.take(event)
+        self.bus.show(event.type, lambda: event.wire, event.worker_id, event.seq)
 
 
 MAX_RESOLUTIONS: Final = 200
@@ -335,7 +349,7 @@ class Resolutions:
             return ""
         if by in _NOT_BY_A_UI:
             return f"Too late: {_NOT_BY_A_UI[by]}."
-        return f"Too late: answered in {by}." if by else "Too late: this is no longer asked."
+        return f"Too late: answered in {by}." if by else "Too late: Forge does not ask this any more."
 
 
 def _keep(kept: dict[str, str], request: Any, by: str) -> None:
@@ -348,63 +362,18 @@ def _keep(kept: dict[str, str], request: Any, by: str) -> None:
 
 
 _BETWEEN: Final = "…\n"
-_NO_FILE: Final = "/dev/null"
-
-
-@dataclass(slots=True)
-class _File:
-    path: str
-    is_new: bool
-    old_shown: bool = True
-    hunks: int = 0
-    old: list[str] = field(default_factory=list)
-    new: list[str] = field(default_factory=list)
 
 
 def diff_for(question: Event | None, path: str) -> dict[str, Any] | None:
     """The data of `diffContent`; None where this question changes no such path."""
     if question is None or not isinstance(diff := question.wire.get("diff"), str):
         return None
-    file = next((each for each in _files(diff) if each.path == path), None)
+    file = next((each for each in file_diffs(diff) if each.path == path), None)
     if file is None:
         return None
-    data: dict[str, Any] = {"requestId": question.wire["requestId"], "path": path, "modified": "".join(file.new)}
+    modified = _BETWEEN.join(hunk.new for hunk in file.hunks)
+    data: dict[str, Any] = {"requestId": question.wire["requestId"], "path": path, "modified": modified}
     data["isNew"] = file.is_new
     if file.old_shown and not file.is_new:
-        data["original"] = "".join(file.old)
+        data["original"] = _BETWEEN.join(hunk.old for hunk in file.hunks)
     return data
-
-
-def _files(diff: str) -> Iterator[_File]:
-    file: _File | None = None
-    heading = last = ""
-    rows = diff.split("\n")
-    for row, mark in zip(rows, line_marks(rows), strict=True):
-        if mark == "h" and row.startswith("--- "):
-            heading = row[4:]
-        elif mark == "h" and row.startswith("+++ "):
-            if file is not None:
-                yield file
-            named = heading if row[4:] == _NO_FILE else row[4:]
-            file = _File(path=named[1:], is_new=heading == _NO_FILE)
-        elif file is None:
-            continue
-        elif mark in ("+", "-", " "):
-            last = mark
-            if mark != "+":
-                file.old.append(f"{row[1:]}\n")
-            if mark != "-":
-                file.new.append(f"{row[1:]}\n")
-        elif mark == "\\":  # `\ No newline at end of file`, about the line before
-            for side in (file.old,) if last == "-" else (file.new,) if last == "+" else (file.old, file.new):
-                if side:
-                    side[-1] = side[-1].removesuffix("\n")
-        elif mark == "@":
-            if file.hunks:
-                file.old.append(_BETWEEN)
-                file.new.append(_BETWEEN)
-            file.hunks += 1
-        elif row.startswith("# "):
-            file.old_shown = False
-    if file is not None:
-        yield file

@@ -6,6 +6,10 @@ socket that ends before a whole one came ends this program without a word. Threa
 started ahead than when it was tested. So names, paths, descriptors and streams are left as Python itself leaves them,
 and a traceback begins with the tool. What can still be told is time, the command line the kernel shows, and that the
 tool's first frame has frames below it.
+
+A tool without dependencies reads no bytecode that lies beside a source (`-X pycache_prefix`), but for that of the
+standard library, which every other Python on this machine reads too: without it `import argparse, json` takes 130 ms of
+processor time instead of 30.
 """
 
 _given = list(globals())
@@ -79,6 +83,21 @@ def _main() -> None:
         if own_file in sys.path_importer_cache:
             sys.path_importer_cache[script] = sys.path_importer_cache.pop(own_file)
 
+    def read_bytecode_of_library() -> None:
+        importing: Any = sys.modules["_frozen_importlib_external"]
+        elsewhere, library = importing.cache_from_source, f"{getattr(sys, '_stdlib_dir', None)}/"
+        ending = f".{sys.implementation.cache_tag}.pyc"
+
+        def cache_from_source(path: str, *given: "Any", **named: "Any") -> str:
+            folder, _, name = path.rpartition("/")
+            is_of_library = path.startswith(library) and path.endswith(".py") and "/site-packages/" not in path
+            if given or named or not is_of_library:
+                return str(elsewhere(path, *given, **named))
+            return f"{folder}/__pycache__/{name[:-3]}{ending}"
+
+        if sys.pycache_prefix and not sys.flags.optimize:
+            importing.cache_from_source = cache_from_source
+
     def without_ours(trace: "Any") -> "Any":
         while trace is not None and trace.tb_frame.f_code.co_filename == own_file:
             trace = trace.tb_next
@@ -90,6 +109,7 @@ def _main() -> None:
         error.__traceback__ = sys.last_traceback = without_ours(trace)
         return hook(kind, error, error.__traceback__)
 
+    read_bytecode_of_library()
     compile("", "", "exec")  # the first one prepares what all others use, which takes longer than a small tool runs
     script, argv, changes, content, further = marshal.loads(read(int.from_bytes(read(8), "big")))  # noqa: S302 - ours
     take_environment(changes)

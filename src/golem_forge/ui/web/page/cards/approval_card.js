@@ -12,8 +12,10 @@ import { approvalEnding, fieldErrors, isSameQuestion, questionShell, readOnly } 
 import { el, h, replace, say } from "../dom.js";
 import { objects, oneLine } from "../format.js";
 import { isObject, pretty } from "../forms/arguments.js";
+import { isShown } from "../fold/items.js";
 import { formFor } from "../forms/form.js";
-import { disclosed, literal } from "../widgets.js";
+import { toolCard } from "./tool_card.js";
+import { arrowKeys, disclosed, disclosure, literal } from "../widgets.js";
 
 /** @typedef {{text: string, look: string, warning: string, note: string}} Row */
 /** @typedef {{kind: string, title: string, text: string, member: string, rows: Row[]}} Section */
@@ -134,7 +136,7 @@ const SECTIONS = {
         )
       : null,
   standing: ({ rows }) => lines(rows),
-  deadline: ({ text }) => el("p.card-expires", "Without an answer it is denied ", countdown(text), "."),
+  deadline: ({ text }) => el("p.card-expires", "Without an answer Forge denies it ", countdown(text), "."),
   why: ({ text }) => el("p.card-why", el("span.fact-name", "why asked: "), oneLine(text)),
 };
 
@@ -189,7 +191,7 @@ const choiceButton = (offer, send) => {
 
 /** @param {any} shown @param {{send: (data: any) => void, refuse: (problem: string) => void}} shell
  * @param {() => Promise<Record<string, any>>} whole the request unshortened */
-const approvalAnswer = (shown, { send, refuse }, whole) => {
+const approvalAnswer = (shown, { send, refuse }, whole, mayOffer) => {
   const request = shown.event.data;
   const panel = h("div.card-panel", { hidden: true });
   const ways = el("div.card-ways");
@@ -235,7 +237,7 @@ const approvalAnswer = (shown, { send, refuse }, whole) => {
     const hasFields = objects(given.fields).length > 0;
     const form = hasFields ? formFor(given.fields, args) : formFor([WHOLE], { arguments: args });
     const node = h("div.card-edit", { role: "group", "aria-label": "Edit the arguments" },
-      el("p.fact-name", "What you change is judged again before it runs."),
+      el("p.fact-name", "Forge judges the changed call again before it runs."),
       form.node,
       el("div.buttons", answerButton("Approve with these arguments", sendEdit, "primary"), answerButton("Back", close)),
     );
@@ -259,12 +261,12 @@ const approvalAnswer = (shown, { send, refuse }, whole) => {
       : answerButton("Deny with a message…", () => (open(denyPanel, denyWith), reason.focus()), "quiet");
   const approve = answerButton(trust ? "Trust" : "Approve once", () => send({ approved: true }), "primary");
   const editButton = answerButton("Edit…",
-    () => startEdit().catch((error) => refuse(error?.problem ?? "The arguments could not be loaded whole.")),
+    () => startEdit().catch((error) => refuse(error?.problem ?? "Not all of the arguments could be loaded.")),
     "quiet",
   );
-  const choices = objects(offered.offers).map((offer) => choiceButton(offer, send));
+  const choices = objects(offered.offers).filter(mayOffer).map((offer) => choiceButton(offer, send));
   const menu = h("div.choices-group", { role: "group", "aria-label": "Approve and remember", hidden: true },
-    el("p.fact-name", "Approve this, and from now on without a question:"),
+    el("p.fact-name", "Approve this. From now on Forge does not ask for:"),
     el("ul.choices", choices),
   );
   const toggle = (wanted) => {
@@ -277,6 +279,7 @@ const approvalAnswer = (shown, { send, refuse }, whole) => {
   };
   const remember = answerButton("Approve and remember…", () => toggle(menu.hidden));
   remember.setAttribute("aria-expanded", "false");
+  arrowKeys(menu);
   menu.addEventListener("keydown", (event) => {
     if (event.key !== "Escape") return;
     event.stopPropagation();
@@ -316,6 +319,10 @@ export const approvalCard = (item, ctx) => {
   let answers = null;
   /** @type {any} what is drawn: the question, or its resolution */
   let drawn = null;
+  /** The call that was asked about, on the same line. @type {ReturnType<typeof toolCard> | null} */
+  let call = null;
+  /** @type {ReturnType<typeof disclosure> | null} */
+  let asked = null;
 
   const title = () => {
     const { data } = item.shown.event;
@@ -333,15 +340,17 @@ export const approvalCard = (item, ctx) => {
     }
     if (!ctx.session?.answerable) {
       answers = null;
-      return replace(shell.place, readOnly());
+      return replace(shell.place, readOnly(ctx));
     }
     if (!answers) {
-      answers = approvalAnswer(item.shown, shell, () => wholeQuestion(item.shown, ctx));
+      // what counts beyond its session is an admin's to say on a team's page; the server refuses it too
+      const mayOffer = ({ id }) => !ctx.me?.team || ctx.me.role === "admin" || String(id).endsWith(":session");
+      answers = approvalAnswer(item.shown, shell, () => wholeQuestion(item.shown, ctx), mayOffer);
       shell.begin(answers.node);
     } else if (again && changed) {
       const refused = Object.keys(fieldErrors(item.shown.event.data)).length > 0;
       if (shell.isSending() && !refused) return;
-      if (refused) shell.say("Nothing ran: the card came again, look at what it says now.");
+      if (refused) shell.say("Nothing ran: the question came again with changes. Read the card once more.");
       shell.again();
       answers.showErrors(item.shown.event.data);
     }
@@ -352,17 +361,32 @@ export const approvalCard = (item, ctx) => {
     answers?.forget();
     answers = null;
     shell.close(approvalEnding(cardOf(item.shown).offers, item.resolved, shell.sent));
-    const asked = () => el("div.card-facts", el("p", cardOf(item.shown).title), approvalFacts(item.shown, ctx, false));
+    const all = () => el("div.card-facts", el("p", cardOf(item.shown).title), approvalFacts(item.shown, ctx, false));
     const { tool } = item.shown.event.data;
-    replace(shell.facts,
-      disclosed(tool ? oneLine(tool) : cardOf(item.shown).title, asked, { class: "small", name: "What was asked: " }),
-    );
+    const name = tool ? oneLine(tool) : cardOf(item.shown).title;
+    asked = disclosure(el("span", "What was asked", el("span.asked-name", `: ${name}`)), all, { class: "small" });
+    asked.button.setAttribute("aria-label", `What was asked: ${name}`);
+    replace(shell.facts, asked.button, asked.region);
+  };
+  const joinCall = () => {
+    const made = ctx.store?.callOf?.(item);
+    if (call || !made || !isShown(made, ctx.level())) return made && call?.update(made);
+    call = toolCard(made, ctx);
+    const head = call.node.querySelector(".tool-head");
+    // the line opens to both, but a change that was made stands there once
+    head?.addEventListener("click", () => {
+      const opened = head.getAttribute("aria-expanded") === "true";
+      if (!opened || ctx.store.callOf(item)?.result?.view?.form !== "diff") asked?.set(opened);
+    });
+    shell.node.classList.add("with-call");
+    shell.node.append(call.node);
   };
   shell.afterwards = close;
   const update = (now) => {
     item = now;
-    if (!item.resolved) open();
-    else if (drawn !== item.resolved) close();
+    if (!item.resolved) return open();
+    if (drawn !== item.resolved) close();
+    joinCall();
   };
   update(item);
   return { node: shell.node, update, focus: shell.focus };

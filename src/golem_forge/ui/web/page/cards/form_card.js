@@ -28,7 +28,7 @@ const linkNode = (text) => {
   return el("div.card-link",
     url
       ? el("p", "It asks you to open a page of ", el("strong", url.host), ":")
-      : el("p.fact-warn", "It names an address that is not opened from here:"),
+      : el("p.fact-warn", "It names an address that this page does not open:"),
     el("code.card-url", text),
     url
       ? h("a.button", { href: url.href, target: "_blank", rel: "noopener noreferrer" },
@@ -65,7 +65,7 @@ export const formCard = (item, ctx) => {
     replace(shell.heading, titleOf(data));
     if (!ctx.session?.answerable) {
       form = null;
-      replace(shell.place, readOnly());
+      replace(shell.place, readOnly(ctx));
       return replace(shell.facts, headOf(data));
     }
     const known = form;

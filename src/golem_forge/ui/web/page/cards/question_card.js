@@ -37,17 +37,22 @@ const OTHERS = {
   nobody: "",
 };
 
+/** Where somebody of a team answered. */
+const DOORS = { page: " on the page", attach: " in a terminal", cli: " with forge inbox", api: " through the API" };
+
 /** Who or what ended a question. @param {any} by @param {boolean} mine whether this page sent the answer */
 export const place = (by, mine) => {
   if (Object.hasOwn(OTHERS, by)) return OTHERS[by];
   if (by === "browser") return mine ? "answered here" : "answered in another browser window";
+  const [, person, door] = /^(.+) \((\w+)\)$/.exec(by) ?? [];
+  if (person) return `answered by ${words(person)}${DOORS[door] ?? ""}`;
   return by ? `answered in ${words(by)}` : "";
 };
 
 /** @param {{id: string, label: string, kept: string}[]} offers @param {Record<string, any>} resolved
  * @param {boolean} mine @returns {{text: string, approved: boolean}} */
 export const approvalEnding = (offers, resolved, mine) => {
-  if (resolved.gone) return { text: "Closed without an answer: nobody waits for it any more", approved: false };
+  if (resolved.gone) return { text: "Closed without an answer: the session does not wait for it any more", approved: false };
   const approved = resolved.approved === true;
   const reason = resolved.reason ? `: ${words(resolved.reason)}` : "";
   const chosen = approved ? offers.find(({ id }) => id === resolved.choice) : undefined;
@@ -64,9 +69,10 @@ const ENDINGS = { accept: "Sent", decline: "Declined", cancel: "Cancelled" };
 
 /** @param {Record<string, any>} resolved @param {boolean} mine @returns {{text: string, approved: boolean}} */
 export const formEnding = (resolved, mine) => {
-  if (resolved.gone) return { text: "Closed without an answer: nobody waits for it any more", approved: false };
+  if (resolved.gone) return { text: "Closed without an answer: the session does not wait for it any more", approved: false };
   const said = ENDINGS[resolved.action] ?? "Closed";
-  return { text: mine ? said : `${said} · answered elsewhere`, approved: resolved.action === "accept" };
+  const by = resolved.by ? place(resolved.by, mine) : "answered elsewhere";
+  return { text: mine ? said : `${said} · ${by}`, approved: resolved.action === "accept" };
 };
 
 const NOT_SENT = "The answer could not be sent. Try again.";
@@ -176,5 +182,10 @@ export const isSameQuestion = (drawn, shown) =>
   drawn?.event !== undefined &&
   JSON.stringify([drawn.event.data, drawn.view]) === JSON.stringify([shown.event.data, shown.view]);
 
-/** Said instead of the answers. */
-export const readOnly = () => el("p.dim", "It can be answered only where the session runs.");
+/** Said instead of the answers; the inbox of a team says it once for all cards. */
+export const readOnly = (ctx) =>
+  ctx.session?.why === ""
+    ? null
+    : el("p.dim", ctx.session?.why ?? (ctx.me?.role === "viewer" ? VIEWER : "You can answer it only where the session runs."));
+
+const VIEWER = "You are a viewer here: an operator or an admin answers it.";

@@ -150,12 +150,8 @@ const MOST_DIFF_ROWS = 400;
 const textBody = (view, label) => scrollBox(label, view.maxHeight, el("pre.result-text", words(view.text ?? "")));
 
 const codeBody = (view) => {
-  const shown = view.html ? trusted(view.html) : el("pre.result-text", words(view.text ?? ""));
-  return scrollBox(
-    view.language ? `Code, ${words(view.language)}` : "Code",
-    view.maxHeight,
-    el("div.code.result-code", shown),
-  );
+  const shown = el("pre.result-text", view.html ? trusted(view.html) : words(view.text ?? ""));
+  return scrollBox(view.language ? `Code, ${words(view.language)}` : "Code", view.maxHeight, shown);
 };
 
 const cellText = (cell) => (cell === null || cell === undefined ? "" : words(cell));

@@ -57,7 +57,7 @@ const TITLES = { preApproved: "Why it ran without asking", blocked: "Why it was 
 
 /** @param {any} said a Decision @param {{open: boolean}} about */
 const decisionNode = (said, { open }) => {
-  const ran = TITLES[said.verdict] ?? "Why it was asked, and the answer";
+  const ran = TITLES[said.verdict] ?? "Why Forge asked, and the answer";
   return disclosed(ran, () => decisionList(said), { open, class: "small" });
 };
 
@@ -212,11 +212,7 @@ export const toolCard = (item, ctx) => {
       h("span", { "aria-hidden": "true" }, STATES[state].mark),
       el("span.unseen", `${STATES[state].said}: `),
     );
-    say(about,
-      item.result
-        ? shortened(resultWords(item.result), LONGEST_SUMMARY) || shortArguments(item.args)
-        : shortArguments(item.args),
-    );
+    say(about, aboutWords(item, state === "denied" && ctx.store?.questionOf?.(item)));
     say(took, item.result?.view?.took ?? "");
     const found = item.result ? leftoversNode(item.result) : null;
     left.hidden = !found;
@@ -231,6 +227,12 @@ export const toolCard = (item, ctx) => {
   });
   update(item);
   return { node, update };
+};
+
+/** How it went; where that says nothing, what it was called with. @param {any} denied the question, where a person did */
+const aboutWords = (item, denied) => {
+  const went = item.result && !denied ? shortened(resultWords(item.result), LONGEST_SUMMARY) : "";
+  return !went || went.startsWith("(") ? `${shortArguments(item.args)} ${went}`.trim() : went;
 };
 
 const tags = (item) => {
@@ -316,7 +318,7 @@ const progressNode = () => {
 /** Only where a person may call the tool. */
 const again = (item, ctx) => {
   const tool = (ctx.store?.standing?.tools ?? []).find((one) => one.name === item.name);
-  if (!tool || !ctx.session?.answerable) return null;
+  if (!tool || !ctx.session?.answerable || ctx.me?.team) return null;
   const args = async () => withoutPlaceholders(item.argsCut ? await wholeArguments(item, ctx) : item.args);
   return disclosed("Run again with changes", async () => toolForm(tool, ctx, await args()), { class: "small" });
 };

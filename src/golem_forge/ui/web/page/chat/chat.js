@@ -46,6 +46,7 @@ export class Chat {
       earlier: () => this.#earlier(),
       moved: (atEnd) => this.#moved(atEnd),
       ready: () => ctx.store.caughtUp,
+      isEmpty: () => ctx.store.caughtUp && !hasBegun(ctx.store),
     });
     this.forget = [
       ctx.store.subscribe((change) => this.#changed(change)),
@@ -95,7 +96,7 @@ export class Chat {
   }
 
   #moved(atEnd) {
-    this.latest.hidden = atEnd;
+    this.latest.hidden = atEnd || this.feed.endsWithQuestionInView;
     this.#drawAround();
   }
 

@@ -10,29 +10,34 @@ import { LEVELS } from "../fold/items.js";
 /* The words behind a `/`: Forge's own commands, then the tools a person may run. The runtime reads the line; this only
    tells commands from text and knows what to offer. A test holds the names against the runtime's own. */
 export const COMMANDS = /** @type {const} */ ([
-  ["help", "these commands, or one command or tool"],
-  ["tools", "the tools you can run"],
+  ["help", "list the commands, or explain a command or a tool"],
+  ["tools", "list the tools you can run"],
   ["tool", "run a tool by its name"],
   ["t", "the same, shorter"],
-  ["model", "show the models there are, or switch to one"],
+  ["model", "show the models, or switch to one"],
   ["clear", "empty the history"],
   ["compact", "condense the history into a summary"],
-  ["cost", "tokens and cost of this session, by worker and model"],
-  ["status", "worker, model, context, cost, what waits"],
-  ["config", "the configuration in force and where it comes from"],
-  ["rules", "what is remembered and the rules; take one back"],
-  ["why", "what was decided about the last call, or another"],
+  ["cost", "show tokens and cost of this session, by worker and model"],
+  ["status", "show worker, model, context, cost and open questions"],
+  ["config", "show the configuration in force and where it comes from"],
+  ["rules", "show remembered choices and rules, or revoke one"],
+  ["why", "show what was decided about the last call, or another"],
   ["sessions", "recorded sessions"],
   ["resume", "go on with another session; alone it lists them"],
   ["export", "write this session as Markdown, or as JSON"],
-  ["plan", "the plan of the work"],
-  ["output", "an output that was too long to show"],
-  ["rate", "say how good one of your own tools is"],
-  ["trace", "how much this page shows: quiet, summary, normal, debug"],
-  ["mcp", "servers and their state"],
-  ["web", "this session in a browser"],
+  ["plan", "show the plan of the work"],
+  ["output", "show an output that was too long"],
+  ["rate", "rate one of your user tools"],
+  ["trace", "set how much this page shows: quiet, summary, normal, debug"],
+  ["mcp", "show the MCP servers and their states"],
+  ["web", "show this session in a browser"],
   ["exit", "end the session"],
 ]);
+/** What works on a session of a team's store: its process is elsewhere. */
+const TEAM_COMMANDS = [
+  ["stop", "end the session"],
+  ["trace", "set how much this page shows: quiet, summary, normal, debug"],
+];
 const OWN = new Set(COMMANDS.map(([name]) => name));
 
 /** `/` and a name, or `!` and a shell command. A name has no second `/`: `/workspace/notes.txt` is a path in a
@@ -47,7 +52,7 @@ export const isCommand = (line) => {
 const slash = (tool) => (OWN.has(tool.toLowerCase()) ? `/tool ${tool}` : `/${tool}`);
 
 /** @typedef {{value: string, hint: string}} Offer */
-/** @typedef {{tools: any[], prompts: any[], servers: string[]}} Known */
+/** @typedef {{tools: any[], prompts: any[], servers: string[], team?: boolean}} Known */
 
 const MOST = 50;
 const SECOND = { trace: LEVELS, rules: ["revoke"], mcp: ["reconnect"] };
@@ -61,8 +66,9 @@ export const offers = (before, known) => {
   return { start, offers: fitting(word, start === 0 ? first(known) : later(words, known)).slice(0, MOST) };
 };
 
-const first = ({ tools, prompts }) => [
-  ...COMMANDS.map(([name, hint]) => ({ value: `/${name}`, hint })),
+/** @param {Known} known @returns {Offer[]} */
+const first = ({ tools, prompts, team }) => [
+  ...(team ? TEAM_COMMANDS : COMMANDS.map(([name, hint]) => [name, hint])).map(([name, hint]) => ({ value: `/${name}`, hint })),
   ...tools.filter((tool) => !named(prompts, tool.name))
     .map((tool) => ({ value: slash(String(tool.name)), hint: String(tool.label ?? tool.description ?? "") })),
   ...prompts.map((prompt) => ({ value: `/${prompt.name}`, hint: String(prompt.description ?? "") })),
@@ -117,13 +123,14 @@ export class KnownNames {
   }
 
   /** @returns {any[]} those a person may run */
-  get tools() { return this.ctx.store.standing.tools; }
+  get tools() { return this.team ? [] : this.ctx.store.standing.tools; }
+  get team() { return this.ctx.me?.team === true; }
   get servers() { return [...this.ctx.store.standing.servers.keys()]; }
 
   /** @returns {Promise<boolean>} whether there is something new to offer */
   async look() {
     const { api, session } = this.ctx;
-    if (!this.#stale || !session.answerable) return false;
+    if (!this.#stale || !session.answerable || this.team) return false;
     this.#stale = false;
     try {
       this.prompts = (await api.get(api.path`/api/sessions/${session.id}/prompts`)).prompts ?? [];

@@ -80,7 +80,7 @@ class SendQueue {
     const { ok, problem } = await this.ctx.act("userInput", { requestId, content: words.text, ...attachments });
     if (ok) return;
     if (this.#answered === requestId) this.#answered = "";
-    this.on.returned(words, problem ?? "It was not taken.");
+    this.on.returned(words, problem ?? "The server did not accept it.");
   }
 
   async #command(words) {
@@ -93,16 +93,18 @@ class SendQueue {
       return this.on.said(`Trace level: ${level}`);
     }
     const { ok, problem } = await this.ctx.act("command", { requestId: randomId(), text: words.text });
-    if (!ok) this.on.returned(words, problem ?? "The command was not taken.");
+    if (!ok) this.on.returned(words, problem ?? "The server did not accept the command.");
   }
 }
 
 /* What stands below the text box: why nothing can be sent, or what becomes of what is sent. Pure. */
 /** Why nothing can be sent at all; "" where something can. @param {import("../store.js").SessionStore} store */
-function closedBecause(store, session) {
+function closedBecause(store, session, me) {
   if (!store.caughtUp) return "";
+  if (me?.team && session.state === "closed") return "The session has ended.";
+  if (me?.role === "viewer") return "You are a viewer: you see this session, and operators write to it.";
   if (session.state === "elsewhere") return "Read-only: another process runs this session.";
-  if (session.state === "closed" || !session.answerable) return "Read-only: nobody runs this session.";
+  if (session.state === "closed" || !session.answerable) return "Read-only: this session does not run.";
   if (store.standing.ended) return "The session has ended.";
   const once = store.standing.session?.mode === "single" && !store.prompt;
   if (once) return "This session answers once; it takes no more input.";
@@ -151,6 +153,7 @@ const keepDraft = (session, text) =>
 
 const MOST_ROWS = 10;
 const PLACEHOLDER = "Ask, or type / for commands";
+const TEAM_PLACEHOLDER = "Write the next message";
 
 export class Composer {
   #ctx;
@@ -209,7 +212,7 @@ export class Composer {
   /** Text was typed at a card instead of an answer: it comes here. @returns {boolean} whether it can */
   takesStrayText() {
     if (this.box.disabled || !this.node.isConnected) return false;
-    this.#say("What you type is here now; it answers nothing.");
+    this.#say("You type into this box now; it does not answer the card.");
     this.focus();
     return true;
   }
@@ -257,13 +260,14 @@ export class Composer {
     const { store } = this.#ctx;
     const why = this.#closedBecause();
     this.box.disabled = Boolean(why);
-    this.box.placeholder = why ? "" : PLACEHOLDER;
+    this.box.placeholder = why ? "" : this.#ctx.me?.team ? TEAM_PLACEHOLDER : PLACEHOLDER;
     this.node.classList.toggle("closed", Boolean(why));
     const running = store.running && this.#ctx.session.answerable;
     this.stop.hidden = !running;
     const empty = !this.box.value.trim() && !this.files.ready.length;
     this.send.disabled = Boolean(why) || empty || this.files.busy;
     this.attach.disabled = Boolean(why);
+    this.attach.hidden = this.#ctx.me?.team === true; // a session of the store takes no files
     const { awaited } = this.sending;
     say(this.hint, why || this.#said || standingWords(store, { link: this.link.state, awaited, running }));
     this.#grow();
@@ -271,14 +275,14 @@ export class Composer {
   }
 
   #closedBecause() {
-    return closedBecause(this.#ctx.store, this.#ctx.session);
+    return closedBecause(this.#ctx.store, this.#ctx.session, this.#ctx.me);
   }
 
   #submit() {
     const text = this.box.value;
     if (this.#closedBecause() || this.files.busy || (!text.trim() && !this.files.ready.length)) return;
     this.#said = "";
-    if (!this.sending.put({ text, files: this.files.ready })) return this.#say("Too much waits to be sent already.");
+    if (!this.sending.put({ text, files: this.files.ready })) return this.#say("Too many messages wait already; send this one later.");
     this.box.value = "";
     keepDraft(this.#ctx.session.id, "");
     this.offers.close();
@@ -298,7 +302,7 @@ export class Composer {
   #insert(text) {
     this.box.value = [this.box.value, text].filter(Boolean).join("\n");
     keepDraft(this.#ctx.session.id, this.box.value);
-    const hidden = visibleProse(text) === text ? "" : " It holds characters that cannot be seen there.";
+    const hidden = visibleProse(text) === text ? "" : " It has invisible characters.";
     this.#say(`A text was put into the box; send it, or change it first.${hidden}`);
   }
 
@@ -326,7 +330,7 @@ export class Composer {
     });
     this.box.addEventListener("paste", (event) => {
       const files = [...(event.clipboardData?.files ?? [])];
-      if (!files.length || this.#closedBecause()) return;
+      if (!files.length || this.#closedBecause() || this.#ctx.me?.team) return;
       event.preventDefault();
       this.files.add(files);
     });
@@ -335,7 +339,7 @@ export class Composer {
   /** Files may be dropped anywhere on it. */
   takesDropsOn(zone) {
     dropZone(zone, {
-      takes: () => !this.#closedBecause(),
+      takes: () => !this.#closedBecause() && !this.#ctx.me?.team,
       over: (isOver) => {
         this.node.classList.toggle("over", isOver);
         if (isOver) say(this.hint, "Drop the files here to send them along.");

@@ -26,8 +26,8 @@ const COMMANDS = (zone) => [
 
 const MODES = {
   interactive: "It asks you before it changes something, unless a rule allows it.",
-  strict: "It asks you before everything that touches something.",
-  auto_deny: "What would need your yes is denied.",
+  strict: "It asks you before every call that has an effect.",
+  auto_deny: "Forge denies every call that needs your approval.",
   approve_all: "It asks nothing: the approval mode is approve_all.",
 };
 const ACCESS = { rw: "reads and writes", ro: "reads" };
@@ -44,7 +44,7 @@ const commandWords = (level) => {
   if (!level) return "";
   return level === "none" || level === "off"
     ? "Commands run without walls: they can do what you can do."
-    : "Commands run inside walls and reach these files only.";
+    : "Commands run inside walls and can reach only these files.";
 };
 
 /** @param {(text: string) => void} write puts a text into the box */
@@ -72,7 +72,7 @@ export const emptyState = (ctx, write) => {
     if (facts === drawn) return;
     drawn = facts;
     node.dataset.walls = walls?.level ?? "";
-    replace(greeting, ctx.session.answerable ? "What do you want to do?" : "Nothing was said in this session.");
+    replace(greeting, ctx.session.answerable ? "What do you want to do?" : "This session has no messages.");
     const offered = model ? EXAMPLES : COMMANDS(texts(zones.map((zone) => zone?.name))[0] || "workspace");
     const some = ctx.session.answerable ? offered.filter(([tool]) => !tool || names.has(tool)) : [];
     replace(examples, exampleRows(write, some));
@@ -85,11 +85,14 @@ export const emptyState = (ctx, write) => {
   return { node, draw };
 };
 
-/** The kinds of items that begin a conversation; a notice or a status does not. */
+/** The kinds of items that begin a conversation; a notice, a status or an answered question of trust does not. */
 const SPOKEN = new Set(["message", "stream", "command", "call", "question", "ended"]);
 
 /** @param {import("../store.js").SessionStore} store */
 export const hasBegun = (store) => {
-  for (const { kind } of store.items.values()) if (SPOKEN.has(kind)) return true;
+  for (const item of store.items.values()) {
+    const early = item.kind === "question" && item.resolved && !item.shown.event.data.toolCallId;
+    if (SPOKEN.has(item.kind) && !early) return true;
+  }
   return store.more;
 };

@@ -101,7 +101,7 @@ export class Feed {
 
   /** @param {HTMLElement} scroller @param {HTMLElement} list @param {import("../store.js").SessionStore} store
    * @param {{view: (item: any) => View, level: () => string, earlier: () => Promise<void>,
-   * moved: (atEnd: boolean) => void, ready?: () => boolean}} on
+   * moved: (atEnd: boolean) => void, ready?: () => boolean, isEmpty?: () => boolean}} on
    * `ready`: false while the past still comes; it is drawn once, not again with each part of it */
   constructor(scroller, list, store, on) {
     this.scroller = scroller;
@@ -117,8 +117,10 @@ export class Feed {
   /** @param {import("../fold/fold.js").Change} change */
   changed(change) {
     if (change.what === "item") {
-      this.#stale.add(change.key);
-      if (change.fresh || !this.#views.has(change.key)) this.#structure = true;
+      const item = this.store.items.get(change.key);
+      const question = item ? this.store.questionOf(item) : undefined;
+      this.#stale.add(question?.key ?? change.key);
+      if (change.fresh || !this.#views.has(change.key) || item?.kind === "question") this.#structure = true;
     } else if (["gone", "earlier", "trimmed", "reset", "caughtUp"].includes(change.what)) {
       this.#structure = true;
       if (change.what === "reset") this.#follow = true;
@@ -200,6 +202,11 @@ export class Feed {
     return box.bottom > frame.top + NEAR_PX && box.top < frame.bottom - NEAR_PX;
   }
 
+  /** The last item waits for an answer, which stands where the way to the end would stand. */
+  get endsWithQuestionInView() {
+    return this.#window.isAtEnd && this.#isOpen(this.#window.last) && this.isInView(this.#window.last);
+  }
+
   get hasEarlier() { return !this.#window.isAtStart || this.store.more; }
 
   async loadEarlier() {
@@ -224,7 +231,8 @@ export class Feed {
     this.#structure = false;
     const level = this.on.level();
     const keys = [];
-    for (const item of this.store.items.values()) if (isShown(item, level)) keys.push(item.key);
+    for (const item of this.store.items.values())
+      if (isShown(item, level) && !this.store.questionOf(item)) keys.push(item.key);
     this.#window.rearrange(keys, follow);
     this.#fill();
   }
@@ -265,6 +273,7 @@ export class Feed {
   /** A question is read from its beginning: one that is higher than the screen is not shown by its end. */
   #endOf() {
     const { scroller } = this;
+    if (this.on.isEmpty?.()) return 0; // what can be done here stands first
     const last = this.list.lastElementChild;
     if (
       !(last instanceof HTMLElement) || !this.#isOpen(this.#window.last) || last.offsetHeight <= scroller.clientHeight

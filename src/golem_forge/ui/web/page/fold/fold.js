@@ -99,6 +99,7 @@ export const emptyState = () => ({
   /** @type {Map<string, {requestId: string, kind: string, shown: Shown, state: string, resolved: any}>} */
   questions: new Map(),
   resolutions: new Map(), // answers to questions that this page has not seen
+  askedFor: new Map(), // call → the key of the question about it
   standing: emptyStanding(),
   prompt: /** @type {{requestId: string, prompt: string} | null} */ (null), // the input that is awaited
   running: new Set(), // calls without a result
@@ -166,7 +167,8 @@ export const merged = (state, page) => {
   for (const item of items.values())
     if (item.kind === "call" && item.parent) item.depth = depthBelow(items, item.parent);
   const begun = state.begun || older.begun;
-  return { ...state, items, resolutions, running, opening, begun, firstSeq: older.firstSeq || state.firstSeq };
+  const askedFor = new Map([...older.askedFor, ...state.askedFor]);
+  return { ...state, items, resolutions, askedFor, running, opening, begun, firstSeq: older.firstSeq || state.firstSeq };
 };
 
 /** What is open on an earlier page was answered here, or nobody asks it; a call may run on. */

@@ -224,7 +224,13 @@ export const NOTICES = {
     if ([added, changed, removed, diagnostics].some((one) => list(one).length))
       notice("catalogChanged")(state, shown, changes);
   },
-  mcpStatus: notice("mcpStatus"),
+  /** One line a server, where it was last heard of. */
+  mcpStatus: (state, shown, changes) => {
+    const { data } = shown.event;
+    const key = `mcp:${words(data.server)}`;
+    dropItem(state, key, changes);
+    addItem(state, shown, changes, key, "notice", { type: "mcpStatus", data, view: null });
+  },
   toolSuggested: notice("toolSuggested"),
   wallsReport: notice("wallsReport"),
   diffSummary: notice("diffSummary"),

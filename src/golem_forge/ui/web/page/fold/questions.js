@@ -26,6 +26,8 @@ const asked = (asks) => (state, shown, changes) => {
     itemChanged(item, shown, changes);
   } else addItem(state, shown, changes, key, "question", { requestId, asks, shown, resolved, least: "quiet" });
   state.questions.set(requestId, { requestId, kind: asks, shown, state: resolved ? "resolved" : "open", resolved });
+  if (shown.event.data.toolCallId) state.askedFor.set(words(shown.event.data.toolCallId), key);
+  bounded(state.askedFor, MOST_RESOLUTIONS);
   changes.push({ what: "question", requestId, fresh: !known });
 };
 
@@ -92,11 +94,14 @@ export const QUESTIONS = {
     if (state.prompt?.requestId === requestId) state.prompt = null;
     changes.push({ what: "prompt" });
   },
-  sessionStarted: (state, _, changes) => over(state, changes),
+  sessionStarted: (state, shown, changes) => {
+    // A first run has no questions but its own: a server's may be asked before it stands.
+    if (shown.event.data.resumed) over(state, changes);
+  },
   sessionEnd: (state, _, changes) => over(state, changes),
 };
 
-/** A run began or ended: what was asked before is not asked now. */
+/** A run ended, or another one goes on: what was asked before is not asked now. */
 const over = (state, changes) => {
   state.prompt = null;
   closeUnasked(state, () => false, changes);

@@ -76,7 +76,7 @@ export const textField = (field, given) => {
     hint: aboutField(field, field.pattern ? `must match ${field.pattern}` : ""),
     after: asDate ? null : hiddenNote(input),
     value: (control) => {
-      if (input.validity.badInput) throw new FieldProblem("not a whole date", control);
+      if (input.validity.badInput) throw new FieldProblem("the date is not complete", control);
       if (hadText && input.value === untouched) return start;
       if (input.value || hadText) return input.value;
       if (field.required) throw new FieldProblem(NEEDED, control);
@@ -91,7 +91,7 @@ export const secretField = (field, given) => {
   const input = quietly(h("input.field-input", { type: "password" }));
   input.setAttribute("autocomplete", "new-password");
   return single(field, input, {
-    hint: kept ? "left empty it stays as it is" : "not shown, not kept",
+    hint: kept ? "leave it empty to keep the value" : "not shown, not kept",
     value: (control) => {
       if (input.value) return input.value;
       if (field.required && !kept) throw new FieldProblem(NEEDED, control);

@@ -75,7 +75,7 @@ export const toolForm = (tool, ctx, args = {}) => {
     sending = true;
     sentAt = performance.now();
     run.setAttribute("aria-disabled", "true");
-    replace(said, el("p.dim", "Running… What it asks is asked in the chat: Alt+A goes there."));
+    replace(said, el("p.dim", "Running… Its questions appear in the chat: Alt+A goes there."));
     const requestId = randomId();
     follow(requestId);
     const answer = await ctx.act("manualToolInvoke", { toolName: tool.name, args: values, requestId })

@@ -56,7 +56,7 @@ export const manualTools = (ctx) => {
     for (const name of cards.keys()) if (!all.some((tool) => tool.name === name)) cards.delete(name);
     replace(own, groups(mine, all.filter((tool) => tool.source === "custom").length <= FEW));
     replace(others, groups(theirs, false));
-    replace(title, "Tools of Forge and of servers", el("span.count", ` ${theirs.length}`));
+    replace(title, "Built-in tools and MCP tools", el("span.count", ` ${theirs.length}`));
     fold.hidden = !theirs.length;
     if (query || !mine.length) fold.open = true;
     own.hidden = !mine.length && theirs.length > 0;
@@ -67,7 +67,7 @@ export const manualTools = (ctx) => {
             ? "No tool fits."
             : ctx.session.answerable
               ? "There is no tool that a person can run here."
-              : "Tools can be run only in a session that runs here.",
+              : "You can run tools only in a session that runs here.",
         ),
       );
     if (query && shown.length === 1) cards.get(shown[0].name)?.card.open();

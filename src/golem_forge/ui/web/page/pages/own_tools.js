@@ -63,7 +63,7 @@ export const switchButton = (tool, ctx, said, changed) => {
   const retire = async () => {
     const sure = await confirmed({
       title: `Retire ${name}?`,
-      words: el("p", "Nobody can call it any more. Its folder stays, and so does the trust in it."),
+      words: el("p", "Nobody can call it any more. Its folder and your trust stay."),
       yes: "Retire",
     });
     return sure ? done(await toolAct(ctx, tool.name, "retire"), changed) : null;
@@ -99,12 +99,12 @@ export const trustQuestion = (name, trust, ctx, said, changed) => {
     return String(answer.text);
   };
   return el("div.consent",
-    el("p.consent-title", "A yes is given to exactly these bytes. Read them: it will run on this machine."),
+    el("p.consent-title", "Your yes counts for exactly these files. Read them: the tool will run on this machine."),
     (trust.warnings ?? []).map((line) => el("p.fact-warn", `! ${line}`)),
     trust.buildHosts?.length > 0 &&
-      el("p.fact-warn", `! While it is built it fetches from ${trust.buildHosts.map(oneLine).join(", ")}`),
+      el("p.fact-warn", `! The build downloads from ${trust.buildHosts.map(oneLine).join(", ")}`),
     everyLine(words(trust.text), `What ${shown} is`),
-    trust.diff ? diffView(words(trust.diff)) : el("p.dim.small", "Every file of it stands under Source."),
+    trust.diff ? diffView(words(trust.diff)) : el("p.dim.small", "Source shows every file of it."),
     el("p.dim.small", "Digest ", el("code.digest", oneLine(trust.digest))),
     trust.problem ? el("p.problem", words(trust.problem)) : null,
     el("div.buttons",
@@ -144,7 +144,7 @@ const versionRow = (name, version, before, ctx, said, changed) => {
     const sure = await confirmed({
       title: `Go back to version ${digest}?`,
       words: [
-        el("p", "What is there now stays a version; you can go forward again."),
+        el("p", "Forge keeps the current files as a version; you can go back to them."),
         version.trusted ? null : el("p", "Nobody trusted this version: the tool is off until you activate it."),
       ],
       yes: "Go back",
@@ -164,7 +164,7 @@ const versionRow = (name, version, before, ctx, said, changed) => {
       el("span.dim.small", oneLine(version.author)),
       version.restored ? el("span.dim.small", `restored ${version.restored}×`) : null,
     ),
-    compare ? [compare.button, compare.region] : el("p.dim.small", "The first that is known."),
+    compare ? [compare.button, compare.region] : el("p.dim.small", "The first known version."),
     version.current
       ? null
       : el("div.row-foot",

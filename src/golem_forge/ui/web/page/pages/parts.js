@@ -2,6 +2,7 @@
    the words for nothing, for waiting and for a refusal. Everything foreign goes in as text. */
 
 import { el, h, replace } from "../dom.js";
+import { openDialog } from "../widgets.js";
 
 let counted = 0;
 
@@ -162,22 +163,14 @@ export const saidPlace = () => el("div.said");
  * @param {{title: string, words?: any, yes: string, no?: string, look?: string}} about @returns {Promise<boolean>} */
 export const confirmed = ({ title, words, yes, no = "Cancel", look = "danger" }) =>
   new Promise((resolve) => {
-    const opener = /** @type {HTMLElement | null} */ (document.activeElement);
-    const heading = h("h2", { id: "confirm-title" }, title);
-    const dialog = h("dialog.confirm", { "aria-labelledby": "confirm-title" });
+    const dialog = openDialog(title, "confirm");
     const press = (label, value, kind = "") =>
       h("button", { class: kind || null, on: { click: () => dialog.close(value) } }, label);
-    replace(dialog,
-      heading,
-      words ? el("div.confirm-words", words) : null,
+    dialog.append(
+      ...(words ? [el("div.confirm-words", words)] : []),
       el("div.buttons", press(no, ""), press(yes, "yes", look)),
     );
-    dialog.addEventListener("close", () => {
-      dialog.remove();
-      if (opener?.isConnected) opener.focus();
-      resolve(dialog.returnValue === "yes");
-    });
-    document.body.append(dialog);
+    dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes"));
     dialog.showModal();
   });
 

@@ -268,7 +268,7 @@ class Player {
       ...ctx,
       store: this.store,
       session: { id: ctx.session.id, state: "closed", answerable: false },
-      act: async () => ({ ok: false, problem: "This is a replay: nothing is answered here." }),
+      act: async () => ({ ok: false, problem: "This is a replay: you cannot answer here." }),
     };
     this.recording = new Recording(ctx);
     this.bar = playerBar({
@@ -308,7 +308,7 @@ class Player {
   async open() {
     try {
       await this.recording.open();
-      if (!this.recording.last) return replace(this.said, el("p.nothing", "Nothing was recorded of this session."));
+      if (!this.recording.last) return replace(this.said, el("p.nothing", "This session has no record."));
       replace(this.said);
       this.line.begin(this.recording.last);
       this.bar.begin(this.recording.last);

@@ -145,7 +145,7 @@ export const explainPart = (ctx) => {
     try {
       replace(answer, explanation(await ctx.api.post(path`/api/sessions/${ctx.session.id}/rules/explain`, body)));
     } catch (failure) {
-      replace(answer, problem(failure, "It could not be judged."));
+      replace(answer, problem(failure, "Forge could not judge it."));
     }
   };
   const choose = (/** @type {keyof typeof parts} */ which) => () => {
@@ -161,7 +161,7 @@ export const explainPart = (ctx) => {
     press("command", "A command"),
   );
   return el("div.explain",
-    el("p.dim.small", "What would become of a call, and who decides. Nothing runs."),
+    el("p.dim.small", "Shows what Forge would do with a call, and which rule decides. Nothing runs."),
     group,
     place,
     answer,

@@ -77,7 +77,7 @@ const serverCard = (server, ctx, changed) => {
     server.error ? el("p.row-why", words(server.error)) : null,
     factList(facts),
     server.lastWords?.length
-      ? disclosed("Its last words",
+      ? disclosed("Its last lines of stderr",
           () => h("pre.result-text", { tabindex: "0" }, server.lastWords.join("\n")),
           { class: "small" },
         )
@@ -112,10 +112,10 @@ const serverCard = (server, ctx, changed) => {
 /** What a yes to start it is given to. */
 const startQuestion = (server, yes, said) =>
   el("div.consent",
-    el("p.consent-title", "It waits for your yes. This is what would be started:"),
+    el("p.consent-title", "It waits for your approval. Forge would start this:"),
     literal(words(server.card), { label: `What ${oneLine(server.name)} is` }),
     server.configDiff
-      ? [el("p.fact-warn", "This changed since somebody agreed:"), diffView(words(server.configDiff))]
+      ? [el("p.fact-warn", "This changed since you agreed:"), diffView(words(server.configDiff))]
       : null,
     el("div.buttons",
       actButton("Let it start", yes, {

@@ -17,10 +17,10 @@ import { disclosure } from "../widgets.js";
    own configuration has it. What is wrong stands at its field. */
 const MODES = [
   ["", "as configured"],
-  ["interactive", "interactive: what asks is asked here"],
-  ["strict", "strict: everything that touches anything asks"],
-  ["auto_deny", "auto_deny: what would ask is denied"],
-  ["approve_all", "approve_all: what would ask runs"],
+  ["interactive", "interactive: Forge asks you here"],
+  ["strict", "strict: Forge asks before every effect"],
+  ["auto_deny", "auto_deny: Forge denies instead of asking"],
+  ["approve_all", "approve_all: Forge runs everything without asking"],
 ];
 let fieldCount = 0;
 
@@ -34,18 +34,22 @@ const newSession = (ctx) => {
 const sessionForm = (ctx) => {
   const input = field("First message",
     h("textarea.field-input", { rows: "3", name: "input" }),
-    "What do you want to do? You can also leave this empty and talk later.",
+    ctx.me?.team
+      ? "What is to be done? A runner of the team takes it."
+      : "What do you want to do? You can also leave this empty and talk later.",
   );
   const line = (name, placeholder, look = "") =>
     h(`input.field-input${look}`, { name, placeholder, spellcheck: "false", autocomplete: "off" });
   const directory = field("Directory",
     line("directory", ctx.me?.directory ?? "", ".field-literal"),
-    "Where it works; the one this server was started in, unless said.",
+    ctx.me?.team
+      ? "A directory below the one that this server offers. Empty: that one."
+      : "Where the worker works. Empty: the directory in which this server was started.",
   );
   const worker = field("Worker", line("worker", "the program's own"), "A name, or a .worker file.");
   const model = field("Model", line("model", "as configured"), "provider:model");
   const approval = field("Approval",
-    h("select.field-input", { name: "approval" }, MODES.map(([value, words]) => h("option", { value }, words))),
+    h("select.field-input", { name: "approval" }, MODES.filter(([value]) => !ctx.me?.team || value !== "approve_all").map(([value, words]) => h("option", { value }, words))),
     "",
   );
   const fields = { input, directory, worker, model, approval };
@@ -115,6 +119,7 @@ const field = (label, control, hint) => {
 const PAGE = 50;
 const MOST = 200;
 const LOOK_MS = 5000;
+const STATUS_LOOKS = { running: "ok", waiting: "warn", queued: "info", failed: "fail" };
 const STATES = { live: ["runs here", "ok"], elsewhere: ["runs elsewhere · read-only", "info"], closed: ["closed", ""] };
 
 export const page = (ctx) => {
@@ -124,13 +129,16 @@ export const page = (ctx) => {
   const state = el("div", loading());
   const foot = el("div.more");
   /** @type {Record<string, any>} */
-  const asked = { query: "", everything: false, limit: PAGE };
+  const asked = { query: "", limit: PAGE, ...(me.team ? { person: "", status: "" } : { everything: false }) };
   const form = me.mayStart ? newSession(ctx) : null;
 
   const facts = refreshed(() => ctx.api.get(`/api/sessions?${new URLSearchParams(asked)}`),
-    ({ sessions, more }) => {
+    ({ sessions, more, people }) => {
+      filters?.draw(people);
       redraw(list, sessions, () => sessions.map((one) => row(one, ctx, said, () => facts.now())));
-      replace(state, sessions.length ? null : nothing(asked.query ? "No session fits." : "There is no session yet."));
+      replace(state, sessions.length ? null : nothing(isNarrowed() ? "No session fits." : "There is no session yet."));
+      search.hidden = !sessions.length && !isNarrowed(); // nothing to search: only the form is there
+      if (me.team && !sessions.length && !isNarrowed()) form?.open();
       replace(foot,
         more && asked.limit < MOST
           ? h("button", { on: { click: further } }, "Show more")
@@ -139,11 +147,16 @@ export const page = (ctx) => {
     },
     (failure) => replace(state, problem(failure)),
   );
+  const isNarrowed = () => Boolean(asked.query || asked.person || asked.status);
+  const filters = me.team ? teamFilters(me, (chosen) => {
+    Object.assign(asked, chosen);
+    facts.now();
+  }) : null;
   const further = () => {
     asked.limit = Math.min(asked.limit * 2, MOST);
     facts.now();
   };
-  const search = searchBox("Search words, worker, directory", (query) => {
+  const search = searchBox(me.team ? "Search words, worker, person" : "Search words, worker, directory", (query) => {
     asked.query = query;
     facts.soon();
   });
@@ -152,25 +165,26 @@ export const page = (ctx) => {
     asked.everything = everything.checked;
     facts.now();
   });
-  if (!me.current && !ctx.session.id) form?.open();
+  if (!me.current && !ctx.session.id && !me.team) form?.open();
   facts.now();
   const timer = window.setInterval(() => document.hidden || facts.soon(), LOOK_MS);
   return {
     node: sheet("Sessions",
-      el("div.sheet-acts", search, form?.button),
+      el("div.sheet-acts", filters?.node, search, form?.button),
       form?.region,
       me.mayStart
         ? null
+        : me.team ? el("p.dim", "You are a viewer: you see all sessions. Operators and admins start them.")
         : el("p.dim.small.notice-line",
             "This page belongs to one session. ",
             el("code", "forge web"),
             " serves a page that starts and resumes others.",
           ),
-      el("label.check.small.dim", everything, "Also those in which no model was asked"),
       said,
       state,
       list,
       foot,
+      me.team ? null : el("label.check.small.dim", everything, "Also sessions without a request to a model"),
     ),
     title: "Sessions",
     leave: () => {
@@ -178,6 +192,32 @@ export const page = (ctx) => {
       facts.leave();
     },
   };
+};
+
+const TEAM_STATES = [
+  ["", "All states"],
+  ["queued,running,waiting", "Not ended"],
+  ...["queued", "running", "waiting", "finished", "failed", "stopped"].map((one) => [one, one]),
+];
+
+/** Whose sessions, and in which state. @param {(chosen: {person?: string, status?: string}) => void} choose */
+const teamFilters = (me, choose) => {
+  const person = h("select.field-input", { "aria-label": "Started by" });
+  const status = h("select.field-input", { "aria-label": "State" },
+    TEAM_STATES.map(([value, words]) => h("option", { value }, words)),
+  );
+  person.addEventListener("change", () => choose({ person: person.value }));
+  status.addEventListener("change", () => choose({ status: status.value }));
+  const draw = (people) => {
+    const others = people.filter((one) => one !== me.person);
+    const wanted = [["", "Everybody"], [me.person, "Started by you"], ...others.map((one) => [one, oneLine(one)])];
+    const { value } = person;
+    if (value && !wanted.some(([one]) => one === value)) wanted.push([value, oneLine(value)]);
+    redraw(person, wanted, () => wanted.map(([one, words]) => h("option", { value: one }, words)));
+    person.value = value;
+  };
+  draw([]);
+  return { node: [person, status], draw };
 };
 
 const row = (session, ctx, said, changed) => {
@@ -190,8 +230,12 @@ const row = (session, ctx, said, changed) => {
       el("span.session-when.dim.small", moment(session.updated)),
     ),
     el("div.session-facts",
-      pill(words, how),
-      session.state === "closed" && !session.finished ? pill("broke off", "warn") : null,
+      session.status ? pill(oneLine(session.status), STATUS_LOOKS[session.status.split(" ")[0]] ?? "") : pill(words, how),
+      session.person ? el("span", `started by ${oneLine(session.person)}`) : null,
+      session.answeredBy?.length ? el("span", `answered by ${session.answeredBy.map(oneLine).join(", ")}`) : null,
+      session.waitsFor ? el("span", `waits for ${oneLine(session.waitsFor)}`) : null,
+      session.error ? h("span.problem", oneLine(session.error)) : null,
+      session.state === "closed" && !session.finished && !session.status ? pill("broke off", "warn") : null,
       fact("Worker", session.worker),
       fact("Model", session.model),
       fact("Directory", session.directory, "mono"),
@@ -199,7 +243,7 @@ const row = (session, ctx, said, changed) => {
     ),
     el("div.row-foot",
       el("span.row-acts", acts(session, title, ctx, said, changed)),
-      more(session, title, ctx, said, changed),
+      ctx.me?.team ? null : more(session, title, ctx, said, changed),
     ),
   );
 };
@@ -223,6 +267,7 @@ const more = (session, title, ctx, said, changed) => {
     const all = "its record, its attachments and its stored outputs are deleted for good.";
     const words = el("p", `“${title.slice(0, 200)}”: ${all}`);
     if (!(await confirmed({ title: "Delete this session?", words, yes: "Delete" }))) return null;
+    if (ctx.session.id === session.id) ctx.disconnect(); // else it is looked for again, and not found
     await ctx.api.del(where);
     changed();
     return "The session is deleted.";
@@ -260,7 +305,7 @@ const acts = (session, title, ctx, said, changed) => {
   const end = async () => {
     const sure = await confirmed({
       title: "End this session?",
-      words: el("p", `“${title.slice(0, 200)}” ends in an orderly way; it can be resumed.`),
+      words: el("p", `“${title.slice(0, 200)}” ends${ctx.me?.team ? "." : "; you can resume it later."}`),
       yes: "End",
     });
     if (!sure) return null;
@@ -270,7 +315,7 @@ const acts = (session, title, ctx, said, changed) => {
   };
   return [
     h("a.button", { href: address("replay", session.id), "aria-label": `Replay: ${title}` }, "Replay"),
-    ctx.me?.mayStart && session.state === "closed"
+    ctx.me?.mayStart && !ctx.me.team && session.state === "closed"
       ? actButton("Resume", resume, { name: `Resume: ${title}`, busy: "Starting…", said })
       : null,
     ctx.me?.mayStart && session.state === "live" ? actButton("End…", end, { name: `End: ${title}`, said }) : null,

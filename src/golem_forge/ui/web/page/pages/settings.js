@@ -29,7 +29,7 @@ const approvalMode = (now, ctx, changed) => {
       chosen === "approve_all" &&
       !(await confirmed({
         title: "Run everything without asking?",
-        words: el("p", "For the rest of this session nobody is asked any more. What is blocked stays blocked."),
+        words: el("p", "Forge does not ask any more in this session. What is blocked stays blocked."),
         yes: "Approve all",
       }))
     )
@@ -98,7 +98,7 @@ const configTable = (config) => {
     draw();
   });
   return el("div.config",
-    el("div.config-head", search, el("label.check.small.dim", only, "Only what is not a default")),
+    el("div.config-head", search, el("label.check.small.dim", only, "Only values that are not defaults")),
     place,
   );
 };
@@ -151,14 +151,14 @@ const surroundings = (now) => {
         " ",
         now.trusted ? pill("trusted", "ok") : pill("not trusted", "warn"),
       ],
-      "Does not count": texts(now.unused).join(", "),
+      "Ignored": texts(now.unused).join(", "),
       Worker: oneLine(now.worker),
       Model: oneLine(now.model) || "none",
       Workers: (now.workers ?? []).length > 1 ? now.workers.map(oneLine).join(", ") : "",
       Zones: now.zones?.length
         ? now.zones.map((zone) => el("span.zone-chip", el("code", `/${oneLine(zone.name)}`), ` ${oneLine(zone.mode)} `))
         : "none",
-      Walls: walls ? pill(oneLine(walls.level), none ? "fail" : "ok") : "nothing had to be started yet",
+      Walls: walls ? pill(oneLine(walls.level), none ? "fail" : "ok") : "not needed yet",
       Without: walls ? texts(walls.missing).join(", ") : "",
       Because: walls?.cause ? words(walls.cause) : "",
       "To mend": walls?.fix ? words(walls.fix) : "",
@@ -173,9 +173,9 @@ const LEVEL_WORDS = {
   normal: "normal: and calls, plans, notices",
   debug: "debug: and the events behind them",
 };
-const THEME_WORDS = { auto: "as the system has it", light: "light", dark: "dark" };
+const THEME_WORDS = { auto: "like the system", light: "light", dark: "dark" };
 const PERMISSION = {
-  granted: "Allowed. A notification says only that an answer is awaited, never what is asked.",
+  granted: "Allowed. A notification says only that Forge waits for an answer, never what it asks.",
   denied: "The browser does not allow them for this page; its own settings can change that.",
   unsupported: "This browser has none.",
 };

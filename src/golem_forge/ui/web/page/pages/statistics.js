@@ -89,17 +89,20 @@ export const usageBar = (tool) => {
   };
 };
 
+/** `draw` counts the calls of the conversation anew. */
 export const statisticsPart = (ctx) => {
-  const place = el("div.charts");
-  const own = disclosed("Your own tools in all sessions", () => ownStatistics(ctx));
-  const bars = callsOf(ctx.store);
-  replace(place,
-    bars.length
-      ? callsChart("Calls in this session, as far as it is loaded", bars)
-      : nothing("No tool was called in this session yet."),
-    own,
-  );
-  return place;
+  const calls = el("div.charts");
+  const own = disclosed("User tools in all sessions", () => ownStatistics(ctx));
+  const draw = () => {
+    const bars = callsOf(ctx.store);
+    replace(calls,
+      bars.length
+        ? callsChart("Calls in this session, as far as it is loaded", bars)
+        : nothing("No tool was called in this session yet."),
+    );
+  };
+  draw();
+  return { node: el("div.charts", calls, own), draw };
 };
 
 const ownStatistics = async (ctx) => {
@@ -108,7 +111,7 @@ const ownStatistics = async (ctx) => {
   return el("div.charts",
     used.length
       ? callsChart("Calls in all sessions", used, ["Median", "Last used"])
-      : nothing("None of your own tools was called yet."),
+      : nothing("No user tool was called yet."),
     factList({
       Tools: totals.tools,
       States: sums(totals.byState),

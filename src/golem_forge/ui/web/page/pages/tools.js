@@ -25,11 +25,12 @@ const everyTool = (ctx) => {
   };
   const sections = {
     run: section("Run a tool", parts.run.node),
-    own: section("Your own tools", parts.own.node),
+    own: section("User tools", parts.own.node),
     servers: section("MCP servers", parts.servers.node),
     aside: section("Kept out", parts.aside.node),
   };
-  const statistics = section("Statistics", statisticsPart(ctx));
+  const counted = statisticsPart(ctx);
+  const statistics = section("Statistics", counted.node);
   const state = el("div.said", loading());
   const jumps = h("nav.jumps", { "aria-label": "On this page" });
   const search = searchBox("Search tools and servers", (query) => {
@@ -67,8 +68,10 @@ const everyTool = (ctx) => {
     title: "Tools",
     update: (change) => {
       if (change.what === "standing" && ASKS.has(change.part)) facts.soon();
-      else if (change.what === "item" && change.fresh && ctx.store.items.get(change.key)?.type === "catalogChanged")
-        facts.soon();
+      if (change.what !== "item") return;
+      const item = ctx.store.items.get(change.key);
+      if (change.fresh && item?.type === "catalogChanged") facts.soon();
+      else if (item?.kind === "call" && item.result) counted.draw();
     },
     leave: facts.leave,
   };

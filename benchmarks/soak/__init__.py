@@ -1,0 +1,1 @@
+"""The soak: sessions of several people, while everything fails. `make soak`."""

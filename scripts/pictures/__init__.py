@@ -1,0 +1,1 @@
+"""What `scripts/draw_pictures.py` draws into docs/pictures: see there."""

@@ -1,0 +1,115 @@
+"""The verbs for sessions that outlive a terminal: `forge run --background`, `runner`, `ps`, `inbox`, `stop`, `send` …
+
+Every verb opens the store that the configuration names (`open_store`). What a person does here is recorded with the
+name of the account, or of the person behind a token, and the door `cli`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Final
+
+from golem_forge.agent.session_plan import read_program
+from golem_forge.agent.trust import trust_store
+from golem_forge.config.program import Program
+from golem_forge.config.store_block import TOKEN_VARIABLE, StoreSettings
+from golem_forge.core.errors import ConfigError
+from golem_forge.core.text import one_line
+from golem_forge.storage.home import forge_home
+from golem_forge.team.database import SQLITE, TeamError
+from golem_forge.team.people import OwnerStore, PersonStore, TeamStore, token_hash
+from golem_forge.team.store import Store
+
+DOOR: Final = "cli"
+ID_SHOWN: Final = 12
+VERBS: Final = {
+    "runner": "runner",
+    "ps": "sessions",
+    "stop": "sessions",
+    "send": "sessions",
+    "inbox": "inbox",
+    "attach": "attach",
+    "batch": "batch",
+    "schedule": "schedule",
+    "diff": "changes",
+    "apply": "changes",
+    "store": "store",
+    "people": "people",
+}
+"""By verb: the module that has `run_<verb>`."""
+
+
+def run(verb: str, words: list[str]) -> int:
+    module = import_module(f"{__name__}.{VERBS[verb]}")
+    return int(getattr(module, f"run_{verb}")(words))
+
+
+def store_settings(overrides: Sequence[str] = (), directory: Path | None = None) -> StoreSettings:
+    return program_settings(overrides, directory).store
+
+
+def program_settings(overrides: Sequence[str] = (), directory: Path | None = None) -> Program:
+    home = forge_home()
+    try:
+        where = directory or Path.cwd()
+    except FileNotFoundError:
+        where = Path("/")
+    return read_program(where, home, trust_store(home), overrides)
+
+
+def open_store(settings: StoreSettings | None = None, *, create: bool = True, door: str = DOOR) -> TeamStore:
+    """The store as whoever types this may use it: the account itself, the person behind a token (`store.token`,
+    FORGE_TEAM_TOKEN), or a person at a team's address.
+
+    `create`: the SQLite file of this home is made when it is first used. Raises ConfigError and TeamError.
+    """
+    settings = settings or store_settings()
+    address, token = settings.address(), settings.person_token()
+    if address.startswith(("http://", "https://")):
+        from golem_forge.team.remote import RemoteStore
+
+        if not token:
+            raise ConfigError(
+                f"{settings.origins.get('url', 'store.url')}: a team's address needs your token: set {TOKEN_VARIABLE}, "
+                "or store.token: env:NAME"
+            )
+        return RemoteStore(address, token)
+    store = Store.open(address, forge_home().path, create=create and address.startswith(SQLITE))
+    return PersonStore(store, token_hash(token), door) if token else OwnerStore(store, account_name(), door)
+
+
+def own_store(settings: StoreSettings | None = None, *, create: bool = True) -> Store:
+    """The database itself, for runners and for whoever looks after it. Raises ConfigError and TeamError."""
+    settings = settings or store_settings()
+    address = settings.address()
+    if address.startswith(("http://", "https://")):
+        raise ConfigError(
+            f"{settings.origins.get('url', 'store.url')}: this needs the address of the database, not that of a team"
+        )
+    return Store.open(address, forge_home().path, create=create and address.startswith(SQLITE))
+
+
+def account_name() -> str:
+    """Who this is, for the record. Threat: LOGNAME and USER say what somebody wants them to."""
+    import pwd
+
+    try:
+        return one_line(pwd.getpwuid(os.getuid()).pw_name)[:64]
+    except (KeyError, OSError):
+        return f"uid {os.getuid()}"
+
+
+_EXIT_CODES: Final = {
+    "SESSION_NOT_FOUND": 4, "QUESTION_NOT_FOUND": 4, "PERSON_NOT_FOUND": 4, "RULE_NOT_FOUND": 4,
+    "SCHEDULE_NOT_FOUND": 4, "SCHEDULE": 2,
+    "ROLE": 3, "FOUR_EYES": 3, "NOT_A_PERSON": 3,
+}  # fmt: skip
+
+
+def fail_with(verb: str, error: TeamError) -> int:
+    print(f"forge {verb}: {one_line(error.message)}", file=sys.stderr)
+    return _EXIT_CODES.get(error.code, 2 if error.code.startswith("STORE") else 1)

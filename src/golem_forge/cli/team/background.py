@@ -1,0 +1,183 @@
+"""`forge run --background`: checks what can be checked here, queues the session, and sees to it that a runner runs.
+
+What a start would refuse is refused before anything is queued: a configuration with problems, a missing model, code
+that nobody trusts. The session runs on this machine, or on runners with the label it names.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
+
+from golem_forge.agent.session_plan import SessionRequest, plan_session
+from golem_forge.agent.trust import NotTrusted
+from golem_forge.agent.worker_zones import is_built_in
+from golem_forge.cli.dry_run import check_start
+from golem_forge.cli.run import RunArgs
+from golem_forge.cli.team import ID_SHOWN, fail_with, open_store, store_settings
+from golem_forge.config.store_block import FROM_VARIABLE, TOKEN_VARIABLE
+from golem_forge.core.errors import ConfigError, ForgeError
+from golem_forge.core.text import escape_control_chars, one_line, shorten
+from golem_forge.sandbox.host import own_command, person_environ
+from golem_forge.storage.home import forge_home
+from golem_forge.team.database import Database, PostgresDatabase, SqliteDatabase, TeamError
+from golem_forge.team.people import TeamStore
+from golem_forge.team.rows import NewSession
+from golem_forge.team.session_workspace import NO_WORKSPACE, workspace_facts
+from golem_forge.team.workspace import Workspace, read_workspace
+from golem_forge.ui.session_ui import exit_code_for
+
+IDLE_S: Final = 600
+NONE: Final = "none"
+_STARTED_WITHIN_S: Final = 10.0
+_STORE_VARIABLE: Final = "FORGE_RUNNER_STORE"
+"""Of a runner that is started here: the address of its store, which may hold a password and stands in no command."""
+
+
+def run_background(asked: RunArgs) -> int:
+    try:
+        settings = store_settings(asked.overrides, asked.directory)
+        store = open_store(settings)
+        new = remote_session(asked) if settings.is_remote else new_session(asked)
+        session_id = store.queue(new)
+        note = "" if asked.no_runner or settings.is_remote else ensure_runner(store, new.label)
+    except TeamError as error:
+        return fail_with("run", error)
+    except (ConfigError, NotTrusted, ForgeError) as error:
+        for problem in error.problems if isinstance(error, ConfigError) else (str(error),):
+            print(f"forge: {escape_control_chars(problem)}", file=sys.stderr)
+        return exit_code_for(error)
+    short = session_id[:ID_SHOWN]
+    print(f"queued {short}")
+    print("  forge ps               what runs and what waits")
+    print("  forge inbox            its questions, to answer")
+    print(f"  forge attach {short}   this terminal on it: its text, its questions, your messages")
+    print(f"  forge send {short} …   a message for its next turn")
+    print(f"  forge stop {short}     ends it")
+    if note:
+        print(note, file=sys.stderr)
+    return 0
+
+
+def remote_session(asked: RunArgs) -> NewSession:
+    """For a team's server, which plans and refuses: the program, the keys and the rules are its own."""
+    if asked.input is None:
+        raise ConfigError("the input is missing: give it as words, with --input or --file, or on standard input")
+    given = [each for each in asked.overrides if not each.startswith("store.")]
+    if given or asked.workspace:
+        raise ConfigError(
+            "a team's server takes no --set and no workspace: its own configuration counts (`workspace` in the "
+            "program's forge.yaml there)"
+        )
+    directory = "" if asked.directory in (Path(), Path.cwd()) else str(asked.directory)
+    if Path(directory).is_absolute():
+        raise ConfigError("a team's server runs its own programs: -p takes the name of one below its directory")
+    facts = {
+        "directory": directory,
+        "worker": asked.worker or "",
+        "model": asked.model or "",
+        "approval": asked.approval or "",
+    }
+    title = shorten(one_line(asked.input), 200)
+    return NewSession(facts=facts, input=asked.input, title=title, label=asked.label or "")
+
+
+def new_session(asked: RunArgs, *, in_batch: bool = False) -> NewSession:
+    """Raises what a start would refuse: ConfigError, NotTrusted, ModelError. `in_batch`: the built-in worker, which is
+    a conversation, ends with its first answer."""
+    if asked.input is None:
+        raise ConfigError("the input is missing: give it as words, with --input or --file, or on standard input")
+    check_start(asked)
+    plan = plan_session(
+        asked.directory, SessionRequest(home=forge_home(), answers=True, overrides=asked.overrides), asked.worker
+    )
+    if plan.waits_for_trust:
+        raise NotTrusted(plan.program.root)
+    root = str(plan.program.root)
+    workspace = parse_workspace(asked.workspace) if isinstance(asked.workspace, str) else asked.workspace
+    facts: dict[str, Any] = {
+        "directory": str(Path(asked.directory).absolute()),
+        "worker": asked.worker or "",
+        "model": asked.model or "",
+        "approval": asked.approval or "",
+        "overrides": list(asked.overrides),
+        "host": socket.gethostname(),
+    }
+    if (cloned := workspace_facts(plan, workspace)) is not None:
+        facts["workspace"] = cloned
+    return NewSession(
+        facts=facts,
+        input=asked.input,
+        worker=plan.worker.name,
+        mode="single" if in_batch and is_built_in(plan.worker) else plan.worker.mode or "single",
+        title=shorten(one_line(asked.input), 200),
+        program=sha256(f"{socket.gethostname()} {root}".encode()).hexdigest()[:16],
+        label=asked.label or host_label(),
+    )
+
+
+def parse_workspace(given: str) -> Workspace:
+    """`GIT[@REF]`, or `none`. Raises ConfigError."""
+    if given == NONE:
+        return NO_WORKSPACE
+    git, _, ref = given.rpartition("@")
+    address = git.partition("://")[2] if "://" in git else git
+    if not git or ":" in ref or not ref or ("://" in git and "/" not in address):  # the @ belongs to the address
+        git, ref = given, ""
+    return read_workspace({"git": git, "ref": ref}, where="--workspace", folder=Path.cwd())
+
+
+def host_label() -> str:
+    """What only this machine has: the directory that the session works in."""
+    return f"host:{socket.gethostname()}"
+
+
+def ensure_runner(store: TeamStore, label: str) -> str:
+    """Starts a runner here if none takes this label. Gives a remark for the person, or nothing."""
+    for runner in store.runners():
+        if not runner["draining"] and (not label or label in runner["labels"]):
+            return ""
+    if label and label != host_label():
+        return f"no runner with the label {one_line(label)!r} runs now; the session waits until one does"
+    home = forge_home()
+    log = home.ensure("state") / "runner.log"
+    with open(log, "ab", opener=_private) as output:
+        child = subprocess.Popen(
+            own_command("runner", "--idle", str(IDLE_S), "--set", f"store.url={FROM_VARIABLE}{_STORE_VARIABLE}"),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env=_runner_environ(store.database),
+            cwd="/",
+            start_new_session=True,
+        )
+    until = time.monotonic() + _STARTED_WITHIN_S
+    while time.monotonic() < until and child.poll() is None:
+        if any(each["pid"] == child.pid for each in store.runners()):
+            return ""
+        time.sleep(0.05)
+    if child.poll() is not None:
+        return f"the runner could not be started; {home.shown(log)} says why, and `forge runner` starts one here"
+    return ""
+
+
+def _runner_environ(database: Database | None) -> dict[str, str]:
+    """With the address of the store that the session was queued in, which `--set` or a program's forge.yaml may have
+    named. A runner goes on for others after whoever started it has left: it has no use for their token of the team."""
+    settings = store_settings()
+    address = database.url if isinstance(database, PostgresDatabase) else "sqlite"
+    if isinstance(database, SqliteDatabase):
+        address = f"sqlite://{database.path.absolute()}"
+    token = settings.token.removeprefix(FROM_VARIABLE) or TOKEN_VARIABLE
+    kept = {name: value for name, value in person_environ().items() if name not in (token, TOKEN_VARIABLE)}
+    return kept | {_STORE_VARIABLE: address}
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)

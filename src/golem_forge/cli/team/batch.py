@@ -1,0 +1,265 @@
+"""`forge batch FILE`: one background session for each line or JSON object of a file, then a table of their results.
+
+A line is the input of a session; a line that begins with `{` is an object `{input, worker, workspace}`. Everything is
+checked before the first session is queued. The command waits until all have ended; whoever leaves it leaves them
+running.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from golem_forge.agent.trust import NotTrusted
+from golem_forge.cli.args import read_args
+from golem_forge.cli.format import fail, print_columns, print_json
+from golem_forge.cli.run import RunArgs
+from golem_forge.cli.team import ID_SHOWN, fail_with, open_store, store_settings
+from golem_forge.cli.team.background import ensure_runner, new_session, remote_session
+from golem_forge.core.errors import ConfigError, ForgeError
+from golem_forge.core.ids import new_id
+from golem_forge.core.lazy_dataclass import dataclass, replace
+from golem_forge.core.text import escape_control_chars, nearest_hint, one_line, shorten
+from golem_forge.team.database import StoreUnavailable, TeamError
+from golem_forge.team.people import TeamStore
+from golem_forge.team.rows import ENDED, FINISHED, QUEUED, RUNNING, WAITING, NewSession, StoredSession
+from golem_forge.team.session_workspace import NO_WORKSPACE
+from golem_forge.team.workspace import Workspace, read_workspace
+from golem_forge.ui.session_ui import INTERRUPTED, exit_code_for
+
+HELP: Final = """usage: forge batch FILE [--parallel N]
+
+Queues one session for each line of FILE (`-`: standard input) and waits until all have ended. A line is the input. A
+line that begins with { is a JSON object: {"input": "…", "worker": "NAME", "workspace": {"git": "…", "ref": "…"}}. Then
+it prints a table of the results. Ctrl-C leaves the sessions running.
+
+      --parallel N          so many at once; those that wait for an answer do not count (default: all)
+  -p, --program DIR         the program of that directory
+  -m, --model PROVIDER:NAME the model of all sessions
+  -a, --approval MODE       interactive, strict, approve_all or auto_deny
+      --set KEY.PATH=VALUE  a value of forge.yaml for all sessions (repeat for more)
+      --label L             only runners with this label take them
+      --no-runner           start no runner on this machine
+      --json                the results as JSON
+
+Exit: 0 all finished, 1 some did not, 2 usage or configuration, 130 left by Ctrl-C."""
+_KEYS: Final = ("input", "worker", "workspace")
+_MOST_BYTES: Final = 32 << 20
+_MOST_LINES: Final = 10_000
+_LOOK_S: Final = 0.2
+_WIDEST: Final = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchLine:
+    number: int
+    input: str
+    worker: str = ""
+    workspace: Workspace | None = None
+
+
+def run_batch(words: list[str]) -> int:
+    given = read_args(
+        "batch",
+        HELP,
+        words,
+        *("FILE", "--parallel N", "-p,--program DIR", "-m,--model NAME", "-a,--approval MODE", "--set PAIR…"),
+        *("--label L", "--no-runner", "--json"),
+    )
+    if given.parallel is not None and given.parallel < 1:
+        return fail("batch", "--parallel takes a number from 1 on", 2)
+    asked = RunArgs(
+        directory=Path(given.program or Path.cwd()),
+        model=given.model,
+        approval=given.approval,
+        overrides=given.set,
+        label=given.label or "",
+        background=True,
+    )
+    try:
+        lines = read_lines(_text_of(given.file), Path.cwd())
+        settings = store_settings(asked.overrides, asked.directory)
+        store = open_store(settings)
+        queued = _sessions(lines, asked, elsewhere=settings.is_remote)
+        batch = Batch(store, new_id(), lines, queued)
+        label = None if given.no_runner or settings.is_remote else queued[0].label
+        return batch.run(given.parallel or len(lines), label, as_json=given.json)
+    except TeamError as error:
+        return fail_with("batch", error)
+    except (ConfigError, NotTrusted, ForgeError) as error:
+        for problem in error.problems if isinstance(error, ConfigError) else (str(error),):
+            print(f"forge batch: {escape_control_chars(problem)}", file=sys.stderr)
+        return exit_code_for(error)
+
+
+def _text_of(name: str) -> str:
+    try:
+        with sys.stdin.buffer if name == "-" else Path(name).open("rb") as file:
+            data = file.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(f"{name}: cannot be read ({error.strerror})") from None
+    if len(data) > _MOST_BYTES:
+        raise ConfigError(f"{name}: a batch is at most {_MOST_BYTES >> 20} MiB long")
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise ConfigError(f"{name}: is not text in UTF-8") from None
+
+
+def read_lines(text: str, folder: Path) -> list[BatchLine]:
+    """Raises ConfigError with every problem. `folder`: where a relative path of a workspace begins."""
+    found: list[BatchLine] = []
+    problems: list[str] = []
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            found.append(_read_line(number, line.strip(), folder))
+        except ConfigError as error:
+            problems += error.problems
+    if not found and not problems:
+        problems.append("the file has no line: write one input a line")
+    if len(found) > _MOST_LINES:
+        problems.append(f"a batch has at most {_MOST_LINES} sessions, this one {len(found)}")
+    if problems:
+        raise ConfigError(*problems)
+    return found
+
+
+def _read_line(number: int, line: str, folder: Path) -> BatchLine:
+    if not line.startswith("{"):
+        return BatchLine(number=number, input=line)
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        raise ConfigError(f"line {number}: is not a JSON object; a line that begins with {{ must be one") from None
+    problems = [
+        f"line {number}: unknown key {one_line(str(key))!r}{nearest_hint(key, _KEYS)}"
+        for key in value
+        if key not in _KEYS
+    ]
+    if not isinstance(value.get("input"), str) or not value["input"].strip():
+        problems.append(f"line {number}: `input` is missing, or is not text")
+    if not isinstance(value.get("worker", ""), str):
+        problems.append(f"line {number}: `worker` is not the name of a worker")
+    workspace = NO_WORKSPACE if "workspace" in value else None
+    if value.get("workspace") is not None:
+        try:
+            workspace = read_workspace(value["workspace"], where=f"line {number}: workspace", folder=folder)
+        except ConfigError as error:
+            problems += error.problems
+    if problems:
+        raise ConfigError(*problems)
+    return BatchLine(number=number, input=value["input"], worker=value.get("worker", ""), workspace=workspace)
+
+
+def _sessions(lines: list[BatchLine], asked: RunArgs, *, elsewhere: bool) -> list[NewSession]:
+    """What is queued; each worker is looked at once. Raises what a start would refuse. `elsewhere`: the server of a
+    team looks at them."""
+    known: dict[tuple[str, Workspace | None], NewSession] = {}
+    sessions = []
+    for line in lines:
+        key = (line.worker, line.workspace)
+        if key not in known:
+            one = replace(asked, worker=line.worker or None, input=line.input, workspace=line.workspace)
+            known[key] = new = remote_session(one) if elsewhere else new_session(one, in_batch=True)
+            if new.mode != "single":
+                raise ConfigError(
+                    f"line {line.number}: worker {new.worker} is a conversation (mode: chat), which never ends by "
+                    "itself; a batch needs workers with mode: single"
+                )
+        title = shorten(one_line(line.input), 200)
+        sessions.append(replace(known[key], input=line.input, title=title))
+    return sessions
+
+
+class Batch:
+    def __init__(self, store: TeamStore, id: str, lines: list[BatchLine], sessions: list[NewSession]) -> None:
+        self._store = store
+        self._id = id
+        self._lines = lines
+        self._waiting = [replace(each, batch=id) for each in sessions]
+        self._ids: list[str] = []
+        self._told = ""
+
+    def run(self, parallel: int, label: str | None, *, as_json: bool) -> int:
+        """`label`: of the runner that is started if none is there; None: none is started."""
+        try:
+            self._queue(parallel, {})
+            if label is not None and (note := ensure_runner(self._store, label)):
+                print(note, file=sys.stderr)
+            while True:
+                rows = self._rows()
+                if not self._waiting and all(row.state in ENDED for row in rows.values()):
+                    break
+                self._queue(parallel, rows)
+                self._tell(rows)
+                time.sleep(_LOOK_S)
+        except KeyboardInterrupt:
+            left = f"; {len(self._waiting)} lines were not queued" if self._waiting else ""
+            print(f"\nThe sessions go on in the background{left}. `forge ps` shows them.", file=sys.stderr)
+            return INTERRUPTED
+        found = [rows[each] for each in self._ids]
+        if as_json:
+            print_json([_as_json(line, row) for line, row in zip(self._lines, found, strict=True)])
+        else:
+            print_columns(lambda: self._table(found))
+            for row in found:
+                if row.notice:
+                    print(f"! {row.id[:ID_SHOWN]}: {one_line(row.notice)}")
+        return 0 if all(row.state == FINISHED for row in found) else 1
+
+    def _queue(self, parallel: int, rows: Mapping[str, StoredSession]) -> None:
+        busy = sum(row.state in (QUEUED, RUNNING) or bool(row.held) for row in rows.values())
+        while self._waiting and busy < parallel:
+            self._ids.append(self._store.queue(self._waiting[0]))
+            del self._waiting[0]
+            busy += 1
+
+    def _rows(self) -> dict[str, StoredSession]:
+        while True:
+            try:
+                return {row.id: row for row in self._store.sessions(batch=self._id, limit=_MOST_LINES)}
+            except StoreUnavailable as error:
+                self._say(error.message)
+                time.sleep(1.0)
+
+    def _tell(self, rows: Mapping[str, StoredSession]) -> None:
+        ended = sum(row.state in ENDED for row in rows.values())
+        asking = sum(row.state == WAITING for row in rows.values())
+        wait = f", {asking} wait for an answer (`forge inbox`)" if asking else ""
+        self._say(f"{ended} of {len(self._lines)} ended{wait}")
+
+    def _say(self, text: str) -> None:
+        if text != self._told:
+            self._told = text
+            print(text, file=sys.stderr, flush=True)
+
+    def _table(self, rows: list[StoredSession]) -> Iterator[tuple[str, ...]]:
+        yield ("LINE", "SESSION", "STATE", "COST", "INPUT", "RESULT")
+        for line, row in zip(self._lines, rows, strict=True):
+            yield (
+                str(line.number),
+                row.id[:ID_SHOWN],
+                row.state,
+                f"${row.cost:.4f}" if row.cost else "-",
+                shorten(one_line(line.input), _WIDEST // 2),
+                shorten(one_line(row.error or row.result), _WIDEST),
+            )
+
+
+def _as_json(line: BatchLine, row: StoredSession) -> dict[str, Any]:
+    return {
+        "line": line.number,
+        "session": row.id,
+        "state": row.state,
+        "worker": row.worker,
+        "input": line.input,
+        "result": row.result,
+        "error": row.error,
+        "cost": row.cost,
+    }

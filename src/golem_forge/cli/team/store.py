@@ -1,0 +1,136 @@
+"""`forge store`: makes, checks, upgrades and prunes the database of shared sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from golem_forge.cli.args import read_args
+from golem_forge.cli.format import print_columns, print_json
+from golem_forge.cli.team import ID_SHOWN, account_name, fail_with, own_store, store_settings
+from golem_forge.core.text import one_line
+from golem_forge.storage.home import forge_home
+from golem_forge.team.database import SQLITE, Database, TeamError, open_database
+from golem_forge.team.mirror import copy_sessions, verify_sessions
+from golem_forge.team.schema import PAGE, RUNNER, SCHEMA_VERSION, describe_server, grant_role, upgrade
+from golem_forge.team.session_workspace import delete_refs
+from golem_forge.team.store import Store
+
+HELP: Final = """usage: forge store init [--runner-role NAME] [--page-role NAME]
+       forge store status [--json]
+       forge store upgrade | verify | copy | prune
+
+  init      makes the tables, where there are none
+  status    version, counts, how long the oldest session waits, and the runners
+  upgrade   moves the tables of an older version to this one
+  verify    checks that nobody changed a journal of the store: after a restore, or from time to time
+  copy      puts the sessions that this home has recorded into the store; their files stay
+  prune     deletes sessions that ended longer ago than store.retention (90d), and their refs in git repositories
+
+      --runner-role NAME   init, PostgreSQL: lets this role be used by `forge runner`; it adds to journals and changes
+                           nothing there
+      --page-role NAME     init, PostgreSQL: lets this role be used by `forge web --team`; it only reads journals
+      --json               for programs (status)
+      --set KEY.PATH=VALUE a value of config.yaml for this command, e.g. store.url=sqlite
+
+With PostgreSQL, init, upgrade and prune need the role that owns the tables.
+Exit: 0 done, 1 verify found problems, 2 usage or configuration, or the store cannot be used."""
+
+
+def run_store(words: list[str]) -> int:
+    declared = ("VERB", "--runner-role NAME", "--page-role NAME", "--json", "--set PAIR…")
+    given = read_args("store", HELP, words, *declared)
+    settings = store_settings(given.set)
+    try:
+        if given.verb in ("init", "upgrade"):
+            return _init(open_database(settings.address(), forge_home().path), given)
+        store = own_store(settings)
+        if given.verb == "status":
+            return _status(store, given.json)
+        if given.verb == "verify":
+            return _verify(store)
+        if given.verb == "copy":
+            return _copy(store)
+        if given.verb == "prune":
+            return _prune(store, settings.retention)
+    except TeamError as error:
+        return fail_with("store", error)
+    print(HELP)
+    return 2
+
+
+def _init(database: Database, given: Any) -> int:
+    before, now = upgrade(database)
+    done = "made the tables" if before == 0 else f"upgraded from {before}" if before != now else "has its tables"
+    print(f"{database.shown}: {done} (version {now})")
+    roles = {RUNNER: given.runner_role, PAGE: given.page_role}
+    for kind, role in roles.items():
+        if role:
+            grant_role(database, role, kind)
+            users = "`forge runner`" if kind == RUNNER else "`forge web --team`"
+            print(f"{users} can use the role {one_line(role)}")
+    if before == 0 and database.kind != SQLITE and not all(roles.values()):
+        print("Next: make a role for runners and one for the page (CREATE ROLE … LOGIN), then")
+        print("      forge store init --runner-role NAME --page-role NAME")
+    return 0
+
+
+def _status(store: Store, as_json: bool) -> int:
+    role, problems = describe_server(store.database)
+    facts: dict[str, Any] = store.counts() | {"store": store.database.shown, "version": SCHEMA_VERSION}
+    facts |= {"role": role} if role else {}
+    runners, busy = store.runners(), store.busy_slots()
+    if as_json:
+        rows = [
+            {name: each[name] for name in ("id", "host", "pid", "version", "slots", "labels")}
+            | {"busy": busy.get(each["id"], 0), "draining": bool(each["draining"]), "silent": round(each["silent"], 1)}
+            for each in runners
+        ]
+        print_json(facts | {"problems": problems, "runnerList": rows})
+        return 0
+    print("\n".join(f"{name}: {one_line(str(value))}" for name, value in facts.items()))
+    print("".join(f"problem: {each}\n" for each in problems), end="")
+    if runners:
+
+        def table() -> Iterator[tuple[str, ...]]:
+            yield ("RUNNER", "HOST", "PID", "VERSION", "SLOTS", "SEEN", "LABELS")
+            for each in runners:
+                slots = f"{busy.get(each['id'], 0)} of {each['slots']}"
+                seen = "ends" if each["draining"] else f"{each['silent']:.0f}s ago"
+                row = (each["id"][:ID_SHOWN], each["host"], str(each["pid"]), each["version"], slots, seen)
+                yield tuple(one_line(cell) for cell in (*row, " ".join(each["labels"])))
+
+        print()
+        print_columns(table)
+    return 0
+
+
+def _verify(store: Store) -> int:
+    sessions = lines = damaged = 0
+    for row, found in verify_sessions(store):
+        sessions, lines, damaged = sessions + 1, lines + found.lines, damaged + (not found.ok)
+        for problem in found.problems:
+            print(f"{row.id[:ID_SHOWN]}  line {problem.line}: {one_line(problem.what)}")
+    state = f"{damaged} damaged" if damaged else "ok"
+    print(f"{sessions} journal{'' if sessions == 1 else 's'}, {lines} lines: {state}")
+    return 1 if damaged else 0
+
+
+def _prune(store: Store, retention_s: float) -> int:
+    """The refs first: of a session that is deleted nobody knows any more where they were."""
+    for session_id, problem in delete_refs(store.ended_facts(ended_before_s=retention_s), forge_home().path):
+        print(f"{session_id[:ID_SHOWN]}  refs/forge/{session_id} stays: {one_line(problem)}")
+    print(f"{store.prune(retention_s)} sessions deleted")
+    return 0
+
+
+def _copy(store: Store) -> int:
+    copied = 0
+    for each in copy_sessions(store, forge_home().path, account_name()):
+        copied += not each.passed_over
+        if each.passed_over:
+            print(f"{each.session[:ID_SHOWN]}  left out: {each.passed_over}")
+        else:
+            print(f"{each.session[:ID_SHOWN]}  {each.lines} lines")
+    print(f"{copied} sessions copied to {store.database.shown}")
+    return 0

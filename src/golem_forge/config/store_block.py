@@ -1,0 +1,310 @@
+"""`store`: where shared sessions are kept, and how a runner here takes them.
+
+    store:
+      url: sqlite | postgresql://… | https://team.example | env:NAME
+      token: env:NAME
+      runner: {slots: 4, labels: []}
+      limits: {per_person: 8, per_program: 16}
+      hold: 30m
+      retention: 90d
+      page: https://team.example
+    notify:
+      - {webhook: https://chat.example/hook, secret: env:NAME, on: [question, finished, failed]}
+
+A runner tells the webhooks of `notify` what happens to its sessions: those of its account's config.yaml, and those of a
+trusted forge.yaml where it was started.
+
+Of an untrusted program none of it counts: a stranger's program could send sessions to a database of its own. A password
+is never written here: the address comes from a variable (`env:NAME`), or the password from PostgreSQL's own
+(`PGPASSWORD`, `~/.pgpass`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+from golem_forge.config.layer import ConfigLayer
+from golem_forge.config.sandbox_block import whole_number
+from golem_forge.config.schema import (
+    INVALID,
+    Check,
+    ConfigProblems,
+    MappingSchema,
+    flag,
+    list_of,
+    one_of,
+    refuse,
+    text,
+)
+from golem_forge.config.yaml_file import YamlPath, is_override
+from golem_forge.core.errors import ConfigError
+from golem_forge.core.lazy_dataclass import dataclass, field
+from golem_forge.core.regex import regex
+
+_DURATION: Final = regex(r"(\d+)(s|m|h|d)")
+_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_URL: Final = "`sqlite`, sqlite:///path, postgresql://…, https://… or env:NAME"
+_SCHEMES: Final = frozenset({"sqlite", "postgresql", "postgres", "https", "http"})
+NOTIFY_ON: Final = ("question", "finished", "failed")
+_LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
+FROM_VARIABLE: Final = "env:"
+TOKEN_VARIABLE: Final = "FORGE_TEAM_TOKEN"
+
+
+def duration(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
+    """`30m` → 1800.0"""
+    found = _DURATION.fullmatch(value) if isinstance(value, str) else None
+    if found is None or not int(found[1]):
+        return refuse(problems, path, value, "a time like 30s, 30m, 12h or 90d")
+    return float(int(found[1]) * _SECONDS[found[2]])
+
+
+def address_problem(url: str, *, may_hold_password: bool = False) -> str:
+    """Why this cannot be the address of a store; empty: it can. Does not repeat it: it may hold a password."""
+    if url == "sqlite":
+        return ""
+    try:
+        parts = urlsplit(url)
+        password = parts.password
+    except ValueError:
+        return f"expected {_URL}"
+    if parts.scheme not in _SCHEMES:
+        return f"expected {_URL}"
+    if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
+        return "a team's page is reached by https (http only on this machine)"
+    if not may_hold_password and (password is not None or "password=" in unquote(parts.query)):
+        return "holds a password: put the whole address into a variable and write env:NAME, or set PGPASSWORD"
+    return ""
+
+
+def _address(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
+    if not isinstance(value, str):
+        return refuse(problems, path, value, _URL)
+    if _is_variable(value):
+        return value
+    if problem := address_problem(value):
+        problems.add(path, problem)
+        return ""
+    return value
+
+
+def _token(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
+    if _is_variable(value):
+        return value
+    problems.add(path, "expected env:NAME, the variable that holds your token of the team; never the token itself")
+    return ""
+
+
+def _secret(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
+    if _is_variable(value):
+        return value
+    problems.add(path, "expected env:NAME, the variable that holds the secret; never the secret itself")
+    return INVALID
+
+
+def _web_address(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
+    """Does not repeat it: it may hold a secret."""
+    if isinstance(value, str) and not _web_problem(value):
+        return value
+    problems.add(path, _web_problem(value) if isinstance(value, str) else "expected https://…")
+    return INVALID
+
+
+def _web_problem(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        fits = parts.scheme in ("https", "http") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        fits = False
+    if not fits:
+        return "expected an address like https://example.com/path"
+    return "holds a user name or a password, which is never sent; leave that part out" if "@" in parts.netloc else ""
+
+
+def _hook_address(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
+    return value if _is_variable(value) else _web_address(value, path, problems)
+
+
+def _is_variable(value: Any) -> bool:
+    return (
+        isinstance(value, str) and value.startswith(FROM_VARIABLE) and value.removeprefix(FROM_VARIABLE).isidentifier()
+    )
+
+
+STORE_KEYS: Final[dict[str, Check]] = {
+    "notify": list_of(
+        MappingSchema(
+            {"webhook": _hook_address, "secret": _secret, "on": list_of(one_of(*NOTIFY_ON)), "allow_private": flag},
+            required=("webhook", "secret"),
+        )
+    ),
+    "store": MappingSchema(
+        {
+            "url": _address,
+            "token": _token,
+            "runner": MappingSchema({"slots": whole_number, "labels": list_of(text)}),
+            "limits": MappingSchema({"per_person": whole_number, "per_program": whole_number}),
+            "hold": duration,
+            "retention": duration,
+            "page": _web_address,
+        }
+    ),
+    "workspace": MappingSchema({"git": text, "ref": text}, required=("git",)),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotifyHook:
+    """Where a runner tells what happens to its sessions, and what of it."""
+
+    webhook: str
+    secret: str
+    on: tuple[str, ...] = NOTIFY_ON
+    allow_private: bool = False
+    """Whether the address may be one of this machine or of a local network."""
+    origin: str = ""
+
+    def url(self, environ: Mapping[str, str] = os.environ) -> str:
+        """Raises ConfigError."""
+        if not self.webhook.startswith(FROM_VARIABLE):
+            return self.webhook
+        found = self._variable(self.webhook, "the address of the webhook", environ)
+        if problem := _web_problem(found):
+            raise ConfigError(f"{self.origin}: the variable {self.webhook.removeprefix(FROM_VARIABLE)}: {problem}")
+        return found
+
+    def key(self, environ: Mapping[str, str] = os.environ) -> bytes:
+        """What signs. Raises ConfigError."""
+        return self._variable(self.secret, "the secret of the webhook", environ).encode()
+
+    def secrets(self, environ: Mapping[str, str] = os.environ) -> Iterator[tuple[str, str]]:
+        """(name of the variable, its value): what nobody may read."""
+        for said in (self.webhook, self.secret):
+            if said.startswith(FROM_VARIABLE):
+                name = said.removeprefix(FROM_VARIABLE)
+                yield name, environ.get(name, "").strip()
+
+    def _variable(self, said: str, what: str, environ: Mapping[str, str]) -> str:
+        name = said.removeprefix(FROM_VARIABLE)
+        if not (found := environ.get(name, "").strip()):
+            raise ConfigError(f"{self.origin}: the variable {name} is not set; it holds {what}")
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreSettings:
+    url: str = "sqlite"
+    token: str = ""
+    slots: int = 4
+    labels: tuple[str, ...] = ()
+    per_person: int = 8
+    per_program: int = 16
+    hold: float = 1800.0
+    retention: float = 90 * 86400.0
+    page: str = ""
+    """The address of `forge web --team`, for links."""
+    notify: tuple[NotifyHook, ...] = ()
+    origins: Mapping[str, str] = field(default_factory=dict)
+
+    def address(self, environ: Mapping[str, str] = os.environ) -> str:
+        """The address itself. Raises ConfigError where a variable is named that is not set."""
+        if not self.url.startswith(FROM_VARIABLE):
+            return self.url
+        name = self.url.removeprefix(FROM_VARIABLE)
+        where = self.origins.get("url", "store.url")
+        if not (found := environ.get(name, "").strip()):
+            raise ConfigError(f"{where}: the variable {name} is not set; it holds the address of the store")
+        if (problem := address_problem(found, may_hold_password=True)) != "":
+            raise ConfigError(f"{where}: the variable {name} holds no address of a store: {problem}")
+        return found
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether it is a team's page, and not a database."""
+        return self.address().startswith(("https://", "http://"))
+
+    def person_token(self, environ: Mapping[str, str] = os.environ) -> str:
+        """The token of the person who acts here; empty: there is none, and the account itself acts."""
+        if not self.token:
+            return environ.get(TOKEN_VARIABLE, "").strip()
+        name = self.token.removeprefix(FROM_VARIABLE)
+        if not (found := environ.get(name, "").strip()):
+            where = self.origins.get("token", "store.token")
+            raise ConfigError(f"{where}: the variable {name} is not set; it holds your token of the team")
+        return found
+
+
+def effective_store(project: ConfigLayer, person: ConfigLayer) -> StoreSettings:
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    notify: list[NotifyHook] = []
+    for layer in (person, project):
+        block = layer.block("store")
+        values |= {name: block[name] for name in ("url", "token", "hold", "retention", "page") if name in block}
+        values |= layer.block("store", "limits")
+        runner = layer.block("store", "runner")
+        values |= {"slots": runner["slots"]} if "slots" in runner else {}
+        values |= {"labels": tuple(runner["labels"])} if "labels" in runner else {}
+        origins |= {name: layer.at("store", name) for name in block}
+        notify += [
+            NotifyHook(**{**each, "on": tuple(each.get("on", NOTIFY_ON))}, origin=layer.at("notify", number))
+            for number, each in enumerate(layer.values.get("notify") or ())
+        ]
+    return StoreSettings(**values, notify=tuple(notify), origins=origins)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkspaceSettings:
+    """The repository that each background session gets a clone of."""
+
+    git: str = ""
+    ref: str = ""
+    folder: Path = Path()
+    """Where a relative path begins."""
+    origin: str = ""
+    is_withheld: bool = False
+    """A program that is not trusted names it: nothing is cloned, and no session starts without a word about it."""
+
+
+def effective_workspace(project: ConfigLayer, person: ConfigLayer, withheld: str = "") -> WorkspaceSettings:
+    """`withheld`: where a stranger's program names one; empty: it does not, or is trusted."""
+    for layer in (project, person):
+        if block := layer.block("workspace"):
+            return WorkspaceSettings(**block, folder=layer.folder, origin=layer.at("workspace"))
+        if withheld:
+            return WorkspaceSettings(origin=withheld, is_withheld=True)
+    return WorkspaceSettings()
+
+
+def restrict_untrusted_workspace(project: ConfigLayer, unused: list[str]) -> dict[str, Any]:
+    """Threat: a stranger's program names a repository, which is fetched with the person's credentials."""
+    block = project.block("workspace")
+    if all(is_override(project.at("workspace", name)) for name in block):
+        return block
+    unused.append(f"{project.at('workspace')}: workspace")
+    return {}
+
+
+def restrict_untrusted_store(project: ConfigLayer, unused: list[str]) -> dict[str, Any]:
+    """Of a stranger nothing counts but what the command line said."""
+    kept: dict[str, Any] = {}
+    for name, value in project.block("store").items():
+        origin = project.at("store", name)
+        if is_override(origin):
+            kept[name] = value
+        else:
+            unused.append(f"{origin}: store.{name}")
+    return kept
+
+
+def restrict_untrusted_notify(project: ConfigLayer, unused: list[str]) -> list[Any]:
+    """A stranger is told nothing."""
+    said: list[Any] = project.values.get("notify") or []
+    if not said or is_override(project.at("notify")):
+        return said
+    unused.append(f"{project.at('notify')}: notify")
+    return []

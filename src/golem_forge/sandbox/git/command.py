@@ -1,0 +1,175 @@
+"""run_git: one git command on the host, with a time limit and bounds on all that it writes.
+
+Takes git's arguments, a working directory, an environment and GitLimits; gives GitRun: exit code, output, and git's own
+words, safe to show and without credentials. Raises GitMissing, GitTimeout and GitOutputLimit. The whole process group
+ends with the command.
+
+The caller says which repository git works on (`GIT_DIR`). `QUIET_SETTINGS` and `QUIET_ENVIRONMENT` are what every such
+command needs. Threats: a repository's hooks, file system monitors and submodules start programs; a prompt waits for
+ever; a server sends without end; a person's own settings add a token to an address, which git then names.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any, Final
+
+from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.core.regex import regex
+from golem_forge.core.text import escape_control_chars
+from golem_forge.sandbox.host import find_program
+
+_POLL_SECONDS: Final = 0.02
+_MOST_ERRORS: Final = 64 << 10
+_SHOWN_ERRORS: Final = 500
+_CREDENTIALS: Final = regex(r"://[^/\s'\"]*@")
+_BLOCK: Final = 512
+"""Bytes of one unit of `ulimit -f`; 1024 in some shells."""
+
+QUIET_SETTINGS: Final = (
+    "core.hooksPath=/dev/null",
+    "core.fsmonitor=false",
+    "core.attributesFile=/dev/null",
+    "core.pager=cat",
+    "submodule.recurse=false",
+    "fetch.recurseSubmodules=false",
+    "fetch.writeCommitGraph=false",
+    "gc.auto=0",
+    "maintenance.auto=false",
+    "protocol.version=2",
+)
+
+QUIET_ENVIRONMENT: Final[Mapping[str, str]] = {
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_ATTR_NOSYSTEM": "1",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_ASKPASS": "/bin/false",
+    "SSH_ASKPASS": "/bin/false",
+    "GIT_DEFAULT_HASH": "sha1",
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "LC_ALL": "C",
+}
+
+NETWORK_VARIABLES: Final = (
+    *("HOME", "USER", "LOGNAME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR", "TMPDIR"),
+    *("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY"),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "GIT_SSL_CAPATH", "GIT_CONFIG_GLOBAL"),
+)
+"""How the person reaches the network; no other GIT_ variable, each of which could point git somewhere else."""
+
+
+class GitMissing(Exception):
+    """There is no git on PATH outside the project."""
+
+    stated_name = "GitMissing"
+
+
+class GitTimeout(Exception):
+    """Git did not finish within its time."""
+
+    stated_name = "GitTimeout"
+
+
+class GitOutputLimit(Exception):
+    """Git wrote more than it may."""
+
+    stated_name = "GitOutputLimit"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GitLimits:
+    seconds: float
+    output: int
+    """Bytes on standard output."""
+    file: int = 512 << 20
+    """Bytes of the largest file that git may write, a pack for instance."""
+    cut: bool = False
+    """More output ends git and is cut off, instead of GitOutputLimit."""
+
+
+@dataclass(frozen=True, slots=True)
+class GitRun:
+    code: int
+    output: bytes
+    errors: str
+    cut: bool = False
+
+
+def run_git(
+    arguments: Sequence[str],
+    *,
+    folder: Path,
+    environ: Mapping[str, str],
+    limits: GitLimits,
+    stdin: bytes | IO[Any] = b"",
+) -> GitRun:
+    """`folder`: a directory that no command in walls can write; git starts there. `stdin`: bytes or an open file."""
+    program = find_git(environ)
+    size = f'ulimit -f {limits.file // _BLOCK} && exec "$@"'
+    with (
+        tempfile.TemporaryFile(dir=folder) as given,
+        tempfile.TemporaryFile(dir=folder) as out,
+        tempfile.TemporaryFile(dir=folder) as errors,
+    ):
+        if isinstance(stdin, bytes):
+            given.write(stdin)
+            given.seek(0)
+        process = subprocess.Popen(
+            ["/bin/sh", "-c", size, "git", program, *arguments],
+            cwd=folder,
+            env=environ,
+            stdin=given if isinstance(stdin, bytes) else stdin,
+            stdout=out,
+            stderr=errors,
+            start_new_session=True,
+        )
+        cut = False
+        try:
+            cut = _wait(process, limits, out.fileno(), errors.fileno())
+        finally:
+            if process.poll() is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        out.seek(0)
+        errors.seek(0)
+        return GitRun(process.returncode, out.read(limits.output), git_words(errors.read(_MOST_ERRORS)), cut)
+
+
+def find_git(environ: Mapping[str, str]) -> str:
+    found = find_program("git", environ=environ)
+    if found is None:
+        raise GitMissing
+    return found
+
+
+def _wait(process: subprocess.Popen[bytes], limits: GitLimits, out: int, errors: int) -> bool:
+    """True: git wrote more than its limit, and the rest is cut off."""
+    until = time.monotonic() + limits.seconds
+    while process.returncode is None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_POLL_SECONDS)
+        if os.fstat(out).st_size > limits.output:
+            if limits.cut:
+                return True
+            raise GitOutputLimit
+        if os.fstat(errors).st_size > _MOST_ERRORS:
+            raise GitOutputLimit
+        if process.returncode is None and time.monotonic() >= until:
+            raise GitTimeout
+    return False
+
+
+def git_words(errors: bytes) -> str:
+    """What git wrote on standard error, on one line."""
+    lines = [line.strip() for line in errors.decode("utf-8", "replace").splitlines() if line.strip()]
+    return _CREDENTIALS.sub("://…@", escape_control_chars("; ".join(lines)))[:_SHOWN_ERRORS]

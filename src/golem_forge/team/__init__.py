@@ -1,0 +1,1 @@
+"""Sessions that outlive a terminal: what a store, runners and workspaces need."""

@@ -1,0 +1,444 @@
+"""The two databases of the store, behind one small interface: a SQLite file, and PostgreSQL.
+
+`open_database` takes the address of a store and gives a `Database`. Statements are written once, with `:name` for
+values. Where the two differ they say `@now` (seconds since 1970, by the database's own clock), `@share`, `@update` and
+`@skip` (locks on the rows that are read), and each database puts its own words there. Flags are 0 and 1.
+
+A connection belongs to one thread at a time: `Database.transaction` lends one. Errors of the drivers come out as
+`StoreUnavailable` (try again: the database is away or busy) or `TeamError` (it will not work like this). No message
+holds a password.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from threading import Lock
+from typing import Any, Final, Protocol
+from urllib.parse import urlsplit
+
+from golem_forge.core.errors import EXTRAS, ForgeError, install_command
+from golem_forge.core.regex import regex
+from golem_forge.storage.private_file import make_private_dir, touch_private
+
+SQLITE: Final = "sqlite"
+BUSY_S: Final = 10.0
+CONNECT_S: Final = 5
+STATEMENT_S: Final = 30
+IDLE_TRANSACTION_S: Final = 10
+"""A runner that froze inside a transaction keeps rows locked for so long; its successor waits for them."""
+APPEND_ONLY: Final = "journals are append only"
+"""What the triggers of the schema say."""
+_NAMED: Final = regex(r"(?<!:):([a-z_][a-z_0-9]*)")
+_NOT_KEPT: Final = regex("[\\x00\\ud800-\\udfff]")
+"""Characters that the text of a database cannot hold."""
+_IDLE_CONNECTIONS: Final = 8
+_log = logging.getLogger(__name__)
+
+
+class TeamError(ForgeError):
+    """The store cannot do this. The message says what to do next."""
+
+    def __init__(self, message: str, code: str = "STORE") -> None:
+        super().__init__(message, code=code)
+
+
+class StoreUnavailable(TeamError):
+    """The database is away, or too busy. Trying again may help; whether the last change was made is not known."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, code="STORE_UNAVAILABLE")
+
+
+class RowConflict(Exception):
+    """A row of that key is there already."""
+
+
+class ResultRows(Protocol):
+    @property
+    def rowcount(self) -> int: ...
+
+    def fetchone(self) -> Any: ...
+
+    def fetchall(self) -> list[Any]: ...
+
+
+class StoreConnection(Protocol):
+    def execute(self, sql: str, values: Mapping[str, Any] | None = None) -> ResultRows: ...
+
+    def execute_many(self, sql: str, values: Sequence[Mapping[str, Any]]) -> int:
+        """How many rows were changed."""
+        ...
+
+    def lock(self, name: str) -> None:
+        """One transaction at a time gets past this, until it ends."""
+        ...
+
+    def notify(self, channel: str, payload: str) -> None:
+        """Rings whoever listens, when the transaction is committed. May be lost; a sweep finds what it told."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Database:
+    kind: str
+    shown: str
+    """Its address without the password."""
+
+    def __init__(self) -> None:
+        self._idle: list[StoreConnection] = []
+        self._lock = Lock()
+        self._closed = False
+
+    def connect(self) -> StoreConnection:
+        raise NotImplementedError
+
+    def _begin(self, connection: StoreConnection, write: bool) -> None:
+        raise NotImplementedError
+
+    def _commit(self, connection: StoreConnection) -> None:
+        raise NotImplementedError
+
+    def _rollback(self, connection: StoreConnection) -> None:
+        raise NotImplementedError
+
+    def unavailable(self, error: Exception) -> TeamError | None:
+        """What an error of the driver means; None: it is not one."""
+        raise NotImplementedError
+
+    def is_conflict(self, error: Exception) -> bool:
+        """Whether a row of that key is there already."""
+        raise NotImplementedError
+
+    @contextlib.contextmanager
+    def transaction(self, *, write: bool = True, single: bool = False) -> Iterator[StoreConnection]:
+        """Commits at the end; an exception rolls back. A connection that failed is closed, not lent again.
+
+        `single`: for one statement, which is a transaction by itself; RowConflict: nothing of it was written.
+        """
+        with self._lock:
+            connection = self._idle.pop() if self._idle else None
+        kept = False
+        try:
+            connection = connection or self.connect()
+            if single:
+                yield connection
+                kept = True
+                return
+            self._begin(connection, write)
+            try:
+                yield connection
+                self._commit(connection)
+                kept = True
+            except BaseException:
+                with contextlib.suppress(Exception):
+                    self._rollback(connection)
+                    kept = True
+                raise
+        except Exception as error:
+            if single and self.is_conflict(error):
+                raise RowConflict from error
+            if (told := self.unavailable(error)) is not None:
+                kept = False
+                raise told from error
+            raise
+        finally:
+            if connection is not None:
+                with self._lock:
+                    keep = kept and not self._closed and len(self._idle) < _IDLE_CONNECTIONS
+                    if keep:
+                        self._idle.append(connection)
+                if not keep:
+                    with contextlib.suppress(Exception):
+                        connection.close()
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            with contextlib.suppress(Exception):
+                connection.close()
+
+
+def open_database(url: str, home: Path) -> Database:
+    """`sqlite` (the file of this home), `sqlite:///path`, or `postgresql://…`. Raises TeamError."""
+    if url == SQLITE:
+        return SqliteDatabase(home / "state" / "sessions.db")
+    scheme = url.partition(":")[0]
+    if scheme == SQLITE:
+        path = url.removeprefix("sqlite://")
+        if not path.startswith("/"):
+            raise TeamError("store.url: write a SQLite file as sqlite:///absolute/path.db, or only `sqlite`")
+        return SqliteDatabase(Path(path))
+    if scheme in ("postgresql", "postgres"):
+        return PostgresDatabase(url)
+    raise TeamError("store.url: expected `sqlite`, postgresql://…, https://… or env:NAME")
+
+
+class Complaints:
+    """One line a second at most, whoever complains: a database that is away is one problem, not one for each thread."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._last = -1.0
+
+    def tell(self, what: str, error: BaseException) -> None:
+        with self._lock:
+            now = time.monotonic()
+            if now - self._last < 1.0:
+                return
+            self._last = now
+        text = error.message if isinstance(error, TeamError) else type(error).__name__
+        _log.warning("%s: %s", what, text)
+
+
+complaints: Final = Complaints()
+
+
+def _append_only() -> TeamError:
+    return TeamError("Journals are append only; `forge store prune` deletes whole sessions past retention.")
+
+
+# ---- SQLite
+
+
+_SQLITE_WORDS: Final = {
+    "@now": "((julianday('now') - 2440587.5) * 86400.0)",
+    "@share": "",
+    "@update": "",
+    "@skip": "",
+}
+_POSTGRES_WORDS: Final = {
+    "@now": "extract(epoch from clock_timestamp())::double precision",
+    "@share": "FOR SHARE",
+    "@update": "FOR UPDATE",
+    "@skip": "FOR UPDATE SKIP LOCKED",
+}
+
+
+def _kept_text(value: Any) -> Any:
+    """Threat: a model's text with a NUL or half a surrogate pair would be refused, again and again: it is escaped."""
+    if not isinstance(value, str) or _NOT_KEPT.search(value) is None:
+        return value
+    return value.replace("\0", "\\x00").encode("utf-8", "backslashreplace").decode()
+
+
+def _kept_values(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _kept_text(value) for name, value in values.items()}
+
+
+def _in_words_of(words: Mapping[str, str], sql: str) -> str:
+    for mark, word in words.items():
+        sql = sql.replace(mark, word)
+    return sql
+
+
+_sqlite_cache: dict[str, str] = {}
+
+
+def _sqlite_sql(sql: str) -> str:
+    found = _sqlite_cache.get(sql)
+    if found is None:
+        found = _sqlite_cache[sql] = _in_words_of(_SQLITE_WORDS, sql)
+    return found
+
+
+class SqliteConnection:
+    def __init__(self, path: Path) -> None:
+        import sqlite3
+
+        if path.exists():
+            if path.stat().st_mode & 0o077:
+                raise TeamError(
+                    f"Other accounts of this machine can open the store's file. Run `chmod 600` on {path.name}."
+                )
+        else:
+            if not path.parent.is_dir() or path.parent.name == "state":  # a directory of others stays as it is
+                make_private_dir(path.parent)
+            # Never while a connection of this process is open: closing the file would drop SQLite's locks on it.
+            touch_private(path)
+        self._raw = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+        self._raw.execute("PRAGMA journal_mode=WAL")
+        self._raw.execute("PRAGMA synchronous=NORMAL")
+        self._raw.execute("PRAGMA foreign_keys=ON")
+
+    def execute(self, sql: str, values: Mapping[str, Any] | None = None) -> ResultRows:
+        return self._raw.execute(_sqlite_sql(sql), _kept_values(values or {}))
+
+    def execute_many(self, sql: str, values: Sequence[Mapping[str, Any]]) -> int:
+        return self._raw.executemany(sql, [_kept_values(each) for each in values]).rowcount
+
+    def lock(self, name: str) -> None:
+        return None  # a transaction that writes is alone
+
+    def notify(self, channel: str, payload: str) -> None:
+        return None  # others look at the file's version
+
+    def version(self) -> int:
+        """Another number after another connection changed the file."""
+        found: int = self._raw.execute("PRAGMA data_version").fetchone()[0]
+        return found
+
+    def close(self) -> None:
+        self._raw.close()
+
+
+class SqliteDatabase(Database):
+    kind = SQLITE
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path = path
+        self.shown = f"sqlite ({path.name})"
+
+    def connect(self) -> SqliteConnection:
+        return SqliteConnection(self.path)
+
+    def _begin(self, connection: StoreConnection, write: bool) -> None:
+        connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+
+    def _commit(self, connection: StoreConnection) -> None:
+        connection.execute("COMMIT")
+
+    def _rollback(self, connection: StoreConnection) -> None:
+        connection.execute("ROLLBACK")
+
+    def is_conflict(self, error: Exception) -> bool:
+        import sqlite3
+
+        return isinstance(error, sqlite3.IntegrityError) and APPEND_ONLY not in str(error)
+
+    def unavailable(self, error: Exception) -> TeamError | None:
+        import sqlite3
+
+        if isinstance(error, sqlite3.OperationalError):
+            if "no such table" in str(error) or "no such column" in str(error):
+                return TeamError("The store has no tables yet, or old ones. Run `forge store init`.", "STORE_SCHEMA")
+            return StoreUnavailable(f"The store's file cannot be used now ({error}).")
+        if isinstance(error, sqlite3.IntegrityError):
+            return _append_only() if APPEND_ONLY in str(error) else None
+        if isinstance(error, sqlite3.DatabaseError):
+            return TeamError(f"The store's file is damaged or no database ({error}). Restore a backup of it.")
+        return None
+
+
+# ---- PostgreSQL
+
+
+class PostgresConnection:
+    def __init__(self, raw: Any) -> None:
+        self.raw = raw
+
+    def execute(self, sql: str, values: Mapping[str, Any] | None = None) -> ResultRows:
+        rows: ResultRows = self.raw.execute(_pyformat(sql), _kept_values(values) if values else None)
+        return rows
+
+    def execute_many(self, sql: str, values: Sequence[Mapping[str, Any]]) -> int:
+        with self.raw.cursor() as cursor:
+            cursor.executemany(_pyformat(sql), [_kept_values(each) for each in values])
+            changed: int = cursor.rowcount
+        return changed
+
+    def lock(self, name: str) -> None:
+        self.raw.execute("SELECT pg_advisory_xact_lock(hashtext(%(name)s))", {"name": f"forge {name}"})
+
+    def notify(self, channel: str, payload: str) -> None:
+        self.raw.execute("SELECT pg_notify(%(channel)s, %(payload)s)", {"channel": channel, "payload": payload})
+
+    def close(self) -> None:
+        self.raw.close()
+
+
+_pyformat_cache: dict[str, str] = {}
+
+
+def _pyformat(sql: str) -> str:
+    found = _pyformat_cache.get(sql)
+    if found is None:
+        found = _pyformat_cache[sql] = _NAMED.sub(r"%(\1)s", _in_words_of(_POSTGRES_WORDS, sql).replace("%", "%%"))
+    return found
+
+
+class PostgresDatabase(Database):
+    kind = "postgresql"
+
+    def __init__(self, url: str) -> None:
+        super().__init__()
+        try:
+            import psycopg
+
+            if not all(map(find_spec, EXTRAS["team"])):
+                raise ModuleNotFoundError
+        except (ModuleNotFoundError, ValueError):  # find_spec's word for a module that was taken away
+            raise TeamError(
+                f"The store is in PostgreSQL, and its library is missing. Run `{install_command('team')}`."
+            ) from None
+        self._driver = psycopg
+        self.url = url
+        parts = urlsplit(url)
+        self.shown = f"postgresql ({parts.hostname or 'local'}{f':{parts.port}' if parts.port else ''}{parts.path})"
+
+    def connect(self, *, autocommit: bool = True) -> PostgresConnection:
+        return PostgresConnection(self._driver.connect(self.url, autocommit=autocommit, **self.options()))
+
+    def options(self) -> dict[str, Any]:
+        """What every connection has: it notices a peer that is gone, nothing of it stays locked for long, and what is
+        committed is on the disk, whatever the server's default says."""
+        return {
+            "connect_timeout": CONNECT_S,
+            "keepalives_idle": 5,
+            "keepalives_interval": 2,
+            "keepalives_count": 3,
+            "tcp_user_timeout": 10_000,
+            "application_name": "forge",
+            "options": f"-c statement_timeout={STATEMENT_S * 1000} "
+            f"-c idle_in_transaction_session_timeout={IDLE_TRANSACTION_S * 1000} -c synchronous_commit=on",
+        }
+
+    def _begin(self, connection: StoreConnection, write: bool) -> None:
+        connection.execute("BEGIN")
+
+    def _commit(self, connection: StoreConnection) -> None:
+        connection.execute("COMMIT")
+
+    def _rollback(self, connection: StoreConnection) -> None:
+        connection.execute("ROLLBACK")
+
+    def is_conflict(self, error: Exception) -> bool:
+        return isinstance(error, self._driver.errors.UniqueViolation)
+
+    def unavailable(self, error: Exception) -> TeamError | None:
+        driver = self._driver
+        if not isinstance(error, driver.Error):
+            return None
+        if isinstance(error, (driver.errors.InvalidPassword, driver.errors.InvalidAuthorizationSpecification)):
+            return TeamError(f"{self.shown} refused the user or password. Check store.url.", "STORE_AUTH")
+        if isinstance(
+            error, (driver.errors.UndefinedTable, driver.errors.UndefinedColumn, driver.errors.UndefinedFunction)
+        ):
+            return TeamError("The store has no tables yet, or old ones. Run `forge store init`.", "STORE_SCHEMA")
+        if isinstance(error, driver.errors.InsufficientPrivilege):
+            return TeamError(
+                f"{self.shown} does not let this role do that. Use the role that owns the tables for `forge store` and "
+                "`forge people`; an admin of the team can manage people with their token too.",
+                "STORE_ROLE",
+            )
+        if isinstance(error, driver.errors.IntegrityError):
+            return None
+        if isinstance(error, driver.errors.RaiseException):
+            return _append_only() if APPEND_ONLY in str(error) else TeamError(f"{self.shown} refused a change.")
+        text = " ".join(str(error).split())
+        if "password" in text or "authentication" in text:
+            return TeamError(f"{self.shown} refused the user or password. Check store.url.", "STORE_AUTH")
+        if re.search(r'database ".*" does not exist', text):
+            return TeamError(f"{self.shown}: there is no such database. Create it, then `forge store init`.")
+        if isinstance(error, (driver.OperationalError, driver.InterfaceError, driver.InternalError)):
+            return StoreUnavailable(f"{self.shown} cannot be reached now ({type(error).__name__}).")
+        return TeamError(f"{self.shown}: {type(error).__name__}")

@@ -1,0 +1,354 @@
+"""RemoteStore: the store of a team as a person reaches it, through `forge web --team`.
+
+It has the methods of `Store` that a person needs. Each is one request with the person's token; the server checks the
+role and acts under the person's name. People of a team never get the address of the database.
+
+Raises StoreUnavailable where the server cannot be reached, and TeamError with the server's own sentence where it
+refuses. Threat: the server lies. What it answers is bounded in size and in time, every value has the type that it
+should have, ids are plain words; no redirect is followed, so that the token goes nowhere else.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import http.client
+import json
+import math
+import socket
+import ssl
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, Final, cast
+from urllib.parse import quote, urlencode, urlsplit
+
+from golem_forge.core.regex import regex
+from golem_forge.core.text import one_line
+from golem_forge.team.changes import SessionChanges, changes_from_json
+from golem_forge.team.database import StoreUnavailable, TeamError
+from golem_forge.team.people import NOT_KNOWN, Person, Role
+from golem_forge.team.rows import NewSession, QuestionRow, StoredSession
+from golem_forge.team.schedules import NewSchedule, Schedule
+from golem_forge.team.workspace import WorkspaceError
+
+_TIMEOUT_S: Final = 30.0
+_WHOLE_S: Final = 120.0
+"""For one request, however often a byte of its answer comes."""
+_MAX_ANSWER: Final = 64 << 20
+_MAX_NUMBER: Final = 1 << 53
+_ID: Final = regex(r"[A-Za-z0-9_-]{1,64}")
+_TOKEN: Final = regex(r"[\x21-\x7e]{1,200}")
+_TYPES: Final[Mapping[str, Any]] = {
+    "str": str, "int": int, "float": (int, float), "bool": (bool, int), "Mapping[str, Any]": dict,
+}  # fmt: skip
+_IDS: Final = frozenset({"id", "session", "state"})
+_OTHER_VERSION: Final = (
+    "The team's server is another version of Forge, or no Forge at all. Upgrade the older one, or check store.url."
+)
+_CODES: Final = {401: "NOT_A_PERSON", 403: "ROLE", 404: "SESSION_NOT_FOUND", 409: "STORE_REFUSED"}
+
+
+class RemoteStore:
+    database: Final = None
+    """A person of a team has none."""
+
+    def __init__(self, address: str, token: str) -> None:
+        """`address`: https://…, or http:// on this machine. Raises TeamError."""
+        parts = urlsplit(address)
+        self._secure = parts.scheme == "https"
+        self._host = parts.hostname or ""
+        try:
+            self._port = parts.port or (443 if self._secure else 80)
+        except ValueError:
+            raise TeamError("store.url: its port is not a number below 65536") from None
+        if not self._host:
+            raise TeamError("store.url: the address names no host")
+        if _TOKEN.fullmatch(token) is None:
+            raise TeamError(NOT_KNOWN, "NOT_A_PERSON")
+        self._path = parts.path.rstrip("/")
+        self._token = token
+        self.shown = f"{parts.scheme}://{self._host}" + (f":{self._port}" if parts.port else "")
+
+    @property
+    def person(self) -> Person:
+        found = self._get("/api/me")
+        name, role = _text(found, "person"), _text(found, "role")
+        if role not in set(Role):
+            raise TeamError(_OTHER_VERSION)
+        return Person(name=name, role=Role(role))
+
+    # ---- sessions
+
+    def now(self) -> float:
+        return float(_number(self._get("/api/team/sessions", limit=1), "now"))
+
+    def sessions(
+        self, *, states: Iterable[str] = (), prefix: str = "", limit: int = 1000, batch: str = ""
+    ) -> list[StoredSession]:
+        wanted = {"states": ",".join(states), "prefix": prefix, "batch": batch, "limit": limit}
+        return [_row(StoredSession, each) for each in self._rows("/api/team/sessions", **wanted)]
+
+    def find(self, reference: str) -> StoredSession:
+        found = self.sessions(prefix=reference, limit=2) if reference else []
+        exact = [row for row in found if row.id == reference]
+        if len(found) > 1 and not exact:
+            raise TeamError(
+                f"several sessions start with {reference!r}; type more of the id (`forge ps --all` shows them)"
+            )
+        if not found:
+            raise TeamError(f"no session {reference!r} in the store; `forge ps --all` shows them", "SESSION_NOT_FOUND")
+        return (exact or found)[0]
+
+    def queue(self, new: NewSession, session_id: str = "") -> str:
+        """Starts it where the team's server says: what stands in `facts` about this machine does not go there."""
+        return _id(self._post("/api/team/sessions", {**_start(new), "batch": new.batch}), "id")
+
+    def stop(self, session_id: str) -> str:
+        return _text(self._post(f"/api/team/sessions/{_part(session_id)}/stop", {}), "state")
+
+    def send(self, session_id: str, kind: str, data: Mapping[str, Any]) -> int:
+        body = {"kind": kind, "text": str(data.get("text", ""))}
+        return int(_number(self._post(f"/api/team/sessions/{_part(session_id)}/messages", body), "number"))
+
+    def lines(
+        self, session_id: str, after: int = 0, *, limit: int = 5000, private: bool = False
+    ) -> list[tuple[int, bytes]]:
+        wanted = {"after": after, "limit": min(limit, 5000), "private": str(private).lower()}
+        found = self._get(f"/api/team/sessions/{_part(session_id)}/lines", **wanted).get("lines")
+        try:
+            lines = [(int(number), base64.b64decode(line)) for number, line in found or ()]
+        except (TypeError, ValueError):
+            raise TeamError(_OTHER_VERSION) from None
+        numbers = [after, *(number for number, _ in lines)]
+        if any(number <= before for before, number in pairwise(numbers)):
+            raise TeamError(_OTHER_VERSION)  # whoever reads on after the last number would never come to an end
+        return lines
+
+    def facts(self, session_id: str) -> Mapping[str, Any]:
+        return next(iter(self._rows(f"/api/team/sessions/{_part(session_id)}/facts")), {})
+
+    def changes(self, session_id: str, *, contents: bool) -> SessionChanges:
+        """What a session changed in its git workspace, as the server reads it. Raises WorkspaceError too."""
+        wanted = {"contents": str(contents).lower()}
+        try:
+            told = self._get(f"/api/team/sessions/{_part(session_id)}/changes", **wanted)
+        except TeamError as error:
+            if error.code != "STORE_REFUSED":
+                raise
+            raise WorkspaceError(error.message) from None
+        return changes_from_json(told)
+
+    def runners(self) -> list[dict[str, Any]]:
+        return _checked(self._rows("/api/team/runners"), id=str, host=str, pid=int, slots=int, labels=list)
+
+    def notify(self, notices: Sequence[tuple[str, str]]) -> None:
+        """Nobody hears it: whoever asks for `live` text is known to watch."""
+
+    def live(self, session_id: str, after: int) -> tuple[list[dict[str, Any]], int]:
+        """Text that is not recorded, as it came since that many pieces, and how many there are now."""
+        found = self._get(f"/api/team/sessions/{_part(session_id)}/live", after=after)
+        return [each for each in found["frames"] if isinstance(each, dict)], int(found["count"])
+
+    # ---- schedules
+
+    def schedules(self) -> list[Schedule]:
+        return [_row(Schedule, each) for each in self._rows("/api/team/schedules")]
+
+    def add_schedule(self, new: NewSchedule) -> str:
+        when = {"cron": new.cron, "timezone": new.timezone, "name": new.name}
+        return _text(self._post("/api/team/schedules", {**when, **_start(new.session)}), "name")
+
+    def remove_schedule(self, name: str) -> None:
+        self._ask("DELETE", f"/api/team/schedules/{_part(name)}")
+
+    # ---- questions
+
+    def questions(self, *, session: str = "", state: str = "open", limit: int = 1000) -> list[QuestionRow]:
+        rows = self._rows("/api/team/questions", session=session, limit=limit)
+        return [_row(QuestionRow, each) for each in rows]
+
+    def find_question(self, reference: str) -> QuestionRow:
+        rows = self._rows("/api/team/questions", prefix=reference) if reference else []
+        if not rows:
+            raise TeamError(f"no question {reference!r}; `forge inbox` shows those that are open", "QUESTION_NOT_FOUND")
+        return cast(QuestionRow, _row(QuestionRow, rows[0]))
+
+    def question(self, question_id: str) -> QuestionRow | None:
+        try:
+            return self.find_question(question_id)
+        except TeamError as error:
+            if error.code in ("SESSION_NOT_FOUND", "QUESTION_NOT_FOUND"):
+                return None
+            raise
+
+    def answer(self, question_id: str, answer: Mapping[str, Any]) -> QuestionRow:
+        self._post(f"/api/team/questions/{_part(question_id)}/answer", {"answer": dict(answer)})
+        return self.find_question(question_id)
+
+    def answer_form(self, session_id: str, answer: Mapping[str, Any]) -> None:
+        """A form with a secret field: the server gives it to the runner, and it never becomes a row."""
+        body = json.dumps({"type": "formResponse", "data": dict(answer)}).encode()
+        self._ask("POST", f"/api/sessions/{_part(session_id)}/actions", body)
+
+    # ---- people and rules
+
+    def people(self) -> list[dict[str, Any]]:
+        return _checked(self._rows("/api/team/people"), name=str, role=str, created=(int, float))
+
+    def new_person(self, name: str, role: Role) -> str:
+        return _id(self._post("/api/team/people", {"name": name, "role": role.value}), "token")
+
+    def remove_person(self, name: str) -> None:
+        self._ask("DELETE", f"/api/team/people/{_part(name)}")
+
+    def refusals(self, limit: int = 200) -> list[dict[str, Any]]:
+        rows = self._rows("/api/team/refusals")
+        return _checked(rows, at=(int, float), person=str, door=str, action=str, what=str)
+
+    def rules(self) -> list[dict[str, Any]]:
+        return _checked(self._rows("/api/team/rules"), id=str, rule=dict, person=str)
+
+    def remove_rule(self, rule_id: str) -> None:
+        self._ask("DELETE", f"/api/team/rules/{_part(rule_id)}")
+
+    def close(self) -> None:
+        """Every request has its own connection."""
+
+    # ---- requests
+
+    def _get(self, path: str, **query: Any) -> dict[str, Any]:
+        words = urlencode({name: value for name, value in query.items() if value not in ("", None)})
+        return _answered(self._ask("GET", f"{path}?{words}" if words else path))
+
+    def _rows(self, path: str, **query: Any) -> list[dict[str, Any]]:
+        rows = self._get(path, **query).get("rows")
+        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+            raise TeamError(_OTHER_VERSION)
+        return rows
+
+    def _post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        return _answered(self._ask("POST", path, json.dumps(dict(body)).encode()))
+
+    def _ask(self, method: str, path: str, body: bytes | None = None) -> Any:
+        headers = {"Authorization": f"Bearer {self._token}", "Accept": "application/json"}
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        connection = self._connect()
+        wires: list[socket.socket] = []
+        too_slow = threading.Timer(_WHOLE_S, _hang_up, (connection, wires))
+        too_slow.daemon = True
+        too_slow.start()
+        try:
+            connection.connect()
+            wires.append(connection.sock)  # the connection forgets it when the server says that it will close it
+            connection.request(method, self._path + path, body, headers)
+            answer = connection.getresponse()
+            data = answer.read(_MAX_ANSWER + 1)
+            if answer.length and len(data) <= _MAX_ANSWER:
+                raise http.client.IncompleteRead(b"", answer.length)
+        except (OSError, http.client.HTTPException) as error:
+            raise StoreUnavailable(f"{self.shown} cannot be reached now ({_why(error)}).") from None
+        finally:
+            too_slow.cancel()
+            connection.close()
+        try:
+            said = json.loads(data) if data and len(data) <= _MAX_ANSWER else None
+        except (ValueError, RecursionError):
+            said = None
+        if answer.status in (202, 204) and not data:
+            return None
+        if answer.status in (200, 201, 202) and isinstance(said, dict):
+            return said
+        raise self._refused(answer.status, said)
+
+    def _connect(self) -> http.client.HTTPConnection:
+        if self._secure:
+            return http.client.HTTPSConnection(
+                self._host, self._port, timeout=_TIMEOUT_S, context=ssl.create_default_context()
+            )
+        return http.client.HTTPConnection(self._host, self._port, timeout=_TIMEOUT_S)
+
+    def _refused(self, status: int, said: Any) -> TeamError:
+        problem = said.get("problem") if isinstance(said, dict) else None
+        if not problem and status in (502, 503, 504):
+            return StoreUnavailable(f"{self.shown}: its proxy cannot reach `forge web --team`. Is it running there?")
+        if not isinstance(problem, str) or not problem:
+            return TeamError(f"{self.shown} gave no answer of a team's page (status {status}). Check store.url.")
+        if status == 422 and "does not fit" in problem and isinstance(fields := said.get("fields"), dict):
+            problem = f"{problem} {'; '.join(f'{name}: {fields[name]}' for name in list(fields)[:5])}"
+        words = NOT_KNOWN if status == 401 else one_line(problem)[:1000]
+        if status == 503:
+            return StoreUnavailable(words)
+        code = "FOUR_EYES" if "four_eyes" in words else _CODES.get(status, "STORE_REFUSED")
+        return TeamError(words, code)
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, ssl.SSLError):
+        return "its certificate is not trusted here"
+    return one_line(getattr(error, "strerror", "") or type(error).__name__)[:100]
+
+
+def _start(new: NewSession) -> dict[str, str]:
+    asked = {name: str(new.facts.get(name) or "") for name in ("worker", "model", "approval", "directory")}
+    return {"input": new.input, "label": new.label, **asked}
+
+
+def _part(text: str) -> str:
+    return quote(text, safe="")
+
+
+def _hang_up(connection: http.client.HTTPConnection, wires: list[socket.socket]) -> None:
+    for wire in wires or [connection.sock]:
+        with contextlib.suppress(OSError, TypeError):
+            socket.socket.shutdown(wire, socket.SHUT_RDWR)  # not the library's: whoever reads from it finds its end
+
+
+def _answered(said: Any) -> dict[str, Any]:
+    if not isinstance(said, dict):
+        raise TeamError(_OTHER_VERSION)
+    return said
+
+
+def _text(said: Mapping[str, Any], name: str) -> str:
+    if not isinstance(found := said.get(name), str):
+        raise TeamError(_OTHER_VERSION)
+    return found
+
+
+def _id(said: Mapping[str, Any], name: str) -> str:
+    if _ID.fullmatch(found := _text(said, name)) is None:
+        raise TeamError(_OTHER_VERSION)
+    return found
+
+
+def _number(said: Mapping[str, Any], name: str) -> int | float:
+    found = said.get(name)
+    if not isinstance(found, (int, float)) or not _is_number(found):
+        raise TeamError(_OTHER_VERSION)
+    return found
+
+
+def _is_number(value: int | float) -> bool:
+    return math.isfinite(value) if isinstance(value, float) else abs(value) <= _MAX_NUMBER
+
+
+def _checked(rows: list[dict[str, Any]], **types: Any) -> list[dict[str, Any]]:
+    """Rows of which these members are used, each of its type."""
+    for row in rows:
+        for name, type in types.items():
+            value = row.get(name)
+            if not isinstance(value, type) or (isinstance(value, (int, float)) and not _is_number(value)):
+                raise TeamError(_OTHER_VERSION)
+    return rows
+
+
+def _row(kind: Any, given: Mapping[str, Any]) -> Any:
+    """Fields that this version does not know are left out; a missing one is an answer of another version."""
+    known = {name: value for name, value in given.items() if name in kind.__lazy_fields__}
+    types = {name: _TYPES.get(kind.__annotations__.get(name, ""), object) for name in kind.__lazy_fields__}
+    _checked([known], **types)
+    for name in _IDS & known.keys():
+        _id(known, name)
+    return kind(**known)

@@ -1,0 +1,228 @@
+"""The rows of the store: sessions, questions, arrivals, leases, and what is appended to a journal.
+
+No row knows the database: `store.py` reads and writes them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.events.journal_files import Anchor
+
+CHANNEL: Final = "forge_sessions"
+CHECKPOINT: Final = "checkpoint"
+"""The journal's record of one: its commit (None: nothing had changed), and whether the origin has it."""
+_CHECKPOINT_LINE: Final = b'"type":"checkpoint"'
+_HEAD_BYTES: Final = 120
+QUEUED: Final = "queued"
+RUNNING: Final = "running"
+WAITING: Final = "waiting"
+FINISHED: Final = "finished"
+FAILED: Final = "failed"
+STOPPED: Final = "stopped"
+ENDED: Final = frozenset({FINISHED, FAILED, STOPPED})
+OPEN: Final = "open"
+ANSWERED: Final = "answered"
+WITHDRAWN: Final = "withdrawn"
+EXPIRED: Final = "expired"
+SOMEBODY_ELSE: Final = 1
+"""`four_eyes` of a question: whoever started the session cannot answer it."""
+STARTER_ONCE: Final = 2
+"""It is below the risk of `approval.four_eyes`: who started the session may approve this call, and nothing beyond."""
+EXACT_CALL: Final = "exact"
+"""The choice that keeps one call exactly as it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewSession:
+    """What is queued. `facts` (where it runs, with what) may hold host paths: only runners and admins read them."""
+
+    facts: Mapping[str, Any]
+    input: str
+    worker: str = ""
+    model: str = ""
+    mode: str = "single"
+    title: str = ""
+    person: str = ""
+    door: str = ""
+    program: str = ""
+    label: str = ""
+    batch: str = ""
+    priority: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredSession:
+    id: str
+    state: str
+    held: int
+    worker: str
+    title: str
+    model: str
+    mode: str
+    person: str
+    program: str
+    label: str
+    batch: str
+    priority: int
+    runner: str
+    epoch: int
+    lease_until: float
+    wake: int
+    stop: int
+    arrivals: int
+    waits_for: str
+    result: str
+    error: str
+    cost: float
+    lines: int
+    hash: str
+    created: float
+    updated: float
+    ended: float
+    notice: str = ""
+    """What a person should know of it: why its last checkpoint is not at the origin."""
+
+    @property
+    def shown_state(self) -> str:
+        return f"{self.state} (held)" if self.held and self.state == WAITING else self.state
+
+
+_SESSION: Final = (
+    "id", "state", "held", "worker", "title", "model", "mode", "person", "program", "label", "batch", "priority",
+    "runner", "epoch", "lease_until", "wake", "stop", "arrivals", "waits_for", "result", "error", "cost", "lines",
+    "hash", "created", "updated", "ended", "notice",
+)  # fmt: skip
+SESSION_COLUMNS: Final = ", ".join(_SESSION)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionRow:
+    id: str
+    session: str
+    kind: str
+    call: str
+    worker: str
+    risk: str
+    title: str
+    wire: Mapping[str, Any]
+    state: str
+    asked: float
+    expires: float
+    four_eyes: int
+    """0, SOMEBODY_ELSE or STARTER_ONCE."""
+    answer: Mapping[str, Any]
+    person: str
+    door: str
+    answered: float
+
+
+QUESTION_COLUMNS: Final = (
+    "id, session, kind, call, worker, risk, title, wire, state, asked, expires, four_eyes, answer, person, "
+    "door, answered"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival:
+    number: int
+    kind: str
+    """`message`, `answer`, `interrupt`, `command` or `form`."""
+    data: Mapping[str, Any]
+    person: str
+    door: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """One session in the hands of one runner."""
+
+    session: StoredSession
+    facts: Mapping[str, Any]
+
+    @property
+    def id(self) -> str:
+        return self.session.id
+
+    @property
+    def epoch(self) -> int:
+        return self.session.epoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Append:
+    """Lines for one journal, and outputs that must be there before them."""
+
+    session: str
+    epoch: int
+    first: int
+    lines: tuple[bytes, ...]
+    outputs: tuple[tuple[str, str, int, bytes], ...] = ()
+    """(handle, worker, number of the piece, its bytes)"""
+    rules: tuple[tuple[Mapping[str, Any], str], ...] = ()
+    """(rule for all runners, its author): kept at the latest with the line that says so."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionEnding:
+    """How a session ended, for lists and for whoever asked for it."""
+
+    state: str
+    result: str = ""
+    error: str = ""
+    cost: float = 0.0
+    model: str = ""
+    anchor: Anchor | None = None
+    """The journal's last line."""
+    last: Append | None = None
+    """Lines that are not kept yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedSession:
+    """One that ended somewhere else, for `Store.add_recorded`. Times are seconds since 1970."""
+
+    id: str
+    state: str
+    worker: str
+    model: str
+    title: str
+    person: str
+    created: float
+    ended: float
+
+
+def to_session(row: Sequence[Any]) -> StoredSession:
+    return StoredSession(**dict(zip(_SESSION, row, strict=True)))
+
+
+def to_question(row: Sequence[Any]) -> QuestionRow:
+    names = [name.strip() for name in QUESTION_COLUMNS.split(",")]
+    values = dict(zip(names, row, strict=True))
+    values["wire"] = json.loads(values["wire"])
+    values["answer"] = json.loads(values["answer"]) if values["answer"] else {}
+    return QuestionRow(**values)
+
+
+def question_title(wire: Mapping[str, Any]) -> str:
+    """What is asked, in one line: the tool, and what it would do."""
+    said = str(wire.get("payload") or "").strip().splitlines()
+    effects = wire.get("effects") or ()
+    if wire.get("type") != "command" and effects:
+        said = [str(effects[0])]
+    name = str(wire.get("tool") or wire.get("title") or "a question")
+    return f"{name}: {said[0]}" if said else str(wire.get("description") or name)
+
+
+def last_checkpoint(lines: Iterable[bytes]) -> str:
+    """The commit that a journal names last; empty: none."""
+    commit = ""
+    for line in lines:
+        if _CHECKPOINT_LINE in line[:_HEAD_BYTES]:
+            with contextlib.suppress(ValueError):
+                commit = str(json.loads(line).get("commit") or commit)
+    return commit

@@ -1,0 +1,401 @@
+"""Runner: takes sessions from the store and runs them, at most `slots` at a time. `forge runner`.
+
+Two things bring work: a ring (with SQLite another process changed the file, with PostgreSQL a job names a session) and
+a sweep every 5 seconds, which finds what no ring told: a lost one, a session whose runner died, a question whose time
+is over, a schedule whose tick has come. Which session runs is decided by `Store.claim` alone.
+
+TERM drains: no new work; calls that run get 60 seconds; what waits parks, the rest is given back to the queue. A second
+TERM interrupts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import os
+import shutil
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from golem_forge._version import __version__
+from golem_forge.core.ids import new_id
+from golem_forge.core.lazy_dataclass import dataclass, field
+from golem_forge.events.envelope import Event
+from golem_forge.events.telemetry import Metrics
+from golem_forge.sandbox.walls.probe import remove_abandoned_probes
+from golem_forge.storage.private_file import make_private_dir
+from golem_forge.team.database import PostgresDatabase, StoreUnavailable, TeamError, complaints
+from golem_forge.team.dispatch import DispatchThread
+from golem_forge.team.journal import CommitThread
+from golem_forge.team.lease import LeaseKeeper
+from golem_forge.team.live import WATCH_CHANNEL, WHOLE, LiveSender
+from golem_forge.team.rings import listen
+from golem_forge.team.session_run import RunnerParts, SessionRun
+from golem_forge.team.session_workspace import remove_old_clones
+from golem_forge.team.shared_rules import StoreRules
+from golem_forge.team.store import Store
+from golem_forge.team.webhooks import Outbox, Webhook, WebhookSender
+
+SWEEP_S: Final = 5.0
+DRAIN_S: Final = 60.0
+RULES_S: Final = 0.25
+FULL_REST_S: Final = 5.0
+"""So long a runner takes nothing after its disk was full."""
+COLLECT_AFTER: Final = 16
+COLLECT_S: Final = 1.0
+"""Zones hold descriptors until they are collected, and Python may not collect for hundreds of sessions: the runner does
+after so many, and when it had no work for so long. Between two rests that costs a millisecond or two, since what was
+there at the last rest is left out, and not 80."""
+_ENDED: Final = "the runner ended"
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunnerOptions:
+    slots: int = 4
+    labels: Sequence[str] = ()
+    limits: Mapping[str, int] = field(default_factory=dict)
+    hold_s: float = 1800.0
+    idle_s: float = 0.0
+    """Ends after so long without work; 0: never."""
+    offers: Mapping[str, Any] = field(default_factory=dict)
+    """What it publishes of itself: digests of trusted programs and of user tools."""
+    metrics: Metrics = field(default_factory=Metrics)
+    webhooks: Sequence[Webhook] = ()
+    page: str = ""
+    """The address of the team's page, for links in what webhooks are told."""
+
+
+class Runner:
+    def __init__(self, store: Store, home: Path, options: RunnerOptions) -> None:
+        self.id = new_id()
+        self.store = store
+        self.options = options
+        self._home = home
+        self._runs: dict[str, SessionRun] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        """By session, as `_runs`: until everything of it here has ended."""
+        self._next_sweep = 0.0
+        self._idle_since = 0.0
+        self._rests_until = 0.0
+        self._uncollected = 0
+        """Sessions that left since the last collection."""
+        self._rules = StoreRules(store)
+        self._rules_read = 0.0
+        self._rung = asyncio.Event()
+        self._draining = False
+        self._interrupted = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._live = LiveSender(store, self.id, self._answer_form, home / "state")
+        self._webhooks: WebhookSender | None = None
+        self.on_delta: Callable[[str, Event], None] | None = None
+        """Also given what is not recorded; attached terminals get it in any case."""
+
+    @property
+    def running(self) -> int:
+        return len(self._runs)
+
+    async def run(self) -> None:
+        """Until it is drained, or was idle for long enough. Raises TeamError if the store cannot be used at all."""
+        self._loop = asyncio.get_running_loop()
+        options = self.options
+        await asyncio.to_thread(self._register)
+        leases = LeaseKeeper(self.store, self.id, self._on_news, self._on_lost)
+        commits = CommitThread(self.store)
+        parts = RunnerParts(
+            store=self.store,
+            commits=commits,
+            leases=leases,
+            home=self._home,
+            copies=await asyncio.to_thread(_clear_up, self._home / "state" / "running"),
+            hold_s=options.hold_s,
+            rules=self._rules,
+            on_delta=self._take_delta,
+        )
+        await self._live.open()
+        leases.start()
+        threading.Thread(target=self._remove_old_clones, name="forge-old-clones", daemon=True).start()
+        if options.webhooks:
+            self.store.outbox = Outbox(self.store.database, options.webhooks, options.page)
+            self._webhooks = WebhookSender(self.store.outbox)
+        rings = listen(self.store, self._ring_in_thread, (WATCH_CHANNEL,), self._heard_in_thread)
+        self._idle_since = time.monotonic()
+        dispatch = self._dispatch(parts)
+        try:
+            while not self._draining:
+                self._rung.clear()
+                await self._sweep()
+                await self._refresh_rules()
+                if dispatch is None:
+                    await self._claim(parts)
+                await self._look_at_held()
+                if not self._runs and options.idle_s and time.monotonic() - self._idle_since > options.idle_s:
+                    break
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._rung.wait(), min(SWEEP_S, options.idle_s or SWEEP_S))
+            if dispatch is not None:
+                await asyncio.to_thread(dispatch.close)
+            await self._drain()
+        finally:
+            if dispatch is not None:
+                await asyncio.to_thread(dispatch.close)
+            rings.close()
+            self._live.close()
+            for run in list(self._runs.values()):
+                run.lose(_ENDED)
+            if self._tasks:
+                await asyncio.wait(self._tasks.values(), timeout=10)
+            if self._webhooks is not None:
+                await self._webhooks.close()
+            await asyncio.to_thread(commits.close)
+            await asyncio.to_thread(leases.close)
+            await asyncio.to_thread(shutil.rmtree, parts.copies, ignore_errors=True)
+            with contextlib.suppress(TeamError):
+                await asyncio.to_thread(self.store.unregister, self.id)
+
+    def drain(self) -> None:
+        """The first time: no new work. The second time: what runs is interrupted."""
+        if self._draining:
+            self._interrupted.set()
+        self._draining = True
+        self._rung.set()
+
+    # ---- taking sessions
+
+    def _dispatch(self, parts: RunnerParts) -> DispatchThread | None:
+        """With PostgreSQL: what brings the sessions here, one job each."""
+        if not isinstance(self.store.database, PostgresDatabase):
+            return None
+        room = asyncio.Semaphore(self.options.slots)
+
+        async def attend(session_id: str) -> None:
+            async with room:
+                await asyncio.sleep(self._rests_until - time.monotonic())
+                if (before := self._runs.get(session_id)) is not None:
+                    if not before.leaving:
+                        return  # a ring too many
+                    await asyncio.wait({self._tasks[session_id]})
+                if (task := await self._claim_one(parts, session_id)) is not None:
+                    await asyncio.wait({task})
+
+        return DispatchThread(self.store.database, self.options.labels, self.options.slots, attend)
+
+    async def _sweep(self) -> None:
+        """What no ring told of. At most every 5 seconds, and when a session has left a slot."""
+        now = time.monotonic()
+        if now < self._next_sweep:
+            return
+        self._next_sweep = now + SWEEP_S
+        options = self.options
+        try:
+            await asyncio.to_thread(self.store.shorten_leases)
+            await asyncio.to_thread(self.store.expire)
+            for said in await asyncio.to_thread(self.store.schedules.start_due):
+                _log.warning("%s", said)
+            await asyncio.to_thread(self.store.ring_forgotten, options.labels, options.limits, 2 * options.slots)
+            if options.metrics.wanted:
+                options.metrics.set_queue_length((await asyncio.to_thread(self.store.counts)).get("queued", 0))
+        except StoreUnavailable as error:
+            complaints.tell("the store cannot be asked", error)
+
+    async def _refresh_rules(self) -> None:
+        """The store's rules, after a ring: at most four times a second."""
+        rest = self._rules_read + RULES_S - time.monotonic()
+        if rest > 0:
+            asyncio.get_running_loop().call_later(rest, self._rung.set)
+            return
+        self._rules_read = time.monotonic()
+        try:
+            await asyncio.to_thread(self._rules.refresh)
+        except StoreUnavailable as error:
+            complaints.tell("the store cannot be asked", error)
+
+    async def _claim(self, parts: RunnerParts) -> None:
+        while len(self._runs) < self.options.slots and await self._claim_one(parts) is not None:
+            pass
+
+    async def _claim_one(self, parts: RunnerParts, session_id: str = "") -> asyncio.Task[None] | None:
+        """None: there is nothing to take, or the store is away. A session that is still leaving is left out."""
+        if self._draining or time.monotonic() < self._rests_until:
+            return None
+        began = time.monotonic()
+        try:
+            lease = await asyncio.to_thread(
+                self.store.claim,
+                self.id,
+                self.options.labels,
+                session_id=session_id,
+                limits=self.options.limits,
+                but=list(self._runs),
+            )
+        except StoreUnavailable as error:
+            complaints.tell("the store cannot be asked", error)
+            return None
+        if lease is None:
+            return None
+        parts.leases.hold(lease.id, lease.epoch, began)
+        if lease.epoch == 1:
+            self.options.metrics.record_wait(lease.session.updated - lease.session.created)
+        run = SessionRun(parts, lease)
+        self._runs[lease.id] = run
+        task = asyncio.get_running_loop().create_task(self._attend(run))
+        self._tasks[lease.id] = task
+        return task
+
+    async def _attend(self, run: SessionRun) -> None:
+        try:
+            await run.run()
+        finally:
+            self._live.forget(run.id)
+            self._runs.pop(run.id, None)
+            self._tasks.pop(run.id, None)
+            self._next_sweep = 0.0
+            self._idle_since = time.monotonic()
+            self._rung.set()
+            self._uncollected += 1
+            if self._uncollected >= COLLECT_AFTER:
+                self._collect()
+            elif not self._runs:
+                asyncio.get_running_loop().call_later(COLLECT_S, self._collect_at_rest)
+            if run.is_full:
+                self._rests_until = time.monotonic() + FULL_REST_S
+                asyncio.get_running_loop().call_later(FULL_REST_S, self._rung.set)
+            if run.lost:
+                _log.warning("session %s left this runner: %s", run.id[:12], run.lost)
+                if run.lost != _ENDED:
+                    self.options.metrics.count_lost_lease()
+
+    def _collect_at_rest(self) -> None:
+        if self._uncollected and not self._runs:
+            gc.unfreeze()
+            self._collect()
+            gc.freeze()
+
+    def _collect(self) -> None:
+        self._uncollected = 0
+        gc.collect()
+
+    async def _look_at_held(self) -> None:
+        """Tells sessions what changed in the store, between two renewals of their leases."""
+        if not self._runs:
+            return
+        try:
+            news = await asyncio.to_thread(self.store.news, list(self._runs))
+        except StoreUnavailable as error:
+            complaints.tell("the store cannot be asked", error)
+            return
+        for session_id, (stop, arrivals, epoch) in news.items():
+            run = self._runs.get(session_id)
+            if run is None:
+                continue
+            if epoch > run.lease.epoch:  # a lower one was read before this runner took the session again
+                run.lose("another runner has taken this session over")
+            else:
+                run.ring(stop=stop, arrivals=arrivals)
+
+    # ---- attached terminals
+
+    def _take_delta(self, session_id: str, event: Event) -> None:
+        self._live.take(session_id, event)
+        if self.on_delta is not None:
+            self.on_delta(session_id, event)
+
+    def _answer_form(self, session_id: str, answer: Mapping[str, Any], by: str, door: str) -> str:
+        run = self._runs.get(session_id)
+        return "the session is not here any more" if run is None else run.answer_form(answer, by, door)
+
+    # ---- from threads
+
+    def _heard_in_thread(self, channel: str, what: str) -> None:
+        """Somebody watches a session."""
+        assert self._loop is not None
+        session_id, _, more = what.partition(" ")
+
+        def tell() -> None:
+            if session_id in self._runs:
+                self._live.watch(session_id, whole=more == WHOLE)
+
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(tell)
+
+    def _ring_in_thread(self) -> None:
+        assert self._loop is not None
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._rung.set)
+            if self._webhooks is not None:
+                self._loop.call_soon_threadsafe(self._webhooks.ring)
+
+    def _on_news(self, session_id: str, stop: bool, arrivals: int) -> None:
+        assert self._loop is not None
+
+        def tell() -> None:
+            if (run := self._runs.get(session_id)) is not None:
+                run.ring(stop=stop, arrivals=arrivals)
+
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(tell)
+
+    def _on_lost(self, session_id: str) -> None:
+        assert self._loop is not None
+
+        def tell() -> None:
+            if (run := self._runs.get(session_id)) is not None:
+                run.lose("another runner has taken this session over")
+
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(tell)
+
+    # ---- ending
+
+    async def _drain(self) -> None:
+        with contextlib.suppress(TeamError):
+            await asyncio.to_thread(self.store.drain, self.id)
+        until = time.monotonic() + DRAIN_S
+        while self._runs and time.monotonic() < until and not self._interrupted.is_set():
+            for run in list(self._runs.values()):
+                run.drain()
+                if not run.runs_something:
+                    await run.hand_over()
+            await asyncio.sleep(0.05)
+        for run in list(self._runs.values()):
+            await run.hand_over()
+        if self._tasks:
+            await asyncio.wait(self._tasks.values(), timeout=10)
+
+    def _remove_old_clones(self) -> None:
+        with contextlib.suppress(Exception):  # the next runner that starts tries again
+            remove_old_clones(self.store, self._home)
+
+    def _register(self) -> None:
+        self.store.register(
+            self.id,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            slots=self.options.slots,
+            labels=self.options.labels,
+            version=__version__,
+            offers=self.options.offers,
+        )
+
+
+def _clear_up(place: Path) -> Path:
+    """What processes left that were killed; gives a folder of this one."""
+    remove_abandoned_probes()
+    return own_folder(place)
+
+
+def own_folder(place: Path) -> Path:
+    """A folder of this process; those of processes that are gone are removed."""
+    for folder in place.glob("*-*"):
+        pid = folder.name.partition("-")[0]
+        if pid.isdigit() and not Path(f"/proc/{pid}").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+    folder = place / f"{os.getpid()}-{new_id()[:8]}"
+    make_private_dir(folder)
+    return folder

@@ -1,0 +1,338 @@
+"""The tables of the store, and how a database comes to have them.
+
+`upgrade` makes what is missing and moves an older schema to this one, a step at a time, in one transaction.
+`check_version` refuses a database that is older (`forge store upgrade` mends it) or newer (this version of Forge is
+too old for it). Journals are append only: a trigger refuses to change or delete a line, and `pruning` is the only way
+around it, for the owner alone. `grant_role` gives a role of PostgreSQL what runners need, or what the page of a team
+needs, and nothing that changes what is recorded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Final
+
+from golem_forge.team.database import (
+    APPEND_ONLY,
+    SQLITE,
+    Database,
+    PostgresConnection,
+    StoreConnection,
+    TeamError,
+)
+from golem_forge.team.dispatch import SCHEMA_KEY, install
+
+SCHEMA_VERSION: Final = 1
+NO_TABLES: Final = "The store has no tables yet. Run `forge store init`."
+
+_TABLES: Final = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE sessions (
+    id TEXT PRIMARY KEY CHECK (length(id) BETWEEN 1 AND 64
+        AND ltrim(id, '0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_-') = ''),
+    state TEXT NOT NULL,
+    held INTEGER NOT NULL DEFAULT 0,
+    worker TEXT NOT NULL DEFAULT '',
+    title TEXT NOT NULL DEFAULT '',
+    model TEXT NOT NULL DEFAULT '',
+    mode TEXT NOT NULL DEFAULT '',
+    person TEXT NOT NULL DEFAULT '',
+    program TEXT NOT NULL DEFAULT '',
+    label TEXT NOT NULL DEFAULT '',
+    batch TEXT NOT NULL DEFAULT '',
+    priority INTEGER NOT NULL DEFAULT 0,
+    runner TEXT NOT NULL DEFAULT '',
+    epoch BIGINT NOT NULL DEFAULT 0,
+    lease_until DOUBLE PRECISION NOT NULL DEFAULT 0,
+    wake INTEGER NOT NULL DEFAULT 0,
+    stop INTEGER NOT NULL DEFAULT 0,
+    arrivals BIGINT NOT NULL DEFAULT 0,
+    waits_for TEXT NOT NULL DEFAULT '',
+    result TEXT NOT NULL DEFAULT '',
+    error TEXT NOT NULL DEFAULT '',
+    cost DOUBLE PRECISION NOT NULL DEFAULT 0,
+    lines BIGINT NOT NULL DEFAULT 0,
+    hash TEXT NOT NULL DEFAULT '',
+    created DOUBLE PRECISION NOT NULL,
+    updated DOUBLE PRECISION NOT NULL,
+    ended DOUBLE PRECISION NOT NULL DEFAULT 0,
+    notice TEXT NOT NULL DEFAULT ''
+);
+CREATE INDEX sessions_by_state ON sessions (state, priority, created);
+CREATE INDEX sessions_by_lease ON sessions (lease_until) WHERE state = 'running';
+CREATE TABLE session_facts (session TEXT PRIMARY KEY REFERENCES sessions (id) ON DELETE CASCADE, facts TEXT NOT NULL);
+CREATE TABLE journal (session TEXT NOT NULL, n BIGINT NOT NULL, line BYTES NOT NULL, PRIMARY KEY (session, n));
+CREATE TABLE journal_private (session TEXT NOT NULL, n BIGINT NOT NULL, line BYTES NOT NULL, PRIMARY KEY (session, n));
+CREATE TABLE outputs (
+    session TEXT NOT NULL, handle TEXT NOT NULL, worker TEXT NOT NULL, piece INTEGER NOT NULL, data BYTES NOT NULL,
+    PRIMARY KEY (session, handle, piece)
+);
+CREATE TABLE arrivals (
+    session TEXT NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
+    number BIGINT NOT NULL,
+    kind TEXT NOT NULL,
+    data TEXT NOT NULL,
+    person TEXT NOT NULL DEFAULT '',
+    door TEXT NOT NULL DEFAULT '',
+    at DOUBLE PRECISION NOT NULL,
+    PRIMARY KEY (session, number)
+);
+CREATE TABLE questions (
+    id TEXT PRIMARY KEY,
+    session TEXT NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
+    kind TEXT NOT NULL,
+    call TEXT NOT NULL DEFAULT '',
+    worker TEXT NOT NULL DEFAULT '',
+    risk TEXT NOT NULL DEFAULT '',
+    title TEXT NOT NULL DEFAULT '',
+    wire TEXT NOT NULL,
+    state TEXT NOT NULL,
+    asked DOUBLE PRECISION NOT NULL,
+    expires DOUBLE PRECISION NOT NULL DEFAULT 0,
+    four_eyes INTEGER NOT NULL DEFAULT 0,
+    answer TEXT NOT NULL DEFAULT '',
+    person TEXT NOT NULL DEFAULT '',
+    door TEXT NOT NULL DEFAULT '',
+    answered DOUBLE PRECISION NOT NULL DEFAULT 0
+);
+CREATE INDEX questions_open ON questions (asked) WHERE state = 'open';
+CREATE INDEX questions_by_expiry ON questions (expires) WHERE state = 'open' AND expires > 0;
+CREATE INDEX questions_by_session ON questions (session, state);
+CREATE TABLE runners (
+    id TEXT PRIMARY KEY,
+    host TEXT NOT NULL,
+    pid BIGINT NOT NULL,
+    slots INTEGER NOT NULL,
+    labels TEXT NOT NULL,
+    version TEXT NOT NULL,
+    offers TEXT NOT NULL,
+    started DOUBLE PRECISION NOT NULL,
+    seen DOUBLE PRECISION NOT NULL,
+    draining INTEGER NOT NULL DEFAULT 0
+);
+CREATE TABLE people (
+    name TEXT PRIMARY KEY, role TEXT NOT NULL, token TEXT NOT NULL UNIQUE, created DOUBLE PRECISION NOT NULL
+);
+CREATE UNIQUE INDEX people_by_name ON people (lower(name));
+CREATE TABLE refusals (
+    at DOUBLE PRECISION NOT NULL, person TEXT NOT NULL, door TEXT NOT NULL, action TEXT NOT NULL, what TEXT NOT NULL
+);
+CREATE TABLE rules (
+    id TEXT PRIMARY KEY, rule TEXT NOT NULL, person TEXT NOT NULL, created DOUBLE PRECISION NOT NULL
+);
+CREATE TABLE schedules (
+    id TEXT PRIMARY KEY, name TEXT NOT NULL UNIQUE, cron TEXT NOT NULL, timezone TEXT NOT NULL, person TEXT NOT NULL,
+    by_role INTEGER NOT NULL DEFAULT 0, title TEXT NOT NULL, worker TEXT NOT NULL, label TEXT NOT NULL,
+    session TEXT NOT NULL, created DOUBLE PRECISION NOT NULL, last_tick DOUBLE PRECISION NOT NULL DEFAULT 0,
+    next_tick DOUBLE PRECISION NOT NULL, last_session TEXT NOT NULL DEFAULT '', note TEXT NOT NULL DEFAULT ''
+);
+CREATE TABLE ticks (
+    schedule TEXT NOT NULL, tick DOUBLE PRECISION NOT NULL, session TEXT NOT NULL, PRIMARY KEY (schedule, tick)
+);
+CREATE TABLE deliveries (
+    id TEXT PRIMARY KEY, hook TEXT NOT NULL, body TEXT NOT NULL, created DOUBLE PRECISION NOT NULL,
+    first_try DOUBLE PRECISION NOT NULL DEFAULT 0, next_try DOUBLE PRECISION NOT NULL,
+    tries INTEGER NOT NULL DEFAULT 0, state TEXT NOT NULL DEFAULT 'waiting'
+);
+CREATE INDEX deliveries_due ON deliveries (next_try) WHERE state = 'waiting';
+CREATE TABLE pruned (
+    session TEXT PRIMARY KEY, lines BIGINT NOT NULL, hash TEXT NOT NULL, at DOUBLE PRECISION NOT NULL
+);
+"""
+_APPEND_ONLY: Final = ("journal", "journal_private", "outputs")
+_PRUNING: Final = "pruning"
+RUNNER: Final = "runner"
+PAGE: Final = "page"
+"""What a role of PostgreSQL can be for."""
+_ALL_RIGHTS: Final = "SELECT, INSERT, UPDATE, DELETE"
+_KEPT: Final = {
+    **dict.fromkeys(("sessions", "questions"), "SELECT, INSERT, UPDATE"),
+    **dict.fromkeys(("arrivals", "session_facts"), "SELECT, INSERT"),
+}
+_RIGHTS: Final = {
+    RUNNER: {
+        **_KEPT,
+        **dict.fromkeys((*_APPEND_ONLY, "rules"), "SELECT, INSERT"),
+        **dict.fromkeys(("meta", "people", "pruned"), "SELECT"),
+    },
+    PAGE: {**_KEPT, **dict.fromkeys((*_APPEND_ONLY, "meta", "pruned", "runners"), "SELECT")},
+}
+"""By kind: what it may do with a table, where that is not everything. A runner adds to journals; a rule that it adds is
+what an admin answered to its question; the owner and the admins decide about people. The page records no call. Neither
+deletes a session, nor changes what somebody said to it."""
+_GRANTED: Final = {RUNNER: "runner role ", PAGE: "page role "}
+"""In `meta`, before the name of a role that was granted these rights: `upgrade` grants them for new tables."""
+
+
+def _statements(database: Database) -> Iterator[str]:
+    binary = "BLOB" if database.kind == SQLITE else "BYTEA"
+    for statement in _TABLES.replace("BYTES", binary).split(";"):
+        if statement.strip():
+            yield statement
+    if database.kind == SQLITE:
+        for table in _APPEND_ONLY:
+            for verb in ("UPDATE", "DELETE"):
+                yield (
+                    f"CREATE TRIGGER {table}_no_{verb.lower()} BEFORE {verb} ON {table} "
+                    f"WHEN NOT EXISTS (SELECT 1 FROM meta WHERE key = '{_PRUNING}') "
+                    f"BEGIN SELECT RAISE(ABORT, '{APPEND_ONLY}'); END"
+                )
+        return
+    yield (
+        "CREATE FUNCTION forge_append_only() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp "
+        "AS $$ BEGIN "
+        f"IF current_setting('forge.{_PRUNING}', true) = 'on' AND pg_has_role(current_user, "
+        "(SELECT relowner FROM pg_class WHERE oid = TG_RELID), 'MEMBER') "
+        f"THEN RETURN OLD; END IF; RAISE EXCEPTION '{APPEND_ONLY}'; END $$"
+    )
+    for table in _APPEND_ONLY:
+        yield (
+            f"CREATE TRIGGER {table}_append_only BEFORE UPDATE OR DELETE ON {table} "
+            "FOR EACH ROW EXECUTE FUNCTION forge_append_only()"
+        )
+        yield (
+            f"CREATE TRIGGER {table}_no_truncate BEFORE TRUNCATE ON {table} "
+            "FOR EACH STATEMENT EXECUTE FUNCTION forge_append_only()"
+        )
+
+
+def version_of(connection: StoreConnection, database: Database) -> int:
+    """0: there are no tables."""
+    if database.kind == SQLITE:
+        there = connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'meta'").fetchone()
+    else:
+        there = connection.execute("SELECT 1 WHERE to_regclass('meta') IS NOT NULL").fetchone()
+    if there is None:
+        return 0
+    row = connection.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone()
+    return int(row[0]) if row else 0
+
+
+def upgrade(database: Database) -> tuple[int, int]:
+    """(the version before, the version now). Raises TeamError for a database of a newer Forge."""
+    with database.transaction() as connection:
+        connection.lock("schema")  # two machines may be set up at once
+        before = version_of(connection, database)
+        if before > SCHEMA_VERSION:
+            raise _newer(before)
+        if before == 0:
+            for statement in _statements(database):
+                connection.execute(statement)
+            connection.execute(
+                "INSERT INTO meta (key, value) VALUES ('schema', :version)", {"version": str(SCHEMA_VERSION)}
+            )
+        if isinstance(connection, PostgresConnection):
+            _install_dispatch(connection)
+            for kind, role in _granted_roles(connection):
+                _grant(connection, role, kind)
+    return before, SCHEMA_VERSION
+
+
+def grant_role(database: Database, role: str, kind: str) -> None:
+    """Lets this role of PostgreSQL be a runner's or the page's (`RUNNER`, `PAGE`), and nothing else from then on.
+
+    Raises TeamError for one that is not there, or owns the tables.
+    """
+    with database.transaction() as connection:
+        if not isinstance(connection, PostgresConnection):
+            raise TeamError(f"--{kind}-role is for a store in PostgreSQL; a SQLite file belongs to one account.")
+        row = connection.execute(
+            "SELECT pg_has_role(oid, (SELECT relowner FROM pg_class WHERE oid = to_regclass('journal')), 'MEMBER') "
+            "FROM pg_roles WHERE rolname = :role",
+            {"role": role},
+        ).fetchone()
+        if row is None:
+            raise TeamError(f"There is no role {role!r} in PostgreSQL. Make it with CREATE ROLE … LOGIN, then repeat.")
+        if row[0]:
+            whose = "Runners need" if kind == RUNNER else "The page needs"
+            raise TeamError(f"The role {role!r} owns the tables, or is a superuser. {whose} a role of their own.")
+        for each, mark in _GRANTED.items():
+            if each == kind:
+                words = "INSERT INTO meta (key, value) VALUES (:key, '1') ON CONFLICT (key) DO NOTHING"
+            else:
+                words = "DELETE FROM meta WHERE key = :key"
+            connection.execute(words, {"key": mark + role})
+        _grant(connection, role, kind)
+
+
+def _granted_roles(connection: StoreConnection) -> list[tuple[str, str]]:
+    """(what for, name) of each role that is still there."""
+    rows = connection.execute("SELECT key FROM meta").fetchall()
+    there = {row[0] for row in connection.execute("SELECT rolname FROM pg_roles").fetchall()}
+    found = [
+        (kind, key.removeprefix(mark)) for (key,) in rows for kind, mark in _GRANTED.items() if key[: len(mark)] == mark
+    ]
+    return [(kind, role) for kind, role in found if role in there]
+
+
+def describe_server(database: Database) -> tuple[str, list[str]]:
+    """(who this connection is to PostgreSQL, what is wrong with the server's settings); empty with SQLite."""
+    with database.transaction(write=False) as connection:
+        if not isinstance(connection, PostgresConnection):
+            return "", []
+        name, owns, fsync, pages = connection.execute(
+            "SELECT current_user, pg_has_role((SELECT relowner FROM pg_class WHERE oid = to_regclass('journal')), "
+            "'MEMBER'), current_setting('fsync'), current_setting('full_page_writes')"
+        ).fetchone()
+        kinds = [kind for kind, role in _granted_roles(connection) if role == name]
+    lost = "a crash of the database's machine can lose what was recorded, and a call would run twice. Set it to on."
+    settings = {"fsync": fsync, "full_page_writes": pages}
+    problems = [f"{key} is off in PostgreSQL: {lost}" for key, value in settings.items() if value == "off"]
+    return f"{name} ({'owner' if owns else next(iter(kinds), 'no role of this store')})", problems
+
+
+def _grant(connection: PostgresConnection, role: str, kind: str) -> None:
+    quoted = '"' + role.replace('"', '""') + '"'
+    tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()").fetchall()
+    schema = '"' + connection.execute("SELECT current_schema()").fetchone()[0].replace('"', '""') + '"'
+    connection.raw.execute(f"GRANT USAGE ON SCHEMA {schema} TO {quoted}")
+    connection.raw.execute(f"GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA {schema} TO {quoted}")
+    for (table,) in tables:
+        rights = _RIGHTS[kind].get(table, _ALL_RIGHTS)
+        connection.raw.execute(f'REVOKE ALL ON "{table}" FROM {quoted}')
+        connection.raw.execute(f'GRANT {rights} ON "{table}" TO {quoted}')
+
+
+def _install_dispatch(connection: PostgresConnection) -> None:
+    row = connection.execute("SELECT value FROM meta WHERE key = :key", {"key": SCHEMA_KEY}).fetchone()
+    connection.execute(
+        "INSERT INTO meta (key, value) VALUES (:key, :value) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+        {"key": SCHEMA_KEY, "value": install(connection, row[0] if row else "")},
+    )
+
+
+def check_version(database: Database) -> None:
+    with database.transaction(write=False) as connection:
+        found = version_of(connection, database)
+    if found == 0:
+        raise TeamError(NO_TABLES, "STORE_SCHEMA")
+    if found < SCHEMA_VERSION:
+        raise TeamError(
+            f"The store's tables are of an older version ({found}, this Forge needs {SCHEMA_VERSION}). "
+            "Run `forge store upgrade`.",
+            "STORE_SCHEMA",
+        )
+    if found > SCHEMA_VERSION:
+        raise _newer(found)
+
+
+def _newer(found: int) -> TeamError:
+    return TeamError(
+        f"The store's tables are of a newer version ({found}, this Forge knows {SCHEMA_VERSION}). Upgrade Forge here.",
+        "STORE_SCHEMA",
+    )
+
+
+@contextlib.contextmanager
+def pruning(connection: StoreConnection, database: Database) -> Iterator[None]:
+    """Inside, lines of a journal can be deleted; with PostgreSQL by the owner of the tables alone."""
+    if database.kind == SQLITE:
+        connection.execute("INSERT OR REPLACE INTO meta (key, value) VALUES (:key, '1')", {"key": _PRUNING})
+        try:
+            yield
+        finally:
+            connection.execute("DELETE FROM meta WHERE key = :key", {"key": _PRUNING})
+        return
+    connection.execute(f"SET LOCAL forge.{_PRUNING} = 'on'")
+    yield

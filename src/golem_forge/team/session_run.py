@@ -1,0 +1,761 @@
+"""SessionRun: one session in a runner, from the claim until it waits or ends.
+
+    claim → read the journal → open the worker → go on with the open turn → take messages → finish, or park
+
+The worker runs as `forge run` would run it, with the runner account's rules, trust, keys and tools. Its questions are
+rows of the store. When all that is open are calls of the root worker that wait for an answer, or when the next message
+is awaited, the session parks: one transaction writes `waiting` and gives the lease back, unless something arrived; then
+everything of it in this process ends, and nothing of that end is recorded. What cannot park keeps its slot (`held`);
+its questions are denied after `hold`.
+
+A runner that lost its lease lets go at once. Whoever has the session now reads from the journal what was begun. One
+whose disk is full gives its sessions back to the queue, after the calls that run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import os
+import socket
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from golem_forge.agent.messages import AssistantMessage, UserMessage
+from golem_forge.agent.run_result import RunResult, RunStatus
+from golem_forge.agent.runtime import WorkerRuntime
+from golem_forge.agent.trust import NotTrusted
+from golem_forge.config.approval_modes import ApprovalMode
+from golem_forge.core.decisions import Risk, is_riskier
+from golem_forge.core.errors import ConfigError, ForgeError, error_name
+from golem_forge.core.lazy_dataclass import dataclass, replace
+from golem_forge.core.signals import InterruptSignal
+from golem_forge.core.text import shorten
+from golem_forge.events.bus import EventBus
+from golem_forge.events.envelope import Event
+from golem_forge.events.open_questions import TIMEOUT
+from golem_forge.team.database import StoreUnavailable, TeamError, complaints
+from golem_forge.team.journal import ARRIVED, CommitThread, StoredJournals
+from golem_forge.team.lease import LeaseKeeper
+from golem_forge.team.rows import (
+    ANSWERED,
+    CHECKPOINT,
+    EXPIRED,
+    FAILED,
+    FINISHED,
+    SOMEBODY_ELSE,
+    STARTER_ONCE,
+    STOPPED,
+    Append,
+    Arrival,
+    Lease,
+    QuestionRow,
+    SessionEnding,
+    question_title,
+)
+from golem_forge.team.session_workspace import LOST, WORKSPACE, SessionWorkspace, checkpoint_notice
+from golem_forge.team.shared_rules import SessionRules, StoreRules
+from golem_forge.team.store import Store
+from golem_forge.toolsets.exec.sessions import ExecSessions
+
+UI_NAME: Final = "store"
+LOOK_S: Final = 1.0
+SETTLE_S: Final = 0.3
+"""So long nothing changes before a session parks: an answer that comes at once finds it still here."""
+RETRY_S: Final = 1.0
+FULL_DISK: Final = (errno.ENOSPC, errno.EDQUOT)
+CALLS_END_S: Final = 60.0
+"""So long calls that run may go on when the disk is full."""
+_NOT_FOUR_EYES: Final = (
+    "approval.four_eyes asks for a second person's answer, and approve_all would answer everything beforehand. Start "
+    "the session with another --approval."
+)
+LEFT: Final = "left"
+"""The reason of the signal that ends a session's work here without a word in its journal."""
+STOPPED_BY_PERSON: Final = "stopped"
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunnerParts:
+    """What the sessions of one runner share."""
+
+    store: Store
+    commits: CommitThread
+    leases: LeaseKeeper
+    home: Path
+    copies: Path
+    """Where copies of the journals lie while their sessions run here."""
+    hold_s: float
+    rules: StoreRules | None = None
+    """Those of the store; without, the account's own alone."""
+    on_delta: Callable[[str, Event], None] | None = None
+    """Given what is not recorded (text as it comes), for UIs that are attached elsewhere."""
+
+
+class SessionRun:
+    def __init__(self, parts: RunnerParts, lease: Lease) -> None:
+        self.lease = lease
+        self.lost = ""
+        """Why the session is not this runner's any more."""
+        self.is_full = False
+        """Whether it was given back because the disk here is full."""
+        self._parts = parts
+        self._store = parts.store
+        self._loop = asyncio.get_running_loop()
+        self._signal = InterruptSignal()
+        self._runtime: WorkerRuntime | None = None
+        self._journals: StoredJournals | None = None
+        self._bus = EventBus(lease.id)
+        self._seen = 0
+        """The number of the last arrival that was looked at."""
+        self._messages: list[Arrival] = []
+        self._changed = asyncio.Event()
+        self._questions: dict[str, Mapping[str, Any]] = {}
+        """Open approvals and forms by id."""
+        self._unkept: set[str] = set()
+        """Those that are not in the store yet: until they are, the session does not park, or nobody could answer."""
+        self._answered_here: dict[str, tuple[str, str]] = {}
+        """Person and door of an answer that did not go through the store."""
+        self._held = False
+        self._hold_timer: asyncio.TimerHandle | None = None
+        self._leaving = False
+        self._giving_back: asyncio.Future[None] | None = None
+        """It is not cancelled with the rest: the session would wait until its lease is over."""
+        self._is_ending = False
+        self._reading = False
+        """Whether what arrives is taken up: not before the journal said what was."""
+        self._stop_asked = False
+        self._interrupt_due = 0
+        """The number of the last interrupt that found no turn: it ends the turns that were asked for before it."""
+        self._in_turn = False
+        self._workspace: SessionWorkspace | None = None
+        self._checkpoint_seq = -1
+        """The number of the last event when the origin had all files; what came later may have changed some."""
+        notice = lease.session.notice
+        self._lost_notice, _, notice = notice.partition("\n") if notice.startswith(LOST) else ("", "", notice)
+        self._checkpoint_notice = notice
+        self._looking = asyncio.Lock()
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    @property
+    def id(self) -> str:
+        return self.lease.id
+
+    # ---- from start to end
+
+    async def run(self) -> None:
+        """Returns when the session has left this runner; never raises for what happens in it."""
+        try:
+            await self._run()
+        except TeamError as error:
+            if error.code != "LEASE_LOST":
+                _log.warning("session %s: %s", self.id[:12], error.message)
+            self.lost = self.lost or error.message
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            if _is_disk_full(error):
+                await self._give_away(error)
+                return
+            _log.exception("session %s could not go on", self.id[:12])
+            await self._end(SessionEnding(state=FAILED, error=f"the runner failed ({error_name(error)})"))
+        finally:
+            await self._close()
+
+    async def _run(self) -> None:
+        parts, lease = self._parts, self.lease
+        self._journals = journals = await asyncio.to_thread(
+            StoredJournals,
+            self._store,
+            parts.commits,
+            lease,
+            parts.copies,
+            lambda: parts.leases.deadline(lease.id),
+            self._lost_in_thread,
+        )
+        journals.shared_rules = SessionRules(parts.rules, journals) if parts.rules is not None else None
+        journals.on_full = self._full_in_thread
+        if parts.rules is not None:
+            await asyncio.to_thread(parts.rules.refresh)
+        facts = lease.facts
+        directory = str(facts.get("directory") or "")
+        if directory and not await asyncio.to_thread(os.path.isdir, directory):
+            await self._end(SessionEnding(state=FAILED, error=_not_here(directory, lease.session.label)))
+            return
+        overrides = [str(each) for each in facts.get("overrides") or ()]
+        if facts.get("workspace"):
+            try:
+                self._workspace = SessionWorkspace(facts["workspace"], parts.home, lease.id)
+                overrides.append(await asyncio.to_thread(self._workspace.open, journals.records()))
+                journals.directory_names = self._workspace.directory_names
+            except (ConfigError, ForgeError) as error:
+                await self._end(SessionEnding(state=FAILED, error=_without_path(str(error), directory)))
+                return
+        runtime = WorkerRuntime(
+            facts.get("worker") or None,
+            directory=directory or None,
+            model=facts.get("model") or None,
+            approval_mode=facts.get("approval") or "interactive",
+            overrides=tuple(overrides),
+            bus=self._bus,
+            interrupt_signal=self._signal,
+            home=parts.home,
+            resume=lease.id if journals.has_run else "",
+            journal=journals,
+            default_mode=lease.session.mode or "single",  # type: ignore[arg-type]
+        )
+        detach = runtime.ui.attach(UI_NAME, may_trust=False)
+        self._bus.on("approvalRequired", self._asked)
+        self._bus.on("approvalResolved", self._resolved)
+        self._bus.on("formRequired", self._asked)
+        self._bus.on("formResolved", self._resolved)
+        self._bus.on("*", self._pass_on)
+        try:
+            try:
+                await runtime.initialize()
+            except (ConfigError, NotTrusted, ForgeError) as error:
+                if _is_disk_full(error):
+                    raise
+                state, why = (STOPPED, "") if self._stop_asked else (FAILED, _without_path(str(error), directory))
+                await self._end(SessionEnding(state=state, error=why))
+                return
+            if runtime.program.approval.four_eyes is not None and runtime.controller.mode is ApprovalMode.APPROVE_ALL:
+                await self._end(SessionEnding(state=FAILED, error=_NOT_FOUR_EYES))
+                return
+            self._runtime = runtime
+            if self._leaving or self.lost:  # the runner was told to end while the worker started
+                self._leave()
+                return
+            self._continue_script(runtime)
+            if journals.last_command:
+                runtime.tree.parts.get(ExecSessions).continue_after(journals.last_command)
+            await self._work(runtime, journals)
+        finally:
+            detach()
+
+    async def _work(self, runtime: WorkerRuntime, journals: StoredJournals) -> None:
+        self._seen, self._reading = journals.last_arrival, True
+        assert journals.journal is not None
+        journals.journal.writer.started = True
+        if journals.has_run:
+            await asyncio.to_thread(self._store.withdraw_others, self.lease, _open_calls(runtime))
+        while not await self.look():
+            if self._leaving or self.lost:
+                return
+            await asyncio.sleep(RETRY_S)
+        if self._interrupt_due and runtime.resumed is not None and runtime.resumed.open_turn is not None:
+            self._signal.interrupt("interrupted")
+        if self._workspace is not None and self._workspace.new_clone:
+            journals.journal.append(WORKSPACE, {"clone": self._workspace.new_clone})
+        told = self._tell_lost(runtime)
+        result = await self._attend(runtime.go_on())
+        if not told and not self._leaving and not self.lost:
+            result = await self._attend(runtime.turn(self._lost_note))
+        while not self._leaving and not self.lost:
+            if self._stop_asked or (result is not None and result.status is RunStatus.TERMINATED):
+                await self._end_with(runtime, result, STOPPED)
+                return
+            if self._messages:
+                message = self._messages.pop(0)
+                assert runtime.journal is not None
+                runtime.journal.append(ARRIVED, {"number": message.number, "by": message.person, "door": message.door})
+                if self._interrupt_due > message.number:
+                    self._signal.interrupt("interrupted")
+                result = await self._attend(runtime.turn(str(message.data.get("text", ""))))
+                continue
+            if (self.lease.session.mode or runtime.mode) == "single":
+                if await self._nothing_new():
+                    await self._end_with(runtime, result, _state_after(result))
+                    return
+            elif await self._park("the next message"):
+                return
+
+    async def _attend(self, turn: Any) -> RunResult | None:
+        """Runs a turn, and parks the session while it waits for people. None: the session has left, or there was no
+        turn."""
+        self._in_turn = True
+        task = asyncio.ensure_future(turn)
+        runtime = self._runtime
+        assert runtime is not None
+        while not task.done():
+            waits = runtime.only_waits and bool(self._questions) and not self._unkept
+            changed = asyncio.ensure_future(self._changed.wait())
+            await asyncio.wait(
+                {task, changed}, timeout=SETTLE_S if waits else LOOK_S, return_when=asyncio.FIRST_COMPLETED
+            )
+            changed.cancel()
+            if task.done():
+                break
+            if self.lost or self._leaving:
+                await self._abandon(task)
+                return None
+            if self._changed.is_set():
+                self._changed.clear()
+            elif not runtime.only_waits:
+                await self._hold(bool(self._questions))
+            elif waits and self._questions and not self._stop_asked and await self._park(_what_waits(self._questions)):
+                await self._abandon(task)
+                return None
+        self._in_turn = False
+        await self._hold(False)
+        result: RunResult | None = await task
+        await self._checkpoint()
+        if self._signal.reason not in (STOPPED_BY_PERSON, LEFT):
+            self._signal.reset()
+        return result
+
+    async def _park(self, waits_for: str) -> bool:
+        """True: the session waits in the store, and nothing more of it is recorded here."""
+        journal, runtime = self._journals.journal if self._journals is not None else None, self._runtime
+        assert journal is not None
+        assert runtime is not None
+        await self._checkpoint()
+        seen, asked = self._seen, list(self._questions)
+        calls = [{"call": wire.get("toolCallId", ""), "question": id} for id, wire in self._questions.items()]
+        line, number = journal.parked_line({"calls": calls})
+        try:
+            await journal.committed()
+        except ForgeError:  # it cannot act for the session any more; that is told elsewhere
+            return False
+        if journal.lines != number - 1 or asked != list(self._questions) or self._unkept:
+            return False  # something was recorded or answered meanwhile
+        append = Append(session=self.id, epoch=self.lease.epoch, first=number, lines=(line,))
+        cost = runtime.meter.cost or 0.0
+        try:
+            parked = await asyncio.to_thread(
+                self._store.park, self.lease, append, seen=seen, waits_for=waits_for, cost=cost
+            )
+        except StoreUnavailable:
+            return False
+        if not parked:
+            await self.look()
+            return False
+        self._leave()
+        return True
+
+    # ---- the workspace
+
+    @property
+    def _lost_note(self) -> str:
+        return self._workspace.lost_note if self._workspace is not None else ""
+
+    def _tell_lost(self, runtime: WorkerRuntime) -> bool:
+        """Says which changes are gone, before the model says anything more. False: that takes a turn of its own,
+        because the model has given its answer already."""
+        if not self._lost_note:
+            return True
+        assert self._workspace is not None
+        runtime.ui.show_status(type="warning", message=self._lost_note)
+        self._lost_notice = self._workspace.lost_notice
+        self._start(self._tell_checkpoint(self._checkpoint_notice, again=True))
+        resumed = runtime.resumed
+        turn = resumed.open_turn if resumed is not None else None
+        if resumed is not None and turn is not None and turn.response is not None:
+            resumed.open_turn = replace(turn, note=self._lost_note)
+            return bool(turn.response.calls)
+        if turn is None and (self.lease.session.mode or runtime.mode) == "single" and not self._messages:
+            return False
+        runtime.history.add(UserMessage(text=self._lost_note, kind="note"))
+        return True
+
+    async def _checkpoint(self) -> None:
+        """After every turn, and before the session leaves this runner: from here another machine can go on."""
+        journal = self._journals.journal if self._journals is not None else None
+        if self._workspace is None or journal is None or self._leaving or self.lost:
+            return
+        if journal.seq == self._checkpoint_seq:
+            return
+        try:
+            made = await asyncio.to_thread(self._workspace.checkpoint, self.lease.session.title)
+        except ForgeError as error:
+            self._checkpoint_seq = -1
+            await self._tell_checkpoint(f"The files are not checkpointed: {error.message}")
+            return
+        if self._is_gone():
+            return
+        journal.append(CHECKPOINT, {"commit": made.commit, "pushed": made.pushed})
+        await self._tell_checkpoint(checkpoint_notice(made))
+        self._checkpoint_seq = journal.seq if made.pushed else -1
+
+    async def _tell_checkpoint(self, notice: str, *, again: bool = False) -> None:
+        """What is wrong with the last one: in the journal, and in `forge ps` until it is over."""
+        if (notice == self._checkpoint_notice and not again) or self._is_gone():
+            return
+        told, self._checkpoint_notice = self._checkpoint_notice, notice
+        if notice not in ("", told):
+            _log.warning("session %s: %s", self.id[:12], notice)
+            if self._runtime is not None:
+                self._runtime.ui.show_status(type="warning", message=notice)
+        whole = "\n".join(filter(None, (self._lost_notice, notice)))
+        with contextlib.suppress(TeamError):
+            await asyncio.to_thread(self._store.set_notice, self.lease, whole)
+
+    async def _hold(self, held: bool) -> None:
+        if held == self._held:
+            return
+        self._held = held
+        if self._hold_timer is not None:
+            self._hold_timer.cancel()
+            self._hold_timer = None
+        if held:
+            loop = asyncio.get_running_loop()
+            self._hold_timer = loop.call_later(self._parts.hold_s, self._deny_held)
+        with contextlib.suppress(StoreUnavailable):
+            await asyncio.to_thread(self._store.hold, self.lease, held, _what_waits(self._questions) if held else "")
+
+    def _deny_held(self) -> None:
+        """Nobody answered in time, and the session keeps a slot that others need."""
+        assert self._runtime is not None
+        reason = f"No answer within {self._parts.hold_s:g} s."
+        for question_id in list(self._questions):
+            self._runtime.ui.withdraw_approval(question_id, approved=False, by=TIMEOUT, reason=reason)
+
+    # ---- leaving
+
+    @property
+    def leaving(self) -> bool:
+        """Whether the session is another's or nobody's by now, while this process still puts away what it had."""
+        return self._leaving
+
+    def _is_gone(self) -> bool:
+        """Asked after a wait: by then it may be."""
+        return self._leaving or bool(self.lost)
+
+    def _leave(self) -> None:
+        self._leaving = True
+        if self._journals is not None and self._journals.journal is not None:
+            self._journals.journal.leave()
+
+    async def _abandon(self, task: asyncio.Future[Any]) -> None:
+        """Ends what the turn does in this process; its journal is silent by now."""
+        self._leave()
+        self._signal.interrupt(LEFT)
+        await asyncio.wait({task}, timeout=5)
+        if not task.done():
+            task.cancel()
+        with contextlib.suppress(BaseException):
+            await task
+
+    def drain(self) -> None:
+        """No call starts any more; those that run may end."""
+        journal = self._journals.journal if self._journals is not None else None
+        if journal is not None and journal.admits is None:
+            journal.admits = asyncio.Event()
+
+    async def hand_over(self) -> None:
+        """The runner ends: the session goes on elsewhere, from what is recorded. One that is about to end, ends."""
+        if self._leaving or self.lost or self._is_ending:
+            return
+        await self._checkpoint()
+        if self._is_gone():
+            return
+        journal = self._journals.journal if self._journals is not None else None
+        if journal is not None:
+            with contextlib.suppress(Exception):
+                await asyncio.wait_for(journal.committed(), 5)
+        self._leave()
+        self._changed.set()
+        self._giving_back = asyncio.ensure_future(self._give_back())
+        await asyncio.shield(self._giving_back)
+
+    async def _give_back(self) -> None:
+        with contextlib.suppress(TeamError):
+            await asyncio.to_thread(self._store.give_back, self.lease)
+
+    def _full_in_thread(self, error: OSError) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nothing runs
+            self._loop.call_soon_threadsafe(lambda: self._start(self._give_away(error)))
+
+    async def _give_away(self, error: BaseException) -> None:
+        """This machine's disk is full: the session goes on elsewhere, or here when there is room again."""
+        self.is_full = True
+        complaints.tell("sessions are given back, the disk of this runner is full", error)
+        self.drain()
+        until = time.monotonic() + CALLS_END_S
+        while self.runs_something and not self._leaving:
+            if time.monotonic() > until:
+                break
+            await asyncio.sleep(0.05)
+        await self.hand_over()
+
+    @property
+    def runs_something(self) -> bool:
+        """Whether a call of it runs now."""
+        runtime = self._runtime
+        if runtime is None or not runtime.is_ready:
+            return False
+        path = runtime.path
+        return path.runs_something or runtime.tree.parts.busy
+
+    def _lost_in_thread(self, why: str) -> None:
+        """Called by the commit thread or the lease thread."""
+        self.lost = self.lost or why
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nothing runs
+            self._loop.call_soon_threadsafe(self._let_go)
+
+    def lose(self, why: str) -> None:
+        """On the loop: another runner has the session, or the time is up."""
+        self.lost = self.lost or why
+        self._let_go()
+
+    def _let_go(self) -> None:
+        self._leave()
+        self._signal.interrupt(LEFT)
+        self._changed.set()
+
+    async def _end_with(self, runtime: WorkerRuntime, result: RunResult | None, state: str) -> None:
+        """`sessionEnd` and the last line first: whoever sees the state can read the whole journal."""
+        if self._leaving or self.lost:
+            return
+        self._is_ending = True
+        runtime.end(result)
+        answer = result.response if result is not None else ""
+        error = result.error if result is not None else ""
+        if state == FINISHED and not answer:
+            answer = _last_text(runtime)
+        cost, model = runtime.meter.cost or 0.0, runtime.model_name
+        journal = self._journals.journal if self._journals is not None else None
+        await self._close_runtime()
+        if journal is None or self.lost:
+            return
+        last = journal.writer.next_append()
+        ending = SessionEnding(
+            state=state, result=answer, error=error, cost=cost, model=model, anchor=journal.anchor, last=last
+        )
+        await self._end(ending)
+        if last is not None:
+            journal.writer.kept(last)
+        if self._workspace is not None and self._checkpoint_seq >= 0 and not self.lost:
+            await asyncio.to_thread(self._workspace.remove)
+
+    async def _end(self, ending: SessionEnding) -> None:
+        ended = None
+        while ended is None and not self.lost:
+            try:
+                ended = await asyncio.to_thread(self._store.end, self.lease, ending)
+            except StoreUnavailable:
+                await asyncio.sleep(RETRY_S)
+        if ended is False:
+            self.lost = "another runner has taken this session over"
+
+    async def _close_runtime(self) -> None:
+        runtime, self._runtime = self._runtime, None
+        if runtime is not None:
+            await runtime.aclose()
+
+    async def _close(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+        if self._giving_back is not None:
+            await asyncio.wait({self._giving_back})
+        with contextlib.suppress(Exception):
+            await self._close_runtime()
+        self._parts.leases.release(self.id)
+        if self._journals is not None:
+            self._journals.remove()
+
+    # ---- what arrives
+
+    def ring(self, *, stop: bool = False, arrivals: int = 0) -> None:
+        """On the loop: the store has news of this session."""
+        if stop and not self._stop_asked:
+            self._stop_asked = True
+            self._signal.interrupt(STOPPED_BY_PERSON)
+            self._changed.set()
+        if self._reading and arrivals > self._seen:
+            self._start(self.look())
+
+    async def look(self) -> bool:
+        """Takes up what arrived: messages for the next turn, answers, interrupts. False: the store cannot be asked."""
+        async with self._looking:
+            try:
+                arrived = await asyncio.to_thread(self._store.arrived, self.id, self._seen)
+                asked = list(self._questions) if arrived else []
+                rows = [await asyncio.to_thread(self._store.question, question_id) for question_id in asked]
+            except StoreUnavailable:
+                return False
+            # From here nothing else runs: what is not taken up yet is not seen, and keeps the session from parking.
+            for each in arrived:
+                if each.kind == "message":
+                    self._messages.append(each)
+                elif each.kind == "interrupt":
+                    self._interrupt(each)
+                elif each.kind == "stop":
+                    self.ring(stop=True)
+            for row in rows:
+                if row is not None:
+                    self._apply(row)
+            if arrived:
+                self._seen = arrived[-1].number
+                self._changed.set()
+            return True
+
+    def _interrupt(self, arrival: Arrival) -> None:
+        """Once: the journal says which were taken up, so that one of yesterday does not interrupt a woken session."""
+        journals, runtime = self._journals, self._runtime
+        if journals is None or arrival.number <= journals.last_interrupt:
+            return
+        journals.last_interrupt = arrival.number
+        if runtime is not None and runtime.journal is not None:
+            fields = {"number": arrival.number, "kind": arrival.kind, "by": arrival.person, "door": arrival.door}
+            runtime.journal.append(ARRIVED, fields)
+        if self._in_turn:
+            self._signal.interrupt("interrupted")
+        else:
+            self._interrupt_due = arrival.number
+
+    async def _nothing_new(self) -> bool:
+        before = self._seen
+        if not await self.look():  # a session must not end because nobody could say what is left to do
+            await asyncio.sleep(RETRY_S)
+            return False
+        return self._seen == before and not self._messages
+
+    def _asked(self, event: Event) -> None:
+        wire = dict(event.wire)
+        shown_again = str(wire["requestId"]) in self._questions
+        self._questions[str(wire["requestId"])] = wire
+        if not shown_again:
+            self._unkept.add(str(wire["requestId"]))
+            self._start(self._ask(wire, "approval" if event.type == "approvalRequired" else "form"))
+
+    async def _ask(self, wire: Mapping[str, Any], kind: str) -> None:
+        question_id = str(wire["requestId"])
+        runtime = self._runtime
+        timeout = runtime.program.approval.timeout if runtime is not None else None
+        expires_in = timeout.value if timeout else None
+        level = runtime.program.approval.four_eyes if runtime is not None else None
+        four_eyes = 0
+        if kind == "approval" and level is not None:
+            below = is_riskier(Risk(level.value), Risk(wire["risk"]))
+            four_eyes = STARTER_ONCE if below else SOMEBODY_ELSE
+        while question_id in self._questions and not self._leaving:
+            try:
+                row = await asyncio.to_thread(
+                    self._store.ask, self.lease, wire, kind=kind, expires_in=expires_in, four_eyes=four_eyes
+                )
+            except StoreUnavailable:
+                await asyncio.sleep(RETRY_S)
+                continue
+            except TeamError as error:
+                if error.code != "LEASE_LOST":  # that one is told elsewhere
+                    _log.warning("session %s: its question could not be kept: %s", self.id[:12], error.message)
+                    if runtime is not None:  # nobody would see it
+                        why = "The store could not keep this question."
+                        runtime.ui.withdraw_approval(question_id, approved=False, by=TIMEOUT, reason=why)
+                return
+            self._unkept.discard(question_id)
+            self._apply(row)
+            break
+        self._changed.set()
+
+    def _apply(self, row: QuestionRow) -> None:
+        """An answer counts for the question that was asked: its id is made of the call, its fingerprint and diff."""
+        runtime = self._runtime
+        if runtime is None or row.id not in self._questions or self._leaving:
+            return
+        if row.state == EXPIRED:
+            runtime.ui.withdraw_approval(row.id, approved=False, by=TIMEOUT, reason="No answer came in time.")
+        elif row.state == ANSWERED:
+            by = row.person or "a person"
+            source = f"{by} ({row.door})" if row.door else by
+            answer = {**row.answer, "requestId": row.id}
+            self._bus.emit("approvalResponse" if row.kind == "approval" else "formResponse", answer, source=source)
+            if row.id in self._questions:  # it did not count: an edit that is not valid
+                self._start(self._ask_again(row.id))
+
+    def answer_form(self, answer: Mapping[str, Any], by: str, door: str) -> str:
+        """From a terminal or page of this machine, past the store: it may hold a secret. Gives why it does not count;
+        empty: it does."""
+        question_id, runtime = str(answer.get("requestId")), self._runtime
+        if runtime is None or question_id not in self._questions or self._leaving:
+            return "this is no longer asked"
+        problem = runtime.ui.objection("formResponse", answer)
+        if problem is None or problem:
+            return problem or "this is no longer asked"
+        self._answered_here[question_id] = (by, door)
+        self._bus.emit("formResponse", dict(answer), source=f"{by or 'a person'} ({door})")
+        return ""
+
+    def _resolved(self, event: Event) -> None:
+        question_id = str(event.wire.get("requestId"))
+        self._unkept.discard(question_id)
+        if self._questions.pop(question_id, None) is not None and not self._leaving:
+            self._start(self._withdraw(question_id))
+        self._changed.set()
+
+    async def _ask_again(self, question_id: str) -> None:
+        if (wire := self._questions.get(question_id)) is not None:
+            with contextlib.suppress(TeamError):
+                await asyncio.to_thread(self._store.ask_again, self.lease, question_id, wire)
+            self._changed.set()
+
+    async def _withdraw(self, question_id: str) -> None:
+        person, door = self._answered_here.pop(question_id, ("", ""))
+        with contextlib.suppress(TeamError):
+            await asyncio.to_thread(self._store.withdraw, self.lease, question_id, person, door)
+
+    def _pass_on(self, event: Event) -> None:
+        if self._parts.on_delta is not None and not self._leaving:
+            self._parts.on_delta(self.id, event)
+
+    def _start(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _continue_script(self, runtime: WorkerRuntime) -> None:
+        """A scripted model plays on where the last process stopped."""
+        if runtime.resumed is not None and (skip := getattr(runtime.model, "skip_turns", None)) is not None:
+            skip(sum(isinstance(each, AssistantMessage) for each in runtime.history.messages))
+
+
+def _state_after(result: RunResult | None) -> str:
+    if result is None or result.status is RunStatus.COMPLETED:
+        return FINISHED
+    return STOPPED if result.status in (RunStatus.INTERRUPTED, RunStatus.TERMINATED) else FAILED
+
+
+def _not_here(directory: str, label: str) -> str:
+    """Viewers read this: no host path is in it."""
+    whom = f"a runner that takes the label {label!r}" if label else "this runner"
+    name, host = Path(directory).name, socket.gethostname()
+    return (
+        f"the directory {name!r} of its program is not on {host}, or cannot be read there: {whom} needs it at the path "
+        "that the session was started with"
+    )
+
+
+def _without_path(text: str, directory: str) -> str:
+    return text.replace(directory, Path(directory).name) if directory else text
+
+
+def _is_disk_full(error: BaseException | None) -> bool:
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in FULL_DISK:
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _open_calls(runtime: WorkerRuntime) -> list[str]:
+    turn = runtime.resumed.open_turn if runtime.resumed is not None else None
+    if turn is None or turn.response is None:
+        return []
+    return [call.id for call in turn.response.calls if call.id not in turn.known]
+
+
+def _last_text(runtime: WorkerRuntime) -> str:
+    messages = runtime.history.messages
+    return next((each.text for each in reversed(messages) if isinstance(each, AssistantMessage)), "")
+
+
+def _what_waits(questions: Mapping[str, Mapping[str, Any]]) -> str:
+    first = next(iter(questions.values()), {})
+    more = f" and {len(questions) - 1} more" if len(questions) > 1 else ""
+    return shorten(question_title(first), 100) + more

@@ -1,0 +1,346 @@
+"""EditorAgent: what a client of the protocol may ask for, method by method; the sessions that it has open.
+
+Params are checked by the SDK's schema, imported here and nowhere else. A refusal says where and what, and never repeats
+what was sent: an MCP server's environment is among it. `session/new` and `session/load` start a session of the program
+around the editor's directory, as it is trusted now. Nothing that the editor names is started or trusted by it: its MCP
+servers stay pending, and the first message says what a person does about them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from acp import schema
+from acp.meta import PROTOCOL_VERSION
+from pydantic import BaseModel, ValidationError
+
+from golem_forge._version import __version__
+from golem_forge.agent.recorded_sessions import session_title, session_titles
+from golem_forge.agent.runtime import WorkerRuntime
+from golem_forge.agent.trust import NotTrusted
+from golem_forge.config.program import program_root
+from golem_forge.core.errors import ConfigError, ForgeError
+from golem_forge.core.ids import is_id
+from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.core.regex import regex
+from golem_forge.core.text import escape_control_chars, one_line
+from golem_forge.events.index import SessionIndex, find_session
+from golem_forge.net.stdio import StdioDescriptors
+from golem_forge.storage.home import ForgeHome
+from golem_forge.tools.threads import run_in_thread
+from golem_forge.ui.acp.questions import EditorFacts, SessionLink
+from golem_forge.ui.acp.session import EditorSession
+from golem_forge.ui.acp.transport import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    NOT_FOUND,
+    FrameConnection,
+    Json,
+    Reply,
+    RpcError,
+)
+
+MAX_SESSIONS: Final = 16
+_PAGE: Final = 100
+_MOST_LISTED: Final = 10_000
+_MOST_ERRORS: Final = 10
+_NAME: Final = regex(r"[^A-Za-z0-9._-]+")
+_SAYS_INPUT: Final = frozenset({"union_tag_invalid", "value_error", "assertion_error", "url_parsing", "url_scheme"})
+"""Types of validation errors whose message repeats the value."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentOptions:
+    """What the command line says for every session."""
+
+    home: ForgeHome
+    worker: str | None = None
+    model: str | None = None
+    approval: str | None = None
+    overrides: Sequence[str] = ()
+
+
+class EditorAgent:
+    def __init__(self, options: AgentOptions, pipes: StdioDescriptors) -> None:
+        self._options = options
+        self._connection = FrameConnection(self, pipes)
+        self._client: EditorFacts | None = None
+        self._sessions: dict[str, EditorSession] = {}
+        self._opening = 0
+
+    async def run(self) -> None:
+        """Until the client is gone; then every session is ended."""
+        try:
+            await self._connection.run()
+        finally:
+            await self._close_all()
+            await self._connection.aclose()
+            await self._close_all()  # a session that was being opened
+
+    def hang_up(self) -> None:
+        self._connection.hang_up()
+
+    # ---- frames
+
+    async def request(self, method: str, params: Json) -> Reply:
+        if method not in _REQUESTS:
+            raise RpcError(METHOD_NOT_FOUND, f"there is no method {one_line(method)[:80]!r}")
+        if self._client is None and method != "initialize":
+            raise RpcError(INVALID_REQUEST, "the first request is initialize")
+        model, handle = _REQUESTS[method]
+        return await handle(self, checked(model, params))
+
+    async def notification(self, method: str, params: Json) -> None:
+        if method == "session/cancel":
+            asked = checked(schema.CancelNotification, params)
+            if (session := self._sessions.get(asked.session_id)) is not None:
+                session.cancel()
+
+    # ---- methods
+
+    async def _initialize(self, asked: schema.InitializeRequest) -> Reply:
+        if self._sessions:
+            raise RpcError(INVALID_REQUEST, "this connection is initialized, and has open sessions")
+        able = asked.client_capabilities.elicitation if asked.client_capabilities else None
+        info = asked.client_info
+        self._client = EditorFacts(
+            name=_NAME.sub("-", info.name).strip("-")[:40] or "client" if info is not None else "client",
+            forms=able is not None and able.form is not None,
+            urls=able is not None and able.url is not None,
+        )
+        return Reply(
+            {
+                "protocolVersion": PROTOCOL_VERSION,
+                "agentInfo": {"name": "golem-forge", "title": "Golem Forge", "version": __version__},
+                "agentCapabilities": {
+                    "loadSession": True,
+                    "promptCapabilities": {"image": True, "audio": False, "embeddedContext": True},
+                    "mcpCapabilities": {"http": True, "sse": False},
+                    "sessionCapabilities": {"list": {}, "resume": {}, "close": {}},
+                },
+                "authMethods": [],
+            }
+        )
+
+    async def _new_session(self, asked: schema.NewSessionRequest) -> Reply:
+        directory = _directory(asked)
+        session = await self._open(directory)
+        return self._opened(session, {"sessionId": session.id}, asked)
+
+    async def _load_session(self, asked: schema.LoadSessionRequest) -> Reply:
+        session = await self._reopen(asked)
+        await session.replay()
+        return self._opened(session, {}, asked)
+
+    async def _resume_session(self, asked: schema.ResumeSessionRequest) -> Reply:
+        return self._opened(await self._reopen(asked), {}, asked)
+
+    async def _list_sessions(self, asked: schema.ListSessionsRequest) -> Reply:
+        try:
+            first = int(asked.cursor or 0)
+        except ValueError:
+            first = -1
+        if not 0 <= first <= _MOST_LISTED:
+            raise RpcError(INVALID_PARAMS, "this cursor was not given out")
+        root = _listed_root(asked.cwd) if asked.cwd else ""
+        home = self._options.home.path
+
+        def read() -> list[Json]:
+            titles = session_titles(home)
+            found = SessionIndex(home).conversations(root=root, limit=first + _PAGE + 1)[first:]
+            return [
+                {
+                    "sessionId": each.id,
+                    "cwd": each.root,
+                    "title": one_line(session_title(each, titles)),
+                    "updatedAt": each.updated,
+                }
+                for each in found
+            ]
+
+        listed = await run_in_thread(read)
+        more = {"nextCursor": str(first + _PAGE)} if len(listed) > _PAGE else {}
+        return Reply({"sessions": listed[:_PAGE], **more})
+
+    async def _close_session(self, asked: schema.CloseSessionRequest) -> Reply:
+        session = self._find(asked.session_id)
+        await self._close(session)
+        return Reply({})
+
+    async def _prompt(self, asked: schema.PromptRequest) -> Reply:
+        session = self._find(asked.session_id)
+        answer = await session.prompt(asked.prompt)
+        if session.has_left:
+            await self._close(session)
+        return Reply(answer)
+
+    async def _set_mode(self, asked: schema.SetSessionModeRequest) -> Reply:
+        self._find(asked.session_id).set_mode(asked.mode_id)
+        return Reply({})
+
+    async def _set_option(self, asked: schema.SetSessionConfigOptionSelectRequest) -> Reply:
+        session = self._find(asked.session_id)
+        session.set_option(asked.config_id, asked.value)
+        return Reply({"configOptions": session.config_options()})
+
+    # ---- sessions
+
+    def _find(self, session_id: str) -> EditorSession:
+        if (session := self._sessions.get(session_id)) is None:
+            raise RpcError(NOT_FOUND, "no such session is open here; session/load opens an earlier one")
+        return session
+
+    async def _close(self, session: EditorSession) -> None:
+        session_id = session.id
+        await session.aclose()
+        if self._sessions.get(session_id) is session:
+            del self._sessions[session_id]
+
+    async def _close_all(self) -> None:
+        await asyncio.gather(*map(self._close, list(self._sessions.values())), return_exceptions=True)
+
+    async def _reopen(self, asked: schema.LoadSessionRequest | schema.ResumeSessionRequest) -> EditorSession:
+        directory, session_id = _directory(asked), asked.session_id
+        session = self._sessions.get(session_id)
+        if session is not None and session.is_closing:
+            await self._close(session)  # to its end; then it is opened again
+            session = self._sessions.get(session_id)
+        if session is not None:
+            _check_root(str(session.root), directory)
+            return session
+        if not is_id(session_id):
+            raise RpcError(NOT_FOUND, "there is no such session")
+        try:
+            recorded = await run_in_thread(lambda: find_session(self._options.home.path, session_id))
+        except ForgeError:
+            raise RpcError(NOT_FOUND, "there is no such session") from None
+        if recorded.root:
+            _check_root(recorded.root, directory)
+        return await self._open(directory, session_id)
+
+    async def _open(self, directory: Path, resume: str = "") -> EditorSession:
+        """Refuses as a start at the terminal would."""
+        assert self._client is not None
+        if len(self._sessions) + self._opening >= MAX_SESSIONS:
+            raise RpcError(INVALID_REQUEST, f"{MAX_SESSIONS} sessions are open here; close one first")
+        options = self._options
+        try:
+            runtime = WorkerRuntime(
+                None if resume else options.worker,
+                directory=directory,
+                model=options.model,
+                approval_mode=options.approval,
+                overrides=options.overrides,
+                home=options.home.path,
+                resume=resume,
+                needs_model=True,
+                default_mode="chat",
+            )
+            session = EditorSession(runtime, self._link(runtime))
+            self._opening += 1
+            try:
+                await session.open(directory)
+            finally:
+                self._opening -= 1
+        except ConfigError as error:
+            raise RpcError(INTERNAL_ERROR, escape_control_chars("\n".join(error.problems))) from None
+        except NotTrusted as error:
+            raise RpcError(INTERNAL_ERROR, str(error)) from None
+        except ForgeError as error:
+            raise RpcError(INTERNAL_ERROR, escape_control_chars(error.message)) from None
+        self._sessions[session.id] = session
+        return session
+
+    def _link(self, runtime: WorkerRuntime) -> SessionLink:
+        connection = self._connection
+        assert self._client is not None
+
+        def send(update: Json) -> None:
+            connection.notify("session/update", {"sessionId": runtime.session_id, "update": update})
+
+        async def ask(method: str, params: Json) -> Any:
+            return await connection.ask(method, {"sessionId": runtime.session_id, **params})
+
+        return SessionLink(client=self._client, send=send, ask=ask, has_room=connection.has_room)
+
+    def _opened(self, session: EditorSession, answer: Json, asked: Any) -> Reply:
+        session.note_state()
+        then = partial(session.begin, _about_servers(asked.mcp_servers or ()))
+        return Reply({**answer, **session.state()}, then)
+
+
+_Handle = Callable[[EditorAgent, Any], Awaitable[Reply]]
+_REQUESTS: Final[dict[str, tuple[type[BaseModel], _Handle]]] = {
+    "initialize": (schema.InitializeRequest, EditorAgent._initialize),
+    "session/new": (schema.NewSessionRequest, EditorAgent._new_session),
+    "session/load": (schema.LoadSessionRequest, EditorAgent._load_session),
+    "session/resume": (schema.ResumeSessionRequest, EditorAgent._resume_session),
+    "session/list": (schema.ListSessionsRequest, EditorAgent._list_sessions),
+    "session/close": (schema.CloseSessionRequest, EditorAgent._close_session),
+    "session/prompt": (schema.PromptRequest, EditorAgent._prompt),
+    "session/set_mode": (schema.SetSessionModeRequest, EditorAgent._set_mode),
+    "session/set_config_option": (schema.SetSessionConfigOptionSelectRequest, EditorAgent._set_option),
+}
+
+
+def checked(model: type[BaseModel], params: Json) -> Any:
+    """Raises RpcError with the place and the reason of each problem."""
+    try:
+        return model.model_validate(params)
+    except ValidationError as error:
+        problems = [
+            {
+                "location": ".".join(str(part)[:80] for part in each["loc"]),
+                "message": "this value is not allowed here" if each["type"] in _SAYS_INPUT else each["msg"],
+            }
+            for each in error.errors(include_input=False, include_url=False, include_context=False)[:_MOST_ERRORS]
+        ]
+    except RecursionError:
+        problems = [{"location": "", "message": "the params are nested too deeply"}]
+    said = "; ".join(f"{each['location']}: {each['message']}" for each in problems)
+    raise RpcError(INVALID_PARAMS, f"invalid params: {said}", {"errors": problems})
+
+
+def _directory(asked: Any) -> Path:
+    """The editor's. Its path is in no message: who sent it knows it."""
+    if asked.additional_directories:
+        raise RpcError(INVALID_PARAMS, "additionalDirectories: a session has the zones of its program, and no others")
+    if not os.path.isabs(asked.cwd) or "\0" in asked.cwd:
+        raise RpcError(INVALID_PARAMS, "cwd: an absolute path is needed")
+    if not os.path.isdir(asked.cwd):
+        raise RpcError(INVALID_PARAMS, "cwd: the editor's working directory does not exist")
+    return Path(asked.cwd)
+
+
+def _check_root(root: str, directory: Path) -> None:
+    if root != str(program_root(directory)):
+        raise RpcError(INVALID_PARAMS, "this session belongs to another directory; session/list names it")
+
+
+def _listed_root(cwd: str) -> str:
+    """Of a directory that may be gone by now."""
+    try:
+        if os.path.isabs(cwd):
+            return str(program_root(Path(cwd)))
+    except (OSError, ValueError):
+        pass
+    raise RpcError(INVALID_PARAMS, "cwd: an absolute path is needed")
+
+
+def _about_servers(servers: Sequence[Any]) -> list[str]:
+    """What the person does about MCP servers that the editor names. Only names: the rest may hold secrets."""
+    names = sorted({one_line(str(server.name))[:80] for server in servers})
+    if not names:
+        return []
+    named = ", ".join(f"'{name}'" for name in names[:20])
+    return [
+        f"The editor names MCP servers ({named}). They are pending: Forge starts no server for an editor. To use one, "
+        "run `forge mcp add NAME …` in this directory, then `forge mcp approve NAME`."
+    ]

@@ -1,0 +1,685 @@
+"""The operations of a team's server: log in with a token; the sessions, questions, people, rules of the store.
+
+Those that the page shares with `forge web` keep their paths and models. `/api/team/…` gives rows of the store as they
+are, for `forge ps`, `inbox`, `send`, `stop` and `run --background` from another machine (`team/remote.py`). Every
+operation acts through `PersonStore`, which checks the role of the person behind the request.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from threading import Semaphore
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
+
+from golem_forge._version import __version__
+from golem_forge.agent.session_state import known_secrets
+from golem_forge.core.lazy_dataclass import replace
+from golem_forge.net.listen import AllowedHosts
+from golem_forge.team.changes import MOST_SENT, changes_to_json
+from golem_forge.team.database import StoreUnavailable, TeamError
+from golem_forge.team.people import PersonStore, Role, find_person, token_hash
+from golem_forge.team.rows import ENDED, SOMEBODY_ELSE, QuestionRow, StoredSession
+from golem_forge.team.schedules import NewSchedule
+from golem_forge.team.session_workspace import read_changes
+from golem_forge.team.shared_rules import rule_in_words
+from golem_forge.team.workspace import WorkspaceError
+from golem_forge.tools.threads import run_in_thread
+from golem_forge.ui.web.api import events as page_events
+from golem_forge.ui.web.api import sessions as page_sessions
+from golem_forge.ui.web.api.events import Action, Envelope, Inbox, InboxRow, OutputPage, OutputQuery, WholeEvent
+from golem_forge.ui.web.api.openapi import ApiDescription, openapi_document
+from golem_forge.ui.web.api.operation import ApiCall, Operation, operation
+from golem_forge.ui.web.api.sessions import LoginCode, ServerInfo, SessionId, SessionsQuery
+from golem_forge.ui.web.app import make_app
+from golem_forge.ui.web.sdk import Response
+from golem_forge.ui.web.security import LoginStore, RequestGuard, cookie_name
+from golem_forge.ui.web.session_registry import SessionRegistry, StartRequest
+from golem_forge.ui.web.stream.frames import shown_members
+from golem_forge.ui.web.stream.stored_session import PERSON, TeamSession
+from golem_forge.ui.web.team import TeamGuard, TeamRegistry, serve_team_socket, token_of
+from golem_forge.ui.web.wire import ApiModel, ApiRefusal
+
+_WRONG_TOKEN: Final = "This token is not valid (any more). Ask an admin of the team for another one."
+_MAX_ROWS: Final = 1000
+_READS_CHANGES: Final = Semaphore(2)
+_CHANGES_WAIT_S: Final = 20.0
+_Text = Annotated[str, Field(max_length=500_000)]
+_ShortText = Annotated[str, Field(max_length=1000)]
+
+
+def _who(call: ApiCall) -> PersonStore:
+    found: PersonStore = call.request.scope[PERSON]
+    return found
+
+
+def _registry(call: ApiCall) -> TeamRegistry:
+    assert isinstance(call.registry, TeamRegistry)
+    return call.registry
+
+
+# ---- login
+
+
+class TeamInfo(ServerInfo, title="TeamMe"):
+    """What the page needs to know before it shows anything."""
+
+    team: bool
+    person: str
+    role: str
+
+
+@operation("POST", "/api/login", "log_in", tag="login", refusals={401: "the token is not valid"})
+async def log_in(call: ApiCall, body: LoginCode) -> Response:
+    """Exchanges a person's token for a cookie that lasts 12 hours."""
+    login, hash = call.request.app.state.login, token_hash(token_of(body.code))
+    store = _registry(call).store
+    person = await run_in_thread(lambda: find_person(store, hash) if hash else None)
+    if person is None:
+        login.refuse_token()
+        raise ApiRefusal(401, _WRONG_TOKEN)
+    answer = Response(status_code=204)
+    login.set_cookie(call.request, answer, login.enter(hash))
+    return answer
+
+
+@operation("GET", "/api/me", "who_am_i", tag="login")
+async def who_am_i(call: ApiCall) -> TeamInfo:
+    """Who is logged in, and what they may do."""
+    who = _who(call)
+    person = await run_in_thread(lambda: who.person)
+    return TeamInfo(
+        current="",
+        may_start=person.may("start"),
+        directory="",
+        notify=False,
+        version=__version__,
+        team=True,
+        person=person.name,
+        role=person.role.value,
+    )
+
+
+@operation("GET", "/api/openapi.json", "describe", tag="login", answer=ApiDescription)
+async def describe(call: ApiCall) -> Response:
+    """This description."""
+    cookie = cookie_name(call.request.scope)
+    return await page_events.json_response(lambda: openapi_document(cookie, team_operations()))
+
+
+# ---- what the page shows
+
+
+class TeamSessionRow(ApiModel, title="TeamSessionRow"):
+    id: str
+    title: str
+    state: Literal["live", "closed"]
+    status: str
+    """queued, running, waiting, waiting (held), finished, failed or stopped."""
+    finished: bool
+    created: str
+    updated: str
+    worker: str
+    model: str
+    directory: str
+    input: str
+    calls: int
+    person: str
+    """Who started it."""
+    answered_by: list[str]
+    """Who answered its questions."""
+    waits_for: str
+    cost: float
+    error: str
+
+
+class TeamSessionList(ApiModel, title="TeamSessionList"):
+    sessions: list[TeamSessionRow]
+    more: bool
+    people: list[str]
+    """Who started those that fit the other filters."""
+
+
+class TeamSessionsFilter(SessionsQuery, title="TeamSessionsFilter"):
+    person: _ShortText = ""
+    """Who started it."""
+    status: _ShortText = ""
+    """Names of states with commas between; empty: all."""
+
+
+@operation("GET", "/api/sessions", "list_sessions", tag="sessions")
+async def list_sessions(call: ApiCall, query: TeamSessionsFilter) -> TeamSessionList:
+    """The sessions of the store, newest first."""
+    who, words = _who(call), query.query.casefold().split()
+    states, person = _checked_states(query.status), query.person
+
+    def read() -> tuple[list[StoredSession], dict[str, list[str]]]:
+        rows = [row for row in who.sessions(states=states, limit=_MAX_ROWS) if all(w in _searched(row) for w in words)]
+        return rows, who.answered_by([row.id for row in rows if person in ("", row.person)][: query.limit])
+
+    rows, answered = await run_in_thread(read)
+    fitting = [row for row in rows if person in ("", row.person)]
+    return TeamSessionList(
+        sessions=[_page_row(row, answered) for row in fitting[: query.limit]],
+        more=len(fitting) > query.limit,
+        people=sorted({row.person for row in rows if row.person})[:_MAX_ROWS],
+    )
+
+
+@operation("GET", "/api/sessions/{id}", "get_session", tag="sessions")
+async def get_session(call: ApiCall) -> TeamSessionRow:
+    """What is known of one session."""
+    who, row = _who(call), await _found(call)
+    return _page_row(row, await run_in_thread(lambda: who.answered_by([row.id])))
+
+
+@operation("POST", "/api/sessions", "start_session", tag="sessions", status=201, refusals={403: "not an operator"})
+async def start_session(call: ApiCall, body: StartRequest) -> SessionId:
+    """Queues a session; a runner takes it."""
+    return SessionId(id=await _start(call, body))
+
+
+@operation("POST", "/api/sessions/{id}/end", "end_session", tag="sessions", refusals={403: "not an operator"})
+async def end_session(call: ApiCall) -> None:
+    """Interrupts a session and ends it."""
+    who, id = _who(call), call.path["id"]
+    await run_in_thread(lambda: who.stop(id))
+
+
+@operation("GET", "/api/questions", "list_questions", tag="events")
+async def list_questions(call: ApiCall) -> Inbox:
+    """The open questions of all sessions, oldest first; at most 200."""
+    who = _who(call)
+    rows = await run_in_thread(lambda: who.questions(limit=200))
+    return Inbox(questions=[_inbox_row(row) for row in rows])
+
+
+@operation("GET", "/api/sessions/{id}/questions/{requestId}", "get_question", tag="events", answer=WholeEvent)
+async def get_question(call: ApiCall) -> Response:
+    """One question, whole."""
+    who, wanted = _who(call), call.path["requestId"]
+    session = await call.registry.find(call.path["id"])
+    assert isinstance(session, TeamSession)
+    row = await run_in_thread(lambda: who.find_question(wanted))
+    if row.session != session.id:
+        raise ApiRefusal(404, "No such question is open; what it was is among the events.")
+    event = session.question_event(row)
+    return await page_events.json_response(lambda: {"event": event.to_dict()})
+
+
+class TeamQuestion(ApiModel, title="TeamQuestion"):
+    question: InboxRow
+    person: str
+    """Who started the session; with `fourEyes` somebody else has to answer."""
+    four_eyes: bool
+    title: str
+    """Of the session."""
+    event: Envelope
+    view: dict[str, Any]
+    """How a page shows it."""
+
+
+class TeamInbox(ApiModel, title="TeamInbox"):
+    questions: list[TeamQuestion]
+    more: bool
+
+
+class InboxQuery(ApiModel, title="InboxQuery"):
+    limit: Annotated[int, Field(ge=1, le=100)] = 30
+
+
+@operation("GET", "/api/inbox", "show_inbox", tag="events", answer=TeamInbox)
+async def show_inbox(call: ApiCall, query: InboxQuery) -> Response:
+    """The open questions of all sessions with their cards, oldest first."""
+    who, most = _who(call), query.limit
+
+    def read() -> dict[str, Any]:
+        rows = who.questions(limit=most + 1)
+        return {"questions": [_question_with_card(who, row) for row in rows[:most]], "more": len(rows) > most}
+
+    return await page_events.json_response(read)
+
+
+def _question_with_card(who: PersonStore, row: QuestionRow) -> dict[str, Any]:
+    shown = shown_members(TeamSession.event_of(row))
+    try:
+        session = who.find(row.session)
+        starter, title = session.person, session.title
+    except TeamError:  # it was deleted meanwhile
+        starter, title = "", ""
+    about = {"person": starter, "fourEyes": row.four_eyes == SOMEBODY_ELSE, "title": title}
+    return {"question": _inbox_row(row).model_dump(by_alias=True), **about, **shown}
+
+
+@operation("GET", "/api/sessions/{id}/outputs/{handle}", "read_output", tag="events")
+async def read_output(call: ApiCall, handle: str, query: OutputQuery) -> OutputPage:
+    """Lines of an output that was kept whole, by the handle in `outputHandle`."""
+    who, session = _who(call), await call.registry.find(call.path["id"])
+    assert isinstance(session, TeamSession)
+    path = await run_in_thread(lambda: session.kept_output(who, handle))
+    redactor = await run_in_thread(lambda: known_secrets(_registry(call).home))
+    return await page_events.output_page(path, handle, query, redactor.text)
+
+
+# ---- rows as they are, for programs
+
+
+class SessionsWanted(ApiModel, title="TeamSessionsQuery"):
+    states: _ShortText = ""
+    """Names of states with commas between; empty: all."""
+    prefix: _ShortText = ""
+    batch: _ShortText = ""
+    """Only the sessions of that batch."""
+    limit: Annotated[int, Field(ge=1, le=10 * _MAX_ROWS)] = _MAX_ROWS
+
+
+class Rows(ApiModel, title="TeamRows"):
+    rows: list[dict[str, Any]]
+    now: float
+    """By the store's clock."""
+
+
+_STATES: Final = frozenset({"queued", "running", "waiting", *ENDED})
+
+
+def _checked_states(given: str) -> list[str]:
+    states = [each for each in given.split(",") if each]
+    if not _STATES.issuperset(states):
+        raise ApiRefusal(422, f"A state is one of {', '.join(sorted(_STATES))}.", {"status": "unknown"})
+    return states
+
+
+@operation("GET", "/api/team/sessions", "team_sessions", tag="team")
+async def team_sessions(call: ApiCall, query: SessionsWanted) -> Rows:
+    """The sessions of the store, newest first."""
+    who, states = _who(call), _checked_states(query.states)
+    wanted: dict[str, Any] = {"states": states, "prefix": query.prefix, "batch": query.batch, "limit": query.limit}
+    rows = await run_in_thread(lambda: who.sessions(**wanted))
+    return Rows(rows=[asdict(row) for row in rows], now=await run_in_thread(who.now))
+
+
+class TeamStart(ApiModel, title="TeamStart"):
+    input: _Text
+    worker: _ShortText = ""
+    model: _ShortText = ""
+    approval: _ShortText = ""
+    directory: Annotated[str, Field(max_length=4096)] = ""
+    label: _ShortText = ""
+    batch: _ShortText = ""
+    """The batch that it belongs to: sessions of one batch can be listed together."""
+
+
+@operation("POST", "/api/team/sessions", "team_start", tag="team", status=201)
+async def team_start(call: ApiCall, body: TeamStart) -> SessionId:
+    """Queues a session. Where its worker names no mode, it ends with its first answer, as `forge run` does."""
+    request = StartRequest(
+        input=body.input, worker=body.worker, model=body.model, approval=body.approval, directory=body.directory
+    )
+    return SessionId(id=await _start(call, request, label=body.label, batch=body.batch, mode="single"))
+
+
+class TeamNewSchedule(TeamStart, title="TeamNewSchedule"):
+    cron: _ShortText
+    """Five fields, or `@hourly`, `@daily` …"""
+    timezone: _ShortText = "UTC"
+    name: _ShortText = ""
+    """Empty: one is made up."""
+
+
+class ScheduleName(ApiModel, title="TeamScheduleName"):
+    name: str
+
+
+@operation("GET", "/api/team/schedules", "team_schedules", tag="team")
+async def team_schedules(call: ApiCall) -> Rows:
+    """What starts by the clock, by name."""
+    who = _who(call)
+    rows = await run_in_thread(who.schedules)
+    return Rows(rows=[asdict(row) for row in rows], now=await run_in_thread(who.now))
+
+
+@operation("POST", "/api/team/schedules", "team_add_schedule", tag="team", status=201)
+async def team_add_schedule(call: ApiCall, body: TeamNewSchedule) -> ScheduleName:
+    """Sessions by the clock, in the name of whoever adds them."""
+    who, registry = _who(call), _registry(call)
+    request = StartRequest(
+        input=body.input, worker=body.worker, model=body.model, approval=body.approval, directory=body.directory
+    )
+
+    def add() -> str:
+        who.require("schedule", body.input[:100])
+        session = registry.new_session(request, body.label, "single", in_batch=True)
+        return who.add_schedule(NewSchedule(cron=body.cron, timezone=body.timezone, name=body.name, session=session))
+
+    return ScheduleName(name=await run_in_thread(add))
+
+
+@operation("DELETE", "/api/team/schedules/{name}", "team_remove_schedule", tag="team")
+async def team_remove_schedule(call: ApiCall) -> None:
+    """One's own schedule; that of another person, for admins."""
+    who, name = _who(call), call.path["name"]
+    await run_in_thread(lambda: who.remove_schedule(name))
+
+
+class LinesQuery(ApiModel, title="TeamLinesQuery"):
+    after: Annotated[int, Field(ge=0, le=(1 << 53) - 1)] = 0
+    limit: Annotated[int, Field(ge=1, le=5000)] = 1000
+    private: bool = False
+    """With the lines that hold host paths, for admins."""
+
+
+class Lines(ApiModel, title="TeamLines"):
+    lines: list[tuple[int, str]]
+    """(number, line in base64)."""
+
+
+@operation("GET", "/api/team/sessions/{id}/lines", "team_lines", tag="team")
+async def team_lines(call: ApiCall, query: LinesQuery) -> Lines:
+    """Lines of a session's journal."""
+    who, id = _who(call), call.path["id"]
+    found = await run_in_thread(lambda: who.lines(id, query.after, limit=query.limit, private=query.private))
+    return Lines(lines=[(number, base64.b64encode(line).decode()) for number, line in found])
+
+
+class LiveQuery(ApiModel, title="TeamLiveQuery"):
+    after: Annotated[int, Field(ge=0, le=(1 << 53) - 1)] = 0
+
+
+class LiveFrames(ApiModel, title="TeamLiveFrames"):
+    frames: list[dict[str, Any]]
+    count: int
+    """How many there were so far: the next `after`."""
+
+
+@operation("GET", "/api/team/sessions/{id}/live", "team_live", tag="team")
+async def team_live(call: ApiCall, query: LiveQuery) -> LiveFrames:
+    """What a session says right now and no journal keeps: text as it comes, output, progress. Pieces may be missing."""
+    who, id = _who(call), call.path["id"]
+    await run_in_thread(lambda: who.require("see", f"session {id}"))
+    session = await call.registry.find(id)
+    assert isinstance(session, TeamSession)
+    frames, count = await session.live_frames(query.after)
+    return LiveFrames(frames=frames, count=count)
+
+
+@operation("GET", "/api/team/sessions/{id}/facts", "team_facts", tag="team")
+async def team_facts(call: ApiCall) -> Rows:
+    """Where a session runs and with what, for admins."""
+    who, id = _who(call), call.path["id"]
+    return Rows(rows=[dict(await run_in_thread(lambda: who.facts(id)))], now=0)
+
+
+class ChangesQuery(ApiModel, title="TeamChangesQuery"):
+    contents: bool = False
+    """With the contents of the files, for operators."""
+
+
+class TeamChanges(ApiModel, title="TeamChanges"):
+    files: list[dict[str, Any]]
+    diff: str
+    cut: bool
+    """There was more."""
+    base: str = ""
+    commit: str = ""
+    differences: list[list[str]] = Field(default_factory=list)
+    """As `git diff-tree --raw` tells them."""
+    blobs: dict[str, str] = Field(default_factory=dict)
+    """Object id → content in base64."""
+
+
+@operation("GET", "/api/team/sessions/{id}/changes", "team_changes", tag="team", answer=TeamChanges)
+async def team_changes(call: ApiCall, query: ChangesQuery) -> Response:
+    """What a session changed in its git workspace, up to its last checkpoint."""
+    who, id, home = _who(call), call.path["id"], _registry(call).home
+
+    def read() -> dict[str, Any]:
+        facts = who.workspace_of(id, "apply" if query.contents else "see")
+        if not facts:
+            raise TeamError(f"session {id[:12]} has no git workspace", "WORKSPACE")
+        if not _READS_CHANGES.acquire(timeout=_CHANGES_WAIT_S):  # each may fetch a whole repository
+            raise StoreUnavailable("The server reads the changes of other sessions now. Try again in a minute.")
+        try:
+            found = read_changes(facts, home.path, id, contents=query.contents, limit=MOST_SENT)
+            return changes_to_json(
+                found._replace(diff=replace(found.diff, text=known_secrets(home).text(found.diff.text)))
+            )
+        except WorkspaceError as error:
+            raise TeamError(error.message, "WORKSPACE") from None
+        finally:
+            _READS_CHANGES.release()
+
+    return await page_events.json_response(read)
+
+
+class Sent(ApiModel, title="TeamMessage"):
+    kind: Literal["message", "interrupt"] = "message"
+    text: _Text = ""
+
+
+class Said(ApiModel, title="TeamSaid"):
+    state: str = ""
+    number: int = 0
+
+
+@operation("POST", "/api/team/sessions/{id}/messages", "team_send", tag="team")
+async def team_send(call: ApiCall, body: Sent) -> Said:
+    """A message for the next turn, or an interrupt of this one."""
+    who, id = _who(call), call.path["id"]
+    data = {"text": body.text} if body.kind == "message" else {}
+    return Said(number=await run_in_thread(lambda: who.send(id, body.kind, data)))
+
+
+@operation("POST", "/api/team/sessions/{id}/stop", "team_stop", tag="team")
+async def team_stop(call: ApiCall) -> Said:
+    """Interrupts a session and ends it; gives the state it had."""
+    who, id = _who(call), call.path["id"]
+    return Said(state=await run_in_thread(lambda: who.stop(id)))
+
+
+class QuestionsQuery(ApiModel, title="TeamQuestionsQuery"):
+    session: _ShortText = ""
+    prefix: _ShortText = ""
+    """Only the question whose id begins so, in whatever state it is."""
+    limit: Annotated[int, Field(ge=1, le=_MAX_ROWS)] = _MAX_ROWS
+
+
+@operation("GET", "/api/team/questions", "team_questions", tag="team")
+async def team_questions(call: ApiCall, query: QuestionsQuery) -> Rows:
+    """Open questions, oldest first, or one question."""
+    who = _who(call)
+    if query.prefix:
+        rows = [await run_in_thread(lambda: who.find_question(query.prefix))]
+    else:
+        rows = await run_in_thread(lambda: who.questions(session=query.session, limit=query.limit))
+    return Rows(rows=[asdict(row) for row in rows], now=await run_in_thread(who.now))
+
+
+class TeamAnswer(ApiModel, title="TeamAnswer"):
+    answer: dict[str, Any]
+    """`{approved, choice?, args?, reason?, stop?}`"""
+
+
+@operation("POST", "/api/team/questions/{id}/answer", "team_answer", tag="team")
+async def team_answer(call: ApiCall, body: TeamAnswer) -> Said:
+    """Answers a question. The first answer counts."""
+    who, id = _who(call), call.path["id"]
+    answered = await run_in_thread(lambda: who.answer(id, body.answer))
+    return Said(state=answered.state)
+
+
+@operation("GET", "/api/team/runners", "team_runners", tag="team")
+async def team_runners(call: ApiCall) -> Rows:
+    """The runners that were seen lately."""
+    who = _who(call)
+    return Rows(rows=await run_in_thread(who.runners), now=await run_in_thread(who.now))
+
+
+# ---- people
+
+
+class NewPerson(ApiModel, title="TeamNewPerson"):
+    name: _ShortText
+    role: Literal["viewer", "operator", "admin"] = "viewer"
+
+
+class PersonToken(ApiModel, title="TeamPersonToken"):
+    name: str
+    role: str
+    token: str
+    """Shown only now."""
+
+
+@operation("GET", "/api/team/people", "team_people", tag="team")
+async def team_people(call: ApiCall) -> Rows:
+    """Everybody with their role, for admins."""
+    who = _who(call)
+    rows = await run_in_thread(who.people)
+    return Rows(rows=[{name: each[name] for name in ("name", "role", "created")} for each in rows], now=0)
+
+
+@operation("POST", "/api/team/people", "team_add_person", tag="team", status=201)
+async def team_add_person(call: ApiCall, body: NewPerson) -> PersonToken:
+    """A new person, for admins; gives the token, once."""
+    who = _who(call)
+    token = await run_in_thread(lambda: who.new_person(body.name, Role(body.role)))
+    return PersonToken(name=body.name, role=body.role, token=token)
+
+
+@operation("DELETE", "/api/team/people/{name}", "team_remove_person", tag="team")
+async def team_remove_person(call: ApiCall) -> None:
+    """Their token stops working at once."""
+    who, name = _who(call), call.path["name"]
+    await run_in_thread(lambda: who.remove_person(name))
+
+
+@operation("GET", "/api/team/refusals", "team_refusals", tag="team")
+async def team_refusals(call: ApiCall) -> Rows:
+    """Who tried what their role does not allow, for admins; newest first."""
+    who = _who(call)
+    return Rows(rows=await run_in_thread(who.refusals), now=0)
+
+
+# ---- rules
+
+
+@operation("GET", "/api/team/rules", "team_rules", tag="team")
+async def team_rules(call: ApiCall) -> Rows:
+    """The rules of the store, with their authors; `what` is the rule in words."""
+    who = _who(call)
+    rows = await run_in_thread(who.rules)
+    return Rows(rows=[each | {"what": rule_in_words(each["rule"])} for each in rows], now=0)
+
+
+@operation("DELETE", "/api/team/rules/{id}", "team_remove_rule", tag="team")
+async def team_remove_rule(call: ApiCall) -> None:
+    """Takes a rule back, for admins; from then on Forge asks again."""
+    who, id = _who(call), call.path["id"]
+    await run_in_thread(lambda: who.remove_rule(id))
+
+
+# ---- inside
+
+
+async def _start(call: ApiCall, request: StartRequest, *, label: str = "", batch: str = "", mode: str = "chat") -> str:
+    who, registry = _who(call), _registry(call)
+
+    def queue() -> str:
+        who.require("start", request.input[:100])
+        new = registry.new_session(request, label, mode, in_batch=bool(batch))
+        if batch and new.mode != "single":
+            words = f"worker {new.worker} is a conversation (mode: chat), which never ends by itself"
+            raise ApiRefusal(422, f"{words}; a batch needs workers with mode: single.", {"worker": words})
+        return who.queue(replace(new, batch=batch))
+
+    return await run_in_thread(queue)
+
+
+async def _found(call: ApiCall) -> StoredSession:
+    who, id = _who(call), call.path["id"]
+    row = await run_in_thread(lambda: who.find(id))
+    if row.id != id:
+        raise ApiRefusal(404, "There is no such session; the list of sessions shows all.")
+    return row
+
+
+def _moment(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _page_row(row: StoredSession, answered: Mapping[str, list[str]]) -> TeamSessionRow:
+    return TeamSessionRow(
+        id=row.id,
+        title=row.title,
+        state="closed" if row.state in ENDED else "live",
+        status=row.shown_state,
+        finished=row.state == "finished",
+        created=_moment(row.created),
+        updated=_moment(row.updated),
+        worker=row.worker,
+        model=row.model,
+        directory="",
+        input=row.title,
+        calls=0,
+        person=row.person,
+        answered_by=answered.get(row.id, []),
+        waits_for=row.waits_for,
+        cost=row.cost,
+        error=row.error,
+    )
+
+
+def _searched(row: StoredSession) -> str:
+    return " ".join((row.title, row.worker, row.model, row.person, row.shown_state, row.id)).casefold()
+
+
+def _inbox_row(row: QuestionRow) -> InboxRow:
+    return InboxRow(
+        session=row.session,
+        request_id=row.id,
+        kind="approval" if row.kind == "approval" else "form",
+        asks=row.title[:200],
+        risk=row.risk,
+        since=_moment(row.asked),
+    )
+
+
+def _seen(shared: Operation) -> Operation:
+    """An operation of `forge web`, for whoever may see."""
+    run = shared.run
+
+    async def checked(**given: Any) -> Any:
+        who = _who(given["call"])
+        await run_in_thread(lambda: who.require("see", shared.name))
+        return await run(**given)
+
+    return replace(shared, run=checked)
+
+
+async def _act(call: ApiCall, body: Action) -> Response:
+    who = _who(call)
+    await run_in_thread(lambda: who.require("see", body.type))
+    answer: Response = await page_events.act.run(call, body)
+    return answer
+
+
+def team_operations() -> tuple[Operation, ...]:
+    declared = [value for value in globals().values() if isinstance(value, Operation)]
+    seen = [_seen(page_events.list_events), _seen(page_events.get_event)]
+    shared = [page_sessions.log_out, *seen, replace(page_events.act, run=_act)]
+    return (*declared, *shared)
+
+
+def team_app(registry: SessionRegistry, *, login: LoginStore, hosts: AllowedHosts) -> RequestGuard:
+    assert isinstance(registry, TeamRegistry)
+    return make_app(
+        registry,
+        login=login,
+        hosts=hosts,
+        operations=team_operations(),
+        socket=serve_team_socket,
+        guard=lambda *given, **named: TeamGuard(registry.store, *given, **named),
+    )

@@ -1,0 +1,133 @@
+/* The team: its people, the rules that admins made for all sessions, and what was refused. An admin adds and removes;
+   everybody sees the rules. A new token is shown once. */
+
+import { el, h, replace } from "../dom.js";
+import { moment, oneLine } from "../format.js";
+import {
+  actButton, confirmed, dataTable, loading, nothing, problem, problemWords, redraw, refreshed, saidPlace, section, sheet,
+} from "./parts.js";
+import { copyButton } from "../widgets.js";
+
+const ROLES = {
+  viewer: "sees sessions and their questions",
+  operator: "also starts sessions, answers, writes to them and stops them",
+  admin: "also manages people and rules",
+};
+const LOOK_MS = 5000;
+const at = (seconds) => moment(new Date(seconds * 1000).toISOString());
+
+/** What an admin hands to a new person. */
+const welcome = ({ name, token }) =>
+  el("div.new-token",
+    el("p", `Give ${oneLine(name)} the token or the link. This page shows them only now.`),
+    el("p", el("code.person-token", token), copyButton("Copy token", () => token)),
+    el("p", "The link logs them in: ", copyButton("Copy link", () => `${location.origin}/#code=${encodeURIComponent(token)}`)),
+  );
+
+const newPerson = (ctx, changed) => {
+  const name = h("input.field-input", { id: "person-name", autocomplete: "off", spellcheck: "false", required: true });
+  const role = h("select.field-input", { id: "person-role", "aria-describedby": "person-roles" },
+    Object.keys(ROLES).map((one) => h("option", { value: one }, one)),
+  );
+  const said = h("div.said", { role: "status" });
+  const submit = async (event) => {
+    event.preventDefault();
+    try {
+      const made = await ctx.api.post("/api/team/people", { name: name.value.trim(), role: role.value });
+      replace(said, welcome(made));
+      name.value = "";
+      changed();
+    } catch (failure) {
+      replace(said, h("p.problem", { role: "alert" }, problemWords(failure, "They could not be added.")));
+    }
+  };
+  return h("form.new-person", { "aria-label": "New person", on: { submit } },
+    el("div.field", h("label.field-label", { for: "person-name" }, "Name"), name),
+    el("div.field", h("label.field-label", { for: "person-role" }, "Role"), role),
+    h("button.primary", { type: "submit" }, "Add"),
+    h("p.dim.small", { id: "person-roles" }, Object.entries(ROLES).map(([one, may]) => `A${one === "viewer" ? "" : "n"} ${one} ${may}. `).join("")),
+    said,
+  );
+};
+
+const peopleTable = (rows, ctx, remove) =>
+  dataTable("People", ["Name", "Role", "Since", ""], rows.map((one) => ({
+    cells: [
+      el("strong", oneLine(one.name)),
+      one.role,
+      at(one.created),
+      one.name === ctx.me.person ? el("span.dim", "you") : remove(one.name, `Remove ${oneLine(one.name)}`),
+    ],
+  })));
+
+const ruleTable = (rows, remove) =>
+  dataTable("Rules", ["Rule", "Made by", "Since", ...(remove ? [""] : [])], rows.map((one) => ({
+    cells: [
+      el("span.rule-what", oneLine(one.what)),
+      oneLine(one.person || "nobody known"),
+      at(one.created),
+      ...(remove ? [remove(one, `Remove ${oneLine(one.what)}`)] : []),
+    ],
+  })));
+
+const refusalTable = (rows) =>
+  dataTable("Refusals", ["Who", "Tried to", "What", "Where", "When"], rows.map((one) => ({
+    cells: [el("strong", oneLine(one.person)), oneLine(one.action), oneLine(one.what), oneLine(one.door), at(one.at)],
+  })));
+
+export const page = (ctx) => {
+  const isAdmin = ctx.me.role === "admin";
+  const said = saidPlace();
+  const people = el("div");
+  const rules = el("div", loading());
+  const refused = el("div");
+  const remove = (words, title, where) => (one, name) =>
+    actButton("Remove…", async () => {
+      if (!(await confirmed({ title, words: el("p", words(one)), yes: "Remove" }))) return null;
+      await ctx.api.del(where(one));
+      facts.now();
+      return "It is removed.";
+    }, { look: "danger", name, said });
+  const removePerson = remove(
+    (name) => `The token of ${oneLine(name)} stops working at once, also in pages that are open.`,
+    "Remove this person?",
+    (name) => ctx.api.path`/api/team/people/${name}`,
+  );
+  const removeRule = remove(
+    (one) => `${oneLine(one.what)}: from now on Forge asks again.`,
+    "Remove this rule?",
+    (one) => ctx.api.path`/api/team/rules/${one.id}`,
+  );
+  const load = () =>
+    Promise.all(["rules", ...(isAdmin ? ["people", "refusals"] : [])].map((one) => ctx.api.get(`/api/team/${one}`)));
+  const facts = refreshed(load,
+    ([ruled, known, tried]) => {
+      redraw(rules, ruled.rows, () =>
+        ruled.rows.length
+          ? ruleTable(ruled.rows, isAdmin ? removeRule : null)
+          : nothing("No rule yet. An admin who answers “always” on a card makes one; it counts in all sessions."),
+      );
+      if (!isAdmin) return;
+      redraw(people, known.rows, () => peopleTable(known.rows, ctx, removePerson));
+      redraw(refused, tried.rows, () => (tried.rows.length ? refusalTable(tried.rows) : nothing("Nothing was refused.")));
+    },
+    (failure) => replace(rules, problem(failure)),
+  );
+  facts.now();
+  const timer = window.setInterval(() => document.hidden || facts.soon(), LOOK_MS);
+  return {
+    node: sheet("Team", null,
+      isAdmin
+        ? section("People", newPerson(ctx, () => facts.now()), people)
+        : el("p.dim", `You are ${ctx.me.role === "viewer" ? "a viewer" : "an operator"} here. An admin adds and removes people and rules.`),
+      said,
+      section("Rules for all sessions", rules),
+      isAdmin ? section("Refused", refused) : null,
+    ),
+    title: "Team",
+    leave: () => {
+      clearInterval(timer);
+      facts.leave();
+    },
+  };
+};

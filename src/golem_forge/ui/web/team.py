@@ -1,0 +1,295 @@
+"""The page and API of a team: a person behind every request, and the sessions of the store instead of this home's.
+
+`TeamLogin` gives a cookie for a person's token; programs send the token itself (`Authorization: Bearer …`).
+`TeamGuard` finds the person before anything else looks at a request, and puts the store as that person may use it
+into its scope. `TeamRegistry` shows the sessions of the store and queues new ones. When a person is removed, their
+logins end and their sockets are closed: the store rings, and everybody who is logged in is looked up again.
+
+Threat: a token of a removed person, a page of another site (the guard of every page still holds), and a person who
+wants more than their role: a session that is started here gets no settings of its starter, only a directory below the
+one that this server offers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+import shutil
+import socket
+import tempfile
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
+
+from golem_forge.agent.session_plan import SessionRequest, plan_session
+from golem_forge.agent.trust import NotTrusted
+from golem_forge.agent.worker_zones import is_built_in
+from golem_forge.core.text import one_line, shorten
+from golem_forge.net.guard import Message, Receive, Scope, Send, header_values, secret_hash
+from golem_forge.storage.home import ForgeHome
+from golem_forge.team.database import StoreUnavailable, TeamError
+from golem_forge.team.live import LIVE_CHANNEL
+from golem_forge.team.people import MAX_TOKEN, NOT_LOOSER, PersonStore, find_person, token_hash
+from golem_forge.team.rings import Rings, listen
+from golem_forge.team.rows import NewSession
+from golem_forge.team.session_workspace import workspace_facts
+from golem_forge.team.store import Store
+from golem_forge.tools.threads import run_in_thread
+from golem_forge.ui.web.sdk import WebSocket
+from golem_forge.ui.web.security import GuardRefusal, LoginStore, RequestGuard
+from golem_forge.ui.web.session_registry import SessionRegistry, StartRequest
+from golem_forge.ui.web.stream.socket import serve_socket
+from golem_forge.ui.web.stream.stored_session import PERSON, TeamSession
+from golem_forge.ui.web.stream.watched_session import WatchedSession
+from golem_forge.ui.web.wire import ApiRefusal
+
+PAGE_DOOR: Final = "page"
+API_DOOR: Final = "api"
+_BEARER: Final = "forge.bearer"
+_LOOK_AGAIN_S: Final = 0.05
+_MAX_FOLLOWED: Final = 32
+_MAX_LOGINS: Final = 8
+"""Of one person."""
+_log = logging.getLogger(__name__)
+_NO_PERSON: Final = GuardRefusal(
+    401,
+    "Log in with your token of this team, or send it as `Authorization: Bearer …`. An admin makes one: "
+    "`forge people add NAME`.",
+    {"WWW-Authenticate": 'Bearer realm="golem-forge"'},
+    {"team": "token"},
+)
+
+
+class TeamLogin(LoginStore):
+    def new_code(self) -> str:
+        """None: people log in with their tokens."""
+        return ""
+
+    def enter(self, hash: str) -> str:
+        """A cookie for the person whose token has this hash. Threat: somebody who logs in again and again would push
+        everybody else out; their own oldest login goes."""
+        own = [known for known, login in self._logins.items() if login.token_hash == hash != known]
+        for known in own[: max(0, len(own) - _MAX_LOGINS + 1)]:
+            self._end(known)
+        return self._enter(secrets.token_urlsafe(32), hash)
+
+    def refuse_token(self) -> None:
+        """Counts a wrong one. Refused (429) after too many."""
+        self._count_failure()
+
+    def take_bearer(self, scope: Scope, token: str) -> None:
+        """The token of a program, which is good: its requests share one login, as those of a browser do."""
+        if not self.knows(token):
+            self._enter(token, secret_hash(token))
+        scope[_BEARER] = token
+
+    def cookie_of(self, scope: Scope) -> str | None:
+        return scope.get(_BEARER) or super().cookie_of(scope)
+
+    def proves_itself(self, scope: Scope) -> bool:
+        return _BEARER in scope
+
+    def token_hash_of(self, cookie: str) -> str:
+        found = self._logins.get(secret_hash(cookie))
+        return found.token_hash if found is not None else ""
+
+    def keep_only(self, hashes: set[str]) -> None:
+        """Ends the logins of everybody else."""
+        for known in [known for known, login in self._logins.items() if login.token_hash not in hashes]:
+            self._end(known)
+
+
+class TeamGuard(RequestGuard):
+    def __init__(self, store: Store, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self.store = store
+        self.not_logged_in = _NO_PERSON
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] in ("http", "websocket") and scope["path"] not in self._public:
+            try:
+                await self._identify(scope)
+            except TeamError as error:
+                # Threat: the address of the database is for runners alone.
+                away = isinstance(error, StoreUnavailable)
+                said = "The database of the team cannot be reached now. Try again." if away else error.message
+                await self._refuse(GuardRefusal(503, said), scope, receive, send)
+                return
+        await super().__call__(scope, receive, send)
+
+    async def _identify(self, scope: Scope) -> None:
+        """Whoever it is, is looked up now: a token that was removed a moment ago is worth nothing."""
+        login = self._login
+        assert isinstance(login, TeamLogin)
+        given = header_values(scope, b"authorization")
+        token = given[0][7:].strip() if len(given) == 1 and given[0][:7].lower() == "bearer " else ""
+        cookie = None if token else login.cookie_of(scope)
+        hash = token_hash(token) if token else login.token_hash_of(cookie) if cookie else ""
+        if not hash:
+            return
+        person = await run_in_thread(lambda: find_person(self.store, hash))
+        if person is None:
+            if cookie:
+                login.forget(cookie)
+            return
+        if token:
+            login.take_bearer(scope, token)
+        scope[PERSON] = PersonStore(self.store, hash, API_DOOR if token else PAGE_DOOR)
+
+    async def _refuse(self, refusal: GuardRefusal, scope: Scope, receive: Receive, send: Send) -> None:
+        async def none_read() -> Message:
+            return {"type": "http.disconnect"}
+
+        await refusal.response()(scope, none_read, send)
+
+
+class TeamRegistry(SessionRegistry):
+    may_start = True
+
+    def __init__(self, store: Store, home: ForgeHome, directory: Path, login: TeamLogin) -> None:
+        """`directory`: new sessions start there, or below."""
+        super().__init__(home, directory)
+        self.store = store
+        self._login = login
+        self._place = Path(tempfile.mkdtemp(prefix="forge-team-"))
+        self._stored: dict[str, TeamSession] = {}
+        self._rings: Rings | None = None
+        self._channels: set[str] = set()
+        """Where runners of other machines send the text of sessions that somebody looks at."""
+        self._looking: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # ---- who is logged in
+
+    def watch_people(self) -> None:
+        """From now on a removed person is logged out at once."""
+        loop = asyncio.get_running_loop()
+
+        def rung() -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(self._look_soon)
+
+        def heard(channel: str, what: str) -> None:
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(self._take_live, channel.removeprefix(LIVE_CHANNEL), what)
+
+        self._rings = listen(self.store, rung, self._channels, heard)
+
+    def _take_live(self, session_id: str, what: str) -> None:
+        if (known := self._stored.get(session_id)) is not None:
+            known.live.heard(what)
+
+    def _look_soon(self) -> None:
+        if self._looking is None:
+            self._looking = asyncio.get_running_loop().call_later(_LOOK_AGAIN_S, self._look_now)
+
+    def _look_now(self) -> None:
+        self._looking = None
+        task = asyncio.get_running_loop().create_task(self._look_at_people())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _look_at_people(self) -> None:
+        with contextlib.suppress(TeamError):  # nobody can do anything meanwhile: every request looks too
+            people = await run_in_thread(self.store.accounts.people)
+            self._login.keep_only({each["token"] for each in people})
+
+    # ---- sessions
+
+    async def find(self, session_id: str) -> WatchedSession:
+        known = self._stored.pop(session_id, None)
+        if known is None:
+            await run_in_thread(lambda: self._check_stored(session_id))
+            known = TeamSession(self.store, self._place, session_id, self.home.path / "state", self._channels)
+        await known.open()
+        self._stored[session_id] = known
+        while len(self._stored) > _MAX_FOLLOWED:
+            await self._drop(next(iter(self._stored)))
+        return known
+
+    def _check_stored(self, session_id: str) -> None:
+        try:
+            found = self.store.find(session_id).id == session_id
+        except TeamError:
+            found = False
+        if not found:
+            raise ApiRefusal(404, "There is no such session; the list of sessions shows all.")
+
+    async def _drop(self, session_id: str) -> None:
+        known = self._stored.pop(session_id)
+        await known.close()
+        known.remove()
+
+    def new_session(
+        self, request: StartRequest, label: str = "", mode: str = "chat", *, in_batch: bool = False
+    ) -> NewSession:
+        """In a thread. `mode`: of a worker that names none; in a batch the built-in one ends with its answer too.
+        Raises what a start would refuse, and ApiRefusal for what a person of a team may not choose."""
+        if not request.input.strip():
+            raise ApiRefusal(422, "The first message is missing.", {"input": "say what is to be done"})
+        if request.resume:
+            raise ApiRefusal(409, "A session of the store goes on by itself; send it a message.")
+        if request.approval not in NOT_LOOSER:
+            words = f"{one_line(request.approval)[:40]} cannot be chosen by a person of a team"
+            raise ApiRefusal(422, f"{words}: use interactive, strict or auto_deny.", {"approval": words})
+        directory = self._directory_for(request.directory)
+        plan = plan_session(directory, SessionRequest(home=self.home, answers=True), request.worker or None)
+        if plan.waits_for_trust:
+            raise NotTrusted(plan.program.root)
+        host = socket.gethostname()
+        facts: dict[str, Any] = {
+            "directory": str(directory),
+            "worker": request.worker,
+            "model": request.model,
+            "approval": request.approval,
+            "overrides": [],
+            "host": host,
+        }
+        if (cloned := workspace_facts(plan)) is not None:
+            facts["workspace"] = cloned
+        return NewSession(
+            facts=facts,
+            input=request.input,
+            worker=plan.worker.name,
+            mode="single" if in_batch and is_built_in(plan.worker) else plan.worker.mode or mode,
+            title=shorten(one_line(request.input), 200),
+            program=sha256(f"{host} {plan.program.root}".encode()).hexdigest()[:16],
+            label=label or f"host:{host}",
+        )
+
+    def _directory_for(self, wanted: str) -> Path:
+        """Threat: `..`, a link or an absolute path that leads out of what this server offers."""
+        base = Path(os.path.realpath(self.directory))
+        found = Path(os.path.realpath(base / wanted)) if "\0" not in wanted else Path("/")
+        if (wanted and Path(wanted).is_absolute()) or not found.is_relative_to(base) or not found.is_dir():
+            problem = "not a directory below the one that this server offers"
+            raise ApiRefusal(422, f"The directory cannot be used: {problem}.", {"directory": problem})
+        return found
+
+    async def close(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
+        if self._rings is not None:
+            await run_in_thread(self._rings.close)
+        for session_id in list(self._stored):
+            await self._drop(session_id)
+        await super().close()
+        await run_in_thread(lambda: shutil.rmtree(self._place, ignore_errors=True))
+
+
+async def serve_team_socket(websocket: WebSocket) -> None:
+    who: PersonStore = websocket.scope[PERSON]
+    try:
+        person = await run_in_thread(lambda: who.require("see", "a session's stream"))
+    except TeamError:
+        await websocket.close(1008)
+        return
+    await serve_socket(websocket, read_only=not person.may("send"))
+
+
+def token_of(code: str) -> str:
+    """What a person typed as their token, without what a copy brings along."""
+    return code.strip()[:MAX_TOKEN]

@@ -1,0 +1,90 @@
+"""A background session at a terminal, wherever it runs: history, live text, cards, messages; it goes on without it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from tests.acceptance.conftest import Desk
+
+WORKER = """---
+name: main
+description: writes a file
+mode: chat
+sandbox: {zones: [{name: work, mode: rw}]}
+toolsets: {filesystem: {}}
+---
+write
+"""
+PROGRAM = """
+model: scripted:script.yaml
+sandbox: {zones: {work: {path: ./work, mode: rw, approval: {write: ask}}}}
+"""
+SLOW = "Slowly the words of this answer come, one after another, until all of them stand there."
+SCRIPT = f"""
+turns:
+  - say: I write it.
+    calls: [{{tool: write_file, args: {{path: /work/a.txt, content: hello}}}}]
+  - say: It is written.
+  - say: {SLOW}
+    chunks: 20
+    pause: 0.1
+  - say: Endless words that nobody waits for and that somebody interrupts
+    chunks: 60
+    pause: 1
+"""
+
+
+def ps(desk: Desk) -> list[dict[str, Any]]:
+    return json.loads(desk.forge("ps", "--all", "--json").out)
+
+
+def test_a_session_is_answered_and_led_from_another_home_on_the_same_store(
+    desk: Callable[..., Desk], terminal: Callable[..., Any], until: Callable[..., Any]
+) -> None:
+    there = desk({"main.worker": WORKER, "forge.yaml": PROGRAM, "script.yaml": SCRIPT})
+    (there.root / "work").mkdir()
+    assert there.forge("run", "--background", "--no-runner", "write the file").code == 0
+    there.start("runner")
+    (session,) = until(lambda: [row for row in ps(there) if row["state"] == "waiting"], "it asks")
+    here = desk({}, "elsewhere")
+    here.home.mkdir()
+    (here.home / "config.yaml").write_text(f"store: {{url: 'sqlite://{there.home}/state/sessions.db'}}\n")
+
+    screen = terminal(here, "attach", session["session"][:12], TERM="xterm")
+    screen.wait_for("write the file")
+    screen.wait_for("I write it.")
+    screen.wait_for("Approve?")
+    screen.wait_for("y once")
+    screen.send("y")
+    screen.wait_for("It is written.")
+    assert (there.root / "work" / "a.txt").read_text() == "hello"
+
+    screen.send("go on\r")
+    screen.wait_for("Slowly the words")
+    assert "stand there." not in screen.text  # text as it comes
+    screen.wait_for("stand there.")
+    assert screen.text.count("Slowly the words") == 1
+
+    screen.send("and once more\r")
+    screen.wait_for("En")
+    screen.send("\x03")
+    screen.wait_for("[interrupted]")
+    screen.send("/")
+    screen.wait_for("/export FILE writes the session")  # only what works here is offered
+    assert "/compact" not in screen.text
+    screen.send("tools\r")
+    screen.wait_for("/tools is not available in an attached session")
+    screen.send("\x1d")
+    assert screen.wait_end() == 0
+    assert "comes back to it" in screen.text
+
+    left = there.forge("attach", session["session"][:12])  # its standard input is empty: it shows what is there
+    assert (left.code, "It is written." in left.out) == (0, True)
+    assert "waits for the next message; `forge attach" in left.err
+    assert [row["state"] for row in ps(there)] == ["waiting"]
+    assert there.forge("stop", session["session"][:12]).code == 0
+    shown = there.forge("attach", session["session"][:12])
+    assert shown.code == 130 and "It is written." in shown.out and "stopped" in shown.err
+    assert there.forge("attach", "nothing").code == 4

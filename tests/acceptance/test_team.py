@@ -1,0 +1,503 @@
+"""A team: people with roles on one page and API, an inbox, four eyes, rules of the store, a store behind an address.
+
+Real processes: `forge web --team`, a runner, the commands of people on other machines.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.acceptance.mcp_bench import PYTHON
+from tests.ready import ReadyForge
+from tests.team.background import Program, until, write_call
+from tests.ui.web.bench import browsing
+from tests.ui.web.person import APPROVE, Person
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
+
+from golem_forge.team.remote import RemoteStore
+from golem_forge.ui.web.api.team import team_operations
+
+ASKER_PROGRAM = Path(__file__).parents[1] / "mcp" / "programs" / "asker.py"
+ASKER = f"""
+mcp:
+  servers:
+    asker:
+      command: {PYTHON}
+      args: [-S, "${{zone:work}}/asker.py", modern]
+      zones: {{work: rw}}
+      approval: {{default: preApproved}}
+"""
+FORM = {
+    "message": "The shop needs a key",
+    "requestedSchema": {"type": "object", "properties": {"key": {"type": "string", "format": "password"}}},
+}
+ASK = {"method": "elicitation/create", "params": FORM}
+SLOW = "Slowly the words of this answer come, one after another, until all of them stand there."
+ROLES = {"ann": "admin", "olga": "operator", "bob": "operator", "vera": "viewer"}
+
+
+class Team:
+    """A program with a runner, its page for a team, and somebody of each role."""
+
+    def __init__(self, folder: Path, ready: ReadyForge) -> None:
+        self.program = Program(folder / "shop", folder / "home", ready=ready)
+        self.laptop = folder / "laptop"
+        self.laptop.mkdir()
+        text = (self.program.folder / "forge.yaml").read_text()
+        (self.program.folder / "forge.yaml").write_text(f"{text}approval: {{four_eyes: high}}\n{ASKER}")
+        shutil.copy(ASKER_PROGRAM, self.program.folder / "work")
+        (self.program.folder / "main.worker").write_text(
+            "---\nname: main\ndescription: d\nsandbox: {zones: [{name: work, mode: rw}]}\n"
+            "toolsets: {filesystem: {}, mcp: {servers: [asker]}}\n---\nDo it.\n"
+        )
+        self.tokens = {
+            name: json.loads(self.program.forge("people", "add", name, "--role", role, "--json"))["token"]
+            for name, role in ROLES.items()
+        }
+        self.program.forge("trust", "--yes")
+        self.program.forge("mcp", "approve", "asker", "--yes")
+        self.program.forge("mcp", "reconnect", "asker")  # a script calls its tools at once, so they are known before
+        self.program.play(
+            {"say": "I write.", "calls": [write_call("/work/a.txt", "one")]},
+            {"say": "I delete.", "calls": [{"tool": "delete_file", "args": {"path": "/work/a.txt"}}]},
+            {"say": "done"},
+        )
+        command = ["forge", "web", "--team", "--no-open"]
+        self.server = ready.start(command, cwd=self.program.folder, env=self.program.environ)
+        line = self.server.stdout.readline()
+        found = re.search(r"http://127\.0\.0\.1:(\d+)/", line)
+        assert found, line
+        assert "#code=" not in line
+        self.port = int(found[1])
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.program.start_quick_runner(sweep_s=0.5)
+
+    def ask(self, who: str, path: str, body: Any = None, method: str = "") -> tuple[int, Any]:
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=20)
+        headers = {"Authorization": f"Bearer {self.tokens[who]}"} if who else {}
+        data = None if body is None else json.dumps(body)
+        headers |= {"Content-Type": "application/json"} if data else {}
+        connection.request(method or ("POST" if data else "GET"), path, data, headers)
+        answer = connection.getresponse()
+        said = answer.read()
+        connection.close()
+        return answer.status, json.loads(said) if said else None
+
+    def forge(self, who: str, *words: str, code: int = 0) -> str:
+        """On a machine that knows the team's address and a token, and nothing else."""
+        home = self.laptop / "home"
+        home.mkdir(exist_ok=True)
+        (home / "config.yaml").write_text("store: {url: env:STORE_URL}\n")
+        environ = {"FORGE_HOME": str(home), "STORE_URL": self.url, "FORGE_TEAM_TOKEN": self.tokens[who]}
+        said = self.program.forge(*words, code=code, cwd=self.laptop, **environ)
+        assert self.tokens[who] not in said
+        return said
+
+    def start(self, who: str = "bob") -> str:
+        status, made = self.ask(who, "/api/sessions", {"input": "write it"})
+        assert status == 201, made
+        return str(made["id"])
+
+    def question(self, session: str) -> str:
+        store = self.program.store()
+        return str(until(lambda: store.questions(session=session), or_else=self.program.logs)[0].id)
+
+    def close(self) -> None:
+        self.server.terminate()
+        assert self.server.wait(20) == 0
+        self.program.close()
+
+
+@pytest.fixture(scope="module")
+def team(tmp_path_factory: pytest.TempPathFactory, ready_forge: ReadyForge) -> Iterator[Team]:
+    made = Team(tmp_path_factory.mktemp("team"), ready_forge)
+    yield made
+    made.close()
+
+
+def test_a_viewer_is_refused_on_every_door_and_it_is_recorded(team: Team) -> None:
+    def refused() -> list[Any]:
+        """The newest first."""
+        return [each for each in team.ask("ann", "/api/team/refusals")[1]["rows"] if each["person"] == "vera"]
+
+    before = refused()
+    session = team.start()
+    question = team.question(session)
+    action = {"type": "approvalResponse", "data": {"requestId": question, "approved": True}}
+    tried = [
+        ("/api/sessions", {"input": "mine"}, "POST"),
+        ("/api/team/sessions", {"input": "mine"}, "POST"),
+        (f"/api/sessions/{session}/end", {}, "POST"),
+        (f"/api/team/sessions/{session}/stop", {}, "POST"),
+        (f"/api/sessions/{session}/actions", action, "POST"),
+        (f"/api/sessions/{session}/actions", {"type": "interrupt", "data": {}}, "POST"),
+        (f"/api/sessions/{session}/actions", {"type": "userInput", "data": {"requestId": "x", "content": "x"}}, "POST"),
+        (f"/api/sessions/{session}/actions", {"type": "command", "data": {"requestId": "x", "text": "/stop"}}, "POST"),
+        (f"/api/team/questions/{question}/answer", {"answer": {"approved": True}}, "POST"),
+        (f"/api/team/sessions/{session}/messages", {"text": "x"}, "POST"),
+        (f"/api/team/sessions/{session}/facts", None, "GET"),
+        (f"/api/team/sessions/{session}/lines?private=true", None, "GET"),
+        ("/api/team/people", None, "GET"),
+        ("/api/team/people", {"name": "eve", "role": "admin"}, "POST"),
+        ("/api/team/people/ann", None, "DELETE"),
+        ("/api/team/refusals", None, "GET"),
+        ("/api/team/rules/x", None, "DELETE"),
+    ]
+    for path, body, method in tried:
+        status, said = team.ask("vera", path, body, method)
+        assert (status, "vera is viewer here and may not" in said["problem"]) == (403, True), (path, said)
+    for words in (
+        ("inbox", "answer", question, "--approve"),
+        ("send", session, "hello"),
+        ("stop", session),
+        ("run", "--background", "mine"),
+        ("people", "list"),
+    ):
+        assert "vera is viewer here and may not" in team.forge("vera", *words, code=3)
+    with connect(
+        f"ws://127.0.0.1:{team.port}/api/sessions/{session}/stream", additional_headers=_bearer(team, "vera")
+    ) as socket:
+        hello = json.loads(socket.recv(20))
+        assert hello["session"]["answerable"] is False
+        socket.send(json.dumps({"id": "1", **action}))
+        answer = next(frame for frame in iter(lambda: json.loads(socket.recv(20)), None) if frame["kind"] == "answer")
+        assert "may not answer" in answer["problem"]
+    assert team.program.store().question(question).state == "open"  # type: ignore[union-attr]
+    assert session in json.dumps(team.ask("vera", "/api/sessions")[1])
+    by_vera = refused()[: -len(before) or None]
+    assert len(by_vera) == len(tried) + 5 + 1
+    assert {each["door"] for each in by_vera} == {"api"}
+    assert "vera" in team.program.forge("people", "refusals")
+    for status, path in ((401, "/api/sessions"), (401, "/api/team/people"), (200, "/")):
+        assert _status(team, "", path) == status
+
+
+def test_a_person_with_a_token_at_the_store_itself_is_bound_by_their_role(team: Team) -> None:
+    said = team.program.forge("send", team.start(), "hello", code=3, FORGE_TEAM_TOKEN=team.tokens["vera"])
+    assert "may not send: that takes an operator" in said
+
+
+def test_four_eyes_from_another_machine_and_the_record_says_who(team: Team) -> None:
+    queued = team.forge("bob", "run", "--background", "write it")
+    session = team.program.store().find(queued.split()[1]).id
+    assert session[:12] in team.forge("vera", "ps")
+    first = team.question(session)
+    team.forge("bob", "inbox", "answer", first[:12], "--approve")  # of risk medium: below four_eyes
+    store = team.program.store()
+    second = until(lambda: [each for each in store.questions(session=session) if each.id != first])[0]
+    assert second.risk == "high"
+    assert "/work/a.txt" in team.forge("vera", "inbox", second.id[:12])
+    said = team.forge("bob", "inbox", "answer", second.id[:12], "--approve", code=3)
+    assert "bob started this session, and approval.four_eyes asks for somebody else's answer" in said
+    assert team.ask("bob", f"/api/team/questions/{second.id}/answer", {"answer": {"approved": False}})[0] == 403
+    assert (team.program.folder / "work" / "a.txt").exists()
+    team.forge("olga", "inbox", "answer", second.id[:12], "--approve")
+    until(lambda: not (team.program.folder / "work" / "a.txt").exists())
+    lines = b"".join(line for _, line in until(lambda: _finished(store, session))).decode()
+    assert '"answeredAs":"bob","door":"api"' in lines
+    assert '"answeredAs":"olga","door":"api"' in lines
+    events = team.ask("vera", f"/api/sessions/{session}/events")[1]["events"]
+    by = [each["event"]["data"]["by"] for each in events if each["event"]["type"] == "approvalResolved"]
+    assert by == ["bob (api)", "olga (api)"]
+    assert str(team.program.folder) not in json.dumps(events)
+
+
+def test_a_schedule_from_another_machine_is_bound_to_roles(team: Team) -> None:
+    said = team.forge("bob", "schedule", "add", "30 7 * * mon-fri", "write it", "--name", "morning", "--approval",
+                      "auto_deny", "--timezone", "Europe/Berlin")  # fmt: skip
+    assert "morning starts next at " in said
+    assert "07:30 CE" in said
+    assert "vera is viewer here and may not schedule" in team.forge("vera", "schedule", "add", "@daily", "x", code=3)
+    assert "may not schedule" in team.forge("vera", "schedule", "remove", "morning", code=3)
+    assert "may not remove what others schedule" in team.forge("olga", "schedule", "remove", "morning", code=3)
+    assert "'61' is no minute" in team.forge("bob", "schedule", "add", "61 * * * *", "x", code=2)
+    assert "no schedule 'none'" in team.forge("bob", "schedule", "remove", "none", code=4)
+    listed = team.forge("vera", "schedule", "list", "--json")
+    assert [(each["name"], each["person"]) for each in json.loads(listed)] == [("morning", "bob")]
+    assert str(team.program.folder) not in listed + json.dumps(team.ask("vera", "/api/team/schedules")[1])
+    for body in ({"cron": "nope", "input": "x"}, {"cron": "@daily", "input": "x", "timezone": "Mars/Base"}):
+        assert team.ask("bob", "/api/team/schedules", body)[0] == 422
+    store = team.program.store()
+    with store.database.transaction() as connection:
+        connection.execute("UPDATE schedules SET next_tick = 1 WHERE name = 'morning'")
+    started = until(lambda: store.schedules.find("morning").last_session, or_else=team.program.logs)
+    assert team.program.wait_for(started, "finished").person == "bob"
+    team.forge("ann", "schedule", "remove", "morning")
+    assert team.ask("vera", "/api/team/schedules")[1]["rows"] == []
+
+
+def test_a_batch_from_another_machine_runs_on_the_teams_and_only_an_admin_reads_its_whole_log(team: Team) -> None:
+    (team.laptop / "tasks.txt").write_text("first\nsecond\n")
+    said = team.forge("bob", "batch", "tasks.txt", "--approval", "auto_deny", "--json")
+    rows, _ = json.JSONDecoder().raw_decode(said)
+    assert [(row["input"], row["state"]) for row in rows] == [("first", "finished"), ("second", "finished")]
+    session = rows[0]["session"]
+    assert team.program.store().find(session).person == "bob"
+    assert "approval_denied" in team.forge("ann", "log", "--session", session)
+    assert "bob is operator here and may not see host paths" in team.forge("bob", "log", "--session", session, code=2)
+
+
+def test_a_page_gets_the_text_as_it_comes_and_answers_a_form_with_a_secret_to_the_runner(team: Team) -> None:
+    team.program.play(
+        {"say": SLOW, "chunks": 20, "pause": 0.1, "calls": [{"tool": "asker__ask", "args": ASK}]},
+        {"say": "Once more.", "calls": [{"tool": "asker__ask", "args": ASK}]},
+        {"say": "Thank you."},
+        script="talk.yaml",
+    )
+    session = team.ask("bob", "/api/sessions", {"input": "talk", "model": "scripted:talk.yaml"})[1]["id"]
+    stream = f"ws://127.0.0.1:{team.port}/api/sessions/{session}/stream"
+    with (
+        connect(stream, additional_headers=_bearer(team, "olga"), max_queue=None) as socket,
+        connect(stream, additional_headers=_bearer(team, "vera"), max_queue=None) as viewer,
+    ):  # frames that nobody reads would keep a connection with a bounded queue from closing, for ten seconds
+        frames: list[Any] = []
+
+        def event(type: str, of: Any = socket) -> Any:
+            while True:
+                frame = json.loads(of.recv(30))
+                frames.append(frame)
+                if frame["kind"] == "event" and frame["event"]["type"] == type:
+                    return frame["event"]["data"]
+
+        form = event("formRequired")
+        shown = [each["event"] for each in frames if each["kind"] == "event"]
+        words = [each["data"].get("whole", "") + each["data"]["delta"] for each in shown if each["type"] == "streaming"]
+        assert len(words) > 4
+        assert "".join(words) == SLOW
+        answer = {"requestId": form["requestId"], "action": "accept", "values": {"key": "s3cret-of-the-shop"}}
+        event("formRequired", viewer)
+        for one in (viewer, socket):
+            one.send(json.dumps({"id": "1", "type": "formResponse", "data": answer}))
+        said = next(frame for frame in iter(lambda: json.loads(viewer.recv(20)), None) if frame["kind"] == "answer")
+        assert "may not answer" in said["problem"]
+        assert event("formResolved")["action"] == "accept"
+        assert "key" in str(event("toolResult"))
+        again = event("formRequired")
+        laptop = RemoteStore(team.url, team.tokens["bob"])  # as `forge attach` on another machine
+        frames_there, count = laptop.live(session, 0)
+        assert count >= len(frames_there) > 4
+        assert {"streaming"} <= {each["type"] for each in frames_there}
+        assert laptop.live(session, count)[0] == []
+        laptop.answer_form(session, {**answer, "requestId": again["requestId"]})
+        assert event("formResolved")["action"] == "accept"
+    assert "Once more." in team.forge("vera", "attach", session[:12])
+    row = until(lambda: (found := team.program.store().question(form["requestId"])) and found.state != "open" and found)
+    assert (row.state, row.person, row.door, dict(row.answer)) == ("answered", "olga", "api", {})
+    until(lambda: team.program.store().find(session).state == "waiting")
+    for path in (team.program.home / "state").glob("sessions.db*"):
+        assert b"s3cret-of-the-shop" not in path.read_bytes()
+
+
+def test_a_removed_token_stops_working_at_once_and_its_socket_is_closed(team: Team) -> None:
+    token = team.ask("ann", "/api/team/people", {"name": "gone", "role": "viewer"})[1]["token"]
+    team.tokens["gone"] = token
+    session = team.start()
+    with connect(
+        f"ws://127.0.0.1:{team.port}/api/sessions/{session}/stream", additional_headers=_bearer(team, "gone")
+    ) as socket:
+        assert json.loads(socket.recv(20))["kind"] == "hello"
+        team.program.forge("people", "remove", "gone")
+        assert team.ask("gone", "/api/sessions")[0] == 401
+        with pytest.raises(ConnectionClosed) as closed:
+            list(iter(lambda: socket.recv(10), None))
+        assert closed.value.rcvd is not None
+        assert closed.value.rcvd.code == 4401
+    assert "not valid" in team.forge("gone", "ps", code=3)
+
+
+def test_an_answer_for_good_is_an_admins_and_counts_for_others_with_its_author(team: Team) -> None:
+    session = team.start("bob")
+    question = team.question(session)
+    row = team.program.store().question(question)
+    assert row is not None
+    always = next(each["id"] for each in row.wire["choices"] if each["scope"] == "always")
+    status, said = team.ask(
+        "olga", f"/api/team/questions/{question}/answer", {"answer": {"approved": True, "choice": always}}
+    )
+    assert (status, "may not remember: that takes an admin" in said["problem"]) == (403, True)
+    offered = team.ask("olga", f"/api/team/questions?prefix={question}")[1]["rows"][0]["wire"]["choices"]
+    assert {each["scope"] for each in offered} == {"session"}
+    status, _ = team.ask(
+        "ann", f"/api/team/questions/{question}/answer", {"answer": {"approved": True, "choice": always}}
+    )
+    assert status == 200
+    rules = until(lambda: team.ask("vera", "/api/team/rules")[1]["rows"])
+    assert [each["person"] for each in rules] == ["ann"]
+    listed = team.forge("vera", "rules", "list", "--store")
+    assert f"{rules[0]['id']}  ann" in listed
+    assert "preApproved: path /work/" in listed
+    assert "may not change rules" in team.forge("vera", "rules", "revoke", rules[0]["id"], "--store", code=3)
+    assert not (team.program.home / "remembered.yaml").exists()
+    other = team.start("olga")
+    store = team.program.store()
+    asked = until(lambda: store.questions(session=other))[0]
+    assert asked.title.startswith("delete_file")
+    lines = b"".join(line for _, line in store.lines(other)).decode()
+    assert "the store's rules, by ann" in lines
+    assert "revoked" in team.forge("ann", "rules", "revoke", rules[0]["id"], "--store")
+    third = team.start("olga")
+    assert until(lambda: store.questions(session=third))[0].title.startswith("write_file")
+
+
+def test_the_link_of_a_team_is_its_address(team: Team) -> None:
+    said = team.program.forge("web", "link")
+    assert said.splitlines()[0] == f"{team.url}/"
+    assert "log in there with their tokens" in said
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        ({"input": "x", "directory": "/"}, "not a directory below"),
+        ({"input": "x", "directory": "../.."}, "not a directory below"),
+        ({"input": "x", "approval": "approve_all"}, "cannot be chosen by a person of a team"),
+        ({"input": " "}, "The first message is missing"),
+    ],
+)
+def test_an_operator_starts_only_what_the_server_offers(team: Team, body: dict[str, str], problem: str) -> None:
+    status, said = team.ask("bob", "/api/sessions", body)
+    assert (status, problem in said["problem"]) == (422, True), said
+
+
+@browsing
+async def test_a_person_logs_in_and_answers_in_the_inbox(team: Team, windows: Any) -> None:
+    window = await windows()
+    for open_one in team.program.store().questions():
+        team.program.store().answer(open_one.id, {"approved": False}, "ann", "test")
+    session = team.start("bob")
+    question = team.question(session)
+    window.expects("401")
+    await window.open(f"{team.url}/#/inbox")
+    page = window.page
+    await page.set_viewport_size({"width": 390, "height": 800})  # it is there on a phone too
+    await page.get_by_label("Your token").fill("forge_wrong")
+    await page.get_by_role("button", name="Log in").click()
+    await page.get_by_text("This token is not valid").wait_for()
+    await page.get_by_label("Your token").fill(team.tokens["olga"])
+    await page.set_viewport_size({"width": 1280, "height": 800})
+    await page.get_by_role("button", name="Log in").click()
+    await page.get_by_text("started by bob").first.wait_for()
+    viewer, starter = await windows(), await windows()
+    await viewer.open(f"{team.url}/#code={team.tokens['vera']}")
+    await starter.open(f"{team.url}/#code={team.tokens['bob']}")
+    for one in (viewer, starter):
+        one.expects("401")
+        await one.page.get_by_role("link", name="Inbox").click()
+    await viewer.sees("You are a viewer: you see what is asked. Operators and admins answer.")
+    await viewer.sees("write it")
+    assert await viewer.page.get_by_role("button", name=re.compile("Approve|Deny")).count() == 0
+    await starter.page.get_by_role("button", name=APPROVE).wait_for()
+    assert await starter.page.get_by_role("link", name="Inbox").inner_text() == "Inbox\n1"
+    await Person(window).answer(APPROVE)
+    store = team.program.store()
+    answered = until(lambda: (row := store.question(question)) is not None and row.state == "answered" and row)
+    assert (answered.person, answered.door) == ("olga", "page")
+    await starter.sees("Approved · answered by olga on the page")
+    # of risk high: whoever started the session does not answer it
+    await starter.sees("You started this session, and this call needs the answer of somebody else.")
+    await page.get_by_role("link", name="Sessions").click()
+    await window.sees("started by bob")
+    await window.sees("answered by olga")
+    await page.get_by_label("State").select_option("finished")
+    await window.sees_not("waits for delete_file")
+    await viewer.page.get_by_role("link", name="Sessions").click()
+    assert await viewer.page.get_by_role("button", name=re.compile("New session|End")).count() == 0
+
+
+@browsing
+async def test_an_admin_manages_the_team_on_the_page(team: Team, windows: Any) -> None:
+    team.ask("vera", "/api/team/people")
+    team.program.store().accounts.add_rule({"verdict": "preApproved", "tool": "webfetch"}, "ann")
+    window, other = await windows(), await windows()
+    await window.open(f"{team.url}/#code={team.tokens['ann']}")
+    await window.page.get_by_role("link", name="Team").click()
+    await window.sees("manage people")
+    await window.page.get_by_label("Name").fill("newcomer")
+    await window.page.get_by_label("Role").select_option("operator")
+    await window.page.get_by_role("button", name="Add").click()
+    token = await window.page.locator("code", has_text="forge_").inner_text()
+    assert await window.accessible() == []
+    other.expects("401", "4401")
+    await other.open(f"{team.url}/#code={token}")
+    await other.sees("newcomer · operator")
+    await other.page.get_by_role("link", name="Team").click()
+    await other.sees("You are an operator here. An admin adds and removes people and rules.")
+    await other.sees("preApproved: tool webfetch")
+    assert await other.page.get_by_role("button", name=re.compile("Remove")).count() == 0
+    for what in ("Remove preApproved: tool webfetch", "Remove newcomer"):
+        await window.page.get_by_role("button", name=what).click()
+        await window.page.get_by_role("dialog").get_by_role("button", name="Remove").click()
+        await window.page.get_by_role("button", name=what).wait_for(state="detached")
+    assert team.program.store().accounts.rules() == []
+    await other.sees("You are no longer logged in")
+
+
+def _bearer(team: Team, who: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {team.tokens[who]}"}
+
+
+SEE, DO, MANAGE = ("vera", "olga", "ann"), ("olga", "ann"), ("ann",)
+MAY: dict[str, tuple[tuple[str, ...], Any]] = {
+    **dict.fromkeys(
+        ("who_am_i", "describe", "list_sessions", "get_session", "list_questions", "get_question"), (SEE, None)
+    ),
+    **dict.fromkeys(("show_inbox", "read_output", "team_sessions", "team_schedules", "team_lines"), (SEE, None)),
+    **dict.fromkeys(("team_live", "team_changes", "team_questions", "team_runners", "team_rules"), (SEE, None)),
+    **dict.fromkeys(("list_events", "get_event"), (SEE, None)),
+    **dict.fromkeys(("start_session", "team_start"), (DO, {"input": " "})),
+    **dict.fromkeys(("end_session", "team_stop"), (DO, {})),
+    "team_add_schedule": (DO, {"cron": "never", "input": "x"}),
+    "team_remove_schedule": (DO, None),
+    "team_send": (DO, {"text": "x"}),
+    "team_answer": (DO, {"answer": {}}),
+    "act": (DO, {"type": "interrupt", "data": {}}),
+    **dict.fromkeys(
+        ("team_facts", "team_people", "team_refusals", "team_remove_person", "team_remove_rule"), (MANAGE, None)
+    ),
+    "team_add_person": (MANAGE, {"name": "no name", "role": "viewer"}),
+}
+"""By operation: who may, and a body. `log_in` and `log_out` are everybody's."""
+
+
+def test_every_operation_asks_for_the_role_that_it_needs(team: Team) -> None:
+    """All operations, all roles, on a session that is there: a new operation needs a line in the table."""
+    operations = {each.name: each for each in team_operations()}
+    assert set(MAY) == set(operations) - {"log_in", "log_out"}
+    session = team.start()
+    question = team.question(session)
+    values = {"id": session, "requestId": question, "handle": "out_000000000000", "seq": "1", "name": "nobody-here"}
+    places = [str(team.program.folder), str(team.program.home), str(team.laptop)]
+    for name, (may, body) in sorted(MAY.items(), key=lambda each: each[0] in ("end_session", "team_stop")):
+        operation = operations[name]
+        path = operation.path.format_map(values | ({"id": question} if name == "team_answer" else {}))
+        assert team.ask("", path, body, operation.method)[0] == 401, name
+        for who in SEE:
+            status, said = team.ask(who, path, body, operation.method)
+            assert (status == 403) == (who not in may), (name, who, status, said)
+            assert status not in (401, 500), (name, who, said)
+            assert name == "team_facts" or not [each for each in places if each in json.dumps(said)], (name, who)
+        for forged in ("..%2F..%2Fx", "%00", "%ED%A0%80", "x'%3B--", "%1b[2J"):
+            hostile = operation.path.format_map(dict.fromkeys(values, forged))
+            if hostile != operation.path:
+                status, said = team.ask("ann", hostile, body, operation.method)
+                assert status < 500 and "\x1b" not in json.dumps(said, ensure_ascii=False), (name, forged, status, said)
+
+
+def _finished(store: Any, session: str) -> list[tuple[int, bytes]]:
+    found = store.lines(session)
+    row = store.find(session)
+    return found if row.state == "finished" or row.waits_for == "the next message" else []
+
+
+def _status(team: Team, who: str, path: str) -> int:
+    connection = HTTPConnection("127.0.0.1", team.port, timeout=20)
+    connection.request("GET", path, headers=_bearer(team, who) if who else {})
+    return connection.getresponse().status

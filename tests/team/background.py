@@ -1,0 +1,154 @@
+"""A home, a program and runners as processes, for the tests of sessions that outlive their process."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.ready import Process, ReadyForge
+
+from golem_forge.team.rows import NewSession, StoredSession
+from golem_forge.team.store import LEASE_S, Store
+
+FORGE_YAML = """\
+model: scripted:script.yaml
+sandbox: {zones: {work: {path: ./work, mode: rw, approval: {write: ask, delete: ask}}}}
+"""
+WORKER = """\
+---
+name: main
+description: Does what the script says.
+sandbox: {zones: [{name: work, mode: rw}]}
+toolsets:
+  filesystem: {}
+  custom: {module: ./tools.py, tools: [effect, talk], approval: {default: preApproved}}
+---
+Do it.
+"""
+TOOLS = '''\
+import time
+
+
+def effect(name: str, wait: float = 0.0) -> str:
+    """One line for each time it is run."""
+    with open("/work/effects.txt", "a") as file:
+        file.write(f"{name}\\n")
+    time.sleep(wait)
+    return name
+
+
+def talk(lines: int) -> str:
+    """A long text."""
+    return "".join(f"line {number}\\n" for number in range(lines))
+'''
+
+
+def write_call(path: str, content: str) -> dict[str, Any]:
+    return {"tool": "write_file", "args": {"path": path, "content": content}}
+
+
+class Program:
+    """A trusted program in a folder, and a home with a store. `ready`: starts its commands; None: they start by
+    themselves, with all of their imports."""
+
+    def __init__(self, folder: Path, home: Path, url: str = "sqlite", ready: ReadyForge | None = None) -> None:
+        self.folder = folder
+        self.home = home
+        self.url = url
+        self.ready = ready
+        self.runners: list[subprocess.Popen[bytes] | Process] = []
+        (folder / "work").mkdir(parents=True)
+        home.mkdir(exist_ok=True)
+        (folder / "forge.yaml").write_text(FORGE_YAML)
+        (folder / "main.worker").write_text(WORKER)
+        (folder / "tools.py").write_text(TOOLS)
+        (home / "config.yaml").write_text("store: {url: env:STORE_URL, runner: {slots: 4}}\n")
+        self.environ = {**os.environ, "FORGE_HOME": str(home), "STORE_URL": url}
+        self.play({"say": "done"})
+        self.forge("trust", "--yes")
+
+    def play(self, *turns: dict[str, Any], script: str = "script.yaml") -> None:
+        (self.folder / script).write_text(json.dumps({"turns": turns}))
+
+    def forge(self, *words: str, code: int = 0, cwd: Path | None = None, **environ: str) -> str:
+        cwd, env = cwd or self.folder, {**self.environ, **environ}
+        if self.ready is not None:
+            done = self.ready(*words, cwd=cwd, env=env)
+        else:
+            command = [sys.executable, "-m", "golem_forge", *words]
+            done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == code, (words, done.returncode, done.stdout, done.stderr)
+        return done.stdout + done.stderr
+
+    def store(self) -> Store:
+        return Store.open(self.url, self.home, create=True)
+
+    def queue(self, text: str = "go", **facts: Any) -> str:
+        new = NewSession(facts={"directory": str(self.folder), **facts}, input=text, person="ada", door="test")
+        return self.store().queue(new)
+
+    def start_runner(self, *words: str) -> subprocess.Popen[bytes] | Process:
+        return self._start(["forge", "runner", *words], ["-m", "golem_forge", "runner", *words])
+
+    def start_quick_runner(
+        self, lease_s: float = LEASE_S, *, sweep_s: float = 0.0, **environ: str
+    ) -> subprocess.Popen[bytes] | Process:
+        """One whose lease lasts only so long, and that looks every `sweep_s` for what no ring told of; without: after
+        a third of the lease, as the product does."""
+        words = [str(Path(__file__).with_name("quick_runner.py")), str(lease_s), str(sweep_s or lease_s / 3)]
+        return self._start(["python", *words], words, **environ)
+
+    def _start(self, ready: list[str], alone: list[str], **environ: str) -> subprocess.Popen[bytes] | Process:
+        log, env = self.home / f"runner-{len(self.runners)}.log", {**self.environ, **environ}
+        runner: subprocess.Popen[bytes] | Process
+        if self.ready is not None:
+            runner = self.ready.start_with_log(ready, log, cwd=Path("/"), env=env)
+        else:
+            with log.open("ab") as file:
+                runner = subprocess.Popen([sys.executable, *alone], cwd="/", env=env, stderr=file, stdout=file)
+        self.runners.append(runner)
+        return runner
+
+    def start_moved_runner(self) -> subprocess.Popen[bytes] | Process:
+        """One on a store whose clock the test moves."""
+        words = [str(Path(__file__).with_name("moved_clock.py"))]
+        return self._start(["python", *words], words)
+
+    def effects(self) -> list[str]:
+        path = self.folder / "work" / "effects.txt"
+        return path.read_text().split() if path.exists() else []
+
+    def logs(self) -> str:
+        return "".join(path.read_text() for path in sorted(self.home.glob("runner-*.log")))
+
+    def wait_for(self, session: str, *states: str, within: float = 30.0) -> StoredSession:
+        store = self.store()
+        return until(
+            lambda: (row := store.find(session)).state in states and row,
+            within,
+            lambda: (store.find(session), self.logs()),
+        )
+
+    def close(self) -> None:
+        for runner in self.runners:
+            if runner.poll() is None:
+                runner.send_signal(signal.SIGCONT)
+                runner.kill()
+            runner.wait()
+
+
+def until(look: Callable[[], Any], within: float = 30.0, or_else: Callable[[], Any] = lambda: "") -> Any:
+    """What `look` gives once it is true."""
+    deadline = time.monotonic() + within
+    while time.monotonic() < deadline:
+        if found := look():
+            return found
+        time.sleep(0.05)
+    raise AssertionError(or_else() or "it never came")

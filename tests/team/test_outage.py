@@ -1,0 +1,85 @@
+"""The database goes away in mid-turn, once refusing and once silent: nothing runs unrecorded. team.md case 4."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.ready import ReadyForge
+from tests.team.background import Program, until
+
+from .postgres import PASSWORD, PostgresServer
+
+LEASE_S = 1.5
+AWAY_S = 3.0
+TURNS = 8
+
+
+@contextmanager
+def refusing(server: PostgresServer) -> Iterator[None]:
+    server.stop()
+    try:
+        yield
+    finally:
+        server.start()
+
+
+@contextmanager
+def silent(server: PostgresServer) -> Iterator[None]:
+    server.signal_all(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        server.signal_all(signal.SIGCONT)
+
+
+@pytest.mark.parametrize("away", [refusing, silent])
+def test_while_the_database_is_away_nothing_runs_unrecorded_and_the_session_goes_on(
+    postgres: PostgresServer,
+    postgres_url: str,
+    tmp_path: Path,
+    ready_forge: ReadyForge,
+    away: Callable[[PostgresServer], Iterator[None]],
+) -> None:
+    program = Program(tmp_path / "shop", tmp_path / "home", postgres_url, ready_forge)
+    try:
+        turns = [
+            {"calls": [{"tool": "effect", "args": {"name": f"n{number}", "wait": 0.3}}]} for number in range(TURNS)
+        ]
+        program.play(*turns, {"say": "done"})
+        session = program.queue()
+        runners = [program.start_quick_runner(LEASE_S) for _ in range(2)]
+        until(lambda: "n1" in program.effects())
+        with away(postgres):
+            began = time.monotonic()
+            time.sleep(AWAY_S / 2)
+            in_between = program.effects()
+            time.sleep(AWAY_S / 2)
+            assert program.effects() == in_between, "a call was started that nobody could record"
+            assert len(in_between) < TURNS
+            took = time.monotonic() - began
+        program.wait_for(session, "finished", within=40)
+        done = Counter(program.effects())
+        assert set(done.values()) == {1}
+        records = [json.loads(line) for _, line in program.store().lines(session)]
+        started = [each["call"] for each in records if each["type"] == "started"]
+        assert len(started) == len(set(started))
+        ended = {each["call"]: each for each in records if each["type"] == "finished"}
+        assert set(started) <= set(ended)
+        told = sum("may have run" in str(each.get("error", "")) for each in ended.values())
+        assert len(done) + told >= TURNS
+        for log in program.home.glob("runner-*.log"):
+            said = log.read_text().splitlines()
+            assert sum("cannot be reached" in line for line in said) <= took + 6, said
+            assert PASSWORD not in log.read_text() and "Traceback" not in log.read_text()
+        for runner in runners:
+            runner.send_signal(signal.SIGTERM)
+            assert runner.wait(timeout=20) == 0
+    finally:
+        program.close()

@@ -1,0 +1,311 @@
+"""Sessions that outlive their process: parking, waking, death of a runner, drain, stop. team.md §3, §4."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.ready import ReadyForge
+from tests.team.background import Program, until, write_call
+from tests.team.kill_matrix import LEASE_S, run_matrix
+
+from golem_forge.events.journal_reader import scan
+from golem_forge.orchestrator.outputs import OutputStore
+from golem_forge.team.journal import CommitThread, SessionWriter
+from golem_forge.team.rows import Lease, NewSession
+from golem_forge.team.schema import pruning
+from golem_forge.team.store import Store
+
+
+@pytest.fixture
+def program(tmp_path: Path, ready_forge: ReadyForge) -> Iterator[Program]:
+    made = Program(tmp_path / "shop", tmp_path / "home", ready=ready_forge)
+    yield made
+    made.close()
+
+
+def _effects(count: int, long: float) -> list[dict[str, Any]]:
+    """A turn for each: n0, n1, … The test acts during n1, which takes so long."""
+    waits = [long if number == 1 else 0.1 for number in range(count)]
+    return [{"calls": [{"tool": "effect", "args": {"name": f"n{at}", "wait": wait}}]} for at, wait in enumerate(waits)]
+
+
+def journal_is_whole(store: Store, session: str, folder: Path) -> list[str]:
+    """Writes the lines to a file, checks the chain, gives the lines."""
+    lines = store.lines(session)
+    path = folder / f"{session}.jsonl"
+    path.write_bytes(b"".join(line for _, line in lines))
+    found = scan(path)
+    assert not found.problems
+    row = store.find(session)
+    assert (found.lines, found.hash) == (row.lines, row.hash)
+    return [line.decode() for _, line in lines]
+
+
+def test_a_question_is_answered_from_another_process_and_the_session_finishes(program: Program, tmp_path: Path) -> None:
+    program.play({"say": "I write.", "calls": [write_call("/work/a.txt", "hello")]}, {"say": "written"})
+    said = program.forge("run", "--background", "write the file")
+    store = program.store()
+    [session] = [row.id for row in store.sessions()]
+    assert session[:12] in said
+    program.wait_for(session, "waiting")
+    [question] = store.questions()
+    assert "write /work/a.txt" in program.forge("inbox")
+    program.forge("inbox", "answer", question.id[:12], "--approve")
+    row = program.wait_for(session, "finished")
+    assert row.result == "written"
+    assert (program.folder / "work" / "a.txt").read_text() == "hello"
+    assert "answered already" in program.forge("inbox", "answer", question.id, "--deny", code=1)
+    lines = journal_is_whole(store, session, tmp_path)
+    assert "answered by" in program.forge("log", "--session", session[:12])
+    assert "ok" in program.forge("log", "verify", session)
+    assert "written" in program.forge("sessions", "show", session)
+    assert "no session" in program.forge("sessions", "delete", session, "--yes", code=4)
+    assert sum('"type":"started"' in line for line in lines) == 1
+    assert any('"type":"parked"' in line for line in lines)
+    for runner in store.runners():
+        os.kill(runner["pid"], signal.SIGTERM)
+    until(lambda: not store.runners())
+
+
+def test_without_a_runner_nothing_runs_and_an_answer_waits_for_one(program: Program) -> None:
+    sessions = []
+    for number in range(5):  # each its own file: a file that another one wrote would ask again
+        script = f"s{number}.yaml"
+        program.play({"calls": [write_call(f"/work/a{number}.txt", "x")]}, {"say": "done"}, script=script)
+        sessions.append(program.queue(model=f"scripted:{script}"))
+    runner = program.start_runner()
+    for session in sessions:
+        program.wait_for(session, "waiting")
+    runner.send_signal(signal.SIGTERM)
+    assert runner.wait(timeout=20) == 0
+    store = program.store()
+    questions = store.questions()
+    assert len(questions) == 5
+    for question in questions[:3]:
+        store.answer(question.id, {"approved": True}, "bob", "test")
+    assert [store.find(session).state for session in sessions] == ["waiting"] * 5
+    program.start_runner()
+    answered = {question.session for question in questions[:3]}
+    for session in answered:
+        program.wait_for(session, "finished", within=10)
+    assert {row.id for row in store.sessions(states=("waiting",))} == set(sessions) - answered
+
+
+def test_a_changed_file_asks_again_with_its_new_diff(program: Program) -> None:
+    target = program.folder / "work" / "a.txt"
+    target.write_text("one\n")
+    program.play({"calls": [write_call("/work/a.txt", "two\n")]}, {"say": "done"})
+    session = program.queue()
+    runner = program.start_runner()
+    program.wait_for(session, "waiting")
+    store = program.store()
+    [question] = store.questions()
+    runner.send_signal(signal.SIGTERM)
+    runner.wait(timeout=20)
+    target.write_text("three\n")
+    store.answer(question.id, {"approved": True}, "bob", "test")
+    program.start_runner()
+    changed = until(lambda: [each for each in store.questions() if each.id != question.id])
+    assert "-three" in changed[0].wire["diff"]
+    assert target.read_text() == "three\n"
+    store.answer(changed[0].id, {"approved": True}, "bob", "test")
+    program.wait_for(session, "finished")
+    assert target.read_text() == "two\n"
+
+
+def test_a_call_whose_arguments_held_a_secret_is_not_run_after_parking(program: Program) -> None:
+    secret = "canary-7391-value"
+    program.environ["SHOP_API_TOKEN"] = secret
+    program.play({"calls": [write_call("/work/key.txt", f"key {secret}")]}, {"say": "done"})
+    session = program.queue()
+    program.start_runner()
+    program.wait_for(session, "waiting")
+    store = program.store()
+    [question] = store.questions()
+    store.answer(question.id, {"approved": True}, "bob", "test")
+    program.wait_for(session, "finished")
+    assert not (program.folder / "work" / "key.txt").exists()
+    lines = [line for _, line in store.lines(session)]
+    assert any(b"its arguments held a secret and were not kept; propose it again" in line for line in lines)
+    assert not any(secret.encode() in line for line in lines)
+
+
+def test_a_runner_that_is_killed_is_succeeded_and_what_it_began_is_not_repeated(
+    program: Program, tmp_path: Path
+) -> None:
+    call = {"tool": "effect", "args": {"name": "slow", "wait": 60}}
+    program.play({"calls": [call]}, {"calls": [{"tool": "effect", "args": {"name": "next"}}]}, {"say": "done"})
+    session = program.queue()
+    first = program.start_quick_runner(LEASE_S)
+    until(lambda: program.effects() == ["slow"])
+    first.kill()
+    program.start_quick_runner(LEASE_S)
+    program.wait_for(session, "finished", within=40)
+    assert program.effects() == ["slow", "next"]
+    lines = journal_is_whole(program.store(), session, tmp_path)
+    assert any("may have run before the crash" in line for line in lines)
+
+
+def test_a_stopped_runner_loses_its_session_and_starts_nothing_more(program: Program) -> None:
+    program.play(*_effects(6, LEASE_S * 2 / 3), {"say": "done"})  # that call ends while the runner is stopped
+    session = program.queue()
+    first = program.start_quick_runner(LEASE_S)
+    until(lambda: "n1" in program.effects())
+    first.send_signal(signal.SIGSTOP)
+    program.start_quick_runner(LEASE_S)
+    program.wait_for(session, "finished", within=60)
+    done = program.effects()
+    first.send_signal(signal.SIGCONT)
+    until(lambda: "left this runner" in program.logs())
+    time.sleep(0.4)  # more than a call takes
+    assert program.effects() == done
+    assert len(done) == len(set(done))
+
+
+def test_term_drains_and_another_runner_goes_on(program: Program) -> None:
+    program.play(*_effects(6, 0.8), {"say": "done"})
+    session = program.queue()
+    first = program.start_runner()
+    until(lambda: "n1" in program.effects())
+    first.send_signal(signal.SIGTERM)
+    assert first.wait(timeout=20) == 0
+    assert program.store().find(session).state == "queued"
+    program.start_runner()
+    program.wait_for(session, "finished")
+    assert program.effects() == [f"n{number}" for number in range(6)]
+
+
+def test_stop_ends_a_running_and_a_waiting_session(program: Program) -> None:
+    program.play({"calls": [{"tool": "effect", "args": {"name": "slow", "wait": 60}}]}, {"say": "done"})
+    running = program.queue()
+    program.start_runner()
+    until(lambda: program.effects() == ["slow"])
+    program.forge("stop", running[:12])
+    assert program.store().find(running).state == "stopped"
+    program.play({"calls": [write_call("/work/a.txt", "x")]}, {"say": "done"})
+    waiting = program.queue()
+    program.wait_for(waiting, "waiting")
+    program.forge("stop", waiting)
+    store = program.store()
+    assert store.find(waiting).state == "stopped"
+    assert store.questions() == []
+    assert program.forge("store", "verify").endswith("lines: ok\n")
+    assert "0 of 4" in program.forge("store", "status")
+    elsewhere = program.queue(directory="/srv/nowhere/shop")
+    row = program.wait_for(elsewhere, "failed")
+    assert row.error.startswith("the directory 'shop' of its program is not on")
+    assert "/srv/nowhere" not in row.error
+
+
+def test_a_message_is_taken_up_after_the_turn(program: Program) -> None:
+    program.play(
+        {"calls": [write_call("/work/a.txt", "x")]}, {"say": "first"}, {"say": "second", "expect": ["and then"]}
+    )
+    session = program.queue()
+    program.start_runner()
+    program.wait_for(session, "waiting")
+    program.forge("send", session[:12], "and", "then", "this")
+    store = program.store()
+    until(lambda: store.find(session).state == "waiting")
+    [question] = store.questions()
+    store.answer(question.id, {"approved": False, "reason": "no"}, "bob", "test")
+    assert program.wait_for(session, "finished", "failed").result == "second"
+    assert not (program.folder / "work" / "a.txt").exists()
+
+
+def test_runners_that_are_killed_at_random_moments_lose_and_double_nothing(program: Program) -> None:
+    counts = run_matrix(program, kills=3, sessions=3, effects=6)
+    assert counts.kills > 0
+    assert (counts.lost, counts.doubled, counts.broken, counts.open) == (0, 0, 0, 0)
+    assert counts.calls == 3 * 6
+
+
+def test_another_connection_does_not_drop_the_locks_of_the_first(tmp_path: Path, ready_forge: ReadyForge) -> None:
+    """A second process that closes the file while ours is open must not take its write-ahead log away."""
+    store = Store.open("sqlite", tmp_path, create=True)
+    store.queue(NewSession(facts={}, input="one"))
+    Store.open("sqlite", tmp_path).sessions()  # another connection in this process
+    (tmp_path / "look.py").write_text(
+        "from pathlib import Path\nfrom golem_forge.team.store import Store\n"
+        f"store = Store.open('sqlite', Path({str(tmp_path)!r}))\nprint(len(store.sessions()))\nstore.close()\n"
+    )
+
+    def count_elsewhere() -> int:
+        done = ready_forge.program("look.py", cwd=tmp_path, env=os.environ)
+        assert done.returncode == 0, done.stderr
+        return int(done.stdout)
+
+    assert count_elsewhere() == 1
+    store.queue(NewSession(facts={}, input="two"))
+    assert count_elsewhere() == 2
+
+
+def test_a_long_output_is_kept_in_the_store_and_read_on_another_machine(program: Program) -> None:
+    program.play(
+        {"calls": [{"tool": "talk", "args": {"lines": 60_000}}]},
+        {"calls": [write_call("/work/a.txt", "x")]},
+        {"say": "done"},
+    )
+    session = program.queue()
+    runner = program.start_runner()
+    program.wait_for(session, "waiting")
+    runner.terminate()
+    runner.wait(timeout=20)
+    store = program.store()
+    with store.database.transaction(write=False) as connection:
+        rows = connection.execute("SELECT handle, worker, length(data) FROM outputs ORDER BY piece").fetchall()
+    assert len(rows) > 1, "an output of several pieces"
+    shutil.rmtree(program.home / "output")  # as on a machine that never saw it
+    commits = CommitThread(store)
+    lease = Lease(session=store.find(session), facts={})
+    writer = SessionWriter(commits, lease, program.home / "copy.jsonl", lambda: 0.0, lambda why: None)
+    found = OutputStore(program.home / "output", session, writer).find(rows[0][0], "main")
+    assert found is not None
+    assert "line 1\n" in found.path.read_text()
+
+
+def test_an_edit_that_is_not_valid_asks_again_and_a_valid_one_counts(program: Program) -> None:
+    program.play({"calls": [write_call("/work/a.txt", "x")]}, {"say": "done"})
+    session = program.queue()
+    program.start_runner()
+    program.wait_for(session, "waiting")
+    store = program.store()
+    [question] = store.questions()
+    store.answer(question.id, {"approved": True, "args": {"path": 7, "content": "y"}}, "bob", "test")
+    [again] = until(lambda: [each for each in store.questions() if each.wire["warnings"]])
+    assert again.id == question.id
+    store.answer(again.id, {"approved": True, "args": {"path": "/work/b.txt", "content": "y"}}, "bob", "test")
+    program.wait_for(session, "finished")
+    assert (program.folder / "work" / "b.txt").read_text() == "y"
+    assert not (program.folder / "work" / "a.txt").exists()
+
+
+def test_the_log_knows_background_sessions_and_checks_them(program: Program) -> None:
+    program.play({"calls": [{"tool": "effect", "args": {"name": "n"}}]}, {"say": "done"})
+    program.forge("log", "--session", "abcd", code=4)
+    program.forge("log", "verify", "abcd", code=4)
+    session = program.queue()
+    program.start_runner()
+    program.wait_for(session, "finished")
+    (call,) = json.loads(program.forge("log", "--store", "--json"))
+    assert (call["session"], call["tool"], call["status"]) == (session, "effect", "success")
+    assert session[:12] in program.forge("log", "sessions", "--store")
+    assert call["id"] in program.forge("log", "show", call["id"][:20])
+    for words in ((), ("all",), (session[:8],)):
+        assert f"{session[:12]}  ok" in program.forge("log", "verify", *words)
+    store = program.store()
+    with store.database.transaction() as connection, pruning(connection, store.database):
+        connection.execute("DELETE FROM journal WHERE session = :id AND n = 5", {"id": session})
+    for words in ((), (session[:8],)):  # the copy that was looked at is whole; what counts is the store
+        assert "NOT ok" in program.forge("log", "verify", *words, code=1)
+    assert store.prune(-1) == 1
+    program.forge("log", "verify", "abcd", code=4)
+    assert "deleted after its retention; its journal had" in program.forge("log", "verify", session[:8], code=4)

@@ -1,0 +1,364 @@
+"""One session in a runner of this process, at moments that are hard to meet from outside: an answer while it parks, a
+disk that is full."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import gc
+import os
+import threading
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.ready import ReadyForge
+from tests.team.background import Program, write_call
+
+from golem_forge.team import lease as lease_keeper
+from golem_forge.team import runner as runners
+from golem_forge.team import session_run
+from golem_forge.team.database import StoreUnavailable, TeamError
+from golem_forge.team.journal import CommitThread, SessionWriter, StoredJournals
+from golem_forge.team.lease import LeaseKeeper
+from golem_forge.team.rows import ENDED, FINISHED, QUEUED, STOPPED, WAITING, NewSession
+from golem_forge.team.runner import Runner, RunnerOptions
+from golem_forge.team.session_run import RunnerParts, SessionRun
+from golem_forge.team.store import Store
+
+
+@pytest.fixture
+def program(tmp_path: Path, ready_forge: ReadyForge) -> Program:
+    return Program(tmp_path / "shop", tmp_path / "home", ready=ready_forge)
+
+
+@asynccontextmanager
+async def running(program: Program) -> AsyncIterator[Store]:
+    store = program.store()
+    runner = Runner(store, program.home, RunnerOptions(slots=1))
+    task = asyncio.create_task(runner.run())
+    yield store
+    runner.drain()
+    await task
+    store.close()
+
+
+async def until_ended(store: Store, session: str, within: float = 30.0) -> str:
+    deadline = time.monotonic() + within
+    while (row := await asyncio.to_thread(store.find, session)).state not in ENDED:
+        assert time.monotonic() < deadline, row
+        await asyncio.sleep(0.05)
+    return row.state
+
+
+async def test_an_answer_that_is_being_read_while_the_session_parks_is_not_forgotten(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The runner knows that something arrived, and does not know yet what the answer is."""
+    monkeypatch.setattr(session_run, "SETTLE_S", 0.4)
+    program.play({"calls": [write_call("/work/a.txt", "x")]}, {"say": "done"})
+    session = program.queue()
+    async with running(program) as store:
+        read = store.question
+
+        def read_slowly(question_id: str) -> Any:
+            time.sleep(1.0)
+            return read(question_id)
+
+        monkeypatch.setattr(store, "question", read_slowly)
+        while not (asked := await asyncio.to_thread(store.questions)):
+            await asyncio.sleep(0.02)
+        await asyncio.to_thread(store.answer, asked[0].id, {"approved": True}, "ada", "test")
+        assert await until_ended(store, session) == FINISHED
+    assert (program.folder / "work" / "a.txt").read_text() == "x"
+
+
+async def test_a_full_disk_takes_no_line_from_the_store_and_gives_the_session_away(tmp_path: Path) -> None:
+    """The file of this machine cannot be written; what the store was given is whole, and numbered as before."""
+    store = Store.open("sqlite", tmp_path, create=True)
+    lease = store.claim("r1", (), session_id=store.queue(NewSession(facts={}, input="go")))
+    assert lease is not None
+    full: list[OSError] = []
+    commits = CommitThread(store)
+    writer = SessionWriter(commits, lease, Path("/dev/full"), lambda: time.monotonic() + 60, lambda why: None)
+    writer.on_full = full.append
+    writer.start_after(0)
+    writer.started = True
+    writer.write(b"one\n")
+    writer.write(b"two\n")
+    await writer.committed()
+    assert store.lines(lease.id) == [(1, b"one\n"), (2, b"two\n")]
+    assert [each.errno for each in full] == [errno.ENOSPC]
+    writer.close()
+    commits.close()
+
+
+@pytest.mark.parametrize("where", ["start", "record"])
+async def test_a_session_on_a_full_disk_goes_on_when_there_is_room(
+    program: Program, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    monkeypatch.setattr(runners, "FULL_REST_S", 0.1)
+    monkeypatch.setattr("golem_forge.team.store.LEASE_S", 1000.0)  # nobody waits until a lease is over
+    give_back = SessionRun._give_back
+
+    async def give_back_late(self: SessionRun) -> None:
+        await asyncio.sleep(0.1)
+        await give_back(self)
+
+    monkeypatch.setattr(SessionRun, "_give_back", give_back_late)
+    calls = [{"calls": [{"tool": "effect", "args": {"name": f"n{number}", "wait": 0.1}}]} for number in range(3)]
+    program.play(*calls, {"say": "done"})
+    session = program.queue()
+    tries: list[int] = []
+
+    def fill(owner: type, name: str) -> None:
+        original = getattr(owner, name)
+
+        def full(self: Any, *words: Any) -> Any:
+            if len(tries) < 2 and (where == "start" or self.started):
+                tries.append(1)
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return original(self, *words)
+
+        monkeypatch.setattr(owner, name, full)
+
+    fill(*((StoredJournals, "_download") if where == "start" else (SessionWriter, "_write_copy")))
+    async with running(program) as store:
+        assert await until_ended(store, session) == FINISHED
+        assert store.find(session).epoch == 3, "given back twice, and taken up again"
+    assert tries == [1, 1]
+    assert program.effects() == ["n0", "n1", "n2"]
+
+
+async def test_what_was_read_before_a_session_was_taken_again_does_not_take_it_away(
+    program: Program, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Parked and woken in the same runner: an answer of the database about the time before comes late."""
+    program.play({"calls": [{"tool": "effect", "args": {"name": "n", "wait": 0.5}}]}, {"say": "done"})
+    session = program.queue()
+    async with running(program) as store:
+        read = store.news
+        before = lambda held: {id: (*news[:2], news[2] - 1) for id, news in read(held).items()}  # noqa: E731
+        monkeypatch.setattr(store, "news", before)
+        assert await until_ended(store, session) == FINISHED
+    assert (await asyncio.to_thread(program.store().find, session)).epoch == 1
+    assert "left this runner" not in caplog.text
+
+
+def test_a_renewal_that_was_sent_for_an_earlier_epoch_says_nothing_about_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease_keeper, "RENEW_S", 0.01)
+    store = Store.open("sqlite", tmp_path, create=True)
+    first = store.claim("r1", (), session_id=store.queue(NewSession(facts={}, input="go")))
+    assert first is not None
+    lost: list[str] = []
+    keeper = LeaseKeeper(store, "r1", lambda *news: None, lost.append)
+    keeper.hold(first.id, first.epoch, time.monotonic())
+    renew, renewed = store.renew, threading.Event()
+
+    def taken_again_meanwhile(runner: str, held: Mapping[str, int]) -> dict[str, tuple[bool, int]]:
+        if held.get(first.id) == first.epoch:
+            store.give_back(first)
+            again = store.claim("r1", (), session_id=first.id)
+            assert again is not None
+            keeper.hold(again.id, again.epoch, time.monotonic())
+        else:
+            renewed.set()
+        return renew(runner, held)
+
+    monkeypatch.setattr(store, "renew", taken_again_meanwhile)
+    keeper.start()
+    assert renewed.wait(10)
+    keeper.close()
+    assert lost == []
+    store.close()
+
+
+def session_run_of(program: Program, store: Store) -> SessionRun:
+    lease = store.claim("r1", (), session_id=program.queue())
+    assert lease is not None
+    commits, leases = CommitThread(store), LeaseKeeper(store, "r1", lambda *_: None, lambda _: None)
+    leases.hold(lease.id, lease.epoch, time.monotonic())
+    copies = program.home / "copies"
+    parts = RunnerParts(store=store, commits=commits, leases=leases, home=program.home, copies=copies, hold_s=60)
+    return SessionRun(parts, lease)
+
+
+async def test_a_session_that_is_stopped_while_its_worker_starts_is_stopped_not_failed(program: Program) -> None:
+    store = program.store()
+    run = session_run_of(program, store)
+    run.ring(stop=True)
+    await run.run()
+    row = store.find(run.id)
+    assert (row.state, row.error) == (STOPPED, "")
+
+
+async def test_a_session_that_is_handed_over_at_its_end_is_not_ended_with_half_a_journal(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The runner drains while the session looks whether there is more to do: one of the two happens, whole."""
+    store = program.store()
+    run = session_run_of(program, store)
+    arrived, looks = store.arrived, []
+
+    def look_slowly(*words: Any) -> Any:
+        looks.append(1)
+        if len(looks) == 2:
+            time.sleep(0.5)
+        return arrived(*words)
+
+    monkeypatch.setattr(store, "arrived", look_slowly)
+    task = asyncio.create_task(run.run())
+    while len(looks) < 2:
+        await asyncio.sleep(0.02)
+    await run.hand_over()
+    await task
+    assert store.find(run.id).state == QUEUED
+
+
+async def test_a_runner_at_rest_holds_no_descriptor_of_a_session(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runners, "COLLECT_S", 0.1)
+    zone = str(program.folder / "work")
+
+    def descriptors() -> int:
+        found = 0
+        for each in os.listdir("/proc/self/fd"):
+            with contextlib.suppress(OSError):
+                found += os.readlink(f"/proc/self/fd/{each}") == zone
+        return found
+
+    gc.disable()  # Python itself may not collect for long, where much else is in memory
+    try:
+        async with running(program) as store:
+            for _ in range(3):
+                assert await until_ended(store, program.queue()) == FINISHED
+            deadline = time.monotonic() + 10
+            while (left := descriptors()) and time.monotonic() < deadline:
+                await asyncio.sleep(0.1)
+            assert left == 0
+    finally:
+        gc.unfreeze()
+        gc.enable()
+
+
+async def test_no_session_parks_before_its_question_is_kept(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The database is slow: a session that waits and has no question in the store would wait for ever."""
+    monkeypatch.setattr(session_run, "SETTLE_S", 0.1)
+    program.play({"calls": [write_call("/work/a.txt", "x")]}, {"say": "done"})
+    session = program.queue()
+    async with running(program) as store:
+        ask = store.ask
+
+        def ask_slowly(*given: Any, **named: Any) -> Any:
+            time.sleep(0.6)
+            return ask(*given, **named)
+
+        monkeypatch.setattr(store, "ask", ask_slowly)
+        while (row := await asyncio.to_thread(store.find, session)).state != WAITING:
+            assert row.state not in ENDED
+            await asyncio.sleep(0.02)
+        (question,) = await asyncio.to_thread(store.questions)
+        await asyncio.to_thread(store.answer, question.id, {"approved": True}, "ada", "test")
+        assert await until_ended(store, session) == FINISHED
+
+
+async def test_a_question_that_the_store_refuses_is_denied(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    program.play({"calls": [write_call("/work/a.txt", "x")]}, {"say": "done"})
+    session = program.queue()
+    async with running(program) as store:
+
+        def refuse(*given: Any, **named: Any) -> Any:
+            raise TeamError("it is too long", "STORE_REFUSED")
+
+        monkeypatch.setattr(store, "ask", refuse)
+        assert await until_ended(store, session) == FINISHED
+        told = [line for _, line in await asyncio.to_thread(store.lines, session) if b"could not keep" in line]
+    assert told and not (program.folder / "work" / "a.txt").exists()
+
+
+async def test_a_session_whose_input_cannot_be_read_yet_waits_for_it(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The database goes away between the claim and the first look: there is work to do, only nobody can say which."""
+    monkeypatch.setattr(session_run, "RETRY_S", 0.1)
+    program.play({"calls": [{"tool": "effect", "args": {"name": "n0"}}]}, {"say": "done"})
+    session = program.queue()
+    away = [True, True]
+
+    async with running(program) as store:
+        arrived = store.arrived
+
+        def not_yet(*words: Any) -> Any:
+            if away:
+                away.pop()
+                raise StoreUnavailable("away")
+            return arrived(*words)
+
+        monkeypatch.setattr(store, "arrived", not_yet)
+        assert await until_ended(store, session) == FINISHED
+        assert store.find(session).result == "done"
+    assert program.effects() == ["n0"]
+
+
+@pytest.mark.walls
+async def test_a_command_in_the_background_ends_with_its_runner_and_its_number_is_not_given_again(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It runs for longer than the runner waits for what runs."""
+    monkeypatch.setattr(runners, "DRAIN_S", 1.0)
+    worker = program.folder / "main.worker"
+    worker.write_text(worker.read_text().replace("  filesystem: {}", "  exec: {walled: preApproved}"))
+    program.forge("trust", "--yes")
+    sleep = {"tool": "exec_command", "args": {"cmd": "sleep 30", "yield_time_ms": 250}}
+
+    def poll(number: int) -> dict[str, Any]:
+        return {"calls": [{"tool": "write_stdin", "args": {"session_id": number, "yield_time_ms": 250}}]}
+
+    between = {"calls": [{"tool": "effect", "args": {"name": "between", "wait": 0.3}}]}
+    program.play({"calls": [sleep]}, between, {"calls": [sleep]}, poll(1), poll(2), {"say": "done"})
+    session = program.queue()
+    async with running(program):
+        while not program.effects():
+            await asyncio.sleep(0.05)
+    async with running(program) as store:
+        assert await until_ended(store, session) == FINISHED
+        text = b"".join(line for _, line in store.lines(session)).decode()
+    assert text.count("Running: session 1\\n") == 1
+    assert "Running: session 2\\n" in text
+    assert "Session 1 ended with its runner." in text
+    assert "Session 2 not found." not in text
+
+
+@pytest.mark.parametrize(("after", "taken"), [("", 0), ("history", 1), ("parked", 1), ("arrived", 1)])
+async def test_a_message_counts_as_taken_once_its_turn_is_recorded(tmp_path: Path, after: str, taken: int) -> None:
+    """A runner that is killed between the two did nothing about it: the next one takes the message again."""
+    store = Store.open("sqlite", tmp_path, create=True)
+    session = store.queue(NewSession(facts={}, input="go"))
+    commits = CommitThread(store)
+
+    def journals() -> StoredJournals:
+        lease = store.claim("r1", (), session_id=session)
+        assert lease is not None
+        store.give_back(lease)
+        return StoredJournals(store, commits, lease, tmp_path / "copies", lambda: time.monotonic() + 60, lambda _: None)
+
+    first = journals()
+    journal = first.create(session, None)
+    journal.append("arrived", {"number": 1, "by": "ada", "door": "test"})
+    if after:
+        fields = {"history": {"message": {"role": "user", "text": "go"}}, "arrived": {"number": 2}}.get(after, {})
+        journal.append(after, fields)
+    journal.flush()
+    await journal.committed()
+    first.remove()
+    second = journals()
+    second.reopen(session, None, lambda record, call: None)
+    assert second.last_arrival == taken
+    commits.close()

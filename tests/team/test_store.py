@@ -1,0 +1,595 @@
+"""The rules of the store, on SQLite and on PostgreSQL: who gets a session, what is refused, what wakes it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from golem_forge.events.journal_files import seal_records
+from golem_forge.team import database as databases
+from golem_forge.team.database import PostgresDatabase, StoreUnavailable, TeamError, open_database
+from golem_forge.team.rows import (
+    ANSWERED,
+    EXPIRED,
+    FINISHED,
+    QUEUED,
+    RUNNING,
+    STOPPED,
+    WAITING,
+    Append,
+    Lease,
+    NewSession,
+    SessionEnding,
+)
+from golem_forge.team.schema import PAGE, RUNNER, SCHEMA_VERSION, check_version, describe_server, grant_role, upgrade
+from golem_forge.team.store import Store
+
+from .postgres import PostgresServer
+
+R1, R2 = "runner-one", "runner-two"
+
+
+def new(**given: Any) -> NewSession:
+    return NewSession(**{"facts": {"directory": "/srv/secret-place"}, "input": "go"} | given)
+
+
+def claimed(store: Store, runner: str = R1, session_id: str = "", **given: Any) -> Lease:
+    lease = store.claim(runner, given.pop("labels", ()), session_id=session_id, **given)
+    assert lease is not None
+    return lease
+
+
+def lines(count: int, after: int = 0, hash: str = "", said: str = "x") -> tuple[bytes, ...]:
+    data, _, _ = seal_records([f'"type":"{said}"'] * count, after, hash)
+    return tuple(line + b"\n" for line in data.splitlines())
+
+
+def appended(lease: Lease, first: int = 1, count: int = 1, **given: Any) -> Append:
+    return Append(session=lease.id, epoch=lease.epoch, first=first, lines=lines(count, first - 1, **given))
+
+
+def card(question: str, **given: Any) -> dict[str, Any]:
+    return {"requestId": question, "toolCallId": "c1", "type": "edit", "tool": "write_file", "risk": "medium"} | given
+
+
+def kept_output(store: Store, session_id: str, handle: str) -> tuple[str, list[bytes]]:
+    found = store.output(session_id, handle)
+    assert found is not None
+    return found[0], list(found[1])
+
+
+def run_out(store: Store, lease: Lease) -> None:
+    """As if the lease had not been renewed for its time."""
+    with store.database.transaction() as connection:
+        connection.execute("UPDATE sessions SET lease_until = @now - 1 WHERE id = :id", {"id": lease.id})
+
+
+# ---- taking
+
+
+def test_sessions_are_taken_by_priority_then_age_and_only_once(store: Store) -> None:
+    first, second = store.queue(new()), store.queue(new())
+    urgent = store.queue(new(priority=5))
+    assert [claimed(store).id for _ in range(3)] == [urgent, first, second]
+    assert store.claim(R2, ()) is None
+    assert {row.state for row in store.sessions()} == {RUNNING}
+    assert claimed_facts(store, first) == {"directory": "/srv/secret-place"}
+
+
+def claimed_facts(store: Store, session_id: str) -> dict[str, Any]:
+    return dict(store.facts(session_id))
+
+
+def test_a_label_is_for_runners_that_have_it(store: Store) -> None:
+    names = ["gpu's", "host:box", "@now %s ü", "x" * 100]
+    labelled, free = [store.queue(new(label=name)) for name in names], store.queue(new())
+    assert claimed(store, labels=["other"]).id == free
+    assert store.claim(R1, ["other"]) is None
+    assert [claimed(store, labels=["other", name]).id for name in names] == labelled
+
+
+def test_limits_of_a_person_and_of_a_program_hold_and_a_death_counts_no_more(store: Store) -> None:
+    limits = {"per_person": 2, "per_program": 3}
+    for person in ("ann", "ann", "ann", "ben", "ben"):
+        store.queue(new(person=person, program="shop"))
+    taken = [claimed(store, limits=limits) for _ in range(3)]
+    assert [lease.session.person for lease in taken] == ["ann", "ann", "ben"]
+    assert store.claim(R1, (), limits=limits) is None
+    assert store.end(taken[0], FINISHED)
+    assert claimed(store, limits=limits).session.person == "ann"
+    run_out(store, taken[2])
+    assert claimed(store, R2, limits=limits).id == taken[2].id
+
+
+def test_limits_hold_when_many_ask_at_once(store: Store) -> None:
+    for _ in range(12):
+        store.queue(new(person="ann"))
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: store.claim(R1, (), limits={"per_person": 3}), range(24)))
+    assert sum(lease is not None for lease in found) == 3
+
+
+def test_twenty_runners_at_once_take_each_session_once(store: Store) -> None:
+    queued = {store.queue(new()) for _ in range(30)}
+
+    def take_all(number: int) -> list[str]:
+        found = []
+        while (lease := store.claim(f"runner-{number}", ())) is not None:
+            found.append(lease.id)
+        return found
+
+    with ThreadPoolExecutor(20) as pool:
+        taken = [each for found in pool.map(take_all, range(20)) for each in found]
+    assert len(taken) == len(set(taken))
+    left = queued - set(taken)  # PostgreSQL passes over a row that another one is looking at; the sweep comes back
+    assert {lease.id for _ in left if (lease := store.claim(R1, ())) is not None} == left
+
+
+def test_only_the_named_session_is_taken_and_a_ring_too_many_finds_nothing(store: Store) -> None:
+    one, other = store.queue(new()), store.queue(new())
+    assert claimed(store, session_id=other).id == other
+    assert store.claim(R2, (), session_id=other) is None
+    assert claimed(store, session_id=one).id == one
+
+
+# ---- the fence
+
+
+def test_an_append_with_an_old_epoch_is_refused_and_leaves_nothing(store: Store) -> None:
+    store.queue(new())
+    old = claimed(store)
+    assert store.append([appended(old)]) == {}
+    run_out(store, old)
+    taken = claimed(store, R2)
+    assert taken.epoch == old.epoch + 1
+    assert store.append([appended(old, first=2, said="late")]) == {old.id: "another runner has taken this session over"}
+    assert [n for n, _ in store.lines(old.id)] == [1]
+    assert store.append([appended(taken, first=2)]) == {}
+    assert store.renew(R1, {old.id: old.epoch}) == {}
+    assert not store.end(old, FINISHED)
+    with pytest.raises(TeamError, match="taken session"):
+        store.park(old, appended(old, first=2), seen=1, waits_for="")
+    with pytest.raises(TeamError, match="taken session"):
+        store.ask(old, card("q-late"), kind="approval")
+    assert store.find(old.id).state == RUNNING
+
+
+def test_a_commit_whose_answer_was_lost_is_made_again_and_other_lines_are_refused(store: Store) -> None:
+    store.queue(new())
+    lease = claimed(store)
+    three = appended(lease, count=3)
+    assert store.append([three]) == {}
+    assert store.append([three]) == {}
+    more = Append(session=lease.id, epoch=lease.epoch, first=1, lines=(*three.lines, *lines(1, 3)))
+    assert store.append([more]) == {}
+    assert [line for _, line in store.lines(lease.id)] == list(more.lines)
+    other = appended(lease, first=4, said="other")
+    assert store.append([other]) == {lease.id: "its journal was written by another process"}
+    assert [line for _, line in store.lines(lease.id)] == list(more.lines)
+
+
+def test_lines_after_a_gap_are_refused(store: Store) -> None:
+    """A database that forgot a commit (a replica that was behind) must not get a journal with a hole."""
+    lease = claimed(store, session_id=store.queue(new()))
+    store.append([Append(session=lease.id, epoch=lease.epoch, first=1, lines=(*lines(1, said="run"),))])
+    assert store.append([appended(lease, first=3)]) == {
+        lease.id: "the database has lost lines of its journal that it had taken"
+    }
+    assert store.append([appended(lease, first=2)]) == {}
+    assert [n for n, _ in store.lines(lease.id)] == [1, 2]
+
+
+def test_one_refused_session_does_not_hurt_the_others_of_a_commit(store: Store) -> None:
+    for _ in range(3):
+        store.queue(new())
+    leases = [claimed(store) for _ in range(3)]
+    store.append([appended(leases[1], said="first")])
+    refused = store.append([appended(lease, count=2) for lease in leases])
+    assert list(refused) == [leases[1].id]
+    assert [len(store.lines(lease.id)) for lease in leases] == [2, 1, 2]
+
+
+def test_renewing_and_appending_many_sessions_at_once_never_block_each_other(store: Store) -> None:
+    for _ in range(8):
+        store.queue(new())
+    leases = [claimed(store) for _ in range(8)]
+    held = {lease.id: lease.epoch for lease in leases}
+
+    def renew_often() -> set[int]:
+        return {len(store.renew(R1, held)) for _ in range(25)}
+
+    def append_often() -> list[dict[str, str]]:
+        rows = leases[::-1]
+        return [store.append([appended(lease, first=number) for lease in rows]) for number in range(1, 26)]
+
+    with ThreadPoolExecutor(2) as pool:
+        renewed, written = pool.submit(renew_often), pool.submit(append_often)
+        assert renewed.result() == {8}
+        assert written.result() == [{}] * 25
+
+
+def test_what_is_recorded_cannot_be_changed_or_deleted(store: Store) -> None:
+    lease = claimed(store, session_id=store.queue(new()))
+    output = (("h1", "w", 0, b"kept"),)
+    both = (*lines(1, said="run"), *lines(1, 1))
+    store.append([Append(session=lease.id, epoch=lease.epoch, first=1, lines=both, outputs=output)])
+    for table in ("journal", "journal_private", "outputs"):
+        for verb in ("UPDATE {0} SET session = 'z'", "DELETE FROM {0}"):
+            with pytest.raises(TeamError, match="append only"), store.database.transaction() as connection:
+                connection.execute(verb.format(table))
+    assert len(store.lines(lease.id)) == 2
+    assert kept_output(store, lease.id, "h1") == ("w", [b"kept"])
+
+
+def test_lines_with_host_paths_are_in_a_table_of_their_own(store: Store) -> None:
+    store.queue(new())
+    lease = claimed(store)
+    both = (*lines(1, said="run"), *lines(2, 1))
+    store.append([Append(session=lease.id, epoch=lease.epoch, first=1, lines=both)])
+    assert store.lines(lease.id) == list(enumerate(both, start=1))
+    assert [n for n, _ in store.lines(lease.id, private=False)] == [2, 3]
+    assert [n for n, _ in store.lines(lease.id, 1, limit=1)] == [2]
+
+
+# ---- parking and waking
+
+
+def test_parking_gives_the_session_away_unless_something_arrived(store: Store) -> None:
+    store.queue(new())
+    lease = claimed(store)
+    store.send(lease.id, "message", {"text": "more"}, "ann", "cli")
+    assert not store.park(lease, appended(lease), seen=1, waits_for="an answer")
+    assert store.lines(lease.id) == []
+    assert store.park(lease, appended(lease), seen=2, waits_for="an answer")
+    row = store.find(lease.id)
+    assert (row.state, row.runner, row.waits_for, row.wake) == (WAITING, "", "an answer", 0)
+    assert store.claim(R2, ()) is None
+    store.send(lease.id, "message", {"text": "wake"}, "ann", "cli")
+    again = claimed(store, R2)
+    assert again.epoch == lease.epoch + 1
+    assert [(each.number, each.data["text"]) for each in store.arrived(lease.id, 1)] == [(2, "more"), (3, "wake")]
+
+
+def test_an_answer_at_the_very_moment_of_parking_is_not_lost(store: Store) -> None:
+    for number in range(10):
+        session_id = store.queue(new())
+        lease = claimed(store, session_id=session_id)
+        store.ask(lease, card(f"q-{number}"), kind="approval")
+
+        def park(lease: Lease = lease) -> bool:
+            return store.park(lease, appended(lease), seen=1, waits_for="an answer")
+
+        def answer(number: int = number) -> str:
+            return store.answer(f"q-{number}", {"approved": True}, "ann", "cli").state
+
+        with ThreadPoolExecutor(2) as pool:
+            parking, answering = pool.submit(park), pool.submit(answer)
+            assert answering.result() == ANSWERED
+        if parking.result():
+            assert claimed(store, R2, session_id=session_id).epoch == lease.epoch + 1
+        else:
+            assert store.news([session_id])[session_id][1] == 2
+
+
+def test_the_last_lines_may_be_written_by_two_at_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session ends while the thread that commits writes the same lines: neither waits for the other in a circle."""
+    store.queue(new())
+    lease = claimed(store)
+    last = appended(lease, count=3)
+    insert = store.journals.insert_in
+    is_first = [True]
+
+    def insert_and_linger(*words: Any, **more: Any) -> str | None:
+        lingers = is_first.pop() if is_first else False
+        found = insert(*words, **more)
+        if lingers:
+            time.sleep(0.3)
+        return found
+
+    monkeypatch.setattr(store.journals, "insert_in", insert_and_linger)
+    with ThreadPoolExecutor(2) as pool:
+        ending = pool.submit(store.end, lease, SessionEnding(state=FINISHED, last=last))
+        time.sleep(0.15)
+        appending = pool.submit(store.append, [last])
+        assert ending.result() is True
+        assert appending.result() == {}
+    assert [number for number, _ in store.lines(lease.id)] == [1, 2, 3]
+
+
+def test_given_back_sessions_are_queued_and_held_ones_are_succeeded_after_a_death(store: Store) -> None:
+    store.queue(new())
+    lease = claimed(store)
+    store.give_back(lease)
+    assert store.find(lease.id).state == QUEUED
+    lease = claimed(store)
+    store.hold(lease, True, "a form")
+    assert store.find(lease.id).shown_state == "waiting (held)"
+    assert store.claim(R2, ()) is None
+    run_out(store, lease)
+    assert claimed(store, R2).id == lease.id
+
+
+def test_stop_settles_what_nobody_holds_and_tells_the_holder_of_the_rest(store: Store) -> None:
+    held, waits, queued = (store.queue(new()) for _ in range(3))
+    running, parked = claimed(store, session_id=held), claimed(store, session_id=waits)
+    store.ask(parked, card("q-1"), kind="approval")
+    store.park(parked, appended(parked), seen=1, waits_for="")
+    assert [store.stop(each, "ann", "cli") for each in (held, waits, queued)] == [RUNNING, WAITING, QUEUED]
+    assert [store.find(each).state for each in (held, waits, queued)] == [RUNNING, STOPPED, STOPPED]
+    assert store.news([held])[held] == (True, 2, running.epoch)
+    assert store.renew(R1, {held: running.epoch})[held] == (True, 2)
+    assert store.questions() == []
+    assert store.claim(R1, ()) is None
+    with pytest.raises(TeamError, match="has ended"):
+        store.send(queued, "message", {"text": "x"})
+
+
+# ---- questions
+
+
+def test_the_first_answer_counts_of_two_hundred(store_url: str, store: Store, tmp_path: Path) -> None:
+    lease = claimed(store, session_id=store.queue(new()))
+    store.ask(lease, card("q-1"), kind="approval")
+
+    def answer_often(number: int) -> list[str]:
+        own = Store.open(store_url, tmp_path)
+        said = []
+        for turn in range(10):
+            try:
+                own.answer("q-1", {"approved": True, "reason": f"{turn}"}, f"person-{number}", "cli")
+                said.append("counted")
+            except TeamError as error:
+                said.append(error.code)
+        own.close()
+        return said
+
+    with ThreadPoolExecutor(20) as pool:
+        said = [each for found in pool.map(answer_often, range(20)) for each in found]
+    assert sorted(said) == ["QUESTION_ANSWERED"] * 199 + ["counted"]
+    found = store.find_question("q-1")
+    assert found.state == ANSWERED
+    assert found.person.startswith("person-") and found.door == "cli"
+    assert [each.kind for each in store.arrived(lease.id, 1)] == ["answer"]
+
+
+def test_a_question_asked_again_is_the_same_one_with_its_answer(store: Store) -> None:
+    lease = claimed(store, session_id=store.queue(new()))
+    assert store.ask(lease, card("q-1", payload="write a.txt\nmore"), kind="approval").state == "open"
+    assert store.questions()[0].title == "write_file: write a.txt"
+    store.answer("q-1", {"approved": False, "reason": "no"}, "ann", "page")
+    again = store.ask(lease, card("q-1"), kind="approval")
+    assert (again.state, again.answer, again.person) == (ANSWERED, {"approved": False, "reason": "no"}, "ann")
+    store.withdraw(lease, "q-1")
+    assert store.find_question("q-1").state == ANSWERED
+    store.ask(lease, card("q-2", toolCallId="c2"), kind="approval")
+    store.withdraw_others(lease, ["it's", ":c9", "c2"])
+    assert store.find_question("q-2").state == "open"
+    store.withdraw_others(lease, [])
+    with pytest.raises(TeamError, match="was withdrawn"):
+        store.answer("q-2", {"approved": True})
+    with pytest.raises(TeamError, match="no question"):
+        store.answer("q-3", {"approved": True})
+
+
+def test_an_expired_question_is_denied_by_the_databases_clock_and_wakes_its_session(store: Store) -> None:
+    leases = [claimed(store, session_id=store.queue(new())) for _ in range(2)]
+    for number, lease in enumerate(leases):
+        store.ask(lease, card(f"q-{number}"), kind="approval", expires_in=0.3)
+        store.ask(lease, card(f"later-{number}"), kind="approval", expires_in=300)
+        assert store.park(lease, appended(lease), seen=1, waits_for="an answer")
+    assert store.claim(R2, ()) is None
+    time.sleep(0.4)
+    with pytest.raises(TeamError, match="has expired and was denied"):
+        store.answer("q-0", {"approved": True}, "ann", "cli")
+    store.expire()  # as a runner does that looks
+    assert {claimed(store, R2).id for _ in leases} == {lease.id for lease in leases}
+    assert store.find_question("q-1").state == EXPIRED
+    assert [each.id for each in store.questions()] == ["later-0", "later-1"]
+    assert store.arrived(leases[0].id, 1)[0].kind == "expired"
+
+
+# ---- keeping
+
+
+def test_pruning_leaves_id_count_and_last_hash_of_what_ended_long_ago(store: Store) -> None:
+    kept, gone = claimed(store, session_id=store.queue(new())), claimed(store, session_id=store.queue(new()))
+    for lease in (kept, gone):
+        run = lines(1, said="run")
+        hash = json.loads(run[0])["hash"]
+        rows = Append(session=lease.id, epoch=lease.epoch, first=1, lines=(*run, *lines(1, 1, hash)))
+        store.append([rows])
+        store.ask(lease, card(f"q-{lease.id}"), kind="approval")
+    last = json.loads(store.lines(gone.id)[-1][1])["hash"]
+    store.end(gone, FINISHED)
+    assert store.prune(3600) == 0
+    time.sleep(0.05)
+    assert store.prune(0.01) == 1
+    assert [row.id for row in store.sessions()] == [kept.id]
+    assert store.lines(gone.id) == [] and len(store.lines(kept.id)) == 2
+    with store.database.transaction() as connection:
+        assert tuple(connection.execute("SELECT session, lines, hash FROM pruned").fetchone()) == (gone.id, 2, last)
+    with pytest.raises(TeamError, match="append only"), store.database.transaction() as connection:
+        connection.execute("DELETE FROM journal")
+
+
+def set_version(store: Store, version: int) -> None:
+    with store.database.transaction() as connection:
+        connection.execute("UPDATE meta SET value = :v WHERE key = 'schema'", {"v": str(version)})
+
+
+def test_an_older_and_a_newer_schema_are_refused_with_what_to_do(store: Store, store_url: str, tmp_path: Path) -> None:
+    assert upgrade(store.database) == (SCHEMA_VERSION, SCHEMA_VERSION)
+    set_version(store, SCHEMA_VERSION + 1)
+    for refused in (check_version, upgrade):
+        with pytest.raises(TeamError, match=r"newer version .* Upgrade Forge here"):
+            refused(store.database)
+    with store.database.transaction() as connection:
+        connection.execute("DELETE FROM meta")
+    with pytest.raises(TeamError, match="forge store"):
+        Store.open(store_url, tmp_path)
+
+
+def test_runners_are_seen_while_they_renew(store: Store) -> None:
+    store.register(R1, host="h", pid=1, slots=2, labels=["a"], version="1", offers={"x": 1})
+    store.drain(R1)
+    (found,) = store.runners()
+    assert (found["id"], found["labels"], found["offers"], found["draining"]) == (R1, ["a"], {"x": 1}, 1)
+    assert store.counts()["runners"] == 1
+    store.unregister(R1)
+    assert store.runners() == []
+
+
+def test_large_outputs_and_any_byte_come_back_as_they_were(store: Store) -> None:
+    lease = claimed(store, session_id=store.queue(new(input="π 🙂 %s %% :name", person="o'hara")))
+    data = bytes(range(256)) * 1024
+    pieces = tuple(("h", "w", number, data) for number in range(3))
+    store.append([Append(session=lease.id, epoch=lease.epoch, first=1, lines=(), outputs=pieces)])
+    assert kept_output(store, lease.id, "h") == ("w", [data] * 3)
+    assert store.arrived(lease.id, 0)[0].data["text"] == "π 🙂 %s %% :name"
+    assert store.find(lease.id[:8]).person == "o'hara"
+
+
+# ---- PostgreSQL alone
+
+
+def test_a_runner_frozen_inside_a_transaction_keeps_nobody_out(
+    postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, patient: Callable[..., Any]
+) -> None:
+    monkeypatch.setattr(databases, "IDLE_TRANSACTION_S", 1)
+    store = Store.open(postgres_url, tmp_path)
+    store.queue(new())
+    lease = claimed(store)
+    run_out(store, lease)
+    frozen = PostgresDatabase(postgres_url)
+    with pytest.raises(StoreUnavailable), frozen.transaction() as connection:  # noqa: PT012
+        connection.execute("SELECT 1 FROM sessions WHERE id = :id @share", {"id": lease.id})
+        assert store.claim(R2, ()) is None
+        assert patient(lambda: store.claim(R2, ())).id == lease.id
+        connection.execute("SELECT 1")
+    store.close()
+
+
+@pytest.fixture
+def patient() -> Callable[..., Any]:
+    def wait_for(look: Callable[[], Any], seconds: float = 10) -> Any:
+        until = time.monotonic() + seconds
+        while not (found := look()):
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        return found
+
+    return wait_for
+
+
+def test_a_store_without_tables_says_how_to_make_them(store_url: str, tmp_path: Path) -> None:
+    empty = open_database(f"sqlite://{tmp_path}/empty.db", tmp_path)
+    with pytest.raises(TeamError, match="forge store init"):
+        check_version(empty)
+
+
+def test_a_runners_role_can_run_sessions_and_change_nothing_that_is_recorded(
+    postgres: PostgresServer, postgres_url: str, tmp_path: Path
+) -> None:
+    role = 'odd "runner" role'
+    database = open_database(postgres_url, tmp_path)
+    with pytest.raises(TeamError, match="There is no role"):
+        grant_role(database, role, RUNNER)
+    with pytest.raises(TeamError, match="need a role of their own"):
+        grant_role(database, "owner", RUNNER)
+    postgres.execute('CREATE ROLE "odd ""runner"" role" LOGIN PASSWORD \'pw\'')
+    grant_role(database, role, RUNNER)
+    upgrade(database)  # grants again, for tables that are new
+    name = postgres_url.rpartition("/")[2]
+    runner = Store.open(postgres.url(name, quote(role), "pw"), tmp_path)
+    runner.register(R1, host="h", pid=1, slots=1, labels=[], version="1", offers={})
+    lease = claimed(runner, session_id=runner.queue(new()))
+    both = (*lines(1, said="run"), *lines(1, 1))
+    rows = Append(session=lease.id, epoch=lease.epoch, first=1, lines=both, outputs=(("h", "w", 0, b"x"),))
+    assert runner.append([rows]) == {}
+    runner.ask(lease, card("q-1"), kind="approval", expires_in=60)
+    runner.answer("q-1", {"approved": True}, "ann", "cli")
+    assert runner.renew(R1, {lease.id: lease.epoch})
+    assert runner.ring_forgotten((), {}, 5) == 0
+    for statement in (
+        *(f"{verb}{table}" for table in ("journal", "journal_private", "outputs") for verb in ("DELETE FROM ",)),
+        *(f"UPDATE {table} SET session = 'z'" for table in ("journal", "journal_private", "outputs")),
+        *("TRUNCATE journal", "DROP TRIGGER journal_append_only ON journal", "DELETE FROM meta", "DELETE FROM people"),
+        "INSERT INTO people (name, role, token, created) VALUES ('eve', 'admin', 't', 0)",
+    ):
+        with (
+            pytest.raises(TeamError, match="does not let this role"),
+            runner.database.transaction() as connection,
+        ):
+            connection.execute(statement)
+    runner.end(lease, FINISHED)
+    with pytest.raises(TeamError, match="Use the role that owns the tables"):
+        runner.prune(-1)
+    assert len(runner.lines(lease.id)) == 2
+    with pytest.raises(TeamError, match="belongs to one account"):
+        grant_role(open_database("sqlite", tmp_path), "x", PAGE)
+    runner.close()
+    owner = Store(database)
+    assert owner.prune(-1) == 1
+    database.close()
+
+
+def test_the_pages_role_serves_people_and_records_no_call(
+    postgres: PostgresServer, postgres_url: str, tmp_path: Path
+) -> None:
+    database = open_database(postgres_url, tmp_path)
+    postgres.execute("CREATE ROLE page_role LOGIN PASSWORD 'pw'")
+    grant_role(database, "page_role", RUNNER)
+    grant_role(database, "page_role", PAGE)
+    upgrade(database)  # grants what was granted last
+    owner = Store(database)
+    page = Store.open(postgres.url(postgres_url.rpartition("/")[2], "page_role", "pw"), tmp_path)
+    assert describe_server(page.database)[0] == "page_role (page)"
+    assert describe_server(database)[0] == "owner (owner)"
+    assert "fsync is off in PostgreSQL" in describe_server(database)[1][0], "as the tests' server has it"
+
+    page.accounts.add_person("ann", "admin", "hash")
+    page.accounts.refuse("ann", "page", "stop", "x")
+    page.accounts.remove_rule(owner.accounts.add_rule({"tool": "x", "verdict": "ask"}, "ann"))
+    first, second = page.queue(new()), page.queue(new())
+    lease = claimed(owner, session_id=first)
+    rows = Append(session=lease.id, epoch=lease.epoch, first=1, lines=lines(1))
+    assert owner.append([rows]) == {}
+    owner.ask(lease, card("q-1"), kind="approval", expires_in=60)
+    assert page.answer("q-1", {"approved": True}, "ann", "page").state == "answered"
+    page.send(first, "message", {"text": "go on"}, "ann", "page")
+    assert page.stop(second, "ann", "page") == "queued"
+    assert len(page.lines(first)) == 1
+    for statement in (
+        f"INSERT INTO journal (session, n, line) VALUES ('{first}', 2, 'x')",
+        f"INSERT INTO outputs (session, handle, worker, piece, data) VALUES ('{first}', 'h', 'w', 0, 'x')",
+        *("DELETE FROM journal", "UPDATE journal_private SET n = 7", "DELETE FROM meta", "DELETE FROM runners"),
+    ):
+        with pytest.raises(TeamError, match="does not let this role"), page.database.transaction() as connection:
+            connection.execute(statement)
+    page.accounts.remove_person("ann")
+    page.close()
+    database.close()
+
+
+def test_a_notice_is_its_holders_and_ended_sessions_are_told_with_their_facts(store: Store) -> None:
+    old, running = claimed(store, session_id=store.queue(new())), claimed(store, session_id=store.queue(new()))
+    store.set_notice(running, "not pushed")
+    run_out(store, running)
+    successor = claimed(store, R2, session_id=running.id)
+    store.set_notice(running, "from a runner that lost it")
+    assert (successor.session.notice, store.find(running.id).notice) == ("not pushed", "not pushed")
+    assert store.end(old, FINISHED)
+    facts = {"directory": "/srv/secret-place"}
+    assert store.ended_facts() == {old.id: facts}
+    assert store.ended_facts(ended_before_s=3600) == {}
+    assert store.ended_facts(among=[old.id, running.id, "../other", "x' OR 1 = 1"]) == {old.id: facts}
+    assert store.ended_facts(among=[running.id]) == {}
+    assert store.prune(-1) == 1
+    assert store.ended_facts(among=[old.id, running.id]) == {old.id: {}}, "known to be over, and nothing more"

@@ -1,0 +1,318 @@
+"""What an editor is sent and may ask for, frame by frame; every frame is one of the official schema."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import Request, urlopen
+
+import pytest
+from acp import schema
+from pydantic import TypeAdapter
+from tests.ui.acp.editor import Editor
+
+PIXEL = base64.b64encode(
+    bytes.fromhex(
+        "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d49444154789c6360000002000001"
+        "e221bc330000000049454e44ae426082"
+    )
+).decode()
+UNLOCK = '''\
+from pydantic import SecretStr
+
+from golem_forge import tool
+
+
+@tool(mode="both")
+def unlock(key: SecretStr) -> str:
+    """Unlock."""
+    return "open"
+'''
+REQUESTS = {
+    "session/request_permission": schema.RequestPermissionRequest,
+    "elicitation/create": TypeAdapter(schema.CreateElicitationRequest),
+}
+
+
+def check_frames(editor: Editor) -> None:
+    """By the models of the SDK, strictly: no member that the schema does not know."""
+    for frame in editor.frames:
+        if frame.get("method") == "session/update":
+            update = schema.SessionNotification.model_validate(frame["params"]).update
+            known = json.loads(update.model_dump_json(by_alias=True))
+            assert set(frame["params"]["update"]) <= set(known), frame
+        elif frame.get("method"):
+            model = REQUESTS[frame["method"]]
+            (model.validate_python if isinstance(model, TypeAdapter) else model.model_validate)(frame["params"])
+
+
+def test_every_frame_of_a_session_is_one_of_the_schema(program: Any) -> None:
+    with Editor(program) as editor:
+        schema.InitializeResponse.model_validate(editor.hello)
+        assert editor.hello["authMethods"] == []
+        opened = editor.request("session/new", cwd=str(program.root), mcpServers=[])
+        schema.NewSessionResponse.model_validate(opened)
+        assert [each["category"] for each in opened["configOptions"]] == ["mode", "model"]
+        session = opened["sessionId"]
+        editor.prompt(session, "hello")
+        editor.prompt(session, "/tool exec_command --cmd 'echo out; echo err >&2; exit 3'")
+        check_frames(editor)
+        commands = editor.until_update("available_commands_update")["availableCommands"]
+        assert {"help", "model", "web"} <= {each["name"] for each in commands}
+        assert editor.until_update("session_info_update")["title"] == "hello"
+        usage = editor.until_update("usage_update")
+        assert 0 < usage["used"] < usage["size"]
+        command = [each for each in editor.updates("tool_call") if each["kind"] == "execute"]
+        assert [each["title"] for each in command] == ["echo out; echo err >&2; exit 3"]
+        last = editor.updates("tool_call_update")[-1]
+        assert [each["content"]["text"].split("\n")[0] for each in last["content"]] == [
+            "execution_failed: Exited: code 3",
+            "```",
+        ]
+        assert "out" in last["content"][1]["content"]["text"]
+        assert str(program.root) not in "".join(
+            each["content"]["text"]
+            for update in editor.updates("tool_call_update")
+            for each in update.get("content", [])
+            if each["type"] == "content"
+        )
+
+
+def test_text_is_sent_once_and_messages_do_not_run_together(program: Any) -> None:
+    with Editor(program) as editor:
+        session = editor.new()
+        editor.use_script(session, s="turns: [{say: One. Two., chunks: 4}, {say: Three., finish: length}]\n")
+        editor.prompt(session, "a")
+        editor.prompt(session, "b")
+        assert editor.text().startswith("One. Two.Three.\n\nWarning: The response")
+        ids = [each.get("messageId") for each in editor.updates("agent_message_chunk")]
+        assert len(set(ids)) == 3
+
+
+def test_live_output_replaces_and_is_throttled(program: Any) -> None:
+    loud = "for i in $(seq 1 40); do echo line $i; sleep 0.02; done; head -c 30000 /dev/zero | tr '\\\\0' x"
+    with Editor(program) as editor:
+        session = editor.new()
+        editor.use_script(
+            session, s=f'turns: [{{calls: [{{tool: exec_command, args: {{cmd: "{loud}"}}}}]}}, {{say: ok}}]\n'
+        )
+        began = time.monotonic()
+        editor.prompt(session, "go")
+        took = time.monotonic() - began
+        live = [each for each in editor.updates("tool_call_update") if "status" not in each]
+        assert 1 <= len(live) <= 5 * took + 2
+        texts = [each["content"][0]["content"]["text"] for each in live]
+        assert "line 1\n" in texts[0] and max(map(len, texts)) < 9000
+
+
+@pytest.mark.parametrize(
+    ("turn", "stop", "said"),
+    [
+        ("{say: Half an ans, finish: length}", "max_tokens", "Half an ans"),
+        ("{say: No., finish: refused}", "refusal", "withheld"),
+        ("{calls: [{tool: read_file, args: {path: a.txt}}]}", "max_turn_requests", "iterations"),
+    ],
+)
+def test_stop_reasons(program: Any, turn: str, stop: str, said: str) -> None:
+    program.write(
+        **{
+            "main.worker": (program.root / "main.worker")
+            .read_text()
+            .replace("name: main", "name: main\nmax_iterations: 1")
+        }
+    )
+    program.trust()
+    with Editor(program) as editor:
+        session = editor.new()
+        editor.use_script(session, s=f"turns: [{turn}]\n")
+        assert editor.prompt(session, "go") == {"stopReason": stop}
+        assert said in editor.text()
+
+
+def test_a_turn_that_fails_is_an_error_and_the_session_goes_on(program: Any) -> None:
+    with Editor(program) as editor:
+        session = editor.new()
+        editor.use_script(session, s="turns: [{say: x, fail: {status: 401}}]\n")
+        failed = editor.prompt(session, "go")
+        assert failed["error"]["code"] == -32603 and "401" in failed["error"]["message"]
+        editor.use_script(session, t="turns: [{say: Here.}]\n")
+        assert editor.prompt(session, "go") == {"stopReason": "end_turn"}
+
+
+def test_files_and_pictures_come_with_a_prompt(program: Any) -> None:
+    """A link is a mention by zone address; a file outside of every zone is only named; a context is quoted."""
+    inside = (program.root / "a.txt").as_uri()
+    blocks = [
+        {"type": "resource_link", "uri": f"{inside}#L2-3", "name": "a.txt"},
+        {"type": "resource_link", "uri": "file:///etc/passwd", "name": "passwd"},
+        {"type": "resource", "resource": {"uri": inside, "text": "quoted ``` text", "mimeType": "text/plain"}},
+        {"type": "image", "data": PIXEL, "mimeType": "image/png"},
+    ]
+    with Editor(program) as editor:
+        session = editor.new()
+        editor.use_script(session, s="turns: [{expect: [/workspace/a.txt#L2-3, quoted], say: Seen.}, {say: again}]\n")
+        assert editor.prompt(session, "look at ", *blocks) == {"stopReason": "end_turn"}
+        refused = [
+            editor.prompt(session, "x", {"type": "image", "data": "no base64!", "mimeType": "image/png"}),
+            editor.prompt(session, "x", {"type": "audio", "data": PIXEL, "mimeType": "audio/wav"}),
+            editor.prompt(session, "x" * 500_001),
+        ]
+        assert [each["error"]["code"] for each in refused] == [-32602] * 3
+    [first, *_] = [each for each in program.history() if each["role"] == "user"]
+    assert "/etc" not in first["text"] and "`passwd`" in first["text"] and "````" in first["text"]
+    assert [each["name"] for each in first["attachments"]] == ["file-1.png"]
+
+
+def test_modes_and_models_are_set_and_told(program: Any) -> None:
+    with Editor(program) as editor:
+        session = editor.new()
+        assert editor.request("session/set_mode", sessionId=session, modeId="strict") == {}
+        assert editor.until_update("current_mode_update")["currentModeId"] == "strict"
+        program.write(**{"other.yaml": "turns: [{say: Other.}]\n"})
+        editor.prompt(session, "/model scripted:other.yaml")
+        told = editor.updates("config_option_update")[-1]["configOptions"]
+        assert [each["currentValue"] for each in told] == ["strict", "scripted:other.yaml"]
+        for option, value in (("model", "nosuch:model"), ("mode", "approve_all"), ("colour", "red")):
+            refused = editor.request("session/set_config_option", sessionId=session, configId=option, value=value)
+            assert refused["error"]["code"] == -32602, refused
+        editor.prompt(session, "now")
+        assert "Other." in editor.text()
+    with Editor(program, "--approval", "approve_all") as editor:
+        opened = editor.request("session/new", cwd=str(program.root), mcpServers=[])
+        assert opened["modes"]["currentModeId"] == "approve_all"
+
+
+def test_slash_commands_and_the_end_of_a_session(program: Any) -> None:
+    with Editor(program) as editor:
+        session = editor.new()
+        assert editor.prompt(session, "/status") == {"stopReason": "end_turn"}
+        assert "scripted:script.yaml" in editor.text()
+        editor.prompt(session, "/stauts")
+        assert "did you mean '/status'" in editor.text()
+        assert editor.prompt(session, "/exit") == {"stopReason": "end_turn"}
+        assert editor.prompt(session, "more")["error"]["code"] == -32002
+        second = editor.new()
+        assert editor.request("session/close", sessionId=second) == {}
+        assert editor.request("session/close", sessionId=second)["error"]["code"] == -32002
+
+
+def test_one_turn_at_a_time_and_a_command_beside_it(program: Any) -> None:
+    with Editor(program) as editor:
+        session = editor.new()
+        editor.use_script(
+            session, s="turns: [{calls: [{tool: write_file, args: {path: n.txt, content: x}}]}, {say: ok}]\n"
+        )
+        editor.answers = None
+        number = editor.begin_prompt(session, "write")
+        asked = editor.until(lambda frame: frame.get("method") == "session/request_permission", "the question")
+        assert "answers a prompt" in editor.prompt(session, "second")["error"]["message"]
+        assert editor.prompt(session, "/status") == {"stopReason": "end_turn"}
+        outcome = {"outcome": {"outcome": "selected", "optionId": "allow_once"}}
+        editor.write({"jsonrpc": "2.0", "id": asked["id"], "result": outcome})
+        editor.write({"jsonrpc": "2.0", "id": asked["id"], "result": outcome})  # an answer twice counts once
+        assert editor.result(number) == {"stopReason": "end_turn"}
+    assert [(call.tool, call.starts) for call in program.calls()] == [("write_file", 1)]
+
+
+def test_a_form_and_a_reason_where_the_editor_has_forms(program: Any) -> None:
+    def answers(frame: Any) -> Any:
+        if frame["method"] == "elicitation/create":
+            fields = frame["params"]["requestedSchema"]["properties"]
+            return {"action": "accept", "content": {"reason": "not today"} if "reason" in fields else {"path": "a.txt"}}
+        return {"outcome": {"outcome": "selected", "optionId": "reject_once"}}
+
+    with Editor(program, elicitation={"form": {}}) as editor:
+        session = editor.new()
+        editor.answers = answers
+        editor.prompt(session, "/tool file_info")  # the path is missing: a form asks for it
+        assert "a.txt" in json.dumps(editor.updates("tool_call_update"))
+        editor.use_script(session, s="turns: [{calls: [{tool: delete_file, args: {path: a.txt}}]}, {say: ok}]\n")
+        editor.prompt(session, "delete")
+        check_frames(editor)
+        assert (program.root / "a.txt").exists()
+        last = editor.updates("tool_call_update")[-1]
+        assert last["content"][0]["content"]["text"] == "approval_denied: Denied by the user: not today"
+
+
+def test_a_form_without_forms_says_where_to_answer(program: Any) -> None:
+    with Editor(program) as editor:
+        session = editor.new()
+        number = editor.begin_prompt(session, "/tool file_info")
+        editor.until(
+            lambda frame: "/web" in json.dumps(frame.get("params", {}).get("update", {}).get("content")), "where"
+        )
+        editor.notify("session/cancel", sessionId=session)
+        assert editor.result(number) == {"stopReason": "cancelled"}
+
+
+def test_sessions_are_listed_resumed_and_belong_to_their_directory(program: Any, tmp_path: Any) -> None:
+    with Editor(program) as editor:
+        session = editor.new()
+        editor.prompt(session, "hello")
+        editor.request("session/close", sessionId=session)
+        [listed] = editor.request("session/list")["sessions"]
+        assert (listed["sessionId"], listed["cwd"], listed["title"]) == (session, str(program.root), "hello")
+        assert editor.request("session/list", cursor="x")["error"]["code"] == -32602
+        editor.forget()
+        answer = editor.request("session/resume", sessionId=session, cwd=str(program.root), mcpServers=[])
+        assert answer["modes"]["currentModeId"] == "interactive"
+        assert editor.updates("user_message_chunk") == [], "nothing is replayed"
+        editor.request("session/close", sessionId=session)
+        other = tmp_path / "other"
+        other.mkdir()
+        refused = editor.request("session/load", sessionId=session, cwd=str(other), mcpServers=[])
+        assert "another directory" in refused["error"]["message"]
+        for bad in ("../../etc/passwd", "last", session[:8], "0" * 32):
+            refused = editor.request("session/load", sessionId=bad, cwd=str(program.root), mcpServers=[])
+            assert refused["error"]["code"] == -32002
+
+
+def test_the_page_of_a_session_and_a_secret_that_is_typed_there_only(program: Any) -> None:
+    """`/web` gives a link to the editor alone. A form with a secret is answered on the page, never in the editor."""
+    main = (program.root / "main.worker").read_text()
+    custom = "  plan: {}\n  custom: {module: ./tools.py, tools: [unlock]}"
+    program.write(**{"tools.py": UNLOCK, "main.worker": main.replace("  plan: {}", custom)})
+    program.trust()
+    with Editor(program, elicitation={"url": {}, "form": {}}) as editor:
+        session = editor.new()
+        editor.answers = lambda frame: {"action": "accept"} if frame["method"] == "elicitation/create" else None
+        editor.prompt(session, "/web")
+        link = editor.text()
+        assert "http://127.0.0.1:" in link and "#code=" in link
+        number = editor.begin_prompt(session, "/tool unlock -i")
+        asked = editor.until(lambda frame: frame.get("method") == "elicitation/create", "the question")["params"]
+        assert (asked["mode"], "#code=" in asked["url"]) == ("url", True)
+        check_frames(editor)
+        editor.notify("session/cancel", sessionId=session)
+        assert editor.result(number) == {"stopReason": "cancelled"}
+    assert b"#code=" not in program.kept_bytes()
+
+
+def test_a_question_of_the_editor_is_answered_on_the_page(program: Any) -> None:
+    """The first answer counts, wherever it is given; the editor's permission is no longer waited for."""
+
+    def ask(method: str, path: str, body: Any = None, cookie: str = "") -> Any:
+        headers = {"Origin": origin, "Cookie": cookie, "Content-Type": "application/json"}
+        data = None if body is None else json.dumps(body).encode()
+        return urlopen(Request(origin + path, data, headers, method=method), timeout=10)
+
+    with Editor(program) as editor:
+        session = editor.new()
+        editor.answers = None
+        editor.prompt(session, "/web")
+        link = urlsplit(next(word for word in editor.text().split() if "#code=" in word))
+        origin = f"{link.scheme}://{link.netloc}"
+        login = ask("POST", "/api/login", {"code": link.fragment.removeprefix("code=")})
+        cookie = login.headers["Set-Cookie"].partition(";")[0]
+        number = editor.begin_prompt(session, "hello")
+        editor.until(lambda frame: frame.get("method") == "session/request_permission", "the question")
+        [question] = json.load(ask("GET", "/api/questions", cookie=cookie))["questions"]
+        yes = {"id": "1", "type": "approvalResponse", "data": {"requestId": question["requestId"], "approved": True}}
+        ask("POST", f"/api/sessions/{session}/actions", yes, cookie)
+        assert editor.result(number) == {"stopReason": "end_turn"}
+    assert (program.root / "a.txt").read_text() == "one\nthree\n"
+    [resolved] = [each["data"] for each in program.records() if each.get("event") == "approvalResolved"]
+    assert (resolved["approved"], resolved["by"]) == (True, "browser")
