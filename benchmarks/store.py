@@ -148,7 +148,7 @@ def _by_hand(path: Path, count: int, lines: list[bytes]) -> Callable[[object], N
     else:
         connection = sqlite3.connect(path, isolation_level=None)
         connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute("PRAGMA synchronous=NORMAL")
+        connection.execute("PRAGMA synchronous=FULL")
         connection.execute("CREATE TABLE forge_bench_lines (n INTEGER PRIMARY KEY, line BLOB)")
         insert = "INSERT INTO forge_bench_lines VALUES (?, ?)"
 

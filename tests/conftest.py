@@ -97,8 +97,8 @@ def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monke
 @pytest.fixture
 def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """As pytest's own, which reads the names of all directories before it makes another: that took longer than most
-    tests, once there were thousands."""
-    name = re.sub(r"\W", "_", request.node.name)[:30]
+    tests, once there were thousands. Short, because the name of a socket has 107 bytes."""
+    name = re.sub(r"\W", "_", request.node.name)[:16]
     path = tmp_path_factory.getbasetemp() / f"{name}_{next(_numbers)}"
     path.mkdir(mode=0o700)
     return path

@@ -593,3 +593,9 @@ def test_a_notice_is_its_holders_and_ended_sessions_are_told_with_their_facts(st
     assert store.ended_facts(among=[running.id]) == {}
     assert store.prune(-1) == 1
     assert store.ended_facts(among=[old.id, running.id]) == {old.id: {}}, "known to be over, and nothing more"
+
+
+def test_a_power_cut_takes_back_no_commit(store: Store) -> None:
+    setting = {"sqlite": "PRAGMA synchronous", "postgresql": "SHOW synchronous_commit"}[store.database.kind]
+    with store.database.transaction(write=False) as connection:
+        assert connection.execute(setting).fetchone()[0] in (2, "on")

@@ -266,7 +266,9 @@ class SqliteConnection:
             touch_private(path)
         self._raw = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
         self._raw.execute("PRAGMA journal_mode=WAL")
-        self._raw.execute("PRAGMA synchronous=NORMAL")
+        # Threat: a power cut that takes the last commits back. The session would go on from there, and repeat a call
+        # whose effect is on the disk.
+        self._raw.execute("PRAGMA synchronous=FULL")
         self._raw.execute("PRAGMA foreign_keys=ON")
 
     def execute(self, sql: str, values: Mapping[str, Any] | None = None) -> ResultRows:
