@@ -1,8 +1,9 @@
-"""Writes the pages of docs/reference that come from the code: commands, configuration keys, events, Python, web API.
+"""Writes the pages of docs/reference that come from the code: commands, configuration keys, events, Python, web API;
+and the schemas of the native tools, which are shipped so that no session has to build them.
 
-`--check` changes nothing and exits with 1 if a page is not what the code says. What the code cannot say, one sentence
-and some defaults for each configuration key, stands in scripts/config_keys.yaml: a key without a sentence is an error,
-and so is a sentence without a key.
+`--check` changes nothing and exits with 1 if one of them is not what the code says. What the code cannot say, one
+sentence and some defaults for each configuration key, stands in scripts/config_keys.yaml: a key without a sentence is
+an error, and so is a sentence without a key.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any, Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 REFERENCE: Final = ROOT / "docs" / "reference"
+SCHEMAS: Final = ROOT / "src" / "golem_forge" / "tools" / "native_schemas.json"
 SENTENCES: Final = ROOT / "scripts" / "config_keys.yaml"
 HEAD: Final = (
     "<!-- Written by scripts/write_reference.py from the code: run `make reference` instead of editing. -->\n\n"
@@ -36,19 +38,32 @@ def main() -> int:
         "python.md": python_page,
         "web-api.md": web_api_page,
     }
+    texts = {REFERENCE / name: HEAD + write().rstrip() + "\n" for name, write in pages.items()}
+    texts[SCHEMAS] = native_schemas()
     old: list[str] = []
-    for name, write in pages.items():
-        text = HEAD + write().rstrip() + "\n"
-        page = REFERENCE / name
+    for page, text in texts.items():
         if page.is_file() and page.read_text() == text:
             continue
-        old.append(name)
+        old.append(str(page.relative_to(ROOT)))
         if not options.check:
             page.write_text(text)
     if old and options.check:
-        print(f"docs/reference: {', '.join(old)} not what the code says; run: make reference")
+        print(f"{', '.join(old)}: not what the code says; run: make reference")
         return 1
     return 0
+
+
+def native_schemas() -> str:
+    """The schemas that come from models: one line for each tool."""
+    from golem_forge.core.json import compact_json
+    from golem_forge.mcp.client.resources import resource_tools
+    from golem_forge.toolsets import TOOL_LIST
+    from golem_forge.toolsets.tool_search import ToolSearchResult, create_tool_search_tool
+
+    search = create_tool_search_tool(lambda _query, _limit: ToolSearchResult(tools=(), total=0, sources={}), {})
+    tools = [*TOOL_LIST, *resource_tools(), search]
+    lines = [f'"{tool.name}":{compact_json(tool.input.schema())}' for tool in sorted(tools, key=lambda tool: tool.name)]
+    return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 # ---- commands

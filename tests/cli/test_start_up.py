@@ -48,6 +48,11 @@ def test_a_session_of_this_terminal_loads_nothing_of_a_store(shell):
     assert not found & {"psycopg", "procrastinate", "opentelemetry"}
 
 
+def test_a_session_offers_its_tools_without_building_their_models(shell):
+    (shell.project / "x.yaml").write_text("turns:\n  - {say: Hello.}\n")
+    assert "pydantic" not in loaded(shell, "run", "-m", "scripted:x.yaml", "Hello")
+
+
 def test_arguments_that_need_it_load_pydantic(shell):
     """A number where a text belongs is for pydantic to coerce or to refuse."""
     code = (

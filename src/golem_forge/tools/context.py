@@ -173,6 +173,10 @@ async def _no_calls(name: str, args: dict[str, Any], *, refuse: str = "") -> Out
     raise RuntimeError("this context cannot call other tools")
 
 
+async def _no_tools(name: str) -> Tool | None:
+    return None
+
+
 @dataclass(slots=True, kw_only=True)
 class ToolContext:
     call_id: str = ""
@@ -192,8 +196,9 @@ class ToolContext:
     cancel: InterruptSignal = field(default_factory=InterruptSignal)
     progress: Progress = lambda progress, total, message: None
     call: NestedCall = _no_calls
-    find: Callable[[str], Tool | None] = lambda name: None
-    """A tool that `call` would reach, to see what it takes; None: there is none for it."""
+    find: Callable[[str], Awaitable[Tool | None]] = _no_tools
+    """A tool that `call` would reach, to see what it takes; None: there is none for it. Waits for a server that has not
+    been asked yet."""
     loop: AbstractEventLoop | None = None
     walls: Walls | None = None
     """Where processes run on this worker's behalf."""

@@ -19,7 +19,8 @@ import inspect
 import json
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol, overload
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, overload
 from urllib.parse import unquote
 
 from golem_forge._version import __version__
@@ -30,6 +31,7 @@ from golem_forge.core.results import ToolResult
 from golem_forge.core.text import nearest_hint
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.tools.context import OutputLookup, ToolContext
+from golem_forge.tools.inputs import InputSpec
 from golem_forge.tools.tool import Mode, NeedsApproval, SourceKind, Tool
 from golem_forge.tools.validation import ToolDefinitionError
 
@@ -362,8 +364,33 @@ def _expanded(given: Any) -> Iterable[Tool]:
     return made
 
 
-native_tool: Final = functools.partial(Tool, source=SourceKind.NATIVE, code_digest=__version__)
-"""A Tool of Forge's own: its definition changes with the version alone."""
+class NativeTool(Tool):
+    """A Tool of Forge's own: its definition changes with the version alone. So the schemas of its arguments are shipped
+    (`native_schemas.json`, written by `make reference`), and a model is built once in a process, by the first call."""
+
+    _built: ClassVar[dict[str, InputSpec]] = {}
+
+    @functools.cached_property
+    def input_schema(self) -> dict[str, Any]:
+        shipped = native_schemas().get(self.name) if self._is_lazy else None
+        return super().input_schema if shipped is None else shipped
+
+    @functools.cached_property
+    def input(self) -> InputSpec:
+        if not self._is_lazy:
+            return super().input
+        if self.name not in self._built:
+            self._built[self.name] = super().input
+        return self._built[self.name]
+
+
+@functools.cache
+def native_schemas() -> dict[str, dict[str, Any]]:
+    shipped: dict[str, dict[str, Any]] = json.loads((Path(__file__).parent / "native_schemas.json").read_bytes())
+    return shipped
+
+
+native_tool: Final = functools.partial(NativeTool, source=SourceKind.NATIVE, code_digest=__version__)
 
 
 class McpTool(Tool):
