@@ -64,7 +64,6 @@ class Team:
         }
         self.program.forge("trust", "--yes")
         self.program.forge("mcp", "approve", "asker", "--yes")
-        self.program.forge("mcp", "reconnect", "asker")  # a script calls its tools at once, so they are known before
         self.program.play(
             {"say": "I write.", "calls": [write_call("/work/a.txt", "one")]},
             {"say": "I delete.", "calls": [{"tool": "delete_file", "args": {"path": "/work/a.txt"}}]},
@@ -150,6 +149,8 @@ def test_a_viewer_is_refused_on_every_door_and_it_is_recorded(team: Team) -> Non
         ("/api/team/people/ann", None, "DELETE"),
         ("/api/team/refusals", None, "GET"),
         ("/api/team/rules/x", None, "DELETE"),
+        ("/api/team/schedules", {"cron": "@daily", "input": "x"}, "POST"),
+        ("/api/team/schedules/x", None, "DELETE"),
     ]
     for path, body, method in tried:
         status, said = team.ask("vera", path, body, method)
@@ -438,6 +439,57 @@ async def test_an_admin_manages_the_team_on_the_page(team: Team, windows: Any) -
         await window.page.get_by_role("button", name=what).wait_for(state="detached")
     assert team.program.store().accounts.rules() == []
     await other.sees("You are no longer logged in")
+
+
+@browsing
+async def test_the_page_shows_what_starts_by_the_clock_and_each_role_removes_what_it_may(
+    team: Team, windows: Any
+) -> None:
+    for who, name in (("bob", "morning"), ("olga", "weekly")):
+        body = {"cron": "30 7 * * mon-fri", "timezone": "Europe/Berlin", "name": name, "input": "Update the prices"}
+        assert team.ask(who, "/api/team/schedules", body | {"approval": "auto_deny"})[0] == 201
+    store = team.program.store()
+    with store.database.transaction() as connection:
+        connection.execute("UPDATE schedules SET next_tick = 1 WHERE name = 'morning'")
+    session = until(lambda: store.schedules.find("morning").last_session, or_else=team.program.logs)
+    team.program.wait_for(session, "finished")
+    listed = next(each for each in team.forge("vera", "schedule", "list").splitlines() if each.startswith("morning"))
+    admin, owner, viewer = await windows(), await windows(), await windows()
+    for window, who in ((admin, "ann"), (owner, "bob"), (viewer, "vera")):
+        await window.open(f"{team.url}/#code={team.tokens[who]}")
+        await window.page.get_by_role("link", name="Team").click()
+        await window.page.get_by_role("row", name="morning").wait_for()
+    row = await viewer.page.get_by_role("row", name="morning").inner_text()
+    note = listed[listed.index("started only the latest tick") :]
+    for said in (
+        "Update the prices",
+        "30 7 * * mon-fri",
+        "Europe/Berlin",
+        "07:30",
+        session[:12],
+        "finished",
+        "bob",
+        note,
+    ):
+        assert said in row, (said, row)
+    day = str(re.search(r"\d{4}-\d\d-\d\d 07:30", listed)[0])  # type: ignore[index]
+    assert day in row
+    assert await viewer.page.get_by_role("button", name="Remove").count() == 0
+    assert await owner.page.get_by_role("button", name="Remove weekly").count() == 0
+    assert await admin.accessible() == []
+    await admin.picture("team-schedules")
+    await viewer.page.set_viewport_size({"width": 390, "height": 800})
+    assert not await viewer.overflows()
+    await viewer.picture("team-schedules-phone")
+    await owner.page.get_by_role("button", name="Remove morning").click()
+    await owner.page.get_by_role("dialog").get_by_text("Sessions that run go on").wait_for()
+    await owner.page.get_by_role("dialog").get_by_role("button", name="Remove").click()
+    await owner.page.get_by_role("row", name="morning").wait_for(state="detached")
+    await admin.page.get_by_role("button", name="Remove weekly").click()
+    await admin.page.get_by_role("dialog").get_by_role("button", name="Remove").click()
+    await admin.sees("No schedule yet.")
+    assert store.schedules.all() == []
+    await viewer.sees("No schedule yet.")
 
 
 def _bearer(team: Team, who: str) -> dict[str, str]:

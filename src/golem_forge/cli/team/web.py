@@ -18,17 +18,19 @@ from golem_forge.ui.web.team import TeamLogin, TeamRegistry
 
 
 def serve_team(directory: Path, reach: ListenAddress) -> int:
+    login = TeamLogin()
     try:
         store = own_store(store_settings(directory=directory))
         if not store.accounts.people():
             print("Nobody can log in yet; `forge people add NAME --role admin` makes a token.", file=sys.stderr)
+        if reach.port:  # a cookie is for one port: with any free one, nobody's would be known again
+            login.keep(forge_home(), reach.port, store.now())
     except TeamError as error:
         return fail_with("web", error)
-    return run_to_exit_code(_serve(store, directory, reach))
+    return run_to_exit_code(_serve(store, login, directory, reach))
 
 
-async def _serve(store: Store, directory: Path, reach: ListenAddress) -> int:
-    login = TeamLogin()
+async def _serve(store: Store, login: TeamLogin, directory: Path, reach: ListenAddress) -> int:
     registry = TeamRegistry(store, forge_home(), directory, login)
     server = WebServer(registry, reach, login, team_app)
     await server.start()
@@ -41,4 +43,5 @@ async def _serve(store: Store, directory: Path, reach: ListenAddress) -> int:
         finally:
             await registry.close()
             await server.stop()
+            login.close()  # not before: until then somebody may log out
     return 0

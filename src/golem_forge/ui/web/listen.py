@@ -20,6 +20,7 @@ import stat
 import struct
 import time
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from golem_forge.core.errors import ForgeError
@@ -84,9 +85,8 @@ class ControlSocket:
         self._server: asyncio.Server | None = None
 
     async def open(self) -> None:
-        self._home.ensure(*_DIRECTORY_PARTS)
+        make_directory(self._home)
         with _directory(self._home) as place:
-            os.chmod(place.path, 0o700)
             _remove_stale(place)
             unnamed = f".{self._name}"
             listener = socket.socket(socket.AF_UNIX)
@@ -162,6 +162,14 @@ def ask_server(home: ForgeHome, server: RunningServer, request: str) -> dict[str
             return _ask(place, server.name, request)
     except FileNotFoundError:
         return None
+
+
+def make_directory(home: ForgeHome) -> Path:
+    """FORGE_HOME/state/web, for this user alone. Raises OSError, also where it is another user's."""
+    made = home.ensure(*_DIRECTORY_PARTS)
+    with _directory(home) as place:
+        os.chmod(place.path, 0o700)
+    return made
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -275,11 +275,14 @@ class LoginStore:
         return None
 
     def _enter(self, cookie: str, token_hash: str = "") -> str:
-        until = self._clock() + COOKIE_SECONDS
-        self._logins[secret_hash(cookie)] = _Login(until=until, actions=ActionLimit(self._clock), token_hash=token_hash)
+        self._add(secret_hash(cookie), token_hash, COOKIE_SECONDS)
+        return cookie
+
+    def _add(self, cookie_hash: str, token_hash: str, seconds: float) -> None:
+        until = self._clock() + seconds
+        self._logins[cookie_hash] = _Login(until=until, actions=ActionLimit(self._clock), token_hash=token_hash)
         if len(self._logins) > _MAX_COOKIES:
             self._end(next(iter(self._logins)))
-        return cookie
 
     def _count_failure(self) -> None:
         now = self._clock()

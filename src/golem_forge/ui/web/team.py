@@ -1,6 +1,7 @@
 """The page and API of a team: a person behind every request, and the sessions of the store instead of this home's.
 
-`TeamLogin` gives a cookie for a person's token; programs send the token itself (`Authorization: Bearer …`).
+`TeamLogin` gives a cookie for a person's token; programs send the token itself (`Authorization: Bearer …`). At an
+address that stays the same, logins outlive the process (`LoginFile`).
 `TeamGuard` finds the person before anything else looks at a request, and puts the store as that person may use it
 into its scope. `TeamRegistry` shows the sessions of the store and queues new ones. When a person is removed, their
 logins end and their sockets are closed: the store rings, and everybody who is logged in is looked up again.
@@ -14,12 +15,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import os
 import secrets
 import shutil
 import socket
 import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
@@ -27,9 +32,18 @@ from typing import Any, Final
 from golem_forge.agent.session_plan import SessionRequest, plan_session
 from golem_forge.agent.trust import NotTrusted
 from golem_forge.agent.worker_zones import is_built_in
+from golem_forge.core.regex import regex
 from golem_forge.core.text import one_line, shorten
 from golem_forge.net.guard import Message, Receive, Scope, Send, header_values, secret_hash
 from golem_forge.storage.home import ForgeHome
+from golem_forge.storage.private_file import (
+    JSON_FILE_ERRORS,
+    open_lock,
+    open_private,
+    read_bounded,
+    wait_for_lock,
+    write_private,
+)
 from golem_forge.team.database import StoreUnavailable, TeamError
 from golem_forge.team.live import LIVE_CHANNEL
 from golem_forge.team.people import MAX_TOKEN, NOT_LOOSER, PersonStore, find_person, token_hash
@@ -38,8 +52,9 @@ from golem_forge.team.rows import NewSession
 from golem_forge.team.session_workspace import workspace_facts
 from golem_forge.team.store import Store
 from golem_forge.tools.threads import run_in_thread
+from golem_forge.ui.web.listen import make_directory
 from golem_forge.ui.web.sdk import WebSocket
-from golem_forge.ui.web.security import GuardRefusal, LoginStore, RequestGuard
+from golem_forge.ui.web.security import COOKIE_SECONDS, GuardRefusal, LoginStore, RequestGuard
 from golem_forge.ui.web.session_registry import SessionRegistry, StartRequest
 from golem_forge.ui.web.stream.socket import serve_socket
 from golem_forge.ui.web.stream.stored_session import PERSON, TeamSession
@@ -53,6 +68,8 @@ _LOOK_AGAIN_S: Final = 0.05
 _MAX_FOLLOWED: Final = 32
 _MAX_LOGINS: Final = 8
 """Of one person."""
+_MAX_FILE_BYTES: Final = 1 << 18
+_HASHES: Final = regex("[0-9a-f]{128}")
 _log = logging.getLogger(__name__)
 _NO_PERSON: Final = GuardRefusal(
     401,
@@ -63,7 +80,95 @@ _NO_PERSON: Final = GuardRefusal(
 )
 
 
+class LoginFile:
+    """The logins of browsers at one port: FORGE_HOME/state/web/PORT-logins.json, held by one process at a time.
+
+    Threat: whoever reads it, or the tokens' hashes in the store with a runner's role, must not be able to log in. So of
+    a cookie, which is 256 random bits, only the hash is kept. Whoever writes it could make a login of their own. So it
+    is not in the store, directory and file are this account's alone, and a file that another one could have written
+    counts as none. A login is worth no more than its token: a removed person has none, whatever stands here.
+    """
+
+    def __init__(self, home: ForgeHome, port: int) -> None:
+        """Raises OSError, also where another process keeps holding it. Blocks."""
+        folder = make_directory(home)
+        self._path = folder / f"{port}-logins.json"
+        self._lock = open_lock(folder / f".{port}-logins.lock")
+        try:
+            wait_for_lock(self._lock, f"the logins of port {port}")  # of a process that is about to end
+        except BaseException:
+            self.close()
+            raise
+
+    def read(self) -> list[tuple[str, str, float]]:
+        """(hash of the cookie, hash of the token, until when), the oldest first. Raises JSON_FILE_ERRORS."""
+        try:
+            with open_private(self._path, _MAX_FILE_BYTES, owned=True) as file:
+                kept = json.loads(read_bounded(file, _MAX_FILE_BYTES))["logins"]
+        except FileNotFoundError:
+            return []
+        return [(str(each["cookie"]), str(each["token"]), float(each["until"])) for each in kept]
+
+    def write(self, logins: Iterable[tuple[str, str, float]]) -> None:
+        """Raises OSError. Threat: a login that ended comes back; where none can be written there is no file at all."""
+        rows = [{"cookie": cookie, "token": token, "until": until} for cookie, token, until in logins]
+        try:
+            write_private(self._path, json.dumps({"logins": rows}, indent=1).encode())
+        except OSError:
+            self._path.unlink(missing_ok=True)
+            raise
+
+    def close(self) -> None:
+        os.close(self._lock)
+
+
 class TeamLogin(LoginStore):
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(clock)
+        self._file: LoginFile | None = None
+        self._file_lock = threading.Lock()
+        self._ahead = 0.0
+        """Of our clock is the store's, by which a login that is kept ends."""
+
+    def keep(self, home: ForgeHome, port: int, now: float) -> None:
+        """Logins of browsers outlive this process from now on, and those of the one before count. `now`: by the store's
+        clock. Blocks."""
+        try:
+            file = LoginFile(home, port)
+        except OSError as error:
+            _log.warning("people log in again after a restart: %s", error.strerror or error)
+            return
+        try:
+            kept = file.read()
+        except JSON_FILE_ERRORS as error:
+            _log.warning("people log in again: the logins that were kept cannot be used (%s)", error)
+            kept = []
+        for cookie, token, until in kept:
+            # a token that stands for itself is never kept; and no clock that was set back makes a login longer
+            if _HASHES.fullmatch(cookie + token) and cookie != token and 0 < until - now <= COOKIE_SECONDS:
+                self._add(cookie, token, until - now)
+        self._ahead, self._file = now - self._clock(), file
+
+    def save(self) -> None:
+        """In a thread, after somebody logged in or out: then it is true after a crash too."""
+        with self._file_lock:
+            if self._file is None:
+                return
+            logins = ((known, each.token_hash, each.until) for known, each in dict(self._logins).items())
+            lasting = [(known, token, until) for known, token, until in logins if known != token]
+            now = self._clock()
+            try:
+                self._file.write((known, token, until + self._ahead) for known, token, until in lasting if until > now)
+            except OSError as error:
+                _log.warning("people log in again after a restart: %s", error.strerror or error)
+
+    def close(self) -> None:
+        """From now on the file is the next process's."""
+        with self._file_lock:
+            file, self._file = self._file, None
+            if file is not None:
+                file.close()
+
     def new_code(self) -> str:
         """None: people log in with their tokens."""
         return ""

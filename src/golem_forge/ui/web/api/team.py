@@ -84,6 +84,7 @@ async def log_in(call: ApiCall, body: LoginCode) -> Response:
         raise ApiRefusal(401, _WRONG_TOKEN)
     answer = Response(status_code=204)
     login.set_cookie(call.request, answer, login.enter(hash))
+    await run_in_thread(login.save)
     return answer
 
 
@@ -666,10 +667,16 @@ async def _act(call: ApiCall, body: Action) -> Response:
     return answer
 
 
+async def _log_out(call: ApiCall) -> Response:
+    answer: Response = await page_sessions.log_out.run(call)
+    await run_in_thread(call.request.app.state.login.save)
+    return answer
+
+
 def team_operations() -> tuple[Operation, ...]:
     declared = [value for value in globals().values() if isinstance(value, Operation)]
     seen = [_seen(page_events.list_events), _seen(page_events.get_event)]
-    shared = [page_sessions.log_out, *seen, replace(page_events.act, run=_act)]
+    shared = [replace(page_sessions.log_out, run=_log_out), *seen, replace(page_events.act, run=_act)]
     return (*declared, *shared)
 
 

@@ -105,6 +105,18 @@ export const ago = (when, now = new Date()) => {
   return when.toLocaleDateString([], { dateStyle: "medium" });
 };
 
+/** `2026-03-01 07:30` in a time zone, with the same moment here behind it; null where the browser does not know the zone.
+ * @param {number} seconds since 1970 @param {string} timeZone */
+export const inZone = (seconds, timeZone) => {
+  try {
+    const when = new Date(seconds * 1000);
+    const shown = new Intl.DateTimeFormat("sv-SE", { timeZone, dateStyle: "short", timeStyle: "short" }).format(when);
+    return h("time", { datetime: when.toISOString(), title: `${when.toLocaleString()} on this machine` }, shown);
+  } catch {
+    return null;
+  }
+};
+
 /** `850 ms`, `12.3 s`, `4 min 5 s`. */
 export const span = (ms) => {
   if (typeof ms !== "number" || !Number.isFinite(ms)) return "";

@@ -2,6 +2,7 @@
    the words for nothing, for waiting and for a refusal. Everything foreign goes in as text. */
 
 import { el, h, replace } from "../dom.js";
+import { oneLine } from "../format.js";
 import { openDialog } from "../widgets.js";
 
 let counted = 0;
@@ -74,6 +75,11 @@ const cellOf = (cell, name, heads) => {
 
 /** @param {string} words @param {string} [how] `ok`, `warn`, `fail`, `info` */
 export const pill = (words, how = "") => h("span.pill", { dataset: { how } }, words);
+
+const STATUS_LOOKS = { running: "ok", waiting: "warn", queued: "info", failed: "fail" };
+
+/** The state of a team's session. @param {string} status like `waiting (held)` */
+export const statusPill = (status) => pill(oneLine(status), STATUS_LOOKS[status.split(" ")[0]] ?? "");
 
 /** Draws again only what changed, so that nobody's focus or selection is lost to a redraw with the same facts. */
 export const redraw = (place, facts, make) => {

@@ -1,11 +1,14 @@
-/* The team: its people, the rules that admins made for all sessions, and what was refused. An admin adds and removes;
-   everybody sees the rules. A new token is shown once. */
+/* The team: its people, what starts by the clock, the rules that admins made for all sessions, and what was refused. An
+   admin adds and removes; everybody sees schedules and rules, and an operator removes their own schedules. A new token is
+   shown once. */
 
 import { el, h, replace } from "../dom.js";
-import { moment, oneLine } from "../format.js";
+import { inZone, moment, oneLine, shortProse } from "../format.js";
 import {
   actButton, confirmed, dataTable, loading, nothing, problem, problemWords, redraw, refreshed, saidPlace, section, sheet,
+  statusPill,
 } from "./parts.js";
+import { address } from "../router.js";
 import { copyButton } from "../widgets.js";
 
 const ROLES = {
@@ -60,6 +63,31 @@ const peopleTable = (rows, ctx, remove) =>
     ],
   })));
 
+/** @param {any[]} rows @param {(row: any) => any} remove the button, for whoever may */
+const scheduleTable = (rows, remove) =>
+  dataTable("Schedules", ["Name", "When", "Next", "Last session", "Made by", ""], rows.map((one) => ({
+    cells: [
+      [el("strong", oneLine(one.name)), el("span.schedule-line.dim", shortProse(one.title, 80))],
+      el("code.schedule-cron", oneLine(one.cron)),
+      nextTime(one),
+      [lastSession(one), one.note ? el("span.schedule-line.dim", oneLine(one.note)) : null],
+      oneLine(one.person || "nobody known"),
+      remove(one),
+    ],
+  })));
+
+/** In its own zone, as `forge schedule list` tells it. */
+const nextTime = ({ next_tick: tick, timezone }) => {
+  const own = inZone(tick, timezone);
+  return [own ?? inZone(tick, "UTC"), el("span.schedule-line.dim", own ? oneLine(timezone) : "UTC")];
+};
+
+const lastSession = ({ last_session: id, last_state: state }) => {
+  if (!id) return el("span.dim", "none yet");
+  const name = el("code", oneLine(id).slice(0, 12));
+  return state ? [h("a", { href: address("chat", id) }, name), " ", statusPill(state)] : [name, " ", el("span.dim", "deleted")];
+};
+
 const ruleTable = (rows, remove) =>
   dataTable("Rules", ["Rule", "Made by", "Since", ...(remove ? [""] : [])], rows.map((one) => ({
     cells: [
@@ -79,7 +107,9 @@ export const page = (ctx) => {
   const isAdmin = ctx.me.role === "admin";
   const said = saidPlace();
   const people = el("div");
-  const rules = el("div", loading());
+  const state = el("div", loading());
+  const schedules = el("div");
+  const rules = el("div");
   const refused = el("div");
   const remove = (words, title, where) => (one, name) =>
     actButton("Remove…", async () => {
@@ -98,10 +128,28 @@ export const page = (ctx) => {
     "Remove this rule?",
     (one) => ctx.api.path`/api/team/rules/${one.id}`,
   );
+  const removeSchedule = remove(
+    (one) => `${oneLine(one.name)} starts no more sessions. Sessions that run go on.`,
+    "Remove this schedule?",
+    (one) => ctx.api.path`/api/team/schedules/${one.name}`,
+  );
+  const isOwn = (one) => ctx.me.role === "operator" && one.person === ctx.me.person && Boolean(one.by_role);
   const load = () =>
-    Promise.all(["rules", ...(isAdmin ? ["people", "refusals"] : [])].map((one) => ctx.api.get(`/api/team/${one}`)));
+    Promise.all(["rules", "schedules", "runners", ...(isAdmin ? ["people", "refusals"] : [])].map((one) => ctx.api.get(`/api/team/${one}`)));
   const facts = refreshed(load,
-    ([ruled, known, tried]) => {
+    ([ruled, timed, runners, known, tried]) => {
+      replace(state);
+      const isIdle = !runners.rows.length;
+      redraw(schedules, [timed.rows, isIdle], () =>
+        timed.rows.length
+          ? [
+              isIdle ? el("p.problem", "No runner runs now, so nothing starts. ", el("code", "forge runner"), " starts one.") : null,
+              scheduleTable(timed.rows, (one) =>
+                isAdmin || isOwn(one) ? removeSchedule(one, `Remove ${oneLine(one.name)}`) : null,
+              ),
+            ]
+          : el("p.nothing", "No schedule yet. ", el("code", "forge schedule add CRON TASK…"), " adds one: a runner then starts sessions by the clock."),
+      );
       redraw(rules, ruled.rows, () =>
         ruled.rows.length
           ? ruleTable(ruled.rows, isAdmin ? removeRule : null)
@@ -111,7 +159,7 @@ export const page = (ctx) => {
       redraw(people, known.rows, () => peopleTable(known.rows, ctx, removePerson));
       redraw(refused, tried.rows, () => (tried.rows.length ? refusalTable(tried.rows) : nothing("Nothing was refused.")));
     },
-    (failure) => replace(rules, problem(failure)),
+    (failure) => replace(state, problem(failure)),
   );
   facts.now();
   const timer = window.setInterval(() => document.hidden || facts.soon(), LOOK_MS);
@@ -121,6 +169,8 @@ export const page = (ctx) => {
         ? section("People", newPerson(ctx, () => facts.now()), people)
         : el("p.dim", `You are ${ctx.me.role === "viewer" ? "a viewer" : "an operator"} here. An admin adds and removes people and rules.`),
       said,
+      state,
+      section("Schedules", schedules),
       section("Rules for all sessions", rules),
       isAdmin ? section("Refused", refused) : null,
     ),

@@ -8,7 +8,7 @@ import { el, h, replace } from "../dom.js";
 import { counted, moment, oneLine } from "../format.js";
 import {
   actButton, confirmed, loading, markWrong, nothing, pill, problem, problemWords, redraw, refreshed, saidPlace,
-  searchBox, sheet,
+  searchBox, sheet, statusPill,
 } from "./parts.js";
 import { address } from "../router.js";
 import { disclosure } from "../widgets.js";
@@ -119,7 +119,6 @@ const field = (label, control, hint) => {
 const PAGE = 50;
 const MOST = 200;
 const LOOK_MS = 5000;
-const STATUS_LOOKS = { running: "ok", waiting: "warn", queued: "info", failed: "fail" };
 const STATES = { live: ["runs here", "ok"], elsewhere: ["runs elsewhere · read-only", "info"], closed: ["closed", ""] };
 
 export const page = (ctx) => {
@@ -230,7 +229,7 @@ const row = (session, ctx, said, changed) => {
       el("span.session-when.dim.small", moment(session.updated)),
     ),
     el("div.session-facts",
-      session.status ? pill(oneLine(session.status), STATUS_LOOKS[session.status.split(" ")[0]] ?? "") : pill(words, how),
+      session.status ? statusPill(session.status) : pill(words, how),
       session.person ? el("span", `started by ${oneLine(session.person)}`) : null,
       session.answeredBy?.length ? el("span", `answered by ${session.answeredBy.map(oneLine).join(", ")}`) : null,
       session.waitsFor ? el("span", `waits for ${oneLine(session.waitsFor)}`) : null,

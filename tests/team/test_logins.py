@@ -1,0 +1,287 @@
+"""Logins of a team's page that outlive its process: `forge web --team`, ended and started again, on both databases."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import resource
+import socket
+import stat
+import time
+from collections.abc import Iterator
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.ready import ReadyForge
+from tests.ui.web.bench import browsing
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import connect
+from websockets.typing import Origin
+
+from golem_forge.net.guard import secret_hash
+from golem_forge.storage.home import ForgeHome
+from golem_forge.team.people import Role, add_person
+from golem_forge.ui.web.team import TeamLogin
+
+from .background import Program
+
+DAY = 86_400.0
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+class TeamPage:
+    """`forge web --team` at one address, and browsers that are logged in there."""
+
+    def __init__(self, folder: Path, url: str, ready: ReadyForge) -> None:
+        self.program = Program(folder / "shop", folder / "home", url, ready)
+        self.ready = ready
+        self.port = _free_port()
+        self.file = self.program.home / "state" / "web" / f"{self.port}-logins.json"
+        self.server: Any = None
+        self.start()
+
+    def start(self) -> None:
+        command = ["forge", "web", "--team", "--port", str(self.port)]
+        self.server = self.ready.start(command, cwd=self.program.folder, env=self.program.environ)
+        line = self.server.stdout.readline()
+        assert f"http://127.0.0.1:{self.port}/" in line, (line, self.server.stderr.readline())
+
+    def stop(self, *, kill: bool = False) -> None:
+        if kill:
+            self.server.kill()
+        else:
+            self.server.terminate()
+        self.server.wait(20)
+
+    def restart(self, *, kill: bool = False) -> None:
+        self.stop(kill=kill)
+        self.start()
+
+    def add(self, name: str, role: Role = Role.VIEWER) -> str:
+        return add_person(self.program.store(), name, role)
+
+    def ask(self, path: str, cookie: str = "", body: Any = None) -> tuple[int, dict[str, str], Any]:
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=20)
+        headers = {"Origin": f"http://127.0.0.1:{self.port}", "Cookie": cookie, "Content-Type": "application/json"}
+        connection.request("GET" if body is None else "POST", path, None if body is None else json.dumps(body), headers)
+        answer = connection.getresponse()
+        said = answer.read()
+        connection.close()
+        return answer.status, dict(answer.headers), json.loads(said) if said else None
+
+    def log_in(self, token: str) -> str:
+        """The cookie, as a browser sends it."""
+        status, headers, said = self.ask("/api/login", body={"code": token})
+        assert status == 204, said
+        assert headers["set-cookie"].endswith("Max-Age=43200; Path=/; HttpOnly; SameSite=Strict")
+        return headers["set-cookie"].partition(";")[0]
+
+    def person(self, cookie: str) -> str:
+        """Who is logged in; empty: nobody."""
+        status, _, said = self.ask("/api/me", cookie)
+        assert status in (200, 401), said
+        return str(said["person"]) if status == 200 else ""
+
+    def stream(self, session: str, cookie: str) -> Any:
+        address = f"ws://127.0.0.1:{self.port}/api/sessions/{session}/stream"
+        return connect(address, origin=Origin(f"http://127.0.0.1:{self.port}"), additional_headers={"Cookie": cookie})
+
+    def rewrite(self, change: Any) -> None:
+        """As somebody who can write the file."""
+        kept = json.loads(self.file.read_text())
+        for row in kept["logins"]:
+            change(row)
+        self.file.write_text(json.dumps(kept))
+
+    def close(self) -> None:
+        if self.server.poll() is None:
+            self.stop()
+        self.program.close()
+
+
+@pytest.fixture
+def page(store_url: str, tmp_path: Path, ready_forge: ReadyForge) -> Iterator[TeamPage]:
+    made = TeamPage(tmp_path, store_url, ready_forge)
+    yield made
+    made.close()
+
+
+def test_a_login_outlives_a_restart_and_ends_as_before(page: TeamPage) -> None:
+    tokens = {name: page.add(name, Role.OPERATOR) for name in ("ada", "bob", "eve")}
+    cookies = {name: page.log_in(token) for name, token in tokens.items()}
+    second = page.log_in(tokens["ada"])
+    session = page.program.queue()
+    page.restart()
+    assert [page.person(each) for each in (*cookies.values(), second)] == ["ada", "bob", "eve", "ada"]
+    # logged out stays logged out, also where the process is killed right after
+    assert page.ask("/api/logout", cookies["bob"], {})[0] == 204
+    page.restart(kill=True)
+    assert page.person(cookies["bob"]) == ""
+    # removed: at once, with open sockets
+    with page.stream(session, cookies["ada"]) as stream:
+        assert json.loads(stream.recv(20))["kind"] == "hello"
+        page.program.forge("people", "remove", "ada")
+        assert [page.person(each) for each in (cookies["ada"], second)] == ["", ""]
+        with pytest.raises(ConnectionClosed) as closed:
+            list(iter(lambda: stream.recv(20), None))
+        assert closed.value.rcvd is not None
+        assert closed.value.rcvd.code == 4401
+    # removed while no server ran; the same name again is another token
+    page.stop()
+    page.program.forge("people", "remove", "eve")
+    page.add("eve", Role.ADMIN)
+    page.start()
+    assert page.person(cookies["eve"]) == ""
+    with pytest.raises(InvalidStatus, match="401"):
+        page.stream(session, cookies["eve"])
+
+
+@browsing
+async def test_an_open_page_goes_on_after_a_restart(tmp_path: Path, ready_forge: ReadyForge, windows: Any) -> None:
+    page = TeamPage(tmp_path, "sqlite", ready_forge)
+    try:
+        window = await windows()
+        window.expects("ERR_CONNECTION_REFUSED", "Failed to fetch")
+        await window.open(f"http://127.0.0.1:{page.port}/#code={page.add('ada', Role.ADMIN)}")
+        await window.page.get_by_role("link", name="Team").click()
+        await window.sees("No schedule yet.")
+        page.program.forge("schedule", "add", "@daily", "Tidy up", "--name", "tidy")
+        await window.sees("No runner runs now, so nothing starts.")
+        await window.sees("Tidy up")
+        page.stop()
+        await window.sees(re.compile("does not answer|could not be"))
+        page.start()
+        await window.sees_not(re.compile("does not answer|could not be"))
+        await window.sees("Tidy up")
+        await window.page.reload()
+        await window.sees("ada · admin")
+    finally:
+        page.close()
+
+
+def test_a_login_ends_after_its_time_with_its_socket(page: TeamPage) -> None:
+    session, cookie = page.program.queue(), page.log_in(page.add("ada"))
+    page.stop()
+    [kept] = json.loads(page.file.read_text())["logins"]
+    assert kept["until"] == pytest.approx(page.program.store().now() + DAY / 2, abs=60)
+    page.rewrite(lambda row: row.update(until=page.program.store().now() + 4))
+    page.start()
+    with page.stream(session, cookie) as stream:
+        assert json.loads(stream.recv(20))["kind"] == "hello"
+        with pytest.raises(ConnectionClosed) as closed:
+            list(iter(lambda: stream.recv(20), None))
+        assert closed.value.rcvd is not None
+        assert closed.value.rcvd.code == 4401
+    assert page.person(cookie) == ""
+    page.restart()
+    assert page.person(cookie) == ""
+
+
+def test_nothing_that_is_kept_lets_anybody_in(page: TeamPage) -> None:
+    token = page.add("ada", Role.ADMIN)
+    cookie = page.log_in(token)
+    name, _, value = cookie.partition("=")
+    assert [stat.S_IMODE(each.stat().st_mode) for each in (page.file, page.file.parent)] == [0o600, 0o700]
+    text = page.file.read_text()
+    assert value not in text
+    assert token not in text
+    [kept] = json.loads(text)["logins"]
+    page.restart()
+    hashes = [each["token"] for each in page.program.store().accounts.people()]  # all that a runner's role can read
+    for known in (kept["cookie"], kept["token"], *hashes):
+        assert page.person(f"{name}={known}") == ""
+        assert page.ask("/api/login", body={"code": known})[0] == 401
+    # programs send their token each time: nothing of that is kept
+    connection = HTTPConnection("127.0.0.1", page.port, timeout=20)
+    connection.request("GET", "/api/me", headers={"Authorization": f"Bearer {token}"})
+    assert connection.getresponse().status == 200
+    page.log_in(token)
+    assert [each["token"] for each in json.loads(page.file.read_text())["logins"]] == [kept["token"]] * 2
+
+
+@pytest.mark.parametrize(
+    "spoil", ["others may write it", "a link", "no JSON", "a time that is too far", "a bearer", "odd"]
+)
+def test_a_file_that_somebody_else_may_have_written_lets_nobody_in(
+    tmp_path: Path, ready_forge: ReadyForge, spoil: str
+) -> None:
+    page = TeamPage(tmp_path, "sqlite", ready_forge)
+    try:
+        token = page.add("ada")
+        cookie = page.log_in(token)
+        page.stop()
+        if spoil == "others may write it":
+            page.file.chmod(0o620)
+        elif spoil == "a link":
+            page.file.rename(tmp_path / "elsewhere.json")
+            page.file.symlink_to(tmp_path / "elsewhere.json")
+        elif spoil == "no JSON":
+            page.file.write_text(page.file.read_text()[:-5])
+        elif spoil == "a time that is too far":
+            page.rewrite(lambda row: row.update(until=time.time() + DAY))
+        elif spoil == "odd":
+            page.rewrite(lambda row: row.update(cookie="\u00fc" * 64))
+        else:
+            page.rewrite(lambda row: row.update(token=row["cookie"]))
+        page.start()
+        assert page.person(cookie) == ""
+        again = page.log_in(token)
+        page.restart()
+        assert page.person(again) == "ada"
+    finally:
+        page.close()
+
+
+def test_a_login_that_cannot_be_kept_is_a_login_and_one_that_ended_does_not_come_back(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    home, mine = ForgeHome(tmp_path / "home"), secret_hash("mine")
+    login = TeamLogin()
+    login.keep(home, 8100, time.time())
+    cookie, other = login.enter(mine), login.enter(mine)
+    login.save()
+    login.forget(cookie)
+    path = home.path / "state" / "web" / "8100-logins.json"
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, limits[1]))  # as a full disk: a file can be removed, not written
+    try:
+        login.save()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert login.knows(other)
+    assert not path.exists()
+    assert "log in again after a restart" in caplog.text
+    login.close()
+    again = TeamLogin()
+    again.keep(home, 8100, time.time())
+    assert not again.knows(cookie)
+    again.close()
+
+
+def test_one_process_keeps_the_logins_of_an_address(tmp_path: Path) -> None:
+    home, mine = ForgeHome(tmp_path / "home"), secret_hash("mine")
+    first, second = TeamLogin(), TeamLogin()
+    first.keep(home, 8100, time.time())
+    cookie = first.enter(mine)
+    first.save()
+    second.keep(home, 8100, time.time())  # the same port of another address
+    other = second.enter(mine)
+    second.save()
+    assert not second.knows(cookie)
+    first.close()
+    first.enter(mine)
+    first.save()  # from here on the file is its successor's
+    third = TeamLogin()
+    third.keep(home, 8100, time.time())
+    assert [third.knows(each) for each in (cookie, other)] == [True, False]
+    assert len(json.loads((home.path / "state" / "web" / "8100-logins.json").read_text())["logins"]) == 1
+    assert oct(os.stat(home.path / "state" / "web").st_mode)[-3:] == "700"
+    third.close()
