@@ -38,7 +38,7 @@ async def test_case_1_mcp_json_as_other_hosts_write_it(mcp_bench: McpBench) -> N
         assert [state(session, name) for name in pool_of(session).names()] == ["pending", "pending"]
         assert offered(session) == []
         refused = await session.call("filesystem__list_allowed_directories", {})
-        assert refused.status == "tool_not_found"
+        assert refused.status == "approval_denied"
         assert "waits for approval; run: forge mcp approve filesystem" in refused.text
         assert any(".mcp.json: mcpServers.filesystem.autoApprove: grants nothing" in text for text in session.notices)
     listed = mcp_bench.forge("mcp", "list", "--json")
@@ -201,7 +201,7 @@ async def test_case_4_one_changed_argument_asks_again_with_a_diff(mcp_bench: Mcp
         mcp_bench.cards.yes = False
         mcp_bench.yaml({"echo": mcp_bench.ours("echo.py", "--two")})
         gone = await session.call("echo__pid", {})
-        assert gone.status in ("tool_not_found", "approval_denied") and "waits for approval" in gone.text
+        assert gone.status == "approval_denied" and "waits for approval" in gone.text
         assert mcp_bench.nobody_left(), "the old process"
         await until(lambda: len(of_servers(mcp_bench.cards)) == 2, "it asks again")
         changed = of_servers(mcp_bench.cards)[-1]

@@ -72,7 +72,7 @@ async def test_case_5_one_server_that_cannot_start_affects_no_other(
         await until(lambda: state(session, "broken") == "failed", "it gives up")
         assert NO_SERVER in pool_of(session).status("broken").error
         asked = await session.call("broken__anything", {})
-        assert asked.status == "tool_not_found" and NO_SERVER in asked.text
+        assert asked.status == "execution_failed" and NO_SERVER in asked.text
         with pytest.raises(ForgeError, match=r"server 'broken' failed: .*run: forge mcp reconnect broken"):
             await pool_of(session).wait_connected("broken")
         await until(lambda: state(session, "dying") == "failed", "it gives up")

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -446,7 +446,8 @@ class ToolSources:
         if self._is_there(name):
             return
         if late.servers is not None:
-            await late.servers.load_server_of(late.scope, name)
+            with suppress(ForgeError):  # the server's state says why
+                await late.servers.load_server_of(late.scope, name, Caller.HUMAN)
         if late.modules is not None and not self._is_there(name):
             await self._import_modules(late)
 

@@ -36,6 +36,7 @@ from golem_forge.config.mcp_merge import zone_containing
 from golem_forge.config.mcp_spec import McpSettings, ServerSpec
 from golem_forge.config.program import PROGRAM_FILE
 from golem_forge.config.sandbox_block import ZoneEntry
+from golem_forge.core.calls import Caller
 from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.core.json import digest
 from golem_forge.core.lazy_dataclass import dataclass, replace
@@ -134,15 +135,15 @@ class SessionServers:
                 _, (unknown,) = check_block(ApprovalBlock(tools={name: said}), there)
                 scope.emit("status", {"type": "warning", "message": unknown})
 
-    async def load_server_of(self, scope: WorkerScope, name: str) -> bool:
-        """Connects the server of a tool that is not in the catalog, if its name tells one. True: it was asked."""
+    async def load_server_of(self, scope: WorkerScope, name: str, caller: Caller) -> bool:
+        """Waits for the server that a tool which is not in the catalog belongs to by its name, and puts what the server
+        lists in the catalog. False: no server of this worker would have it. Raises ForgeError with what the server's
+        state says. A model waits only for a list that nobody knows yet: of the others it was offered all there is."""
         tools = scope.server_tools
         if tools is None or name in scope.catalog or not (server := tools.server_of(name)):
             return False
-        try:
+        if caller is not Caller.LLM or self.pool.listing(server) is None:
             await tools.wait_connected(server)
-        except ForgeError:
-            return False  # its state says why; the call is told that there is no such tool
         self.sync(scope)
         return True
 

@@ -117,7 +117,8 @@ class Session:
             self.servers.sync(self.scope)
 
     async def look(self, *names: str) -> None:
-        """`refresh`, and a server that was never asked what it offers is asked, where one of its tools is named."""
+        """`refresh`, with what changed in the configuration; for calls of tools of these names. Waits for no server: a
+        call of one of its tools does."""
         servers, scope = self.servers, self.scope
         nothing_new = servers is not None and await servers.refresh()
         scope.sync(self.user_tools)
@@ -127,9 +128,6 @@ class Session:
             servers.sync(scope)
         if TOOL_SEARCH in names:
             scope.model_tools.select()
-        if servers is not None:
-            for name in names:
-                await servers.load_server_of(scope, name)
 
     def interrupt(self, reason: str = "interrupted") -> None:
         """Ends whatever runs or waits, within a second. Calls are refused from then on, until `reset`."""

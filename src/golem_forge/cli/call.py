@@ -9,6 +9,7 @@ outcome. `next_step` says what a person can do about a call that failed, in one 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import sys
 from collections.abc import Callable
@@ -136,7 +137,10 @@ async def call_in_session(session: Session, command: CallCommand) -> int:
     told_to_end: list[signal.Signals] = []
     for number in termination_signals():
         asyncio.get_running_loop().add_signal_handler(number, _interrupt, session, number, told_to_end)
-    await session.look(command.name)  # options are bound by its schema, which may be a server's to tell
+    await session.look(command.name)
+    if command.args_json is None:  # options are bound by the tool's schema, which may be a server's to tell
+        with contextlib.suppress(ForgeError):  # the call says it
+            await session.path.wait_for_tool(command.name, Caller.HUMAN)
     outcome = await session.call(command.name, _arguments(command, session.catalog), caller=Caller.HUMAN)
     value = outcome.result.value if outcome.ok and outcome.result else None
     if isinstance(value, dict) and value.get("kind") == "exec.result" and "session_id" in value:  # it still runs
@@ -355,6 +359,8 @@ def _end_outcome(running: RunningCommand, unread: Outcome) -> Outcome:
 def next_step(outcome: Outcome, session: Session) -> str:
     if outcome.status is Status.TOOL_NOT_FOUND:
         return _where_to_find_tools(outcome, session)
+    if outcome.code == "NOT_CONNECTED":
+        return f"`forge mcp test {outcome.call.name.partition('__')[0]}` tries it and says more."
     if outcome.status is Status.INPUT_INVALID:
         return f"`forge tools show {outcome.tool}` lists its parameters."
     if (
@@ -376,8 +382,6 @@ def _where_to_find_tools(outcome: Outcome, session: Session) -> str:
     name = outcome.call.name
     if "run: forge mcp" in outcome.error:  # a server's tool that changed
         return ""
-    if "MCP server" in outcome.error:
-        return f"`forge mcp test {name.partition('__')[0]}` tries it and says more."
     tool = session.catalog.get(name)
     if tool is not None and tool.mode == "llm":
         return f"'{name}' is for models only; `@tool(mode=\"both\")` lets people call it too."

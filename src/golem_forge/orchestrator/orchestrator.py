@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from time import perf_counter
 from typing import Any, Final
@@ -74,8 +74,9 @@ class Orchestrator:
         self.sandbox = scope.sandbox
         self.walls = scope.walls
         self.signal = scope.signal
-        self.on_unknown_tool: Callable[[str], Awaitable[bool]] = _never_found
-        """Hook for unknown tool names. True: the catalog may have changed, look the name up again."""
+        self.on_unknown_tool: Callable[[str, Caller], Coroutine[Any, Any, bool]] = _never_found
+        """Hook for unknown tool names: waits for the server that a name belongs to. True: the catalog may have changed,
+        look the name up again. Raises ForgeError where the server cannot be had."""
         self.refresh_tools: Callable[[], Coroutine[Any, Any, None]] = _no_refresh
         """Puts tools that changed on disk in force, when a call of a batch may have changed them for one after it."""
         archive = services.journal.archive if services.journal is not None else None
@@ -182,6 +183,15 @@ class Orchestrator:
                 self._recorder.proposed(state)
         return states
 
+    async def wait_for_tool(self, name: str, caller: Caller, signal: InterruptSignal | None = None) -> None:
+        """Waits for the server of an unknown tool as its call would, for whoever needs the tool's schema before that.
+        Raises ForgeError."""
+        try:
+            await wait_with_signal(self.on_unknown_tool(name, caller), self.signal if signal is None else signal)
+        except CallAborted:
+            text = f"'{name[:200]}' was interrupted before it ran."
+            raise ForgeError(text, status=Status.INTERRUPTED) from None
+
     def skip(self, state: CallState, why: str) -> Outcome:
         """A call that will not start any more: recorded like every other."""
         return self._recorder.finished(state, state.outcome(Status.SKIPPED, error=why))
@@ -194,9 +204,9 @@ class Orchestrator:
                 self._resolve(state)
             else:
                 await self._resolve_in_order(state, order, index)
-        except ToolNotFound:  # a model does not wait for a tool that it was not offered
-            name = state.call.name
-            if state.call.caller is Caller.LLM or not isinstance(name, str) or not await self.on_unknown_tool(name):
+        except ToolNotFound:
+            name, caller = state.call.name, state.call.caller
+            if not isinstance(name, str) or not await self._wait(state, self.on_unknown_tool(name, caller)):
                 raise
             self._resolve(state)
         for _ in range(MAX_REPLANS):
@@ -389,7 +399,7 @@ class Orchestrator:
             ctx.called_by = state.callers[-1][1] if state.callers else ""
             ctx.caller, ctx.cancel = state.call.caller, state.signal
             ctx.progress, ctx.show = partial(self._recorder.progress, call_id), self._recorder.show
-            ctx.call, ctx.find = partial(self._nested, state), self._find_for_tools
+            ctx.call, ctx.find = partial(self._nested, state), partial(self._find_for_tools, state.signal)
             ctx.loop = asyncio.get_running_loop()
         return state.ctx
 
@@ -410,11 +420,14 @@ class Orchestrator:
             path_rules=self._access.paths,
         )
 
-    def _find_for_tools(self, name: str) -> Tool | None:
-        try:
-            return self.catalog.resolve(name, Caller.TOOL)
-        except ForgeError:
-            return None
+    async def _find_for_tools(self, signal: InterruptSignal, name: str) -> Tool | None:
+        with contextlib.suppress(ForgeError):
+            try:
+                return self.catalog.resolve(name, Caller.TOOL)
+            except ToolNotFound:
+                await self.wait_for_tool(name, Caller.TOOL, signal)
+                return self.catalog.resolve(name, Caller.TOOL)
+        return None
 
     async def _nested(self, parent: CallState, name: str, args: dict[str, Any], *, refuse: str = "") -> Outcome:
         """A tool calls another tool: judged and approved by itself, under the gate slot its parent already holds."""
@@ -441,7 +454,7 @@ def _may_exist_later(state: CallState, error: ForgeError) -> bool:
     return error.status is Status.TOOL_NOT_FOUND
 
 
-async def _never_found(name: str) -> bool:
+async def _never_found(name: str, caller: Caller) -> bool:
     return False
 
 

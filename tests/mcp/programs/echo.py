@@ -3,7 +3,8 @@
 Tools: `echo {text}`, `add {a, b}` (structured), `fail` (isError), `env {name}`, `pid`, `sleep {seconds, progress?}`,
 `append {path, text}` (an effect that can be counted), `stderr {text}`. Resources `note://one`, `note://blob`, a
 template, and a prompt `greet {who}`, whose argument it completes. Who is subscribed to a resource hears of it when its
-URI is echoed. ECHO_LOG names a file that gets one line for each message received.
+URI is echoed. ECHO_LOG names a file that gets one line for each message received; ECHO_LATE is how many seconds it
+sleeps before it answers `initialize`.
 """
 
 from __future__ import annotations
@@ -104,6 +105,7 @@ def call(name: str, args: dict[str, Any], ident: Any, token: Any) -> dict[str, A
 def answer(method: str, params: dict[str, Any], ident: Any) -> dict[str, Any]:
     match method:
         case "initialize":
+            time.sleep(float(os.environ.get("ECHO_LATE", "0")))
             return {
                 "protocolVersion": min(params.get("protocolVersion", "2025-11-25"), "2025-11-25"),
                 "capabilities": {

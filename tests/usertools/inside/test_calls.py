@@ -9,7 +9,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -81,8 +81,11 @@ class Scripted:
 
 def _desk(house: House, path: Scripted, *calls: str, seconds: float = 30.0, **more: Any) -> ToolCallServer:
     ctx = ToolContext(session_id="s1", call_id="parent", home=house.forge, call=path, **more)
-    found: Mapping[str, Tool] = {"b": b}
-    return ToolCallServer(ctx, found.get, calls or ("b",), time.time() + seconds)
+    return ToolCallServer(ctx, _found, calls or ("b",), time.time() + seconds)
+
+
+async def _found(name: str) -> Tool | None:
+    return {"b": b}.get(name)
 
 
 async def _in_shell(house: House, desk: CallServer, script: str) -> Ran:
@@ -369,7 +372,7 @@ async def test_a_path_that_fails_tells_the_tool_nothing(tmp_path: Path) -> None:
 
     house = House(tmp_path)
     ctx = ToolContext(home=house.forge, call=broken)
-    async with ToolCallServer(ctx, lambda name: None, ("b",), time.time() + 9) as desk:
+    async with ToolCallServer(ctx, _found, ("b",), time.time() + 9) as desk:
         answer = await _ask(desk, {"name": "b", "args": {}})
     assert (answer["exit"], "canary" in answer["stderr"]) == (1, False)
 
@@ -394,7 +397,7 @@ async def test_tokens_are_new_each_time_and_one_secret_hides_them_all(tmp_path: 
     ctx = ToolContext(home=house.forge, call=Scripted(), redactor=redactor)
     tokens = []
     for _ in range(3):
-        async with ToolCallServer(ctx, lambda name: None, (), time.time() + 9) as desk:
+        async with ToolCallServer(ctx, _found, (), time.time() + 9) as desk:
             tokens.append(desk.env["FORGE_CALL_TOKEN"])
     assert len(set(tokens)) == 3
     hidden = [redactor.text(f"it is {token}") for token in tokens]

@@ -128,7 +128,12 @@ class SlashCommands:
         if kind.type == "builtin" or parsed.name.lower() in BUILT_IN_COMMANDS:
             call = Invocation(host=self._host, parsed=parsed, decisions=self._decisions, leave=self._leave)
             return await BUILT_IN_COMMANDS[parsed.name.lower()].run(call)
-        if (prompt := find_prompt(self._host, parsed.name)) is not None:  # a tool of that name: /tool NAME
+        prompt = find_prompt(self._host, parsed.name)
+        if prompt is None and kind.type == "unknown" and kind.name not in catalog.aliases():
+            await self._host.path.wait_for_tool(kind.name, Caller.HUMAN)
+            prompt = find_prompt(self._host, parsed.name)
+            kind = classify_command(parsed, [*catalog, *catalog.hidden_tools()])
+        if prompt is not None:  # a tool of that name: /tool NAME
             return await run_prompt(self._host, prompt, parsed.tokens)
         if kind.type == "unknown" and kind.name not in catalog.aliases():
             known = [*BUILT_IN_COMMANDS, *callable_names(catalog), *prompts_of(self._host)]

@@ -145,7 +145,11 @@ _MAX_FORMS: Final = 20
 
 async def run_tool(host: SlashHost, name: str, tokens: Sequence[OptionToken]) -> Outcome | None:
     """None: the person closed the form."""
-    tool = find_tool(host.path.catalog, name)
+    try:
+        tool = find_tool(host.path.catalog, name)
+    except CommandError:  # it may be a tool of a server that has not answered yet
+        await host.path.wait_for_tool(name, Caller.HUMAN)
+        tool = find_tool(host.path.catalog, name)
     form = {
         "source": "command",
         "title": tool.label or tool.name,

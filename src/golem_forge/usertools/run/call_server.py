@@ -29,7 +29,7 @@ import socket
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -196,7 +196,7 @@ def _open_listener(directory: str) -> socket.socket:
 
 MOST_CALLS: Final = 64
 FROM_A_TEST: Final = "tools cannot be called from a test"
-ToolLookup = Callable[[str], "Tool | None"]
+ToolLookup = Callable[[str], Awaitable["Tool | None"]]
 """A tool by the name that a tool calls it by, for its parameters; None or a ForgeError: there is none."""
 
 
@@ -232,22 +232,22 @@ class ToolCallServer(CallServer):
             given = {} if request.args is None else request.args
             return outcome_answer(await ctx.call(request.name, given, refuse=why), request, ctx.session_id)
         try:
-            args = self._arguments(request)
-        except ValueError as error:
-            return refusal_answer(Status.INPUT_INVALID, f"{request.name}: {error}")
-        try:
             async with asyncio.timeout(max(self._deadline - time.monotonic(), 0)):
+                try:
+                    args = await self._arguments(request)
+                except ValueError as error:
+                    return refusal_answer(Status.INPUT_INVALID, f"{request.name}: {error}")
                 outcome = await ctx.call(request.name, args)
         except TimeoutError:
             return refusal_answer(Status.TIMEOUT, "the calling tool has reached its time limit")
         return outcome_answer(outcome, request, ctx.session_id)
 
-    def _arguments(self, request: CallRequest) -> Any:
+    async def _arguments(self, request: CallRequest) -> Any:
         """Raises ValueError, in words for whoever wrote the call."""
         if request.words is None:
             return request.args  # a text is read, and refused, by the path
         try:
-            tool = self._lookup(request.name)
+            tool = await self._lookup(request.name)
         except ForgeError:
             tool = None
         return {} if tool is None else bind_options(tool.input_schema, words_as_tokens(request.words))
