@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -309,3 +310,23 @@ def test_the_log_knows_background_sessions_and_checks_them(program: Program) -> 
     assert store.prune(-1) == 1
     program.forge("log", "verify", "abcd", code=4)
     assert "deleted after its retention; its journal had" in program.forge("log", "verify", session[:8], code=4)
+
+
+def test_a_session_waits_for_a_runner_of_its_own_account_on_its_machine(program: Program) -> None:
+    """A runner of another account may not read the directory: it would take the session and fail it."""
+    program.forge("run", "--background", "--no-runner", "go")
+    store = program.store()
+    [queued] = store.sessions()
+    host = socket.gethostname()
+    other = ("", f"host:{host}", f"host:{host}:{os.getuid() + 1}")
+    assert store.claim("r of another account", other) is None
+    program.start_runner()
+    program.wait_for(queued.id, "finished")
+
+
+def test_a_session_that_any_runner_of_a_machine_may_take_still_runs(program: Program) -> None:
+    """The page queues them so, and earlier versions did."""
+    facts = {"directory": str(program.folder)}
+    session = program.store().queue(NewSession(facts=facts, input="go", label=f"host:{socket.gethostname()}"))
+    program.start_runner()
+    program.wait_for(session, "finished")

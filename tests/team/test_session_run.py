@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import errno
 import gc
+import json
 import os
 import threading
 import time
@@ -17,8 +18,9 @@ from typing import Any
 
 import pytest
 from tests.ready import ReadyForge
-from tests.team.background import Program, write_call
+from tests.team.background import FORGE_YAML, Program, write_call
 
+from golem_forge.events.serialization import iso_time
 from golem_forge.team import lease as lease_keeper
 from golem_forge.team import runner as runners
 from golem_forge.team import session_run
@@ -362,3 +364,58 @@ async def test_a_message_counts_as_taken_once_its_turn_is_recorded(tmp_path: Pat
     second.reopen(session, None, lambda record, call: None)
     assert second.last_arrival == taken
     commits.close()
+
+
+async def _ask_and_leave(program: Program) -> str:
+    """A session that waits in the store for an answer, and no runner lives."""
+    program.play({"calls": [write_call("/work/a.txt", "x")]}, {"say": "done"})
+    session = program.queue()
+    async with running(program) as store:
+        while (await asyncio.to_thread(store.find, session)).state != WAITING:
+            await asyncio.sleep(0.02)
+    return session
+
+
+def _decided(store: Store, session: str) -> dict[str, Any]:
+    records = [json.loads(line) for _, line in store.lines(session)]
+    [decision] = [each["decision"] for each in records if each["type"] == "decided"]
+    assert isinstance(decision, dict)
+    return decision
+
+
+@pytest.mark.parametrize("answer", [{"approved": True}, {"approved": False, "reason": "not that file"}])
+async def test_a_decision_says_when_it_was_asked_and_when_the_person_answered(
+    program: Program, answer: dict[str, Any]
+) -> None:
+    """Not when a runner took the answer up, which may be hours later."""
+    session = await _ask_and_leave(program)
+    store = program.store()
+    [question] = store.questions()
+    time.sleep(0.2)
+    answered = store.answer(question.id, answer, "ada", "inbox")
+    time.sleep(0.2)
+    async with running(program) as again:
+        assert await until_ended(again, session) == FINISHED
+    decision = _decided(store, session)
+    assert decision["answeredAs"] == "ada"
+    assert decision["askedAt"] == iso_time(question.asked)
+    assert decision["answeredAt"] == iso_time(answered.answered)
+
+
+async def test_a_decision_about_a_question_whose_time_was_over_says_when_it_was_over(program: Program) -> None:
+    (program.folder / "forge.yaml").write_text(FORGE_YAML + "approval: {timeout: 4}\n")
+    program.forge("trust", "--yes")
+    session = await _ask_and_leave(program)
+    [question] = program.store().questions()
+    time.sleep(max(0.0, question.expires + 0.1 - time.time()))
+    async with running(program) as store:
+        assert await until_ended(store, session) == FINISHED
+        decision = _decided(store, session)
+    assert (decision["askedAt"], decision["answeredAt"]) == (iso_time(question.asked), iso_time(question.expires))
+
+
+async def test_the_card_says_that_what_is_kept_for_good_goes_to_the_stores_rules(program: Program) -> None:
+    await _ask_and_leave(program)
+    [question] = program.store().questions()
+    places = {each.get("file") for each in question.wire["choices"] if each["scope"] == "always"}
+    assert places == {"the store's rules (admins only)"}

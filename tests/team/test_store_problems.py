@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,12 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import known_walls
 from tests.ready import ReadyForge
 from tests.team.background import Program, until
 
 from golem_forge.cli.main import main
 from golem_forge.events.journal_files import seal_records
+from golem_forge.sandbox.walls import probe
 from golem_forge.team import schema
+from golem_forge.team.database import open_database
+from golem_forge.team.people import OwnerStore, Role
 from golem_forge.team.rows import Append, NewSession
 from golem_forge.team.store import Store
 
@@ -131,3 +136,149 @@ def test_no_process_and_no_log_shows_the_password(postgres_url: str, tmp_path: P
         until(lambda: not program.store().runners())
     finally:
         program.close()
+
+
+Doctor = Callable[[str], tuple[list[dict[str, Any]], int]]
+
+
+@pytest.fixture
+def doctor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tried_walls: Path
+) -> Doctor:
+    """What `forge doctor` says of the store at this address, and its exit code; empty: no store is configured."""
+    home = tmp_path / "home"
+    for folder in (home, tmp_path / "project"):
+        folder.mkdir(mode=0o700)
+    monkeypatch.setenv("FORGE_HOME", str(home))
+    monkeypatch.chdir(tmp_path / "project")
+    monkeypatch.setattr(probe, "probe", probe.probe)  # what the next line replaces comes back
+    known_walls.always(tried_walls)
+
+    def run(url: str) -> tuple[list[dict[str, Any]], int]:
+        (home / "config.yaml").write_text("store: {url: env:STORE_URL}\n" if url else "")
+        monkeypatch.setenv("STORE_URL", url)
+        code = main(["doctor", "--json"])
+        out, err = capsys.readouterr()
+        assert PASSWORD not in out + err and "wrong-one" not in out + err
+        return [each for each in json.loads(out)["findings"] if each["about"] == "store"], code
+
+    return run
+
+
+def test_doctor_looks_at_the_store_its_version_and_its_runners(
+    doctor: Doctor, store: Store, store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [found], code = doctor(store_url)
+    assert code == 0 and found["state"] == "ok" and store.database.shown in found["text"]
+    assert f"version {schema.SCHEMA_VERSION}, as this Forge" in found["text"] and "no runner" in found["text"]
+    store.queue(NewSession(facts={}, input="go"))
+    _, idle = doctor(store_url)[0]
+    assert idle["state"] == "note" and "1 session waits" in idle["text"] and "forge runner" in idle["fix"]
+    store.register("r1", host="elsewhere", pid=1, slots=1, labels=(), version="0.0.1", offers={})
+    first, other = doctor(store_url)[0]
+    assert "1 runner" in first["text"]
+    assert other["state"] == "note" and "elsewhere has the version 0.0.1" in other["text"]
+    monkeypatch.setattr(schema, "SCHEMA_VERSION", schema.SCHEMA_VERSION + 1)
+    [old], code = doctor(store_url)
+    assert code == 1 and old["state"] == "problem" and store.database.shown in old["text"]
+    assert "of an older version" in old["text"] and "forge store upgrade" in old["fix"]
+
+
+def test_doctor_says_why_a_store_cannot_be_used(doctor: Doctor, postgres: PostgresServer) -> None:
+    said = {
+        f"postgresql://u:{PASSWORD}@127.0.0.1:1/x": ("127.0.0.1:1/x) cannot be reached", "start the database"),
+        postgres.url("postgres", password="wrong-one"): ("refused the user or password", "Check store.url"),
+        postgres.url("nowhere"): ("there is no such database", "Create it, then"),
+        postgres.url("postgres"): ("has no tables yet", "forge store init"),
+        "https://127.0.0.1:1": ("needs your token", "FORGE_TEAM_TOKEN"),
+    }
+    for url, (text, fix) in said.items():
+        [found], code = doctor(url)
+        assert code == 1 and found["state"] == "problem", url
+        assert text in found["text"] and fix in found["fix"], found
+
+
+def test_doctor_says_nothing_of_a_store_that_nobody_has(doctor: Doctor, tmp_path: Path) -> None:
+    assert doctor("") == ([], 0)
+    [found], _ = doctor("sqlite")
+    assert found["state"] == "ok" and "first use" in found["text"]
+    assert not (tmp_path / "home" / "state").exists(), "looking makes nothing"
+    Store.open("sqlite", tmp_path / "home", create=True).close()
+    [found], _ = doctor("")
+    assert found["state"] == "ok" and "sessions.db" in found["text"]
+
+
+def test_doctor_loads_nothing_of_a_store_that_nobody_has(tmp_path: Path) -> None:
+    looks = (
+        "import sys\nfrom golem_forge.cli import doctor\nhome = doctor.forge_home()\n"
+        "program = doctor.load_program(doctor.Path.cwd(), home, trusted=lambda *_: False)\n"
+        "print(list(doctor.check_store(program, home)))\n"
+        "print([name for name in sys.modules if name.startswith(('golem_forge.team', 'psycopg'))])"
+    )
+    command = [sys.executable, "-c", looks]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=_environ(tmp_path / "home"), capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n[]\n"
+
+
+def test_pruning_with_the_role_of_runners_is_refused_in_one_sentence(
+    said: Said, postgres: PostgresServer, postgres_url: str
+) -> None:
+    name = postgres_url.rpartition("/")[2]
+    postgres.execute("CREATE ROLE prunes_not LOGIN PASSWORD 'pw'")
+    database = open_database(postgres_url, Path("/nonexistent"))
+    schema.grant_role(database, "prunes_not", schema.RUNNER)
+    database.close()
+    text = said(postgres.url(name, "prunes_not", "pw"), "store", "prune")
+    assert "prunes_not" in text and "only the role that owns the tables deletes sessions" in text
+
+
+def test_a_webhook_in_the_local_network_is_told_by_doctor_and_status(
+    doctor: Doctor, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOOK_SECRET", "s")
+    hooks = "notify: [{webhook: 'http://127.0.0.1:9/x', secret: env:HOOK_SECRET}, {webhook: env:NO, secret: env:NO}]\n"
+    Path("forge.yaml").write_text(hooks)
+    assert main(["trust", "--yes"]) == 0
+    capsys.readouterr()
+    found, code = doctor("sqlite")
+    told = [each for each in found if each["state"] == "note"]
+    assert code == 0 and len(told) == 2
+    assert "private address" in told[1]["text"] and "allow_private: true" in told[1]["fix"]
+    assert "the variable NO is not set" in told[0]["text"]
+    assert main(["store", "status"]) == 0
+    said = capsys.readouterr().out
+    assert said.count("problem: ") == 2 and "private address" in said
+
+
+def test_doctor_looks_at_a_teams_page_with_the_persons_token(tmp_path: Path, ready_forge: ReadyForge) -> None:
+    home, laptop = tmp_path / "home", tmp_path / "laptop"
+    home.mkdir(mode=0o700)
+    laptop.mkdir(mode=0o700)
+    store = Store.open("sqlite", home, create=True)
+    token = OwnerStore(store, "root", "test").new_person("vera", Role.VIEWER)
+    server = ready_forge.start(["forge", "web", "--team", "--no-open"], cwd=tmp_path, env=_environ(home))
+    try:
+        url = re.search(r"http://127\.0\.0\.1:\d+", server.stdout.readline())
+        assert url
+
+        def said(env: dict[str, str]) -> dict[str, Any]:
+            (laptop / "config.yaml").write_text(f"store: {{url: '{url[0]}'}}\n")
+            done = ready_forge("doctor", "--json", cwd=tmp_path, env=env)
+            [found] = [each for each in json.loads(done.stdout)["findings"] if each["about"] == "store"]
+            assert isinstance(found, dict)
+            return found
+
+        found = said(_environ(laptop) | {"FORGE_TEAM_TOKEN": token})
+        assert found["state"] == "ok" and f"{url[0]}: you are vera (viewer); no runner now" in found["text"]
+        store.accounts.remove_person("vera")
+        found = said(_environ(laptop) | {"FORGE_TEAM_TOKEN": token})
+        assert found["state"] == "problem" and token not in json.dumps(found)
+    finally:
+        server.terminate()
+        server.communicate(20)
+
+
+def _environ(home: Path) -> dict[str, str]:
+    return {**os.environ, "FORGE_HOME": str(home)}

@@ -210,6 +210,15 @@ def test_a_private_address_gets_nothing_unless_it_is_allowed(program: Program, r
     assert "webhooks waiting: 1" in program.forge("store", "status")
 
 
+def test_a_private_address_is_told_when_the_runner_starts(program: Program) -> None:
+    """Whoever starts it is still there; nobody waits for the first question that is told to nobody."""
+    configure(program, "{webhook: env:HOOK_URL, secret: env:HOOK_SECRET}")
+    program.start_runner()
+    until(lambda: "private address" in program.logs(), or_else=program.logs)
+    program.wait_for(program.queue(), "finished")
+    assert program.logs().count("private address") == 1
+
+
 def test_a_runner_says_what_is_wrong_with_a_webhook_and_does_not_start(program: Program) -> None:
     del program.environ["HOOK_SECRET"]
     said = program.forge("runner", "--idle", "1", code=2)

@@ -66,9 +66,9 @@ from golem_forge.usertools.build.toolchain import ToolchainFinder
 HELP: Final = """usage: forge doctor [--json]
 
 Checks the version, FORGE_HOME, the program in this directory or above it and its trust, the zones, the rules, the
-journal, the tools, the MCP servers and the walls. It also checks what is optional: programs, extras, the model and the
-name of its key. Each line is ok, a note, or a PROBLEM with what to do about it. The last lines list what you still
-need, each with the command that installs or repairs it.
+journal, the tools, the MCP servers, the store of background sessions (where there is one) and the walls. It also checks
+what is optional: programs, extras, the model and the name of its key. Each line is ok, a note, or a PROBLEM with what
+to do about it. The last lines list what you still need, each with the command that installs or repairs it.
 
 Exit: 0 everything that Forge needs works, 1 something does not work, 2 usage."""
 
@@ -135,6 +135,7 @@ def examine() -> list[DoctorFinding]:
         *_tools(),
         *_own_tools(),
         *(check_servers(program, home) if program is not None else ()),
+        *(check_store(program, home) if program is not None else ()),
         *check_walls(program, home),
         *check_programs(home),
         *check_extras(),
@@ -512,6 +513,16 @@ def _server_finding(known: KnownServer) -> DoctorFinding:
     if listing.held:
         return note("mcp", f"{offered}, {len(listing.held)} held back", f"forge mcp show {name} says why")
     return ok("mcp", offered)
+
+
+def check_store(program: Program, home: ForgeHome) -> Iterator[DoctorFinding]:
+    """Where one is configured or was made; else nothing of it is loaded."""
+    settings = program.store
+    if settings.origins or settings.notify or os.path.exists(home.path / "state" / "sessions.db"):
+        from golem_forge.cli.team.store import examine_store
+
+        for state, text, fix in examine_store(settings, home.path):
+            yield DoctorFinding("store", FindingState(state), text, fix)
 
 
 def check_walls(program: Program | None, home: ForgeHome) -> Iterator[DoctorFinding]:

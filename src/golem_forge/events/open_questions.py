@@ -245,6 +245,8 @@ class OpenQuestions:
         """Those of them whose answer to a question of trust does not count."""
         self._open: dict[str, _Question] = {}
         self._closed: deque[str] = deque(maxlen=2 * MAX_OPEN)
+        self.kept_times: dict[str, tuple[float, float]] = {}
+        """By question: when it was asked and when it was answered, where both are kept outside of this process."""
         self._warned = False
         self.ever_attached = False
         """Whether anyone ever could answer, also one who is gone now."""

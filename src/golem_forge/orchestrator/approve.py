@@ -65,7 +65,7 @@ class ApprovalStage:
         decision = _judged(state).decision
         decision.asked_at = iso_now()
         answer = await self._controller.approve(decision, state.tool.name, lambda: self._pending(state))
-        decision.answered_at = iso_now()
+        decision.asked_at, decision.answered_at = answer.asked_at or decision.asked_at, answer.answered_at or iso_now()
         state.asked = state.asked or answer.by is AnsweredBy.PERSON
         if not answer.approved:
             text = answer.message
@@ -179,7 +179,7 @@ class ApprovalStage:
                 explicit_ask=by is not None and by.source in ("rules", "config"),
                 grant=self._possible_grant(state),
                 would_lift=lambda extra: self._would_lift(state, extra=extra),
-                remembered_file=rules.home.shown(rules.home.remembered) if rules else "",
+                remembered_file=rules.remembered_in if rules else "",
             )
         )
         texts = [text for offer in offers for text in (offer.label, offer.rule)]

@@ -27,6 +27,7 @@ from golem_forge.core.signals import InterruptSignal
 from golem_forge.core.text import escape_control_chars
 from golem_forge.events.open_questions import INTERRUPT, NOBODY, EditRefused, invalid_member
 from golem_forge.events.runtime_ui import RuntimeUI
+from golem_forge.events.serialization import iso_time
 from golem_forge.policy.request import ApprovalOffer, ApprovalRequest
 from golem_forge.tools.forms import errors_by_field
 from golem_forge.tools.threads import run_in_thread
@@ -60,6 +61,8 @@ class ApprovalQuestion:
     """Set by an asker that wants to know, just before it is cancelled, what made its question needless."""
     on_more_waiting: Callable[[int], None] = field(default=lambda waiting: None)
     """Set by an asker that can show that another identical call has come to wait."""
+    times: tuple[float, float] | None = None
+    """Set by an asker that knows better than this process when it was asked and when it was answered."""
 
 
 Asker = Callable[[ApprovalQuestion], Awaitable[Any]]
@@ -175,6 +178,9 @@ class ApprovalQueue:
     async def _answer_to(self, waiting: PendingApproval, question: ApprovalQuestion) -> ApprovalResult:
         try:
             answer = read_answer(await self._ask(question), waiting.request)
+            if question.times is not None:
+                asked, answered = map(iso_time, question.times)
+                answer = replace(answer, asked_at=asked, answered_at=answered)
             if answer.args is None:
                 return answer
             edited = waiting.restore(answer.args)
@@ -269,7 +275,10 @@ def ui_asker(ui: RuntimeUI, timeout: float | None = None) -> Asker:
         question.on_withdrawn = withdraw
         question.on_more_waiting = lambda waiting: ui.change_approval(request.id, waiting=waiting)
         asked_by = next((str(link["id"]) for link in reversed(request.worker_path) if not link.get("tool")), "")
-        return await ui.request_approval(request.to_wire(), timeout=timeout, check_edit=check, worker_id=asked_by)
+        try:
+            return await ui.request_approval(request.to_wire(), timeout=timeout, check_edit=check, worker_id=asked_by)
+        finally:
+            question.times = ui.kept_times.pop(request.id, None)
 
     return ask
 
@@ -352,6 +361,9 @@ class ApprovalResult:
     answered_as: str = ""
     """The name of the person who answered, where a session has several; `door`: by which way."""
     door: str = ""
+    asked_at: str = ""
+    """Where it was asked or answered before this process asked; else empty."""
+    answered_at: str = ""
 
 
 def denied_result(

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any, Final
 
+from golem_forge.policy.rules.model import rule_id
 from golem_forge.team.database import Database, StoreConnection, TeamError
 from golem_forge.team.rows import CHANNEL
 
@@ -88,23 +89,34 @@ class Accounts:
         with self.database.transaction(write=False) as connection:
             rows = connection.execute("SELECT id, rule, person, created FROM rules ORDER BY created, id").fetchall()
         found = [dict(zip(("id", "rule", "person", "created"), row, strict=True)) for row in rows]
-        return [each | {"rule": json.loads(each["rule"])} for each in found]
+        rules = [each | {"rule": json.loads(each["rule"])} for each in found]
+        return [each | {"id": _id_in_log(each["rule"])} for each in rules]
 
     def remove_rule(self, rule_id: str) -> None:
+        """By the id that the log says, or by that of its row."""
         with self.database.transaction() as connection:
-            removed = connection.execute("DELETE FROM rules WHERE id = :id", {"id": rule_id}).rowcount
+            rows = connection.execute("SELECT id, rule FROM rules").fetchall()
+            removed = [row for row, rule in rows if rule_id in (row, _id_in_log(json.loads(rule)))]
+            for row in removed:
+                connection.execute("DELETE FROM rules WHERE id = :id", {"id": row})
             connection.notify(CHANNEL, "")
         if not removed:
             raise TeamError(f"no rule {rule_id!r} here; `forge rules list --store` shows them", "RULE_NOT_FOUND")
 
 
+def _id_in_log(written: Mapping[str, Any]) -> str:
+    """As decisions name the rule."""
+    given = written.get("id")
+    return given if isinstance(given, str) and given else rule_id(dict(written))
+
+
 def insert_rule(connection: StoreConnection, rule: Mapping[str, Any], person: str) -> str:
     """In a transaction of the caller's."""
     words = json.dumps(dict(rule), sort_keys=True)
-    rule_id = sha256(words.encode()).hexdigest()[:16]
+    row_id = sha256(words.encode()).hexdigest()[:16]
     connection.execute(
         "INSERT INTO rules (id, rule, person, created) VALUES (:id, :rule, :person, @now) ON CONFLICT DO NOTHING",
-        {"id": rule_id, "rule": words, "person": person},
+        {"id": row_id, "rule": words, "person": person},
     )
     connection.notify(CHANNEL, "")
-    return rule_id
+    return _id_in_log(rule)

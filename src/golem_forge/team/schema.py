@@ -282,6 +282,23 @@ def describe_server(database: Database) -> tuple[str, list[str]]:
     return f"{name} ({'owner' if owns else next(iter(kinds), 'no role of this store')})", problems
 
 
+def require_owner(database: Database) -> None:
+    """Before sessions are deleted. Raises TeamError for another role: it may see nothing to delete, and say so."""
+    with database.transaction(write=False) as connection:
+        if not isinstance(connection, PostgresConnection):
+            return
+        name, owns = connection.execute(
+            "SELECT current_user, pg_has_role((SELECT relowner FROM pg_class WHERE oid = to_regclass('journal')), "
+            "'MEMBER')"
+        ).fetchone()
+    if not owns:
+        raise TeamError(
+            f"{name!r} is not that role, and only the role that owns the tables deletes sessions. Name it in "
+            "store.url, e.g. by --set store.url=env:NAME.",
+            "STORE_ROLE",
+        )
+
+
 def _grant(connection: PostgresConnection, role: str, kind: str) -> None:
     quoted = '"' + role.replace('"', '""') + '"'
     tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()").fetchall()
@@ -302,7 +319,8 @@ def _install_dispatch(connection: PostgresConnection) -> None:
     )
 
 
-def check_version(database: Database) -> None:
+def check_version(database: Database) -> int:
+    """The version of the tables. Raises TeamError where it is not the one that this Forge needs."""
     with database.transaction(write=False) as connection:
         found = version_of(connection, database)
     if found == 0:
@@ -315,6 +333,7 @@ def check_version(database: Database) -> None:
         )
     if found > SCHEMA_VERSION:
         raise _newer(found)
+    return found
 
 
 def _newer(found: int) -> TeamError:

@@ -659,6 +659,9 @@ class SessionRun:
         runtime = self._runtime
         if runtime is None or row.id not in self._questions or self._leaving:
             return
+        if row.kind == "approval" and row.state in (ANSWERED, EXPIRED):
+            # The decision names the times of the inbox: this process may take the answer up hours later.
+            runtime.ui.kept_times[row.id] = row.asked, row.answered or row.expires
         if row.state == EXPIRED:
             runtime.ui.withdraw_approval(row.id, approved=False, by=TIMEOUT, reason="No answer came in time.")
         elif row.state == ANSWERED:
@@ -667,6 +670,7 @@ class SessionRun:
             answer = {**row.answer, "requestId": row.id}
             self._bus.emit("approvalResponse" if row.kind == "approval" else "formResponse", answer, source=source)
             if row.id in self._questions:  # it did not count: an edit that is not valid
+                runtime.ui.kept_times.pop(row.id, None)
                 self._start(self._ask_again(row.id))
 
     def answer_form(self, answer: Mapping[str, Any], by: str, door: str) -> str:

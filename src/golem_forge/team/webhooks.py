@@ -47,6 +47,8 @@ REST_S: Final = 0.25
 """Between two looks for work that found none, however often it rings."""
 _AT_ONCE: Final = 4
 _MAX_TITLE: Final = 200
+PRIVATE: Final = "its host has a private address, so nothing is sent there; `allow_private: true` would allow that"
+ALLOW_PRIVATE: Final = "write `allow_private: true` at this webhook if it is meant, else correct its address"
 _GIVEN_UP: Final = "given up"
 _log = logging.getLogger(__name__)
 
@@ -84,6 +86,39 @@ def read_webhooks(hooks: Sequence[NotifyHook]) -> tuple[Webhook, ...]:
             origin=hook.origin,
         )
     return tuple(found.values())
+
+
+async def is_refused(hook: Webhook) -> bool:
+    """Whether its host has a private address now, which is not allowed. One that nobody finds may be found later."""
+    if hook.allow_private:
+        return False
+    try:
+        async with asyncio.timeout(SEND_S):
+            refuse_private(await lookup(hook.address.host, hook.address.port))
+    except PrivateAddress:
+        return True
+    except Exception:  # also a name that no resolver takes
+        return False
+    return False
+
+
+def webhook_problems(hooks: Sequence[NotifyHook]) -> list[str]:
+    """Why a runner that is started here would not tell some of them. Sends nothing."""
+    problems: list[str] = []
+    usable: list[Webhook] = []
+    for hook in hooks:
+        try:
+            usable += read_webhooks([hook])
+        except ConfigError as error:
+            problems += error.problems
+
+    async def look() -> list[bool]:
+        return await asyncio.gather(*map(is_refused, usable))
+
+    if usable:
+        refused = zip(usable, asyncio.run(look()), strict=True)
+        problems += [f"webhook {hook.origin}: {PRIVATE}" for hook, is_private in refused if is_private]
+    return problems
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,6 +246,9 @@ class WebhookSender:
 
     async def _serve(self, hook: Webhook) -> None:
         rung, pruned = self._rung[hook.id], -KEPT_S
+        if await is_refused(hook):  # told when the runner starts, and not by the first event that nobody hears of
+            self._told[hook.id] = PRIVATE
+            _log.warning("webhook %s: %s", hook.origin, PRIVATE)
         while not self._closing:
             rung.clear()
             taken: list[WebhookDelivery] = []
@@ -255,7 +293,7 @@ class WebhookSender:
                 async with http_post(hook.address, addresses, body, headers) as answer:
                     status = answer.status
         except PrivateAddress:
-            return "its host has a private address; `allow_private: true` would allow that"
+            return PRIVATE
         except ToolFailed as error:  # its text names the host
             return f"it cannot be reached ({error.code or 'HTTP'})"
         except TimeoutError:

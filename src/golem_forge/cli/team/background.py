@@ -134,7 +134,12 @@ def parse_workspace(given: str) -> Workspace:
 
 
 def host_label() -> str:
-    """What only this machine has: the directory that the session works in."""
+    """What only this machine has, and this account can read: the directory that the session works in."""
+    return f"{machine_label()}:{os.getuid()}"
+
+
+def machine_label() -> str:
+    """For every runner of this machine: the page has it on the sessions that it queues, as had older versions."""
     return f"host:{socket.gethostname()}"
 
 
@@ -143,7 +148,7 @@ def ensure_runner(store: TeamStore, label: str) -> str:
     for runner in store.runners():
         if not runner["draining"] and (not label or label in runner["labels"]):
             return ""
-    if label and label != host_label():
+    if label and label not in (host_label(), machine_label()):
         return f"no runner with the label {one_line(label)!r} runs now; the session waits until one does"
     home = forge_home()
     log = home.ensure("state") / "runner.log"

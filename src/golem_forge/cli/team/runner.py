@@ -10,7 +10,7 @@ from typing import Final
 
 from golem_forge.cli.args import read_args
 from golem_forge.cli.team import fail_with, own_store, program_settings
-from golem_forge.cli.team.background import host_label
+from golem_forge.cli.team.background import host_label, machine_label
 from golem_forge.core.text import one_line
 from golem_forge.events.telemetry import open_metrics
 from golem_forge.storage.home import forge_home
@@ -41,7 +41,7 @@ def run_runner(words: list[str]) -> int:
         return fail_with("runner", error)
     options = RunnerOptions(
         slots=given.slots or settings.slots,
-        labels=(host_label(), *settings.labels, *given.label),
+        labels=(host_label(), machine_label(), *settings.labels, *given.label),
         limits={"per_person": settings.per_person, "per_program": settings.per_program},
         hold_s=settings.hold,
         idle_s=float(given.idle or 0),

@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, Final
 
+from golem_forge._version import __version__
 from golem_forge.cli.args import read_args
 from golem_forge.cli.format import print_columns, print_json
-from golem_forge.cli.team import ID_SHOWN, account_name, fail_with, own_store, store_settings
+from golem_forge.cli.team import ID_SHOWN, account_name, fail_with, open_store, own_store, store_settings
+from golem_forge.config.store_block import NotifyHook, StoreSettings
+from golem_forge.core.errors import ConfigError
 from golem_forge.core.text import one_line
 from golem_forge.storage.home import forge_home
-from golem_forge.team.database import SQLITE, Database, TeamError, open_database
+from golem_forge.team.database import SQLITE, Database, SqliteDatabase, TeamError, open_database
 from golem_forge.team.mirror import copy_sessions, verify_sessions
-from golem_forge.team.schema import PAGE, RUNNER, SCHEMA_VERSION, describe_server, grant_role, upgrade
+from golem_forge.team.remote import RemoteStore
+from golem_forge.team.rows import QUEUED
+from golem_forge.team.schema import (
+    PAGE,
+    RUNNER,
+    SCHEMA_VERSION,
+    check_version,
+    describe_server,
+    grant_role,
+    require_owner,
+    upgrade,
+)
 from golem_forge.team.session_workspace import delete_refs
 from golem_forge.team.store import Store
+from golem_forge.team.webhooks import ALLOW_PRIVATE, PRIVATE, webhook_problems
 
 HELP: Final = """usage: forge store init [--runner-role NAME] [--page-role NAME]
        forge store status [--json]
@@ -46,7 +63,7 @@ def run_store(words: list[str]) -> int:
             return _init(open_database(settings.address(), forge_home().path), given)
         store = own_store(settings)
         if given.verb == "status":
-            return _status(store, given.json)
+            return _status(store, settings.notify, given.json)
         if given.verb == "verify":
             return _verify(store)
         if given.verb == "copy":
@@ -57,6 +74,67 @@ def run_store(words: list[str]) -> int:
         return fail_with("store", error)
     print(HELP)
     return 2
+
+
+def examine_store(settings: StoreSettings, home: Path) -> Iterator[tuple[str, str, str]]:
+    """For `forge doctor`: (`ok`, `note` or `problem`, what is found, what to do). Makes no file and no table."""
+    try:
+        yield from _examine(settings, home)
+    except ConfigError as error:
+        where = settings.origins.get("url", "store.url")
+        yield from (("problem", *_advice(text, f"correct {where}")) for text in error.problems)
+    except TeamError as error:
+        yield "problem", *_advice(error.message, "start the database, or correct store.url")
+    except OSError as error:
+        yield "problem", f"the store's file cannot be read: {error.strerror}", "repair its permissions"
+    for text in webhook_problems(settings.notify):
+        yield "note", text, ALLOW_PRIVATE if PRIVATE in text else "correct it: a runner does not start with it"
+
+
+def _examine(settings: StoreSettings, home: Path) -> Iterator[tuple[str, str, str]]:
+    if settings.is_remote:
+        team = open_store(settings)
+        assert isinstance(team, RemoteStore)
+        person, runners, queued = team.person, team.runners(), len(team.sessions(states=[QUEUED]))
+        shown, about = team.shown, f"you are {one_line(person.name)} ({person.role.value})"
+    else:
+        database = open_database(settings.address(), home)
+        shown = database.shown
+        if isinstance(database, SqliteDatabase) and not os.path.exists(database.path):
+            yield "ok", f"{shown}: Forge makes it on first use", ""
+            return
+        try:
+            version = check_version(database)
+            store = Store(database)
+            runners, queued = store.runners(), store.counts().get(QUEUED, 0)
+        except TeamError as error:
+            text = error.message if shown in error.message else f"{shown}: {error.message}"
+            raise TeamError(text, error.code) from None
+        finally:
+            database.close()
+        about = f"version {version}, as this Forge needs"
+    alive = f"{len(runners)} runner{'' if len(runners) == 1 else 's'}" if runners else "no runner"
+    yield "ok", f"{shown}: {about}; {alive} now", ""
+    if queued and not runners:
+        waits = "1 session waits" if queued == 1 else f"{queued} sessions wait"
+        yield "note", f"{waits} in the queue, and no runner runs", "forge runner"
+    for each in runners:
+        if each.get("version", __version__) != __version__:
+            text = f"the runner on {one_line(each['host'])} has the version {one_line(str(each['version']))}"
+            yield (
+                "note",
+                f"{text}, this Forge {__version__}",
+                "install the same version there and here, then start the runner again",
+            )
+
+
+def _advice(message: str, otherwise: str) -> tuple[str, str]:
+    """(what is wrong, what to do): errors of the store end with a sentence that says it."""
+    text, found, advice = message.rstrip(".").rpartition(". ")
+    if found:
+        return text, advice
+    text, found, advice = message.rpartition(": set ")
+    return (text, f"set {advice}") if found else (message.rstrip("."), otherwise)
 
 
 def _init(database: Database, given: Any) -> int:
@@ -75,8 +153,9 @@ def _init(database: Database, given: Any) -> int:
     return 0
 
 
-def _status(store: Store, as_json: bool) -> int:
+def _status(store: Store, notify: Sequence[NotifyHook], as_json: bool) -> int:
     role, problems = describe_server(store.database)
+    problems += webhook_problems(notify)
     facts: dict[str, Any] = store.counts() | {"store": store.database.shown, "version": SCHEMA_VERSION}
     facts |= {"role": role} if role else {}
     runners, busy = store.runners(), store.busy_slots()
@@ -118,6 +197,7 @@ def _verify(store: Store) -> int:
 
 def _prune(store: Store, retention_s: float) -> int:
     """The refs first: of a session that is deleted nobody knows any more where they were."""
+    require_owner(store.database)
     for session_id, problem in delete_refs(store.ended_facts(ended_before_s=retention_s), forge_home().path):
         print(f"{session_id[:ID_SHOWN]}  refs/forge/{session_id} stays: {one_line(problem)}")
     print(f"{store.prune(retention_s)} sessions deleted")

@@ -182,6 +182,11 @@ class RuleBook:
         self._set = self._collected()
         return rule
 
+    @property
+    def remembered_in(self) -> str:
+        """Where `remember` writes, in words for a card."""
+        return "the store's rules (admins only)" if self._shared is not None else self.home.shown(self.home.remembered)
+
     def remember(self, rules: Iterable[Rule], author: str = "") -> None:
         """For good. `author`: who answered so, where several people do. Raises what `files.remember` raises."""
         if self._shared is not None:
