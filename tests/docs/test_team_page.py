@@ -87,8 +87,8 @@ def test_the_database_of_the_page_is_made_used_saved_and_restored(
     assert "eve is viewer" in forge("forge_page", "people add eve")
     program = Program(tmp_path / "shop", home, postgres.url("forge", "forge_runner"), ready_forge)
     try:
-        program.start_runner("--idle", "1")
         session = program.queue()
+        program.start_runner("--idle", "1")
         program.wait_for(session, "finished")
         until(lambda: not program.store().runners())
     finally:

@@ -419,3 +419,23 @@ async def test_the_card_says_that_what_is_kept_for_good_goes_to_the_stores_rules
     [question] = program.store().questions()
     places = {each.get("file") for each in question.wire["choices"] if each["scope"] == "always"}
     assert places == {"the store's rules (admins only)"}
+
+
+async def test_an_idle_runner_does_not_leave_while_a_session_comes(
+    store_url: str, tmp_path: Path, ready_forge: ReadyForge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever queued it saw a runner, and started none."""
+    program = Program(tmp_path / "shop", tmp_path / "home", store_url, ready_forge)
+    store = program.store()
+    leave, queued = store.drain, []
+
+    def queue_and_leave(runner: str, *given: bool) -> None:
+        if not queued:
+            queued.append(program.queue())
+        leave(runner, *given)
+
+    monkeypatch.setattr(store, "drain", queue_and_leave)
+    await Runner(store, program.home, RunnerOptions(slots=1, idle_s=0.2)).run()
+    [session] = queued
+    assert store.find(session).state == FINISHED
+    store.close()

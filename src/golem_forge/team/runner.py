@@ -135,7 +135,8 @@ class Runner:
                 if dispatch is None:
                     await self._claim(parts)
                 await self._look_at_held()
-                if not self._runs and options.idle_s and time.monotonic() - self._idle_since > options.idle_s:
+                idle = not self._runs and options.idle_s and time.monotonic() - self._idle_since > options.idle_s
+                if idle and await self._may_leave():
                     break
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._rung.wait(), min(SWEEP_S, options.idle_s or SWEEP_S))
@@ -158,6 +159,22 @@ class Runner:
             await asyncio.to_thread(shutil.rmtree, parts.copies, ignore_errors=True)
             with contextlib.suppress(TeamError):
                 await asyncio.to_thread(self.store.unregister, self.id)
+
+    async def _may_leave(self) -> bool:
+        """Says that it leaves, then looks for work once more. Whoever queues a session looks for a runner afterwards:
+        one of the two sees the other."""
+        try:
+            await asyncio.to_thread(self.store.drain, self.id)
+            if not await asyncio.to_thread(self.store.has_work, self.options.labels, self.options.limits):
+                return True
+            await asyncio.to_thread(self.store.drain, self.id, False)
+        except StoreUnavailable as error:
+            complaints.tell("the store cannot be asked", error)
+            return False
+        self._idle_since = time.monotonic()
+        self._next_sweep = 0.0
+        self._rung.set()
+        return False
 
     def drain(self) -> None:
         """The first time: no new work. The second time: what runs is interrupted."""

@@ -235,6 +235,13 @@ class Store:
             facts = connection.execute("SELECT facts FROM session_facts WHERE session = :id", {"id": row[0]}).fetchone()
         return Lease(session=to_session(row), facts=json.loads(facts[0]) if facts else {})
 
+    def has_work(self, labels: Sequence[str], limits: Mapping[str, int] | None) -> bool:
+        """Whether there is a session that `claim` would give."""
+        may_run, values = _claimable(labels, limits)
+        with self.database.transaction(write=False) as connection:
+            found = connection.execute(f"SELECT 1 FROM sessions s WHERE {may_run} LIMIT 1", values).fetchone()
+        return found is not None
+
     def ring_forgotten(self, labels: Sequence[str], limits: Mapping[str, int] | None, most: int) -> int:
         """PostgreSQL: rings for sessions that may run and have no job that waits. Gives their number."""
         if self.database.kind == SQLITE:
@@ -735,9 +742,11 @@ class Store:
         with self.database.transaction() as connection:
             connection.execute("DELETE FROM runners WHERE id = :id", {"id": runner})
 
-    def drain(self, runner: str) -> None:
+    def drain(self, runner: str, draining: bool = True) -> None:
+        """Nobody shall count on this runner for new sessions; or again, with `draining` False."""
         with self.database.transaction() as connection:
-            connection.execute("UPDATE runners SET draining = 1 WHERE id = :id", {"id": runner})
+            values = {"id": runner, "draining": int(draining)}
+            connection.execute("UPDATE runners SET draining = :draining WHERE id = :id", values)
 
     def runners(self) -> list[dict[str, Any]]:
         """Those that were seen lately."""
