@@ -181,6 +181,24 @@ def _import_all() -> None:
     for name in (*_THEIRS, *(name for name in found if not any(part in name for part in _ELSEWHERE))):
         with contextlib.suppress(Exception):  # said by the command that needs it
             importlib.import_module(name)
+    _make_lazy_parts()
+
+
+def _make_lazy_parts() -> None:
+    """What a command makes when it first needs it: methods of records, patterns, models of native tools."""
+    from golem_forge.core.regex import regex
+    from golem_forge.toolsets import TOOL_LIST
+
+    lazy_pattern = type(regex(""))
+    for name, module in list(sys.modules.items()):
+        for made in list(vars(module).values()) if name.startswith("golem_forge") else ():
+            if isinstance(made, lazy_pattern):
+                _ = made.groups
+            elif isinstance(made, type) and "__lazy_fields__" in vars(made):
+                for method in ("__init__", "__eq__", "__hash__"):
+                    getattr(made, method)
+    for tool in TOOL_LIST:
+        _ = tool.input, tool.input_schema
 
 
 def _run() -> int:
