@@ -353,7 +353,29 @@ def web_api_page() -> str:
         told["info"]["description"].replace("docs/guides/own-ui.md", "[Your own UI](../guides/own-ui.md)"),
     ]
     text += ["", "`GET /api/openapi.json` gives the whole description as OpenAPI 3.1; this page is made from it."]
-    for path, operations in told["paths"].items():
+    text += request_text(told["paths"])
+    text += ["", "## The team's page", ""]
+    text += [
+        "`forge web --team` answers these as well. A program sends a person's token with every request: "
+        "`Authorization: Bearer forge_…`. A browser logs in with it: it is the `code` of `POST /api/login`. "
+        "What the person's role does not allow is refused and recorded."
+    ]
+    teams = document(team=True)
+    text += request_text({path: each for path, each in teams["paths"].items() if path not in told["paths"]})
+    text += ["", "## Schemas"]
+    for name, schema in sorted((teams["components"]["schemas"] | told["components"]["schemas"]).items()):
+        if name.startswith(("event.", "action.")) or not schema.get("properties"):
+            continue
+        text += ["", f"### {name}", ""]
+        about = " ".join(schema.get("description", "").split())
+        text += [sentence(about), ""] if about else []
+        text += member_table(schema)
+    return "\n".join(text)
+
+
+def request_text(paths: Mapping[str, Any]) -> list[str]:
+    text: list[str] = []
+    for path, operations in paths.items():
         for method, operation in operations.items():
             text += ["", f"## `{method.upper()} {path}`", ""]
             about = operation.get("summary") or operation.get("description") or ""
@@ -374,15 +396,7 @@ def web_api_page() -> str:
             text += [
                 f"| {status} | {cell(answer_of(answer))} |" for status, answer in operation.get("responses", {}).items()
             ]
-    text += ["", "## Schemas"]
-    for name, schema in told["components"]["schemas"].items():
-        if name.startswith(("event.", "action.")) or not schema.get("properties"):
-            continue
-        text += ["", f"### {name}", ""]
-        about = " ".join(schema.get("description", "").split())
-        text += [sentence(about), ""] if about else []
-        text += member_table(schema)
-    return "\n".join(text)
+    return text
 
 
 def answer_of(answer: Mapping[str, Any]) -> str:
@@ -390,10 +404,11 @@ def answer_of(answer: Mapping[str, Any]) -> str:
     return " ".join([" ".join(answer.get("description", "").split()), *(f"({kind})" for kind in kinds if kind)])
 
 
-def document() -> dict[str, Any]:
+def document(*, team: bool = False) -> dict[str, Any]:
     from golem_forge.ui.web.api.openapi import openapi_document
+    from golem_forge.ui.web.api.team import team_operations
 
-    return openapi_document("forge")
+    return openapi_document("forge", team_operations() if team else ())
 
 
 def type_of(schema: Mapping[str, Any]) -> str:
