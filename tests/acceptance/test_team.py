@@ -22,7 +22,9 @@ from tests.ui.web.person import APPROVE, Person
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
+from golem_forge.team import remote
 from golem_forge.team.remote import RemoteStore
+from golem_forge.team.rows import NewSession
 from golem_forge.ui.web.api.team import team_operations
 
 ASKER_PROGRAM = Path(__file__).parents[1] / "mcp" / "programs" / "asker.py"
@@ -243,7 +245,40 @@ def test_a_batch_from_another_machine_runs_on_the_teams_and_only_an_admin_reads_
     session = rows[0]["session"]
     assert team.program.store().find(session).person == "bob"
     assert "approval_denied" in team.forge("ann", "log", "--session", session)
-    assert "bob is operator here and may not see host paths" in team.forge("bob", "log", "--session", session, code=2)
+    for words in (["--session", session], ["--store"], ["verify"]):
+        said = team.forge("bob", "log", *words, code=2)
+        assert "bob is operator here and may not see host paths" in said
+        assert "the log with arguments and paths is for admins; `forge attach ID` shows a session" in said
+
+
+def test_an_admin_verifies_the_whole_log_from_another_machine(team: Team) -> None:
+    session = team.start()
+    team.question(session)
+    said = team.forge("ann", "log", "verify")
+    assert f"{session[:12]}  ok" in said and "NOT ok" not in said
+
+
+def test_more_sessions_than_one_answer_takes_are_read_in_pages(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = team.program.store()
+    for number in range(40):
+        store.stop(store.queue(NewSession(facts={}, input=str(number), batch="pages")), "root", "test")
+    monkeypatch.setattr(remote, "_MOST_ROWS", 7)
+    far = RemoteStore(team.url, team.tokens["ann"])
+    assert far.sessions(batch="pages", limit=1_000_000) == store.sessions(batch="pages")
+    assert far.sessions(batch="pages", limit=9) == store.sessions(batch="pages", limit=9)
+    assert len(far.questions(limit=1_000_000)) == len(store.questions())
+
+
+def test_a_program_below_the_servers_directory_is_named_from_a_machine_that_has_no_such_directory(team: Team) -> None:
+    (team.program.folder / "bakery").mkdir()
+    store = team.program.store()
+    team.forge("bob", "run", "--background", "-p", "bakery", "bake it")
+    assert store.facts(store.sessions(limit=1)[0].id)["directory"] == str(team.program.folder / "bakery")
+    team.forge("bob", "schedule", "add", "0 6 * * *", "bake", "--name", "bakes", "-p", "bakery")
+    team.forge("bob", "schedule", "remove", "bakes")
+    said = team.forge("bob", "run", "--background", "-p", "nowhere", "bake it", code=2)
+    assert "not a directory below the one that this server offers" in said
+    assert "no such directory" in team.program.forge("run", "--background", "-p", "nowhere", "bake it", code=2)
 
 
 def test_a_page_gets_the_text_as_it_comes_and_answers_a_form_with_a_secret_to_the_runner(team: Team) -> None:
@@ -312,6 +347,25 @@ def test_a_removed_token_stops_working_at_once_and_its_socket_is_closed(team: Te
         assert closed.value.rcvd is not None
         assert closed.value.rcvd.code == 4401
     assert "not valid" in team.forge("gone", "ps", code=3)
+
+
+def test_removing_a_person_says_what_stays_of_them(team: Team) -> None:
+    team.tokens["kim"] = team.ask("ann", "/api/team/people", {"name": "kim", "role": "operator"})[1]["token"]
+    team.question(team.start("kim"))
+    team.forge("kim", "schedule", "add", "0 6 * * *", "sweep", "--name", "kims")
+    said = team.forge("ann", "people", "remove", "kim")
+    assert "kim is removed; their token does not work any more\n" in said
+    assert "kim's sessions go on (1 open); their schedules start nothing any more (1)" in said
+    assert "kim" not in team.program.forge("people", "list")
+    team.forge("ann", "schedule", "remove", "kims")
+
+
+def test_the_only_admin_is_not_removed_from_another_machine(team: Team) -> None:
+    said = team.forge("ann", "people", "remove", "ann", code=2)
+    assert "ann is the only admin" in said and "`forge people add NAME --role admin`" in said
+    status, said = team.ask("ann", "/api/team/people/ann", method="DELETE")
+    assert status == 409 and "ann is the only admin" in said["problem"]
+    assert team.ask("ann", "/api/team/people")[0] == 200
 
 
 def test_an_answer_for_good_is_an_admins_and_counts_for_others_with_its_author(team: Team) -> None:

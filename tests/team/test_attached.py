@@ -55,3 +55,20 @@ async def test_a_viewer_is_told_who_answers_and_is_not_asked(tmp_path: Path) -> 
     await heard(said, "An operator or an admin has to answer: write_file")
     assert asked == []
     following.cancel()
+
+
+@pytest.mark.parametrize("steps", range(8))
+async def test_whoever_leaves_while_it_rings_leaves(tmp_path: Path, steps: int) -> None:
+    """`asyncio.wait_for` of Python 3.11 forgets a cancellation that comes together with what it waits for."""
+    store = Store.open("sqlite", tmp_path, create=True)
+    session = store.queue(NewSession(facts={}, input="go"))
+    attached_session = AttachedSession(OwnerStore(store, "ada", "attach"), session, EventBus(session))
+    following = asyncio.create_task(attached_session.run())
+    looked = asyncio.Event()
+    attached_session.on_row = lambda row: looked.set() or attached_session._rung.set()
+    await looked.wait()
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    following.cancel()
+    done, _ = await asyncio.wait({following}, timeout=10)
+    assert done and following.cancelled()

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
+import ssl
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -29,7 +32,7 @@ Answer = tuple[int, dict[str, str], bytes]
 class Liar:
     """Answers every request with the same."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.answer: Answer = (200, {}, b"{}")
         self.asked: list[tuple[str, str]] = []
         self.drip_s = 0.0
@@ -56,7 +59,9 @@ class Liar:
 
         self._server = HTTPServer(("127.0.0.1", 0), Handler)
         self._server.handle_error = lambda *words: None  # type: ignore[method-assign]
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        if tls is not None:
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
+        self.url = f"http{'s' if tls else ''}://127.0.0.1:{self._server.server_port}"
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
         self._thread.start()
 
@@ -154,6 +159,33 @@ def test_a_redirect_takes_the_token_nowhere(liar: Liar, store: RemoteStore) -> N
             store.now()
     assert other.asked == []
     other.close()
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
+def test_a_certificate_of_a_private_ca_is_refused_with_the_variable_that_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, certificate = tmp_path / "key.pem", tmp_path / "ca.pem"
+    request = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=team"
+    files = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)]
+    subprocess.run(["openssl", *request.split(), *files], check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    secure, plain = Liar(context), Liar()
+    try:
+        secure.says({"rows": [], "now": 1.5})
+        with pytest.raises(StoreUnavailable, match="certificate is not trusted here") as told:
+            RemoteStore(secure.url, "forge_token").sessions()
+        assert "Set SSL_CERT_FILE to the file of a private CA" in told.value.message
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        assert RemoteStore(secure.url, "forge_token").sessions() == []
+        with pytest.raises(StoreUnavailable, match="is for another host"):
+            RemoteStore(secure.url.replace("127.0.0.1", "localhost"), "forge_token").sessions()
+        with pytest.raises(StoreUnavailable, match="there is no TLS there"):
+            RemoteStore(plain.url.replace("http:", "https:"), "forge_token").sessions()
+    finally:
+        secure.close()
+        plain.close()
 
 
 def test_an_answer_that_comes_a_byte_at_a_time_ends(

@@ -285,3 +285,13 @@ def test_one_process_keeps_the_logins_of_an_address(tmp_path: Path) -> None:
     assert len(json.loads((home.path / "state" / "web" / "8100-logins.json").read_text())["logins"]) == 1
     assert oct(os.stat(home.path / "state" / "web").st_mode)[-3:] == "700"
     third.close()
+
+
+def test_a_second_page_at_a_port_says_that_the_port_is_taken_and_nothing_else(page: TeamPage, tmp_path: Path) -> None:
+    command, scratch = ["forge", "web", "--team", "--port", str(page.port)], tmp_path / "scratch"
+    scratch.mkdir()
+    second = page.ready.start(command, cwd=page.program.folder, env=page.program.environ | {"TMPDIR": str(scratch)})
+    out, err = second.communicate(20)
+    assert second.returncode == 1 and out == ""
+    assert f":{page.port}: Address already in use" in err and err.count("\n") == 1, err
+    assert not list(scratch.iterdir())

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.ready import ReadyForge
+from tests.team.background import Program
+
+from golem_forge.events.index import SessionIndex
 from golem_forge.events.journal import Journal
-from golem_forge.events.journal_files import journal_path
+from golem_forge.events.journal_files import journal_path, list_journals
 from golem_forge.events.journal_reader import verify
-from golem_forge.team.mirror import copy_sessions, mirrored, verify_sessions
+from golem_forge.team.mirror import copy_sessions, mirror_all, mirrored, verify_sessions
+from golem_forge.team.remote import RemoteStore
 from golem_forge.team.rows import NewSession
 from golem_forge.team.schema import pruning
 from golem_forge.team.store import Store
@@ -65,3 +70,44 @@ def test_a_line_that_somebody_changed_or_cut_in_the_database_is_found(store: Sto
     assert found[changed].problems[0].line == 3
     assert "missing at the end" in found[cut].problems[0].what
     assert "line 3 of the journal" in found[hole].problems[0].what
+
+
+def test_copies_of_pruned_sessions_go_when_the_copies_are_brought_up_to_date(store: Store, tmp_path: Path) -> None:
+    home, laptop = tmp_path / "home", tmp_path / "laptop"
+    names = [digit * 32 for digit in "12"]
+    for name in names:
+        Journal.create(home, name).close()
+    assert [each.passed_over for each in copy_sessions(store, home, "ann")] == ["", ""]
+    rows = store.sessions()
+    place = mirror_all(store, laptop, rows, "")
+    mirror_all(store, laptop, rows[:1], "")
+    assert sorted(path.stem for path in list_journals(place)) == names, "an older one that the store has stays"
+    with store.database.transaction() as connection:
+        connection.execute("UPDATE sessions SET ended = 1 WHERE id = :id", {"id": names[0]})
+        connection.execute("UPDATE sessions SET ended = @now WHERE id = :id", {"id": names[1]})
+    assert store.prune(3600) == 1
+    mirror_all(RemoteStore("http://127.0.0.1:1", "forge_x"), laptop, [], store.database.shown)
+    assert len(list_journals(place)) == 2, "what a team's server says takes nothing away"
+    mirror_all(store, laptop, store.sessions(), "")
+    assert [path.stem for path in list_journals(place)] == names[1:]
+    assert not [path for path in place.rglob("*") if path.name.startswith(names[0])]
+    assert [each.id for each in SessionIndex(place).sessions()] == names[1:]
+    with store.database.transaction() as connection, pruning(connection, store.database):
+        connection.execute("DELETE FROM sessions WHERE id = :id", {"id": names[1]})
+    mirror_all(store, laptop, [], "")
+    assert [path.stem for path in list_journals(place)] == names[1:], "a restored store may lack it; the copy has it"
+
+
+def test_whoever_prunes_keeps_no_copies_either(tmp_path: Path, ready_forge: ReadyForge) -> None:
+    program = Program(tmp_path / "shop", tmp_path / "home", ready=ready_forge)
+    session = program.queue()
+    program.store().stop(session, "ada", "test")
+    Journal.create(program.home, "a" * 32).close()
+    program.forge("store", "copy")
+    program.forge("log", "sessions", "--store")
+    assert list(program.home.glob("state/shared/*/*/*.jsonl"))
+    with program.store().database.transaction() as connection:
+        connection.execute("UPDATE sessions SET ended = 1")
+    assert "2 sessions deleted" in program.forge("store", "prune")
+    assert not list(program.home.glob("state/shared/*/*/*.jsonl"))
+    program.close()

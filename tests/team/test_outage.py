@@ -7,9 +7,10 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
+import psycopg
 import pytest
 from tests.ready import ReadyForge
 from tests.team.background import Program, until
@@ -39,13 +40,27 @@ def silent(server: PostgresServer) -> Iterator[None]:
         server.signal_all(signal.SIGCONT)
 
 
-@pytest.mark.parametrize("away", [refusing, silent])
+@contextmanager
+def locked_out(server: PostgresServer) -> Iterator[None]:
+    """Somebody changes the password, and takes it back."""
+    with psycopg.connect(server.url("postgres"), autocommit=True) as connection:
+        connection.execute("ALTER ROLE owner PASSWORD 'another'")
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND usename = 'owner'"
+        )
+        try:
+            yield
+        finally:
+            connection.execute(f"ALTER ROLE owner PASSWORD '{PASSWORD}'")
+
+
+@pytest.mark.parametrize("away", [refusing, silent, locked_out])
 def test_while_the_database_is_away_nothing_runs_unrecorded_and_the_session_goes_on(
     postgres: PostgresServer,
     postgres_url: str,
     tmp_path: Path,
     ready_forge: ReadyForge,
-    away: Callable[[PostgresServer], Iterator[None]],
+    away: Callable[[PostgresServer], AbstractContextManager[None]],
 ) -> None:
     program = Program(tmp_path / "shop", tmp_path / "home", postgres_url, ready_forge)
     try:
@@ -63,6 +78,8 @@ def test_while_the_database_is_away_nothing_runs_unrecorded_and_the_session_goes
             time.sleep(AWAY_S / 2)
             assert program.effects() == in_between, "a call was started that nobody could record"
             assert len(in_between) < TURNS
+            if away is locked_out:
+                assert "refused the user or password" in program.forge("doctor", code=1)
             took = time.monotonic() - began
         program.wait_for(session, "finished", within=40)
         done = Counter(program.effects())
@@ -76,7 +93,11 @@ def test_while_the_database_is_away_nothing_runs_unrecorded_and_the_session_goes
         assert len(done) + told >= TURNS
         for log in program.home.glob("runner-*.log"):
             said = log.read_text().splitlines()
-            assert sum("cannot be reached" in line for line in said) <= took + 6, said
+            complained = [line for line in said if "cannot be reached" in line or "refused the user" in line]
+            assert len(complained) <= took + 6, said
+            assert away is silent or complained
+            if complained:
+                assert "the store answers again" in "".join(said[said.index(complained[-1]) :]), said
             assert PASSWORD not in log.read_text() and "Traceback" not in log.read_text()
         for runner in runners:
             runner.send_signal(signal.SIGTERM)

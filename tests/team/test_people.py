@@ -10,7 +10,7 @@ import pytest
 from golem_forge.core.decisions import Risk
 from golem_forge.net.guard import secret_hash
 from golem_forge.team.database import TeamError
-from golem_forge.team.people import ACTIONS, PersonStore, Role, add_person, find_person, token_hash
+from golem_forge.team.people import ACTIONS, OwnerStore, PersonStore, Role, add_person, find_person, token_hash
 from golem_forge.team.rows import Append, Lease, NewSession
 from golem_forge.team.schedules import NewSchedule
 from golem_forge.team.store import Store
@@ -149,6 +149,22 @@ def test_a_removed_token_stops_working_at_once(store: Store) -> None:
         assert refused.value.code == "NOT_A_PERSON"
     with pytest.raises(TeamError, match="no person 'pat'"):
         store.accounts.remove_person("pat")
+
+
+def test_the_only_admin_is_removed_by_the_owner_of_the_database_alone(store: Store) -> None:
+    ann, bob = person(store, "ann", Role.ADMIN), person(store, "bob", Role.ADMIN)
+    person(store, "olga", Role.OPERATOR)
+    ann.remove_person("bob")
+    with pytest.raises(TeamError, match="ann is the only admin") as refused:
+        ann.remove_person("ann")
+    assert "Add another one first" in refused.value.message
+    ann.remove_person("olga")
+    with pytest.raises(TeamError, match="not valid"):
+        bob.remove_person("ann")
+    with pytest.raises(TeamError, match="no person 'olga'"):
+        ann.remove_person("olga")
+    OwnerStore(store, "root", "cli").remove_person("ann")
+    assert store.accounts.people() == []
 
 
 def test_host_paths_are_lines_of_their_own(store: Store) -> None:

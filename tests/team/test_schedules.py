@@ -219,7 +219,7 @@ def test_the_role_of_a_runner_starts_ticks_and_sends_webhooks(
 
 
 def test_eight_sweeps_at_the_same_moment_start_one_session(store: Store) -> None:
-    add(store)
+    add(store, "@yearly")
     for _ in range(3):
         due(store)
         together = threading.Barrier(8)

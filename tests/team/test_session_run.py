@@ -439,3 +439,29 @@ async def test_an_idle_runner_does_not_leave_while_a_session_comes(
     [session] = queued
     assert store.find(session).state == FINISHED
     store.close()
+
+
+@pytest.mark.parametrize("last", ["end", "park"])
+async def test_a_lease_that_is_looked_at_while_the_session_leaves_is_not_called_lost(
+    program: Program, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, last: str
+) -> None:
+    """The row names no runner any more when the next renewal looks: nobody has taken the session over."""
+    program.play({"calls": [write_call("/work/a.txt", "x")]} if last == "park" else {"say": "done"}, {"say": "done"})
+    monkeypatch.setattr(lease_keeper, "RENEW_S", 0.05)
+    really = getattr(Store, last)
+
+    def late(self: Store, *args: Any, **more: Any) -> Any:
+        done = really(self, *args, **more)
+        time.sleep(0.4)
+        return done
+
+    monkeypatch.setattr(Store, last, late)
+    async with running(program) as store:
+        session = await asyncio.to_thread(program.queue)
+        wanted = WAITING if last == "park" else FINISHED
+        deadline = time.monotonic() + 30
+        while (await asyncio.to_thread(store.find, session)).state != wanted:
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.05)
+        await asyncio.sleep(1.0)
+    assert "left this runner" not in caplog.text

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +29,7 @@ from golem_forge.team.people import OwnerStore, Role
 from golem_forge.team.rows import Append, NewSession
 from golem_forge.team.store import Store
 
-from .postgres import PASSWORD, PostgresServer
+from .postgres import PASSWORD, PostgresServer, programs
 
 Said = Callable[..., str]
 
@@ -57,10 +60,67 @@ VERBS = (["ps"], ["inbox"], ["send", "x", "y"], ["stop", "x"], ["store", "status
 def test_a_wrong_password_and_a_missing_database_are_told_on_every_verb(postgres: PostgresServer, said: Said) -> None:
     for words in VERBS:
         text = said(postgres.url("postgres", password="wrong-one"), *words)
-        assert "refused the user or password. Check store.url" in text
+        assert "refused the user or password. Check store.url, PGPASSWORD and ~/.pgpass" in text
+    text = said(postgres.url("postgres").replace(f":{PASSWORD}", ""), "ps")
+    assert "wants a password, and none is given. Put it into store.url, PGPASSWORD or ~/.pgpass" in text
     for words in (*VERBS, ["store", "init"]):
         text = said(postgres.url("nowhere"), *words)
         assert "there is no such database. Create it, then `forge store init`" in text
+
+
+@pytest.fixture
+def strict_server(tmp_path: Path) -> Iterator[PostgresServer]:
+    """A PostgreSQL of its own with TLS: `tls` is behind `hostssl`, `closed` has no line in pg_hba.conf."""
+    if programs() is None or shutil.which("openssl") is None:
+        pytest.skip("PostgreSQL or openssl is not installed")
+    server = PostgresServer()
+    data = server.place / "data"
+    try:
+        request = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=127.0.0.1"
+        files = ["-keyout", str(data / "server.key"), "-out", str(data / "server.crt")]
+        subprocess.run(["openssl", *request.split(), *files], check=True, capture_output=True)
+        owner = data.stat()
+        for name in ("server.key", "server.crt"):
+            os.chown(data / name, owner.st_uid, owner.st_gid)
+            (data / name).chmod(0o600)
+        for name in ("tls", "closed"):
+            server.execute(f"CREATE DATABASE {name}")
+        server.execute("ALTER SYSTEM SET ssl = on")
+        words = "127.0.0.1/32 scram-sha-256\n"
+        (data / "pg_hba.conf").write_text(f"host postgres owner {words}hostssl tls owner {words}")
+        server.stop()
+        server.start()
+        yield server
+    finally:
+        server.remove()
+
+
+def test_why_a_database_cannot_be_reached_is_told_in_a_few_words(strict_server: PostgresServer, said: Said) -> None:
+    where, elsewhere = strict_server.url("tls"), f"postgresql://u:{PASSWORD}@"
+    told = {
+        f"{elsewhere}127.0.0.1:1/x": ("nothing listens there", "Start the database, or correct the host and port"),
+        f"{elsewhere}no-such-host.invalid/x": ("the name of its host is not known", "Correct the host in store.url"),
+        f"{where}?host=/nowhere": ("nothing listens there", "Start the database"),
+        f"{where}?sslmode=verify-full&sslrootcert=/nowhere/ca.pem": ("sslrootcert", "Correct sslrootcert in store.url"),
+        f"{where}?sslmode=disable": ("pg_hba.conf", "without TLS", "sslmode=require"),
+        f"{strict_server.url('closed')}?sslmode=require": ("pg_hba.conf", "Add a line for", "closed"),
+        strict_server.url("nowhere"): ("pg_hba.conf", "nowhere"),
+    }
+    for url, words in told.items():
+        text = said(url, "ps")
+        assert all(each in text for each in words) and "Error" not in text, (url, text)
+        assert url not in text and "?" not in text
+        assert ("without TLS" in text) == ("disable" in url)
+    strict_server.stop()
+    assert "nothing listens there. Start the database" in said(where, "ps")
+
+
+@pytest.mark.parametrize("mark", ["@", "/", "#", "?", ":", "%"])
+def test_a_password_that_breaks_the_address_is_not_shown(said: Said, mark: str) -> None:
+    """libpq takes what stands behind an @ for the host, and repeats it."""
+    text = said(f"postgresql://u:one{mark}{PASSWORD}{mark}two@no-such-host.invalid:1/x", "ps")
+    assert "one" not in text.replace("none", "") and "two" not in text
+    assert mark == ":" or "%" in text, "it says how such a character is written"
 
 
 def test_an_unreachable_host_and_a_missing_extra_are_told(
@@ -77,6 +137,9 @@ def test_tables_that_are_missing_old_or_new_are_told(
     said: Said, monkeypatch: pytest.MonkeyPatch, postgres: PostgresServer, postgres_url: str, tmp_path: Path
 ) -> None:
     assert "has no tables yet. Run `forge store init`" in said(postgres.url("postgres"), "ps")
+    for words in (["store", "status"], ["runner"]):
+        text = said(postgres.url("postgres"), *words)
+        assert "Run `forge store init`, for a team with --runner-role NAME and --page-role NAME" in text
     known = schema.SCHEMA_VERSION
     monkeypatch.setattr(schema, "SCHEMA_VERSION", known + 1)
     assert "of an older version" in said(postgres_url, "ps")
@@ -186,7 +249,7 @@ def test_doctor_looks_at_the_store_its_version_and_its_runners(
 
 def test_doctor_says_why_a_store_cannot_be_used(doctor: Doctor, postgres: PostgresServer) -> None:
     said = {
-        f"postgresql://u:{PASSWORD}@127.0.0.1:1/x": ("127.0.0.1:1/x) cannot be reached", "start the database"),
+        f"postgresql://u:{PASSWORD}@127.0.0.1:1/x": ("127.0.0.1:1/x) cannot be reached", "Start the database"),
         postgres.url("postgres", password="wrong-one"): ("refused the user or password", "Check store.url"),
         postgres.url("nowhere"): ("there is no such database", "Create it, then"),
         postgres.url("postgres"): ("has no tables yet", "forge store init"),
@@ -232,6 +295,80 @@ def test_pruning_with_the_role_of_runners_is_refused_in_one_sentence(
     database.close()
     text = said(postgres.url(name, "prunes_not", "pw"), "store", "prune")
     assert "prunes_not" in text and "only the role that owns the tables deletes sessions" in text
+
+
+@pytest.fixture
+def roles(postgres: PostgresServer, postgres_url: str) -> Callable[[str], str]:
+    """The address of the store with a role for that: `runner`, `page`, or another word for one without any rights."""
+    database = open_database(postgres_url, Path("/nonexistent"))
+    name = postgres_url.rpartition("/")[2]
+
+    def address(kind: str) -> str:
+        role = f"{kind}_of_{name}"
+        postgres.execute(f"CREATE ROLE {role} LOGIN PASSWORD '{PASSWORD}'")
+        if kind in (schema.RUNNER, schema.PAGE):
+            schema.grant_role(database, role, kind)
+        return postgres.url(name, role)
+
+    return address
+
+
+def test_a_runner_with_a_role_that_is_not_a_runners_is_refused_before_it_starts(
+    said: Said, roles: Callable[[str], str]
+) -> None:
+    text = said(roles("page"), "runner")
+    assert "page_of_" in text and "lacks rights that a runner needs" in text and "runner " in text
+    assert "It is the page's role" in text and "`forge store init --runner-role NAME`" in text
+    bare = roles("bare")
+    text = said(bare, "runner")
+    assert "bare_of_" in text and "has no rights in this store" in text and "`forge store init --runner-role" in text
+    assert "owner's address" not in text and "Use the role that owns" not in text
+    assert "--page-role" in said(bare, "ps")
+
+
+def test_a_page_with_the_role_of_runners_says_so_when_it_starts(
+    roles: Callable[[str], str], tmp_path: Path, ready_forge: ReadyForge
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    (home / "config.yaml").write_text("store: {url: env:STORE_URL}\n")
+    for kind, told in (("page", 0), ("runner", 1)):
+        env = _environ(home) | {"STORE_URL": roles(kind)}
+        server = ready_forge.start(["forge", "web", "--team", "--no-open"], cwd=tmp_path, env=env)
+        assert "Forge for your team" in server.stdout.readline()
+        server.terminate()
+        _, err = server.communicate(20)
+        assert err.count("is the runners' role") == err.count("`forge store init --page-role NAME`") == told, err
+
+
+def test_a_page_whose_password_does_not_work_any_more_tells_people_nothing_of_the_database(
+    roles: Callable[[str], str], postgres: PostgresServer, tmp_path: Path, ready_forge: ReadyForge
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    (home / "config.yaml").write_text("store: {url: env:STORE_URL}\n")
+    address = roles("page")
+    role, name = re.findall(r"//(.*?):.*/(.*)", address)[0]
+    server = ready_forge.start(
+        ["forge", "web", "--team", "--no-open"], cwd=tmp_path, env=_environ(home) | {"STORE_URL": address}
+    )
+    try:
+        port = int(re.findall(r":(\d+)/", server.stdout.readline())[0])
+        postgres.execute(f"ALTER ROLE {role} PASSWORD 'another'")
+        postgres.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '{role}'")
+        for _ in range(3):  # the first ones find their connection broken, the next one the password refused
+            connection = HTTPConnection("127.0.0.1", port, timeout=20)
+            connection.request("GET", "/api/me", headers={"Authorization": "Bearer forge_x"})
+            answer = connection.getresponse()
+            said = answer.read().decode()
+            assert answer.status == 503 and "The database of the team cannot be reached now" in said
+            assert name not in said and "postgresql" not in said
+            connection.close()
+            time.sleep(1.1)  # one line a second goes to the log
+    finally:
+        server.terminate()
+        _, err = server.communicate(20)
+    assert "refused the user or password. Check store.url" in err and PASSWORD not in err
 
 
 def test_a_webhook_in_the_local_network_is_told_by_doctor_and_status(

@@ -7,7 +7,7 @@ background sessions: a copy of its journal is then read like one of this home. L
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,7 +17,13 @@ from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.text import one_line, shorten
 from golem_forge.events.index import LAST, CallSummary, SessionIndex, SessionSummary, find_session
-from golem_forge.events.journal_files import SessionAmbiguous, SessionNotFound, sessions_dir
+from golem_forge.events.journal_files import (
+    SessionAmbiguous,
+    SessionNotFound,
+    is_locked,
+    journal_path,
+    sessions_dir,
+)
 from golem_forge.events.journal_records import CallRecord, RecordedState
 from golem_forge.events.recovery import MAY_HAVE_RUN
 from golem_forge.storage.home import forge_home
@@ -133,20 +139,48 @@ def session_id(home: Path, typed: str) -> str:
 RUNNING: Final = "running"
 MAY_HAVE_RUN_WORD: Final = "may_have_run"
 NEVER_STARTED: Final = "never_started"
-OPEN_WORDS: Final = (RUNNING, MAY_HAVE_RUN_WORD, NEVER_STARTED)
+WAITS: Final = "waits"
+OPEN_WORDS: Final = (RUNNING, WAITS, MAY_HAVE_RUN_WORD, NEVER_STARTED)
 DENIED_WORD: Final = "denied"
 """Any of the denials, whoever denied."""
 DENIALS: Final = (Status.APPROVAL_DENIED.value, Status.POLICY_DENIED.value, Status.SANDBOX_DENIED.value)
 STATUS_WORDS: Final = (*(status.value for status in Status), DENIED_WORD, *OPEN_WORDS)
 
 
-def status_word(call: CallRecord | CallSummary, *, alive: bool) -> str:
-    """`alive`: a process still writes this session's journal, so an open call is simply not over."""
-    if call.state is RecordedState.FINISHED:
-        return MAY_HAVE_RUN_WORD if call.error == MAY_HAVE_RUN else call.status
-    if alive:
-        return RUNNING
-    return MAY_HAVE_RUN_WORD if call.state is RecordedState.AMBIGUOUS else NEVER_STARTED
+class LiveSessions:
+    """Which sessions of a home, or of the copies of a store's, have not ended: their open calls are simply not over."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._of_store: dict[str, str] | None = None if home != forge_home().path else {}
+
+    def word(self, session_id: str) -> str:
+        """RUNNING, WAITS (for a person, or for a runner after that), or empty."""
+        if is_locked(journal_path(self._home, session_id)):
+            return RUNNING
+        if self._of_store is None:
+            self._of_store = _live_in_store()
+        return self._of_store.get(session_id, "")
+
+    def status(self, call: CallRecord | CallSummary, session_id: str) -> str:
+        if call.state is RecordedState.FINISHED:
+            return MAY_HAVE_RUN_WORD if call.error == MAY_HAVE_RUN else call.status
+        live = self.word(session_id)
+        if call.state is RecordedState.AMBIGUOUS:
+            return RUNNING if live else MAY_HAVE_RUN_WORD
+        return live or NEVER_STARTED
+
+
+def _live_in_store() -> dict[str, str]:
+    """Of the store's sessions those that a runner holds, or that are parked. None where it cannot be asked now."""
+    with suppress(ConfigError), opened_store() as found:
+        if found is None:
+            return {}
+        store, now = found[0], found[0].now()
+        rows = store.sessions(states=("running", "waiting"))
+        words = {"running": RUNNING, "waiting": WAITS}
+        return {row.id: words[row.state] for row in rows if row.lease_until > now or not row.runner}
+    return {}
 
 
 def display_status(word: str) -> str:

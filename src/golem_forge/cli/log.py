@@ -6,13 +6,11 @@ names each journal line that was changed, cut, moved or inserted.
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -26,6 +24,7 @@ from golem_forge.cli.journal import (
     OPEN_WORDS,
     STATUS_WORDS,
     IdNotFound,
+    LiveSessions,
     NoSuchSession,
     answerer,
     copies_of_stores,
@@ -37,7 +36,6 @@ from golem_forge.cli.journal import (
     is_recorded,
     opened_store,
     session_id,
-    status_word,
 )
 from golem_forge.config.program import program_root
 from golem_forge.core.calls import Caller, Leftover, leftover_lines
@@ -45,7 +43,7 @@ from golem_forge.core.regex import regex
 from golem_forge.core.table import columns, local_time
 from golem_forge.core.text import display_path, duration, escape_control_chars, one_line, shorten
 from golem_forge.events.index import CallSummary, SessionIndex, SessionSummary
-from golem_forge.events.journal_files import is_locked, journal_path, list_journals, sessions_dir
+from golem_forge.events.journal_files import journal_path, list_journals, sessions_dir
 from golem_forge.events.journal_reader import JournalProblem, Verification, read, verify
 from golem_forge.events.journal_records import CallRecord, call_event
 from golem_forge.ui.render.lines import plain_text
@@ -69,7 +67,8 @@ HELP: Final = """usage: forge log [--session ID|last] [--tool NAME] [--status ST
 
   --session  only that session (the beginning of its id is enough); `last` is the one with the latest record
   --status   success, execution_failed, input_invalid, tool_not_found, approval_denied, policy_denied, sandbox_denied,
-             timeout, interrupted, skipped; denied (any of the three denials); or running, may_have_run, never_started
+             timeout, interrupted, skipped; denied (any of the three denials); or running, waits, may_have_run,
+             never_started
   --caller   llm (a model), human (a person), mcp (a client of `forge mcp serve`) or tool (another tool)
   --since    calls from that time on; --until: calls up to that time. TIME is 2026-11-15, "2026-11-15 09:30" on this
              machine's clock (or with Z, +02:00), today, yesterday, or how long ago: 90s, 30m, 12h, 7d, 2w. --until
@@ -82,7 +81,8 @@ HELP: Final = """usage: forge log [--session ID|last] [--tool NAME] [--status ST
   --limit    how many at most (20); the latest ones
   --csv      for a spreadsheet, with the names of --json; a cell that would be a formula there begins with '
 
-`may have run` means: the session died when the call was about to run, so Forge does not know whether it ran.
+`may have run` means: the session died when the call was about to run, so Forge does not know whether it ran. `waits`:
+the call of a background session waits for an answer, or for a runner after it.
 Exit: 0 done, 1 verify found problems, 2 usage, 4 no such session or call, no session in that directory."""
 
 
@@ -138,7 +138,7 @@ def run_calls(words: list[str]) -> int:
     elif asked.csv:
         print_csv(CSV_COLUMNS, (csv_row(call_json(each)) for each in found))
     elif any(True for _ in found):
-        print_columns(lambda: itertools.chain([_CALL_COLUMNS], map(_call_row, found)))
+        print_columns(lambda: _call_table(found, of_sessions=asked.store and not asked.session))
     else:
         print_error("log", "no such calls." if home else "nothing was called yet.")
     if isinstance(found, _Calls) and not limited and found.more():
@@ -156,13 +156,13 @@ class _Calls:
         self._asked = asked
         self._statuses = DENIALS if asked.status == DENIED_WORD else (asked.status,)
         self._session = session_id(home, asked.session) if asked.session else ""
-        self._alive = cache(lambda id_: is_locked(journal_path(home, id_)))
+        self._live = LiveSessions(home)
         self._sessions = _sessions_below(home, asked.dir) if asked.dir is not None else None
 
     def __iter__(self) -> Iterator[LoggedCall]:
         for each in self._latest(self._asked.limit):
             if (call := self._index.record_of(each)) is not None:
-                yield LoggedCall(each.session_id, call, status_word(call, alive=self._alive(each.session_id)))
+                yield LoggedCall(each.session_id, call, self._live.status(call, each.session_id))
 
     def more(self) -> bool:
         """Whether older calls fit too."""
@@ -183,7 +183,7 @@ class _Calls:
             and asked.since <= call.proposed_at
             and (not asked.until or call.proposed_at <= asked.until)
             and (self._sessions is None or call.session_id in self._sessions)
-            and (not asked.status or status_word(call, alive=self._alive(call.session_id)) in self._statuses)
+            and (not asked.status or self._live.status(call, call.session_id) in self._statuses)
         )
 
 
@@ -255,6 +255,14 @@ def csv_row(call: dict[str, Any]) -> list[str]:
     return ["" if told[name] is None else str(told[name]) for name in CSV_COLUMNS]
 
 
+def _call_table(calls: Iterable[LoggedCall], *, of_sessions: bool) -> Iterator[tuple[str, ...]]:
+    """`of_sessions`: with a column that says whose call it is."""
+    yield (*_CALL_COLUMNS[:2], "SESSION", *_CALL_COLUMNS[2:]) if of_sessions else _CALL_COLUMNS
+    for each in calls:
+        row = _call_row(each)
+        yield (*row[:2], each.session[:ID_SHOWN], *row[2:]) if of_sessions else row
+
+
 def _call_row(each: LoggedCall) -> tuple[str, ...]:
     call = each.call
     return (
@@ -315,7 +323,7 @@ def run_show(words: list[str]) -> int:
     asked = read_args("log show", HELP, words, "CALL", "--json")
     home, call, session = _find_call(asked.call)
     path = journal_path(home, session)
-    logged = LoggedCall(session, call, status_word(call, alive=is_locked(path)))
+    logged = LoggedCall(session, call, LiveSessions(home).status(call, session))
     records = [record for record in read(path) if _is_about(record, call.id)]
     if asked.json:
         print_json(call_json(logged) | {"records": records})
@@ -411,7 +419,8 @@ def run_sessions(words: list[str]) -> int:
     asked = read_args("log sessions", HELP, words, "--store", "--limit N", "--json", limit=20)
     home = home_of_store() if asked.store else home_with_sessions()
     found = SessionIndex(home).sessions(limit=max(asked.limit, 0))[::-1] if home else []
-    states = {each.id: _session_state(home, each) for each in found} if home else {}
+    live = LiveSessions(home) if home else None
+    states = {each.id: live.word(each.id) or _end_state(each) for each in found} if live else {}
     if asked.json:
         print_json([_session_json(each, states[each.id]) for each in found])
     elif found:
@@ -425,9 +434,7 @@ def run_sessions(words: list[str]) -> int:
     return 0
 
 
-def _session_state(home: Path, session: SessionSummary) -> str:
-    if is_locked(journal_path(home, session.id)):
-        return "running"
+def _end_state(session: SessionSummary) -> str:
     return "closed" if session.closed else "not closed (it crashed, or lines are missing)"
 
 

@@ -48,9 +48,17 @@ class Accounts:
             rows = connection.execute("SELECT name, role, token, created FROM people ORDER BY name").fetchall()
         return [dict(zip(("name", "role", "token", "created"), row, strict=True)) for row in rows]
 
-    def remove_person(self, name: str) -> None:
-        """Their token is worth nothing from now on. Raises TeamError where there is none."""
+    def remove_person(self, name: str, *, keep_admin: bool = False) -> None:
+        """Their token is worth nothing from now on. Raises TeamError where there is none. `keep_admin`: and for
+        the only admin, after whom nobody could manage people at the team's address."""
         with self.database.transaction() as connection:
+            connection.lock("people")  # two admins may remove each other at once
+            rows = connection.execute("SELECT name FROM people WHERE role = 'admin'").fetchall()
+            if keep_admin and rows == [(name,)]:
+                raise TeamError(
+                    f"{name} is the only admin. Add another one first: `forge people add NAME --role admin`.",
+                    "STORE_ADMIN",
+                )
             removed = connection.execute("DELETE FROM people WHERE name = :name", {"name": name}).rowcount
             connection.notify(CHANNEL, "")
         if not removed:

@@ -109,7 +109,8 @@ class AttachedSession:
             self._start(self._hear())
             while self.row is None or self.row.state not in ENDED:
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._rung.wait(), _LOOK_S)
+                    async with asyncio.timeout(_LOOK_S):
+                        await self._rung.wait()
                 self._rung.clear()
                 await self._look()
             return self.row

@@ -20,7 +20,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final, Protocol
-from urllib.parse import urlsplit
 
 from golem_forge.core.errors import EXTRAS, ForgeError, install_command
 from golem_forge.core.regex import regex
@@ -53,6 +52,11 @@ class StoreUnavailable(TeamError):
 
     def __init__(self, message: str) -> None:
         super().__init__(message, code="STORE_UNAVAILABLE")
+
+
+STORE_AUTH: Final = "STORE_AUTH"
+_LOCKED_OUT: Final = "It let this process in before: if the password was changed, start it again with the new one."
+"""A password that is changed and then set right ends no session: until then it is an outage."""
 
 
 class RowConflict(Exception):
@@ -95,6 +99,7 @@ class Database:
         self._idle: list[StoreConnection] = []
         self._lock = Lock()
         self._closed = False
+        self._has_answered = False
 
     def connect(self) -> StoreConnection:
         raise NotImplementedError
@@ -135,7 +140,7 @@ class Database:
             try:
                 yield connection
                 self._commit(connection)
-                kept = True
+                kept = self._has_answered = True
             except BaseException:
                 with contextlib.suppress(Exception):
                     self._rollback(connection)
@@ -146,6 +151,8 @@ class Database:
                 raise RowConflict from error
             if (told := self.unavailable(error)) is not None:
                 kept = False
+                if told.code == STORE_AUTH and self._has_answered:
+                    told = StoreUnavailable(f"{told.message} {_LOCKED_OUT}")
                 raise told from error
             raise
         finally:
@@ -188,6 +195,7 @@ class Complaints:
     def __init__(self) -> None:
         self._lock = Lock()
         self._last = -1.0
+        self._of_store = False
 
     def tell(self, what: str, error: BaseException) -> None:
         with self._lock:
@@ -195,8 +203,16 @@ class Complaints:
             if now - self._last < 1.0:
                 return
             self._last = now
+            self._of_store = self._of_store or isinstance(error, TeamError)
         text = error.message if isinstance(error, TeamError) else type(error).__name__
         _log.warning("%s: %s", what, text)
+
+    def end(self) -> None:
+        """The store has answered: says so once, if somebody complained of it."""
+        with self._lock:
+            told, self._of_store = self._of_store, False
+        if told:
+            _log.warning("the store answers again")
 
 
 complaints: Final = Complaints()
@@ -368,6 +384,64 @@ def _pyformat(sql: str) -> str:
     return found
 
 
+_WRONG_ADDRESS: Final = (
+    "store.url: the address cannot be read. In a password write @ as %40, / as %2F, : as %3A, ? as %3F, # as %23 and "
+    "% as %25; the parameters behind ? are those of libpq."
+)
+_NOBODY: Final = "nothing listens there. Start the database, or correct the host and port in store.url."
+_NO_HOST: Final = "the name of its host is not known. Correct the host in store.url."
+_SLOW: Final = f"no answer came within {CONNECT_S} seconds. Check host and port in store.url, and the firewall between."
+_NO_LINE: Final = "pg_hba.conf there has no line that lets this user into this database from here"
+_NEW_LINE: Final = "Add a line for them, and reload it."
+_FULL: Final = "all of its connections are taken. Raise max_connections there, or end what holds them."
+_BROKE: Final = "the connection broke. Is the database running?"
+_CERTIFICATE: Final = "Name the certificate of its CA by sslrootcert in store.url."
+_UNREACHABLE: Final = {
+    "Connection refused": _NOBODY,
+    "No such file or directory Is the server running": _NOBODY,
+    "failed to resolve host": _NO_HOST,
+    "could not translate host name": _NO_HOST,
+    "timeout expired": _SLOW,
+    "Connection timed out": _SLOW,
+    "No route to host": "no network leads to its host. Check the host in store.url, and the network between.",
+    "Network is unreachable": "no network leads to its host. Check the host in store.url, and the network between.",
+    "root certificate file": "there is no file where sslrootcert says. Correct sslrootcert in store.url.",
+    "certificate verify failed": f"its certificate is not signed by a CA that is known here. {_CERTIFICATE}",
+    "does not match host name": "its certificate is for another host. Write the host in store.url as it stands there.",
+    "does not support SSL": "it has no TLS, and sslmode in store.url asks for it. Set ssl = on there.",
+    ", SSL encryption": f"{_NO_LINE}. {_NEW_LINE}",
+    ", SSL on": f"{_NO_LINE}. {_NEW_LINE}",
+    ", no encryption": f"{_NO_LINE} without TLS. Write sslmode=require in store.url, or add a `host` line there.",
+    ", SSL off": f"{_NO_LINE} without TLS. Write sslmode=require in store.url, or add a `host` line there.",
+    "no pg_hba.conf entry": f"{_NO_LINE}. {_NEW_LINE}",
+    "pg_hba.conf rejects": "a line of pg_hba.conf there refuses this user or database. Change it, and reload it.",
+    "the database system is": "it starts or stops. Try again in a minute.",
+    "too many clients": _FULL,
+    "remaining connection slots": _FULL,
+    "too many connections": "this role has all the connections that it may. Raise its CONNECTION LIMIT.",
+    "server closed the connection": _BROKE,
+    "terminating connection": _BROKE,
+    "the connection is lost": _BROKE,
+    "the connection is closed": _BROKE,
+    "statement timeout": f"a statement took longer than {STATEMENT_S} seconds. Is the database overloaded?",
+}
+"""By what libpq or the server says: the reason, and what to do. Threat: their own text repeats what they took for the
+host, which is the end of a password with an @ in it; it is never shown."""
+_HOST: Final = r"(?:(?:[\w.-]|%2[Ff])*|\[[^]@/]*\])(?::[0-9]*)?"
+_ADDRESS: Final = regex(
+    rf"postgres(?:ql)?://(?:[^@/?#]*@)?(?P<hosts>{_HOST}(?:,{_HOST})*)(?P<name>(?:/[^@/?#]*)?)(?:\?(?:[a-z_]+=[^#]*)?)?"
+)
+
+
+def _shown_address(url: str) -> str:
+    """Hosts, ports and database. Raises TeamError. Threat: a password with an @, /, ? or # that is not escaped ends
+    somewhere else than its owner thinks, and the rest of it stands where the host or the database should."""
+    found = _ADDRESS.fullmatch(url)
+    if found is None:
+        raise TeamError(_WRONG_ADDRESS)
+    return f"{found['hosts'].lower() or 'local'}{found['name']}"
+
+
 class PostgresDatabase(Database):
     kind = "postgresql"
 
@@ -384,8 +458,7 @@ class PostgresDatabase(Database):
             ) from None
         self._driver = psycopg
         self.url = url
-        parts = urlsplit(url)
-        self.shown = f"postgresql ({parts.hostname or 'local'}{f':{parts.port}' if parts.port else ''}{parts.path})"
+        self.shown = f"postgresql ({_shown_address(url)})"
 
     def connect(self, *, autocommit: bool = True) -> PostgresConnection:
         return PostgresConnection(self._driver.connect(self.url, autocommit=autocommit, **self.options()))
@@ -421,7 +494,7 @@ class PostgresDatabase(Database):
         if not isinstance(error, driver.Error):
             return None
         if isinstance(error, (driver.errors.InvalidPassword, driver.errors.InvalidAuthorizationSpecification)):
-            return TeamError(f"{self.shown} refused the user or password. Check store.url.", "STORE_AUTH")
+            return self._refused()
         if isinstance(
             error, (driver.errors.UndefinedTable, driver.errors.UndefinedColumn, driver.errors.UndefinedFunction)
         ):
@@ -437,10 +510,22 @@ class PostgresDatabase(Database):
         if isinstance(error, driver.errors.RaiseException):
             return _append_only() if APPEND_ONLY in str(error) else TeamError(f"{self.shown} refused a change.")
         text = " ".join(str(error).split())
+        away = isinstance(error, (driver.OperationalError, driver.InterfaceError, driver.InternalError))
+        if away and (reason := next((words for sign, words in _UNREACHABLE.items() if sign in text), "")):
+            return StoreUnavailable(f"{self.shown} cannot be reached now: {reason}")
+        if "no password supplied" in text:
+            words = "wants a password, and none is given. Put it into store.url, PGPASSWORD or ~/.pgpass."
+            return TeamError(f"{self.shown} {words}", STORE_AUTH)
         if "password" in text or "authentication" in text:
-            return TeamError(f"{self.shown} refused the user or password. Check store.url.", "STORE_AUTH")
+            return self._refused()
         if re.search(r'database ".*" does not exist', text):
             return TeamError(f"{self.shown}: there is no such database. Create it, then `forge store init`.")
-        if isinstance(error, (driver.OperationalError, driver.InterfaceError, driver.InternalError)):
-            return StoreUnavailable(f"{self.shown} cannot be reached now ({type(error).__name__}).")
+        if away:
+            return StoreUnavailable(f"{self.shown} cannot be reached now ({type(error).__name__}). See its log.")
+        if isinstance(error, driver.ProgrammingError) and error.sqlstate is None:
+            return TeamError(_WRONG_ADDRESS)
         return TeamError(f"{self.shown}: {type(error).__name__}")
+
+    def _refused(self) -> TeamError:
+        words = "refused the user or password. Check store.url, PGPASSWORD and ~/.pgpass."
+        return TeamError(f"{self.shown} {words}", STORE_AUTH)

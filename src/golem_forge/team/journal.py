@@ -29,8 +29,8 @@ from golem_forge.core.errors import ForgeError
 from golem_forge.events.journal import JOURNAL_VERSION, Journal
 from golem_forge.events.journal_files import Anchor, JournalError, seal_records
 from golem_forge.events.journal_reader import JournalScan, read
-from golem_forge.events.journal_records import join_records
-from golem_forge.events.recovery import RecordHandler, ReopenedJournal, read_past, settle_past
+from golem_forge.events.journal_records import CallRecord, join_records
+from golem_forge.events.recovery import MAY_HAVE_RUN, RecordHandler, ReopenedJournal, read_past, settle_past
 from golem_forge.events.serialization import encode_json, iso_now
 from golem_forge.policy.rules.files import SharedRules
 from golem_forge.storage.private_file import make_private_dir
@@ -394,6 +394,8 @@ class StoredJournals:
         self.last_interrupt = 0
         self.last_command = 0
         """The highest number that a command in the background had."""
+        self.may_have_run: list[CallRecord] = []
+        """Calls that the runner before this one had begun, and of whose end it recorded nothing."""
         self.has_run = False
         """Whether a worker ran in it before."""
         self._lines = self._download()
@@ -438,7 +440,9 @@ class StoredJournals:
             take(record, call)
 
         past = read_past(self._copy, session_id, None, take_record)
-        return settle_past(self._journal(session_id, redact, past.found), past, goes_on=True)
+        reopened = settle_past(self._journal(session_id, redact, past.found), past, goes_on=True)
+        self.may_have_run = [call for call in reopened.interrupted if call.error == MAY_HAVE_RUN]
+        return reopened
 
     def _journal(self, session_id: str, redact: Callable[[Any], Any] | None, past: JournalScan | None) -> StoredJournal:
         writer = self._writer_of()

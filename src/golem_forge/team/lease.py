@@ -87,6 +87,7 @@ class LeaseKeeper:
                 pause = _RETRY_S
                 continue
             pause = RENEW_S
+            complaints.end()
             with self._changed:
                 still = [session for session, epoch in held.items() if self._held.get(session) == epoch]
                 for session in still:

@@ -378,10 +378,12 @@ class LiveReceiver:
         if self._writer is None or not self.can_answer:
             return "the session's runner cannot be reached from here"
         question = str(answer["requestId"])
-        waiting = self._answers[question] = asyncio.get_running_loop().create_future()
+        waiting: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._answers[question] = waiting
         self._writer.write(json.dumps({"form": dict(answer), "by": by, "door": door}).encode() + b"\n")
         try:
-            return await asyncio.wait_for(waiting, _ANSWER_S)
+            async with asyncio.timeout(_ANSWER_S):
+                return await waiting
         except TimeoutError:
             return "the session's runner did not answer"
         finally:

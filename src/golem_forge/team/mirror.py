@@ -5,6 +5,8 @@ journals by path (`forge log`, `verify`, `sessions show`, export) reads it there
 missing is fetched. A session that has ended also gets its anchor, from its row: a line that was cut from the database
 is seen.
 
+`mirror_all` does so for a list of them, and deletes the copies of sessions that were pruned (`drop_pruned`).
+
 `verify_sessions` checks every journal of the store in that way, one after the other.
 
 `copy_sessions` puts the recorded sessions of this home into the store, with their outputs. They have ended there:
@@ -25,16 +27,27 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
+from golem_forge.agent.recorded_sessions import delete_session
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.events.index import SessionIndex, SessionSummary
-from golem_forge.events.journal_files import Anchor, is_locked, journal_path, read_anchor, sessions_dir, write_anchor
+from golem_forge.events.journal_files import (
+    Anchor,
+    SessionInUse,
+    SessionNotFound,
+    is_locked,
+    journal_path,
+    list_journals,
+    read_anchor,
+    sessions_dir,
+    write_anchor,
+)
 from golem_forge.events.journal_reader import JournalProblem, Verification, verify
 from golem_forge.orchestrator.outputs import ARCHIVED_PIECE
 from golem_forge.storage.private_file import make_private_dir, replacing
 from golem_forge.team.database import StoreUnavailable, TeamError
 from golem_forge.team.journal import check_line
 from golem_forge.team.people import TeamStore
-from golem_forge.team.rows import ENDED, FINISHED, STOPPED, RecordedSession, StoredSession
+from golem_forge.team.rows import ENDED, FINISHED, STOPPED, WAS_PRUNED, RecordedSession, StoredSession
 from golem_forge.team.store import Store
 
 _FOLDER: Final = ("state", "shared")
@@ -67,14 +80,43 @@ def mirrored(store: Store | TeamStore, home: Path, row: StoredSession, address: 
 
 
 def mirror_all(store: Store | TeamStore, home: Path, rows: Iterable[StoredSession], address: str) -> Path:
-    """As `mirrored`, for lists: of a session that had ended when it was copied nothing is asked again."""
+    """As `mirrored`, for lists: of a session that had ended when it was copied nothing is asked again. Copies of pruned
+    sessions go."""
     place = mirror_home(_name_of(store, address), home)
     make_private_dir(sessions_dir(place))
+    rows = list(rows)
+    drop_pruned(store, home, address, {row.id for row in rows})
     for row in rows:
         path = journal_path(place, row.id)
         if row.state not in ENDED or not path.exists() or read_anchor(path) != Anchor(row.lines, row.hash):
             mirrored(store, home, row, address)
     return place
+
+
+def drop_pruned(store: Store | TeamStore, home: Path, address: str = "", known: Iterable[str] = ()) -> None:
+    """Deletes copies of sessions that were deleted after their retention. `known`: the store has these. Raises
+    TeamError.
+
+    A store that was restored from a backup lacks sessions too: their copies are all that is left of them, and stay.
+    Threat: a team's server that lies; what it says deletes nothing here."""
+    if store.database is None:
+        return
+    place = mirror_home(_name_of(store, address), home)
+    if copies := {path.stem for path in list_journals(place)} - set(known):
+        for session_id in copies - {row.id for row in store.sessions(limit=_ALL)}:
+            with contextlib.suppress(SessionNotFound, SessionInUse):  # another one deletes it
+                if _was_pruned(store, session_id):
+                    delete_session(place, session_id)
+
+
+def _was_pruned(store: Store | TeamStore, session_id: str) -> bool:
+    try:
+        store.find(session_id)
+    except StoreUnavailable:
+        raise
+    except TeamError as error:
+        return WAS_PRUNED in error.message
+    return False
 
 
 def mirror_homes(home: Path) -> list[Path]:

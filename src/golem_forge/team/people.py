@@ -63,6 +63,10 @@ ACTIONS: Final[Mapping[str, Role]] = {
 }
 """Action → the least role that may do it. `remember`: an answer that counts beyond its session."""
 
+_EXPLAINED: Final = {
+    "see host paths": "the log with arguments and paths is for admins; `forge attach ID` shows a session"
+}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Person:
@@ -160,10 +164,9 @@ class PersonStore:
         if not person.may(action):
             self.store.accounts.refuse(person.name, self.door, action, one_line(what)[:200])
             least = ACTIONS[action].value
-            article = "an" if least[0] in "ao" else "a"
+            why = _EXPLAINED.get(action) or f"that takes {'an' if least[0] in 'ao' else 'a'} {least}"
             raise TeamError(
-                f"{person.name} is {person.role.value} here and may not {action}: that takes {article} {least}. "
-                "The refusal was recorded.",
+                f"{person.name} is {person.role.value} here and may not {action}: {why}. The refusal was recorded.",
                 "ROLE",
             )
         return person
@@ -324,8 +327,9 @@ class PersonStore:
         return add_person(self.store, name, role)
 
     def remove_person(self, name: str) -> None:
+        """The only admin stays, unless whoever has the database itself removes them."""
         self.require("manage people", f"remove {name}")
-        self.store.accounts.remove_person(name)
+        self.store.accounts.remove_person(name, keep_admin=bool(self._token_hash))
 
     def refusals(self, limit: int = 200) -> list[dict[str, Any]]:
         self.require("see refusals")

@@ -17,6 +17,7 @@ import json
 import math
 import socket
 import ssl
+import string
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
@@ -37,6 +38,13 @@ _WHOLE_S: Final = 120.0
 """For one request, however often a byte of its answer comes."""
 _MAX_ANSWER: Final = 64 << 20
 _MAX_NUMBER: Final = 1 << 53
+_MOST_ROWS: Final = 10_000
+_MOST_QUESTIONS: Final = 1000
+"""So many the server gives in one answer."""
+_MAX_ID: Final = 64
+_ID_CHARACTERS: Final = string.digits + string.ascii_letters + "_-"
+_OTHER_NAME: Final = (62, 64)
+"""How OpenSSL says that a certificate is for another host, or another address."""
 _ID: Final = regex(r"[A-Za-z0-9_-]{1,64}")
 _TOKEN: Final = regex(r"[\x21-\x7e]{1,200}")
 _TYPES: Final[Mapping[str, Any]] = {
@@ -86,8 +94,19 @@ class RemoteStore:
     def sessions(
         self, *, states: Iterable[str] = (), prefix: str = "", limit: int = 1000, batch: str = ""
     ) -> list[StoredSession]:
-        wanted = {"states": ",".join(states), "prefix": prefix, "batch": batch, "limit": limit}
-        return [_row(StoredSession, each) for each in self._rows("/api/team/sessions", **wanted)]
+        """The newest first. More than one answer takes are asked for by one more character of their ids at a time."""
+        states, most = tuple(states), min(limit, _MOST_ROWS)
+        wanted = {"states": ",".join(states), "prefix": prefix, "batch": batch, "limit": most}
+        rows = [_row(StoredSession, each) for each in self._rows("/api/team/sessions", **wanted)]
+        found = {row.id: row for row in rows}
+        if len(found) < most or limit == most:
+            return list(found.values())
+        if len(prefix) >= _MAX_ID or not all(id.startswith(prefix) for id in found):
+            raise TeamError(_OTHER_VERSION)  # whoever asks for longer and longer ids would never come to an end
+        for character in _ID_CHARACTERS:
+            more = self.sessions(states=states, prefix=prefix + character, batch=batch, limit=limit)
+            found |= {row.id: row for row in more}
+        return sorted(found.values(), key=lambda row: (-row.created, row.id))[:limit]
 
     def find(self, reference: str) -> StoredSession:
         found = self.sessions(prefix=reference, limit=2) if reference else []
@@ -165,7 +184,7 @@ class RemoteStore:
     # ---- questions
 
     def questions(self, *, session: str = "", state: str = "open", limit: int = 1000) -> list[QuestionRow]:
-        rows = self._rows("/api/team/questions", session=session, limit=limit)
+        rows = self._rows("/api/team/questions", session=session, limit=min(limit, _MOST_QUESTIONS))
         return [_row(QuestionRow, each) for each in rows]
 
     def find_question(self, reference: str) -> QuestionRow:
@@ -248,7 +267,7 @@ class RemoteStore:
             if answer.length and len(data) <= _MAX_ANSWER:
                 raise http.client.IncompleteRead(b"", answer.length)
         except (OSError, http.client.HTTPException) as error:
-            raise StoreUnavailable(f"{self.shown} cannot be reached now ({_why(error)}).") from None
+            raise StoreUnavailable(f"{self.shown} cannot be reached now{_why(error)}.") from None
         finally:
             too_slow.cancel()
             connection.close()
@@ -285,9 +304,13 @@ class RemoteStore:
 
 
 def _why(error: Exception) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        if error.verify_code in _OTHER_NAME:
+            return ": its certificate is for another host. Write the host in store.url as it stands there"
+        return ": its certificate is not trusted here. Set SSL_CERT_FILE to the file of a private CA's certificate"
     if isinstance(error, ssl.SSLError):
-        return "its certificate is not trusted here"
-    return one_line(getattr(error, "strerror", "") or type(error).__name__)[:100]
+        return ": there is no TLS there that this machine understands. Check host and port in store.url"
+    return f" ({one_line(getattr(error, 'strerror', '') or type(error).__name__)[:100]})"
 
 
 def _start(new: NewSession) -> dict[str, str]:

@@ -14,6 +14,7 @@ from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.events.journal_files import Anchor
 
 CHANNEL: Final = "forge_sessions"
+WAS_PRUNED: Final = "was deleted after its retention"
 CHECKPOINT: Final = "checkpoint"
 """The journal's record of one: its commit (None: nothing had changed), and whether the origin has it."""
 _CHECKPOINT_LINE: Final = b'"type":"checkpoint"'
@@ -25,6 +26,8 @@ FINISHED: Final = "finished"
 FAILED: Final = "failed"
 STOPPED: Final = "stopped"
 ENDED: Final = frozenset({FINISHED, FAILED, STOPPED})
+NEXT_MESSAGE: Final = "the next message"
+"""What a parked conversation waits for."""
 OPEN: Final = "open"
 ANSWERED: Final = "answered"
 WITHDRAWN: Final = "withdrawn"
@@ -85,11 +88,25 @@ class StoredSession:
     updated: float
     ended: float
     notice: str = ""
-    """What a person should know of it: why its last checkpoint is not at the origin."""
+    """What a person should know of it, a line each: calls that may have run or whose changes are lost, and why its last
+    checkpoint is not at the origin."""
 
     @property
     def shown_state(self) -> str:
         return f"{self.state} (held)" if self.held and self.state == WAITING else self.state
+
+    @property
+    def is_woken(self) -> bool:
+        """Parked, and what it waited for came: it goes on as soon as a runner has a free slot."""
+        return self.state == WAITING and not self.held and bool(self.wake)
+
+    @property
+    def shown_wait(self) -> str:
+        return f"a free slot ({self.what_came})" if self.is_woken else self.waits_for
+
+    @property
+    def what_came(self) -> str:
+        return "a message came" if self.waits_for == NEXT_MESSAGE else "answered"
 
 
 _SESSION: Final = (

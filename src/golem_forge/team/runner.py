@@ -90,6 +90,10 @@ class Runner:
         self._rules_read = 0.0
         self._rung = asyncio.Event()
         self._draining = False
+        self._leaving = False
+        """It was idle for long enough, and takes nothing more."""
+        self._claims = 0
+        """How many are being made: a session may be this runner's already."""
         self._interrupted = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._live = LiveSender(store, self.id, self._answer_form, home / "state")
@@ -135,11 +139,11 @@ class Runner:
                 if dispatch is None:
                     await self._claim(parts)
                 await self._look_at_held()
-                idle = not self._runs and options.idle_s and time.monotonic() - self._idle_since > options.idle_s
-                if idle and await self._may_leave():
+                if self._is_idle() and await self._may_leave():
                     break
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._rung.wait(), min(SWEEP_S, options.idle_s or SWEEP_S))
+                    async with asyncio.timeout(min(SWEEP_S, options.idle_s or SWEEP_S)):
+                        await self._rung.wait()
             if dispatch is not None:
                 await asyncio.to_thread(dispatch.close)
             await self._drain()
@@ -160,19 +164,25 @@ class Runner:
             with contextlib.suppress(TeamError):
                 await asyncio.to_thread(self.store.unregister, self.id)
 
+    def _is_idle(self) -> bool:
+        rested = time.monotonic() - self._idle_since
+        return bool(self.options.idle_s) and rested > self.options.idle_s and not self._runs and not self._claims
+
     async def _may_leave(self) -> bool:
         """Says that it leaves, then looks for work once more. Whoever queues a session looks for a runner afterwards:
         one of the two sees the other."""
+        self._leaving = True
         try:
             await asyncio.to_thread(self.store.drain, self.id)
-            if not await asyncio.to_thread(self.store.has_work, self.options.labels, self.options.limits):
+            has_work = await asyncio.to_thread(self.store.has_work, self.options.labels, self.options.limits)
+            if not has_work and self._is_idle():
                 return True
             await asyncio.to_thread(self.store.drain, self.id, False)
         except StoreUnavailable as error:
             complaints.tell("the store cannot be asked", error)
-            return False
+        self._leaving = False
         self._idle_since = time.monotonic()
-        self._next_sweep = 0.0
+        self._next_sweep = 0.0  # a ring that came meanwhile was not heard
         self._rung.set()
         return False
 
@@ -239,9 +249,10 @@ class Runner:
 
     async def _claim_one(self, parts: RunnerParts, session_id: str = "") -> asyncio.Task[None] | None:
         """None: there is nothing to take, or the store is away. A session that is still leaving is left out."""
-        if self._draining or time.monotonic() < self._rests_until:
+        if self._draining or self._leaving or time.monotonic() < self._rests_until:
             return None
         began = time.monotonic()
+        self._claims += 1
         try:
             lease = await asyncio.to_thread(
                 self.store.claim,
@@ -254,6 +265,8 @@ class Runner:
         except StoreUnavailable as error:
             complaints.tell("the store cannot be asked", error)
             return None
+        finally:
+            self._claims -= 1
         if lease is None:
             return None
         parts.leases.hold(lease.id, lease.epoch, began)
@@ -374,7 +387,7 @@ class Runner:
         with contextlib.suppress(TeamError):
             await asyncio.to_thread(self.store.drain, self.id)
         until = time.monotonic() + DRAIN_S
-        while self._runs and time.monotonic() < until and not self._interrupted.is_set():
+        while (self._runs or self._claims) and time.monotonic() < until and not self._interrupted.is_set():
             for run in list(self._runs.values()):
                 run.drain()
                 if not run.runs_something:

@@ -13,6 +13,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Final
 
+from golem_forge.core.regex import regex
 from golem_forge.team.database import (
     APPEND_ONLY,
     SQLITE,
@@ -24,7 +25,6 @@ from golem_forge.team.database import (
 from golem_forge.team.dispatch import SCHEMA_KEY, install
 
 SCHEMA_VERSION: Final = 1
-NO_TABLES: Final = "The store has no tables yet. Run `forge store init`."
 
 _TABLES: Final = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -140,10 +140,12 @@ CREATE TABLE pruned (
     session TEXT PRIMARY KEY, lines BIGINT NOT NULL, hash TEXT NOT NULL, at DOUBLE PRECISION NOT NULL
 );
 """
+_TABLE_NAMES: Final = regex(r"CREATE TABLE (\w+)")
 _APPEND_ONLY: Final = ("journal", "journal_private", "outputs")
 _PRUNING: Final = "pruning"
 RUNNER: Final = "runner"
 PAGE: Final = "page"
+OWNER: Final = "owner"
 """What a role of PostgreSQL can be for."""
 _ALL_RIGHTS: Final = "SELECT, INSERT, UPDATE, DELETE"
 _KEPT: Final = {
@@ -266,35 +268,65 @@ def _granted_roles(connection: StoreConnection) -> list[tuple[str, str]]:
     return [(kind, role) for kind, role in found if role in there]
 
 
+def own_role(database: Database) -> tuple[str, str]:
+    """(the role of this connection, `owner`, `runner`, `page` or nothing); empty with SQLite."""
+    with database.transaction(write=False) as connection:
+        return _own_role(connection) if isinstance(connection, PostgresConnection) else ("", "")
+
+
+def _own_role(connection: PostgresConnection) -> tuple[str, str]:
+    name, owns = connection.execute(
+        "SELECT current_user, pg_has_role((SELECT relowner FROM pg_class WHERE oid = to_regclass('journal')), 'MEMBER')"
+    ).fetchone()
+    return name, OWNER if owns else next((kind for kind, role in _granted_roles(connection) if role == name), "")
+
+
 def describe_server(database: Database) -> tuple[str, list[str]]:
     """(who this connection is to PostgreSQL, what is wrong with the server's settings); empty with SQLite."""
     with database.transaction(write=False) as connection:
         if not isinstance(connection, PostgresConnection):
             return "", []
-        name, owns, fsync, pages = connection.execute(
-            "SELECT current_user, pg_has_role((SELECT relowner FROM pg_class WHERE oid = to_regclass('journal')), "
-            "'MEMBER'), current_setting('fsync'), current_setting('full_page_writes')"
+        name, kind = _own_role(connection)
+        fsync, pages = connection.execute(
+            "SELECT current_setting('fsync'), current_setting('full_page_writes')"
         ).fetchone()
-        kinds = [kind for kind, role in _granted_roles(connection) if role == name]
     lost = "a crash of the database's machine can lose what was recorded, and a call would run twice. Set it to on."
     settings = {"fsync": fsync, "full_page_writes": pages}
     problems = [f"{key} is off in PostgreSQL: {lost}" for key, value in settings.items() if value == "off"]
-    return f"{name} ({'owner' if owns else next(iter(kinds), 'no role of this store')})", problems
+    return f"{name} ({kind or 'no role of this store'})", problems
 
 
 def require_owner(database: Database) -> None:
     """Before sessions are deleted. Raises TeamError for another role: it may see nothing to delete, and say so."""
-    with database.transaction(write=False) as connection:
-        if not isinstance(connection, PostgresConnection):
-            return
-        name, owns = connection.execute(
-            "SELECT current_user, pg_has_role((SELECT relowner FROM pg_class WHERE oid = to_regclass('journal')), "
-            "'MEMBER')"
-        ).fetchone()
-    if not owns:
+    name, kind = own_role(database)
+    if name and kind != OWNER:
         raise TeamError(
             f"{name!r} is not that role, and only the role that owns the tables deletes sessions. Name it in "
             "store.url, e.g. by --set store.url=env:NAME.",
+            "STORE_ROLE",
+        )
+
+
+def require_runner(database: Database) -> None:
+    """Before a runner starts. Raises TeamError for a role that lacks a right which its work needs."""
+    needed = (
+        f"('{table}', '{right}')"
+        for table in _TABLE_NAMES.findall(_TABLES)
+        for right in _RIGHTS[RUNNER].get(table, _ALL_RIGHTS).split(", ")
+    )
+    with database.transaction(write=False) as connection:
+        if not isinstance(connection, PostgresConnection):
+            return
+        lacks = connection.execute(
+            f"SELECT name FROM (VALUES {', '.join(needed)}) AS needed (name, verb) "
+            "WHERE NOT has_table_privilege(name, verb)"
+        ).fetchone()
+        name, kind = _own_role(connection) if lacks else ("", "")
+    if lacks:
+        what = "It is the page's role. " if kind == PAGE else ""
+        raise TeamError(
+            f"The role {name!r} lacks rights that a runner needs ({lacks[0]}). {what}Name the runners' role in "
+            "store.url; whoever owns the tables makes one with `forge store init --runner-role NAME`.",
             "STORE_ROLE",
         )
 
@@ -321,10 +353,22 @@ def _install_dispatch(connection: PostgresConnection) -> None:
 
 def check_version(database: Database) -> int:
     """The version of the tables. Raises TeamError where it is not the one that this Forge needs."""
-    with database.transaction(write=False) as connection:
-        found = version_of(connection, database)
+    try:
+        with database.transaction(write=False) as connection:
+            found = version_of(connection, database)
+    except TeamError as error:
+        if error.code != "STORE_ROLE":
+            raise
+        with database.transaction(write=False) as connection:
+            (name,) = connection.execute("SELECT current_user").fetchone()
+        raise TeamError(
+            f"The role {name!r} has no rights in this store. Whoever owns the tables gives them with `forge store init "
+            "--runner-role NAME` to the role of runners, and with --page-role NAME to that of the page.",
+            "STORE_ROLE",
+        ) from None
     if found == 0:
-        raise TeamError(NO_TABLES, "STORE_SCHEMA")
+        roles = "" if database.kind == SQLITE else ", for a team with --runner-role NAME and --page-role NAME"
+        raise TeamError(f"The store has no tables yet. Run `forge store init`{roles}.", "STORE_SCHEMA")
     if found < SCHEMA_VERSION:
         raise TeamError(
             f"The store's tables are of an older version ({found}, this Forge needs {SCHEMA_VERSION}). "

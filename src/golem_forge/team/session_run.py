@@ -34,7 +34,7 @@ from golem_forge.core.decisions import Risk, is_riskier
 from golem_forge.core.errors import ConfigError, ForgeError, error_name
 from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.signals import InterruptSignal
-from golem_forge.core.text import shorten
+from golem_forge.core.text import one_line, shorten, shorten_prose
 from golem_forge.events.bus import EventBus
 from golem_forge.events.envelope import Event
 from golem_forge.events.open_questions import TIMEOUT
@@ -47,6 +47,7 @@ from golem_forge.team.rows import (
     EXPIRED,
     FAILED,
     FINISHED,
+    NEXT_MESSAGE,
     SOMEBODY_ELSE,
     STARTER_ONCE,
     STOPPED,
@@ -57,7 +58,7 @@ from golem_forge.team.rows import (
     SessionEnding,
     question_title,
 )
-from golem_forge.team.session_workspace import LOST, WORKSPACE, SessionWorkspace, checkpoint_notice
+from golem_forge.team.session_workspace import LOST, WORKSPACE, SessionWorkspace, checkpoint_notice, name_call
 from golem_forge.team.shared_rules import SessionRules, StoreRules
 from golem_forge.team.store import Store
 from golem_forge.toolsets.exec.sessions import ExecSessions
@@ -74,6 +75,10 @@ _NOT_FOUR_EYES: Final = (
     "approval.four_eyes asks for a second person's answer, and approve_all would answer everything beforehand. Start "
     "the session with another --approval."
 )
+MAY_HAVE_RUN_NOTICE: Final = "A runner ended in the middle of these calls, so they may have run:"
+"""So begins the line of a session's notice that stays, as that of LOST does."""
+_MOST_NAMED: Final = 20
+_LOGGED: Final = 500
 LEFT: Final = "left"
 """The reason of the signal that ends a session's work here without a word in its journal."""
 STOPPED_BY_PERSON: Final = "stopped"
@@ -102,6 +107,9 @@ class SessionRun:
         self.lease = lease
         self.lost = ""
         """Why the session is not this runner's any more."""
+        self._settled = False
+        """Whether the store has taken its end, its parking or its return: who finds no lease here from then on has not
+        lost one."""
         self.is_full = False
         """Whether it was given back because the disk here is full."""
         self._parts = parts
@@ -136,8 +144,13 @@ class SessionRun:
         self._workspace: SessionWorkspace | None = None
         self._checkpoint_seq = -1
         """The number of the last event when the origin had all files; what came later may have changed some."""
+        notices = dict.fromkeys((MAY_HAVE_RUN_NOTICE, LOST), "")
         notice = lease.session.notice
-        self._lost_notice, _, notice = notice.partition("\n") if notice.startswith(LOST) else ("", "", notice)
+        for begins in notices:
+            if notice.startswith(begins):
+                notices[begins], _, notice = notice.partition("\n")
+        self._kept_notices: dict[str, str] = notices
+        """By how they begin: what lists say of the session for as long as there is one."""
         self._checkpoint_notice = notice
         self._looking = asyncio.Lock()
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -166,6 +179,8 @@ class SessionRun:
             await self._end(SessionEnding(state=FAILED, error=f"the runner failed ({error_name(error)})"))
         finally:
             await self._close()
+            if self._settled:
+                self.lost = ""
 
     async def _run(self) -> None:
         parts, lease = self._parts, self.lease
@@ -244,6 +259,13 @@ class SessionRun:
         journals.journal.writer.started = True
         if journals.has_run:
             await asyncio.to_thread(self._store.withdraw_others, self.lease, _open_calls(runtime))
+        if journals.may_have_run:
+            before = self._kept_notices[MAY_HAVE_RUN_NOTICE].removeprefix(MAY_HAVE_RUN_NOTICE).strip(" .")
+            calls = [before] if before else []
+            calls += [name_call(call.tool, call.args) for call in journals.may_have_run[:_MOST_NAMED]]
+            said = shorten_prose(f"{MAY_HAVE_RUN_NOTICE} {', '.join(calls)}.", _LOGGED)
+            self._kept_notices[MAY_HAVE_RUN_NOTICE] = said
+            await self._tell_checkpoint(self._checkpoint_notice, again=True)
         while not await self.look():
             if self._leaving or self.lost:
                 return
@@ -272,7 +294,7 @@ class SessionRun:
                 if await self._nothing_new():
                     await self._end_with(runtime, result, _state_after(result))
                     return
-            elif await self._park("the next message"):
+            elif await self._park(NEXT_MESSAGE):
                 return
 
     async def _attend(self, turn: Any) -> RunResult | None:
@@ -335,6 +357,7 @@ class SessionRun:
         if not parked:
             await self.look()
             return False
+        self._settled = True
         self._leave()
         return True
 
@@ -351,7 +374,7 @@ class SessionRun:
             return True
         assert self._workspace is not None
         runtime.ui.show_status(type="warning", message=self._lost_note)
-        self._lost_notice = self._workspace.lost_notice
+        self._kept_notices[LOST] = self._workspace.lost_notice
         self._start(self._tell_checkpoint(self._checkpoint_notice, again=True))
         resumed = runtime.resumed
         turn = resumed.open_turn if resumed is not None else None
@@ -391,7 +414,7 @@ class SessionRun:
             _log.warning("session %s: %s", self.id[:12], notice)
             if self._runtime is not None:
                 self._runtime.ui.show_status(type="warning", message=notice)
-        whole = "\n".join(filter(None, (self._lost_notice, notice)))
+        whole = "\n".join(filter(None, (*self._kept_notices.values(), notice)))
         with contextlib.suppress(TeamError):
             await asyncio.to_thread(self._store.set_notice, self.lease, whole)
 
@@ -457,7 +480,8 @@ class SessionRun:
         journal = self._journals.journal if self._journals is not None else None
         if journal is not None:
             with contextlib.suppress(Exception):
-                await asyncio.wait_for(journal.committed(), 5)
+                async with asyncio.timeout(5):
+                    await journal.committed()
         self._leave()
         self._changed.set()
         self._giving_back = asyncio.ensure_future(self._give_back())
@@ -466,6 +490,7 @@ class SessionRun:
     async def _give_back(self) -> None:
         with contextlib.suppress(TeamError):
             await asyncio.to_thread(self._store.give_back, self.lease)
+            self._settled = True
 
     def _full_in_thread(self, error: OSError) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nothing runs
@@ -513,6 +538,11 @@ class SessionRun:
         if self._leaving or self.lost:
             return
         self._is_ending = True
+        if left := runtime.tree.parts.get(ExecSessions).in_background:
+            said = f"{left} command{' was' if left == 1 else 's were'} ended with the session."
+            runtime.ui.show_status(type="warning", message=said)
+            self._kept_notices["commands"] = said
+            await self._tell_checkpoint(self._checkpoint_notice, again=True)
         runtime.end(result)
         answer = result.response if result is not None else ""
         error = result.error if result is not None else ""
@@ -530,7 +560,7 @@ class SessionRun:
         await self._end(ending)
         if last is not None:
             journal.writer.kept(last)
-        if self._workspace is not None and self._checkpoint_seq >= 0 and not self.lost:
+        if self._workspace is not None and self._checkpoint_seq >= 0 and self._settled:
             await asyncio.to_thread(self._workspace.remove)
 
     async def _end(self, ending: SessionEnding) -> None:
@@ -540,8 +570,11 @@ class SessionRun:
                 ended = await asyncio.to_thread(self._store.end, self.lease, ending)
             except StoreUnavailable:
                 await asyncio.sleep(RETRY_S)
+        self._settled = bool(ended)
         if ended is False:
             self.lost = "another runner has taken this session over"
+        elif ended and ending.state == FAILED:
+            _log.warning("session %s failed: %s", self.id[:12], shorten_prose(one_line(ending.error), _LOGGED))
 
     async def _close_runtime(self) -> None:
         runtime, self._runtime = self._runtime, None

@@ -45,6 +45,7 @@ from golem_forge.team.workspace import (
     make_clone,
     open_clone,
     read_workspace,
+    resolve_ref,
     restore,
 )
 
@@ -207,6 +208,12 @@ def read_changes(
         clone = session_clone(facts, home, session_id, Path(folder))
         commit = last_commit(clone)
         recorded = str(facts.get(CHECKPOINT) or "")
+        if recorded not in ("", commit) and not resolve_ref(clone, clone.ref):
+            raise WorkspaceError(
+                f"{clone.ref} is missing in the repository {clone.workspace.shown_name}. This machine does not have "
+                f"the session's last checkpoint ({recorded[:12]}). Either it was not pushed, or the ref was deleted. "
+                "Restore that ref there, or run this where the session ran."
+            )
         if recorded not in ("", commit):
             raise WorkspaceError(
                 f"The repository has another state of this session ({commit[:12]}) than its journal ({recorded[:12]}). "
@@ -301,15 +308,14 @@ def _read_past(records: Iterable[Mapping[str, Any]]) -> _Past:
         elif kind == WORKSPACE:
             past = past._replace(clone=str(record.get("clone", "")))
         elif kind == "proposed":
-            named[str(record.get("call"))] = _named(record)
+            named[str(record.get("call"))] = name_call(record.get("tool"), record.get("args"))
         elif kind in _RAN:
-            past.ran.append(named.get(str(record.get("call"))) or _named(record))
+            past.ran.append(named.get(str(record.get("call"))) or name_call(record.get("tool"), record.get("args")))
     return past
 
 
-def _named(record: Mapping[str, Any]) -> str:
+def name_call(tool: object, args: object) -> str:
     """`write_file /work/a.txt`"""
-    args = record.get("args")
     path = args.get("path") or args.get("cmd") if isinstance(args, Mapping) else ""
-    tool = display_name(str(record.get("tool", "")))
+    tool = display_name(str(tool or ""))
     return f"{tool} {shorten(display_name(str(path)), 80)}" if isinstance(path, str) and path else tool

@@ -41,6 +41,7 @@ from golem_forge.team.rows import (
     RUNNING,
     SESSION_COLUMNS,
     WAITING,
+    WAS_PRUNED,
     WITHDRAWN,
     Append,
     Arrival,
@@ -166,9 +167,7 @@ class Store:
             ).fetchone()
         if row is None:
             return ""
-        return (
-            f"session {row[0]} was deleted after its retention; its journal had {row[1]} lines, the last hash {row[2]}"
-        )
+        return f"session {row[0]} {WAS_PRUNED}; its journal had {row[1]} lines, the last hash {row[2]}"
 
     def facts(self, session_id: str) -> Mapping[str, Any]:
         with self.database.transaction(write=False) as connection:

@@ -263,7 +263,8 @@ class WebhookSender:
             if not taken and not self._closing:
                 await asyncio.sleep(REST_S)
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(rung.wait(), LOOK_S)
+                    async with asyncio.timeout(LOOK_S):
+                        await rung.wait()
 
     async def _deliver(self, hook: Webhook, delivery: WebhookDelivery) -> None:
         problem = await self._post(hook, delivery)

@@ -122,6 +122,12 @@ class Workspace:
         """Empty: the origin is reached over the network."""
         return self.git.removeprefix("file://") if self.git.startswith(("/", "file:///")) else ""
 
+    @property
+    def shown_name(self) -> str:
+        """For messages: viewers read them, so of a host path only its end. An address holds no password."""
+        parts = Path(self.local_path).parts
+        return display_name("/".join(parts[-2 if parts[-1] == ".git" else -1 :]) if parts else self.git)
+
 
 def read_workspace(value: object, *, where: str = "workspace", folder: Path | None = None) -> Workspace:
     """A `workspace:` block. `where`: how errors begin; `folder`: what a relative path begins at. Raises ConfigError
@@ -322,7 +328,9 @@ def run_network(clone: Clone, words: Collection[str], doing: str, limits: GitLim
         "GIT_ALLOW_PROTOCOL": "https:ssh:file" + (":http" if plain_http else ""),
     }
     del environ["GIT_CONFIG_NOSYSTEM"]  # a machine's credential helper stands there
-    return _run(clone, [*_options(settings), *words], doing, environ, limits, b"", (0,))
+    return _run(
+        clone, [*_options(settings), *words], f"{doing} ({clone.workspace.shown_name})", environ, limits, b"", (0,)
+    )
 
 
 def _run(
@@ -356,7 +364,8 @@ def _path(clone: Clone) -> str:
 
 
 def _without_paths(text: str, clone: Clone) -> str:
-    for path, name in ((os.fspath(clone.place), "the workspace"), (clone.workspace.local_path, "the origin")):
+    origin = clone.workspace
+    for path, name in ((os.fspath(clone.place), "the workspace"), (origin.local_path, origin.shown_name)):
         if len(path) > 1:
             text = text.replace(path, name)
     return text

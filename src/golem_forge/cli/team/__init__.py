@@ -49,7 +49,9 @@ def run(verb: str, words: list[str]) -> int:
 
 
 def store_settings(overrides: Sequence[str] = (), directory: Path | None = None) -> StoreSettings:
-    return program_settings(overrides, directory).store
+    """`directory`: of the program. At a team's address it may be the name of one that only the server has; then what
+    counts here counts, and whoever looks for the program says that there is none."""
+    return program_settings(overrides, directory if directory and directory.is_dir() else None).store
 
 
 def program_settings(overrides: Sequence[str] = (), directory: Path | None = None) -> Program:

@@ -120,7 +120,9 @@ def watch_input() -> asyncio.Event:
 def _goodbye(session_id: str, last: StoredSession, ended: StoredSession | None, *, quiet: bool) -> int:
     short = session_id[:ID_SHOWN]
     if ended is None:
-        state = "goes on" if last.state in (QUEUED, RUNNING) else f"waits for {one_line(last.waits_for) or 'an answer'}"
+        state = (
+            "goes on" if last.state in (QUEUED, RUNNING) else f"waits for {one_line(last.shown_wait) or 'an answer'}"
+        )
         print(f"session {short} {state}; `forge attach {short}` comes back to it", file=sys.stderr)
         return 0
     why = f": {one_line(ended.error)}" if ended.error else ""

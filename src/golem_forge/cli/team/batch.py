@@ -20,10 +20,11 @@ from golem_forge.cli.format import fail, print_columns, print_json
 from golem_forge.cli.run import RunArgs
 from golem_forge.cli.team import ID_SHOWN, fail_with, open_store, store_settings
 from golem_forge.cli.team.background import ensure_runner, new_session, remote_session
+from golem_forge.cli.team.sessions import print_notices
 from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.core.ids import new_id
 from golem_forge.core.lazy_dataclass import dataclass, replace
-from golem_forge.core.text import escape_control_chars, nearest_hint, one_line, shorten
+from golem_forge.core.text import escape_control_chars, nearest_hint, one_line, shorten, shorten_prose
 from golem_forge.team.database import StoreUnavailable, TeamError
 from golem_forge.team.people import TeamStore
 from golem_forge.team.rows import ENDED, FINISHED, QUEUED, RUNNING, WAITING, NewSession, StoredSession
@@ -208,9 +209,7 @@ class Batch:
             print_json([_as_json(line, row) for line, row in zip(self._lines, found, strict=True)])
         else:
             print_columns(lambda: self._table(found))
-            for row in found:
-                if row.notice:
-                    print(f"! {row.id[:ID_SHOWN]}: {one_line(row.notice)}")
+            print_notices(found)
         return 0 if all(row.state == FINISHED for row in found) else 1
 
     def _queue(self, parallel: int, rows: Mapping[str, StoredSession]) -> None:
@@ -230,8 +229,11 @@ class Batch:
 
     def _tell(self, rows: Mapping[str, StoredSession]) -> None:
         ended = sum(row.state in ENDED for row in rows.values())
-        asking = sum(row.state == WAITING for row in rows.values())
-        wait = f", {asking} wait for an answer (`forge inbox`)" if asking else ""
+        woken = sum(row.is_woken for row in rows.values())
+        asking = sum(row.state == WAITING for row in rows.values()) - woken
+        wait = f", {asking} {'waits' if asking == 1 else 'wait'} for an answer (`forge inbox`)" if asking else ""
+        if woken:
+            wait += f", {woken} {'was answered and waits' if woken == 1 else 'were answered and wait'} for a free slot"
         self._say(f"{ended} of {len(self._lines)} ended{wait}")
 
     def _say(self, text: str) -> None:
@@ -248,7 +250,7 @@ class Batch:
                 row.state,
                 f"${row.cost:.4f}" if row.cost else "-",
                 shorten(one_line(line.input), _WIDEST // 2),
-                shorten(one_line(row.error or row.result), _WIDEST),
+                shorten_prose(one_line(row.error or row.result), _WIDEST),
             )
 
 
@@ -261,5 +263,6 @@ def _as_json(line: BatchLine, row: StoredSession) -> dict[str, Any]:
         "input": line.input,
         "result": row.result,
         "error": row.error,
+        "notice": row.notice,
         "cost": row.cost,
     }

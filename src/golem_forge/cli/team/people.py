@@ -13,8 +13,10 @@ from golem_forge.cli.team import fail_with, open_store
 from golem_forge.core.text import one_line
 from golem_forge.team.database import TeamError
 from golem_forge.team.people import Role, TeamStore
+from golem_forge.team.rows import QUEUED, RUNNING, WAITING
 from golem_forge.team.shared_rules import rule_in_words
 
+_ALL: Final = 1_000_000
 HELP: Final = """usage: forge people add NAME --role viewer|operator|admin
        forge people list [--json]
        forge people remove NAME
@@ -42,8 +44,7 @@ def run_people(words: list[str]) -> int:
         elif given.verb == "refusals":
             _list_refusals(store.refusals(), given.json)
         elif given.verb == "remove":
-            store.remove_person(given.name)
-            print(f"{given.name} is removed; their token does not work any more")
+            _remove(store, given.name)
         else:
             _add(store, given.name, Role(given.role or Role.VIEWER), given.json)
     except TeamError as error:
@@ -58,6 +59,16 @@ def _add(store: TeamStore, name: str, role: Role, as_json: bool) -> None:
         return
     print(f"{name} is {role.value}. Their token, shown only now:\n\n  {token}\n")
     print("They type it on the team's page (`forge web --team`), or set FORGE_TEAM_TOKEN for `forge ps`, `inbox` …")
+
+
+def _remove(store: TeamStore, name: str) -> None:
+    # Counted first: whoever removes themselves sees nothing afterwards.
+    sessions = sum(row.person == name for row in store.sessions(states=(QUEUED, RUNNING, WAITING), limit=_ALL))
+    schedules = sum(row.person == name and bool(row.by_role) for row in store.schedules())
+    store.remove_person(name)
+    print(f"{name} is removed; their token does not work any more")
+    if sessions or schedules:
+        print(f"{name}'s sessions go on ({sessions} open); their schedules start nothing any more ({schedules})")
 
 
 def _list(people: list[dict[str, Any]], as_json: bool) -> None:

@@ -16,6 +16,7 @@ from golem_forge.events.telemetry import open_metrics
 from golem_forge.storage.home import forge_home
 from golem_forge.team.database import TeamError
 from golem_forge.team.runner import Runner, RunnerOptions
+from golem_forge.team.schema import require_runner
 from golem_forge.team.webhooks import read_webhooks
 
 HELP: Final = """usage: forge runner [--slots N] [--label L]… [--idle S]
@@ -37,6 +38,7 @@ def run_runner(words: list[str]) -> int:
     settings = program.store
     try:
         store = own_store(settings)
+        require_runner(store.database)
     except TeamError as error:
         return fail_with("runner", error)
     options = RunnerOptions(
@@ -62,7 +64,7 @@ async def _run(runner: Runner) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, runner.drain)
     options = runner.options
-    what = f"{options.slots} slots, labels: {' '.join(map(one_line, options.labels))}"
+    what = f"{options.slots} slot{'s' if options.slots != 1 else ''}, labels: {' '.join(map(one_line, options.labels))}"
     print(f"runner {runner.id[:12]} on {runner.store.database.shown}, {what}", file=sys.stderr)
     await runner.run()
     print(f"runner {runner.id[:12]} has ended", file=sys.stderr)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from typing import Any, Final
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
 
 from golem_forge.cli.args import read_args
 from golem_forge.cli.format import fail, print_columns, print_json
 from golem_forge.cli.team import ID_SHOWN, fail_with, open_store
-from golem_forge.core.text import one_line, shorten
+from golem_forge.core.text import one_line, shorten, shorten_prose
 from golem_forge.team.database import TeamError
-from golem_forge.team.rows import ENDED, QUEUED, StoredSession
+from golem_forge.team.people import TeamStore
+from golem_forge.team.rows import ENDED, QUEUED, RUNNING, WAITING, StoredSession
 
 PS_HELP: Final = """usage: forge ps [--all] [--json]
 
@@ -24,6 +26,7 @@ SEND_HELP: Final = """usage: forge send ID MESSAGE…
 Queues a message for the next turn of a session of the store."""
 _OPEN_STATES: Final = ("queued", "running", "waiting")
 _WIDEST: Final = 40
+_WIDEST_WAIT: Final = 60
 
 
 def run_ps(words: list[str]) -> int:
@@ -32,10 +35,11 @@ def run_ps(words: list[str]) -> int:
         store = open_store()
         now = store.now()
         rows = store.sessions(states=() if given.all else _OPEN_STATES)
+        slots = Slots.read(store) if any(row.state == QUEUED or row.is_woken for row in rows) else Slots([], {})
     except TeamError as error:
         return fail_with("ps", error)
     if given.json:
-        print_json([_as_json(row, now) for row in rows])
+        print_json([_as_json(row, slots, now) for row in rows])
         return 0
     if not rows:
         print("no session runs or waits; `forge run --background …` starts one" if not given.all else "no sessions yet")
@@ -44,16 +48,21 @@ def run_ps(words: list[str]) -> int:
     def table() -> Iterator[tuple[str, ...]]:
         yield ("SESSION", "STATE", "WORKER", "PERSON", "RUNNER", "AGE", "COST", "WAITS FOR", "TITLE")
         for row in rows:
-            yield tuple(one_line(cell) for cell in _cells(row, now))
+            yield tuple(one_line(cell) for cell in _cells(row, slots, now))
 
     print_columns(table)
-    for row in rows:
-        if row.notice:
-            print(f"! {row.id[:ID_SHOWN]}: {one_line(row.notice)}")
+    print_notices(rows)
     return 0
 
 
-def _cells(row: StoredSession, now: float) -> tuple[str, ...]:
+def print_notices(rows: Iterable[StoredSession]) -> None:
+    """What a table of sessions has no room for."""
+    for row in rows:
+        for notice in row.notice.splitlines():
+            print(f"! {row.id[:ID_SHOWN]}: {one_line(notice)}")
+
+
+def _cells(row: StoredSession, slots: Slots, now: float) -> tuple[str, ...]:
     return (
         row.id[:ID_SHOWN],
         row.shown_state,
@@ -62,18 +71,38 @@ def _cells(row: StoredSession, now: float) -> tuple[str, ...]:
         row.runner[:8] or "-",
         age(now - row.created),
         f"${row.cost:.4f}" if row.cost else "-",
-        shorten(_waits_for(row), _WIDEST) or "-",
+        shorten_prose(slots.waits_for(row) or row.error, _WIDEST_WAIT) or "-",
         shorten(row.title, _WIDEST),
     )
 
 
-def _waits_for(row: StoredSession) -> str:
-    if row.state == QUEUED:
-        return f"a runner with {row.label}" if row.label else "a runner"
-    return row.waits_for or row.error
+class Slots(NamedTuple):
+    """Which runners there are, and which have no room: what keeps a session that could go on."""
+
+    runners: list[dict[str, Any]]
+    busy: Mapping[str, int]
+
+    @classmethod
+    def read(cls, store: TeamStore) -> Slots:
+        runners = [each for each in store.runners() if not each.get("draining")]
+        held = store.sessions(states=(RUNNING, WAITING)) if runners else []
+        return cls(runners, Counter(row.runner for row in held if row.runner))
+
+    def waits_for(self, row: StoredSession) -> str:
+        if row.state != QUEUED and not row.is_woken:
+            return row.waits_for
+        came = f" ({row.what_came})" if row.is_woken else ""
+        fitting = [each for each in self.runners if row.label in ("", *each["labels"])]
+        wanted = f"a runner with the label {row.label}" if row.label else "a runner"
+        if not fitting:
+            return f"{wanted}: there is none{came}"
+        if all(self.busy.get(each["id"], 0) >= each["slots"] for each in fitting):
+            full = f"the runners with {row.label} are full" if row.label else "all runners are full"
+            return f"a free slot: {full}{came}"
+        return row.shown_wait or wanted
 
 
-def _as_json(row: StoredSession, now: float) -> dict[str, Any]:
+def _as_json(row: StoredSession, slots: Slots, now: float) -> dict[str, Any]:
     return {
         "session": row.id,
         "state": row.state,
@@ -83,7 +112,7 @@ def _as_json(row: StoredSession, now: float) -> dict[str, Any]:
         "runner": row.runner,
         "ageSeconds": round(now - row.created, 3),
         "cost": row.cost,
-        "waitsFor": row.waits_for,
+        "waitsFor": slots.waits_for(row),
         "title": row.title,
         "result": row.result,
         "error": row.error,

@@ -16,7 +16,7 @@ from golem_forge.core.errors import ConfigError
 from golem_forge.core.text import one_line
 from golem_forge.storage.home import forge_home
 from golem_forge.team.database import SQLITE, Database, SqliteDatabase, TeamError, open_database
-from golem_forge.team.mirror import copy_sessions, verify_sessions
+from golem_forge.team.mirror import copy_sessions, drop_pruned, verify_sessions
 from golem_forge.team.remote import RemoteStore
 from golem_forge.team.rows import QUEUED
 from golem_forge.team.schema import (
@@ -201,6 +201,7 @@ def _prune(store: Store, retention_s: float) -> int:
     for session_id, problem in delete_refs(store.ended_facts(ended_before_s=retention_s), forge_home().path):
         print(f"{session_id[:ID_SHOWN]}  refs/forge/{session_id} stays: {one_line(problem)}")
     print(f"{store.prune(retention_s)} sessions deleted")
+    drop_pruned(store, forge_home().path)
     return 0
 
 

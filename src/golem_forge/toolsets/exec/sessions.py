@@ -128,6 +128,11 @@ class ExecSessions:
         """Whether a command runs or is about to."""
         return bool(self._running or self._starting)
 
+    @property
+    def in_background(self) -> int:
+        """How many run that no call waits for."""
+        return sum(each.number > 0 for each in self._running)
+
     def continue_after(self, number: int) -> None:
         """The session goes on in another process: commands up to this number ended with the one before."""
         self._last = self._before = number

@@ -206,7 +206,8 @@ class FrameConnection:
                     if hung_up(self._pipes.read):
                         return
                     with suppress(TimeoutError):
-                        await asyncio.wait_for(self._room.wait(), _HUNG_UP_SECONDS)
+                        async with asyncio.timeout(_HUNG_UP_SECONDS):
+                            await self._room.wait()
 
     def _take(self, line: bytes) -> None:
         if not line.strip():

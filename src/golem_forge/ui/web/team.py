@@ -44,7 +44,7 @@ from golem_forge.storage.private_file import (
     wait_for_lock,
     write_private,
 )
-from golem_forge.team.database import StoreUnavailable, TeamError
+from golem_forge.team.database import TeamError, complaints
 from golem_forge.team.live import LIVE_CHANNEL
 from golem_forge.team.people import MAX_TOKEN, NOT_LOOSER, PersonStore, find_person, token_hash
 from golem_forge.team.rings import Rings, listen
@@ -95,7 +95,7 @@ class LoginFile:
         self._path = folder / f"{port}-logins.json"
         self._lock = open_lock(folder / f".{port}-logins.lock")
         try:
-            wait_for_lock(self._lock, f"the logins of port {port}")  # of a process that is about to end
+            wait_for_lock(self._lock, f"the file with the logins of port {port}")  # of a process that is about to end
         except BaseException:
             self.close()
             raise
@@ -219,8 +219,8 @@ class TeamGuard(RequestGuard):
                 await self._identify(scope)
             except TeamError as error:
                 # Threat: the address of the database is for runners alone.
-                away = isinstance(error, StoreUnavailable)
-                said = "The database of the team cannot be reached now. Try again." if away else error.message
+                complaints.tell("the people of the team cannot be looked up", error)
+                said = "The database of the team cannot be reached now. Try again; the log of the page says why."
                 await self._refuse(GuardRefusal(503, said), scope, receive, send)
                 return
         await super().__call__(scope, receive, send)

@@ -627,7 +627,7 @@ def _page_row(row: StoredSession, answered: Mapping[str, list[str]]) -> TeamSess
         calls=0,
         person=row.person,
         answered_by=answered.get(row.id, []),
-        waits_for=row.waits_for,
+        waits_for=row.shown_wait,
         cost=row.cost,
         error=row.error,
     )

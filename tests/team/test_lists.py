@@ -1,0 +1,166 @@
+"""What an operator reads in `forge ps`, `forge batch`, `forge log` and the runner's log."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.ready import ReadyForge
+from tests.team.background import Program, until, write_call
+
+from golem_forge.team.rows import NewSession
+
+
+@pytest.fixture
+def program(tmp_path: Path, ready_forge: ReadyForge) -> Iterator[Program]:
+    made = Program(tmp_path / "shop", tmp_path / "home", ready=ready_forge)
+    yield made
+    made.close()
+
+
+def register(program: Program, runner: str, *labels: str, slots: int = 1) -> None:
+    program.store().register(runner, host="h", pid=1, slots=slots, labels=labels, version="1", offers={})
+
+
+def waits_for(program: Program, session: str) -> str:
+    [row] = [row for row in json.loads(program.forge("ps", "--json")) if row["session"] == session]
+    waits: str = row["waitsFor"]
+    assert waits in program.forge("ps")
+    return waits
+
+
+def test_an_answered_session_waits_for_a_free_slot_and_not_for_an_answer(program: Program) -> None:
+    program.play({"calls": [write_call("/work/a.txt", "x")]}, {"say": "done"})
+    session = program.queue()
+    runner = program.start_runner()
+    program.wait_for(session, "waiting")
+    runner.send_signal(signal.SIGTERM)
+    assert runner.wait(timeout=20) == 0
+    assert waits_for(program, session).startswith("write_file: ")
+    store = program.store()
+    [question] = store.questions()
+    store.answer(question.id, {"approved": True}, "bob", "test")
+    assert waits_for(program, session) == "a runner: there is none (answered)"
+    register(program, "r1")
+    assert waits_for(program, session) == "a free slot (answered)"
+    assert store.find(session).shown_wait == "a free slot (answered)"  # as the page's list has it
+
+
+def test_the_batch_counts_an_answered_session_as_one_that_waits_for_a_slot(program: Program) -> None:
+    program.play({"calls": [write_call("/work/a.txt", "x")]}, {"say": "done"})
+    (program.folder / "tasks.txt").write_text("one\n")
+    command = [sys.executable, "-m", "golem_forge", "batch", "tasks.txt", "--no-runner"]
+    said = program.home / "batch.log"
+    with said.open("wb") as log:
+        batch = subprocess.Popen(command, cwd=program.folder, env=program.environ, stderr=log)
+    try:
+        runner = program.start_runner()
+        until(
+            lambda: "0 of 1 ended, 1 waits for an answer (`forge inbox`)\n" in said.read_text(), or_else=said.read_text
+        )
+        runner.kill()
+        runner.wait()
+        store = program.store()
+        [question] = store.questions()
+        store.answer(question.id, {"approved": True}, "bob", "test")
+        told = "0 of 1 ended, 1 was answered and waits for a free slot\n"
+        until(lambda: told in said.read_text(), or_else=said.read_text)
+    finally:
+        batch.kill()
+        batch.wait()
+
+
+def test_a_queued_session_says_whether_no_runner_has_its_label_or_they_are_full(program: Program) -> None:
+    store = program.store()
+    busy = store.queue(NewSession(facts={}, input="one", label="gpu"))
+    assert waits_for(program, busy) == "a runner with the label gpu: there is none"
+    register(program, "r1", "gpu")
+    assert waits_for(program, busy) == "a runner with the label gpu"
+    assert store.claim("r1", ("gpu",)) is not None
+    session = store.queue(NewSession(facts={}, input="two", label="gpu"))
+    assert waits_for(program, session) == "a free slot: the runners with gpu are full"
+    anywhere = store.queue(NewSession(facts={}, input="three"))
+    assert waits_for(program, anywhere) == "a free slot: all runners are full"
+
+
+def test_a_runner_with_one_slot_says_one_slot(program: Program) -> None:
+    program.start_runner("--slots", "1")
+    until(lambda: "1 slot, labels" in program.logs(), or_else=program.logs)
+
+
+def test_a_repository_that_is_not_there_is_named_in_every_list(program: Program, tmp_path: Path) -> None:
+    missing = tmp_path / "repositories" / "lost-and-found.git"
+    workspace = {"git": str(missing), "ref": "", "zone": "work"}
+    session = program.queue(workspace=workspace)
+    program.start_runner()
+    error = program.wait_for(session, "failed").error
+    assert "lost-and-found.git" in error
+    assert str(tmp_path) not in error  # viewers read it: no host path
+    [row] = json.loads(program.forge("ps", "--all", "--json"))
+    assert row["error"] == error
+    table = program.forge("ps", "--all")
+    shown = next(cell for cell in table.splitlines()[1].split("  ") if cell.strip().startswith("git could not"))
+    assert shown.endswith("…")
+    cut = shown.strip()[:-1]
+    assert error.startswith(cut) and error[len(cut)] in " :", "cut behind a word"
+    assert error in " ".join(program.forge("attach", session[:12], code=1).split())
+    until(lambda: f"session {session[:12]} failed: git could not" in program.logs(), or_else=program.logs)
+    assert error in program.logs()
+
+
+def test_a_session_whose_runner_was_killed_says_that_a_call_may_have_run(program: Program) -> None:
+    program.play({"calls": [{"tool": "effect", "args": {"name": "n1", "wait": 20}}]}, {"say": "done"})
+    killed = program.start_quick_runner(1.5)
+    session = program.queue()
+    until(program.effects)
+    killed.kill()
+    killed.wait()
+    program.start_quick_runner(1.5)
+    program.wait_for(session, "finished")
+    told = "A runner ended in the middle of these calls, so they may have run: effect."
+    assert f"! {session[:12]}: {told}\n" in program.forge("ps", "--all")
+    [row] = json.loads(program.forge("ps", "--all", "--json"))
+    assert row["notice"] == told
+
+
+def test_the_log_of_the_store_names_the_session_and_says_which_call_waits(program: Program) -> None:
+    calls = [write_call("/work/a.txt", "x")]
+    program.play({"calls": [{"tool": "effect", "args": {"name": "n1", "wait": 3}}]}, {"calls": calls}, {"say": "done"})
+    session = program.queue()
+    program.start_runner()
+    until(program.effects)
+    header, row = program.forge("log", "--store").splitlines()
+    assert "SESSION" in header and session[:12] in row
+    assert "running" in row, "and not that it may have run"
+    program.wait_for(session, "waiting")
+    done, asked = program.forge("log", "--store").splitlines()[1:]
+    assert "success" in done
+    assert "waits" in asked and "never started" not in asked
+    [call] = json.loads(program.forge("log", "--store", "--status", "waits", "--json"))
+    assert (call["tool"], call["status"], call["session"]) == ("write_file", "waits", session)
+    assert "waits" in program.forge("log", "show", call["id"][:20])
+    assert "waits" in program.forge("log", "--session", session[:12])
+    assert "SESSION" not in program.forge("log", "--session", session[:12])
+    assert "waits" in program.forge("log", "sessions", "--store")
+    program.forge("stop", session[:12])
+    assert "waits" not in program.forge("log", "--store")
+
+
+@pytest.mark.walls
+def test_a_command_that_was_left_running_is_said_to_have_ended_with_the_session(program: Program) -> None:
+    worker = program.folder / "main.worker"
+    worker.write_text(worker.read_text().replace("  filesystem: {}", "  exec: {walled: preApproved}"))
+    program.forge("trust", "--yes")
+    calls = [{"tool": "exec_command", "args": {"cmd": "sleep 300", "yield_time_ms": 0}}]
+    program.play({"calls": calls}, {"say": "done"})
+    session = program.queue()
+    program.start_runner()
+    program.wait_for(session, "finished")
+    told = "1 command was ended with the session."
+    assert f"! {session[:12]}: {told}\n" in program.forge("ps", "--all")
+    assert told in program.forge("sessions", "show", session)
