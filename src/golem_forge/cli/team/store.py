@@ -200,7 +200,8 @@ def _prune(store: Store, retention_s: float) -> int:
     require_owner(store.database)
     for session_id, problem in delete_refs(store.ended_facts(ended_before_s=retention_s), forge_home().path):
         print(f"{session_id[:ID_SHOWN]}  refs/forge/{session_id} stays: {one_line(problem)}")
-    print(f"{store.prune(retention_s)} sessions deleted")
+    deleted = store.prune(retention_s)
+    print(f"{deleted} {'session' if deleted == 1 else 'sessions'} deleted")
     drop_pruned(store, forge_home().path)
     return 0
 
