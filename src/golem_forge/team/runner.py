@@ -82,6 +82,8 @@ class Runner:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         """By session, as `_runs`: until everything of it here has ended."""
         self._next_sweep = 0.0
+        self._slot_is_free = False
+        self._rang = 0.0
         self._idle_since = 0.0
         self._rests_until = 0.0
         self._uncollected = 0
@@ -135,6 +137,7 @@ class Runner:
             while not self._draining:
                 self._rung.clear()
                 await self._sweep()
+                await self._ring_forgotten()
                 await self._refresh_rules()
                 if dispatch is None:
                     await self._claim(parts)
@@ -213,21 +216,35 @@ class Runner:
 
         return DispatchThread(self.store.database, self.options.labels, self.options.slots, attend)
 
+    async def _ring_forgotten(self) -> None:
+        """After a session has left a slot: those that waited behind a limit. At most four times a second."""
+        if not self._slot_is_free:
+            return
+        rest = self._rang + RULES_S - time.monotonic()
+        if rest > 0:
+            asyncio.get_running_loop().call_later(rest, self._rung.set)
+            return
+        self._rang, self._slot_is_free = time.monotonic(), False
+        options = self.options
+        try:
+            await asyncio.to_thread(self.store.ring_forgotten, options.labels, options.limits, 2 * options.slots)
+            if options.metrics.wanted:
+                options.metrics.set_queue_length((await asyncio.to_thread(self.store.counts)).get("queued", 0))
+        except StoreUnavailable as error:
+            complaints.tell("the store cannot be asked", error)
+
     async def _sweep(self) -> None:
-        """What no ring told of. At most every 5 seconds, and when a session has left a slot."""
+        """What no ring told of, every 5 seconds."""
         now = time.monotonic()
         if now < self._next_sweep:
             return
         self._next_sweep = now + SWEEP_S
-        options = self.options
+        self._slot_is_free = True
         try:
             await asyncio.to_thread(self.store.shorten_leases)
             await asyncio.to_thread(self.store.expire)
             for said in await asyncio.to_thread(self.store.schedules.start_due):
                 _log.warning("%s", said)
-            await asyncio.to_thread(self.store.ring_forgotten, options.labels, options.limits, 2 * options.slots)
-            if options.metrics.wanted:
-                options.metrics.set_queue_length((await asyncio.to_thread(self.store.counts)).get("queued", 0))
         except StoreUnavailable as error:
             complaints.tell("the store cannot be asked", error)
 
@@ -285,7 +302,7 @@ class Runner:
             self._live.forget(run.id)
             self._runs.pop(run.id, None)
             self._tasks.pop(run.id, None)
-            self._next_sweep = 0.0
+            self._slot_is_free = True
             self._idle_since = time.monotonic()
             self._rung.set()
             self._uncollected += 1
