@@ -329,4 +329,4 @@ def test_a_session_that_any_runner_of_a_machine_may_take_still_runs(program: Pro
     facts = {"directory": str(program.folder)}
     session = program.store().queue(NewSession(facts=facts, input="go", label=f"host:{socket.gethostname()}"))
     program.start_runner()
-    program.wait_for(session, "finished")
+    assert program.wait_for(session, "finished").label == f"host:{socket.gethostname()}"
