@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -110,3 +111,14 @@ async def test_a_pool_closed_while_servers_start_leaves_nobody(ground: Ground, m
             with within(1):
                 await rig.pool.aclose()
             assert living(ground) == []
+
+
+async def test_a_machine_that_stands_still_while_a_pool_closes_leaves_nobody(ground: Ground) -> None:
+    async with pooled(ground, marked(ground, ground.hostile("forks"))) as rig:
+        rig.pool.begin()
+        await rig.pool.wait_connected("bad")
+        closing = asyncio.create_task(rig.pool.aclose())
+        await asyncio.sleep(0.05)
+        time.sleep(3)  # longer than any step of the end takes
+        await closing
+        assert living(ground) == []

@@ -62,8 +62,9 @@ _LAST_WORDS: Final = 300
 _STDOUT: Final = "standard output: "
 _NOT_RETRIED: Final = (WallsFailed, CannotStart, BadAddress, Redirected)
 """Another try in a second would end the same way."""
-_ENDING: Final = 2.0
-"""Twice what the end of a connection takes at most."""
+_ENDING: Final = 15.0
+"""A net under steps that are bounded themselves and take 0.9 seconds together. It must be far above that: its clock also
+runs while a busy machine gives this process no time, and what gives up waiting leaves processes behind."""
 _SDK: Final = "golem_forge.mcp.sdk"
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -100,6 +101,8 @@ class ManagedServer:
         self._ending: set[Connection] = set()
         self._driver: asyncio.Task[None] | None = None
         """Makes attempts; nobody waits for it, all wait for `_waiting`."""
+        self._cancelled: set[asyncio.Task[None]] = set()
+        """Drivers that were told to end and have not yet."""
         self._waiting: asyncio.Future[ServerLink] | None = None
         self._idle: asyncio.TimerHandle | None = None
         self._turn = asyncio.Lock()
@@ -190,12 +193,13 @@ class ManagedServer:
         self._disappoint(self.status.closed())
 
     async def _halt(self) -> None:
-        driver, self._driver = self._driver, None
-        waits: list[asyncio.Task[Any]] = []
-        if driver is not None:
-            driver.cancel()
-            waits.append(driver)
+        """Returns when nothing is left, also of what another halt is just ending."""
+        if self._driver is not None:
+            self._driver.cancel()
+            self._cancelled.add(self._driver)
+            self._driver = None
         self._retire()
+        waits: list[asyncio.Task[Any]] = [*self._cancelled]
         waits += [self._loop.create_task(connection.gone.wait()) for connection in self._ending]
         if waits:
             await asyncio.wait(waits, timeout=_ENDING)
@@ -286,6 +290,7 @@ class ManagedServer:
         return self._waiting
 
     def _driven(self, driver: asyncio.Task[None]) -> None:
+        self._cancelled.discard(driver)
         if self._driver is driver:
             self._driver = None
         if not driver.cancelled() and (error := driver.exception()) is not None:
