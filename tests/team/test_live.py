@@ -52,7 +52,7 @@ async def test_whoever_comes_in_the_middle_gets_the_text_so_far_and_then_its_pie
     loop = asyncio.get_running_loop()
     rings = listen(
         store,
-        lambda: None,
+        lambda _: None,
         (LIVE_CHANNEL + SESSION,),
         lambda channel, what: loop.call_soon_threadsafe(receiver.heard, what),
     )

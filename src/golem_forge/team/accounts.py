@@ -44,8 +44,7 @@ class Accounts:
 
     def people(self) -> list[dict[str, Any]]:
         """By name; `token` is the hash of the token."""
-        with self.database.transaction(write=False) as connection:
-            rows = connection.execute("SELECT name, role, token, created FROM people ORDER BY name").fetchall()
+        rows = self.database.read("SELECT name, role, token, created FROM people ORDER BY name")
         return [dict(zip(("name", "role", "token", "created"), row, strict=True)) for row in rows]
 
     def remove_person(self, name: str, *, keep_admin: bool = False) -> None:
@@ -79,10 +78,9 @@ class Accounts:
 
     def refusals(self, limit: int = 200) -> list[dict[str, Any]]:
         """The newest first."""
-        with self.database.transaction(write=False) as connection:
-            rows = connection.execute(
-                "SELECT at, person, door, action, what FROM refusals ORDER BY at DESC LIMIT :limit", {"limit": limit}
-            ).fetchall()
+        rows = self.database.read(
+            "SELECT at, person, door, action, what FROM refusals ORDER BY at DESC LIMIT :limit", {"limit": limit}
+        )
         return [dict(zip(("at", "person", "door", "action", "what"), row, strict=True)) for row in rows]
 
     # ---- rules of the store
@@ -94,8 +92,7 @@ class Accounts:
 
     def rules(self) -> list[dict[str, Any]]:
         """Oldest first: `id`, `rule`, `person` (its author), `created`."""
-        with self.database.transaction(write=False) as connection:
-            rows = connection.execute("SELECT id, rule, person, created FROM rules ORDER BY created, id").fetchall()
+        rows = self.database.read("SELECT id, rule, person, created FROM rules ORDER BY created, id")
         found = [dict(zip(("id", "rule", "person", "created"), row, strict=True)) for row in rows]
         rules = [each | {"rule": json.loads(each["rule"])} for each in found]
         return [each | {"id": _id_in_log(each["rule"])} for each in rules]

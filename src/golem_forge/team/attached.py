@@ -90,16 +90,17 @@ class AttachedSession:
         """Until the session has ended; gives its row. Cancel it to leave. Raises TeamError."""
         loop = asyncio.get_running_loop()
 
-        def ring() -> None:
-            with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(self._rung.set)
+        def ring(session_id: str) -> None:
+            if session_id in ("", self._id):
+                with contextlib.suppress(RuntimeError):
+                    loop.call_soon_threadsafe(self._rung.set)
 
         def heard(channel: str, what: str) -> None:
             if channel.startswith(LIVE_CHANNEL):
                 with contextlib.suppress(RuntimeError):
                     loop.call_soon_threadsafe(self._live.heard, what)
             else:
-                ring()
+                ring(self._id)
 
         rings = listen(self._store, ring, (f"{CHANNEL}_{self._id}", LIVE_CHANNEL + self._id), heard)
         stop_interrupts = self._bus.on("interrupt", self._interrupt)

@@ -134,7 +134,7 @@ class Database:
             connection = connection or self.connect()
             if single:
                 yield connection
-                kept = True
+                kept = self._has_answered = True
                 return
             self._begin(connection, write)
             try:
@@ -164,6 +164,16 @@ class Database:
                 if not keep:
                     with contextlib.suppress(Exception):
                         connection.close()
+
+    def read(self, sql: str, values: Mapping[str, Any] | None = None) -> list[Any]:
+        """The rows of one statement, which needs no transaction around it."""
+        with self.transaction(write=False, single=True) as connection:
+            return connection.execute(sql, values).fetchall()
+
+    def read_one(self, sql: str, values: Mapping[str, Any] | None = None) -> Any:
+        """The first row; None: there is none."""
+        with self.transaction(write=False, single=True) as connection:
+            return connection.execute(sql, values).fetchone()
 
     def close(self) -> None:
         with self._lock:

@@ -401,10 +401,11 @@ class StoredJournals:
         self._lines = self._download()
 
     def _download(self) -> int:
-        """Fetches what the store has, into the copy; gives the number of lines."""
+        """Fetches what the store has, into the copy; gives the number of lines. There is none before the first lease:
+        a line needs one."""
         count = 0
         with self._copy.open("wb") as file:
-            while page := self._store.lines(self._lease.id, count):
+            while self._lease.epoch > 1 and (page := self._store.lines(self._lease.id, count)):
                 for number, line in page:
                     check_line(self._lease.id, number, count + 1, line)
                     file.write(line)

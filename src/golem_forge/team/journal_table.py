@@ -50,16 +50,19 @@ class JournalTable:
     def _append_at_once(self, each: Append) -> bool:
         """The usual case, in one statement instead of five: lines of a call, after the last line that is there, under
         the session's epoch. False: nothing was written, and `_append` finds out why."""
-        if each.outputs or each.rules or not 0 < len(each.lines) <= _MOST_AT_ONCE or any(map(is_private, each.lines)):
+        is_sqlite = self.database.kind == SQLITE
+        private = [at for at, line in enumerate(each.lines, 1) if is_private(line)]
+        if each.outputs or each.rules or not 0 < len(each.lines) <= _MOST_AT_ONCE or (private and is_sqlite):
             return False
         values: dict[str, Any] = {f"line_{at}": line for at, line in enumerate(each.lines, 1)}
         values |= {"id": each.session, "epoch": each.epoch, "before": each.first - 1}
-        is_sqlite = self.database.kind == SQLITE
         if not is_sqlite:
             values |= {"channel": f"{CHANNEL}_{each.session}", "last": str(each.first + len(each.lines) - 1)}
+        if private:
+            values["private"] = private
         try:
             with self.database.transaction(single=True) as connection:
-                done = connection.execute(_append_sql(len(each.lines), is_sqlite), values)
+                done = connection.execute(_append_sql(len(each.lines), is_sqlite, bool(private)), values)
                 return int(done.rowcount if is_sqlite else done.fetchone()[0]) == len(each.lines)
         except RowConflict:
             return False
@@ -99,10 +102,12 @@ class JournalTable:
             table = "journal_private" if is_private(line) else "journal"
             tables.setdefault(table, []).append({"session": each.session, "n": n, "line": line})
         for table, rows in tables.items():
-            written = connection.execute_many(
-                f"INSERT INTO {table} (session, n, line) VALUES (:session, :n, :line) ON CONFLICT DO NOTHING",
-                rows,
-            )
+            written = 0
+            for at in range(0, len(rows), _MOST_AT_ONCE):
+                some = rows[at : at + _MOST_AT_ONCE]
+                values = {f"{name}_{number}": row[name] for number, row in enumerate(some) for name in ("n", "line")}
+                values["session"] = each.session
+                written += connection.execute(_insert_sql(table, len(some)), values).rowcount
             other = "journal" if table == "journal_private" else "journal_private"
             is_ours = written == len(rows) or self._are_there(connection, table, rows)
             if not is_ours or (again and self._has_one_of(connection, other, rows)):
@@ -163,18 +168,16 @@ class JournalTable:
     def output(self, session_id: str, handle: str) -> tuple[str, Iterator[bytes]] | None:
         """(the worker it belongs to, its pieces: each is read when it is asked for)."""
         values = {"id": session_id, "handle": handle}
-        with self.database.transaction(write=False) as connection:
-            row = connection.execute(
-                "SELECT worker, count(*) FROM outputs WHERE session = :id AND handle = :handle GROUP BY worker", values
-            ).fetchone()
+        row = self.database.read_one(
+            "SELECT worker, count(*) FROM outputs WHERE session = :id AND handle = :handle GROUP BY worker", values
+        )
 
         def pieces(count: int) -> Iterator[bytes]:
             for piece in range(count):
-                with self.database.transaction(write=False) as connection:
-                    found = connection.execute(
-                        "SELECT data FROM outputs WHERE session = :id AND handle = :handle AND piece = :piece",
-                        {**values, "piece": piece},
-                    ).fetchone()
+                found = self.database.read_one(
+                    "SELECT data FROM outputs WHERE session = :id AND handle = :handle AND piece = :piece",
+                    {**values, "piece": piece},
+                )
                 if found is None:  # its session was deleted meanwhile
                     raise TeamError(f"output {handle} of session {session_id[:12]} is not whole any more")
                 yield bytes(found[0])
@@ -183,10 +186,9 @@ class JournalTable:
 
     def output_bytes(self, session_id: str) -> int:
         """How much a session keeps."""
-        with self.database.transaction(write=False) as connection:
-            [size] = connection.execute(
-                "SELECT coalesce(sum(length(data)), 0) FROM outputs WHERE session = :id", {"id": session_id}
-            ).fetchone()
+        [size] = self.database.read_one(
+            "SELECT coalesce(sum(length(data)), 0) FROM outputs WHERE session = :id", {"id": session_id}
+        )
         return int(size)
 
     def tail_in(self, connection: StoreConnection, session_id: str) -> tuple[int, str]:
@@ -202,7 +204,13 @@ class JournalTable:
 
 
 @cache
-def _append_sql(count: int, is_sqlite: bool) -> str:
+def _insert_sql(table: str, count: int) -> str:
+    rows = ", ".join(f"(:session, :n_{at}, :line_{at})" for at in range(count))
+    return f"INSERT INTO {table} (session, n, line) VALUES {rows} ON CONFLICT DO NOTHING"
+
+
+@cache
+def _append_sql(count: int, is_sqlite: bool, has_private: bool) -> str:
     """Inserts all of the lines or none. The lease's row is shared until the commit; on SQLite a writer is alone."""
     lines = ", ".join(f"({at}, :line_{at})" for at in range(1, count + 1))
     there = "EXISTS (SELECT 1 FROM journal{} WHERE session = :id AND n {} :before)"
@@ -211,15 +219,20 @@ def _append_sql(count: int, is_sqlite: bool) -> str:
         f"AND NOT {there.format('', '>')} AND NOT {there.format('_private', '>')}"
     )
     insert = (
-        "INSERT INTO journal (session, n, line) SELECT s.id, v.column1 + CAST(:before AS BIGINT), v.column2 "
+        "INSERT INTO {} (session, n, line) SELECT s.id, v.column1 + CAST(:before AS BIGINT), v.column2 "
         f"FROM {{}} s, (VALUES {lines}) v WHERE {{}}{is_next}"
     )
     if is_sqlite:
-        return insert.format("sessions", "s.id = :id AND s.epoch = :epoch AND ")
+        return insert.format("journal", "sessions", "s.id = :id AND s.epoch = :epoch AND ")
+    held = "WITH held AS (SELECT id FROM sessions WHERE id = :id AND epoch = :epoch FOR SHARE)"
+    if not has_private:
+        kept = insert.format("journal", "held", "")
+        return f"{held}, kept AS ({kept} RETURNING 1) SELECT count(*), pg_notify(:channel, :last) FROM kept"
+    kept = insert.format("journal", "held", "v.column1 <> ALL(:private) AND ")
+    hidden = insert.format("journal_private", "held", "v.column1 = ANY(:private) AND ")
     return (
-        "WITH held AS (SELECT id FROM sessions WHERE id = :id AND epoch = :epoch FOR SHARE), "
-        f"kept AS ({insert.format('held', '')} RETURNING 1) "
-        "SELECT count(*), pg_notify(:channel, :last) FROM kept"
+        f"{held}, kept AS ({kept} RETURNING 1), hidden AS ({hidden} RETURNING 1) "
+        "SELECT (SELECT count(*) FROM kept) + (SELECT count(*) FROM hidden), pg_notify(:channel, :last)"
     )
 
 

@@ -1,9 +1,10 @@
 """Rings: how a process hears that another one changed the store. A ring may be lost; a sweep finds what it told.
 
 SQLite: a thread looks at the file's version, 20 times a second (one page of a memory-mapped file). PostgreSQL: a
-connection that listens. Both call `ring` on their thread, without saying what changed. What is said on `channels`
-(PostgreSQL only) is not a ring: `heard(channel, what)` is given it. A set of channels may change while it is listened
-to; a change counts within half a second.
+connection that listens. Both call `ring` on their thread, with the id of the session that it is about; empty: anything
+may have changed, and SQLite never says more. What is said on `channels` (PostgreSQL only) is not a ring:
+`heard(channel, what)` is given it. A set of channels may change while it is listened to; a change counts within half a
+second.
 """
 
 from __future__ import annotations
@@ -27,12 +28,11 @@ class Rings(Protocol):
     def close(self) -> None: ...
 
 
+Ring = Callable[[str], None]
 Heard = Callable[[str, str], None]
 
 
-def listen(
-    store: Store | TeamStore, ring: Callable[[], None], channels: Collection[str] = (), heard: Heard | None = None
-) -> Rings:
+def listen(store: Store | TeamStore, ring: Ring, channels: Collection[str] = (), heard: Heard | None = None) -> Rings:
     database: Database | None = store.database
     if database is None:  # the store of a team, through its page
         return _TimedRings(ring).start()
@@ -45,7 +45,7 @@ def listen(
 class _RingThread:
     """A thread that looks until it is closed."""
 
-    def __init__(self, ring: Callable[[], None]) -> None:
+    def __init__(self, ring: Ring) -> None:
         self._ring = ring
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="forge-rings", daemon=True)
@@ -68,11 +68,11 @@ class _TimedRings(_RingThread):
 
     def _run(self) -> None:
         while not self._closing.wait(_LOOK_REMOTE_S):
-            self._ring()
+            self._ring("")
 
 
 class _FileRings(_RingThread):
-    def __init__(self, database: SqliteDatabase, ring: Callable[[], None]) -> None:
+    def __init__(self, database: SqliteDatabase, ring: Ring) -> None:
         super().__init__(ring)
         self._database = database
 
@@ -89,16 +89,14 @@ class _FileRings(_RingThread):
                 continue
             if version != before:
                 before = version
-                self._ring()
+                self._ring("")
         if connection is not None:
             with contextlib.suppress(Exception):
                 connection.close()
 
 
 class _ListenRings(_RingThread):
-    def __init__(
-        self, database: PostgresDatabase, ring: Callable[[], None], channels: Collection[str], heard: Heard | None
-    ) -> None:
+    def __init__(self, database: PostgresDatabase, ring: Ring, channels: Collection[str], heard: Heard | None) -> None:
         super().__init__(ring)
         self._database = database
         self._channels = channels
@@ -111,7 +109,7 @@ class _ListenRings(_RingThread):
                 try:
                     connection.raw.execute(f"LISTEN {CHANNEL}")
                     known: frozenset[str] = frozenset()
-                    self._ring()  # what changed while nobody listened
+                    self._ring("")  # what changed while nobody listened
                     while not self._closing.is_set():
                         wanted = frozenset(self._channels)
                         for channel in wanted - known:
@@ -123,7 +121,7 @@ class _ListenRings(_RingThread):
                             if notice.channel in known and self._heard is not None:
                                 self._heard(notice.channel, notice.payload)
                             else:
-                                self._ring()
+                                self._ring(notice.payload)
                 finally:
                     connection.close()
             except Exception:

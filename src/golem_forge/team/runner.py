@@ -50,8 +50,9 @@ FULL_REST_S: Final = 5.0
 COLLECT_AFTER: Final = 16
 COLLECT_S: Final = 1.0
 """Zones hold descriptors until they are collected, and Python may not collect for hundreds of sessions: the runner does
-after so many, and when it had no work for so long. Between two rests that costs a millisecond or two, since what was
-there at the last rest is left out, and not 80."""
+after so many, and when it had no work for so long. That costs a millisecond or two, and not 80, since what was there at
+the first collection after a rest is left out: of the sessions that ran just then, at most one a slot, descriptors stay
+until the next rest."""
 _ENDED: Final = "the runner ended"
 _log = logging.getLogger(__name__)
 
@@ -88,6 +89,8 @@ class Runner:
         self._rests_until = 0.0
         self._uncollected = 0
         """Sessions that left since the last collection."""
+        self._leaves_out = False
+        """Whether collections leave out what has been there since the last rest."""
         self._rules = StoreRules(store)
         self._rules_read = 0.0
         self._rung = asyncio.Event()
@@ -96,6 +99,8 @@ class Runner:
         """It was idle for long enough, and takes nothing more."""
         self._claims = 0
         """How many are being made: a session may be this runner's already."""
+        self._news_of: set[str] = set()
+        """Sessions that rang and are held here, or may be claimed just now; empty: any of them."""
         self._interrupted = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._live = LiveSender(store, self.id, self._answer_form, home / "state")
@@ -240,6 +245,7 @@ class Runner:
             return
         self._next_sweep = now + SWEEP_S
         self._slot_is_free = True
+        self._news_of.add("")
         try:
             await asyncio.to_thread(self.store.shorten_leases)
             await asyncio.to_thread(self.store.expire)
@@ -268,24 +274,29 @@ class Runner:
         """None: there is nothing to take, or the store is away. A session that is still leaving is left out."""
         if self._draining or self._leaving or time.monotonic() < self._rests_until:
             return None
-        began = time.monotonic()
         self._claims += 1
         try:
-            lease = await asyncio.to_thread(
-                self.store.claim,
-                self.id,
-                self.options.labels,
-                session_id=session_id,
-                limits=self.options.limits,
-                but=list(self._runs),
-            )
+            return await self._claim_now(parts, session_id)
         except StoreUnavailable as error:
             complaints.tell("the store cannot be asked", error)
             return None
         finally:
             self._claims -= 1
+
+    async def _claim_now(self, parts: RunnerParts, session_id: str) -> asyncio.Task[None] | None:
+        began = time.monotonic()
+        lease = await asyncio.to_thread(
+            self.store.claim,
+            self.id,
+            self.options.labels,
+            session_id=session_id,
+            limits=self.options.limits,
+            but=list(self._runs),
+        )
         if lease is None:
             return None
+        if lease.id in self._news_of:  # it rang between its claim and now
+            self._rung.set()
         parts.leases.hold(lease.id, lease.epoch, began)
         if lease.epoch == 1:
             self.options.metrics.record_wait(lease.session.updated - lease.session.created)
@@ -321,19 +332,25 @@ class Runner:
     def _collect_at_rest(self) -> None:
         if self._uncollected and not self._runs:
             gc.unfreeze()
+            self._leaves_out = False
             self._collect()
-            gc.freeze()
 
     def _collect(self) -> None:
         self._uncollected = 0
         gc.collect()
+        if not self._leaves_out:
+            gc.freeze()
+            self._leaves_out = True
 
     async def _look_at_held(self) -> None:
         """Tells sessions what changed in the store, between two renewals of their leases."""
-        if not self._runs:
+        rang = self._news_of
+        self._news_of = {each for each in rang if each and each not in self._runs} if self._claims else set()
+        asked = [each for each, run in self._runs.items() if run.takes_news and ("" in rang or each in rang)]
+        if not asked:
             return
         try:
-            news = await asyncio.to_thread(self.store.news, list(self._runs))
+            news = await asyncio.to_thread(self.store.news, asked)
         except StoreUnavailable as error:
             complaints.tell("the store cannot be asked", error)
             return
@@ -371,10 +388,18 @@ class Runner:
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(tell)
 
-    def _ring_in_thread(self) -> None:
+    def _ring_in_thread(self, session_id: str) -> None:
+        """Of a session that others hold there is nothing to do here: whoever takes it later reads what it is then."""
         assert self._loop is not None
+
+        def tell() -> None:
+            self._news_of.add(session_id)
+            if not session_id or session_id in self._runs:
+                self._rung.set()
+
         with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._rung.set)
+            if not session_id or self._claims or session_id in self._runs:
+                self._loop.call_soon_threadsafe(tell)
             if self._webhooks is not None:
                 self._loop.call_soon_threadsafe(self._webhooks.ring)
 

@@ -264,8 +264,7 @@ class Schedules:
 
     def all(self) -> list[Schedule]:
         """By name."""
-        with self.database.transaction(write=False) as connection:
-            rows = connection.execute(f"SELECT {_SELECTED} FROM schedules ORDER BY name").fetchall()
+        rows = self.database.read(f"SELECT {_SELECTED} FROM schedules ORDER BY name")
         return [_to_schedule(row) for row in rows]
 
     def find(self, name: str) -> Schedule:
@@ -286,10 +285,7 @@ class Schedules:
 
     def start_due(self) -> list[str]:
         """Queues the sessions whose time has come. Gives a sentence for each tick that was skipped, for a log."""
-        with self.database.transaction(write=False) as connection:
-            due = connection.execute(
-                "SELECT id FROM schedules WHERE next_tick <= @now ORDER BY next_tick LIMIT 100"
-            ).fetchall()
+        due = self.database.read("SELECT id FROM schedules WHERE next_tick <= @now ORDER BY next_tick LIMIT 100")
         told = (self._start(schedule_id) for (schedule_id,) in due)
         return [each for each in told if each]
 

@@ -359,8 +359,7 @@ def check_version(database: Database) -> int:
     except TeamError as error:
         if error.code != "STORE_ROLE":
             raise
-        with database.transaction(write=False) as connection:
-            (name,) = connection.execute("SELECT current_user").fetchone()
+        (name,) = database.read_one("SELECT current_user")
         raise TeamError(
             f"The role {name!r} has no rights in this store. Whoever owns the tables gives them with `forge store init "
             "--runner-role NAME` to the role of runners, and with --page-role NAME to that of the page.",

@@ -184,22 +184,10 @@ class SessionRun:
 
     async def _run(self) -> None:
         parts, lease = self._parts, self.lease
-        self._journals = journals = await asyncio.to_thread(
-            StoredJournals,
-            self._store,
-            parts.commits,
-            lease,
-            parts.copies,
-            lambda: parts.leases.deadline(lease.id),
-            self._lost_in_thread,
-        )
-        journals.shared_rules = SessionRules(parts.rules, journals) if parts.rules is not None else None
-        journals.on_full = self._full_in_thread
-        if parts.rules is not None:
-            await asyncio.to_thread(parts.rules.refresh)
         facts = lease.facts
         directory = str(facts.get("directory") or "")
-        if directory and not await asyncio.to_thread(os.path.isdir, directory):
+        journals, is_here = await asyncio.to_thread(self._open_journals, directory)
+        if directory and not is_here:
             await self._end(SessionEnding(state=FAILED, error=_not_here(directory, lease.session.label)))
             return
         overrides = [str(each) for each in facts.get("overrides") or ()]
@@ -252,6 +240,23 @@ class SessionRun:
             await self._work(runtime, journals)
         finally:
             detach()
+
+    def _open_journals(self, directory: str) -> tuple[StoredJournals, bool]:
+        """In a thread. Also whether this machine has the directory of the program."""
+        parts, lease = self._parts, self.lease
+        self._journals = journals = StoredJournals(
+            self._store,
+            parts.commits,
+            lease,
+            parts.copies,
+            lambda: parts.leases.deadline(lease.id),
+            self._lost_in_thread,
+        )
+        journals.on_full = self._full_in_thread
+        if parts.rules is not None:
+            journals.shared_rules = SessionRules(parts.rules, journals)
+            parts.rules.refresh()
+        return journals, os.path.isdir(directory)
 
     async def _work(self, runtime: WorkerRuntime, journals: StoredJournals) -> None:
         self._seen, self._reading = journals.last_arrival, True
@@ -439,6 +444,11 @@ class SessionRun:
             self._runtime.ui.withdraw_approval(question_id, approved=False, by=TIMEOUT, reason=reason)
 
     # ---- leaving
+
+    @property
+    def takes_news(self) -> bool:
+        """Whether what changed in the store can still change anything here."""
+        return not (self._leaving or self._is_ending or self.lost)
 
     @property
     def leaving(self) -> bool:

@@ -136,12 +136,11 @@ class Store:
         values |= {"length": len(prefix), "prefix": prefix, "limit": limit}
         if batch:
             where, values["batch"] = f"{where} AND batch = :batch", batch
-        with self.database.transaction(write=False) as connection:
-            rows = connection.execute(
-                f"SELECT {SESSION_COLUMNS} FROM sessions WHERE {where} AND substr(id, 1, :length) = :prefix "
-                "ORDER BY created DESC, id LIMIT :limit",
-                values,
-            ).fetchall()
+        rows = self.database.read(
+            f"SELECT {SESSION_COLUMNS} FROM sessions WHERE {where} AND substr(id, 1, :length) = :prefix "
+            "ORDER BY created DESC, id LIMIT :limit",
+            values,
+        )
         return [to_session(row) for row in rows]
 
     def find(self, reference: str) -> StoredSession:
@@ -160,20 +159,16 @@ class Store:
         """What is still known of a session that was deleted after its time."""
         if len(reference) < _LEAST_PREFIX:
             return ""
-        with self.database.transaction(write=False) as connection:
-            row = connection.execute(
-                "SELECT session, lines, hash FROM pruned WHERE substr(session, 1, :length) = :prefix",
-                {"length": len(reference), "prefix": reference},
-            ).fetchone()
+        row = self.database.read_one(
+            "SELECT session, lines, hash FROM pruned WHERE substr(session, 1, :length) = :prefix",
+            {"length": len(reference), "prefix": reference},
+        )
         if row is None:
             return ""
         return f"session {row[0]} {WAS_PRUNED}; its journal had {row[1]} lines, the last hash {row[2]}"
 
     def facts(self, session_id: str) -> Mapping[str, Any]:
-        with self.database.transaction(write=False) as connection:
-            row = connection.execute(
-                "SELECT facts FROM session_facts WHERE session = :id", {"id": session_id}
-            ).fetchone()
+        row = self.database.read_one("SELECT facts FROM session_facts WHERE session = :id", {"id": session_id})
         return json.loads(row[0]) if row else {}
 
     def stop(self, session_id: str, person: str = "", door: str = "") -> str:
@@ -226,19 +221,18 @@ class Store:
                 "UPDATE sessions SET runner = :runner, epoch = epoch + 1, lease_until = @now + :until, wake = 0, "
                 "state = 'running', held = 0, waits_for = '', updated = @now WHERE id = (SELECT s.id FROM sessions s "
                 f"WHERE {may_run} {only}ORDER BY s.priority DESC, s.created LIMIT 1 @skip) "
-                f"RETURNING {SESSION_COLUMNS}",
+                f"RETURNING {SESSION_COLUMNS}, (SELECT facts FROM session_facts WHERE session = sessions.id)",
                 values,
             ).fetchone()
-            if row is None:
-                return None
-            facts = connection.execute("SELECT facts FROM session_facts WHERE session = :id", {"id": row[0]}).fetchone()
-        return Lease(session=to_session(row), facts=json.loads(facts[0]) if facts else {})
+        if row is None:
+            return None
+        *columns, facts = row
+        return Lease(session=to_session(columns), facts=json.loads(facts) if facts else {})
 
     def has_work(self, labels: Sequence[str], limits: Mapping[str, int] | None) -> bool:
         """Whether there is a session that `claim` would give."""
         may_run, values = _claimable(labels, limits)
-        with self.database.transaction(write=False) as connection:
-            found = connection.execute(f"SELECT 1 FROM sessions s WHERE {may_run} LIMIT 1", values).fetchone()
+        found = self.database.read_one(f"SELECT 1 FROM sessions s WHERE {may_run} LIMIT 1", values)
         return found is not None
 
     def ring_forgotten(self, labels: Sequence[str], limits: Mapping[str, int] | None, most: int) -> int:
@@ -282,8 +276,7 @@ class Store:
         """After the database's clock was set back: a lease that seems to last for an hour lasts as long as any other
         from now on. Who lives renews it; who died is succeeded in time."""
         values = {"longest": LEASE_S}
-        with self.database.transaction(write=False) as connection:
-            late = connection.execute("SELECT 1 FROM runners WHERE seen > @now + :longest LIMIT 1", values).fetchone()
+        late = self.database.read_one("SELECT 1 FROM runners WHERE seen > @now + :longest LIMIT 1", values)
         if late is None:
             return
         with self.database.transaction() as connection:
@@ -299,10 +292,7 @@ class Store:
         wanted, values = bound("held", held)
         if not values:
             return {}
-        with self.database.transaction(write=False) as connection:
-            rows = connection.execute(
-                f"SELECT id, stop, arrivals, epoch FROM sessions WHERE id IN ({wanted})", values
-            ).fetchall()
+        rows = self.database.read(f"SELECT id, stop, arrivals, epoch FROM sessions WHERE id IN ({wanted})", values)
         return {row[0]: (bool(row[1]), int(row[2]), int(row[3])) for row in rows}
 
     def park(self, lease: Lease, line: Append, *, seen: int, waits_for: str, cost: float = 0.0) -> bool:
@@ -445,12 +435,11 @@ class Store:
         return number
 
     def arrived(self, session_id: str, after: int) -> list[Arrival]:
-        with self.database.transaction(write=False) as connection:
-            rows = connection.execute(
-                "SELECT number, kind, data, person, door FROM arrivals WHERE session = :id AND number > :after "
-                "ORDER BY number LIMIT 1000",
-                {"id": session_id, "after": after},
-            ).fetchall()
+        rows = self.database.read(
+            "SELECT number, kind, data, person, door FROM arrivals WHERE session = :id AND number > :after "
+            "ORDER BY number LIMIT 1000",
+            {"id": session_id, "after": after},
+        )
         return [
             Arrival(number=int(number), kind=kind, data=json.loads(data), person=person, door=door)
             for number, kind, data, person, door in rows
@@ -558,12 +547,10 @@ class Store:
         where = "AND session = :session" if session else ""
         values: dict[str, Any] = {"state": state, "limit": limit} | ({"session": session} if session else {})
         self.expire()
-        with self.database.transaction(write=False) as connection:
-            rows = connection.execute(
-                f"SELECT {QUESTION_COLUMNS} FROM questions WHERE state = :state {where} "
-                "ORDER BY asked, id LIMIT :limit",
-                values,
-            ).fetchall()
+        rows = self.database.read(
+            f"SELECT {QUESTION_COLUMNS} FROM questions WHERE state = :state {where} ORDER BY asked, id LIMIT :limit",
+            values,
+        )
         return [to_question(row) for row in rows]
 
     def answered_by(self, sessions: Sequence[str]) -> dict[str, list[str]]:
@@ -571,23 +558,23 @@ class Store:
         wanted, values = bound("session", sessions)
         if not values:
             return {}
-        with self.database.transaction(write=False) as connection:
-            rows = connection.execute(
-                f"SELECT session, person FROM questions WHERE session IN ({wanted}) AND state = 'answered' "
-                "AND person <> '' GROUP BY session, person ORDER BY min(answered)",
-                values,
-            ).fetchall()
+        rows = self.database.read(
+            f"SELECT session, person FROM questions WHERE session IN ({wanted}) AND state = 'answered' "
+            "AND person <> '' GROUP BY session, person ORDER BY min(answered)",
+            values,
+        )
         found: dict[str, list[str]] = {}
         for session, person in rows:
             found.setdefault(session, []).append(person)
         return found
 
     def find_question(self, reference: str) -> QuestionRow:
-        with self.database.transaction(write=False) as connection:
-            rows = connection.execute(
+        rows = []
+        if reference:
+            rows = self.database.read(
                 f"SELECT {QUESTION_COLUMNS} FROM questions WHERE substr(id, 1, :length) = :id LIMIT 2",
                 {"length": len(reference), "id": reference},
-            ).fetchall() if reference else []  # fmt: skip
+            )
         if len(rows) > 1:
             raise TeamError(
                 f"several questions start with {reference!r}; type more of the id (`forge inbox` shows them)"
@@ -667,15 +654,14 @@ class Store:
 
     def question(self, question_id: str) -> QuestionRow | None:
         self.expire()
-        with self.database.transaction(write=False) as connection:
+        with self.database.transaction(write=False, single=True) as connection:
             return self._question(connection, question_id)
 
     def expire(self) -> None:
         """Denies questions whose time is over, by the database's clock, and wakes their sessions."""
-        with self.database.transaction(write=False) as connection:
-            rows = connection.execute(
-                "SELECT DISTINCT session FROM questions WHERE state = 'open' AND expires > 0 AND expires < @now"
-            ).fetchall()
+        rows = self.database.read(
+            "SELECT DISTINCT session FROM questions WHERE state = 'open' AND expires > 0 AND expires < @now"
+        )
         for (session_id,) in rows:
             with self.database.transaction() as connection:
                 self._locked(connection, session_id)
@@ -749,22 +735,20 @@ class Store:
 
     def runners(self) -> list[dict[str, Any]]:
         """Those that were seen lately."""
-        with self.database.transaction(write=False) as connection:
-            rows = connection.execute(
-                f"SELECT id, host, pid, slots, labels, version, offers, draining, @now - seen FROM runners "
-                f"WHERE seen > @now - {RUNNER_GONE_S} ORDER BY started"
-            ).fetchall()
+        rows = self.database.read(
+            f"SELECT id, host, pid, slots, labels, version, offers, draining, @now - seen FROM runners "
+            f"WHERE seen > @now - {RUNNER_GONE_S} ORDER BY started"
+        )
         names = ("id", "host", "pid", "slots", "labels", "version", "offers", "draining", "silent")
         found = [dict(zip(names, row, strict=True)) for row in rows]
         return [each | {"labels": json.loads(each["labels"]), "offers": json.loads(each["offers"])} for each in found]
 
     def busy_slots(self) -> dict[str, int]:
         """By runner: how many sessions it holds."""
-        with self.database.transaction(write=False) as connection:
-            rows = connection.execute(
-                "SELECT runner, count(*) FROM sessions WHERE state IN ('running', 'waiting') AND runner <> '' "
-                "GROUP BY runner"
-            ).fetchall()
+        rows = self.database.read(
+            "SELECT runner, count(*) FROM sessions WHERE state IN ('running', 'waiting') AND runner <> '' "
+            "GROUP BY runner"
+        )
         return {str(runner): int(number) for runner, number in rows}
 
     def notify(self, notices: Iterable[tuple[str, str]]) -> None:
@@ -806,8 +790,7 @@ class Store:
         return counted | {"oldest queued (s)": round(float(oldest or 0), 1)}
 
     def now(self) -> float:
-        with self.database.transaction(write=False) as connection:
-            return float(connection.execute("SELECT @now").fetchone()[0])
+        return float(self.database.read_one("SELECT @now")[0])
 
     def ended_facts(self, *, among: Iterable[str] = (), ended_before_s: float = 0.0) -> dict[str, Mapping[str, Any]]:
         """Sessions that have ended, so long ago or earlier, with where and how they ran. `among`: of these alone; those

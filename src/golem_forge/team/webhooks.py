@@ -178,12 +178,8 @@ class Outbox:
     def take(self, hook: Webhook) -> list[WebhookDelivery]:
         """What is due for this hook; nobody else takes it within the next minute."""
         due = "hook = :hook AND state = 'waiting' AND next_try <= @now"
-        with self.database.transaction(write=False) as connection:
-            if (
-                connection.execute(f"SELECT 1 FROM deliveries WHERE {due} LIMIT 1", {"hook": hook.id}).fetchone()
-                is None
-            ):
-                return []
+        if self.database.read_one(f"SELECT 1 FROM deliveries WHERE {due} LIMIT 1", {"hook": hook.id}) is None:
+            return []
         with self.database.transaction() as connection:
             rows = connection.execute(
                 "UPDATE deliveries SET next_try = @now + :lease, tries = tries + 1, "

@@ -63,8 +63,8 @@ _STDOUT: Final = "standard output: "
 _NOT_RETRIED: Final = (WallsFailed, CannotStart, BadAddress, Redirected)
 """Another try in a second would end the same way."""
 _ENDING: Final = 15.0
-"""A net under steps that are bounded themselves and take 0.9 seconds together. It must be far above that: its clock also
-runs while a busy machine gives this process no time, and what gives up waiting leaves processes behind."""
+"""A net under steps that are bounded themselves and take 0.9 seconds together. It must be far above that: its clock
+also runs while a busy machine gives this process no time, and what gives up waiting leaves processes behind."""
 _SDK: Final = "golem_forge.mcp.sdk"
 T = TypeVar("T")
 _log = logging.getLogger(__name__)

@@ -273,9 +273,10 @@ class TeamRegistry(SessionRegistry):
         """From now on a removed person is logged out at once."""
         loop = asyncio.get_running_loop()
 
-        def rung() -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(self._look_soon)
+        def rung(session_id: str) -> None:
+            if not session_id:  # else it is not about people
+                with contextlib.suppress(RuntimeError):  # the loop is closed
+                    loop.call_soon_threadsafe(self._look_soon)
 
         def heard(channel: str, what: str) -> None:
             with contextlib.suppress(RuntimeError):
