@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.deadlines import LONG, PATIENCE
 from tests.ready import ReadyForge
 from tests.team.background import FORGE_YAML, Program, write_call
 
@@ -465,3 +466,57 @@ async def test_a_lease_that_is_looked_at_while_the_session_leaves_is_not_called_
             await asyncio.sleep(0.05)
         await asyncio.sleep(1.0)
     assert "left this runner" not in caplog.text
+
+
+async def test_a_stop_that_comes_between_a_claim_and_its_start_is_heard(
+    store_url: str, tmp_path: Path, ready_forge: ReadyForge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runners, "SWEEP_S", 600.0)
+    monkeypatch.setattr(lease_keeper, "RENEW_S", 600.0)
+    program = Program(tmp_path / "shop", tmp_path / "home", store_url, ready_forge)
+    program.play({"calls": [{"tool": "effect", "args": {"name": "slow", "wait": LONG}}]}, {"say": "done"})
+    session = program.queue()
+    other, claim = program.store(), Store.claim
+
+    def claim_late(self: Store, *given: Any, **more: Any) -> Any:
+        if (lease := claim(self, *given, **more)) is not None:
+            other.stop(lease.id)
+            time.sleep(0.5)  # the ring is here before the runner knows what it has claimed
+        return lease
+
+    monkeypatch.setattr(Store, "claim", claim_late)
+    async with running(program) as store:
+        assert await until_ended(store, session) == STOPPED
+    other.close()
+
+
+async def test_what_happens_to_sessions_of_others_asks_the_store_nothing(
+    postgres_url: str, tmp_path: Path, ready_forge: ReadyForge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runners, "SWEEP_S", 600.0)
+    program = Program(tmp_path / "shop", tmp_path / "home", postgres_url, ready_forge)
+    program.play({"calls": [{"tool": "effect", "args": {"name": "slow", "wait": LONG}}]}, {"say": "done"})
+    session = program.queue()
+    asked: list[list[str]] = []
+    news = Store.news
+
+    def counted(self: Store, held: Any) -> Any:
+        asked.append(list(held))
+        return news(self, held)
+
+    monkeypatch.setattr(Store, "news", counted)
+    async with running(program) as store:
+        deadline = time.monotonic() + PATIENCE
+        while not program.effects():
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.05)
+        asked.clear()
+        other = program.store()
+        for _ in range(5):
+            other.queue(NewSession(facts={}, input="x", label="elsewhere"))
+            await asyncio.sleep(0.1)
+        assert asked == []
+        other.stop(session)
+        assert await until_ended(store, session) == STOPPED
+        assert asked[0] == [session]
+        other.close()
