@@ -475,7 +475,6 @@ async def test_a_stop_that_comes_between_a_claim_and_its_start_is_heard(
     monkeypatch.setattr(lease_keeper, "RENEW_S", 600.0)
     program = Program(tmp_path / "shop", tmp_path / "home", store_url, ready_forge)
     program.play({"calls": [{"tool": "effect", "args": {"name": "slow", "wait": LONG}}]}, {"say": "done"})
-    session = program.queue()
     other, claim = program.store(), Store.claim
 
     def claim_late(self: Store, *given: Any, **more: Any) -> Any:
@@ -486,6 +485,8 @@ async def test_a_stop_that_comes_between_a_claim_and_its_start_is_heard(
 
     monkeypatch.setattr(Store, "claim", claim_late)
     async with running(program) as store:
+        await asyncio.sleep(1.0)  # what a runner looks at when it starts is over
+        session = await asyncio.to_thread(program.queue)
         assert await until_ended(store, session) == STOPPED
     other.close()
 

@@ -100,7 +100,7 @@ class Runner:
         self._claims = 0
         """How many are being made: a session may be this runner's already."""
         self._news_of: set[str] = set()
-        """Sessions that rang and are held here, or may be claimed just now; empty: any of them."""
+        """Sessions of this runner that rang; empty: any may have."""
         self._interrupted = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._live = LiveSender(store, self.id, self._answer_form, home / "state")
@@ -295,8 +295,6 @@ class Runner:
         )
         if lease is None:
             return None
-        if lease.id in self._news_of:  # it rang between its claim and now
-            self._rung.set()
         parts.leases.hold(lease.id, lease.epoch, began)
         if lease.epoch == 1:
             self.options.metrics.record_wait(lease.session.updated - lease.session.created)
@@ -344,8 +342,7 @@ class Runner:
 
     async def _look_at_held(self) -> None:
         """Tells sessions what changed in the store, between two renewals of their leases."""
-        rang = self._news_of
-        self._news_of = {each for each in rang if each and each not in self._runs} if self._claims else set()
+        rang, self._news_of = self._news_of, set()
         asked = [each for each, run in self._runs.items() if run.takes_news and ("" in rang or each in rang)]
         if not asked:
             return
@@ -389,16 +386,15 @@ class Runner:
             self._loop.call_soon_threadsafe(tell)
 
     def _ring_in_thread(self, session_id: str) -> None:
-        """Of a session that others hold there is nothing to do here: whoever takes it later reads what it is then."""
+        """Of a session that is not here there is nothing to do: whoever takes it reads what has arrived until then."""
         assert self._loop is not None
 
         def tell() -> None:
             self._news_of.add(session_id)
-            if not session_id or session_id in self._runs:
-                self._rung.set()
+            self._rung.set()
 
         with contextlib.suppress(RuntimeError):
-            if not session_id or self._claims or session_id in self._runs:
+            if not session_id or session_id in self._runs:
                 self._loop.call_soon_threadsafe(tell)
             if self._webhooks is not None:
                 self._loop.call_soon_threadsafe(self._webhooks.ring)
