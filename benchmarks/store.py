@@ -31,7 +31,7 @@ from golem_forge.events.journal import CallStart
 from golem_forge.team.database import open_database
 from golem_forge.team.journal import CommitThread, StoredJournals
 from golem_forge.team.lease import LeaseKeeper
-from golem_forge.team.rows import Append, Lease, NewSession
+from golem_forge.team.rows import FINISHED, Append, Lease, NewSession
 from golem_forge.team.runner import own_folder
 from golem_forge.team.schema import upgrade
 from golem_forge.team.session_run import RunnerParts, SessionRun
@@ -126,6 +126,7 @@ async def _records(home: Path, pace: Pace) -> list[Row]:
         by_hand = _by_hand(home / "hand.db", count, [line for _, line in store.lines(lease.id, journal.lines - 2)])
         seconds = await race_blocks({"ours": Block(run=ours), "hand": Block(run=by_hand)}, rounds=pace.rounds)
         thread.close()
+        store.end(lease, FINISHED)  # or a runner of a later part would take it
     return [
         row(
             "begun and finished of a call (ms)",
@@ -264,9 +265,10 @@ def _starts(home: Path, program: Path, pace: Pace) -> list[Row]:
     ours, theirs = [], []
     with _store(home) as store, _runners(store, home, 1):
         for number in range(pace.amount(STARTS) + 2):  # the first two load what is loaded once
+            before = _finished(store)
             began = time.time()
             session = store.queue(NewSession(facts={"directory": str(program)}, input="go"))
-            _wait_for_finished(store, number + 1)
+            _wait_for_finished(store, before + 1)
             stored = _first_answer([line for _, line in store.lines(session)]) - began
             began = time.time()
             subprocess.run(forge, cwd=program, env=environ, check=True, capture_output=True, stdin=subprocess.DEVNULL)
@@ -296,13 +298,12 @@ def _first_answer(lines: list[bytes]) -> float:
 async def _throughput(home: Path, program: Path, pace: Pace) -> list[Row]:
     count = pace.amount(MANY_SESSIONS)
     with _store(home) as store, _runners(store, home, RUNNERS):
-        finished = 0
         for size in (2 * RUNNERS * SLOTS, count):  # the first ones load what is loaded once
+            before = _finished(store)
             began = time.perf_counter()
             for _ in range(size):
                 store.queue(NewSession(facts={"directory": str(program)}, input="go"))
-            finished += size
-            _wait_for_finished(store, finished)
+            _wait_for_finished(store, before + size)
             stored = time.perf_counter() - began
     room = asyncio.Semaphore(RUNNERS * SLOTS)
 
@@ -325,10 +326,15 @@ async def _throughput(home: Path, program: Path, pace: Pace) -> list[Row]:
     ]
 
 
+def _finished(store: Store) -> int:
+    """How many there are in the whole store, which is one for all parts of this topic with PostgreSQL."""
+    counted = store.counts()
+    assert not {"failed", "stopped"} & counted.keys(), counted
+    return int(counted.get(FINISHED, 0))
+
+
 def _wait_for_finished(store: Store, sessions: int) -> None:
-    """So many in the whole store."""
-    while (counted := store.counts()).get("finished", 0) < sessions:
-        assert not {"failed", "stopped"} & counted.keys(), counted
+    while _finished(store) < sessions:
         time.sleep(LOOK_S)
 
 
