@@ -29,7 +29,7 @@ DOCS   := build/docs-venv
 
 # System packages the tests need, by the names in scripts/system_packages.py.
 # nginx and postgresql only in CI: their packages also start servers. Tests start their own, on free ports.
-TEST_PARTS := bubblewrap chromium git $(if $(filter true,$(CI)),nginx postgresql)
+TEST_PARTS := bubblewrap chromium-headless-shell git $(if $(filter true,$(CI)),nginx postgresql)
 
 # A caller's settings must not reach the tests or distort a measurement. Without byte-code files every
 # import is compiled anew, which makes start-up two to four times slower.
@@ -106,7 +106,7 @@ reference: $(VENV)/.stamp
 	@$(VENV)/bin/python scripts/write_reference.py
 
 pictures: $(VENV)/.stamp
-	@$(VENV)/bin/python scripts/system_packages.py bubblewrap chromium
+	@$(VENV)/bin/python scripts/system_packages.py bubblewrap chromium-headless-shell
 	@$(VENV)/bin/python scripts/draw_pictures.py $(PICTURES_ARGS)
 
 docs: $(DOCS)/.stamp reference

@@ -31,7 +31,7 @@ def command(*names: str) -> Callable[[], bool]:
 PARTS: dict[str, Callable[[], bool]] = {
     # name of the Debian package → is it there?
     "bubblewrap": command("bwrap"),
-    "chromium": command("chromium", "chromium-browser"),
+    "chromium-headless-shell": command("chromium-headless-shell", "chromium", "chromium-browser"),
     "git": command("git"),
     "golang-go": command("go"),
     "nginx": command("nginx"),

@@ -73,8 +73,9 @@ def _printed_link(process: Any) -> str:
 async def chromium() -> AsyncIterator[Browser]:
     from playwright.async_api import async_playwright
 
-    path = shutil.which("chromium") or shutil.which("chromium-browser")
-    if path is None:
+    names = ("chromium-headless-shell", "chromium", "chromium-browser")
+    path = next((found for name in names if (found := shutil.which(name))), "")
+    if not path:
         raise RuntimeError("this machine has no chromium: install it, or run `make test` once, which does")
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=path, args=list(_ARGUMENTS))

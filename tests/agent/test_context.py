@@ -207,7 +207,7 @@ def histories(draw: st.DrawFn) -> list[Message]:
     return history
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(history=histories(), share=st.floats(0.75, 1.6))
 async def test_w32_pairs_first_and_last_stay_in_any_history(history: list[Message], share: float) -> None:
     """`share`: how much of the window the history would take."""

@@ -191,7 +191,7 @@ def test_a_name_that_another_would_become_belongs_to_who_has_it(root: Path) -> N
     assert [said for said in found.warnings if "not used" in said and "my server" in said]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.text(max_size=60), st.text(max_size=60))
 def test_every_text_has_a_name_and_two_have_two(one: str, other: str) -> None:
     names = server_name(one), server_name(other)

@@ -73,13 +73,13 @@ results = st.builds(
 )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(messages)
 def test_a_call_tool_result_survives_the_way_through_a_tool_result(message: dict[str, Any]) -> None:
     assert to_mcp(from_mcp(message)) == message
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(results)
 def test_a_tool_result_survives_the_way_through_mcp_and_json(result: ToolResult) -> None:
     assert from_mcp(json.loads(json.dumps(to_mcp(result)))) == result
@@ -182,7 +182,7 @@ def test_a_sloppy_server_is_read_and_written_back_unchanged(message: dict[str, A
     assert to_mcp(from_mcp(message)) == message
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     st.fixed_dictionaries(
         {"content": st.lists(block("text", {"text": words}), min_size=1, max_size=1)},

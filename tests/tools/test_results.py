@@ -221,7 +221,7 @@ def test_a_kind_survives_a_value_json_cannot_hold() -> None:
     assert to_result({"kind": "x.y", "data": {"n": math.nan}}).value == {"kind": "x.y", "data": {"n": "NaN"}}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9) | st.binary(max_size=5),

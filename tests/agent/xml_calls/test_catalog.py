@@ -115,13 +115,13 @@ _ARGS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(args=_ARGS)
 def test_any_arguments_are_written_so_that_they_read_back(args: dict[str, Any]) -> None:
     assert read_back(write_call("t", args, _SCHEMA), "t", _SCHEMA) == args
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(text=st.text(max_size=200))
 def test_results_cannot_be_closed_from_inside(text: str) -> None:
     results = [CallResult(id=f"id{n}", name="t", status=Status.SUCCESS, text=text) for n in (1, 2)]

@@ -15,6 +15,7 @@ import struct
 import termios
 import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,8 @@ class Terminal:
         """`spawn`: another way to start it, such as `ready_forge.on_a_terminal`."""
         self.screen = pyte.HistoryScreen(columns, rows, history=5000, ratio=0.001)
         self._stream = pyte.ByteStream(self.screen)
+        self._shown: dict[int, str] = {}
+        self._above: list[str] = []
         self.raw = b""
         """Everything the command wrote."""
         environ = dict(os.environ if env is None else env)
@@ -83,13 +86,24 @@ class Terminal:
     @property
     def visible(self) -> str:
         """The rows on the screen, without blanks at their ends."""
-        return "\n".join(row.rstrip() for row in self.screen.display).rstrip()
+        return "\n".join(self._rows()).rstrip()
 
     @property
     def text(self) -> str:
         """What scrolled away, then the screen."""
-        above = [_row(line, self.screen.columns) for line in self.screen.history.top]
-        return "\n".join([*above, *(row.rstrip() for row in self.screen.display)]).rstrip()
+        top = self.screen.history.top
+        if len(top) == top.maxlen or len(top) < len(self._above):  # the oldest go, or it was cleared
+            self._above.clear()
+        self._above += [_row(line, self.screen.columns) for line in islice(top, len(self._above), None)]
+        return "\n".join([*self._above, *self._rows()]).rstrip()
+
+    def _rows(self) -> list[str]:
+        """Those on the screen; only what was written since the last look is read anew."""
+        screen = self.screen
+        for at in screen.dirty:
+            self._shown[at] = _row(screen.buffer[at], screen.columns)
+        screen.dirty.clear()
+        return [self._shown.get(at, "") for at in range(screen.lines)]
 
     @property
     def unwrapped(self) -> str:

@@ -49,6 +49,8 @@ _ARGUMENTS: Final = (
     "--no-sandbox",
     "--disable-dev-shm-usage",
     "--disable-gpu",
+    "--disable-software-rasterizer",
+    "--in-process-gpu",
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-default-apps",
@@ -80,7 +82,9 @@ _NOT_SENT: Final = ("data:", "blob:", "about:")
 
 
 def chromium_path() -> str:
-    return next((found for name in ("chromium", "chromium-browser") if (found := shutil.which(name))), "")
+    """The one without windows first: it takes a fifth less of the processor."""
+    names = ("chromium-headless-shell", "chromium", "chromium-browser")
+    return next((found for name in names if (found := shutil.which(name))), "")
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

@@ -211,7 +211,7 @@ def test_keys_can_be_stated_although_the_default_would_do() -> None:
     ]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.dictionaries(st.one_of(texts, st.just("\u202e" * 400)), values, max_size=3))
 def test_other_yaml_readers_read_the_same(value: dict[str, Any]) -> None:
     assert YAML(typ="safe", pure=True).load(yaml_text(value)) == (value or None)
