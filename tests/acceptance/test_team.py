@@ -461,6 +461,9 @@ async def test_a_person_logs_in_and_answers_in_the_inbox(team: Team, windows: An
     await page.get_by_role("link", name="Sessions").click()
     await window.sees("started by bob")
     await window.sees("answered by olga")
+    with store.database.transaction() as connection:
+        connection.execute("UPDATE sessions SET notice = 'They may have run: x.' WHERE id = :id", {"id": session})
+    await window.sees("They may have run: x.")
     await page.get_by_label("State").select_option("finished")
     await window.sees_not("waits for delete_file")
     await viewer.page.get_by_role("link", name="Sessions").click()

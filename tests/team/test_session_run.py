@@ -20,7 +20,9 @@ import pytest
 from tests.deadlines import LONG, PATIENCE
 from tests.ready import ReadyForge
 from tests.team.background import FORGE_YAML, Program, write_call
+from tests.team.test_runner import journal_is_whole
 
+from golem_forge.agent.runtime import WorkerRuntime
 from golem_forge.events.serialization import iso_time
 from golem_forge.team import lease as lease_keeper
 from golem_forge.team import runner as runners
@@ -521,3 +523,42 @@ async def test_what_happens_to_sessions_of_others_asks_the_store_nothing(
         assert await until_ended(store, session) == STOPPED
         assert asked[0] == [session]
         other.close()
+
+
+async def test_a_session_that_ends_while_its_runner_hands_it_over_is_recorded_to_its_end(
+    program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program.play({"calls": [{"tool": "effect", "args": {"name": "slow", "wait": 1.0}}]}, {"say": "done"})
+    store = program.store()
+    runner = Runner(store, program.home, RunnerOptions(slots=1))
+    committed, close = SessionWriter.committed, WorkerRuntime.aclose
+    ends, leaves = asyncio.Event(), asyncio.Event()
+    handing: asyncio.Task[None] | None = None
+
+    async def commit_late(self: SessionWriter) -> None:
+        if asyncio.current_task() is handing:
+            await ends.wait()
+        await committed(self)
+
+    async def close_late(self: WorkerRuntime) -> None:
+        ends.set()
+        await leaves.wait()
+        await close(self)
+
+    monkeypatch.setattr(SessionWriter, "committed", commit_late)
+    monkeypatch.setattr(WorkerRuntime, "aclose", close_late)
+    session = await asyncio.to_thread(program.queue)
+    running = asyncio.create_task(runner.run())
+    deadline = time.monotonic() + PATIENCE
+    while not program.effects():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.05)
+    [run] = runner._runs.values()
+    handing = asyncio.create_task(run.hand_over())
+    await handing
+    leaves.set()
+    assert await until_ended(store, session) == FINISHED
+    runner.drain()
+    await running
+    journal_is_whole(store, session, tmp_path)
+    store.close()

@@ -492,6 +492,8 @@ class SessionRun:
             with contextlib.suppress(Exception):
                 async with asyncio.timeout(5):
                     await journal.committed()
+        if self._is_gone() or self._is_ending:  # while this waited: a journal that falls silent now would lack its end
+            return
         self._leave()
         self._changed.set()
         self._giving_back = asyncio.ensure_future(self._give_back())
@@ -561,7 +563,7 @@ class SessionRun:
         cost, model = runtime.meter.cost or 0.0, runtime.model_name
         journal = self._journals.journal if self._journals is not None else None
         await self._close_runtime()
-        if journal is None or self.lost:
+        if journal is None or self._is_gone():
             return
         last = journal.writer.next_append()
         ending = SessionEnding(

@@ -136,6 +136,9 @@ class TeamSessionRow(ApiModel, title="TeamSessionRow"):
     waits_for: str
     cost: float
     error: str
+    notices: list[str]
+    """What a person should know of it: calls that may have run, changes that are lost, files that are not at the
+    origin."""
 
 
 class TeamSessionList(ApiModel, title="TeamSessionList"):
@@ -630,6 +633,7 @@ def _page_row(row: StoredSession, answered: Mapping[str, list[str]]) -> TeamSess
         waits_for=row.shown_wait,
         cost=row.cost,
         error=row.error,
+        notices=row.notice.splitlines(),
     )
 
 

@@ -240,6 +240,7 @@ const row = (session, ctx, said, changed) => {
       fact("Directory", session.directory, "mono"),
       session.calls ? el("span", counted(session.calls, "call")) : null,
     ),
+    (session.notices ?? []).map((line) => h("p.notice-line.small", { dataset: { how: "warn" } }, oneLine(line))),
     el("div.row-foot",
       el("span.row-acts", acts(session, title, ctx, said, changed)),
       ctx.me?.team ? null : more(session, title, ctx, said, changed),
