@@ -77,7 +77,6 @@ def _length(item: pytest.Item) -> int:
 
 def pytest_collection_finish() -> None:
     """Thousands of tests stay as long as the run: looking for rubbish among them again and again finds nothing."""
-    gc.collect()
     gc.freeze()
     gc.enable()
 
