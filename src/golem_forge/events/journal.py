@@ -35,7 +35,7 @@ from golem_forge.events.journal_files import (
     seal_records,
 )
 from golem_forge.events.journal_reader import JournalScan
-from golem_forge.events.journal_records import RecordEncoder, decision_json, split_record
+from golem_forge.events.journal_records import RecordEncoder, split_record
 from golem_forge.events.serialization import encode_json, iso_now, iso_time, parse_raw_args
 from golem_forge.storage.home import HOME_ADVICE, ForgeHome
 
@@ -163,7 +163,7 @@ class Journal:
             self._keep(record)
 
     def decide(self, call_id: str, decision: Decision) -> None:
-        call, text = self._encoder.name(call_id), decision_json(decision, self._redact)
+        call, text = self._encoder.name(call_id), self._encoder.decision(decision)
         with self._lock:
             self._add(f'{_head("decided")},"call":{call},"decision":{text}')
 
@@ -214,7 +214,7 @@ class Journal:
         return (
             f'"call":{text.name(start.id)},"tool":{text.name(start.tool)},"args":{text.json(start.args)},'
             f'"caller":{quoted(start.caller)},"worker":{quoted(start.worker)},'
-            f'"decision":{decision_json(start.decision, self._redact)}{more}'
+            f'"decision":{text.decision(start.decision)}{more}'
         )
 
     def finish(

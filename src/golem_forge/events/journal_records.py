@@ -165,35 +165,6 @@ _EMPTY_SOURCE: dict[str, Any] = VerdictSource(source="", verdict=Verdict.ASK).to
 _EMPTY_DECISION: dict[str, Any] = Decision(verdict=Verdict.ASK).to_json()
 
 
-def decision_json(decision: Decision, redact: Callable[[Any], Any] | None) -> str:
-    quick = decision.verdict is Verdict.PRE_APPROVED and decision.answered_by is AnsweredBy.NOBODY
-    if not quick or decision.message or decision.risk_reasons:
-        return _complete_json(decision, redact)
-    if decision.decided_by is not None and decision.decided_by not in decision.sources:
-        return _complete_json(decision, redact)
-    said = _sources_json(decision.sources, decision.decided_by, redact)
-    return f'{{"verdict":"preApproved","risk":"{decision.risk._value_}",{said}}}'
-
-
-_sources_cache: dict[int, tuple[tuple[VerdictSource, ...], VerdictSource | None, object, str]] = {}
-"""By identity: what always stands for a tool is the same object call after call, and is written out once."""
-_MAX_CACHED_SOURCES = 512
-
-
-def _sources_json(
-    sources: tuple[VerdictSource, ...], decider: VerdictSource | None, redact: Callable[[Any], Any] | None
-) -> str:
-    known = _sources_cache.get(id(sources))
-    if known is not None and known[0] is sources and known[1] is decider and known[2] is redact:
-        return known[3]
-    place = "" if decider is None else f',"decidedBy":{sources.index(decider)}'
-    text = f'"sources":[{",".join([_source_json(source, redact) for source in sources])}]{place}'
-    if len(_sources_cache) >= _MAX_CACHED_SOURCES:
-        _sources_cache.clear()
-    _sources_cache[id(sources)] = (sources, decider, redact, text)
-    return text
-
-
 def _source_json(source: VerdictSource, redact: Callable[[Any], Any] | None) -> str:
     text = f'{{"source":{quoted(source.source)},"verdict":"{source.verdict._value_}"'
     if source.id:
@@ -227,11 +198,36 @@ MAX_VALUE_BYTES: Final = 4 * 1024 * 1024
 _MAX_ERROR_CHARS: Final = 2000
 
 
+_MAX_CACHED_SOURCES: Final = 512
+
+
 class RecordEncoder:
-    """Values as JSON text, redacted."""
+    """Values as JSON text, redacted. One journal's: what it remembers goes with the session."""
 
     def __init__(self, redact: Callable[[Any], Any] | None) -> None:
         self._redact = redact
+        self._sources_cache: dict[int, tuple[tuple[VerdictSource, ...], VerdictSource | None, str]] = {}
+        """By identity: what always stands for a tool is the same object call after call, and is written out once."""
+
+    def decision(self, decision: Decision) -> str:
+        quick = decision.verdict is Verdict.PRE_APPROVED and decision.answered_by is AnsweredBy.NOBODY
+        if not quick or decision.message or decision.risk_reasons:
+            return _complete_json(decision, self._redact)
+        if decision.decided_by is not None and decision.decided_by not in decision.sources:
+            return _complete_json(decision, self._redact)
+        said = self._sources(decision.sources, decision.decided_by)
+        return f'{{"verdict":"preApproved","risk":"{decision.risk._value_}",{said}}}'
+
+    def _sources(self, sources: tuple[VerdictSource, ...], decider: VerdictSource | None) -> str:
+        known = self._sources_cache.get(id(sources))
+        if known is not None and known[0] is sources and known[1] is decider:
+            return known[2]
+        place = "" if decider is None else f',"decidedBy":{sources.index(decider)}'
+        text = f'"sources":[{",".join([_source_json(source, self._redact) for source in sources])}]{place}'
+        if len(self._sources_cache) >= _MAX_CACHED_SOURCES:
+            self._sources_cache.clear()
+        self._sources_cache[id(sources)] = (sources, decider, text)
+        return text
 
     def json(self, value: Any) -> str:
         return self.written(value if self._redact is None else self._redact(value))
