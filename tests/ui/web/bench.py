@@ -311,6 +311,7 @@ class Windows:
         """An empty page of ours with every style sheet, on which the modules of `ui/web/page` can be imported."""
         window = await self(**options)
         await window.open(f"{self._modules}/-/")
+        await window.page.wait_for_load_state("load")  # with its style sheets: sizes are measured there
         return window
 
     async def close(self, *, failed: bool) -> None:
