@@ -15,7 +15,7 @@ import contextlib
 import logging
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock
@@ -74,10 +74,6 @@ class ResultRows(Protocol):
 
 class StoreConnection(Protocol):
     def execute(self, sql: str, values: Mapping[str, Any] | None = None) -> ResultRows: ...
-
-    def execute_many(self, sql: str, values: Sequence[Mapping[str, Any]]) -> int:
-        """How many rows were changed."""
-        ...
 
     def lock(self, name: str) -> None:
         """One transaction at a time gets past this, until it ends."""
@@ -300,9 +296,6 @@ class SqliteConnection:
     def execute(self, sql: str, values: Mapping[str, Any] | None = None) -> ResultRows:
         return self._raw.execute(_sqlite_sql(sql), _kept_values(values or {}))
 
-    def execute_many(self, sql: str, values: Sequence[Mapping[str, Any]]) -> int:
-        return self._raw.executemany(sql, [_kept_values(each) for each in values]).rowcount
-
     def lock(self, name: str) -> None:
         return None  # a transaction that writes is alone
 
@@ -367,12 +360,6 @@ class PostgresConnection:
     def execute(self, sql: str, values: Mapping[str, Any] | None = None) -> ResultRows:
         rows: ResultRows = self.raw.execute(_pyformat(sql), _kept_values(values) if values else None)
         return rows
-
-    def execute_many(self, sql: str, values: Sequence[Mapping[str, Any]]) -> int:
-        with self.raw.cursor() as cursor:
-            cursor.executemany(_pyformat(sql), [_kept_values(each) for each in values])
-            changed: int = cursor.rowcount
-        return changed
 
     def lock(self, name: str) -> None:
         self.raw.execute("SELECT pg_advisory_xact_lock(hashtext(%(name)s))", {"name": f"forge {name}"})

@@ -49,7 +49,7 @@ class JournalTable:
 
     def _append_at_once(self, each: Append) -> bool:
         """The usual case, in one statement instead of five: lines of a call, after the last line that is there, under
-        the session's epoch. False: nothing was written, and `_append` finds out why."""
+        the session's epoch. False: nothing was written, and `append_in` finds out why."""
         is_sqlite = self.database.kind == SQLITE
         private = [at for at, line in enumerate(each.lines, 1) if is_private(line)]
         if each.outputs or each.rules or not 0 < len(each.lines) <= _MOST_AT_ONCE or (private and is_sqlite):
@@ -86,14 +86,11 @@ class JournalTable:
 
     def insert_in(self, connection: StoreConnection, each: Append, *, again: bool = False) -> str | None:
         """`again`: there are lines of these numbers, or later ones."""
-        if each.outputs:
-            connection.execute_many(
+        for handle, worker, piece, data in each.outputs:
+            connection.execute(
                 "INSERT INTO outputs (session, handle, worker, piece, data) VALUES (:session, :handle, :worker, "
                 ":piece, :data) ON CONFLICT DO NOTHING",
-                [
-                    {"session": each.session, "handle": handle, "worker": worker, "piece": piece, "data": data}
-                    for handle, worker, piece, data in each.outputs
-                ],
+                {"session": each.session, "handle": handle, "worker": worker, "piece": piece, "data": data},
             )
         for rule, author in each.rules:
             insert_rule(connection, rule, author)
