@@ -9,7 +9,8 @@ from typing import Any
 
 import pexpect
 import pytest
-from tests.wire.server import WireServer, WireTurn
+from tests.wire.grammar import refuse_or
+from tests.wire.server import WireCall, WireServer, WireTurn
 
 Desks = Callable[..., Any]
 KEY = "canary-key-0451-abcdef"
@@ -239,3 +240,23 @@ def test_a_list_whose_first_model_has_no_key_starts_with_the_next(desk: Desks) -
         (place.home / "config.yaml").write_text(f"model: [{FIRST}, {SECOND}]\n" + fallback_config(second, second))
         ran = place.forge("run", "hi")
         assert (ran.code, ran.out) == (0, "The second speaks.\n"), ran.err
+
+
+def test_a_server_that_compiles_schemas_into_a_grammar_takes_every_tool(desk: Desks) -> None:
+    """llama.cpp answers 400 to a request in which one string may have 2,000 characters; our own check still refuses
+    what is longer."""
+    plan = {"plan": [{"step": "look", "status": "pending"}], "explanation": "x" * 2001}
+    turns = iter([WireTurn(calls=(WireCall(name="update_plan", args=plan),)), WireTurn(say="Shorter next time.")])
+    with WireServer(lambda request: refuse_or(request, next(turns))) as server:
+        place = desk({})
+        place.home.mkdir()
+        block = f"{{openai-compatible: {{base_url: '{server.base_url('openai-compatible')}'}}}}"
+        (place.home / "config.yaml").write_text(f"models: {block}\nmodel: openai-compatible:local\n")
+        ran = place.forge("run", "plan it")
+    assert (ran.code, ran.out) == (0, "Shorter next time.\n"), ran.err
+    sent = {tool["function"]["name"]: tool["function"]["parameters"] for tool in server.requests[0].body["tools"]}
+    assert sent["update_plan"]["properties"]["explanation"]["description"].endswith(" At most 2000 characters.")
+    [call] = place.calls()
+    assert call.status == "input_invalid" and "explanation" in call.error
+    told = [message for message in server.requests[1].body["messages"] if message["role"] == "tool"]
+    assert "explanation" in json.dumps(told) and "2000" in json.dumps(told)

@@ -17,6 +17,7 @@ from golem_forge.agent.model.interface import Finish, TokenUsage
 from golem_forge.agent.model.scripted import Turn, TurnCall
 from golem_forge.agent.run_result import RunStatus
 from golem_forge.config.run_block import BudgetLimits
+from golem_forge.tools.tool import Remote, Tool
 
 Play = Any
 
@@ -349,3 +350,36 @@ async def test_the_model_reads_tool_output_as_data(play: Play) -> None:
     text = played.script.results()[0][1]
     assert text.splitlines()[0] == text.splitlines()[-1] and "tool output" in text.splitlines()[0]
     assert "tool output" in played.script.requests[0].system
+
+
+BOUNDED = {
+    "type": "object",
+    "properties": {
+        "text": {"type": "string", "maxLength": 2000, "description": "What to keep"},
+        "tags": {"type": "array", "items": {"type": "string", "pattern": "^[a-z]{1,9}$"}, "maxItems": 3000},
+    },
+}
+
+
+async def test_bounds_of_tools_of_every_source_are_sent_as_words_and_still_hold(play: Any) -> None:
+    own = Tool("keep", "Keeps.", input_schema=BOUNDED, execute=lambda args: "kept")
+    remote = Remote("notes", "keep")
+    theirs = Tool("notes__keep", "Keeps.", input_schema=BOUNDED, execute=lambda args: "", source="mcp", remote=remote)
+    turns = [calls(*((name, {"text": "x" * 2001, "tags": []}) for name in ("keep", "notes__keep"))), "ok"]
+    played = await play(turns, tools=[own, theirs], turn="go")
+    offers = {offer.name: offer for offer in played.script.requests[0].tools}
+    for name in ("keep", "notes__keep"):
+        assert offers[name].schema == {
+            "type": "object",
+            "properties": {
+                "text": {"type": "string", "description": "What to keep. At most 2000 characters."},
+                "tags": {
+                    "type": "array",
+                    "items": {"type": "string", "description": "Matches `^[a-z]{1,9}$`."},
+                    "description": "At most 3000 items.",
+                },
+            },
+        }
+        assert offers[name].full_schema == BOUNDED
+    for status, text in played.script.results():
+        assert status == "input_invalid" and "text" in text and "2000" in text

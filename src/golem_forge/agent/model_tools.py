@@ -23,6 +23,7 @@ from golem_forge.orchestrator.orchestrator import Orchestrator
 from golem_forge.policy.evaluate import always_refused
 from golem_forge.tools.catalog import ToolNotFound, schema_problem
 from golem_forge.tools.deferral import DeferralThreshold, ToolSplit, add_loaded, sources, split_tools
+from golem_forge.tools.schema import model_schema
 from golem_forge.tools.tool import SourceKind, Tool, llm_tools
 from golem_forge.toolsets.tool_search import TOOL_SEARCH, ToolSearchResult, create_tool_search_tool
 
@@ -106,7 +107,8 @@ class ModelTools:
             description, schema = redactor.redact_secrets(tool.description), tool.input_schema
             if tool.source is not SourceKind.NATIVE:  # Forge's own names stay, whatever somebody's password is
                 schema = redactor.without_secrets(schema)
-            known = tool, ToolOffer(name=tool.name, description=description, schema=schema)
+            offer = ToolOffer(name=tool.name, description=description, schema=model_schema(schema), full_schema=schema)
+            known = tool, offer
             self._offers[tool.name] = known
         return known[1]
 

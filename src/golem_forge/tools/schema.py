@@ -1,7 +1,9 @@
-"""JSON Schemas as data: local references resolved, paths into a value, and the cost of a schema.
+"""JSON Schemas as data: local references resolved, what a model is sent, paths into a value, and the cost of a schema.
 
 `resolve_schema` follows local references and removes the null of a nullable schema; it serves the places where a person
 types or fills in values (options, forms). Validation is `tools.validation`.
+
+`model_schema` gives the form that is sent to models: the shape as keywords, sizes and patterns as words.
 
 `field_path` and `json_path` write where in a value something is: `items[0].name` for people and forms,
 `$.items[0].name` for a whole value.
@@ -112,6 +114,86 @@ def _local_reference(reference: str, root: dict[str, Any]) -> dict[str, Any]:
     return place if isinstance(place, dict) else {}
 
 
+_SIZES: Final = {
+    "minLength": ("at least", "character"),
+    "maxLength": ("at most", "character"),
+    "minItems": ("at least", "item"),
+    "maxItems": ("at most", "item"),
+    "minProperties": ("at least", "key"),
+    "maxProperties": ("at most", "key"),
+    "minContains": ("at least", "matching item"),
+    "maxContains": ("at most", "matching item"),
+}
+_RANGES: Final = {
+    "minimum": "at least",
+    "maximum": "at most",
+    "exclusiveMinimum": "more than",
+    "exclusiveMaximum": "less than",
+}
+_LONGEST_RANGE: Final = 10**15
+"""llama.cpp writes a range as digits, 16 at most."""
+
+
+def model_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    """The same shape without what a server may refuse to enforce while the model writes; the same object if nothing is
+    left out. Every value that fits `schema` fits the result.
+
+    A server that compiles schemas into a grammar (llama.cpp, LM Studio) repeats a rule for every character and item
+    that is allowed, and answers 400 to the whole request when these are too many, or when it cannot read a pattern. So
+    sizes, patterns and ranges beyond 15 digits become a sentence of the description. What stays is cheap everywhere:
+    types, choices, ordinary ranges, and a least size of one.
+    """
+    shaped: dict[str, Any] = _shape(schema)
+    return schema if shaped == schema else shaped
+
+
+def _shape(part: Any) -> Any:
+    if not isinstance(part, dict):
+        return part
+    shaped: dict[str, Any] = {}
+    bounds = []
+    for keyword, value in part.items():
+        if _is_bound(keyword, value):
+            bounds.append(_bound_in_words(keyword, value))
+        elif keyword in _SHAPE_MAPS and isinstance(value, dict):
+            shaped[keyword] = {name: _shape(child) for name, child in value.items()}
+        elif keyword in _SHAPE_LISTS and isinstance(value, list):
+            shaped[keyword] = [_shape(child) for child in value]
+        else:
+            shaped[keyword] = _shape(value) if keyword in _SHAPE_PARTS else value
+    # A condition that allows more says something else, where it is negated.
+    if shaped.get("not") != part.get("not"):
+        del shaped["not"]
+    if shaped.get("if") != part.get("if"):
+        shaped = {keyword: value for keyword, value in shaped.items() if keyword not in ("if", "then", "else")}
+    if bounds:
+        said = shaped.get("description")
+        before = said.rstrip() if isinstance(said, str) else ""
+        before += "" if before.endswith((".", "!", "?")) or not before else "."
+        words = ", ".join(bounds)
+        shaped["description"] = f"{before} {words[0].upper()}{words[1:]}.".lstrip()
+    return shaped
+
+
+def _is_bound(keyword: str, value: Any) -> bool:
+    if keyword == "pattern":
+        return isinstance(value, str)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    if keyword in _RANGES:
+        return not -_LONGEST_RANGE <= value <= _LONGEST_RANGE
+    return keyword in _SIZES and (keyword.startswith("max") or value > 1)
+
+
+def _bound_in_words(keyword: str, value: Any) -> str:
+    if keyword == "pattern":
+        return f"matches `{value}`"
+    if keyword in _RANGES:
+        return f"{_RANGES[keyword]} {value}"
+    limit, noun = _SIZES[keyword]
+    return f"{limit} {int(value)} {noun}{'' if value == 1 else 's'}"
+
+
 _BARE_IN_PATH: Final = regex(r"[A-Za-z_$][A-Za-z0-9_$]*")
 _BARE_FIELD: Final = regex(r"[^\s.\[\]\"'\x00-\x1f\x7f]+")
 _MAX_PARTS: Final = 40
@@ -165,6 +247,9 @@ _SAME_PLACE_MAPS: Final = ("dependentSchemas", "dependencies")
 _MEMBERS: Final = ("additionalProperties", "unevaluatedProperties", "propertyNames")
 _ITEMS: Final = ("items", "additionalItems", "unevaluatedItems", "contains")
 _HOLDERS: Final = ("$defs", "definitions")
+_SHAPE_MAPS: Final = frozenset((*_HOLDERS, *_SAME_PLACE_MAPS, "properties", "patternProperties"))
+_SHAPE_LISTS: Final = frozenset((*_SAME_PLACE_LISTS, "prefixItems", "items"))
+_SHAPE_PARTS: Final = frozenset((*_SAME_PLACE, *_MEMBERS, *_ITEMS))
 
 
 class PathCount(NamedTuple):

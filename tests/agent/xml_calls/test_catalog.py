@@ -16,6 +16,7 @@ from golem_forge.agent.model.xml_reader import XmlReader
 from golem_forge.agent.tool_inventory import build_catalog
 from golem_forge.core.decisions import Status
 from golem_forge.tools.catalog import Catalog
+from golem_forge.tools.schema import model_schema
 from golem_forge.tools.validation import SchemaCheck
 
 NATIVE: Catalog = build_catalog((), None)
@@ -33,7 +34,9 @@ def read_back(text: str, name: str, schema: Any) -> Any:
 @pytest.mark.parametrize("name", sorted(tool.name for tool in NATIVE))
 def test_every_native_tool_has_an_example_that_its_own_validation_takes(name: str) -> None:
     tool = next(tool for tool in NATIVE if tool.name == name)
-    prompt = catalog_prompt([ToolOffer(name=name, description=tool.description, schema=tool.input_schema)])
+    full = tool.input_schema
+    offer = ToolOffer(name=name, description=tool.description, schema=model_schema(full), full_schema=full)
+    prompt = catalog_prompt([offer])
     example = re.search(r"^Example: (<tool>.*</tool>)$", prompt, re.MULTILINE | re.DOTALL)
     assert example, prompt
     args = read_back(example[1], name, tool.input_schema)
@@ -71,6 +74,13 @@ def test_where_no_example_can_be_found_there_is_none() -> None:
     assert example_arguments(schema) is None
     prompt = catalog_prompt([ToolOffer(name="t", description="d", schema=schema)])
     assert "### t" in prompt and "Example" not in prompt
+
+
+def test_an_example_fits_the_bounds_that_are_told_in_words() -> None:
+    full = {"type": "object", "properties": {"a": {"type": "string", "minLength": 30}}, "required": ["a"]}
+    prompt = catalog_prompt([ToolOffer(name="t", description="d", schema=model_schema(full), full_schema=full)])
+    assert "At least 30 characters." in prompt and "minLength" not in prompt
+    assert re.search("<a>.{30,}</a>", prompt)
 
 
 def test_without_tools_there_is_no_prompt() -> None:

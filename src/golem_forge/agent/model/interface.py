@@ -33,6 +33,9 @@ class ToolOffer:
     name: str
     description: str
     schema: Mapping[str, Any]
+    """What is sent: the shape of its arguments; see `model_schema`."""
+    full_schema: Mapping[str, Any] | None = None
+    """What its arguments are checked against, for examples that fit; None: `schema`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -253,7 +253,7 @@ _OUTCOMES: Final = {
 
 def request_parameters(request: Request) -> ModelRequestParameters:
     system = [theirs.InstructionPart(content=request.system)] if request.system else []
-    # Not strict: strict mode rewrites schemas, and what the model was shown must be what the one path validates.
+    # Not strict: strict mode rewrites schemas, and the model must be shown the shape that the one path validates.
     tools = [
         ToolDefinition(
             name=each.name, description=each.description, parameters_json_schema=dict(each.schema), strict=False

@@ -147,8 +147,11 @@ def catalog_prompt(offers: Sequence[ToolOffer]) -> str:
 
 
 def _tool_entry(offer: ToolOffer) -> str:
-    schema = compact_json({key: value for key, value in offer.schema.items() if key not in _UNSHOWN})
-    return f"### {offer.name}\n{offer.description.strip()}\nParameters: {schema}{_example_call(offer.name, schema)}\n"
+    schema, full = (
+        compact_json({key: value for key, value in each.items() if key not in _UNSHOWN})
+        for each in (offer.schema, offer.full_schema or offer.schema)
+    )
+    return f"### {offer.name}\n{offer.description.strip()}\nParameters: {schema}{_example_call(offer.name, full)}\n"
 
 
 @lru_cache(maxsize=512)
