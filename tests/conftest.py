@@ -1,4 +1,4 @@
-"""Every test has a home of its own: nothing reads or writes the real ~/.forge."""
+"""Every test has a home of its own: nothing reads or writes the real ~/.forge, or sees what else this machine has."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from . import disks, known_walls, ready
+from . import disks, known_walls, machine, ready
 
 _numbers = itertools.count()
 _WAYS_OUT = [f"{name}_PROXY" for name in ("HTTP", "HTTPS", "ALL", "NO")]
@@ -25,6 +25,7 @@ pytest_plugins = ["tests.ui.web.bench", "tests.ui.web.stage"]
 def pytest_configure() -> None:
     _heed_signals()
     disks.need_no_waiting()
+    machine.forget_environment()
     gc.disable()
 
 
@@ -120,6 +121,11 @@ def tried_walls(meeting: Path) -> Path:
 def walls_are_known(tried_walls: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """See known_walls. Tests of the trying itself replace this by nothing."""
     known_walls.told(tried_walls, monkeypatch.setattr)
+
+
+@pytest.fixture(autouse=True)
+def no_model_servers(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine.forget_model_servers(monkeypatch.setattr)
 
 
 @pytest.fixture(scope="session")

@@ -220,7 +220,7 @@ def test_what_is_allowed_always_does_not_ask_again(program: Any) -> None:
 
 # ---- 4: cancel
 
-SPEAKS = f"turns: [{{say: {'A long answer. ' * 40}, chunks: 200, pause: 0.3}}]\n"
+SPEAKS = f"turns: [{{say: {'A long answer. ' * 40}, chunks: 200, until: never}}]\n"
 RUNS = "turns: [{calls: [{tool: exec_command, args: {cmd: 'echo started; : MARKER; sleep 60'}}]}]\n"
 HELPS = """\
 workers:

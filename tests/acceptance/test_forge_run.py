@@ -9,6 +9,7 @@ import pty
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +20,7 @@ import pytest
 from tests.acceptance.conftest import FORGE
 from tests.deadlines import within
 
+from golem_forge.agent.dialogue import SilenceNotice
 from golem_forge.events.envelope import Event
 
 Desks = Callable[..., Any]
@@ -179,12 +181,19 @@ def test_a_page_instead_of_an_answer_and_a_slow_provider(
     desk: Desks, forge_here: Any, wire: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Over the provider's own library: the page is told and tried again, the wait is told."""
-    monkeypatch.setattr("golem_forge.agent.dialogue.FIRST_NOTICE_S", 0.5)
+    told = threading.Event()
+
+    class Notice(SilenceNotice):
+        def __init__(self, tell: Callable[[float], None]) -> None:
+            super().__init__(lambda silent: told.set() or tell(silent))
+
+    monkeypatch.setattr("golem_forge.agent.dialogue.FIRST_NOTICE_S", 0.2)
+    monkeypatch.setattr("golem_forge.agent.dialogue.SilenceNotice", Notice)
     page = wire.WireTurn(headers={"content-type": "text/html"}, body="<p>Sign in</p>")
-    with wire.WireServer([page, wire.WireTurn(say="Now.", hold=1.5)]) as server:
+    with wire.WireServer([page, wire.WireTurn(say="Now.", until=told)]) as server:
         place = desk({})
         place.home.mkdir(exist_ok=True)
-        block = f"{{base_url: '{server.base_url('openai-compatible')}', request_timeout: 30}}"
+        block = f"{{base_url: '{server.base_url('openai-compatible')}', request_timeout: 90}}"
         (place.home / "config.yaml").write_text(f"models: {{openai-compatible: {block}}}\n")
         ended, out, err = forge_here(place, "-m", "openai-compatible:x", "go")
     assert (ended, out) == (0, "Now.\n"), err

@@ -97,7 +97,7 @@ def go_on(program: Any, *words: str) -> Any:
 
 def test_w43_killed_while_the_model_speaks(program: Any, marker: str) -> None:
     """(a) What it had said is lost, what it was asked is not. One process holds a session; changed files are named."""
-    program.write(**{"s.yaml": "turns: [{say: Half of a long answer, chunks: 40, pause: 0.5}]\n"})
+    program.write(**{"s.yaml": "turns: [{say: Half of a long answer, chunks: 40, until: never}]\n"})
     process = program.start("run", "-m", "scripted:s.yaml", "-i", "begin", "--json")
     assert any('"streaming"' in line for line in process.stdout)
     second = program.forge("run", "--resume", "last", "-m", "scripted:next.yaml", "-i", "go on")

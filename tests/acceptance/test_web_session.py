@@ -104,6 +104,7 @@ async def test_everything_by_keyboard_alone(staged: Any, windows: Any, tmp_path:
         return "compiling one\ncompiling two\n"
 
     write = {"path": "/workspace/notes.txt", "content": "buy bread\n"}
+    heard = asyncio.Event()
     turns = cast(
         main=[
             calls(
@@ -111,7 +112,7 @@ async def test_everything_by_keyboard_alone(staged: Any, windows: Any, tmp_path:
                 say="I will look, then **write**. " + "Word after word. " * 20,
                 think="Hm.",
                 chunks=30,
-                pause=0.06,
+                until=heard.wait,
             ),
             calls(("exec_command", {"cmd": COMMAND})),
             calls(("build", {})),
@@ -143,6 +144,7 @@ async def test_everything_by_keyboard_alone(staged: Any, windows: Any, tmp_path:
     await window.sees("Word after word.")
     assert not stage.seen("toolStarted"), "it is still talking"
     await window.picture("chat-streaming")
+    heard.set()
 
     # A command: asked for, answered by keys, seen while it runs.
     await me.sees_card("exec_command", COMMAND)
@@ -344,7 +346,7 @@ async def test_files_a_servers_form_and_one_branch_stopped(staged: Any, windows:
     (folder / "helper.worker").write_text(f"---\nname: helper\ndescription: Helps.\n{zone}\n---\nI am helper.\n")
     turns = cast(
         main=["I have read it.", calls(("helper", {"input": "talk for long"})), "The helper was stopped."],
-        helper=[Turn(say="and on " * 500, chunks=500, pause=0.05)],
+        helper=[Turn(say="and on " * 500, chunks=500, until=asyncio.Event().wait)],
     )
     stage = await staged(turns, worker="main", directory=folder)
     window = await windows()

@@ -118,7 +118,8 @@ async def test_the_connection_is_cut_while_it_streams(staged: Any, windows: Any)
     """Case 31: the final text is the journal's, nothing is doubled; an answer given meanwhile is sent afterwards."""
     did = Counting()
     words = " ".join(f"word{number}" for number in range(120))
-    turns = [Turn(say=words, chunks=60, pause=0.03), calls(("deploy", {"where": "late"})), "Done."]
+    gate = asyncio.Event()
+    turns = [Turn(say=words, chunks=60, until=gate.wait), calls(("deploy", {"where": "late"})), "Done."]
     stage = await staged(turns, tools=[did.tool()])
     window = await windows()
     window.expects("ERR_", "WebSocket")
@@ -129,6 +130,7 @@ async def test_the_connection_is_cut_while_it_streams(staged: Any, windows: Any)
     with stage.unplugged():
         await window.sees(AWAY)
         await window.picture("away")
+        gate.set()
         await until(lambda: [event for event in stage.seen("message") if "word119" in str(event.wire)], "it said all")
     await window.sees(re.compile("word119"))
     shown = await me.page.get_by_role("main").inner_text()

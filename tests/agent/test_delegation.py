@@ -200,9 +200,9 @@ async def test_w38_what_is_blocked_for_the_caller_is_blocked_below(play: Play, t
 
 async def test_w39_no_more_children_at_once_than_allowed(play: Play, tmp_path: Path) -> None:
     folder = program(tmp_path / "p", main=may_call("helper"), helper=ZONE)
-    six = calls(*[("helper", {"input": f"task {n}"}) for n in range(6)])
-    slow = Turn(say="done", chunks=2, pause=0.1)
-    played = await play(cast(main=[six, "ok"], helper=[slow]), worker="main", directory=folder)
+    eight = calls(*[("helper", {"input": f"task {n}"}) for n in range(8)])
+    four_meet = Turn(say="done", until=asyncio.Barrier(4).wait)
+    played = await play(cast(main=[eight, "ok"], helper=[four_meet]), worker="main", directory=folder)
     running, most = 0, 0
 
     def count(event: Any) -> None:
@@ -214,7 +214,7 @@ async def test_w39_no_more_children_at_once_than_allowed(play: Play, tmp_path: P
     played.runtime.bus.on("workerUpdate", count)
     await played.runtime.run("go")
     assert most == 4
-    assert [status for status, _ in played.script.results()] == ["success"] * 6
+    assert [status for status, _ in played.script.results()] == ["success"] * 8
 
 
 async def test_a_failed_child_is_a_failed_call(play: Play, tmp_path: Path) -> None:
@@ -240,18 +240,17 @@ async def test_typed_input_is_checked_before_the_child_starts(play: Play, tmp_pa
 
 async def test_one_branch_is_stopped_and_its_caller_goes_on(play: Play, tmp_path: Path) -> None:
     folder = program(tmp_path / "p", main=may_call("helper"), helper=ZONE)
-    endless = Turn(say="word " * 100, chunks=100, pause=0.1)
+    endless = Turn(say="word " * 100, chunks=100, until=asyncio.Event().wait)
     turns = cast(main=[calls(("helper", {"input": "x"})), "went on"], helper=[endless])
     played = await play(turns, worker="main", directory=folder)
 
     def stop(event: Any) -> None:
-        if event.wire["name"] == "helper" and event.wire["status"] == "running":
-            loop = asyncio.get_running_loop()
-            loop.call_later(0.3, played.runtime.bus.emit, "interrupt", {"workerId": event.wire["workerId"]})
+        helper = next(each.wire["workerId"] for each in played.seen("workerUpdate") if each.wire["name"] == "helper")
+        asyncio.get_running_loop().call_soon(played.runtime.bus.emit, "interrupt", {"workerId": helper})
 
-    played.runtime.bus.on("workerUpdate", stop)
+    played.runtime.bus.on("streaming", stop)
     create_runtime_ui(played.runtime.bus)
-    result = await asyncio.wait_for(played.runtime.run("go"), 40)
+    result = await played.runtime.run("go")
     assert (result.status, result.response) == (RunStatus.COMPLETED, "went on")
     assert played.script.results()[0][0] == "interrupted"
     last = [event.wire for event in played.seen("workerUpdate") if event.wire["name"] == "helper"][-1]

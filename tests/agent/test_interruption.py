@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +23,18 @@ Play = Any
 
 
 def interrupt_when(
-    played: Any, kind: str, matches: Callable[[Any], bool] = lambda event: True, after: float = 0.1
+    played: Any,
+    kind: str,
+    matches: Callable[[Any], bool] = lambda event: True,
+    after: float = 0.1,
+    by: Callable[[], None] | None = None,
 ) -> None:
-    """Interrupts once, soon after an event of this kind; the time is kept."""
+    """Interrupts once, soon after an event of this kind; the time is kept. `by`: left out, as a person does."""
 
     def seen(event: Any) -> None:
         if matches(event) and not hasattr(played, "interrupted_at"):
             played.interrupted_at = time.monotonic() + after
-            asyncio.get_running_loop().call_later(after, played.runtime.interrupt)
+            asyncio.get_running_loop().call_later(after, by or played.runtime.interrupt)
 
     played.runtime.bus.on(kind, seen)
 
@@ -75,7 +80,7 @@ async def test_w40_the_running_call_keeps_its_output_and_the_others_never_start(
 
 async def test_w41_a_slow_stream_stops_and_its_text_is_kept(play: Play) -> None:
     long = "one " + "more " * 98 + "eight"
-    played = await play([Turn(say=long, chunks=100, pause=0.1), "fine"])
+    played = await play([Turn(say=long, chunks=100, until=asyncio.Event().wait), "fine"])
     interrupt_when(played, "streaming")
     result = await settled(played)
     assert "one" in result.partial and "eight" not in result.partial
@@ -123,17 +128,17 @@ async def test_w41_inside_a_child_everything_below_ends(play: Play, tmp_path: Pa
 
 async def test_the_bus_and_the_callers_own_signal_are_the_same_switch(play: Play) -> None:
     signal = create_interrupt_signal()
-    played = await play([Turn(say="a b c d", chunks=4, pause=15)], interrupt_signal=signal)
-    played.interrupted_at = time.monotonic() + 0.2
-    asyncio.get_running_loop().call_later(0.2, played.runtime.bus.emit, "interrupt", {})
+    endless = Turn(say="a b c d", chunks=4, until=asyncio.Event().wait)
+    played = await play([endless], interrupt_signal=signal)
+    interrupt_when(played, "streaming", by=partial(played.runtime.bus.emit, "interrupt", {}))
     await settled(played)
     assert signal.reason
 
 
 async def test_a_termination_is_told_apart(play: Play) -> None:
-    played = await play([Turn(say="a b c d", chunks=4, pause=15)])
-    asyncio.get_running_loop().call_later(0.2, played.runtime.interrupt, "terminated")
-    result = await asyncio.wait_for(played.runtime.run("go"), 40)
+    played = await play([Turn(say="a b c d", chunks=4, until=asyncio.Event().wait)])
+    interrupt_when(played, "streaming", by=partial(played.runtime.interrupt, "terminated"))
+    result = await played.runtime.run("go")
     assert result.status is RunStatus.TERMINATED
 
 

@@ -56,6 +56,7 @@ def serve(place: str, walls: str = "", people: str = "") -> None:
     """Returns in the process that is to be a command; its words are then in `sys.argv`."""
     _import_all()
     _beside("disks").need_no_waiting()
+    _beside("machine").forget_model_servers()
     if walls:
         _beside("known_walls").told(Path(walls))
     gc.collect()

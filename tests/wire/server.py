@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal
 
+from tests.deadlines import PATIENCE
+
 from .formats import ENDING, FORMATS, WHOLE, WireCall
 
 __all__ = ["WireCall", "WireRequest", "WireServer", "WireTurn"]
@@ -35,6 +37,8 @@ class WireTurn:
     """Characters of text per event."""
     pause: float = 0.0
     """Seconds before each event."""
+    until: threading.Event | None = None
+    """A gate: the stream stands still before its last event until the test sets it."""
     status: int = 200
     """Anything else: an error response with `headers` and `error`."""
     headers: dict[str, str] = field(default_factory=dict)
@@ -116,6 +120,13 @@ class WireServer:
     def wait(self, seconds: float) -> bool:
         """True when the server stops meanwhile."""
         return self._stopping.wait(seconds) if seconds else self._stopping.is_set()
+
+    def stopped_before(self, gate: threading.Event | None) -> bool:
+        """True when the server stops before the test opens the gate."""
+        while gate is not None and not gate.wait(0.02):
+            if self._stopping.is_set():
+                return True
+        return False
 
 
 class _Server(ThreadingHTTPServer):
@@ -210,8 +221,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("content-type", "text/event-stream")
         self.send_header("transfer-encoding", "chunked")
         self.end_headers()
-        for name, data in events:
-            if self.server.wire.wait(turn.pause):
+        for left, (name, data) in zip(range(len(events) - 1, -1, -1), events, strict=True):
+            if self.server.wire.wait(turn.pause) or (not left and self.server.wire.stopped_before(turn.until)):
                 break
             text = data if isinstance(data, str) else json.dumps(data)
             self._chunk((f"event: {name}\n" if name else "") + f"data: {text}\n\n")
@@ -226,7 +237,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.flush()
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 5.0) -> bool:
+def wait_until(condition: Callable[[], bool], seconds: float = PATIENCE) -> bool:
     """Polls; False when the time is over."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:

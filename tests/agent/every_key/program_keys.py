@@ -9,6 +9,7 @@ import pytest
 from tests.agent.conftest import calls
 from tests.agent.every_key.ground import Cases, Ground
 from tests.agent.every_key.worker_keys import budget_cases, two_zones, write
+from tests.deadlines import LONG, ever_longer
 from tests.wire.server import WireServer, WireTurn
 
 from golem_forge import tool
@@ -65,9 +66,12 @@ async def key_env(ground: Ground) -> None:
 
 @key("models.*.request_timeout")
 async def request_timeout(ground: Ground) -> None:
-    with WireServer([WireTurn(hold=60), WireTurn(say="Hi")]) as server:
-        await asked_over_the_wire(ground, server, ", request_timeout: 1.5")
-        assert len(server.requests) == 2
+    for patience in ever_longer(1.5):
+        with WireServer([WireTurn(hold=LONG), *[WireTurn(say="Hi")] * 3]) as server:
+            await asked_over_the_wire(ground, server, f", request_timeout: {patience}")
+        if len(server.requests) == 2:
+            break
+    assert len(server.requests) == 2
 
 
 @key("instructions.project_files")
@@ -195,7 +199,7 @@ async def max_depth(ground: Ground) -> None:
 async def max_parallel(ground: Ground) -> None:
     for most, begin in ((2, ["running", "running"]), (1, ["running", "complete"])):
         both = calls(("b", {"input": "x"}), ("b", {"input": "y"}))
-        turns = playing(m=both, b=Turn(say="ok", pause=0.4 if most > 1 else 0.05))
+        turns = playing(m=both, b=Turn(say="ok", until=asyncio.Barrier(most).wait))
         seen = await ground.run(turns, worker=crew(ground), program=f"delegation: {{max_parallel: {most}}}\n")
         assert [update["status"] for update in seen.all("workerUpdate") if update["depth"]][:2] == begin
 

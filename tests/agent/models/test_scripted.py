@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from pathlib import Path
 from typing import Any
@@ -121,9 +122,27 @@ async def test_pauses_are_kept(tmp_path: Path) -> None:
     assert time.monotonic() - began >= 0.2
 
 
+async def test_the_last_piece_waits_for_its_gate(tmp_path: Path) -> None:
+    model = script(
+        tmp_path, "turns:\n  - {think: a, say: bcd, chunks: 3, until: go}\n  - {calls: [{tool: t}], until: go}\n"
+    )
+    stream = model.stream(request())
+    got = [await anext(stream) for _ in range(4)]
+    last = asyncio.ensure_future(anext(stream))
+    done, _ = await asyncio.wait([last], timeout=0.1)
+    assert [getattr(each, "text", "") for each in got] == ["", "a", "b", "c"] and not done
+    (tmp_path / "go").touch()
+    assert await last == TextDelta("d")
+    assert [type(each) async for each in stream] == [Completed]
+    answer, _ = await told(model, request())
+    assert [call.name for call in answer.message.calls] == ["t"]
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
+        ("turns:\n  - until: ../x\n", r"turns\[0\]\.until: expected the name of a file"),
+        ("turns:\n  - until: 3\n", r"turns\[0\]\.until: expected the name of a file"),
         ("turns:\n  - sya: x\n", r"s\.yaml:2: turns\[0\]\.sya: unknown key 'sya'; did you mean 'say'"),
         (
             "turns:\n  - say: x\n    calls:\n      - {args: {}}\n",

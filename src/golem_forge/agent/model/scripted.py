@@ -13,6 +13,7 @@
           - {tool: read_file, args: {path: /workspace/a.txt}, id: call_1}     # `args` as text: sent as raw JSON
         chunks: 3               # pieces that `think` and `say` arrive in, 1 unless given
         pause: 0.2              # seconds before each piece
+        until: go               # the last piece, and what follows it, waits for this file beside the script
         usage: {input: 120, output: 30, cached: 100}                          # estimated from the texts unless given
         finish: length          # stop (unless given), length, refused
       - say: Half an ans
@@ -22,8 +23,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path, PurePath
 from typing import Any, Final
 
 from golem_forge.agent.budget import estimate_request, estimate_tokens
@@ -50,6 +52,7 @@ from golem_forge.core.text import clip, nearest_hint
 
 _RETRYABLE: Final = (408, 429)
 _SHOWN: Final = 200
+_LOOKS_AGAIN_S: Final = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +77,8 @@ class Turn:
     expect: tuple[str, ...] = ()
     chunks: int = 1
     pause: float = 0.0
+    until: Callable[[], Awaitable[object]] | None = None
+    """Awaited once, before the last piece; without a text, before the calls or the failure."""
     fail: TurnFailure | None = None
     usage: TokenUsage | None = None
     finish: Finish = Finish.STOP
@@ -122,12 +127,15 @@ class ScriptedModel:
             output=estimate_tokens(turn.say) + estimate_tokens(turn.think) + sum(20 for _ in turn.calls),
         )
         yield UsageSoFar(usage=TokenUsage(input=usage.input, cached=usage.cached))
-        for piece in _pieces(turn.think, turn.chunks):
+        pieces: list[ThinkingDelta | TextDelta] = [ThinkingDelta(piece) for piece in _pieces(turn.think, turn.chunks)]
+        pieces += [TextDelta(piece) for piece in _pieces(turn.say, turn.chunks)]
+        for left, piece in zip(range(len(pieces) - 1, -1, -1), pieces, strict=True):
             await asyncio.sleep(turn.pause)
-            yield ThinkingDelta(piece)
-        for piece in _pieces(turn.say, turn.chunks):
-            await asyncio.sleep(turn.pause)
-            yield TextDelta(piece)
+            if not left and turn.until is not None:
+                await turn.until()
+            yield piece
+        if not pieces and turn.until is not None:
+            await turn.until()
         if turn.fail is not None:
             raise self._failure(turn.fail)
         asked = [(call.id, call.tool, call.args) for call in turn.calls]
@@ -177,7 +185,7 @@ def open_script(name: str, *, root: Path, worker: str, confined: bool = False) -
             raise ConfigError(f"{file.at(('workers',))}: workers: no turns for worker {worker!r}{hint}")
         path = ("workers", worker)
     listed = script["turns"] if "turns" in script else script["workers"][worker]
-    turns = [_turn(each, file.at((*path, index))) for index, each in enumerate(listed)]
+    turns = [_turn(each, file.at((*path, index)), root) for index, each in enumerate(listed)]
     return ScriptedModel(
         f"scripted:{name}",
         _TurnSequence(turns, f"{name}, worker {worker!r}"),
@@ -200,8 +208,10 @@ class _TurnSequence:
         return self._turns[self.played - 1]
 
 
-def _turn(data: Mapping[str, Any], where: str) -> Turn:
+def _turn(data: Mapping[str, Any], where: str, root: Path) -> Turn:
     fields = dict(data)
+    if "until" in fields:
+        fields["until"] = partial(_file_exists, root / fields["until"])
     if "calls" in fields:
         fields["calls"] = tuple(TurnCall(**call) for call in fields["calls"])
     if "fail" in fields:
@@ -213,6 +223,11 @@ def _turn(data: Mapping[str, Any], where: str) -> Turn:
     if "expect" in fields:
         fields["expect"] = tuple(fields["expect"])
     return Turn(**fields, where=where)
+
+
+async def _file_exists(file: Path) -> None:
+    while not file.exists():  # noqa: ASYNC110, ASYNC240 - another process makes it; looking takes microseconds
+        await asyncio.sleep(_LOOKS_AGAIN_S)
 
 
 def _pieces(text: str, chunks: int) -> Iterator[str]:
@@ -241,6 +256,11 @@ def _seconds(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
     return float(value) if usable else refuse(problems, path, value, "seconds, 0 to 3600")
 
 
+def _file_name(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
+    usable = isinstance(value, str) and PurePath(value).name == value
+    return value if usable else refuse(problems, path, value, "the name of a file")
+
+
 def _words(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
     if isinstance(value, list):
         return list_of(schema.text)(value, path, problems)
@@ -262,6 +282,7 @@ _TURN: Final = MappingSchema(
         "expect": _words,
         "chunks": _whole(1),
         "pause": _seconds,
+        "until": _file_name,
         "fail": MappingSchema({"status": _whole(400), "retry_after": _seconds}),
         "usage": MappingSchema({"input": _whole(0), "output": _whole(0), "cached": _whole(0)}),
         "finish": one_of(*(finish.value for finish in Finish)),

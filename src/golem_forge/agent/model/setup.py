@@ -146,7 +146,7 @@ def provider_states(
 
 def find_local_servers() -> list[LocalServer]:
     """Model servers on the usual ports of this machine, all asked at once. Blocks for half a second at most."""
-    with ThreadPoolExecutor(len(LOCAL_PORTS)) as pool:
+    with ThreadPoolExecutor(max(1, len(LOCAL_PORTS))) as pool:
         found = list(pool.map(lambda each: _local_models(each[1], each[2]), LOCAL_PORTS))
     servers = []
     for (title, port, _), names in zip(LOCAL_PORTS, found, strict=True):
