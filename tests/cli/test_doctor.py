@@ -13,6 +13,7 @@ import pytest
 from golem_forge._version import __version__
 from golem_forge.cli.doctor import _level_findings
 from golem_forge.sandbox.walls.bubblewrap import find_bwrap
+from golem_forge.sandbox.walls.model import GUARANTEES, Level, LevelResult, ProbeReport
 from golem_forge.sandbox.walls.probe import TOO_SLOW, probe
 
 from .conftest import new_shell
@@ -170,6 +171,45 @@ def test_walls_that_were_not_tried_in_time_miss_nothing():
         "problem full walls were not tried in time: until they are, nothing that needs a process runs",
     ]
     assert all("less busy" in line for line in said)
+
+
+ONLY_READ_ONLY = ProbeReport(
+    level=Level.LANDLOCK,
+    tried=(
+        LevelResult(level=Level.FULL, cause="user namespaces are switched off", fix="sysctl user.max_user_namespaces"),
+        LevelResult(level=Level.LANDLOCK, held=tuple(GUARANTEES)),
+    ),
+)
+
+
+@pytest.fixture
+def only_read_only(monkeypatch):
+    async def tried(cache):
+        return ONLY_READ_ONLY
+
+    monkeypatch.setattr("golem_forge.cli.doctor.probe_with_retry", tried)
+
+
+def test_read_only_walls_alone_are_not_all_that_is_needed(shell, only_read_only):
+    ended = shell("doctor")
+    assert ended.code == 1 and "Everything that is needed works." not in ended.out
+    assert "Something that is needed does not work." in ended.out
+    assert "commands that only read can run, all others cannot" in ended.out
+    assert "user namespaces are switched off" in ended.out and "sysctl user.max_user_namespaces" in ended.out
+    said = shell("doctor", "--json").json
+    assert said["ok"] is False and "walls" in [each["about"] for each in said["todo"]]
+
+
+def test_read_only_walls_are_enough_where_no_zone_can_be_written(shell, only_read_only):
+    shell.write("forge.yaml", "sandbox: {zones: {workspace: {path: ., mode: ro}}}\n")
+    ended = shell("doctor", "--json")
+    assert ended.code == 0, ended.out
+    assert any(each["state"] == "note" and "only read" in each["text"] for each in findings(ended, "walls"))
+
+
+def test_read_only_walls_do_not_matter_where_walls_are_off(shell, only_read_only):
+    shell.write_home("config.yaml", "sandbox: {walls: off}\n")
+    assert shell("doctor", "--json").code == 0
 
 
 def test_a_worker_that_cannot_be_started_is_a_problem(shell):

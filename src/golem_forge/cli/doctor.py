@@ -527,7 +527,8 @@ def check_store(program: Program, home: ForgeHome) -> Iterator[DoctorFinding]:
 
 def check_walls(program: Program | None, home: ForgeHome) -> Iterator[DoctorFinding]:
     report = asyncio.run(probe_with_retry(cache=None))
-    yield from _level_findings(report, off=program is not None and program.walls.off)
+    writes = program is None or any(zone.mode == "rw" for zone in program.zones)
+    yield from _level_findings(report, off=program is not None and program.walls.off, writes=writes)
     if path := ripgrep_path():
         yield ok("ripgrep", display_path(path))
     else:
@@ -537,7 +538,8 @@ def check_walls(program: Program | None, home: ForgeHome) -> Iterator[DoctorFind
         yield from _inside_walls(program, home, report)
 
 
-def _level_findings(report: ProbeReport, *, off: bool) -> Iterator[DoctorFinding]:
+def _level_findings(report: ProbeReport, *, off: bool, writes: bool = True) -> Iterator[DoctorFinding]:
+    """`writes`: a zone is writable, which is what commands need full walls for."""
     for tried in report.tried:
         name = "read-only" if tried.level is Level.LANDLOCK else tried.level.value
         if tried.reached:
@@ -549,7 +551,8 @@ def _level_findings(report: ProbeReport, *, off: bool) -> Iterator[DoctorFinding
                 "walls", said if tried.level is report.level else f"{said} (used if the level above does not work)"
             )
         elif tried.level is Level.FULL and report.level is Level.LANDLOCK:
-            yield note("walls", f"{name}: {tried.cause}; commands that only read can run, all others cannot", tried.fix)
+            text = f"{name}: {tried.cause}; commands that only read can run, all others cannot"
+            yield problem("walls", text, tried.fix) if writes and not off else note("walls", text, tried.fix)
         else:
             yield note("walls", f"{name}: {tried.cause}{_guarantees_missing(tried)}", tried.fix)
     if off:
