@@ -200,3 +200,53 @@ def test_a_name_is_told_so_that_it_cannot_speak_to_a_terminal(house: House) -> N
     [found] = _told(house, "x\x1b[2J\n.pth")
     assert "\x1b" not in found.text and "\n" not in found.text
     assert os.listdir(house.workspace) == ["x\x1b[2J\n.pth"]
+
+
+def _repository(place: Path, *, hooks: bool = True) -> None:
+    (place / "db").mkdir(parents=True)
+    (place / "format").write_text("5\n")
+    (place / "hooks").mkdir()
+    (place / "hooks/post-commit.tmpl").write_text("#!/bin/sh\n")
+    (place / "hooks/post-commit.tmpl").chmod(0o755)
+    if hooks:
+        (place / "hooks/post-commit").write_text("#!/bin/sh\n")
+        (place / "hooks/post-commit").chmod(0o755)
+
+
+def test_hooks_of_a_subversion_repository_are_told(house: House) -> None:
+    _repository(house.workspace / "repo", hooks=False)
+    walls = house.walls()
+
+    assert house.run("touch repo/db/x repo/hooks/notes", walls).after.leftovers == ()
+    plain = house.run("echo x > repo/hooks/pre-commit", walls).after.leftovers
+    assert not [one for one in plain if "Subversion" in one.text], "nothing runs it without the right to"
+    [told] = house.run("chmod +x repo/hooks/pre-commit; ln -s /bin/true repo/hooks/post-lock", walls).after.leftovers[
+        :1
+    ]
+
+    assert told.severity is Severity.WARNING and "Subversion runs it" in told.text
+    assert told.paths == ("/workspace/repo/hooks/post-lock", "/workspace/repo/hooks/pre-commit")
+
+
+@pytest.mark.parametrize("last", ["format", "db", "hooks"])
+def test_hooks_are_told_by_whatever_makes_it_a_subversion_repository(house: House, last: str) -> None:
+    _repository(house.workspace / "repo")
+    (house.workspace / "repo" / last).rename(house.workspace / "aside")
+
+    ran = house.run(f"mv aside repo/{last}; true")
+
+    assert [one.paths for one in ran.after.leftovers if "Subversion" in one.text] == [
+        ("/workspace/repo/hooks/post-commit",)
+    ]
+
+
+def test_a_subversion_working_copy_is_told(house: House) -> None:
+    walls = house.walls()
+
+    made = house.run("mkdir -p lib/.svn/tmp && touch lib/.svn/wc.db", walls).after.leftovers
+    worked = house.run("cat lib/.svn/wc.db; touch lib/.svn/tmp/x", walls).after.leftovers
+    changed = house.run("echo y >> lib/.svn/wc.db", walls).after.leftovers
+
+    assert [(one.severity, one.paths) for one in made] == [(Severity.NOTE, ("/workspace/lib/.svn",))]
+    assert worked == ()
+    assert [(one.severity, one.paths) for one in changed] == [(Severity.NOTE, ("/workspace/lib/.svn",))]

@@ -47,6 +47,15 @@ _PATHS_PER_CLOCK: Final = 64
 _DEEPEST: Final = 64
 """Components of a directory whose rank is kept, with that of each directory above it."""
 
+_LAYOUT: Final = ("format", "db", "hooks")
+"""What makes a directory a Subversion repository."""
+_WORKING_COPY: Final = ".svn"
+_HOOKS: Final = frozenset(
+    {"start-commit"}
+    | {f"{when}-{what}" for when in ("pre", "post") for what in ("commit", "revprop-change", "lock", "unlock")}
+)
+_OF_SUBVERSION: Final = _HOOKS | {*_LAYOUT, _WORKING_COPY, "wc.db", "entries"}
+
 
 class BoundedPaths:
     """The paths that changed, those that matter most first, as many as its bounds allow.
@@ -98,7 +107,7 @@ def obeyed_leftovers(zone: Zone, changed: Iterable[Parts]) -> Iterator[Leftover]
     """`changed`: paths of the zone that a command made or changed; what is gone again is left out."""
     above = tuple(part for part in zone.host.split("/") if part)
     links = protected.own_code_in(zone.host).links
-    bounded = BoundedPaths(changed)
+    bounded = BoundedPaths(changed, lambda name: name in _OF_SUBVERSION)
     filled: set[Parts] = set()
     """Directories of which something that they hold is among the paths."""
     for parent in {parts[:-1] for parts in bounded.paths}:
@@ -108,9 +117,14 @@ def obeyed_leftovers(zone: Zone, changed: Iterable[Parts]) -> Iterator[Leftover]
     own: list[Parts] = []
     obeyed: dict[Parts, str] = {}
     instructions: dict[Parts, str] = {}
+    hooks: dict[Parts, str] = {}
+    working_copies: dict[Parts, str] = {}
     for parts in bounded:
         if not parts or protected.GIT_FILE in parts:  # a branch may be called `x.pth`
             continue
+        hooks |= dict.fromkeys(_subversion_hooks(zone, parts), "")
+        if _WORKING_COPY in parts and parts[-1] in _OF_SUBVERSION and _entry(zone, parts) is not None:
+            working_copies[parts[: parts.index(_WORKING_COPY) + 1]] = ""
         if parts in links:
             if _exists(zone, parts, filled):
                 own.append(parts)
@@ -128,15 +142,36 @@ def obeyed_leftovers(zone: Zone, changed: Iterable[Parts]) -> Iterator[Leftover]
     exchanged = "Exchanged, and your next `forge` starts through it; look where it leads before you run Forge again"
     followed = "Made or changed, and other programs obey it without being told to"
     told = "Made or changed, and other agents read it as instructions"
+    run = "Made or changed, and Subversion runs it (svnserve, or svn with a file:// address); read it first"
+    asked = "Made or changed, and svn obeys what it says about servers and files"
     for kind, severity, text, found in (
         ("own_code", Severity.CRITICAL, exchanged, dict.fromkeys(own, "")),
         ("obeyed_name", Severity.WARNING, followed, obeyed),
         ("obeyed_name", Severity.WARNING, told, instructions),
+        ("obeyed_name", Severity.WARNING, run, hooks),
+        ("obeyed_name", Severity.NOTE, asked, working_copies),
     ):
         if found:
             yield _obeyed_leftover(zone, kind, severity, text, found)
     text = "paths changed while the command ran; their names were not compared with those that other programs obey"
     yield from bounded.unseen_leftovers("obeyed_name", text)
+
+
+def _subversion_hooks(zone: Zone, parts: Parts) -> Iterator[Parts]:
+    """Programs that a Subversion repository runs: those at this path, or, if the path is what makes a directory such a
+    repository, all of it."""
+    *above, name = parts
+    if name in _HOOKS and above[-1:] == ["hooks"]:
+        repository, names = parts[:-2], [name]
+    elif name in _LAYOUT:
+        repository, names = parts[:-1], sorted(_HOOKS)
+    else:
+        return
+    if all(_entry(zone, (*repository, each)) is not None for each in _LAYOUT):
+        for each in names:
+            info = _entry(zone, (*repository, "hooks", each))
+            if info is not None and (stat.S_ISLNK(info.st_mode) or info.st_mode & 0o111):
+                yield (*repository, "hooks", each)
 
 
 def _rank(directory: Parts, known: dict[Parts, int]) -> int:
