@@ -50,6 +50,8 @@ _TAKEN: Final = (*SYSTEM, "/etc", "/proc", "/dev", "/sys", "/run", TEMPORARY, HO
 _NSSWITCH: Final = "passwd: files\ngroup: files\nhosts: files\nservices: files\nprotocols: files\n"
 _LONGEST_NAMES: Final = 32 * 1024
 """Of a file that goes through a pipe."""
+_SHARES_OF_INOTIFY: Final = {"instances": 8, "watches": 2}
+"""What one call may have: an eighth of the person's 128 instances, half of the watches."""
 _NEVER_BELOW: Final = ("/proc", "/dev", "/sys")
 _MASKED: Final = "0000"
 
@@ -266,10 +268,24 @@ def _proc_mounts() -> Iterator[Mount]:
     it what ends the tree when Forge dies; who reads it learns how the walls were built. So nothing of it can be reached
     by name: its environment and command line, for which programs ask, are answered by the command's. Read-only, because
     what children write about themselves can hold for their whole session, and process 1 is in it (`autogroup`)."""
-    yield RawArguments(("--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys"))
+    yield RawArguments(("--proc", "/proc"))
+    yield from _inotify_limits()
+    yield RawArguments(("--ro-bind", "/proc/sys", "/proc/sys"))
     yield RawArguments(("--perms", "0555", "--size", "4096", "--tmpfs", "/proc/1"))
     yield RawArguments(("--symlink", "../2/environ", "/proc/1/environ", "--symlink", "../2/cmdline", "/proc/1/cmdline"))
     yield RawArguments(("--remount-ro", "/proc/1", "--remount-ro", "/proc"))
+
+
+def _inotify_limits() -> Iterator[Mount]:
+    """Threat: what a child takes of these counts for the person too, whose programs could watch no file any more.
+    bubblewrap writes the files while it is in the walls' own user namespace, whose limits they are."""
+    for name, share in _SHARES_OF_INOTIFY.items():
+        try:
+            with open(f"/proc/sys/fs/inotify/max_user_{name}", "rb") as file:
+                most = int(file.read(32))
+        except (OSError, ValueError):
+            continue
+        yield TextMount(f"/proc/sys/user/max_inotify_{name}", f"{max(1, most // share)}\n")
 
 
 def _system_directories() -> Iterator[Mount]:
