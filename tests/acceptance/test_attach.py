@@ -57,6 +57,13 @@ def test_a_session_is_answered_and_led_from_another_home_on_the_same_store(
     screen.wait_for("I write it.")
     screen.wait_for("Approve?")
     screen.wait_for("y once")
+    screen.paste("please")
+    screen.wait_for("your text waits in the input line", anywhere=False)
+    screen.send("y")  # text waits: it goes there
+    screen.wait_for("> pleasey", anywhere=False)
+    screen.send("\x15")
+    screen.wait_for("(y once", anywhere=False)
+    assert not (there.root / "work" / "a.txt").exists()
     screen.send("y")
     screen.wait_for("It is written.")
     assert (there.root / "work" / "a.txt").read_text() == "hello"

@@ -2,7 +2,7 @@
 
 Every action the UI sends is noted, one JSON line each, in the file NOTES names. The file CLOCK says what time it is for
 the keyboard: `+1.5` that it is so many seconds ahead, `100.0` that it stands still, and then every key is noted once it
-was heard.
+was heard, and every time that the silence is over and a question gets the keyboard or not (`quiet`).
 """
 
 from __future__ import annotations
@@ -104,6 +104,7 @@ class Runtime:
         screen.keyboard._silence = told = ToldTime(Path(os.environ["CLOCK"]))
         if not told.runs:
             screen.app.key_processor.after_key_press += lambda _: self.note("key")
+            self.note_silences(screen.keyboard)
         try:
             if os.environ.get("SLOW_START"):
                 await self.gate()
@@ -132,6 +133,16 @@ class Runtime:
             return int(self.adapter.exit_code)
         finally:
             await self.adapter.shutdown()
+
+    def note_silences(self, keyboard: Any) -> None:
+        decide = keyboard._arm_when_quiet
+
+        def noted() -> None:
+            decide()
+            if keyboard._due is None:  # else it waits on
+                self.note("quiet")
+
+        keyboard._arm_when_quiet = noted
 
     async def play(self, text: str) -> None:
         name, _, rest = text.partition(" ")
@@ -320,6 +331,26 @@ class Runtime:
         asking = asyncio.ensure_future(self.ask(requestId="fixed"))
         await self.gate()
         self.bus.emit("approvalResponse", {"requestId": "fixed", "approved": True}, source="browser")
+        await asking
+
+    async def scene_later(self, rest: str) -> None:
+        """A question that comes when the test says so."""
+        await self.gate()
+        await (self.scene_form("") if rest == "form" else self.ask())
+
+    async def scene_first_elsewhere(self, rest: str) -> None:
+        """Two cards; the first one is answered by another UI."""
+        first = asyncio.ensure_future(self.ask(requestId="first"))
+        second = asyncio.ensure_future(self.ask(requestId="second", payload="echo second", args={"cmd": "echo second"}))
+        await self.gate()
+        self.bus.emit("approvalResponse", {"requestId": "first", "approved": False}, source="browser")
+        await asyncio.gather(first, second)
+
+    async def scene_prefilled(self, rest: str) -> None:
+        """Forge itself puts text into the line while a card has the keyboard."""
+        asking = asyncio.ensure_future(self.ask())
+        await self.gate()
+        self.ui.show_status(type="info", message="a prompt of a server", code="prefill")
         await asking
 
     async def scene_late(self, rest: str) -> None:

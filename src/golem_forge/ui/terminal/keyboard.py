@@ -1,10 +1,11 @@
 """Which part of the screen has the keyboard: the input line, a reply, or a question that one key answers.
 
 Threat: a key pressed before a card was drawn, a paste, a burst of keys (a paste from a terminal that does not mark
-them) or a typed word ("why") must not answer it. So a question gets the keyboard only once it is on the screen and
-nobody types; keys that come together do not count. After any key that is no answer, also one that changes nothing, it
-takes none until half a second of silence. What is typed meanwhile goes to the draft, and while text that was typed at
-the question stands there, all keys do. Only a form that the person asked for has the keyboard at once.
+them) or a typed word ("why") must not answer it. So a question gets the keyboard only once it is on the screen, the
+input line (the draft) is empty and nobody has typed for half a second: `_arm_when_quiet` decides that, and nothing else
+does. Any text in the draft, however it came there and however long ago, disarms the question. Keys that come together
+do not count. After any key that is no answer, also one that changes nothing, the silence begins anew; what is typed
+meanwhile goes to the draft. Only the line of a form that the person asked for has the keyboard at once.
 """
 
 from __future__ import annotations
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 SILENCE_S: Final = 0.5
 """Whoever pressed a key within this time is writing a line and has not yet seen the card."""
 _BURST_S: Final = 0.01
-_TEXT_KEYS: Final = 2
-"""So many keys without a silence between them are text; one is a slip."""
 
 
 class KeyTiming:
@@ -67,9 +66,6 @@ class Keyboard:
         """What stands in the line of the question in front."""
         self.draw_again: Callable[[], bool] = lambda: False
         """Draws the question anew if something was printed below it; True: it did."""
-        self.menu_open: Callable[[], bool] = lambda: False
-        """Whether a menu of the draft is open. Threat: who reads it goes on typing after a while, and the next letter
-        would answer."""
         self.fresh = False
         """The reply is still what stood there to begin with: typing replaces it, moving in it keeps it."""
         self._draft = draft
@@ -83,10 +79,6 @@ class Keyboard:
         """Keys that acted since the last silence. If more follows, they began a word and belong to the draft."""
         self.came_alone = self._quiet = True
         """Of the key at hand: whether it came alone, and after a silence."""
-        self._run = 0
-        """Keys that came one by one to the draft since the last silence, at a question."""
-        self._typed_here = False
-        """Text was typed at the question in front."""
         self.held = False
         """A question had the keyboard and waits for silence; the draft has it meanwhile."""
         self.writing = False
@@ -109,9 +101,8 @@ class Keyboard:
 
     @property
     def text_waits(self) -> bool:
-        """Whether text that was typed at the question stands in the draft, so that no single key answers."""
-        stands = (self._typed_here or self.menu_open()) and bool(self._draft.text.strip())
-        return (stands or self.writing) and not self._armed and self._stage() is AnswerStage.KEY
+        """Whether a question waits until the draft is empty. A blank is text too: nobody sees how much of it stands."""
+        return bool(self._draft.text) and not self._armed and self._stage() is not AnswerStage.NOTHING
 
     @property
     def deliberate(self) -> bool:
@@ -125,8 +116,6 @@ class Keyboard:
         self.stop()
         self._drawn_again = self.held = False
         self._commands = ""
-        if self._stage() is AnswerStage.NOTHING or not self._draft.text.strip():
-            self._typed_here = False
         if self._stage() is AnswerStage.NOTHING:
             self.writing = False
         self._reply.reset()  # what was typed for the last question, maybe a secret, is not to be seen at the next
@@ -179,15 +168,13 @@ class Keyboard:
         if self._drain():
             self._arm_when_quiet()
             return
-        if not self.text_waits:
+        if not self._draft.text:
             self._leave_search()
-        if self.text_waits:
+        if self._draft.text or self.writing:
             return  # every key draws anew, and so asks again
         if not self._drawn_again and self.draw_again():
             self._drawn_again = True  # once: a flood of output must not keep the question from being asked
             return
-        if self._stage() is AnswerStage.KEY:
-            self._typed_here = False
         self._armed = True
         self.held = False
         self._take(self.start())
@@ -262,7 +249,6 @@ class Keyboard:
     def line_left(self) -> bool:
         """The person sent a line, or comes back to the question. True: they had moved to the line."""
         was, self.writing = self.writing, False
-        self._typed_here = False
         self.app.invalidate()
         return was
 
@@ -274,18 +260,6 @@ class Keyboard:
         more = bool(self.app.key_processor.input_queue) or self._more_to_read()
         self.came_alone = self._silence.came_alone(more=more)
         self._silence.key_pressed()
-        if self._quiet:
-            self._run = 0
-        if not self._armed:
-            self._to_draft(1)
-
-    def _to_draft(self, keys: int) -> None:
-        """Threat: the terminal's own words and pastes come in one piece; they are not somebody's sentence."""
-        if self._stage() is AnswerStage.NOTHING or not self.came_alone:
-            return
-        self._run += keys
-        if self._run >= _TEXT_KEYS:
-            self._typed_here = True
 
     def pressed(self, meaning: KeyMeaning, text: str) -> bool:
         """A key at a question that single keys answer. True: it may act; else it, `text`, went to the draft."""
@@ -301,15 +275,14 @@ class Keyboard:
     def pasted(self, text: str) -> None:
         """At a question. Threat: pasted text can hold the mark that ends a paste, and a `y` behind it."""
         self.key_came()  # the terminal's own words are not counted as keys
-        self.came_alone = False
         self._spill(text)
 
     def _spill(self, text: str) -> None:
         began = self._commands.strip() if text.strip() else ""
-        self._to_draft(len(began + text))
         self._hold()
         self._draft.insert_text(began + text)
 
     def _draft_changed(self) -> None:
-        if not self._draft.text.strip():
-            self._typed_here, self._run = False, 0
+        """Text can come without a key, e.g. a prompt of a server: it disarms the question all the same."""
+        if self._draft.text and self._armed and self._stage() is AnswerStage.KEY:
+            self._hold()

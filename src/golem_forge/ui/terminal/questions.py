@@ -240,7 +240,7 @@ class PendingQuestions:
         elif key == "?":
             self._say(card_help(front.wire))
         else:
-            front.note = f"{repr(safe_text(key)) if len(key) == 1 else 'that key'} is not an answer; ? shows the keys"
+            front.note = f"{repr(safe_text(key)) if len(key) == 1 else 'that key'} is not an answer"
 
     def _confirm_key(self, front: PendingQuestion, form: FormDialog, key: str) -> None:
         if key == "y":
@@ -318,7 +318,7 @@ class PendingQuestions:
 
 
 _WAITS_HINT: Final = "(waits until you stop typing; what you type goes to the input line)"
-_TEXT_WAITS_HINT: Final = "(your text waits in the input line: Enter sends it, Ctrl+U clears it)"
+_TEXT_WAITS_HINT: Final = "(your text waits in the input line: clear it with Ctrl+U to answer, or send it with Enter)"
 _WRITING_HINT: Final = "(waits while you write; Enter sends your line, Shift+Tab comes back here)"
 _HEADS: Final = {
     (AnswerStage.KEY, APPROVAL_EVENT): "Approve? [y/N]",

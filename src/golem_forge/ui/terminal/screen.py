@@ -93,7 +93,6 @@ class Screen:
         self.app.timeoutlen = _SECOND_KEY_S
         self.app.before_render += lambda _: self._before_render()
         self.app.after_render += lambda _: self._after_render()
-        self.keyboard.menu_open = lambda: self.menu.is_open
         self.draft.on_text_changed += lambda _: self._draft_changed()
         self.draft.on_cursor_position_changed += lambda _: self._draft_changed()
         self.draft.on_text_insert += lambda _: self.menu.typed(self.draft.document.text_before_cursor)
@@ -453,10 +452,17 @@ def input_bindings(screen: Screen) -> KeyBindings:
     keys.add("tab", filter=~is_searching)(lambda _: _complete(screen))
     keys.add("c-l", filter=asked)(lambda _: adapter.show_question())
     keys.add("c-l", filter=~asked)(lambda _: screen.clear_screen())
+    keys.add("c-u", filter=asked & ~is_searching)(lambda event: _clear_whole(screen, event.app.clipboard))
     keys.add("s-tab", filter=asked)(lambda _: screen.keyboard.line_left())
     keys.add("c-o")(lambda _: adapter.show_folded())
     keys.add(Keys.Any, filter=~is_searching)(lambda event: draft.insert_text(event.data * event.arg))
     return keys
+
+
+def _clear_whole(screen: Screen, clipboard: Any) -> None:
+    """Every line of the draft, wherever the cursor is: a question waits for that. Ctrl+Y brings it back."""
+    clipboard.set_text(screen.draft.text)
+    screen.clear_draft()
 
 
 def _complete(screen: Screen) -> None:
