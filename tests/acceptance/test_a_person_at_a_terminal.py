@@ -10,10 +10,26 @@ from typing import Any
 
 import pexpect
 import pytest
-from tests.acceptance.conftest import FORGE
+from tests.acceptance.conftest import FORGE, Desk
 
 Forge = Callable[..., subprocess.CompletedProcess[str]]
 CARD = r"Approve\?.*\) "
+AGENT = """---
+name: main
+mode: chat
+model: scripted:script.yaml
+sandbox: {zones: [{name: work, mode: rw}]}
+toolsets: {filesystem: {}}
+---
+write
+"""
+PROGRAM = "sandbox: {zones: {work: {path: ./work, mode: rw, approval: {write: ask}}}}\n"
+SCRIPT = """
+turns:
+  - calls: [{tool: write_file, args: {path: /work/a.txt, content: hello}}]
+  - say: It is written.
+  - say: Good night.
+"""
 
 
 @pytest.fixture
@@ -155,4 +171,47 @@ def test_without_a_terminal_it_fails_closed_and_says_what_to_do(project: Path, f
     assert ran.stdout == ""
     assert "Auto-deny mode: write_file requires approval" in ran.stderr
     assert "--approval approve_all" in ran.stderr and "forge rules" in ran.stderr
+    assert (project / "notes.txt").read_text() == "buy milk\n"
+
+
+@pytest.mark.parametrize("paste", ["\x1b[200~{}\x1b[201~", "{}"], ids=["marked", "raw"])
+def test_text_in_the_line_disarms_the_card_of_a_run(
+    desk: Callable[..., Desk], terminal: Callable[..., Any], paste: str
+) -> None:
+    """Whatever came into the input line, and however long ago: y approves only after the line was emptied."""
+    program = desk({"main.worker": AGENT, "forge.yaml": PROGRAM, "script.yaml": SCRIPT})
+    written = program.root / "work" / "a.txt"
+    written.parent.mkdir()
+    program.trust()
+    screen = terminal(program, "run", "write it", TERM="xterm")
+    screen.wait_for("(y once", anywhere=False)
+    screen.send(paste.format("deploy to production"))
+    line = "deploy to production"
+    for key in "y1s":
+        screen.wait_for("your text waits in the input line: clear it with Ctrl+U to answer", anywhere=False)
+        screen.send(key)
+        line += key
+        screen.wait_for(f"> {line}", anywhere=False)
+    screen.send("\x15")
+    screen.wait_for("(y once", anywhere=False)
+    assert not written.exists()
+    screen.send("y")
+    screen.wait_for("It is written.")
+    assert written.read_text() == "hello"
+
+
+def test_a_line_that_comes_with_others_is_no_answer(project: Path, write: Write) -> None:
+    """A text whose first line reads like a yes was pasted."""
+    child = write()
+    child.send("y\nes, and then\n")
+    child.expect("ignores several lines at once")
+    child.expect(CARD)
+    child.sendline("n")
+    child.expect("Reason")
+    child.send("because\nof that\n")
+    child.expect("ignores several lines at once")
+    child.expect("Reason")
+    child.sendline("use staging")
+    child.expect("Denied by the user: use staging")
+    assert finish(child) == 3
     assert (project / "notes.txt").read_text() == "buy milk\n"

@@ -2,7 +2,8 @@
 
 Light: every command imports it.
 Threat: text typed or pasted before a question must not answer it, nor may the rest of a line that was no answer. So
-pending input is discarded until nothing was typed for half a second; only then the question is asked.
+pending input is discarded until nothing was typed for half a second; only then the question is asked. A line that comes
+together with others is the beginning of a pasted text and no answer, whatever it says.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ _COLOURS: Final[Mapping[Style, str]] = {
 }
 _ASSUMED_WIDTH: Final = 80
 _SILENCE_S: Final = 0.5
+_TOGETHER_S: Final = 0.05
+"""What follows a line within this time came with it."""
 _MAX_READ: Final = 4096
 _YES: Final = ("y", "yes")
 _NO: Final = ("", "n", "no")
@@ -38,14 +41,32 @@ def can_ask() -> bool:
 
 
 def ask_line(question: str) -> str | None:
-    """Asks and gives the answer; None at the end of input."""
+    """Asks and gives the answer; None at the end of input. Asks again after several lines at once."""
     if _discard_input(0):
         discard_until_idle()
         sys.stderr.write("(Forge ignores what you typed before the question.)\n")
-    sys.stderr.write(question)
-    sys.stderr.flush()
-    line = sys.stdin.readline()
-    return line.rstrip("\n") if line else None
+    while True:
+        sys.stderr.write(question)
+        sys.stderr.flush()
+        text = _read_lines()
+        line, ended, more = text.partition("\n")
+        if not more and not (ended and _discard_input(_TOGETHER_S)):
+            return line if text else None
+        discard_until_idle()
+        sys.stderr.write("(Forge ignores several lines at once.)\n")
+
+
+def _read_lines() -> str:
+    """A line; where several came, maybe more of them. Empty at the end of input.
+
+    Threat: `sys.stdin` keeps what it read beyond a line, and would give it as the answer to the next question.
+    """
+    if not sys.stdin.isatty():
+        return sys.stdin.readline()
+    try:
+        return os.read(sys.stdin.fileno(), _MAX_READ).decode(sys.stdin.encoding, "surrogateescape")
+    except OSError:  # the terminal is gone
+        return ""
 
 
 def ask_yes(question: str) -> bool:
