@@ -29,6 +29,24 @@ def test_explain_says_what_walls_show_outside_of_zones(
     assert said["tools"]["read"] == f"No access to '{path}'. Zones: /workspace (rw)"
 
 
+def test_explain_says_what_a_command_would_see_in_a_zone(in_process: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(300):
+        in_process.write(f"certs/{number}.pem", "canary")
+    in_process.write("certs/index.txt", "")
+
+    def walls(path: str) -> dict[str, str]:
+        said: dict[str, str] = in_process("sandbox", "explain", "--json", path).json["walls"]
+        return said
+
+    assert walls("certs/7.pem")["shows"] == "hidden: there, empty and unreadable"
+    assert walls("certs/7.pem")["read"] == "refused (secret)"
+    assert walls("certs")["shows"] == "300 names in it are hidden: there, empty and unreadable"
+    assert walls("certs")["read"] == "allowed" and "shows" not in walls("certs/index.txt")
+    monkeypatch.setattr("golem_forge.sandbox.walls.planner.MOST_MASKS", 299)
+    for said in walls("certs/index.txt").values():
+        assert "300 secret names" in said and "walls can hide 299 (300 of them in /workspace/certs)" in said
+
+
 def test_explain_knows_a_toolchain_and_hides_its_credentials(in_process: Shell) -> None:
     cargo = in_process.home / ".cargo"
     (cargo / "bin").mkdir(parents=True)

@@ -33,7 +33,7 @@ from golem_forge.sandbox.handles import ENTRY
 from golem_forge.sandbox.host import is_below, own_paths
 from golem_forge.sandbox.process.launch import ChildFd
 from golem_forge.sandbox.walls import layout
-from golem_forge.sandbox.walls.seccomp import Network, filter_program
+from golem_forge.sandbox.walls.seccomp import MountTable, Network, filter_program
 
 FIX: Final = "Run 'forge doctor' to see which walls this machine gives."
 _SEPARATION: Final = (
@@ -42,6 +42,20 @@ _SEPARATION: Final = (
     *("--info-fd", str(ChildFd.INFO), "--seccomp", str(ChildFd.FILTER)),
 )
 _FIRST_FREE: Final = 10
+_ROOT: Final = 7
+_HIDING_CAPABILITIES: Final = tuple(
+    word for name in ("CAP_SYS_ADMIN", "CAP_SYS_CHROOT", "CAP_SETPCAP") for word in ("--cap-add", name)
+)
+_HIDING_STAGE: Final = (
+    f"exec {_ROOT}</; stage=$1; shift; exec /usr/bin/unshare -m --propagation unchanged"
+    f" /usr/bin/nsenter --root=/proc/self/fd/{_ROOT}"
+    " /usr/bin/setpriv --no-new-privs --bounding-set=-all --inh-caps=-all --ambient-caps=-all"
+    ' /bin/sh -c "$stage" "$PWD" "$@"'
+)
+"""What hides the mount table: a process that stands in one mount namespace and has its root in another is shown none of
+either. The new one is a copy, because the kernel lets nobody rename or remove what is a mount point in the namespace a
+process stands in. Capabilities count in the innermost user namespace alone, which owns no mount that is used, and are
+gone before the inner stage reports. Where one of the programs fails, nothing is reported and nothing runs."""
 _MOST_EMPTY_FILES: Final = 150
 """Each takes a descriptor; beyond that a device that cannot be opened there does as well."""
 _SMALL: Final = 1 << 16
@@ -69,18 +83,22 @@ def command(
     terminal: bool,
     network: Network = Network.OWN,
     waits: bool = False,
+    table: MountTable = MountTable.SHOWN,
 ) -> tuple[tuple[str, ...], dict[int, int]]:
     """What starts a command behind these mounts, and the descriptors for it by the numbers they will have. `network`:
     NONE where the filter refuses all sockets, so that no namespace is needed. `waits`: for a line on GO."""
     handed = _LaunchDescriptors(backend)
     try:
         words = [*(("--unshare-net",) if network is Network.OWN else ()), *handed.words(mounts, terminal=terminal)]
+        words += _HIDING_CAPABILITIES if table is MountTable.HIDDEN else ()
         handed.give(ChildFd.ARGUMENTS, "\0".join((*words, "")).encode("utf-8", "surrogateescape"))
-        handed.give(ChildFd.FILTER, filter_program(network=network))
+        handed.give(ChildFd.FILTER, filter_program(network=network, table=table))
     except BaseException:
         handed.close()
         raise
-    stage = _inner_stage(limits, terminal=terminal, waits=waits)
+    stage: tuple[str, ...] = (_inner_stage(limits, terminal=terminal, waits=waits), "sh")
+    if table is MountTable.HIDDEN:
+        stage = (_HIDING_STAGE, "sh", f'exec {_ROOT}<&-; cd "$0"; {stage[0]}')
     return (
         backend.path,
         "--args",
@@ -88,8 +106,7 @@ def command(
         "--",
         "/bin/sh",
         "-c",
-        stage,
-        "sh",
+        *stage,
         *argv,
     ), handed.descriptors
 
@@ -125,6 +142,8 @@ class _LaunchDescriptors:
                     return "--ro-bind", os.devnull, place
                 number = self._number(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
                 return "--perms", "0000", "--ro-bind-data", number, place
+            case layout.MaskedDirectory(place):
+                return layout.empty_directory_arguments(place)
             case layout.EmptyFile(place):
                 number = self._number(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
                 return "--perms", "0444", "--ro-bind-data", number, place
@@ -269,6 +288,32 @@ def find_bwrap(directories: tuple[str, ...] = SYSTEM_DIRECTORIES) -> str | None:
         ):
             return path
     return None
+
+
+@lru_cache(maxsize=1)
+def can_hide_mount_table() -> bool:
+    """Tried once: a machine may have other programs by these names, or a profile that forbids what they do."""
+    import subprocess
+
+    path = find_bwrap()
+    if path is None:
+        return False
+    words = ("--unshare-user", "--disable-userns", "--cap-drop", "ALL", *_HIDING_CAPABILITIES, "--ro-bind", "/", "/")
+    stage = f'exec {_ROOT}<&-; cd "$0" && test -e /usr && ! grep -q . /proc/self/mountinfo'
+    try:
+        tried = subprocess.run(
+            [path, *words, "/bin/sh", "-c", _HIDING_STAGE, "sh", stage],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=_PATIENCE_S,
+            env={"PATH": "/usr/bin:/bin"},
+            cwd="/",
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return tried.returncode == 0
 
 
 def bwrap_backend(path: str) -> Backend:

@@ -260,7 +260,9 @@ def _note_path(forge_home: Path, zone: str) -> str:
 
 
 AT_A_LOOK: Final = 200
-"""So many paths are asked for at one look; the others have their turn at the next."""
+"""So many paths are asked for at one look; the others have their turn at the next. More where there are many: none
+waits longer than ROUND looks."""
+ROUND: Final = 20
 MOST_HELD: Final = 64
 """So many of them are held open; of the others only the number is known."""
 _MOST_PATHS: Final = 20
@@ -371,9 +373,9 @@ class MountCheck:
         self._compare(self._places)
 
     def __call__(self) -> bool:
-        start = self._next
-        turn = self._places[start : start + AT_A_LOOK]
-        self._next = start + AT_A_LOOK if start + AT_A_LOOK < len(self._places) else 0
+        start, count = self._next, max(AT_A_LOOK, -(-len(self._places) // ROUND))
+        turn = self._places[start : start + count]
+        self._next = start + count if start + count < len(self._places) else 0
         return self._compare(turn) and all(one.all_harmless() for one in self._newcomers)
 
     def _compare(self, places: Iterable[GuardedPath]) -> bool:

@@ -19,14 +19,14 @@ import os
 import resource
 import secrets
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from golem_forge.config.sandbox_block import ResourceLimits
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.sandbox.errors import SandboxError, walls_unavailable
-from golem_forge.sandbox.host import SYSTEM, base_python, is_below
+from golem_forge.sandbox.host import SYSTEM, base_python
 from golem_forge.sandbox.process import launcher
 from golem_forge.sandbox.process.cleanup import remove_tree
 from golem_forge.sandbox.process.launch import ChildFd, Launch, TreeRoot
@@ -272,10 +272,12 @@ def access_rules(
     readable: Iterable[str], masked: Iterable[str], lifted: Iterable[str], private: Iterable[str]
 ) -> Iterator[AccessRule]:
     """All of them. `lifted` is readable though masked; `private` directories are the child's own, to write in."""
-    hidden = sorted({real for path in (*masked, *_NEVER) for real in (os.path.abspath(path), os.path.realpath(path))})
+    hidden = {real for path in (*masked, *_NEVER) for real in (os.path.abspath(path), os.path.realpath(path))}
+    above = {parent for path in hidden for parent in _parents(path)}
     shown = {os.path.realpath(path) for path in (*SYSTEM, *(f"/etc/{name}" for name in _ETC), *readable)}
     for path in sorted(shown):
-        yield from _reading(path, hidden)
+        if hidden.isdisjoint(_parents(path)):
+            yield from _reading(path, hidden, above)
     for path in lifted:
         yield os.path.realpath(path), READING
     for name in _PROC:
@@ -286,11 +288,11 @@ def access_rules(
         yield os.path.realpath(path), WRITING
 
 
-def _reading(path: str, masked: Sequence[str]) -> Iterator[AccessRule]:
-    if any(is_below(path, each) for each in masked):
+def _reading(path: str, hidden: Collection[str], above: Collection[str]) -> Iterator[AccessRule]:
+    """`above`: the directories on the way to what is hidden."""
+    if path in hidden:
         return
-    below = [each for each in masked if is_below(each, path)]
-    if not below:
+    if path not in above:
         yield path, READING
         return
     yield path, READ_DIR  # names only; listing a directory is not reading what is in it
@@ -300,4 +302,10 @@ def _reading(path: str, masked: Sequence[str]) -> Iterator[AccessRule]:
     except OSError:
         return
     for each in names:
-        yield from _reading(each, below)
+        yield from _reading(each, hidden, above)
+
+
+def _parents(path: str) -> Iterator[str]:
+    while path != "/":
+        path = os.path.dirname(path)
+        yield path

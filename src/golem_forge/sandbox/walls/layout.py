@@ -97,6 +97,13 @@ class MaskedFile:
 
 
 @dataclass(frozen=True, slots=True)
+class MaskedDirectory:
+    """A directory that is there, empty and unreadable."""
+
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
 class EmptyFile:
     """A file that is there, empty and read-only."""
 
@@ -112,7 +119,7 @@ class ExpectedPath:
     directory: bool
 
 
-Mount = RawArguments | ZoneMount | HostMount | TextMount | MaskedFile | EmptyFile | ExpectedPath
+Mount = RawArguments | ZoneMount | HostMount | TextMount | MaskedFile | MaskedDirectory | EmptyFile | ExpectedPath
 
 
 def system_mounts(*, uid: int, gid: int) -> tuple[Mount, ...]:
@@ -171,7 +178,7 @@ def shown_directories(directories: Iterable[str], masked: Iterable[str]) -> Iter
     for path in sorted(masked):
         if os.path.islink(path) or not os.path.exists(path):
             continue
-        yield from _empty_directory(path, _MASKED) if os.path.isdir(path) else (MaskedFile(path),)
+        yield MaskedDirectory(path) if os.path.isdir(path) else MaskedFile(path)
 
 
 def zone_mount_point(zone: Zone, names: Iterable[str]) -> str:
@@ -251,7 +258,7 @@ def _restriction_mounts(zone: Zone, place: str, one: Restriction, held: ZoneRest
         yield ExpectedPath(zone, one.parts, directory=True)
         inside = [parts for parts in held.lifted if parts[: len(one.parts)] == one.parts]
         if not inside:
-            yield from _empty_directory(place, _MASKED)
+            yield MaskedDirectory(place)
             return
         yield RawArguments(("--perms", "0555", "--tmpfs", place))
         for parts in inside:
@@ -259,8 +266,12 @@ def _restriction_mounts(zone: Zone, place: str, one: Restriction, held: ZoneRest
         yield RawArguments(("--remount-ro", place))
 
 
+def empty_directory_arguments(place: str, mode: str = _MASKED) -> tuple[str, ...]:
+    return "--perms", mode, "--size", "4096", "--tmpfs", place, "--remount-ro", place
+
+
 def _empty_directory(place: str, mode: str) -> Iterator[Mount]:
-    yield RawArguments(("--perms", mode, "--size", "4096", "--tmpfs", place, "--remount-ro", place))
+    yield RawArguments(empty_directory_arguments(place, mode))
 
 
 def _proc_mounts() -> Iterator[Mount]:
@@ -392,6 +403,15 @@ def _describe_at(path: str, mounts: Sequence[Mount], toolchains: tuple[str, ...]
     return said, link
 
 
+def mounted_at(mount: Mount) -> tuple[str, ...]:
+    """Where something comes to stand by a mount, or by the several that arguments are."""
+    if isinstance(mount, ExpectedPath):
+        return ()
+    if isinstance(mount, RawArguments):
+        return tuple(place for kind, _, place in _argument_operations(mount.words) if kind != "remount")
+    return (mount.place,)
+
+
 def _operations(mounts: Sequence[Mount]) -> Iterator[tuple[str, str, str]]:
     """(kind, source, place) of everything that stands outside of zones, in order."""
     for mount in mounts:
@@ -399,6 +419,8 @@ def _operations(mounts: Sequence[Mount]) -> Iterator[tuple[str, str, str]]:
             yield "own", "", mount.place
         elif isinstance(mount, MaskedFile):
             yield "masked", "", mount.place
+        elif isinstance(mount, MaskedDirectory):
+            yield from _argument_operations(empty_directory_arguments(mount.place))
         elif isinstance(mount, RawArguments):
             yield from _argument_operations(mount.words)
 

@@ -43,15 +43,6 @@ _HEADS: Final = _HEADS_OF_PAIRS | {name.partition("/")[0] for name in PROTECTED_
 _PACKAGES: Final = "site-packages"
 """All that is large in a virtual environment. Known by its place alone: a file beside it any child can make."""
 _WRITTEN_BY_GIT: Final = frozenset({"objects", "refs", "logs"})
-_CROWD: Final = 16
-"""So many secrets in one directory of dependencies, and no more than as many other files: it is masked whole, because
-every mask costs a mount (0.4 ms, and more the more there are)."""
-_OF_TESTS: Final = frozenset(
-    {"test", "tests", "testing", "testdata", "__tests__", "spec", "fixtures", "fixture", "examples", "example"}
-    | {"certs", "certificates", "keys", "ssl", "pki", "vectors"}
-)
-"""What nobody runs of a dependency: here two secrets are enough."""
-
 _LONGEST: Final = 1 << 20
 """The bundle of certificates that Python programs bring has 300 KiB."""
 _KEY_FILES: Final = (".pem", ".key")
@@ -201,7 +192,6 @@ class DirectoryLister:
     ) -> Iterator[ScanFinding]:
         parts = listing.parts
         above = (*self._above, *parts)
-        secrets = []
         for name, kind in entries.items():
             found = marks((*above, name), git_is_file=kind is not EntryKind.DIRECTORY, unprotect=self._unprotect)
             protected = listing.near and Mark.PROTECTED_PATH in found
@@ -211,15 +201,7 @@ class DirectoryLister:
                 cleared.append((name, stamp))
             if protected or secret or (kind is EntryKind.SOCKET and not is_dead_socket(name, fd)):
                 made = stamp_at(name, fd) if kind is EntryKind.LINK else None
-                finding = ScanFinding((*parts, name), kind, protected, secret, made=made)
-                if secret and not protected and kind is EntryKind.FILE:
-                    secrets.append(finding)
-                else:
-                    yield finding
-        if _is_crowded(parts, len(secrets), listing.size):
-            yield ScanFinding(parts, EntryKind.DIRECTORY, protected=False, secret=True)
-        else:
-            yield from secrets
+                yield ScanFinding((*parts, name), kind, protected, secret, made=made)
 
     def _cleared(self, parts: Parts, name: str, kind: EntryKind, fd: int, now: int) -> Stamp | None:
         """The stamp of what only its name makes a secret. Where installers and git write, names like `cacert.pem`, or a
@@ -260,12 +242,6 @@ def _is_public(file: int, size: int, *, in_git: bool) -> bool:
         return True
     labels = set(_LABEL.findall(data))
     return bool(labels) and labels <= _PUBLIC and b"PRIVATE KEY" not in data and len(data) <= _LONGEST
-
-
-def _is_crowded(parts: Parts, secrets: int, size: int) -> bool:
-    if secrets < 2 or not in_dependencies((*parts, "")):
-        return False
-    return parts[-1].casefold() in _OF_TESTS or (secrets >= _CROWD and 2 * secrets >= size)
 
 
 def _is_written_by_git(parts: Parts) -> bool:

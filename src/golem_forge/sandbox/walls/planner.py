@@ -10,7 +10,9 @@ path (`forge sandbox explain`); it builds a plan and starts nothing.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +20,7 @@ from golem_forge.config.sandbox_block import WallSettings
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Mark, Verb
 from golem_forge.core.lazy_dataclass import dataclass, field
+from golem_forge.core.regex import regex
 from golem_forge.sandbox import errors, protected
 from golem_forge.sandbox.git import repository
 from golem_forge.sandbox.git.repository import GitPaths, NamedPath
@@ -27,17 +30,21 @@ from golem_forge.sandbox.host import SYSTEM, is_below
 from golem_forge.sandbox.protected import GIT_FILE, normal_name, own_code_notice
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.target import FileKind
-from golem_forge.sandbox.walls import layout, model
-from golem_forge.sandbox.walls.bubblewrap import ripgrep_path
+from golem_forge.sandbox.walls import layout, listing, model
+from golem_forge.sandbox.walls.bubblewrap import can_hide_mount_table, ripgrep_path
 from golem_forge.sandbox.walls.cache import cache_directory
 from golem_forge.sandbox.walls.listing import EntryKind, ScanFinding
+from golem_forge.sandbox.walls.masks import MOST_MASKS
 from golem_forge.sandbox.walls.model import Job, PathRule
 from golem_forge.sandbox.walls.restrictions import ReadOnlyGit, ZoneRestrictions, named_paths, restrictions
 from golem_forge.sandbox.walls.scan import MOST_DEPTH, ZoneScan, shared_scan
+from golem_forge.sandbox.walls.seccomp import MountTable
 from golem_forge.sandbox.walls.toolchains import VisibleToolchains, find_toolchains
 from golem_forge.sandbox.zones import USER_TOOLS, AccessMode, Zone
 
 _MOST_CACHED: Final = 16
+_LOADING: Final = regex(r"LD_|GCONV_PATH$|LOCPATH$|GLIBC_TUNABLES$")
+"""Variables by which programs of the system load other code."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +137,12 @@ class Planner:
 
     def mount_point(self, zone: Zone) -> str:
         return layout.zone_mount_point(zone, self._names)
+
+    def mount_table(self, job: Job, env: Mapping[str, str]) -> MountTable:
+        """Hidden for a zone that is not shown at its host path, which the table would name. Threat: what hides it has
+        capabilities for a moment, so no program of it may load what a variable names."""
+        hides = any(not zone.at_host_path for zone in self.zones) and can_hide_mount_table() and not job.own_program
+        return MountTable.HIDDEN if hides and not any(map(_LOADING.match, env)) else MountTable.SHOWN
 
     def is_writable(self, zone: Zone, job: Job) -> bool:
         """In the eyes of the child: consent that is never given is a read-only mount."""
@@ -253,6 +266,11 @@ class Planner:
                     f"/{zone.name} lies inside a git repository whose root is above it: git finds no repository there. "
                     "Make the repository's root the zone to use git."
                 )
+            if not zone.at_host_path and not can_hide_mount_table():
+                yield (
+                    f"commands can read where /{zone.name} lies (/proc/self/mountinfo): hiding that needs full walls,"
+                    " and unshare, nsenter and setpriv of util-linux in /usr/bin that no profile restricts."
+                )
             if zone.at_host_path and self.mount_point(zone) != zone.host:
                 yield f"walls cannot show /{zone.name} at its own path: commands see it only at /{zone.name}."
 
@@ -300,6 +318,7 @@ class Planner:
             )
             for zone in self.zones
         }
+        self._check_masks(held)
         repositories = [path for zone in self.zones if (path := self._repository(zone))]
         mounts: list[layout.Mount] = [*self._system_mounts(job)]
         if job.shares_network:
@@ -322,6 +341,28 @@ class Planner:
             held=held,
             known={zone.name: self.scans[zone.name].findings for zone in self.zones},
             bare=frozenset().union(*(_bare_repositories(zone, self.scans[zone.name]) for zone in self.zones)),
+        )
+
+    def _check_masks(self, held: Mapping[str, ZoneRestrictions]) -> None:
+        """Raises WALLS_UNAVAILABLE where a directory would be hidden although only names in it have to be. Threat: a
+        command makes a hundred thousand secret names for the next start."""
+        for zone in self.zones:
+            if any(one.unlisted and not one.parts for one in self.scans[zone.name].findings):
+                raise errors.walls_unavailable(
+                    f"{zone.virtual(())} cannot be searched for secret names: {_why_unlisted(zone.host)}",
+                    "Use a zone that begins deeper, or make that directory readable and smaller.",
+                )
+        masked = [
+            zone.virtual(one.parts) for zone in self.zones for one in held[zone.name].found if one.masked and one.parts
+        ]
+        if len(masked) <= MOST_MASKS:
+            return
+        place, most = Counter(path.rpartition("/")[0] for path in masked).most_common(1)[0]
+        raise errors.walls_unavailable(
+            f"the zones hold {len(masked):,} secret names, sockets, FIFOs and directories that cannot be listed, and"
+            f" walls can hide {MOST_MASKS:,} ({most:,} of them in {errors.one_line(place)})",
+            "Move them out of the zone, or hide a whole directory with a rule of your own:"
+            f' {{path: "{errors.one_line(place)}/**", access: [read], verdict: blocked}}.',
         )
 
     def _plan(
@@ -394,6 +435,15 @@ class Planner:
         return None if is_below(path, forge) or is_below(forge, path) else path
 
 
+def _why_unlisted(path: str) -> str:
+    try:
+        with os.scandir(path) as entries:
+            many = sum(1 for _ in islice(entries, listing.MOST_NAMES + 1)) > listing.MOST_NAMES
+    except OSError as error:
+        return f"it cannot be listed ({error.strerror})"
+    return f"it holds more than {listing.MOST_NAMES:,} names" if many else "names in it cannot be looked at"
+
+
 def _read_only_in_git(git: ShadowPlan | None) -> Iterator[model.Restriction]:
     for mount in git.mounts if git is not None else ():
         if not mount.writable:
@@ -448,7 +498,7 @@ class PathExplanation:
     read: model.Refusal | None
     write: model.Refusal | None
     stands: str = ""
-    """Outside of every zone: what a child finds there."""
+    """What a child finds there, where that is not what a person finds."""
 
 
 def explain(path: str, sandbox: Sandbox, planner: Planner) -> PathExplanation:
@@ -467,9 +517,24 @@ def explain(path: str, sandbox: Sandbox, planner: Planner) -> PathExplanation:
     return PathExplanation(
         virtual=place.virtual,
         inner=inner,
-        read=plan.refusal(inner, Verb.READ),
+        read=(read := plan.refusal(inner, Verb.READ)),
         write=plan.refusal(inner, Verb.WRITE),
+        stands=_hidden_below(plan, inner)
+        if read is None
+        else layout.IS_HIDDEN
+        if read.restricted == read.target
+        else layout.IS_ABSENT,
     )
+
+
+def _hidden_below(plan: model.WallPlan, inner: str) -> str:
+    """How many names a child finds in a directory, or below it, that it cannot open."""
+    for zone in plan.zones:
+        parts = zone.inside(inner)
+        if parts is not None:
+            hidden = sum(one.masked and one.parts[: len(parts)] == parts for one in zone.restrictions)
+            return f"{hidden:,} names in it are hidden: there, empty and unreadable" if hidden else ""
+    return ""
 
 
 def _explain_outside(path: str, planner: Planner) -> PathExplanation:

@@ -12,7 +12,6 @@ deepest paths first. What is masked inside stays masked.
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -88,11 +87,10 @@ def restrictions(
     writable = writable and not own_code_in(zone.host).whole
     masks = {one.parts: one for one in _masked(judge, scan) if not judge.lifts(one.parts)}
     masks |= {one.parts: one for one in _never_shown(scan, writable=writable)}
-    masks, crowded = limit_masks(zone.virtual(()), masks)
     if () in masks:
-        return ZoneRestrictions(writable=False, masked=True, notices=crowded)
+        return ZoneRestrictions(writable=False, masked=True)
     opened = tuple(sorted(parts for parts in judge.granted() if is_below(parts, masks)))
-    only_masks = ZoneRestrictions(writable=False, found=_outermost(masks.values()), lifted=opened, notices=crowded)
+    only_masks = ZoneRestrictions(writable=False, found=_outermost(masks.values()), lifted=opened)
     if not writable:
         return only_masks
     in_git = (lambda parts: parts[0] == GIT_FILE) if git is not None else (lambda parts: False)
@@ -116,7 +114,7 @@ def restrictions(
     guard = within_budget(zone.virtual(()), closed, hidden)
     if guard is None:
         text = "is read-only for commands: it holds more protected or secret paths than walls can guard."
-        return replace(only_masks, notices=(*crowded, f"{zone.virtual(())} {text}"))
+        return replace(only_masks, notices=(f"{zone.virtual(())} {text}",))
     return ZoneRestrictions(
         writable=True,
         found=_outermost([*guard.closed, *masks.values()]),
@@ -128,7 +126,7 @@ def restrictions(
         self_contained=tuple(parts for parts in self_contained(zone, scan) if not in_git(parts)),
         git=git if isinstance(git, ShadowPlan) else None,
         lifted=opened,
-        notices=(*crowded, *guard.notices, *((git.notice(zone),) if isinstance(git, ReadOnlyGit) else ())),
+        notices=(*guard.notices, *((git.notice(zone),) if isinstance(git, ReadOnlyGit) else ())),
     )
 
 
@@ -310,8 +308,6 @@ def _outermost(found: Iterable[Restriction]) -> tuple[Restriction, ...]:
 
 
 MOST_MOUNTS: Final = 40
-MOST_MASKS: Final = 1_000
-MOST_NOTICES: Final = 5
 _HEADS_OF_PAIRS: Final = frozenset({".kube", ".docker"})
 """Of secret names that count in these directories only."""
 MOST_WHOLE: Final = 200
@@ -357,27 +353,6 @@ def within_budget(zone: str, closed: Mapping[Parts, Restriction], masked: Collec
             for top in sorted(whole)
         ),
     )
-
-
-def limit_masks(zone: str, masks: Mapping[Parts, Restriction]) -> tuple[dict[Parts, Restriction], tuple[str, ...]]:
-    """No more than walls can be built with in time, and notices: past that directories are masked as a whole, those
-    first that have the most in them. Threat: a command makes a hundred thousand secret names for the next start."""
-    kept, whole = dict(masks), set[Parts]()
-    while len(kept) > MOST_MASKS:
-        crowds = Counter(parts[:-1] for parts in kept if parts)
-        left, tops = len(kept), set[Parts]()
-        for top, crowd in crowds.most_common():
-            tops.add(top)
-            left -= crowd - 1
-            if left <= MOST_MASKS:
-                break
-        kept = {parts: one for parts, one in kept.items() if parts[:-1] not in tops and not is_below(parts, tops)}
-        kept |= {top: Restriction(parts=top, why=RefusalReason.SEALED, masked=True, directory=True) for top in tops}
-        if () in tops:
-            kept = {(): kept[()]}
-        whole |= tops
-    text = "is hidden from commands: it holds too many secret or unsearched paths to hide each."
-    return kept, tuple(f"{'/'.join((zone, *top))} {text}" for top in sorted(whole & kept.keys())[:MOST_NOTICES])
 
 
 def may_move(parts: Parts) -> bool:

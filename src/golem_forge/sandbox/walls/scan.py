@@ -26,7 +26,14 @@ from golem_forge.sandbox.handles import LISTING, Handle, Parts, entry_stat
 from golem_forge.sandbox.protected import GIT_FILE
 from golem_forge.sandbox.walls import changes
 from golem_forge.sandbox.walls.changes import Inotify, ScanMark, ZoneChanges, changed_in, is_in_git_dir, open_inotify
-from golem_forge.sandbox.walls.listing import DirectoryLister, DirectoryListing, EntryKind, ScanFinding, stamp_at
+from golem_forge.sandbox.walls.listing import (
+    MOST_NAMES,
+    DirectoryLister,
+    DirectoryListing,
+    EntryKind,
+    ScanFinding,
+    stamp_at,
+)
 
 MOST_ENTRIES: Final = 200_000
 """Past so many no further directory is entered, near ones excepted."""
@@ -46,7 +53,7 @@ _WATCH_FROM_DIRECTORIES: Final = 200
 _WATCH_FROM_ENTRIES: Final = 2_000
 _WATCH_AFTER_S: Final = 0.1
 """What looking may cost in all before a smaller zone is watched: a watch takes 15 ms to end alone."""
-_MANY_SECRETS: Final = 100
+MANY_SECRETS: Final = 100
 _MOST_STATES: Final = 8
 
 _MADE: Final = changes.CREATE | changes.MOVED_TO | changes.MODIFY | changes.CLOSE_WRITE | changes.ATTRIB
@@ -119,8 +126,14 @@ class ZoneScan:
                 " from commands."
             )
         hidden = sum(one.secret for one in self.findings)
-        if hidden > _MANY_SECRETS:
+        if hidden > MANY_SECRETS:
             yield f"{zone} holds {hidden} secret names. Forge hides each of them, so every command starts more slowly."
+        large = [one.parts for one in self.findings if one.unlisted and one.parts not in self._unseen]
+        if large:
+            place = "/".join((zone, *large[0]))
+            more = f" and {len(large) - 1:,} other directories" if len(large) > 1 else ""
+            why = f"it cannot be listed, or holds more than {MOST_NAMES:,} names"
+            yield f"Forge hides {place}{more} from commands: {why}."
 
     def refresh(self) -> bool:
         """Look again; True: what was found is something else than before. What there is no time for is found as a

@@ -38,6 +38,15 @@ class AttributeChanges(StrEnum):
     """Nobody else does (Landlock knows no such right): the filter refuses all of them, by path and by descriptor."""
 
 
+class MountTable(StrEnum):
+    """What `/proc/self/mountinfo` shows inside."""
+
+    SHOWN = "shown"
+    HIDDEN = "hidden"
+    """Nothing. The inner stage has to make a mount namespace and change its root for that, so these two calls are left
+    to the kernel, which refuses them to everybody without the capabilities that the stage gives up."""
+
+
 _ACCESS_LISTS: Final = ("setxattr", "lsetxattr", "fsetxattr", "setxattrat")
 _REFUSED: Final = (
     # other processes' memory and descriptors
@@ -99,6 +108,7 @@ _WHOLE_USER: Final = {"setpriority": 2, "ioprio_set": 3}
 _NAMING_CALLS: Final = ("connect", "bind", "listen", "accept", "accept4")
 
 _NEW_NAMESPACE: Final = 0x7E020000  # CLONE_NEWNS NEWCGROUP NEWUTS NEWIPC NEWUSER NEWPID NEWNET
+_NEW_MOUNTS: Final = 0x00020000
 _NEW_TIME_NAMESPACE: Final = 0x80  # only `unshare` takes it: in `clone` these bits are the exit signal
 _TYPING_FOR_OTHERS: Final = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX: characters into a terminal as if typed
 _AF_UNIX, _AF_INET, _AF_INET6, _AF_NETLINK = 1, 2, 10, 16
@@ -203,7 +213,7 @@ def _device_controls(changes: AttributeChanges) -> list[_Step]:
     return [_argument(1), *refused, *_one_of(_FILE_QUESTIONS), *terminals]
 
 
-def _rules(network: Network, changes: AttributeChanges) -> dict[str, list[_Step]]:
+def _rules(network: Network, changes: AttributeChanges, table: MountTable) -> dict[str, list[_Step]]:
     """Call → the steps that judge it, each list ending in a verdict. What is not named is allowed."""
     alone = changes is AttributeChanges.REFUSED
     """Only Landlock besides: no namespace hides other processes, shared memory and sockets."""
@@ -213,6 +223,9 @@ def _rules(network: Network, changes: AttributeChanges) -> dict[str, list[_Step]
     rules["clone3"] = [_error(errno.ENOSYS)]  # its flags are in memory; libraries then use `clone`
     rules["clone"] = [_argument(0), *_if_any_bit(_NEW_NAMESPACE, _DENY), _ALLOW]
     rules["unshare"] = [_argument(0), *_if_any_bit(_NEW_NAMESPACE | _NEW_TIME_NAMESPACE, _DENY), _ALLOW]
+    if table is MountTable.HIDDEN:
+        del rules["chroot"]
+        rules["unshare"] = [_argument(0), *_one_of([_NEW_MOUNTS]), *rules["unshare"][1:]]
     rules["personality"] = [_argument(0), *_one_of([0, 0xFFFFFFFF]), _DENY]
     rules["prctl"] = [_argument(0), *_if_equal(_SHARE_A_CORE, [_error(errno.EINVAL)]), _ALLOW]
     rules["ioctl"] = _device_controls(changes)
@@ -244,7 +257,11 @@ def assemble(processor: Processor, rules: dict[str, list[_Step]]) -> bytes:
 
 @lru_cache(maxsize=16)
 def filter_program(
-    *, network: Network = Network.OWN, changes: AttributeChanges = AttributeChanges.BY_MOUNTS, machine: str = ""
+    *,
+    network: Network = Network.OWN,
+    changes: AttributeChanges = AttributeChanges.BY_MOUNTS,
+    table: MountTable = MountTable.SHOWN,
+    machine: str = "",
 ) -> bytes:
     """Level full: the defaults. Level landlock: `Network.NONE` and `AttributeChanges.REFUSED`. `machine` as `uname -m`
     says, empty for this one."""
@@ -252,7 +269,7 @@ def filter_program(
     if processor is None:
         cause = f"there is no system call filter for this processor ({machine or os.uname().machine})"
         raise walls_unavailable(cause, "Use a machine with an x86_64 or aarch64 processor.")
-    return assemble(processor, _rules(network, changes))
+    return assemble(processor, _rules(network, changes, table))
 
 
 class Processor(NamedTuple):

@@ -28,6 +28,7 @@ from golem_forge.sandbox.walls import bubblewrap, denials, landlock, layout
 from golem_forge.sandbox.walls.cache import BytecodeCache, cache_directory, kept_home, write_gitconfig
 from golem_forge.sandbox.walls.environment import job_environment, output_redactor
 from golem_forge.sandbox.walls.inspection import Inspection, mount_check
+from golem_forge.sandbox.walls.masks import Mask, put_up, split_masks
 from golem_forge.sandbox.walls.model import Job, Level, PathRule, ProbeReport, Streams, WallPlan
 from golem_forge.sandbox.walls.planner import PathExplanation, PlannedWalls, Planner, explain
 from golem_forge.sandbox.walls.seccomp import Network
@@ -48,6 +49,8 @@ class _FullStart:
         self.inspection = Inspection(planner)
         self.planned: PlannedWalls
         self.proxy: HostProxy | None = None
+        self.masks: tuple[Mask, ...] = ()
+        """Those that bubblewrap does not put up."""
         self._leases: list[ZoneLease] = []
 
     async def take_zones(self) -> None:
@@ -75,6 +78,17 @@ class _FullStart:
         if self.job.own_program:
             return None
         return self.inspection.while_it_runs(mount_check(planned, self._planner, self.job))
+
+    @property
+    def has_work_inside(self) -> bool:
+        return self.proxy is not None or bool(self.masks)
+
+    async def work_inside(self, pid: int) -> None:
+        """What is done in the walls once they stand, before the command starts. Raises WALLS_UNAVAILABLE."""
+        if self.masks:
+            await put_up(pid, self.masks)
+        if self.proxy is not None:
+            await self.proxy.serve_inside(pid)
 
     def leave(self) -> None:
         if self.proxy is not None:
@@ -314,15 +328,17 @@ class Walls:
         addresses = [zone.virtual(()) for zone in self._planner.zones]
         for last in (False, True):
             guard = start.plan()
+            mounts, start.masks = split_masks((*start.planned.mounts, layout.final_arguments(cwd)))
             try:
                 argv, descriptors = bubblewrap.command(
                     self._found_backend(),
-                    (*start.planned.mounts, layout.final_arguments(cwd)),
+                    mounts,
                     job.argv,
                     limits=limits,
                     terminal=job.streams is Streams.TERMINAL,
                     network=Network.NONE if job.own_program else Network.SHARED if job.shares_network else Network.OWN,
-                    waits=start.proxy is not None,
+                    waits=start.has_work_inside,
+                    table=self._planner.mount_table(job, env),
                 )
             except bubblewrap.LayoutChanged:
                 if last:
@@ -335,7 +351,7 @@ class Walls:
                 root=TreeRoot.NAMESPACE,
                 limits=limits,
                 descriptors=descriptors,
-                before_go=start.proxy.serve_inside if start.proxy is not None else None,
+                before_go=start.work_inside if start.has_work_inside else None,
                 mount_check=guard,
                 make_error=lambda text: bubblewrap.start_error(text, self.sandbox.virtualise, addresses),
                 on_exit=start.leave,

@@ -1,0 +1,195 @@
+"""Many secret or special names in a directory: each is masked by itself, and nothing else there is hidden."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from golem_forge.core.decisions import Verdict
+from golem_forge.core.effects import Verb
+from golem_forge.sandbox.errors import SandboxError
+from golem_forge.sandbox.walls import landlock, listing, masks, planner, scan
+from golem_forge.sandbox.walls.model import Level, ProbeReport, RefusalReason
+
+from .house import House, path_rule
+
+CANARY = "canary-content"
+
+
+def _keys(directory: Path, count: int) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    for number in range(count):
+        (directory / f"{number}.pem").write_text(CANARY)
+
+
+def _fifos(directory: Path, count: int) -> None:
+    for number in range(count):
+        os.mkfifo(directory / f"pipe{number}")
+
+
+def test_3000_fifos_at_the_root_hide_nothing_else(house: House) -> None:
+    _fifos(house.workspace, 3000)
+    (house.workspace / "plain.txt").write_text("plain\n")
+    walls = house.walls()
+
+    ran = house.run(
+        "cat plain.txt; ls pipe* | wc -l; touch new && echo wrote; timeout 2 cat pipe0 pipe2999; rm pipe1", walls
+    )
+
+    assert ran.text.startswith("plain\n3000\nwrote\n"), ran.text
+    assert ran.text.count("Permission denied") == 2 and "busy" in ran.text
+    assert walls.explain("/workspace/plain.txt").read is None and walls.explain("/workspace/x").write is None
+    hidden = walls.explain("/workspace/pipe7").read
+    assert hidden is not None and hidden.why is RefusalReason.SEALED
+
+
+@pytest.mark.parametrize("count", [masks.FEW - 1, masks.FEW, masks.FEW + 1, 1500, 100 * masks.FEW])
+def test_keys_in_a_test_folder_are_masked_one_by_one(house: House, count: int) -> None:
+    _keys(house.workspace / "certs", count)
+    (house.workspace / "certs/index.txt").write_text("index\n")
+    walls = house.walls()
+
+    began = time.monotonic()
+    ran = house.run("cat certs/index.txt; cat certs/*.pem; ls certs | wc -l; touch certs/new && echo wrote", walls)
+
+    assert ran.text.startswith("index\n") and CANARY not in ran.text
+    assert ran.text.endswith(f"\n{count + 1}\nwrote\n") and ran.text.count("Permission denied") == count
+    assert time.monotonic() - began < 20
+    why = walls.explain("/workspace/certs/0.pem").read
+    assert why is not None and why.why is RefusalReason.SECRET, "the true reason"
+    assert walls.explain("/workspace/certs").read is None
+
+
+def test_what_is_masked_among_many_cannot_be_changed_moved_or_removed(house: House) -> None:
+    _keys(house.workspace / "certs", 500)
+    (house.workspace / "certs/.ssh").mkdir()
+    (house.workspace / "certs/.ssh/id_rsa").write_text(CANARY)
+
+    ran = house.run(
+        "echo x > certs/3.pem; rm -f certs/4.pem; mv certs/5.pem certs/plain; chmod 600 certs/6.pem; mv certs c2;"
+        " ln certs/7.pem linked; cp certs/8.pem copied; ls certs/.ssh; cat certs/.ssh/id_rsa; mv certs/.ssh certs/s"
+    )
+
+    assert CANARY not in ran.text
+    assert all((house.workspace / f"certs/{number}.pem").read_text() == CANARY for number in range(500))
+    assert (house.workspace / "certs/.ssh/id_rsa").read_text() == CANARY
+    assert {path.name for path in house.workspace.iterdir()} <= {"certs", "copied"}
+
+
+def test_many_unreadable_directories_hide_only_themselves(house: House) -> None:
+    for number in range(300):
+        (house.workspace / f"d{number}/.aws").mkdir(parents=True)
+        (house.workspace / f"d{number}/.aws/credentials").write_text(CANARY)
+        (house.workspace / f"d{number}/plain").write_text("p\n")
+
+    ran = house.run("cat d*/plain | wc -l; cat d*/.aws/credentials; ls d299/.aws")
+
+    assert ran.text.startswith("300\n") and CANARY not in ran.text
+
+
+def test_an_allowed_secret_among_many_is_readable(house: House) -> None:
+    _keys(house.workspace / "certs", 300)
+
+    ran = house.run("cat certs/7.pem; cat certs/8.pem", lifted=frozenset({"/workspace/certs/7.pem"}))
+
+    assert ran.text.count(CANARY) == 1
+
+
+def test_more_than_walls_can_mask_are_refused_with_their_number(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planner, "MOST_MASKS", 200)
+    _keys(house.workspace / "certs", 150)
+    _keys(house.workspace / "other", 49)
+    walls = house.walls()
+    assert house.run("ls certs | wc -l", walls).text == "150\n", "one below the bound"
+    _keys(house.workspace / "more", 1)
+    assert house.run("ls certs | wc -l", walls).text == "150\n", "the bound"
+
+    for count in (2, 20_000):
+        _keys(house.workspace / "more", count)
+        with pytest.raises(SandboxError) as refused:
+            house.run("ls", walls)
+        place = "/workspace/more" if count > 150 else "/workspace/certs"
+        largest = max(count, 150)
+        assert refused.value.code == "WALLS_UNAVAILABLE"
+        for word in (f"{199 + count:,} ", "200", f"{largest:,} of them in {place}", f"{place}/**"):
+            assert word in refused.value.message, (word, refused.value.message)
+
+    rules = (path_rule("/workspace/more/**", Verdict.BLOCKED, Verb.READ, literal="/workspace/more"),)
+    again = house.walls(rules=lambda: rules)
+    assert house.run("ls certs | wc -l; ls more", again).text.startswith("150\n"), "the way out that it names"
+
+
+def test_a_zone_that_cannot_be_listed_is_refused_with_the_reason(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "MOST_NAMES", 50)
+    _keys(house.workspace, 51)
+
+    with pytest.raises(SandboxError) as refused:
+        house.run("ls")
+
+    assert refused.value.code == "WALLS_UNAVAILABLE" and "/workspace" in refused.value.message
+    assert "51" in refused.value.message or "more than 50 names" in refused.value.message
+
+
+def test_a_path_that_was_exchanged_meanwhile_stops_the_start(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    _keys(house.workspace / "certs", 300)
+    (house.workspace / "real").write_text(CANARY)
+    walls = house.walls()
+
+    async def exchanged(pid: int, late: tuple[masks.Mask, ...]) -> None:
+        (house.workspace / "certs/7.pem").unlink()
+        (house.workspace / "certs/7.pem").symlink_to("../real")
+        await put_up(pid, late)
+
+    put_up = masks.put_up
+    monkeypatch.setattr("golem_forge.sandbox.walls.walls.put_up", exchanged)
+    with pytest.raises(SandboxError) as refused:
+        house.run("touch ran; cat certs/7.pem", walls)
+
+    assert refused.value.code == "WALLS_UNAVAILABLE" and "300 paths could not be hidden" in refused.value.message
+    assert str(house.root) not in refused.value.message and not (house.workspace / "ran").exists()
+
+
+def test_a_directory_that_became_another_one_stops_the_start(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    _keys(house.workspace / "certs", 300)
+    walls = house.walls()
+
+    async def renamed(pid: int, late: tuple[masks.Mask, ...]) -> None:
+        (house.workspace / "certs").rename(house.workspace / "moved")
+        await put_up(pid, late)
+
+    put_up = masks.put_up
+    monkeypatch.setattr("golem_forge.sandbox.walls.walls.put_up", renamed)
+    with pytest.raises(SandboxError, match="could not be hidden"):
+        house.run("cat moved/*; touch ran", walls)
+    assert not (house.workspace / "ran").exists()
+
+
+def test_many_keys_of_an_installed_package_hide_nothing_beside_them(house: House) -> None:
+    _keys(house.workspace / "node_modules/tls/test/fixtures", 40)
+    (house.workspace / "node_modules/tls/test/fixtures/run.js").write_text("run\n")
+
+    ran = house.run("cat node_modules/tls/test/fixtures/run.js; cat node_modules/tls/test/fixtures/*.pem")
+
+    assert ran.text.startswith("run\n") and CANARY not in ran.text
+
+
+@pytest.mark.skipif(not landlock.landlock_abi(), reason="this kernel has no Landlock")
+def test_read_only_walls_mask_many_one_by_one(house: House) -> None:
+    _keys(house.workspace / "certs", 3000)
+    (house.workspace / "certs/index.txt").write_text("index\n")
+    walls = house.walls(report=ProbeReport(level=Level.LANDLOCK))
+
+    began = time.monotonic()
+    ran = house.run("cat certs/index.txt; cat certs/1.pem certs/2999.pem", walls, reads_only=True)
+
+    assert ran.text.startswith("index\n") and ran.text.count("Permission denied") == 2
+    assert time.monotonic() - began < 5
+
+
+def test_the_start_says_how_many_are_masked(house: House) -> None:
+    _keys(house.workspace / "certs", scan.MANY_SECRETS + 1)
+
+    assert any(f"{scan.MANY_SECRETS + 1} secret names" in notice for notice in house.walls().check_zones())
