@@ -190,6 +190,40 @@ async def test_a_card_that_was_closed_and_is_asked_after_all_can_be_answered(win
     assert await window.run("() => acts") == [{"requestId": "r1", "approved": True}]
 
 
+_PASTE = """() => {
+  const clipboardData = new DataTransfer();
+  clipboardData.setData("text/plain", "go on");
+  document.activeElement.dispatchEvent(new ClipboardEvent("paste", { clipboardData, bubbles: true }));
+}"""
+
+
+@pytest.mark.parametrize("pasted", [False, True])
+async def test_text_at_a_card_without_a_box_leaves_its_buttons(windows: Any, pasted: bool) -> None:
+    """Threat: in the inbox there is no box for the text; a blank after a pause would press the button."""
+    window = await windows.with_modules()
+    await window.run(_CARD, {"items": [question(request())], "whole": None})
+    card, page = window.page.locator("article"), window.page
+    ready = window.page.locator("[data-ready=true]")
+    await ready.wait_for()
+    await window.page.get_by_role("button", name=APPROVE).focus()
+    await window.run(_WATCHED)
+    if pasted:
+        await window.run(_PASTE)
+    else:
+        await page.keyboard.press("g")
+    await until(lambda: window.run("() => window.unready"), "it breaks the silence")
+    await ready.wait_for()
+    for key in ("Space", "Enter"):
+        await page.keyboard.press(key)
+    assert await window.run("() => acts") == []
+    assert await card.evaluate("(card) => card.contains(document.activeElement)"), "the keyboard stays at the card"
+    await ready.wait_for()
+    await window.page.get_by_role("button", name=APPROVE).focus()
+    await page.keyboard.press("Enter")
+    await until(lambda: window.run("() => acts.length"), "a press that is meant counts")
+    assert await window.run("() => acts") == [{"requestId": "r1", "approved": True}]
+
+
 async def test_no_label_and_no_number_that_is_not_so(windows: Any) -> None:
     """Threat: a label long enough to push the name and the risk away; counts of what is only a part of a change."""
     window = await windows.with_modules()

@@ -7,7 +7,8 @@
 
    Threat: a blank in a word that somebody types while a button has the focus presses it. So text that is typed outside
    of a field presses nothing until half a second of silence, which every key breaks, also one that changes nothing;
-   at a card the text goes to the box for messages. */
+   at a card the text goes to the box for messages. Where there is no such box (the inbox), the title of the card gets
+   the focus: a blank after a pause finds no button. */
 
 import { h, isTyping } from "../dom.js";
 
@@ -56,7 +57,15 @@ export const strayTextGoesTo = (find) => {
   inputLine = find;
 };
 
-const isCard = (target) => target instanceof Element && target.closest("article[data-request-id]") !== null;
+const cardOf = (target) => (target instanceof Element ? target.closest("article[data-request-id]") : null);
+
+/** Text came while `card` had the focus. @returns {InputLine | null} where it goes, which has the focus now */
+const leaveAnswers = (card) => {
+  const line = inputLine();
+  if (line?.focus() && !card.contains(document.activeElement)) return line;
+  card.querySelector("h3")?.focus({ preventScroll: true });
+  return null;
+};
 
 const stray = () => {
   strayAt = performance.now();
@@ -75,7 +84,8 @@ const whenPressed = (event) => {
     stray();
     swallow(event);
   } else if (event.key.length === 1 && !presses) {
-    if (event.key !== "?" && isCard(event.target)) inputLine()?.focus(); // the key itself arrives there
+    const card = cardOf(event.target);
+    if (event.key !== "?" && card) leaveAnswers(card); // the key itself arrives there
     stray();
   } else if (goesOn || event.key === "Backspace" || event.key === "Delete") stray();
 };
@@ -87,11 +97,11 @@ const swallow = (event) => {
 
 document.addEventListener("keydown", whenPressed, true);
 document.addEventListener("paste", (event) => {
-  if (isTyping(event.target) || !isCard(document.activeElement)) return;
+  const card = cardOf(document.activeElement);
+  if (isTyping(event.target) || !card) return;
   stray();
   const text = event.clipboardData?.getData("text/plain") ?? "";
-  const line = inputLine();
-  if (text && line?.focus()) line.insert(text);
+  if (text) leaveAnswers(card)?.insert(text);
 });
 
 /** @typedef {{screen: number[], content: number[]}} Place on the screen, and in what it scrolls with */
