@@ -303,9 +303,10 @@ class Walls:
         try:
             for zone in self._planner.zones:
                 self._planner.check(zone, writable=False)
-        except SandboxError:  # gone, or another directory in its place: a new start says so
+            now = self._planner.planned(job).plan
+        except SandboxError:  # gone, another directory in its place, too much to hide: a new start says so
             return False
-        return replace(self._planner.planned(job).plan, cwd=plan.cwd, mounted=plan.mounted) == plan
+        return replace(now, cwd=plan.cwd, mounted=plan.mounted) == plan
 
     def redact(self, text: str) -> str:
         """What a child said in another way than by its output: zones by their addresses, secrets taken out."""
