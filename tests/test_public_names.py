@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+from tests.deadlines import PATIENCE
+
 import golem_forge
 
 PUBLIC = """
@@ -29,5 +31,5 @@ def test_exactly_these_names_are_public() -> None:
 def test_importing_the_package_loads_nothing_heavy() -> None:
     heavy = "pydantic pydantic_core jsonschema_rs ruamel sqlite3 ctypes asyncio"
     code = f"import golem_forge, sys; print([m for m in {heavy.split()!r} if m in sys.modules])"
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=True)
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=True)
     assert ran.stdout.strip() == "[]"

@@ -55,7 +55,7 @@ class Desk:
         return process
 
     def forge(self, *words: str, cwd: Path | None = None, **environ: str) -> Ran:
-        ran = self.ready(*words, cwd=cwd or self.root, env=self.environ | environ, timeout=40)
+        ran = self.ready(*words, cwd=cwd or self.root, env=self.environ | environ, timeout=PATIENCE)
         return Ran(code=ran.returncode, out=ran.stdout, err=ran.stderr)
 
     def trust(self) -> None:

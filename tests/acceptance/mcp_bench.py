@@ -212,7 +212,7 @@ class McpBench:
         for process in self.started:
             if process.poll() is None:
                 process.kill()
-            process.communicate(timeout=30)
+            process.communicate(timeout=PATIENCE)
 
 
 @dataclass

@@ -164,7 +164,9 @@ class HttpServer:
                 listening.set()
 
         async with (
-            httpx2.AsyncClient(headers=headers, timeout=30, verify=False, event_hooks={"response": [opened]}) as http,
+            httpx2.AsyncClient(
+                headers=headers, timeout=PATIENCE, verify=False, event_hooks={"response": [opened]}
+            ) as http,
             Client(streamable_http_client(self.url, http_client=http), mode=era, **how) as client,
         ):
             yield client
@@ -222,7 +224,7 @@ class Wire:
             "Host": f"127.0.0.1:{self.port}",
         }
         given = {**usual, **{name.replace("_", "-"): value for name, value in headers.items()}}
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         try:
             connection.putrequest(method, path, skip_host=True)
             data = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()

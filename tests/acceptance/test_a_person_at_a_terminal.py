@@ -10,7 +10,12 @@ from typing import Any
 
 import pexpect
 import pytest
+<<<<<<< HEAD
 from tests.acceptance.conftest import FORGE, Desk
+=======
+from tests.acceptance.conftest import FORGE
+from tests.deadlines import PATIENCE
+>>>>>>> 0fc204f (wip)
 
 Forge = Callable[..., subprocess.CompletedProcess[str]]
 CARD = r"Approve\?.*\) "
@@ -68,7 +73,7 @@ def finish(child: pexpect.spawn) -> int:
 
 @pytest.fixture
 def forge(ready_forge: Any) -> Forge:
-    return lambda project, *words: ready_forge(*words, cwd=project, env=os.environ, timeout=30)
+    return lambda project, *words: ready_forge(*words, cwd=project, env=os.environ, timeout=PATIENCE)
 
 
 def test_the_card_shows_the_diff_and_yes_runs_it_once(project: Path, write: Write, forge: Forge) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests import known_walls
 from tests.acceptance.conftest import marked, until
-from tests.deadlines import ROOM, within
+from tests.deadlines import PATIENCE, ROOM, within
 
 from golem_forge import open_session
 from golem_forge.sandbox.walls.model import Level, LevelResult, ProbeReport
@@ -219,7 +219,7 @@ def test_s37_a_project_cannot_switch_the_walls_off(project: Path, ready_forge: A
     (project / "forge.yaml").write_text("sandbox: {walls: off}\n")
     assert ready_forge("trust", "--yes", cwd=project, env=os.environ).returncode == 0
     command = ("call", "exec_command", "--cmd", "echo $FORGE_WALLS", "--approval", "approve_all")
-    ran = ready_forge(*command, cwd=project, env=os.environ, timeout=50)
+    ran = ready_forge(*command, cwd=project, env=os.environ, timeout=PATIENCE)
     assert "full" in ran.stdout
     assert "sandbox.walls" in ran.stderr
 
@@ -237,7 +237,7 @@ async def test_t27_a_patch_typed_as_a_command_is_asked_for_once_as_a_patch(proje
 
 
 def test_a_person_looks_inside_with_their_own_shell(project: Path, ready_forge: Any) -> None:
-    forge = partial(ready_forge, cwd=project, env=os.environ, timeout=50)
+    forge = partial(ready_forge, cwd=project, env=os.environ, timeout=PATIENCE)
     ran = forge("sandbox", "exec", "--", "sh", "-c", "cat; pwd; exit 7", stdin="piped\n")
     assert (ran.returncode, ran.stdout) == (7, "piped\n/workspace\n")
     assert forge("sandbox", "exec", "--timeout", "0.5", "--", "sleep", "60").returncode == 124

@@ -177,16 +177,16 @@ def test_the_analyst_makes_a_tool_that_stays(copied: Callable[[str], Any]) -> No
     example = copied("analyst")
     example.trust()
     with example.terminal() as terminal:
-        terminal.wait_for("analyst on scripted", 20)
+        terminal.wait_for("analyst on scripted")
         terminal.settle()
         terminal.enter("Which region sold most?")
         approve(terminal, "create_custom_tool")
         approve(terminal, "sum-by")
-        terminal.wait_for("South sold most: 500 of 800", 20)
+        terminal.wait_for("South sold most: 500 of 800")
         terminal.settle()
         terminal.enter("And by month?")
         approve(terminal, "sum-by")
-        terminal.wait_for("August was best with 290", 20)
+        terminal.wait_for("August was best with 290")
         terminal.settle()
         terminal.enter("/exit")
         assert terminal.wait_end(20) == 0
@@ -199,7 +199,7 @@ def approve(terminal: Terminal, tool: str) -> None:
     terminal.wait_for(re.compile(rf"^{tool}: .*Approve\? \[y/N\]", re.MULTILINE), 20, anywhere=False)
     terminal.settle(0.05)
     terminal.send("y")
-    terminal.wait_for(re.compile(rf"^[✓✗] {tool}", re.MULTILINE), 20)
+    terminal.wait_for(re.compile(rf"^[✓✗] {tool}", re.MULTILINE))
 
 
 # ---- runbook
@@ -209,18 +209,18 @@ def test_only_a_person_acts_on_the_runbook(copied: Callable[[str], Any]) -> None
     example = copied("runbook")
     example.trust()
     with example.terminal() as terminal:
-        terminal.wait_for("operator on scripted", 20)
+        terminal.wait_for("operator on scripted")
         terminal.settle()
         terminal.enter("What is wrong?")
-        terminal.wait_for("✗ restart - tool_not_found", 20)
+        terminal.wait_for("✗ restart - tool_not_found")
         terminal.wait_for("That is for you to do: /restart --service web")
         terminal.settle()
         assert state(example.root) == {"web": "down", "database": "running"}
         terminal.enter("/restart --service web")
-        terminal.wait_for("✓ restart", 20)
+        terminal.wait_for("✓ restart")
         terminal.settle()
         terminal.enter("Is it better?")
-        terminal.wait_for("Both services run again.", 20)
+        terminal.wait_for("Both services run again.")
         terminal.settle()
         terminal.enter("/exit")
         assert terminal.wait_end(20) == 0

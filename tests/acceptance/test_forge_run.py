@@ -18,7 +18,7 @@ from typing import Any
 import pexpect
 import pytest
 from tests.acceptance.conftest import FORGE
-from tests.deadlines import within
+from tests.deadlines import PATIENCE, within
 
 from golem_forge.agent.dialogue import SilenceNotice
 from golem_forge.events.envelope import Event
@@ -296,7 +296,7 @@ def test_u28_into_a_pipe_there_is_no_escape_byte_and_no_question(desk: Desks) ->
             env=place.environ | {"TERM": "xterm-256color"},
             stdin=terminal,
             capture_output=True,
-            timeout=40,
+            timeout=PATIENCE,
         )
     finally:
         os.close(keyboard)
@@ -375,7 +375,7 @@ def test_a_bare_flag_a_name_and_a_resumed_session(desk: Desks, forge_here: Any) 
 
 def on_terminal(place: Any, *words: str) -> pexpect.spawn:
     env = place.environ | {"TERM": "xterm-256color"}
-    return place.ready.expecting(words, cwd=str(place.root), env=env, encoding="utf-8", timeout=20, echo=False)
+    return place.ready.expecting(words, cwd=str(place.root), env=env, encoding="utf-8", timeout=PATIENCE, echo=False)
 
 
 def ended(child: pexpect.spawn) -> tuple[int, str]:
@@ -480,7 +480,7 @@ def test_w47_a_dry_run_shows_everything_and_does_nothing(desk: Desks, wire: Any)
             env=place.environ,
             capture_output=True,
             text=True,
-            timeout=40,
+            timeout=PATIENCE,
         )
         assert ran.stderr == "0 [] []\n" * 2
         assert server.requests == [] and place.journals == [] and not (place.root / "imported").exists()

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 from tests.acceptance.conftest import marked
-from tests.deadlines import ROOM
+from tests.deadlines import PATIENCE, ROOM
 
 MAIN = """\
 ---
@@ -217,14 +217,14 @@ def _patched(patch: str) -> int:
 
 
 def _wait_for_effect(process: subprocess.Popen[str], program: Any, number: int) -> None:
-    end = time.monotonic() + 40
+    end = time.monotonic() + PATIENCE
     while number not in effects(program):
         assert process.poll() is None and time.monotonic() < end, process.communicate()
         time.sleep(0.005)
 
 
 def _wait_until_it_resumes(process: subprocess.Popen[str], program: Any) -> None:
-    size, end = program.journals[0].stat().st_size, time.monotonic() + 40
+    size, end = program.journals[0].stat().st_size, time.monotonic() + PATIENCE
     while program.journals[0].stat().st_size == size:
         assert process.poll() is None and time.monotonic() < end, process.communicate()
         time.sleep(0.001)

@@ -143,15 +143,15 @@ def test_case_15_ctrl_c_at_a_terminal(mcp_bench: McpBench) -> None:
         {"say": "Well done."},
     ]
     with chat(mcp_bench, turns) as screen:
-        screen.wait_for("server every: ready", 20)
+        screen.wait_for("server every: ready")
         screen.enter("go")
-        screen.wait_for(re.compile("Long Running Operation Tool  [0-9.]+ s · [0-9]+ %"), 20)
+        screen.wait_for(re.compile("Long Running Operation Tool  [0-9.]+ s · [0-9]+ %"))
         [server] = [each for each in mcp_bench.left() if "mcp-server-everything" in each and "bwrap" not in each]
         with within(1):
             screen.send(CTRL_C)
             screen.wait_for(re.compile("(?i)interrupted"), LONG)
         screen.enter("once more")
-        screen.wait_for("Well done.", 20)
+        screen.wait_for("Well done.")
         assert server in mcp_bench.left(), "the same process serves the next call"
         screen.send(CTRL_D)
         assert screen.wait_end() == 0
@@ -302,7 +302,7 @@ def test_case_18_at_a_terminal(mcp_bench: McpBench) -> None:
     params = {"message": "Who are you?", "requestedSchema": FORM}
     ask = {"tool": "asker__ask", "args": {"method": "elicitation/create", "params": params}}
     with chat(mcp_bench, [{"calls": [ask]}, {"say": "Thank you."}]) as screen:
-        screen.wait_for("server asker: ready", 20)
+        screen.wait_for("server asker: ready")
         screen.enter("go")
         screen.wait_for("'asker' asks")
         screen.wait_for("Who are you?")

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tests.acceptance.mcp_bench import McpBench, of_servers, offered, pool_of, settled, state
 from tests.acceptance.user_tools import card_text
+from tests.deadlines import PATIENCE
 from tests.mcp import foreign
 from tests.mcp.pools import until
 from tests.mcp.test_pool_http import Office
@@ -21,7 +22,7 @@ CANARY = "canary-5b21e0f7c9d4"
 
 def git(place: Path, *words: str) -> str:
     who = ("-c", "user.name=Ada", "-c", "user.email=ada@example.test")
-    ran = subprocess.run(["git", *who, *words], cwd=place, check=True, capture_output=True, text=True, timeout=20)
+    ran = subprocess.run(["git", *who, *words], cwd=place, check=True, capture_output=True, text=True, timeout=PATIENCE)
     return ran.stdout
 
 

@@ -27,6 +27,7 @@ from tests.acceptance.mcp_serving import (
     serving_bench,
     words_of,
 )
+from tests.deadlines import PATIENCE
 
 FORM = {
     "message": "Who are you?",
@@ -99,7 +100,7 @@ async def two(server: HttpServer, era: str) -> AsyncIterator[tuple[Any, Person, 
 
 
 async def said(client: Any, tool: str, **args: Any) -> str:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         return str((await client.call_tool(tool, args)).content[0].text)
 
 
@@ -150,6 +151,6 @@ async def test_what_a_client_left_running_ends_when_it_leaves(server: HttpServer
     if era == MODERN:
         assert all(alive(each) for each in started)  # the next request may come over another connection
         assert server.bench.forge("mcp", "token", "revoke", f"guest-{era}").code == 0
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while any(alive(each) for each in started):
             await asyncio.sleep(0.05)

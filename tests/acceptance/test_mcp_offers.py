@@ -17,6 +17,7 @@ import pytest
 from mcp.shared.exceptions import MCPError
 from tests.acceptance.mcp_bench import McpBench
 from tests.acceptance.mcp_serving import ERAS, LEGACY, MODERN, HttpServer, http_server, initialize, serving_bench
+from tests.deadlines import PATIENCE
 
 pytestmark = pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
 _WORKER = """\
@@ -281,7 +282,7 @@ async def test_a_tool_asks_its_client_for_a_form_its_model_and_its_roots(server:
 
 
 async def test_a_client_that_declared_nothing_is_refused_at_once(server: HttpServer) -> None:
-    async with asyncio.timeout(20), server.client(LEGACY) as client:
+    async with asyncio.timeout(PATIENCE), server.client(LEGACY) as client:
         refused = await client.call_tool("needs_model", {})
         assert refused.is_error
         assert "did not declare the capability 'sampling'" in refused.content[0].text
@@ -335,7 +336,7 @@ async def test_a_subscriber_hears_of_files_of_the_program_and_of_servers(server:
             heard.put_nowait(str(message.params.uri))
 
     listening = asyncio.Event()
-    async with asyncio.timeout(40), server.client(LEGACY, listening=listening, message_handler=told) as client:
+    async with asyncio.timeout(PATIENCE), server.client(LEGACY, listening=listening, message_handler=told) as client:
         await listening.wait()
         for uri in (_ZONE, _PROXIED, "notes://today"):
             await client.subscribe_resource(uri)
@@ -362,7 +363,7 @@ async def test_a_listener_of_the_new_era_hears_of_them_too(server: HttpServer) -
                 heard.put_nowait(event.uri)
 
     opened = asyncio.Event()
-    async with asyncio.timeout(40), server.client(MODERN) as client:
+    async with asyncio.timeout(PATIENCE), server.client(MODERN) as client:
         task = asyncio.create_task(listen(client, opened))
         await opened.wait()
         await changed(server.bench, client, heard)
@@ -393,7 +394,7 @@ async def test_news_of_a_server_of_the_new_era_are_passed_on_after_its_stream_en
             heard.put_nowait(str(message.params.uri))
 
     listening = asyncio.Event()
-    async with asyncio.timeout(40), server.client(LEGACY, listening=listening, message_handler=told) as client:
+    async with asyncio.timeout(PATIENCE), server.client(LEGACY, listening=listening, message_handler=told) as client:
         await listening.wait()
         assert (await client.read_resource(uri)).contents[0].text == "the note note://one"
         await client.subscribe_resource(uri)

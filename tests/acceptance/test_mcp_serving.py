@@ -37,7 +37,7 @@ from tests.acceptance.mcp_serving import (
     serving_bench,
     user_tool,
 )
-from tests.deadlines import LONG, within
+from tests.deadlines import LONG, PATIENCE, within
 from tests.mcp.pools import naming, until
 
 OF_EACH_SOURCE = {"read_file", "greet", "echo__echo"}
@@ -223,7 +223,7 @@ async def test_case_38_a_tool_activated_meanwhile_is_announced_in_both_eras(
             heard.set()
 
     async with server.client(LEGACY, listening=listening, message_handler=hear) as old, server.client(MODERN) as new:
-        await asyncio.wait_for(listening.wait(), 30)
+        await asyncio.wait_for(listening.wait(), PATIENCE)
         with within(30):
             while "echo__echo" not in (names := {tool.name for tool in (await old.list_tools()).tools}):
                 await asyncio.sleep(0.1)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from tests.acceptance.mcp_bench import McpBench, offered, pool_of, settled
-from tests.deadlines import within
+from tests.deadlines import PATIENCE, within
 from tests.mcp.pools import until
 
 from golem_forge.tools.tool import SourceKind
@@ -287,7 +287,7 @@ async def changed(session: Any, true: Callable[[], Any], what: str) -> None:
         await session.look()
         return bool(true())
 
-    end = time.monotonic() + 20
+    end = time.monotonic() + PATIENCE
     while not await look():
         assert time.monotonic() < end, what
         await asyncio.sleep(0.02)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pexpect
 import pytest
+from tests.deadlines import PATIENCE
 from tests.wire.grammar import refuse_or
 from tests.wire.server import WireCall, WireServer, WireTurn
 
@@ -33,7 +34,7 @@ def own_config(desk: Any, server: WireServer, more: str = "") -> None:
 
 def on_terminal(place: Any, *words: str) -> pexpect.spawn:
     env = place.environ | {"TERM": "xterm-256color"}
-    return place.ready.expecting(words, cwd=str(place.root), env=env, encoding="utf-8", timeout=20, echo=False)
+    return place.ready.expecting(words, cwd=str(place.root), env=env, encoding="utf-8", timeout=PATIENCE, echo=False)
 
 
 def everything_written(place: Any) -> str:

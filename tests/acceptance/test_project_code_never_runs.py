@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 from tests import known_walls
 from tests.acceptance.conftest import FORGE
+from tests.deadlines import PATIENCE
 
 NEIGHBOURS = ("sitecustomize", "usercustomize", "pydantic", "pydantic_core", "ruamel", "rich", "prompt_toolkit", "mcp")
 PROGRAMS = ("bwrap", "rg", "uv", "uvx", "go", "forge", "python", "python3", "pip", "lsb_release", "xdg-open")
@@ -96,8 +97,10 @@ def _real(planted: Planted, *command: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_what_is_planted_would_leave_its_mark(planted: Planted) -> None:
-    subprocess.run([sys.executable, "-S", "-c", "import json"], cwd=planted.project, timeout=20, check=False)
-    subprocess.run(["/usr/bin/env", "uname", "-p"], env=planted.environ, cwd=planted.project, timeout=20, check=True)
+    subprocess.run([sys.executable, "-S", "-c", "import json"], cwd=planted.project, timeout=PATIENCE, check=False)
+    subprocess.run(
+        ["/usr/bin/env", "uname", "-p"], env=planted.environ, cwd=planted.project, timeout=PATIENCE, check=True
+    )
     assert planted.ran() == ["module json", "program uname"]
 
 
@@ -226,10 +229,10 @@ def test_the_page_and_the_browser_it_opens(planted: Planted, tried_walls: Path) 
     (desktop / "xdg-open").chmod(0o755)
     environ = planted.environ | {"DISPLAY": ":9", "BROWSER": "xdg-open"}
     environ["PATH"] = environ["PATH"].replace("::", f":{desktop}::", 1)
-    page = pexpect.spawn(FORGE, ["web"], cwd=str(planted.project), env=environ, timeout=40, encoding="utf-8")
+    page = pexpect.spawn(FORGE, ["web"], cwd=str(planted.project), env=environ, timeout=PATIENCE, encoding="utf-8")
     try:
         page.expect("Forge in your browser: http")
-        until = time.monotonic() + 40
+        until = time.monotonic() + PATIENCE
         while not opened.exists() and not planted.ran():
             assert time.monotonic() < until, "no browser was opened"
             time.sleep(0.02)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.agent.conftest import calls
+from tests.deadlines import PATIENCE
 
 from golem_forge.agent import skills as skills_module
 from golem_forge.agent.model.scripted import FunctionScript, Turn
@@ -218,7 +219,7 @@ async def test_broken_skills_are_named_with_the_reason(project: Path, own_home: 
         assert "Takes its place." not in text and "- mine: Makes a release." in text
         talk.said.clear()
         talk.runtime.bus.emit("command", {"requestId": "c1", "text": "/status"}, source="terminal")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while not talk.told("skills"):
                 await asyncio.sleep(0.01)
         [status] = talk.told("skills")

@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from tests.deadlines import PATIENCE
 from tests.mcp import foreign
 
 RECIPES = Path(__file__).parents[2] / "examples" / "recipes"
@@ -95,13 +96,13 @@ async def desk(tmp_path: Path) -> AsyncIterator[str]:
     )
     assert app.stdout is not None
     try:
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(PATIENCE):
             line = (await app.stdout.readline()).decode()
         assert line.startswith("open http://127.0.0.1:"), line
         yield line.removeprefix("open ").strip()
     finally:
         app.terminate()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             await app.wait()
 
 
@@ -146,4 +147,4 @@ async def nobody_reaches_it_without_its_link(desk: str) -> None:
 def post(url: str, method: str, body: dict[str, Any]) -> None:
     data = json.dumps(body).encode() if method == "POST" else None
     asked = urllib.request.Request(url, data, {"content-type": "application/json"}, method=method)
-    urllib.request.urlopen(asked, timeout=20).close()
+    urllib.request.urlopen(asked, timeout=PATIENCE).close()

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import pexpect
 import pytest
+from tests.deadlines import PATIENCE
 
 import golem_forge
 from golem_forge import (
@@ -115,7 +116,7 @@ class OwnUI:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while not condition():
             await asyncio.sleep(0.01)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.deadlines import PATIENCE
 
 from golem_forge.agent.messages import UserMessage
 from golem_forge.agent.model.interface import TokenUsage
@@ -57,7 +58,7 @@ class Typing:
         self.said.clear()
         commands = self.runtime.bus.commands
         assert commands is not None
-        await asyncio.wait_for(commands.run(line), 40)  # type: ignore[attr-defined]
+        await asyncio.wait_for(commands.run(line), PATIENCE)  # type: ignore[attr-defined]
         return "\n".join(each["message"] for each in self.said if each.get("code") == "command")
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from tests.acceptance.mcp_bench import PYTHON
+from tests.deadlines import PATIENCE
 from tests.ready import ReadyForge
 from tests.team.background import Program, until, write_call
 from tests.ui.web.bench import browsing
@@ -82,7 +83,7 @@ class Team:
         self.program.start_quick_runner(sweep_s=0.5)
 
     def ask(self, who: str, path: str, body: Any = None, method: str = "") -> tuple[int, Any]:
-        connection = HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         headers = {"Authorization": f"Bearer {self.tokens[who]}"} if who else {}
         data = None if body is None else json.dumps(body)
         headers |= {"Content-Type": "application/json"} if data else {}
@@ -607,6 +608,6 @@ def _finished(store: Any, session: str) -> list[tuple[int, bytes]]:
 
 
 def _status(team: Team, who: str, path: str) -> int:
-    connection = HTTPConnection("127.0.0.1", team.port, timeout=20)
+    connection = HTTPConnection("127.0.0.1", team.port, timeout=PATIENCE)
     connection.request("GET", path, headers=_bearer(team, who) if who else {})
     return connection.getresponse().status

@@ -198,7 +198,7 @@ def test_without_a_terminal_it_answers_itself_and_says_so(environ: Mapping[str, 
 
 def test_at_a_terminal_the_person_answers_the_card(environ: Mapping[str, str], ready_demo: tuple[str, ...]) -> None:
     with Terminal(ready_demo, cwd=ROOT, env=environ, columns=220, rows=40) as terminal:
-        terminal.wait_for("+    return round(price * 100)", 20)
+        terminal.wait_for("+    return round(price * 100)")
         terminal.wait_for("[y/N]", anywhere=False)
         assert "y allows it, n does not" in terminal.text
         terminal.settle()
@@ -255,7 +255,7 @@ def test_at_a_terminal_a_tool_that_nobody_wants_is_not_made(environ: Mapping[str
         terminal.wait_for("Reason for the model")
         terminal.settle(0.05)
         terminal.send("\r")
-        terminal.wait_for("expected 'Created custom tool'", 20)
+        terminal.wait_for("expected 'Created custom tool'")
         terminal.settle()
         terminal.enter("/exit")
         code = terminal.wait_end(20)

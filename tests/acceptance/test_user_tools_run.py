@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from tests.acceptance.user_tools import Bench, card_text, parameter, run
-from tests.deadlines import LONG, ever_longer, within
+from tests.deadlines import LONG, PATIENCE, ever_longer, within
 
 from golem_forge.config.sandbox_block import MIB
 from golem_forge.usertools.store.statistics import tool_statistics
@@ -376,7 +376,7 @@ async def test_c29_an_interrupted_run_ends_at_once_and_keeps_what_it_said(bench:
         said = asyncio.Event()
         session.bus.on("toolOutput", lambda event: said.set())
         call = asyncio.create_task(run(session, "sleepy"))
-        await asyncio.wait_for(said.wait(), 30)
+        await asyncio.wait_for(said.wait(), PATIENCE)
         with within(1):
             session.interrupt()
             outcome = await call

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.deadlines import LONG, ever_longer, within
+from tests.deadlines import LONG, PATIENCE, ever_longer, within
 from tests.usertools.sharing.git_server import git_server
 
 from golem_forge.sandbox.walls.bubblewrap import find_bwrap
@@ -189,7 +189,7 @@ async def test_c55_a_writer_that_calls_a_writer_does_not_wait_for_itself(bench: 
     bench.tool("b", 'echo b > "$FORGE_WORKSPACE/b.txt"\n', zones={"workspace": "rw"})
     async with bench.session(approval="approve_all") as session:
         assert (await run(session, "b")).ok
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(PATIENCE):
             assert (await run(session, "a")).text == "[0]\n"
     assert (bench.workspace / "b.txt").read_text() == "b\n"
 
@@ -374,7 +374,9 @@ async def test_c58_as_a_folder_a_zip_and_under_another_name(bench: Bench, elsewh
 def commit(repository: Path, message: str = "a version") -> str:
     def git(*words: str) -> str:
         command = ["git", "-c", "user.name=t", "-c", "user.email=t@example.test", "-c", "init.defaultBranch=main"]
-        ran = subprocess.run([*command, *words], cwd=repository, check=True, capture_output=True, text=True, timeout=20)
+        ran = subprocess.run(
+            [*command, *words], cwd=repository, check=True, capture_output=True, text=True, timeout=PATIENCE
+        )
         return ran.stdout.strip()
 
     if not (repository / ".git").exists():
@@ -503,7 +505,7 @@ async def test_c62_a_skill_is_valid_and_gives_the_tool_back(bench: Bench, elsewh
     (skill,) = out.iterdir()
     assert skill.name == "greet-them"
     validator = Path(sys.executable).parent / "agentskills"
-    checked = subprocess.run([validator, "validate", skill], capture_output=True, text=True, timeout=30)
+    checked = subprocess.run([validator, "validate", skill], capture_output=True, text=True, timeout=PATIENCE)
     assert checked.returncode == 0, checked.stdout + checked.stderr
     text = (skill / "SKILL.md").read_text()
     assert "forge-name: Greet_them" in text.replace('"', "").replace("'", "") and digest(bench, "Greet_them") in text

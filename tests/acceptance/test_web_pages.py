@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 import pytest
+from tests.deadlines import PATIENCE
 from tests.ui.web.bench import NARROW, browsing, until
 from tests.ui.web.person import DENY, Person
 from tests.ui.web.stage import WORKSPACE, calls
@@ -311,7 +312,7 @@ async def test_sessions_are_named_exported_deleted_resumed_and_their_questions_f
     await window.sees_not("Bread and milk")
     assert len(place.journals) == 1
     served.kill()
-    await asyncio.to_thread(served.communicate, timeout=20)
+    await asyncio.to_thread(served.communicate, timeout=PATIENCE)
 
 
 async def signs_out(me: Person) -> None:

@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from tests.deadlines import PATIENCE
+
 from golem_forge import open_session
 
 
@@ -135,7 +137,7 @@ class Bench:
     def forge(self, *words: str, **environ: str) -> Said:
         """The command, in the workspace, with nobody to ask."""
         env = {"PATH": os.environ["PATH"], "HOME": str(self.root), "FORGE_HOME": str(self.home), **environ}
-        ran = self.ready(*words, cwd=self.workspace, env=env, timeout=40)
+        ran = self.ready(*words, cwd=self.workspace, env=env, timeout=PATIENCE)
         return Said(code=ran.returncode, out=ran.stdout, err=ran.stderr)
 
     def forge_here(self, *words: str, **environ: str) -> Said:

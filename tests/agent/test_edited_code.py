@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.agent.conftest import calls
+from tests.deadlines import PATIENCE
 
 from golem_forge.agent.slash.handler import SlashCommands
 from golem_forge.agent.trust import trust_store
@@ -36,7 +37,7 @@ class Chat:
     async def command(self, text: str) -> tuple[str, str]:
         """(what a tool gave, what was said to the person)."""
         before = len(self.played.events)
-        await asyncio.wait_for(self.commands.run(text), 20)
+        await asyncio.wait_for(self.commands.run(text), PATIENCE)
         news = self.played.events[before:]
         values = [each.wire["value"]["content"] for each in news if each.type == "toolResult" and each.wire["value"]]
         said = [each.wire["message"] for each in news if each.type == "status" and each.wire.get("code") == "command"]
@@ -74,7 +75,7 @@ async def test_a_persons_own_call_runs_the_code_as_it_is_now(chat: Chat) -> None
     chat.edit("third")
     chat.store.give(chat.root)
     chat.played.runtime.bus.emit("manualToolInvoke", {"toolName": "word", "args": {}})
-    await asyncio.wait_for(chat.commands.settled(), 20)
+    await asyncio.wait_for(chat.commands.settled(), PATIENCE)
     assert chat.played.seen("toolResult")[-1].wire["value"]["content"] == "third"
     assert chat.cards == []
 
@@ -152,7 +153,7 @@ async def test_a_module_that_the_call_before_changes_does_not_run_as_it_was(
     played = await play(turns, worker="main", directory=root, home=home, approval="interactive")
     made = Chat(played, root, trust_store(ForgeHome(home)))
     made.answer = agrees
-    await asyncio.wait_for(played.runtime.run("go"), 40)
+    await asyncio.wait_for(played.runtime.run("go"), PATIENCE)
     written, called = played.script.results()
     await made.commands.aclose()
     assert written[0] == "success" and len(made.cards) == 1 and "+    return 'new'" in made.cards[0]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.agent.conftest import calls
 from tests.agent.test_delegation import FILES, ZONE, cast, may_call, program
-from tests.deadlines import within
+from tests.deadlines import PATIENCE, within
 
 from golem_forge import WorkerRuntime, tool
 from golem_forge.agent.messages import AssistantMessage, RequestedCall
@@ -212,7 +212,7 @@ async def test_w41_an_interrupt_at_the_card_that_asks_for_trust(tmp_path: Path, 
     runtime.ui.attach("test")
     runtime.bus.on("approvalRequired", lambda event: asyncio.get_running_loop().call_soon(runtime.interrupt, reason))
     with within(5), pytest.raises(StartInterrupted) as stopped:
-        await asyncio.wait_for(runtime.initialize(), 40)
+        await asyncio.wait_for(runtime.initialize(), PATIENCE)
     assert stopped.value.code == code
     assert seen == ["approvalRequired", "approvalResolved"]
     await runtime.aclose()

@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.agent.conftest import WORKSPACE, calls
 from tests.agent.test_delegation import cast, may_call, program
-from tests.deadlines import ROOM
+from tests.deadlines import PATIENCE, ROOM
 
 from golem_forge import create_interrupt_signal, tool
 from golem_forge.agent.files.worker import BatchSettings, Worker
@@ -40,7 +40,7 @@ def interrupt_when(
 
 
 async def settled(played: Any, text: str = "go") -> Any:
-    result = await asyncio.wait_for(played.runtime.run(text), 50)
+    result = await asyncio.wait_for(played.runtime.run(text), PATIENCE)
     assert time.monotonic() - played.interrupted_at < 1 + ROOM
     assert result.status is RunStatus.INTERRUPTED and result.success and result.response == "[Interrupted]"
     return result

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.agent.conftest import WORKSPACE, calls
-from tests.deadlines import LONG, within
+from tests.deadlines import LONG, PATIENCE, within
 
 from golem_forge import tool
 from golem_forge.agent.files.worker import BatchSettings, Worker
@@ -77,7 +77,7 @@ async def test_w27_readers_overlap_and_results_come_in_request_order(play: Play)
         """Looks."""
         begun = time.monotonic()
         if n < 3:
-            await asyncio.wait_for(together.wait(), 20)
+            await asyncio.wait_for(together.wait(), PATIENCE)
         await asyncio.sleep(0.05 * (3 - n))
         spans[n] = (begun, time.monotonic())
         return n

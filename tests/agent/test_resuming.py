@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from tests.deadlines import PATIENCE
 
 from golem_forge import ToolCall, create_ui_event_bus, tool
 from golem_forge.agent.history import History, recap
@@ -186,7 +187,7 @@ def test_w43_a_second_process_gets_session_is_in_use(tmp_path: Path, python: Cal
     resumed = resume(tmp_path, "s1")
     script = "import sys, pathlib, golem_forge.agent.resume as it; it.resume(pathlib.Path(sys.argv[1]), 's1')"
     with python(script, tmp_path) as other:
-        _, said = other.communicate(timeout=30)
+        _, said = other.communicate(timeout=PATIENCE)
     assert other.returncode == 1 and "session is in use: s1" in said
     resumed.journal.close()
 
@@ -590,7 +591,7 @@ async def test_w42_a_worker_goes_on_after_the_kill(tmp_path: Path, python: Calla
     )
     (program / "second.yaml").write_text("turns:\n  - {expect: And now, say: It may have run.}\n")
     with python(RUNNING, program, home, effects) as process:
-        _, said = process.communicate(timeout=50)
+        _, said = process.communicate(timeout=PATIENCE)
     assert (process.returncode, effects.read_text()) == (-signal.SIGKILL, "a\n"), said
     (program / "main.worker").write_text("---\nname: main\n---\nYou count well.\n")
     runtime = WorkerRuntime(home=home, resume="last", model="scripted:second.yaml")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.agent.conftest import put
+from tests.deadlines import PATIENCE
 
 from golem_forge.agent import trust
 from golem_forge.agent.trust import TrustCover, covered_files, trust_store
@@ -36,7 +37,7 @@ def names(root: Path) -> list[str]:
 def settle(root: Path) -> None:
     """Waits until the last change is so long ago that the files' stamps can be relied on."""
     paths = [root, *root.rglob("*"), *forge_home().path.rglob("*")]
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE
     while not all(seen.settled for path in paths if (seen := file_stamp(path))):
         assert time.monotonic() < deadline
         time.sleep(0.02)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from tests import known_walls
+from tests.deadlines import PATIENCE
 from tests.ready import run_in_process
 
 from golem_forge.sandbox.walls import probe
@@ -127,7 +128,7 @@ def on_terminal(tmp_path: Path, ready_forge: Any) -> Callable[..., tuple[int, st
 
     def run(words: list[str], *talk: tuple[str, str]) -> tuple[int, str]:
         child = ready_forge.expecting(
-            words, cwd=str(shell.project), env=shell.environ, encoding="utf-8", timeout=20, echo=False
+            words, cwd=str(shell.project), env=shell.environ, encoding="utf-8", timeout=PATIENCE, echo=False
         )
         screen = ""
         for awaited, typed in talk:

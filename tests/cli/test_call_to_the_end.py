@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from tests.deadlines import within
+from tests.deadlines import PATIENCE, within
 
 from .conftest import Shell
 
@@ -68,7 +68,7 @@ def test_output_comes_while_it_runs_and_a_signal_ends_it(shell: Shell, number: s
     assert running.poll() is None
     with within(1):
         running.send_signal(number)
-        out, err = running.communicate(timeout=30)
+        out, err = running.communicate(timeout=PATIENCE)
     assert running.returncode == code
     assert "never" not in out
     assert "interrupted" in err
@@ -112,7 +112,7 @@ def test_nothing_of_the_card_is_loaded_before_anybody_is_asked(shell: Shell) -> 
         env=shell.environ,
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=PATIENCE,
     )
     assert done.stdout.splitlines()[-1] == "0 False", done.stderr
 

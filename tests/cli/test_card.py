@@ -9,6 +9,7 @@ from typing import Any
 
 import pexpect
 import pytest
+from tests.deadlines import PATIENCE
 
 from golem_forge.policy.request import ApprovalOffer, ApprovalRequest
 from golem_forge.ui import approval_prompt
@@ -94,7 +95,7 @@ def test_of_several_effects_those_that_no_rule_covers_are_marked(shell: Shell, o
 
 def test_a_line_that_is_no_answer_answers_nothing_and_neither_does_what_follows_it_at_once(shell: Shell) -> None:
     child = shell.forge.expecting(
-        command(cmd="make all"), cwd=str(shell.project), env=shell.environ, encoding="utf-8", timeout=20
+        command(cmd="make all"), cwd=str(shell.project), env=shell.environ, encoding="utf-8", timeout=PATIENCE
     )
     child.expect(QUESTION)
     child.send("why\n")
@@ -112,7 +113,7 @@ def test_a_line_that_is_no_answer_answers_nothing_and_neither_does_what_follows_
 
 def test_control_c_leaves_the_line_of_the_question(shell: Shell) -> None:
     child = shell.forge.expecting(
-        command(cmd="make all"), cwd=str(shell.project), env=shell.environ, encoding="utf-8", timeout=20
+        command(cmd="make all"), cwd=str(shell.project), env=shell.environ, encoding="utf-8", timeout=PATIENCE
     )
     child.expect(QUESTION)
     child.sendintr()

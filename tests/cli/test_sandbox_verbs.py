@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.deadlines import PATIENCE
 
 from .conftest import FORGE, Shell
 
@@ -70,7 +71,7 @@ def test_standard_input_cannot_be_opened_again_for_writing(shell: Shell, tmp_pat
             stdin=source,
             capture_output=True,
             text=True,
-            timeout=50,
+            timeout=PATIENCE,
         )
     assert done.stdout == "mine\n"
     assert given.read_text() == "mine\n"
@@ -88,6 +89,6 @@ def test_a_time_limit_is_told_and_bytes_that_are_no_text_pass_unchanged(shell: S
     assert (ended.code, "timed out after 0.4 s" in ended.err) == (124, True)
     words = ["forge", "sandbox", "exec", "--", r"printf 'a\377b'"]
     with shell.forge.start_with_input(words, cwd=shell.project, env=shell.environ) as printing:
-        assert printing.communicate(timeout=50) == (b"a\xffb", b"")
+        assert printing.communicate(timeout=PATIENCE) == (b"a\xffb", b"")
     plain = shell("sandbox", "exec", "--", "echo fine")
     assert (plain.out, plain.err) == ("fine\n", "")

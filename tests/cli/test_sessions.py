@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.deadlines import PATIENCE
 
 from golem_forge.agent.history import History
 from golem_forge.agent.messages import AssistantMessage, UserMessage
@@ -301,7 +302,7 @@ def test_looking_loads_neither_models_nor_terminals(talked: Shell) -> None:
         env=talked.environ,
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=PATIENCE,
     )
     assert done.stderr.splitlines()[-1] == "[0, 0, 0] set()", done.stderr
 

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.deadlines import PATIENCE
 
 from golem_forge.cli.web_server import in_system_journal
 from golem_forge.storage.home import ForgeHome
@@ -49,7 +50,7 @@ class Served:
 
     def end(self, with_signal: int = signal.SIGTERM) -> None:
         self.process.send_signal(with_signal)
-        self.process.wait(timeout=20)
+        self.process.wait(timeout=PATIENCE)
 
 
 @pytest.fixture
@@ -74,7 +75,7 @@ def enters(link: str) -> int:
         {"Content-Type": "application/json", "Origin": address.rstrip("/")},
     )
     try:
-        with urllib.request.urlopen(request, timeout=20) as answer:
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as refused:
         return refused.code

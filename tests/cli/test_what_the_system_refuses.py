@@ -17,6 +17,7 @@ from typing import Any
 
 import pexpect
 import pytest
+from tests.deadlines import PATIENCE
 
 from golem_forge.cli.format import describe_os_error
 from golem_forge.cli.main import main
@@ -38,7 +39,7 @@ def environ(tmp_path: Path) -> dict[str, str]:
 
 def shell(script: str, environ: dict[str, str], cwd: Path) -> subprocess.CompletedProcess[str]:
     command = ["/bin/sh", "-c", script, "sh", str(FORGE)]
-    return subprocess.run(command, cwd=cwd, env=environ, capture_output=True, text=True, timeout=40)
+    return subprocess.run(command, cwd=cwd, env=environ, capture_output=True, text=True, timeout=PATIENCE)
 
 
 @pytest.mark.parametrize("words", ["tools stats", "tools list --json", "tools doctor --json"])
@@ -50,7 +51,7 @@ def test_nobody_reads_a_closed_stream_and_nothing_fails(environ: dict[str, str],
 def test_a_file_never_gets_the_number_of_a_closed_stream(environ: dict[str, str], tmp_path: Path) -> None:
     program = "import os, sys; from golem_forge.cli.main import main; main(['--version']); sys.exit(os.open('/', 0))"
     command = ["/bin/sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", sys.executable, "-c", program]
-    assert subprocess.run(command, env=environ, cwd=tmp_path, timeout=40).returncode > 2
+    assert subprocess.run(command, env=environ, cwd=tmp_path, timeout=PATIENCE).returncode > 2
 
 
 def test_a_full_device_is_one_line(environ: dict[str, str], tmp_path: Path) -> None:
@@ -163,7 +164,7 @@ def test_json_for_a_stream_of_ascii_is_still_json(environ: dict[str, str], tmp_p
 def test_a_conversation_on_a_terminal_of_ascii_takes_every_character(tmp_path: Path) -> None:
     (tmp_path / "w.yaml").write_text("turns: [{say: Sch\u00f6n \u2192 done}]\n", encoding="utf-8")
     environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "TERM": "xterm", "PYTHONIOENCODING": "ascii"}
-    child = pexpect.spawn(str(FORGE), ["-m", "scripted:w.yaml"], cwd=str(tmp_path), env=environ, timeout=30)
+    child = pexpect.spawn(str(FORGE), ["-m", "scripted:w.yaml"], cwd=str(tmp_path), env=environ, timeout=PATIENCE)
     child.expect("walls: ")
     child.send("gr\u00fcn?\r".encode())
     child.expect("done")

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.deadlines import PATIENCE
 
 from golem_forge.sandbox.walls.bubblewrap import find_bwrap
 
@@ -57,7 +58,7 @@ def type_in(shell: Shell, widen: str) -> None:
 
 @pytest.fixture
 def repository(shell: Shell) -> Path:
-    subprocess.run(["git", "init", "-q", str(shell.project)], check=True, timeout=30)
+    subprocess.run(["git", "init", "-q", str(shell.project)], check=True, timeout=PATIENCE)
     return shell.project
 
 

@@ -22,6 +22,7 @@ from typing import Any
 import pytest
 from tests import known_walls
 from tests.compat.make_home import HOMES, PLACES, at_place, environment
+from tests.deadlines import PATIENCE
 
 HOME = HOMES / "v1"
 UNTRUSTED = "stranger"
@@ -217,7 +218,9 @@ def test_memory_and_typed_lines_are_there(opened: Opened) -> None:
         assert said == f"Mugs are blue ({scope}).\n"
     assert (opened.home / "history").read_text() == "How many plates?\n/exit\n"
     env = environment(opened.place) | {"TERM": "xterm"}
-    command = opened._ready.expecting(["run", "-m", "scripted:talk.yaml"], cwd=str(opened.project), env=env, timeout=30)
+    command = opened._ready.expecting(
+        ["run", "-m", "scripted:talk.yaml"], cwd=str(opened.project), env=env, timeout=PATIENCE
+    )
     command.expect("main")
     command.send("\x1b[A\x1b[A\r")  # two up: the line before `/exit`
     command.expect("12 plates")

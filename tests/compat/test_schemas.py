@@ -25,6 +25,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 from tests.compat.pinned import pinned
+from tests.deadlines import PATIENCE
 
 import golem_forge
 
@@ -73,13 +74,13 @@ def description(ready_forge: Any, tmp_path_factory: pytest.TempPathFactory) -> d
         origin, code = f"{link.scheme}://{link.netloc}", link.fragment.removeprefix("code=")
         headers = {"Origin": origin, "Content-Type": "application/json"}
         login = Request(f"{origin}/api/login", json.dumps({"code": code}).encode(), headers, method="POST")
-        with urlopen(login, timeout=20) as answer:
+        with urlopen(login, timeout=PATIENCE) as answer:
             cookie = answer.headers["Set-Cookie"].partition(";")[0]
-        with urlopen(Request(f"{origin}/api/openapi.json", headers={"Cookie": cookie}), timeout=20) as answer:
+        with urlopen(Request(f"{origin}/api/openapi.json", headers={"Cookie": cookie}), timeout=PATIENCE) as answer:
             document = json.load(answer)
     finally:
         server.kill()
-        server.wait(timeout=20)
+        server.wait(timeout=PATIENCE)
     assert document["info"]["version"] == golem_forge.__version__
     document["info"]["version"] = "<version>"
     named = document["components"]["securitySchemes"]["cookie"]
@@ -210,7 +211,7 @@ def test_what_mcp_clients_see(ready_forge: Any, project: Path, environ: dict[str
             for method, params in ASKED
         ]
         process.stdin.close()
-        assert process.wait(timeout=20) == 0
+        assert process.wait(timeout=PATIENCE) == 0
     finally:
         process.kill()
     listed = found[1]["tools/list"]["result"]["tools"]

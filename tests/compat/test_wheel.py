@@ -23,6 +23,7 @@ from urllib.parse import urljoin
 
 import pytest
 from tests import known_walls, ready
+from tests.deadlines import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src/golem_forge"
@@ -162,7 +163,7 @@ def page(installed: Path, tmp_path: Path, own_home: Path) -> Iterator[str]:
             yield f"{found[0]}/"
         finally:
             server.terminate()
-            server.communicate(timeout=30)
+            server.communicate(timeout=PATIENCE)
 
 
 _NAMED = re.compile(r"""(?:src|href)="([^"#]+)"|(?:\bfrom|\bimport)\s*\(?\s*"(\.[^"]+)"|url\("?([^")]+)"?\)""")
@@ -173,7 +174,7 @@ def test_the_page_is_served_with_all_it_names(page: str) -> None:
     known, waiting = {page}, [page]
     while waiting:
         address = waiting.pop()
-        with urllib.request.urlopen(address, timeout=20) as answer:
+        with urllib.request.urlopen(address, timeout=PATIENCE) as answer:
             assert answer.status == 200
             text = answer.read().decode()
         assert text, address

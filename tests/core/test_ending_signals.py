@@ -8,6 +8,7 @@ import signal
 from collections.abc import Iterator
 
 import pytest
+from tests.deadlines import PATIENCE
 
 from golem_forge.core.signals import stop_on_termination, termination_signals
 
@@ -25,7 +26,7 @@ async def test_each_of_them_is_heard_once_and_no_longer_than_needed(number: sign
     told = asyncio.Event()
     with stop_on_termination(told.set):
         os.kill(os.getpid(), number)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             await told.wait()
     assert signal.getsignal(number) in (before, signal.default_int_handler)
 

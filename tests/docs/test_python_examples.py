@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests import known_walls
+from tests.deadlines import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"```python\n(.*?)```(?:\n```text\n(.*?)```)?", re.DOTALL)
@@ -37,7 +38,7 @@ def test_the_first_one_does_in_an_interpreter_of_its_own(tmp_path: Path, own_hom
     known_walls.put(tried_walls, own_home / ".forge")
     code, printed = EXAMPLES[0].values
     folder = project(tmp_path, str(code))
-    ran = subprocess.run([sys.executable, "example.py"], cwd=folder, capture_output=True, text=True, timeout=50)
+    ran = subprocess.run([sys.executable, "example.py"], cwd=folder, capture_output=True, text=True, timeout=PATIENCE)
     assert_prints(ran, str(code), str(printed))
 
 

@@ -21,6 +21,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from tests.deadlines import PATIENCE
 from websockets.asyncio.client import connect
 
 from golem_forge.cli.mcp.serve import SERVE_HELP
@@ -73,7 +74,7 @@ async def nginx_in_front(address: str, folder: Path) -> AsyncIterator[tuple[int,
         program, "-c", str(folder / "nginx.conf"), "-e", "stderr", stderr=asyncio.subprocess.PIPE
     )
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while running.returncode is None:
                 try:
                     _, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -104,7 +105,7 @@ async def ask(
     } | headers
     head = "".join(f"{name}: {value}\r\n" for name, value in given.items())
     writer.write(f"{method} {path} HTTP/1.1\r\n{head}\r\n".encode() + body)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         answer = (await reader.read()).decode()
     writer.close()
     return int(answer.split()[1]), answer
@@ -133,7 +134,7 @@ async def test_the_page_works_behind_the_nginx_of_the_guide(staged: Any, said_ca
         status, answer = await ask(port, trusting, "POST", f"{path}/attachments?name=a.txt", large, Cookie=cookie)
         assert (status, '"size":3145728' in answer) == (201, True), answer
 
-        seen = await asyncio.wait_for(_talk(port, trusting, f"{path}/stream", cookie), 40)
+        seen = await asyncio.wait_for(_talk(port, trusting, f"{path}/stream", cookie), PATIENCE)
     assert seen == ["approvalRequired", "toolResult", "It is there."], "each came while the next was still awaited"
     assert (stage.directory / "hello.txt").read_text() == "hello\n"
 

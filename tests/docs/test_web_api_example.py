@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.deadlines import PATIENCE
 
 pytest_plugins = ("tests.ui.web.stage",)
 PAGE = Path(__file__).parents[2] / "docs" / "guides/own-ui.md"
@@ -30,7 +31,7 @@ async def test_the_ui_of_the_page_talks_to_a_session(staged: Any, said_calls: An
     )
     ending = asyncio.ensure_future(_end_when_over(stage))
     try:
-        out, err = await asyncio.wait_for(ran.communicate(), 50)
+        out, err = await asyncio.wait_for(ran.communicate(), PATIENCE)
     finally:
         ending.cancel()
         if ran.returncode is None:

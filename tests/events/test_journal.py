@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.deadlines import PATIENCE
 
 from golem_forge.events.envelope import Event
 from golem_forge.events.journal import CallStart, Journal
@@ -199,7 +200,7 @@ def test_a_second_writer_is_told_that_the_session_is_in_use(tmp_path: Path) -> N
         """,
         str(tmp_path),
     )
-    out, err = other.communicate(timeout=30)
+    out, err = other.communicate(timeout=PATIENCE)
     assert out.count("session is in use") == 2, err
     with pytest.raises(SessionInUse):
         Journal.create(tmp_path, "s1")
@@ -258,7 +259,7 @@ FULL_DISK = """
 
 def test_no_room_means_no_run_and_what_waited_is_written_later(tmp_path: Path) -> None:
     process = python(FULL_DISK, str(tmp_path))
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=PATIENCE)
     lines = out.splitlines()
     assert lines[:3] == ["refused c2 JOURNAL_UNAVAILABLE", "refused c3 JOURNAL_UNAVAILABLE", "finish failed"], err
     assert lines[3].split()[1] == lines[3].split()[2], "the file is cut back to its last whole line"
@@ -353,7 +354,7 @@ CROWD = """
 
 
 def test_a_crowd_of_proposals_on_a_full_disk_is_kept_and_only_what_has_no_room_is_refused(tmp_path: Path) -> None:
-    out, err = python(CROWD, str(tmp_path)).communicate(timeout=30)
+    out, err = python(CROWD, str(tmp_path)).communicate(timeout=PATIENCE)
     assert out.splitlines() == ["1024 1099 76 0", "no record, no run"], err
     path = tmp_path / "sessions" / "s1.jsonl"
     assert verify(path).ok

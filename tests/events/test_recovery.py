@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.deadlines import PATIENCE
 
 from golem_forge.events.bus import create_ui_event_bus
 from golem_forge.events.index import SessionIndex
@@ -42,7 +43,7 @@ def test_kill_9_in_the_middle_of_a_batch_leaves_every_state_known(tmp_path: Path
     assert process.stdout.readline() == "ready\n", process.communicate()[1]
     if killer == "other":
         process.send_signal(signal.SIGKILL)
-    assert process.wait(timeout=30) == -signal.SIGKILL
+    assert process.wait(timeout=PATIENCE) == -signal.SIGKILL
     process.communicate()
     path = tmp_path / "sessions" / "s1.jsonl"
     assert verify(path).ok

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from tests.deadlines import LONG, within
+from tests.deadlines import LONG, PATIENCE, within
 
 from golem_forge.config.mcp_expand import ExpandedServer
 from golem_forge.config.mcp_spec import ServerSpec
@@ -131,7 +131,7 @@ async def ask(dispatcher: sdk.JSONRPCDispatcher[Any], method: str = "x") -> tupl
     """What came of it: a result, or the error; and what is known."""
     with track_delivery() as delivery:
         try:
-            return await asyncio.wait_for(dispatcher.send_raw_request(method, {"n": 1}, {}), 20), delivery
+            return await asyncio.wait_for(dispatcher.send_raw_request(method, {"n": 1}, {}), PATIENCE), delivery
         except sdk.MCPError as error:
             return error, delivery
 
@@ -239,7 +239,7 @@ async def test_a_certificate_nobody_vouches_for_is_refused(tmp_path: Any) -> Non
     subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
     curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
     make = ["openssl", "req", "-x509", *curve, "-nodes", "-days", "2", "-keyout", key, "-out", cert]
-    subprocess.run([*make, *subject], check=True, capture_output=True, timeout=20)
+    subprocess.run([*make, *subject], check=True, capture_output=True, timeout=PATIENCE)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(cert, key)
     async with serving(fine, ssl=context) as raw:
@@ -506,8 +506,8 @@ async def test_the_sessions_stream_brings_what_the_server_says_by_itself() -> No
         ):
             await write.send(sdk.SessionMessage(message))
             if message.method == "initialize":
-                await asyncio.wait_for(read.receive(), 20)
-        heard = await asyncio.wait_for(read.receive(), 20)
+                await asyncio.wait_for(read.receive(), PATIENCE)
+        heard = await asyncio.wait_for(read.receive(), PATIENCE)
     assert heard.message.method == "notifications/hello"  # type: ignore[union-attr]
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from tests.deadlines import PATIENCE
 
 from golem_forge.mcp import sdk
 from golem_forge.mcp.client.json_lines import _LINES_PER_TURN, LONGEST_LINE, LineReader, LineSplitter
@@ -79,7 +80,7 @@ async def test_messages_arrive_whole_however_they_are_cut(pipe: Pipe) -> None:
         if place % 7 == 0:
             await asyncio.sleep(0)
     pipe.end()
-    assert await asyncio.wait_for(taking, 20) == ["n1", "n2", "n3"]
+    assert await asyncio.wait_for(taking, PATIENCE) == ["n1", "n2", "n3"]
     assert lines.dropped == 1  # the blanks; a line end alone is nothing
 
 
@@ -90,7 +91,7 @@ async def test_what_is_not_json_rpc_is_dropped_and_counted(pipe: Pipe, caplog: p
     with caplog.at_level("DEBUG"):
         await pipe.feed(b"\n".join([*junk, note(7)]))
         pipe.end()
-        assert await asyncio.wait_for(taken(lines), 20) == ["n7"]
+        assert await asyncio.wait_for(taken(lines), PATIENCE) == ["n7"]
     assert lines.dropped == len(junk)
     assert 0 < len([one for one in caplog.records if "not JSON-RPC" in one.message]) <= 5
     assert "CANARY" not in caplog.text
@@ -100,7 +101,7 @@ async def test_what_is_not_json_rpc_is_dropped_and_counted(pipe: Pipe, caplog: p
 async def test_an_answer_with_half_a_character_still_counts(pipe: Pipe, broken: bytes) -> None:
     lines = pipe.reader()
     pipe.write(b'{"jsonrpc":"2.0","id":1,"result":{"text":' + broken + b',"n":5}}\n')
-    message = (await asyncio.wait_for(lines.receive(), 20)).message
+    message = (await asyncio.wait_for(lines.receive(), PATIENCE)).message
     assert isinstance(message, sdk.JSONRPCResponse)
     assert message.result["n"] == 5 and message.result["text"].isprintable()
     assert lines.dropped == 0
@@ -116,7 +117,7 @@ async def test_a_line_at_the_limit_is_taken_and_one_byte_more_ends_the_stream(pi
     await asyncio.sleep(0.05)
     assert not pipe.failures
     pipe.write(b"z")
-    assert await asyncio.wait_for(taking, 20) == ["n1"]
+    assert await asyncio.wait_for(taking, PATIENCE) == ["n1"]
     assert [type(one) for one in pipe.failures] == [LineTooLong]
     assert "16 MiB" in pipe.failures[0].message
 
@@ -172,7 +173,7 @@ async def test_a_flood_of_tiny_lines_leaves_others_their_turn(pipe: Pipe, line: 
     watching = asyncio.create_task(watch())
     feeding = asyncio.create_task(pipe.feed(line * (70_000 // len(line)) + note(9)))
     feeding.add_done_callback(lambda _: pipe.end())
-    methods = await asyncio.wait_for(taken(lines), 30)
+    methods = await asyncio.wait_for(taken(lines), PATIENCE)
     watching.cancel()
     assert methods[-1] == "n9"
     assert 0 < most <= 2 * _LINES_PER_TURN + 2, "lines and reads before somebody else had a turn"
@@ -195,7 +196,7 @@ async def test_a_server_that_writes_faster_than_we_take_waits(pipe: Pipe) -> Non
 async def test_a_closed_reader_drops_the_rest_so_that_the_writer_can_end(pipe: Pipe) -> None:
     lines = pipe.reader()
     await lines.aclose()
-    await asyncio.wait_for(pipe.feed(b"x" * (1 << 20)), 20)
+    await asyncio.wait_for(pipe.feed(b"x" * (1 << 20)), PATIENCE)
     with pytest.raises(StopAsyncIteration):
         await anext(lines)
 
@@ -207,7 +208,7 @@ async def test_a_cancelled_taker_loses_nothing(pipe: Pipe) -> None:
     waiting.cancel()
     await asyncio.sleep(0)
     pipe.write(note(4))
-    assert (await asyncio.wait_for(lines.receive(), 20)).message.method == "n4"  # type: ignore[union-attr]
+    assert (await asyncio.wait_for(lines.receive(), PATIENCE)).message.method == "n4"  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(

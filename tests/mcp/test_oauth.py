@@ -14,6 +14,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from tests.deadlines import PATIENCE
 from tests.mcp.programs.oauth_server import World, authorization
 
 from golem_forge.config.mcp_spec import AuthKind, ServerAuth, ServerSpec
@@ -150,7 +151,7 @@ async def test_calls_go_on_side_by_side(world: World, home: ForgeHome) -> None:
             return httpx2.Response(200)
 
     async with httpx2.AsyncClient(auth=oauth.provider(spec_of(world), home), transport=Slow()) as client:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             answers = await asyncio.gather(*(client.post(world.url, json={}) for _ in range(3)))
     assert [answer.status_code for answer in answers] == [200, 200, 200]
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.deadlines import within
+from tests.deadlines import PATIENCE, within
 
 from golem_forge.core.calls import ToolCompletion
 from golem_forge.core.decisions import Status
@@ -88,11 +88,11 @@ async def test_in_any_order_every_call_has_one_end_and_nothing_is_left(ground: G
         if seed % 2:
             await asyncio.wait([work], timeout=0.6)
         else:
-            await asyncio.wait_for(work, 30)
+            await asyncio.wait_for(work, PATIENCE)
         with within(1):
             await rig.pool.aclose()
         assert living(ground) == []
-        await asyncio.wait_for(work, 20)
+        await asyncio.wait_for(work, PATIENCE)
     assert len(chaos.results) >= 36
     for result in chaos.results:
         assert isinstance(result, ToolCompletion | ForgeError | asyncio.CancelledError), result

@@ -9,7 +9,7 @@ import time
 from dataclasses import replace
 
 import pytest
-from tests.deadlines import LONG, within
+from tests.deadlines import LONG, PATIENCE, within
 
 from golem_forge.config.mcp_spec import ServerSpec
 from golem_forge.core.decisions import Status
@@ -28,7 +28,7 @@ def test_importing_the_pool_imports_nothing_of_the_sdk() -> None:
         "import sys, golem_forge.mcp.client.pool\n"
         "print([m for m in sys.modules if m.split('.')[0] in ('mcp', 'mcp_types', 'anyio', 'httpx2', 'pydantic')])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=True)
     assert done.stdout.strip() == "[]"
 
 

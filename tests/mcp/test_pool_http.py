@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from tests.deadlines import LONG, within
+from tests.deadlines import LONG, PATIENCE, within
 
 from golem_forge.config.mcp_spec import AuthKind, ServerAuth, ServerSpec
 from golem_forge.core.decisions import Status
@@ -165,7 +165,7 @@ async def test_a_server_that_dies_during_a_call_may_have_run_it(ground: Ground, 
             calling = asyncio.create_task(rig.call("web", "wait"))
             await until(lambda: office.ran)
             await asyncio.sleep(0.1)
-        finished = await asyncio.wait_for(calling, 20)
+        finished = await asyncio.wait_for(calling, PATIENCE)
         assert finished.error == "connection to web was lost; the call may have run"
         assert office.ran == ["wait"]
 

@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import pytest
+from tests.deadlines import PATIENCE
 
 from golem_forge.config.mcp_spec import ServerSpec
 from golem_forge.core.decisions import Status, Verdict
@@ -119,7 +120,7 @@ async def test_without_a_call_questions_are_errors_and_roots_are_answered(ground
 @ERAS
 async def test_an_interrupt_withdraws_the_question(ground: Ground, era: str) -> None:
     person, signal = Undecided(), InterruptSignal()
-    async with pooled(ground, asker(ground, era), ask_form=person) as rig, asyncio.timeout(20):
+    async with pooled(ground, asker(ground, era), ask_form=person) as rig, asyncio.timeout(PATIENCE):
         question = {"mode": "form", **ONE_FIELD}
         call = asyncio.create_task(answers(rig, "elicitation/create", question, ToolContext(cancel=signal)))
         await person.asked.wait()
@@ -130,7 +131,7 @@ async def test_an_interrupt_withdraws_the_question(ground: Ground, era: str) -> 
 
 async def test_a_question_does_not_outlive_its_call(ground: Ground) -> None:
     person = Undecided()
-    async with pooled(ground, asker(ground), ask_form=person) as rig, asyncio.timeout(20):
+    async with pooled(ground, asker(ground), ask_form=person) as rig, asyncio.timeout(PATIENCE):
         assert await answers(rig, "elicitation/create", ONE_FIELD, answer_first=True) == "was not waited for"
         await person.withdrawn.wait()
 

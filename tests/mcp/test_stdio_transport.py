@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.deadlines import ROOM, within
+from tests.deadlines import PATIENCE, ROOM, within
 
 from golem_forge.config.mcp_expand import expand_spec
 from golem_forge.config.sandbox_block import WallSettings
@@ -55,7 +55,7 @@ class Puppet:
 
     async def do(self, act: str, **params: Any) -> Any:
         ident = await self.send(act, **params)
-        message = (await asyncio.wait_for(self.read.receive(), 30)).message  # type: ignore[union-attr]
+        message = (await asyncio.wait_for(self.read.receive(), PATIENCE)).message  # type: ignore[union-attr]
         assert message.id == ident
         if isinstance(message, sdk.JSONRPCError):
             raise OSError(message.error.code, message.error.message)
@@ -64,7 +64,7 @@ class Puppet:
     async def end_of_output(self) -> None:
         with contextlib.suppress(sdk.anyio.EndOfStream):
             while True:
-                await asyncio.wait_for(self.read.receive(), 20)
+                await asyncio.wait_for(self.read.receive(), PATIENCE)
 
 
 class Stage:
@@ -374,9 +374,9 @@ async def test_a_request_that_was_half_written_may_have_run_and_one_behind_it_no
     given_up.cancel()
     assert not half.done() and not behind.done()
     os.kill(puppet.transport.pid, signal.SIGKILL)
-    delivery, error = await asyncio.wait_for(half, 20)
+    delivery, error = await asyncio.wait_for(half, PATIENCE)
     assert not delivery.unprocessed and isinstance(error, sdk.anyio.BrokenResourceError)
-    delivery, error = await asyncio.wait_for(behind, 20)
+    delivery, error = await asyncio.wait_for(behind, PATIENCE)
     assert delivery.unprocessed and isinstance(error, NotSent)
     with pytest.raises(asyncio.CancelledError):
         await given_up
@@ -387,7 +387,7 @@ async def test_large_messages_go_both_ways_and_in_order(puppet: Puppet) -> None:
         await puppet.send("write", path="/dev/null", text="ä" * number * 20_000)
 
     await asyncio.gather(*(ask(number) for number in range(12)))
-    got = [(await asyncio.wait_for(puppet.read.receive(), 20)).message.id for _ in range(12)]  # type: ignore[union-attr]
+    got = [(await asyncio.wait_for(puppet.read.receive(), PATIENCE)).message.id for _ in range(12)]  # type: ignore[union-attr]
     assert got == sorted(got)
     await puppet.do("write", path="~/big", text="x" * 3_000_000)
     assert len(await puppet.do("read", path="~/big")) == 3_000_000
@@ -399,7 +399,7 @@ async def test_a_line_begun_is_written_to_its_end_though_nobody_waits(puppet: Pu
     await asyncio.sleep(0.1)
     sending.cancel()
     assert (await puppet.read.receive()).message.id == 1  # type: ignore[union-attr]
-    assert (await asyncio.wait_for(puppet.read.receive(), 20)).message.id == 2  # type: ignore[union-attr]
+    assert (await asyncio.wait_for(puppet.read.receive(), PATIENCE)).message.id == 2  # type: ignore[union-attr]
     assert await puppet.do("world")
 
 
@@ -412,7 +412,7 @@ async def test_a_request_given_up_before_its_first_byte_never_arrives(stage: Sta
     given_up.cancel()
     (stage.ground.workspace / "hear").touch()
     await filling
-    heard = [(await asyncio.wait_for(puppet.read.receive(), 20)).message.id for _ in range(2)]  # type: ignore[union-attr]
+    heard = [(await asyncio.wait_for(puppet.read.receive(), PATIENCE)).message.id for _ in range(2)]  # type: ignore[union-attr]
     assert heard == [1, 2]
     assert await puppet.do("world")  # and its answer is the next one
 
@@ -471,7 +471,7 @@ async def test_a_start_that_is_cancelled_leaves_nobody(stage: Stage, after_ms: i
     await asyncio.sleep(after_ms / 1000)
     using.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(using, 20)
+        await asyncio.wait_for(using, PATIENCE)
     await until(lambda: not naming(made.mark), within=1 + ROOM)
 
 
@@ -515,7 +515,7 @@ async def test_when_forge_is_killed_nobody_is_left(tmp_path: Path, ready_forge: 
     with ready_forge.start(command, cwd=tmp_path, env=os.environ) as forge:
         try:
             reading = [asyncio.to_thread(forge.stdout.readline) for _ in LEVELS]
-            marks = [(await asyncio.wait_for(line, 50)).strip() for line in reading]
+            marks = [(await asyncio.wait_for(line, PATIENCE)).strip() for line in reading]
             for mark in marks:
                 assert mark
                 await until(lambda mark=mark: len(naming(mark)) >= 3)  # who was just forked is not yet seen as itself

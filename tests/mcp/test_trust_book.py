@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.deadlines import PATIENCE
 
 from golem_forge.config.mcp_spec import ServerSpec
 from golem_forge.mcp.client import trust_store
@@ -214,7 +215,7 @@ def test_processes_that_write_at_once_lose_nothing(home: ForgeHome, tmp_path: Pa
 
     for writer in writers:
         with writer:
-            _, errors = writer.communicate(timeout=30)
+            _, errors = writer.communicate(timeout=PATIENCE)
         assert writer.returncode == 0, errors
 
     book = ServerTrustStore(home)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, Field, SecretStr, field_validator
 from tests import descriptors
-from tests.deadlines import within
+from tests.deadlines import PATIENCE, within
 
 from golem_forge import Tool, ToolCall, ToolContext, ToolResult, open_session, tool
 from golem_forge.config.trust import TrustStore
@@ -33,7 +33,7 @@ def project(tmp_path: Path) -> Path:
 
 async def answered(work: Any) -> Any:
     """Nobody hangs."""
-    return await asyncio.wait_for(work, 30)
+    return await asyncio.wait_for(work, PATIENCE)
 
 
 @tool(needs_approval=False)
@@ -219,7 +219,7 @@ async def test_a_write_shown_with_another_diff_is_another_card(project: Path) ->
         shown.append(request.diff)
         (once if len(shown) == 1 else twice).set()
         with suppress(TimeoutError):
-            await asyncio.wait_for(twice.wait(), 10)
+            await asyncio.wait_for(twice.wait(), PATIENCE)
         return {"approved": len(shown) == 1}
 
     async with open_session(project, approval_callback=answer) as session:

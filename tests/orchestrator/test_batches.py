@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.deadlines import LONG, within
+from tests.deadlines import LONG, PATIENCE, within
 
 from golem_forge import BlockedError, Tool, ToolCall, open_session, tool
 from golem_forge.core.effects import Effect, Verb
@@ -27,7 +27,7 @@ def recording(name: str, *, read_only: bool, fails: bool = False, seconds: float
     async def body(tag: str = "") -> str:
         events.append((name + tag, "start", time.monotonic()))
         await asyncio.sleep(seconds)
-        async with asyncio.timeout(15):  # of a pair, each goes on once the other runs too
+        async with asyncio.timeout(PATIENCE):  # of a pair, each goes on once the other runs too
             while in_pairs and len([who for who, kind, _ in events if kind == "start" and name in who]) % 2:
                 await asyncio.sleep(0.01)
         events.append((name + tag, "end", time.monotonic()))

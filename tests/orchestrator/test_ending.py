@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from tests.deadlines import LONG, within
+from tests.deadlines import LONG, PATIENCE, within
 
 from golem_forge import Tool, ToolCall, ToolContext, tool
 from golem_forge.tools.context import Plan
@@ -164,7 +164,7 @@ async def test_cancelling_the_caller_cancels_the_call_and_is_passed_on(make_path
 
     path = make_path(waits)
     task = asyncio.ensure_future(path.call(ToolCall("waits", {})))
-    await asyncio.wait_for(begun.wait(), 20)
+    await asyncio.wait_for(begun.wait(), PATIENCE)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

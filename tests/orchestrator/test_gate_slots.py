@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from tests.deadlines import PATIENCE
+
 from golem_forge import ToolCall, ToolContext, tool
 from golem_forge.orchestrator.schedule import Gate
 from golem_forge.tools.tool import Tool
@@ -43,7 +45,7 @@ async def test_calls_below_pass_the_gate_while_the_delegation_waits(make_path: A
     child = make_path(writer.tool(), gate=gate)
     root = make_path(delegate(child), writer.tool(), gate=gate)
     batch = [ToolCall("delegate", {}), ToolCall("delegate", {}), ToolCall("write", {})]
-    outcomes = await asyncio.wait_for(root.batch(batch), 30)
+    outcomes = await asyncio.wait_for(root.batch(batch), PATIENCE)
     assert [outcome.text for outcome in outcomes] == ["written"] * 3
     assert (writer.most, writer.runs) == (1, 3)
 
@@ -63,7 +65,9 @@ async def test_delegations_of_a_batch_run_together(make_path: Any) -> None:
         Tool(run.__name__, "Waits.", input_schema=EMPTY, execute=run, needs_approval=False, gated=False)
         for run in (first, second)
     ]
-    outcomes = await asyncio.wait_for(make_path(*tools).batch([ToolCall("first", {}), ToolCall("second", {})]), 30)
+    outcomes = await asyncio.wait_for(
+        make_path(*tools).batch([ToolCall("first", {}), ToolCall("second", {})]), PATIENCE
+    )
     assert [outcome.text for outcome in outcomes] == ["first", "second"]
 
 
@@ -75,7 +79,7 @@ async def test_what_a_slotless_tool_calls_itself_takes_its_own_slot(make_path: A
         return ", ".join(outcome.status for outcome in outcomes)
 
     outer = Tool("both", "Calls twice.", input_schema=EMPTY, execute=both, needs_approval=False, gated=False)
-    outcome = await asyncio.wait_for(make_path(outer, writer.tool()).call(ToolCall("both", {})), 30)
+    outcome = await asyncio.wait_for(make_path(outer, writer.tool()).call(ToolCall("both", {})), PATIENCE)
     assert (outcome.text, writer.most) == ("success, success", 1)
 
 
@@ -89,6 +93,6 @@ async def test_a_tool_that_holds_a_slot_cannot_wait_for_others_that_need_one(mak
         return f"{outcome.status}: {outcome.error}"
 
     path = make_path(outer, delegate(child), gate=gate)
-    outcome = await asyncio.wait_for(path.call(ToolCall("outer", {})), 30)
+    outcome = await asyncio.wait_for(path.call(ToolCall("outer", {})), PATIENCE)
     assert outcome.text == "policy_denied: 'delegate' cannot be called from inside another tool ('outer')."
     assert writer.runs == 0

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.deadlines import LONG, within
+from tests.deadlines import LONG, PATIENCE, within
 
 from golem_forge import Tool, ToolCall, open_session, tool
 from golem_forge.core.effects import Effect, Verb
@@ -162,7 +162,7 @@ async def test_a37_a_grant_belongs_to_its_worker(own_home: Any, asked: Any) -> N
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while not holds():
             await asyncio.sleep(0.01)
 
@@ -235,7 +235,7 @@ async def test_a_remembered_answer_covers_what_waits(path: Any, person: Slow) ->
     await person.shown(2)
     wide = next(c for c in person.requests[0].choices if c.rules and c.scope == "session" and not c.rules[0].args)
     person.answer(0, approved=True, choice=wide.id)
-    outcomes = await asyncio.wait_for(waiting, 20)
+    outcomes = await asyncio.wait_for(waiting, PATIENCE)
     assert [o.status for o in outcomes] == ["success", "success"]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel
-from tests.deadlines import LONG
+from tests.deadlines import LONG, PATIENCE
 
 from golem_forge import (
     ApprovalController,
@@ -210,7 +210,7 @@ async def test_the_check_of_a_cancelled_call_is_cancelled(make_path: Any) -> Non
     await began.wait()
     call.cancel()
 
-    await asyncio.wait_for(ended.wait(), 10)
+    await asyncio.wait_for(ended.wait(), PATIENCE)
     assert runs("x") == 0
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import pytest
 from pydantic import Field, SecretStr
-from tests.deadlines import within
+from tests.deadlines import PATIENCE, within
 
 from golem_forge import ApprovalController, Orchestrator, ToolCall, tool
 from golem_forge.events.bus import EventBus
@@ -96,7 +96,7 @@ async def test_approving_with_unchanged_arguments_is_no_edit(args: dict[str, Any
 
 
 async def until(holds: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE
     while not holds():
         assert time.monotonic() < deadline, "it never came to hold"
         await asyncio.sleep(0.002)
@@ -183,7 +183,7 @@ async def test_u7_the_only_ui_gone_denies_and_with_none_nobody_is_asked(empty_ro
     gone()
     outcome = await call
     assert (outcome.status, outcome.error) == ("approval_denied", "No one can answer: the UI is gone.")
-    again = await asyncio.wait_for(empty_room.call(branch="main"), 20)
+    again = await asyncio.wait_for(empty_room.call(branch="main"), PATIENCE)
     assert (again.status, again.error) == ("approval_denied", "No one can answer: the UI is gone.")
     assert runs == [] and len(empty_room.of("approvalRequired")) == len(empty_room.of("approvalResolved")) == 1
 
@@ -206,7 +206,7 @@ async def test_an_interrupt_closes_the_card_as_one(room: Room) -> None:
     await room.cards(1)
     room.path.signal.interrupt("esc")
     with within(1):
-        outcome = await asyncio.wait_for(call, 30)
+        outcome = await asyncio.wait_for(call, PATIENCE)
     assert outcome.status == "interrupted" and runs == []
     await until(lambda: room.of("approvalResolved"))
     assert [(each["by"], each["approved"]) for each in room.of("approvalResolved")] == [("interrupt", False)]
@@ -236,7 +236,7 @@ async def test_a_card_that_another_answer_covers_closes_by_memory(own_home: Path
     first = next(card for card in await room.cards(2) if card["args"]["path"].endswith("a.txt"))
     wide = next(each for each in first["choices"] if "**" in each.get("rule", "") and each["scope"] == "session")
     room.answer(first, choice=wide["id"], source="terminal")
-    outcomes = [await asyncio.wait_for(each, 20) for each in (one, two)]
+    outcomes = [await asyncio.wait_for(each, PATIENCE) for each in (one, two)]
     assert [outcome.status for outcome in outcomes] == ["success", "success"]
     assert [(each["by"], each["approved"]) for each in room.of("approvalResolved")] == [
         ("terminal", True),
@@ -269,7 +269,7 @@ async def test_twenty_invalid_edits_are_enough(room: Room) -> None:
     (card,) = await room.cards(1)
     for _ in range(25):
         room.answer(card, args={"branch": 5}, source="terminal")
-    outcome = await asyncio.wait_for(call, 20)
+    outcome = await asyncio.wait_for(call, PATIENCE)
     assert outcome.status == "approval_denied" and "edited 20 times" in outcome.error
     assert runs == [] and len(room.of("approvalRequired")) == 20 and len(room.of("approvalResolved")) == 1
 
@@ -402,7 +402,7 @@ async def test_u2_three_workers_fifty_calls_nothing_missing_and_nothing_twice(ow
         for n in range(3)
     ]
     calls = [workers[n % 3].call(ToolCall("push", {"branch": f"b{n}", "n": n})) for n in range(50)]
-    outcomes = await asyncio.wait_for(asyncio.gather(*calls), 20)
+    outcomes = await asyncio.wait_for(asyncio.gather(*calls), PATIENCE)
     assert Counter(outcome.status for outcome in outcomes) == {"success": 25, "approval_denied": 25}
     journal.close()
     events = list(events_after(journal.path))

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.deadlines import PATIENCE
 
 import golem_forge
 from golem_forge.sandbox.git.command import find_git
@@ -165,7 +166,7 @@ def test_a_helper_has_the_standard_library_alone(project: Path) -> None:
     (project / "sitecustomize.py").write_text("raise SystemExit('the project ran')")
     asks = "import json, sys; print(json.dumps([sys.path, sys.flags.isolated, sys.flags.no_site, sys.prefix]))"
     environ = {"PYTHONPATH": str(project), "PYTHONHOME": str(project), "PYTHONSTARTUP": "x"}
-    said = subprocess.run(isolated("-c", asks), env=environ, capture_output=True, check=True, timeout=20).stdout
+    said = subprocess.run(isolated("-c", asks), env=environ, capture_output=True, check=True, timeout=PATIENCE).stdout
     paths, alone, no_site, prefix = json.loads(said)
     assert (
         (alone, no_site) == (1, 1) and prefix == sys.base_prefix and base_python() == os.path.realpath(sys.executable)
@@ -184,7 +185,9 @@ def test_forges_own_code_is_loaded_by_its_place(tmp_path: Path) -> None:
     (tmp_path / "beside.py").touch()
     own = str(Path(golem_forge.__file__).parent)
     argv = [word.replace(own, f"{tmp_path}/golem_forge") for word in isolated_module("golem_forge.sandbox.part", "a b")]
-    said = subprocess.run(argv, cwd=tmp_path, env={}, capture_output=True, check=True, timeout=20, text=True).stdout
+    said = subprocess.run(
+        argv, cwd=tmp_path, env={}, capture_output=True, check=True, timeout=PATIENCE, text=True
+    ).stdout
     assert said == "None ['a b']\n"
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.deadlines import PATIENCE
 from tests.ready import Process, ReadyForge
 
 from golem_forge.team.rows import NewSession, StoredSession
@@ -128,7 +129,7 @@ class Program:
     def logs(self) -> str:
         return "".join(path.read_text() for path in sorted(self.home.glob("runner-*.log")))
 
-    def wait_for(self, session: str, *states: str, within: float = 30.0) -> StoredSession:
+    def wait_for(self, session: str, *states: str, within: float = PATIENCE) -> StoredSession:
         store = self.store()
         return until(
             lambda: (row := store.find(session)).state in states and row,
@@ -144,7 +145,7 @@ class Program:
             runner.wait()
 
 
-def until(look: Callable[[], Any], within: float = 30.0, or_else: Callable[[], Any] = lambda: "") -> Any:
+def until(look: Callable[[], Any], within: float = PATIENCE, or_else: Callable[[], Any] = lambda: "") -> Any:
     """What `look` gives once it is true."""
     deadline = time.monotonic() + within
     while time.monotonic() < deadline:

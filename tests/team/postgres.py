@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+from tests.deadlines import PATIENCE
 
 PASSWORD = "not-in-any-output"
 _SETTINGS = {
@@ -84,7 +85,7 @@ class PostgresServer:
             cwd="/",
             **self._account,
         )
-        until = time.monotonic() + 30
+        until = time.monotonic() + PATIENCE
         while True:
             try:
                 psycopg.connect(self.url("postgres"), connect_timeout=5).close()
@@ -98,7 +99,7 @@ class PostgresServer:
         """At once: whoever is connected is thrown out, and the port refuses."""
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
-            self._process.wait(timeout=20)
+            self._process.wait(timeout=PATIENCE)
             self._process = None
 
     def signal_all(self, number: signal.Signals) -> None:

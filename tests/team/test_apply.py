@@ -12,6 +12,7 @@ from typing import Any
 
 import pexpect
 import pytest
+from tests.deadlines import PATIENCE
 from tests.ready import ReadyForge
 
 from golem_forge.team.changes import changes_from_json
@@ -151,7 +152,7 @@ def test_at_a_terminal_it_asks_once_and_enter_means_no(desk: Desk, key: str, cod
     desk.works(lambda tree: write(tree, {"a.txt": "ONE\n"}))
     env = {**os.environ, "FORGE_HOME": str(desk.home), "TERM": "dumb"}
     child = desk.ready.expecting(
-        ["apply", desk.session[:12]], cwd=str(desk.checkout), env=env, timeout=30, encoding="utf-8"
+        ["apply", desk.session[:12]], cwd=str(desk.checkout), env=env, timeout=PATIENCE, encoding="utf-8"
     )
     child.expect_exact("+ONE")
     child.expect(r"Change this file in .*checkout\? \[y/N\] ")

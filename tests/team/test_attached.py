@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from tests.deadlines import PATIENCE
 
 from golem_forge.events.bus import EventBus
 from golem_forge.net.guard import secret_hash
@@ -17,7 +18,7 @@ from golem_forge.team.store import Store
 
 
 async def heard(said: list[str], words: str) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while not any(words in each for each in said):
             await asyncio.sleep(0.02)
 
@@ -70,5 +71,5 @@ async def test_whoever_leaves_while_it_rings_leaves(tmp_path: Path, steps: int) 
     for _ in range(steps):
         await asyncio.sleep(0)
     following.cancel()
-    done, _ = await asyncio.wait({following}, timeout=10)
+    done, _ = await asyncio.wait({following}, timeout=PATIENCE)
     assert done and following.cancelled()

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from tests.deadlines import PATIENCE
 
 from golem_forge.team.database import PostgresDatabase, TeamError
 from golem_forge.team.dispatch import DispatchThread, queue_name
@@ -35,7 +36,7 @@ def jobs(store: Store) -> list[tuple[str, str, str]]:
     return [tuple(row) for row in rows]
 
 
-async def until(look: Callable[[], Any], seconds: float = 20) -> Any:
+async def until(look: Callable[[], Any], seconds: float = PATIENCE) -> Any:
     end = time.monotonic() + seconds
     while not (found := look()):
         assert time.monotonic() < end, "it did not come in time"

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.deadlines import PATIENCE
 from tests.ready import ReadyForge
 from tests.team.background import Program, until, write_call
 
@@ -40,7 +41,7 @@ def test_an_answered_session_waits_for_a_free_slot_and_not_for_an_answer(program
     runner = program.start_runner()
     program.wait_for(session, "waiting")
     runner.send_signal(signal.SIGTERM)
-    assert runner.wait(timeout=20) == 0
+    assert runner.wait(timeout=PATIENCE) == 0
     assert waits_for(program, session).startswith("write_file: ")
     store = program.store()
     [question] = store.questions()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.deadlines import PATIENCE
 
 from golem_forge.core.ids import new_id
 from golem_forge.events.envelope import Event
@@ -64,7 +65,7 @@ async def test_whoever_comes_in_the_middle_gets_the_text_so_far_and_then_its_pie
             sender.watch(SESSION)
         for word in ("of ", "it "):
             sender.take(SESSION, said(word))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while shown_text(got) != "Half of it ":
                 await asyncio.sleep(0.02)
         sender.take(SESSION, Event("message", {}, None, 2, "", SESSION, "w"))  # recorded: told by the journal

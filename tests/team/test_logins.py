@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.deadlines import PATIENCE
 from tests.ready import ReadyForge
 from tests.ui.web.bench import browsing
 from websockets.exceptions import ConnectionClosed, InvalidStatus
@@ -69,7 +70,7 @@ class TeamPage:
         return add_person(self.program.store(), name, role)
 
     def ask(self, path: str, cookie: str = "", body: Any = None) -> tuple[int, dict[str, str], Any]:
-        connection = HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         headers = {"Origin": f"http://127.0.0.1:{self.port}", "Cookie": cookie, "Content-Type": "application/json"}
         connection.request("GET" if body is None else "POST", path, None if body is None else json.dumps(body), headers)
         answer = connection.getresponse()
@@ -200,7 +201,7 @@ def test_nothing_that_is_kept_lets_anybody_in(page: TeamPage) -> None:
         assert page.person(f"{name}={known}") == ""
         assert page.ask("/api/login", body={"code": known})[0] == 401
     # programs send their token each time: nothing of that is kept
-    connection = HTTPConnection("127.0.0.1", page.port, timeout=20)
+    connection = HTTPConnection("127.0.0.1", page.port, timeout=PATIENCE)
     connection.request("GET", "/api/me", headers={"Authorization": f"Bearer {token}"})
     assert connection.getresponse().status == 200
     page.log_in(token)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from tests.deadlines import PATIENCE
 from tests.ready import ReadyForge
 from tests.team.background import Program, until
 
@@ -101,6 +102,6 @@ def test_while_the_database_is_away_nothing_runs_unrecorded_and_the_session_goes
             assert PASSWORD not in log.read_text() and "Traceback" not in log.read_text()
         for runner in runners:
             runner.send_signal(signal.SIGTERM)
-            assert runner.wait(timeout=20) == 0
+            assert runner.wait(timeout=PATIENCE) == 0
     finally:
         program.close()

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.deadlines import PATIENCE
 from tests.ready import ReadyForge
 from tests.team.background import Program, until, write_call
 from tests.team.kill_matrix import LEASE_S, run_matrix
@@ -86,7 +87,7 @@ def test_without_a_runner_nothing_runs_and_an_answer_waits_for_one(program: Prog
     for session in sessions:
         program.wait_for(session, "waiting")
     runner.send_signal(signal.SIGTERM)
-    assert runner.wait(timeout=20) == 0
+    assert runner.wait(timeout=PATIENCE) == 0
     store = program.store()
     questions = store.questions()
     assert len(questions) == 5
@@ -110,7 +111,7 @@ def test_a_changed_file_asks_again_with_its_new_diff(program: Program) -> None:
     store = program.store()
     [question] = store.questions()
     runner.send_signal(signal.SIGTERM)
-    runner.wait(timeout=20)
+    runner.wait(timeout=PATIENCE)
     target.write_text("three\n")
     store.answer(question.id, {"approved": True}, "bob", "test")
     program.start_runner()
@@ -177,7 +178,7 @@ def test_term_drains_and_another_runner_goes_on(program: Program) -> None:
     first = program.start_runner()
     until(lambda: "n1" in program.effects())
     first.send_signal(signal.SIGTERM)
-    assert first.wait(timeout=20) == 0
+    assert first.wait(timeout=PATIENCE) == 0
     assert program.store().find(session).state == "queued"
     program.start_runner()
     program.wait_for(session, "finished")
@@ -259,7 +260,7 @@ def test_a_long_output_is_kept_in_the_store_and_read_on_another_machine(program:
     runner = program.start_runner()
     program.wait_for(session, "waiting")
     runner.terminate()
-    runner.wait(timeout=20)
+    runner.wait(timeout=PATIENCE)
     store = program.store()
     with store.database.transaction(write=False) as connection:
         rows = connection.execute("SELECT handle, worker, length(data) FROM outputs ORDER BY piece").fetchall()

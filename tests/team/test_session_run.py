@@ -52,7 +52,7 @@ async def running(program: Program) -> AsyncIterator[Store]:
     store.close()
 
 
-async def until_ended(store: Store, session: str, within: float = 30.0) -> str:
+async def until_ended(store: Store, session: str, within: float = PATIENCE) -> str:
     deadline = time.monotonic() + within
     while (row := await asyncio.to_thread(store.find, session)).state not in ENDED:
         assert time.monotonic() < deadline, row
@@ -244,7 +244,7 @@ async def test_a_runner_at_rest_holds_no_descriptor_of_a_session(
         async with running(program) as store:
             for _ in range(3):
                 assert await until_ended(store, program.queue()) == FINISHED
-            deadline = time.monotonic() + 10
+            deadline = time.monotonic() + PATIENCE
             while (left := descriptors()) and time.monotonic() < deadline:
                 await asyncio.sleep(0.1)
             assert left == 0
@@ -462,7 +462,7 @@ async def test_a_lease_that_is_looked_at_while_the_session_leaves_is_not_called_
     async with running(program) as store:
         session = await asyncio.to_thread(program.queue)
         wanted = WAITING if last == "park" else FINISHED
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE
         while (await asyncio.to_thread(store.find, session)).state != wanted:
             assert time.monotonic() < deadline
             await asyncio.sleep(0.05)

@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from tests.deadlines import PATIENCE
 
 from golem_forge.events.journal_files import seal_records
 from golem_forge.team import database as databases
@@ -478,7 +479,7 @@ def test_a_runner_frozen_inside_a_transaction_keeps_nobody_out(
 
 @pytest.fixture
 def patient() -> Callable[..., Any]:
-    def wait_for(look: Callable[[], Any], seconds: float = 10) -> Any:
+    def wait_for(look: Callable[[], Any], seconds: float = PATIENCE) -> Any:
         until = time.monotonic() + seconds
         while not (found := look()):
             assert time.monotonic() < until

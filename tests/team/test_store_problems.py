@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from tests import known_walls
+from tests.deadlines import PATIENCE
 from tests.ready import ReadyForge
 from tests.team.background import Program, until
 
@@ -176,7 +177,7 @@ def test_a_session_of_a_newer_version_is_left_for_a_runner_that_knows_it(
         assert "Upgrade Forge here." in program.logs()
         assert program.store().find(session).state in ("running", "queued")
         runner.send_signal(signal.SIGTERM)
-        assert runner.wait(timeout=20) == 0
+        assert runner.wait(timeout=PATIENCE) == 0
     finally:
         program.close()
 
@@ -357,7 +358,7 @@ def test_a_page_whose_password_does_not_work_any_more_tells_people_nothing_of_th
         postgres.execute(f"ALTER ROLE {role} PASSWORD 'another'")
         postgres.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '{role}'")
         for _ in range(3):  # the first ones find their connection broken, the next one the password refused
-            connection = HTTPConnection("127.0.0.1", port, timeout=20)
+            connection = HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
             connection.request("GET", "/api/me", headers={"Authorization": "Bearer forge_x"})
             answer = connection.getresponse()
             said = answer.read().decode()

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.deadlines import PATIENCE
 from tests.ready import ReadyForge
 from tests.team.background import Program, until, write_call
 from tests.team.moved_clock import MovedClock
@@ -375,9 +376,9 @@ async def test_a_hook_that_never_answers_delays_no_other_one_and_no_end(
     for number in range(1, 3):
         await asyncio.to_thread(lambda: store.end(claimed(store), "finished"))
         sender.ring()
-        await asyncio.wait_for(asked.wait(), 10)
+        await asyncio.wait_for(asked.wait(), PATIENCE)
         await asyncio.to_thread(until, partial(lambda wanted: len(receiver.received) == wanted, number))
-    await asyncio.wait_for(sender.close(), 5)
+    await asyncio.wait_for(sender.close(), PATIENCE)
     server.close()
     assert receiver.is_signed(0)
     assert {(row[1] == hooks[0].id, row[3]) for row in rows(store.database)} == {(True, "waiting"), (False, "sent")}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from tests.deadlines import PATIENCE
+
 from golem_forge.sandbox.process.output import Capture
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.live_output import show_live_output
@@ -19,7 +21,7 @@ class Seen(list[dict[str, Any]]):
         return "".join(each["delta"] for each in self if each["stream"] == stream)
 
     async def until(self, text: str) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while text not in self.text():
                 await asyncio.sleep(0.01)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.deadlines import PATIENCE
 
 from golem_forge.core.calls import Outcome, ToolCall
 from golem_forge.core.decisions import Verdict
@@ -84,7 +85,7 @@ class Bench:
         number: int = outcome.result.value["session_id"]
         return number
 
-    async def until(self, session: int, wanted: str, seconds: float = 20, *, after: str = "") -> str:
+    async def until(self, session: int, wanted: str, seconds: float = PATIENCE, *, after: str = "") -> str:
         """Types `after`, then reads the session until the text turns up in what it said meanwhile."""
         said, end = "", time.monotonic() + seconds
         while wanted not in said:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pexpect
 import pytest
+from tests.deadlines import PATIENCE
 
 PROGRAM = """
 import asyncio
@@ -40,7 +41,9 @@ def program(tmp_path: Path) -> Path:
 
 def test_cards_come_one_by_one_in_the_order_of_the_calls_and_none_after_the_turn_was_ended(program: Path) -> None:
     environment = {**os.environ, "TERM": "xterm"}
-    child = pexpect.spawn(sys.executable, [str(program)], encoding="utf-8", timeout=20, env=environment, echo=False)
+    child = pexpect.spawn(
+        sys.executable, [str(program)], encoding="utf-8", timeout=PATIENCE, env=environment, echo=False
+    )
     for branch, answer in (("main", "y"), ("dev", "n"), ("next", "y"), ("old", "q")):
         child.expect(r"Push to Remote \(git_push\) wants to run")
         child.expect(r"Approve\?.*\) ")
@@ -59,7 +62,7 @@ def test_cards_come_one_by_one_in_the_order_of_the_calls_and_none_after_the_turn
 
 def test_without_a_terminal_it_denies_and_says_why(program: Path) -> None:
     ran = subprocess.run(
-        [sys.executable, str(program)], capture_output=True, text=True, timeout=30, stdin=subprocess.DEVNULL
+        [sys.executable, str(program)], capture_output=True, text=True, timeout=PATIENCE, stdin=subprocess.DEVNULL
     )
     assert ran.stdout.count("approval_denied") == 5, ran.stderr
     assert "There is no terminal to ask on." in ran.stdout

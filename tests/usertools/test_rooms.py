@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.deadlines import PATIENCE
 
 from golem_forge.config.sandbox_block import WallSettings
 from golem_forge.sandbox.errors import SandboxError
@@ -175,6 +176,6 @@ async def test_whatever_was_left_in_it_the_session_goes_on_and_a_cancel_does_not
             raise asyncio.CancelledError
     assert directory.exists()
     may_go.set()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while directory.exists():
             await asyncio.sleep(0.02)

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import urlparse
 
 import pytest
+from tests.deadlines import PATIENCE
 
 from .server import WireCall, WireServer, WireTurn
 
@@ -15,7 +16,7 @@ TURN = WireTurn(say="Hello there", calls=(WireCall(name="add", args={"a": 1}, id
 
 
 def post(server: WireServer, path: str, body: Any) -> tuple[int, str]:
-    connection = http.client.HTTPConnection(urlparse(server.url).netloc, timeout=10)
+    connection = http.client.HTTPConnection(urlparse(server.url).netloc, timeout=PATIENCE)
     connection.request("POST", path, json.dumps(body), {"content-type": "application/json"})
     answer = connection.getresponse()
     return answer.status, answer.read().decode()

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tests.agent.every_key.ground import Cases, Ground
+from tests.deadlines import PATIENCE
 
 from golem_forge.agent.runtime import WorkerRuntime
 from golem_forge.cli.run import RunArgs
@@ -36,7 +37,7 @@ async def page(ground: Ground, program: str) -> tuple[int, dict[str, Any]]:
 
 def _me(link: str) -> dict[str, Any]:
     there = urlsplit(link)
-    connection = http.client.HTTPConnection(there.netloc, timeout=10)
+    connection = http.client.HTTPConnection(there.netloc, timeout=PATIENCE)
     headers = {"Origin": f"http://{there.netloc}", "Content-Type": "application/json"}
     connection.request("POST", "/api/login", json.dumps({"code": there.fragment.removeprefix("code=")}), headers)
     answer = connection.getresponse()

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.deadlines import within
+from tests.deadlines import PATIENCE, within
 
 from golem_forge.agent.dialogue import DiscardedAttempt, ask_with_retries
 from golem_forge.agent.messages import UserMessage
@@ -74,10 +74,10 @@ async def test_a_cancelled_wait_ends_at_once_and_asks_no_more() -> None:
             show=lambda each: waiting.set() if isinstance(each, DiscardedAttempt) else None,
         )
     )
-    await asyncio.wait_for(waiting.wait(), 20)
+    await asyncio.wait_for(waiting.wait(), PATIENCE)
     running.cancel()
     with within(1), pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(running, 50)
+        await asyncio.wait_for(running, PATIENCE)
     assert len(tries) == 1
 
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.deadlines import PATIENCE
 
 from golem_forge.agent.model.interface import ModelError
 from golem_forge.agent.model.selection import open_model
@@ -48,7 +49,7 @@ for model, missing in (("anthropic", "pydantic_ai"), ("anthropic", "anthropic"),
         print(error.code, error)
     del sys.modules[missing]
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE)
 
     assert [line.split()[0] for line in done.stdout.splitlines()] == ["MODEL_LIBRARY_MISSING"] * 3, done.stderr
     assert done.stdout.count("pip install 'golem-forge[models]'") == 3
@@ -62,7 +63,7 @@ import golem_forge.agent.dialogue, golem_forge.agent.budget
 heavy = ("pydantic_ai", "anthropic", "openai", "httpx2", "rich", "prompt_toolkit")
 print([name for name in heavy if name in sys.modules])
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE)
     assert done.stdout.strip() == "[]", done.stderr
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from tests.agent.conftest import put
+from tests.deadlines import PATIENCE
 
 from golem_forge.agent.files.toolset_blocks import approval_of
 from golem_forge.agent.files.worker import Worker
@@ -87,7 +88,7 @@ async def called(path: Orchestrator, tool: str, /, **args: Any) -> Outcome:
     return await path.call(ToolCall(tool, args, Caller.LLM))
 
 
-async def until(what: Callable[[], object], seconds: float = 30.0) -> None:
+async def until(what: Callable[[], object], seconds: float = PATIENCE) -> None:
     deadline = time.monotonic() + seconds
     while not what():
         assert time.monotonic() < deadline, "it did not come to pass"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.deadlines import PATIENCE
 
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ConfigError
@@ -265,7 +266,7 @@ async def test_a_tool_calls_others_through_the_one_path(place: Any, call: Any, a
     assert [request.tool for request in ask] == ["outer", "inner"]
     gathered = await call(path, "gathers")
     assert gathered.result.value["data"] == ["0", "2", "4", "tool_not_found"]
-    deep = await asyncio.wait_for(call(path, "endless", depth=0), 20)
+    deep = await asyncio.wait_for(call(path, "endless", depth=0), PATIENCE)
     assert "this call could never start" in deep.text
 
 

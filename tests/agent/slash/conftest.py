@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from tests.deadlines import PATIENCE
 
 from golem_forge import Tool, tool
 from golem_forge.agent.files.worker import Worker
@@ -118,7 +119,7 @@ class Host:
     async def type(self, text: str) -> str:
         """Types a line; gives what was said to the person: `error: …` if it is one, empty if nothing was."""
         before = len(self.of("status"))
-        await asyncio.wait_for(self.commands.run(text), 40)
+        await asyncio.wait_for(self.commands.run(text), PATIENCE)
         said = self.of("status")[before:]
         assert all(each["code"] == "command" for each in said) and len(said) <= 1
         if not said:
@@ -126,7 +127,7 @@ class Host:
         return ("error: " if said[0]["type"] == "error" else "") + said[0]["message"]
 
     async def until(self, holds: Callable[[], Any]) -> None:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + PATIENCE
         while not holds():
             assert time.monotonic() < deadline, "it never came to hold"
             await asyncio.sleep(0.002)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.deadlines import PATIENCE
 from tests.mcp.conftest import Ground
 from tests.mcp.pools import Rig, pooled
 
@@ -42,7 +43,7 @@ async def rig(host: Any, tmp_path: Path) -> AsyncIterator[Rig]:
 
 
 async def prefilled(host: Any, text: str) -> list[str]:
-    async with asyncio.timeout(40):
+    async with asyncio.timeout(PATIENCE):
         await host.commands.run(text)
     return [each["message"] for each in host.of("status") if each["code"] == "prefill"]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from pydantic import SecretStr
-from tests.deadlines import within
+from tests.deadlines import PATIENCE, within
 
 from golem_forge import tool
 
@@ -183,7 +183,7 @@ async def test_commands_and_forms_come_over_the_bus(host: Any, ran: Any) -> None
     with pytest.raises(ValueError, match="'args' is an object, not list"):
         host.bus.emit("manualToolInvoke", {"toolName": "git_push", "args": ["b"]})
     host.bus.emit("command", {"requestId": "2", "text": "/nothing_like_it"})
-    await asyncio.wait_for(host.commands.settled(), 30)
+    await asyncio.wait_for(host.commands.settled(), PATIENCE)
     assert sorted(each["branch"] for each in ran) == ["a", "b", "c"], "what was sent twice ran once"
     assert host.call_ids == {"e" * 32, "f" * 32}, "a model that gives this id gets another"
     ends = sorted(each["status"] for each in host.of("toolResult"))
@@ -204,7 +204,7 @@ async def test_after_the_end_nothing_is_heard_and_nothing_runs_on(make_host: Cal
     host.bus.emit("command", {"requestId": "1", "text": "/wait"})
     await host.until(lambda: host.of("toolStarted"))
     with within(1):
-        await asyncio.wait_for(host.commands.aclose(), 40)
+        await asyncio.wait_for(host.commands.aclose(), PATIENCE)
     assert [each["status"] for each in host.of("toolResult")] == ["interrupted"]
     host.bus.emit("command", {"requestId": "2", "text": "/status"})
     await asyncio.sleep(0.02)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import httpx2
 import pytest
-from tests.deadlines import within
+from tests.deadlines import PATIENCE, within
 from tests.mcp.programs.oauth_server import authorization
 
 FORGE = Path(sys.executable).with_name("forge")
@@ -48,7 +48,7 @@ def test_over_stdin_and_stdout_until_stdin_ends(servers):
         child.stdin.flush()
         lines = [json.loads(child.stdout.readline()) for _ in range(2)]
         with within(1):
-            out, _ = child.communicate(timeout=30)
+            out, _ = child.communicate(timeout=PATIENCE)
     finally:
         child.kill()
     assert child.returncode == 0 and out == ""

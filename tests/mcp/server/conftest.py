@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from tests.deadlines import PATIENCE
 
 from golem_forge.agent.session import open_session
 from golem_forge.config.approval_modes import ApprovalMode
@@ -107,7 +108,9 @@ class Served:
                 listening.set()
 
         async with (
-            httpx2.AsyncClient(headers=headers, timeout=30, verify=False, event_hooks={"response": [opened]}) as http,
+            httpx2.AsyncClient(
+                headers=headers, timeout=PATIENCE, verify=False, event_hooks={"response": [opened]}
+            ) as http,
             Client(streamable_http_client(self.url, http_client=http), mode=mode, **how) as client,
         ):
             yield client
@@ -135,16 +138,16 @@ def serving(tmp_path: Path, own_home: Path) -> Serving:
         secret = tokens.create("laptop")
         up: asyncio.Future[HttpListener] = asyncio.get_running_loop().create_future()
         serve = asyncio.create_task(serve_http(host, options or HttpOptions(port=0), tokens, up.set_result))
-        await asyncio.wait({serve, up}, timeout=30, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({serve, up}, timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
         if serve.done():
             serve.result()
         listening = up.result()
-        async with httpx2.AsyncClient(timeout=30, verify=False) as http:
+        async with httpx2.AsyncClient(timeout=PATIENCE, verify=False) as http:
             try:
                 yield Served(listening.url, host, ran, tokens, secret, listening, work, http)
             finally:
                 listening.stop()
-                await asyncio.wait_for(serve, 20)
+                await asyncio.wait_for(serve, PATIENCE)
 
     return serve
 

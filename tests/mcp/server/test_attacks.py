@@ -11,7 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 from mcp.shared.exceptions import MCPError
-from tests.deadlines import within
+from tests.deadlines import PATIENCE, within
 from tests.mcp.pools import until
 
 from golem_forge.mcp.server import http
@@ -38,7 +38,7 @@ def test_what_a_client_sends_is_not_taken_while_it_reads_nothing(tmp_path: Path,
         assert taken > MOST_UNREAD * 40
         with within(1):
             running.stdin.close()
-            assert running.wait(timeout=30) == 0  # the end of stdin is noticed though it was not read so far
+            assert running.wait(timeout=PATIENCE) == 0  # the end of stdin is noticed though it was not read so far
 
 
 def written_until_refused(descriptor: int, data: bytes, patience: float) -> int:
@@ -62,7 +62,7 @@ class TestConnections:
         async with serving() as served:
             reader, writer = await asyncio.open_connection("127.0.0.1", port_of(served.url))
             writer.write(said)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE):
                 with pytest.raises(asyncio.IncompleteReadError):  # b"" at the end, whatever came before
                     await reader.readexactly(1 << 20)
             writer.close()
@@ -81,12 +81,12 @@ class TestConnections:
             port = port_of(served.url)
             held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(8)]
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE):
                 with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
                     await reader.readexactly(1)
             for _, each in [*held, (reader, writer)]:
                 each.close()
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE):
                 while await status_of(served) != 401:
                     await asyncio.sleep(0.02)
 
@@ -123,7 +123,7 @@ async def test_a_question_in_a_call_that_is_over_is_not_waited_for() -> None:
     call = ServedCall("one", ElicitationSupport(forms=True))
     call.start(nothing())
     await call.next()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         assert (await call.ask(ClientQuestion("Who?", {}))).action == "cancel"
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitResult
+from tests.deadlines import PATIENCE
 
 from golem_forge.core.results import ToolResult, from_mcp
 from golem_forge.mcp.server import approval
@@ -69,7 +70,7 @@ async def test_calls_run_side_by_side(serving: Serving, mode: str) -> None:
     met = asyncio.Barrier(3)
 
     async def meets(args: dict[str, Any]) -> str:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             await met.wait()
         return "met"
 

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from tests.deadlines import within
+from tests.deadlines import PATIENCE, within
 
 from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.storage.home import ForgeHome
@@ -29,7 +29,7 @@ async def test_the_handshake_era_is_notified(serving: Serving) -> None:
     async with serving() as served, served.client("legacy", listening=listening, message_handler=heard) as client:
         assert client.server_capabilities.tools.list_changed
         await client.list_tools()
-        await asyncio.wait_for(listening.wait(), 20)
+        await asyncio.wait_for(listening.wait(), PATIENCE)
         served.add("hidden", nothing, mode="manual")
         await asyncio.sleep(0.8)
         assert not told.is_set()

@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from tests.deadlines import within
+from tests.deadlines import PATIENCE, within
 from tests.mcp.pools import until
 
 from golem_forge.core.errors import ForgeError
@@ -198,7 +198,7 @@ class TestTokens:
             served.tokens.revoke("theirs")
             assert (await post(served, Authorization=f"Bearer {theirs}")).status_code == 401
             await until(lambda: len(served.host.calls) == 0)
-            done, _ = await asyncio.wait({using}, timeout=20)
+            done, _ = await asyncio.wait({using}, timeout=PATIENCE)
             using.cancel()
             assert done and caught
             assert (await post(served)).status_code == 200
@@ -211,7 +211,7 @@ class TestTokens:
                 assert (await post(served, **theirs)).status_code == 200
             assert (await post(served)).status_code == 503
             served.tokens.revoke("theirs")
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE):
                 while (await post(served)).status_code != 200:
                     await asyncio.sleep(0.05)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import mcp_types as types
 import pytest
+from tests.deadlines import PATIENCE
 
 from golem_forge.agent.mcp_serve import SessionHost
 from golem_forge.core.errors import ToolFailed
@@ -125,7 +126,7 @@ async def test_a_question_that_is_never_answered_ends_with_its_call_or_its_clien
 
     async with serving(hosted=SessionHost) as served:
         add_asking(served, waits)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             async with served.client("legacy", elicitation_callback=never) as client:
                 call = asyncio.create_task(client.call_tool("asking", {}))
                 await asked.wait()

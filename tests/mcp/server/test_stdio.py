@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from mcp_types import ElicitResult
-from tests.deadlines import within
+from tests.deadlines import PATIENCE, within
 
 from .conftest import MODES, PROGRAM, Process
 
@@ -78,7 +78,7 @@ def test_stdout_carries_frames_only_whatever_comes_in(work: Path, process: Proce
         assert [client.receive()["error"]["code"] for _ in range(4)] == [-32700] * 4
         client.call(1, "prints", {})
         assert client.receive()["result"]["content"][0]["text"] == "printed"
-        rest, errors = running.communicate(timeout=30)
+        rest, errors = running.communicate(timeout=PATIENCE)
         assert rest == b""
         for stray in (b"stray words on stdout", b"and a stray write", b"from a child"):
             assert stray in errors
@@ -94,4 +94,4 @@ def test_a_client_that_reads_nothing_does_not_hold_up_the_end(work: Path, proces
         time.sleep(0.3)  # the pipe is full by now
         with within(1):
             running.send_signal(signal.SIGTERM)
-            assert running.wait(timeout=30) == 0
+            assert running.wait(timeout=PATIENCE) == 0

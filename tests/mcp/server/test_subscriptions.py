@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_types import ResourceUpdatedNotification
+from tests.deadlines import PATIENCE
 
 from golem_forge.agent.mcp_serve import SessionHost
 from golem_forge.mcp.server import subscriptions
@@ -42,7 +43,7 @@ def looks(served: Served) -> list[str]:
 
 
 async def nobody_looks(seen: list[str]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while True:
             seen.clear()
             await asyncio.sleep(0.3)
@@ -100,7 +101,7 @@ async def test_a_look_that_fails_is_not_the_last_one(serving: Serving) -> None:
             await failed.wait()
             served.host.calls.offers = offers
             (served.work / "file.txt").write_text("another one")
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE):
                 assert await heard.get() == FILE
 
 
@@ -114,7 +115,11 @@ async def test_one_client_cannot_take_every_stream(serving: Serving) -> None:
                 opened.put_nowait(None)
                 await asyncio.Event().wait()
 
-        async with asyncio.timeout(30), served.client("auto") as client, served.client("auto", other) as neighbour:
+        async with (
+            asyncio.timeout(PATIENCE),
+            served.client("auto") as client,
+            served.client("auto", other) as neighbour,
+        ):
             tasks = [asyncio.create_task(listen(client)) for _ in range(subscriptions.MOST_LISTENING_EACH)]
             for _ in tasks:
                 await opened.get()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import httpx2
+from tests.deadlines import PATIENCE
 
 VERSION = "2026-07-28"
 META = {
@@ -32,7 +33,7 @@ class Wire:
     async def message(self, method: str, params: dict[str, Any], **headers: str) -> dict[str, Any]:
         body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": META}}
         named = {"Mcp-Method": method} | ({"Mcp-Name": params["name"]} if "name" in params else {})
-        async with httpx2.AsyncClient(timeout=30, verify=False) as http:
+        async with httpx2.AsyncClient(timeout=PATIENCE, verify=False) as http:
             answer = await http.post(self.url, json=body, headers={**self.headers, **named, **headers})
         message: dict[str, Any] = answer.json()
         return message

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.deadlines import PATIENCE
 
 import golem_forge
 from golem_forge.sandbox.errors import SandboxError
@@ -106,6 +107,6 @@ def test_it_works_for_a_plain_user(walls: list[str]) -> None:
         cwd="/",
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=PATIENCE,
     )
     assert done.stdout == f"65534 ('127.0.0.1', {PROXY_PORT})\n", done.stderr

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
+from tests.deadlines import PATIENCE
 
 from golem_forge.sandbox.network import proxy as proxy_module
 from golem_forge.sandbox.network.proxy import HostProxy, Upstream, find_grant, user_proxy
@@ -64,7 +65,7 @@ async def say(port: int, data: bytes, more: bytes = b"") -> bytes:
         if more:
             answer = await reader.readuntil(b"\r\n\r\n")
             writer.write(more)
-        return answer + await asyncio.wait_for(reader.read(), 20)
+        return answer + await asyncio.wait_for(reader.read(), PATIENCE)
     finally:
         writer.close()
 
@@ -237,7 +238,7 @@ async def test_connections_are_bounded_and_close_ends_them_all(opened: Opened, m
     monkeypatch.setattr(proxy_module, "MAX_CONNECTIONS", 2)
     proxy, port = await opened()
     waiting = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(PATIENCE):
         while len(proxy._clients) < 2:
             await asyncio.sleep(0.01)
     assert (await say(port, b"")).startswith(b"HTTP/1.1 503 ")
@@ -245,7 +246,7 @@ async def test_connections_are_bounded_and_close_ends_them_all(opened: Opened, m
     proxy.close()
     for reader, writer in waiting:
         with contextlib.suppress(ConnectionResetError):
-            assert await asyncio.wait_for(reader.read(), 20) == b""
+            assert await asyncio.wait_for(reader.read(), PATIENCE) == b""
         writer.close()
     with pytest.raises(ConnectionRefusedError):
         await asyncio.open_connection("127.0.0.1", port)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.deadlines import PATIENCE
 
 from golem_forge.config.sandbox_block import ResourceLimits
 from golem_forge.sandbox.process.child import Child, start_process
@@ -78,7 +79,7 @@ def gone_within(marker: str, seconds: float) -> None:
         time.sleep(0.02)
 
 
-async def until_output(child: Child, text: str, seconds: float = 30) -> None:
+async def until_output(child: Child, text: str, seconds: float = PATIENCE) -> None:
     """Waits for what the program writes when it is where the test wants it."""
     loop = asyncio.get_running_loop()
     until = loop.time() + seconds

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from tests import descriptors
-from tests.deadlines import LONG, within
+from tests.deadlines import LONG, PATIENCE, within
 
 from golem_forge.sandbox.process import launcher, monitor, watchdog_child
 from golem_forge.sandbox.process import tree as watchdogs
@@ -194,7 +194,7 @@ asyncio.run(main())
 
 async def test_forge_killed(root, marker):
     forge = await another_forge(EVERY_KIND_OF_STREAMS, marker, root.value, STUBBORN, stdout=asyncio.subprocess.PIPE)
-    assert await asyncio.wait_for(forge.stdout.readline(), 40) == b"running\n"
+    assert await asyncio.wait_for(forge.stdout.readline(), PATIENCE) == b"running\n"
     assert len(living(marker)) >= 9
 
     forge.kill()
@@ -246,7 +246,7 @@ async def test_forge_killed_although_the_first_process_was_taken_over(fork, mark
     pipes = {"stdin": asyncio.subprocess.PIPE, "stdout": asyncio.subprocess.PIPE}
     forge = await another_forge(TAKEN_OVER, marker, STUBBORN, fork, **pipes, start_new_session=True)
     try:
-        assert await asyncio.wait_for(forge.stdout.readline(), 40) == b"running\n"
+        assert await asyncio.wait_for(forge.stdout.readline(), PATIENCE) == b"running\n"
         assert len(living(marker)) >= 18
         forge.kill()
         with within(1):
@@ -272,7 +272,7 @@ each_is_killed((1, 2), work)
 async def test_forge_killed_before_its_watchdog_has_begun(marker):
     forge = await another_forge(KILLED_AT_ONCE, marker)
 
-    assert await asyncio.wait_for(forge.wait(), 40) == 0
+    assert await asyncio.wait_for(forge.wait(), PATIENCE) == 0
     with within(1):
         gone_within(marker, 30)
 
@@ -297,7 +297,7 @@ each_is_killed((0, 0.001, 0.002, 0.004), work)
 async def test_forge_killed_while_it_starts_somebody(root, marker):
     forge = await another_forge(KILLED_WHILE_STARTING, marker, root.value)
 
-    assert await asyncio.wait_for(forge.wait(), 40) == 0
+    assert await asyncio.wait_for(forge.wait(), PATIENCE) == 0
     gone_within(marker, 10)
 
 

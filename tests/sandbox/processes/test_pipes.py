@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from tests.deadlines import PATIENCE
 
 from golem_forge.sandbox.errors import SandboxError
 from golem_forge.sandbox.process.child import Child, start_process
@@ -54,7 +55,7 @@ async def test_bytes_pass_both_ways_unchanged(root, pipes):
     child = await begun(root, "echo wrong >&2; exec cat", pipes)
     every = bytes(range(256)) * 10
     assert os.write(pipes["in"], every) == len(every)
-    assert await asyncio.wait_for(until_read(pipes["out"], len(every)), 30) == every
+    assert await asyncio.wait_for(until_read(pipes["out"], len(every)), PATIENCE) == every
     os.close(pipes.pop("in"))
     ending = await child.wait(30)
     assert ending is not None and ending.exit_code == 0
@@ -65,7 +66,7 @@ async def test_bytes_pass_both_ways_unchanged(root, pipes):
 async def test_what_was_written_before_the_end_can_be_read_after_it(root, pipes):
     child = await begun(root, "echo last words", pipes)
     assert await child.wait(30) is not None
-    assert await asyncio.wait_for(until_read(pipes["out"], 100), 30) == b"last words\n"
+    assert await asyncio.wait_for(until_read(pipes["out"], 100), PATIENCE) == b"last words\n"
 
 
 async def test_a_start_that_fails_says_why_and_keeps_nothing(root, pipes):

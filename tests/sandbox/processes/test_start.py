@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 import pytest
 from tests import descriptors
-from tests.deadlines import LONG, within
+from tests.deadlines import LONG, PATIENCE, within
 
 from golem_forge.sandbox.errors import SandboxError
 from golem_forge.sandbox.process.child import Child, start_process
@@ -26,7 +26,7 @@ from .launches import ENV, Plain, content, launch_of, refused
 
 async def let_go(before: int) -> bool:
     """Whether no more descriptors are held than before; what ends a start may take some turns of the loop."""
-    end = time.monotonic() + 15
+    end = time.monotonic() + PATIENCE
     while descriptors.now() > before and descriptors.held() > before:
         if time.monotonic() > end:
             return False

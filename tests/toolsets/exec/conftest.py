@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.deadlines import PATIENCE
 from tests.toolsets.conftest import Bench
 
 
@@ -33,7 +34,7 @@ def processes_with(mark: str) -> list[int]:
 
 @pytest.fixture
 def runs() -> Callable[..., Any]:
-    async def until_it_runs(mark: str, seconds: float = 20) -> None:
+    async def until_it_runs(mark: str, seconds: float = PATIENCE) -> None:
         end = time.monotonic() + seconds
         while not processes_with(mark):
             assert time.monotonic() < end, f"nobody runs {mark!r}"
@@ -44,7 +45,7 @@ def runs() -> Callable[..., Any]:
 
 @pytest.fixture
 def gone() -> Callable[..., Any]:
-    async def until_gone(mark: str, seconds: float = 20) -> None:
+    async def until_gone(mark: str, seconds: float = PATIENCE) -> None:
         end = time.monotonic() + seconds
         while left := processes_with(mark):
             assert time.monotonic() < end, left

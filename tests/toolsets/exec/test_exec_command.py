@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.deadlines import ever_longer, within
+from tests.deadlines import PATIENCE, ever_longer, within
 
 from golem_forge.config.sandbox_block import MIB, ResourceLimits, WallSettings
 from golem_forge.core.decisions import Status
@@ -112,7 +112,9 @@ async def test_cancel_in_the_first_wait_ends_the_tree_and_keeps_what_was_said(
     bench = benches(bus=bus)
     call = asyncio.ensure_future(bench.cmd("echo early; trap '' TERM; sleep 61.28 & wait; sleep 61.28"))
     await runs("sleep\x0061.28")
-    await asyncio.wait_for(heard.wait(), 20)  # a command may run for a while before Forge gets to read its first word
+    await asyncio.wait_for(
+        heard.wait(), PATIENCE
+    )  # a command may run for a while before Forge gets to read its first word
     with within(1):
         bench.path.signal.interrupt()
         outcome = await call

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.deadlines import PATIENCE
 
 from golem_forge.core.decisions import Status
 from golem_forge.core.text import escape_control_chars
@@ -108,7 +109,7 @@ async def test_a_grant_covers_lines_without_danger(benches: Callable[..., Any], 
 async def test_an_interrupt_hides_nothing(benches: Callable[..., Any], person: Person, workspace: Path) -> None:
     bench = benches(ask=person)
     number: int = await bench.session("stty -echo; trap '' INT; touch deaf; cat", tty=True, yield_time_ms=0)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while not (workspace / "deaf").exists():
             await asyncio.sleep(0.02)
     for piece in ("echo ", "\x03", "rm -rf x\n"):

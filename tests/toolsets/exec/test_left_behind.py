@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.deadlines import PATIENCE
 from tests.toolsets.conftest import Bench
 
 from golem_forge import open_session
@@ -85,7 +86,7 @@ async def test_a_session_that_ends_while_nobody_waits_tells_at_once(
     walls.on_unread(heard.put_nowait)
     bench = benches(walls=walls)
     number = await bench.session("touch .envrc; sleep 0.5")
-    after = await asyncio.wait_for(heard.get(), 20)
+    after = await asyncio.wait_for(heard.get(), PATIENCE)
     assert (after.protected_created, after.leftovers) == (("/workspace/.envrc",), (HOOK,))
     assert told(await bench.stdin(number)) == (("/workspace/.envrc",), (HOOK,), True), "who reads it hears it too"
     await bench.path.parts.close()

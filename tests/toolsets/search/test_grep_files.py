@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.deadlines import ever_longer
+from tests.deadlines import PATIENCE, ever_longer
 
 from golem_forge.core.decisions import Status, Verdict
 from golem_forge.core.effects import Verb
@@ -329,7 +329,7 @@ async def test_t44_a_pattern_without_end_is_stopped_and_what_was_found_is_kept(
 async def test_a_cancelled_search_leaves_nothing_behind(ctx: ToolContext, workspace: Path) -> None:
     write(workspace / "b.txt", "a" * 40 + "b\n")
     work = asyncio.ensure_future(create_grep_files_tool().planner({"pattern": "(a+)+$"}, ctx).run())
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE
     while not _searching() and time.monotonic() < deadline:
         await asyncio.sleep(0.02)
     assert _searching()
@@ -375,7 +375,7 @@ def busy(pid: str) -> bool:
     return fields[0] != "Z" and int(fields[11]) >= 20
 
 
-def wait_for(condition: Any, seconds: float = 20) -> Any:
+def wait_for(condition: Any, seconds: float = PATIENCE) -> Any:
     deadline = time.monotonic() + seconds
     while not (answer := condition()) and time.monotonic() < deadline:
         time.sleep(0.02)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.deadlines import within
+from tests.deadlines import PATIENCE, within
 
 from golem_forge.core.decisions import Status
 from golem_forge.sandbox.walls.model import Level
@@ -126,7 +126,7 @@ async def test_t16_the_limit_is_in_bytes_and_divides_no_character(shell: Any) ->
 
 async def test_cancel_keeps_what_was_said(shell: Any, workspace: Path) -> None:
     call = asyncio.ensure_future(shell("bash -c 'echo early; touch up; sleep 60'"))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while not (workspace / "up").exists():
             await asyncio.sleep(0.02)
     with within(1):

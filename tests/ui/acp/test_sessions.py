@@ -12,6 +12,7 @@ from urllib.request import Request, urlopen
 import pytest
 from acp import schema
 from pydantic import TypeAdapter
+from tests.deadlines import PATIENCE
 from tests.ui.acp.editor import Editor
 
 PIXEL = base64.b64encode(
@@ -297,7 +298,7 @@ def test_a_question_of_the_editor_is_answered_on_the_page(program: Any) -> None:
     def ask(method: str, path: str, body: Any = None, cookie: str = "") -> Any:
         headers = {"Origin": origin, "Cookie": cookie, "Content-Type": "application/json"}
         data = None if body is None else json.dumps(body).encode()
-        return urlopen(Request(origin + path, data, headers, method=method), timeout=10)
+        return urlopen(Request(origin + path, data, headers, method=method), timeout=PATIENCE)
 
     with Editor(program) as editor:
         session = editor.new()

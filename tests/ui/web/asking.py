@@ -19,6 +19,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from tests.deadlines import PATIENCE
 from tests.ui.web.onlooker import Served, served
 from tests.ui.web.stage import WORKSPACE
 
@@ -60,7 +61,7 @@ class Asked:
         return [event.wire for event in self.events if event.type == kind]
 
     async def until(self, fits: Callable[[], bool]) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while not fits():
                 await asyncio.sleep(0.02)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.deadlines import within
+from tests.deadlines import PATIENCE, within
 from tests.ui.web.onlooker import served
 
 from golem_forge.events.bus import EventBus
@@ -128,7 +128,7 @@ async def test_nobody_looks_nothing_is_read(elsewhere: Elsewhere) -> None:
     following = session._following
     assert following is not None
     session.audience.leave(page)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         await asyncio.wait({following})
     elsewhere.say("unseen")
     await session.arrive()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import jsonschema_rs
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
+from tests.deadlines import PATIENCE
 
 from golem_forge.events.envelope import Event
 from golem_forge.events.model import REGISTRY
@@ -145,7 +146,7 @@ def fuzzed(asked: Asked, description: dict[str, Any], real: dict[str, str]) -> t
             if known:
                 for part in case.path_parameters or {}:
                     case.path_parameters[part] = real.get(part, case.path_parameters[part])
-            answer = case.call(base_url=address, headers=headers, timeout=20)
+            answer = case.call(base_url=address, headers=headers, timeout=PATIENCE)
             statuses[name].add(answer.status_code)
             case.validate_response(answer, checks=conform)
 

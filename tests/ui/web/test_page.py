@@ -6,6 +6,7 @@ import asyncio
 import re
 from typing import Any
 
+from tests.deadlines import PATIENCE
 from tests.ui.web.bench import NARROW, Windows, browsing, until
 from tests.ui.web.stage import calls
 
@@ -50,7 +51,7 @@ async def test_a_turn_with_what_waits_meanwhile(staged: Any, windows: Windows) -
     assert await window.focused() == "Message"
     await window.page.keyboard.type("first")
     await window.press("Enter")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         await running.wait()
     await window.page.keyboard.type("second")
     await window.press("Enter")

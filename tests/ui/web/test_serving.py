@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.deadlines import within
+from tests.deadlines import PATIENCE, within
 from tests.ui.web.bench import until
 from tests.ui.web.front import LARGE, SOCKET, Front, front
 from tests.ui.web.stranger import request
@@ -138,7 +138,7 @@ class TestConnections:
         async with front() as served:
             reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
             writer.write(said)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE):
                 with contextlib.suppress(ConnectionError):
                     await reader.read()
             assert reader.at_eof() or reader.exception() is not None, "the server ended the connection"
@@ -149,7 +149,7 @@ class TestConnections:
         async with front() as served:
             reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
             writer.write(b"GET / HTTP/1.1\r\n")
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE):
                 with contextlib.suppress(ConnectionError):
                     while not reader.at_eof():
                         writer.write(b"X: y\r\n")
@@ -167,7 +167,7 @@ class TestConnections:
             for _ in range(4):
                 await asyncio.sleep(0.05)
             await page.send("still here")
-            assert await asyncio.wait_for(page.recv(), 20) == "still here"
+            assert await asyncio.wait_for(page.recv(), PATIENCE) == "still here"
 
     async def test_who_does_not_take_the_answer_is_let_go(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(server, "CHECK_SECONDS", 0.1)
@@ -202,7 +202,7 @@ class TestConnections:
             for _ in range(3):
                 assert (await served.ask("/api/thing", cookie=True)).status == 200
             await page.send("still here")
-            assert await asyncio.wait_for(page.recv(), 20) == "still here"
+            assert await asyncio.wait_for(page.recv(), PATIENCE) == "still here"
             for _, writer in held:
                 writer.close()
 
@@ -269,7 +269,7 @@ class TestSockets:
                 async with socket_of(served) as page:
                     page.transport.write(nonsense)
                     with pytest.raises(ConnectionClosed):
-                        await asyncio.wait_for(page.recv(), 20)
+                        await asyncio.wait_for(page.recv(), PATIENCE)
             await until(lambda: served.done.count("closed") == 4)
         assert caplog.records == []
 
@@ -282,9 +282,9 @@ class TestSockets:
         ):
             await served.ask("/api/logout", method="POST", Cookie=mine, Origin=served.address)
             for each in (page, tab):
-                assert await asyncio.wait_for(each.recv(), 20) == '{"kind": "bye", "reason": "Logged out."}'
+                assert await asyncio.wait_for(each.recv(), PATIENCE) == '{"kind": "bye", "reason": "Logged out."}'
                 with pytest.raises(ConnectionClosed):
-                    await asyncio.wait_for(each.recv(), 20)
+                    await asyncio.wait_for(each.recv(), PATIENCE)
                 assert each.close_code == 4401
             await other.send("still here")
             assert await other.recv() == "still here"
@@ -303,7 +303,7 @@ class TestSockets:
         cookie = served.cookie
         served.clock.now += 43_200 - 0.2
         async with socket_of(served, cookie) as page:
-            assert "Logged out" in str(await asyncio.wait_for(page.recv(), 20))
+            assert "Logged out" in str(await asyncio.wait_for(page.recv(), PATIENCE))
 
 
 class TestStopping:

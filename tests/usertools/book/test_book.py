@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.deadlines import LONG, within
+from tests.deadlines import LONG, PATIENCE, within
 
 from golem_forge.core.errors import ForgeError
 from golem_forge.storage.home import ForgeHome
@@ -544,7 +544,7 @@ def test_two_processes_write_at_once_and_nothing_is_lost(home: ForgeHome, begin:
     begin(path_of(home))
     children = [child(home, who, 60) for who in ("a", "b", "c")]
     for each in children:
-        assert each.communicate(timeout=50)[0].splitlines()[-1] == "59"
+        assert each.communicate(timeout=PATIENCE)[0].splitlines()[-1] == "59"
     book = ToolStore(home)
     assert len(book.all_trusted("x")) == 180
     assert book.denials("x", "sha256:shared") == 180

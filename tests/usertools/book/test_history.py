@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.deadlines import PATIENCE
 
 from golem_forge.core.decisions import Status
 from golem_forge.storage.content_store import ContentStore
@@ -379,7 +380,7 @@ history.undo(home=home, store=ToolStore(home), name="x", files_of=files_of)
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_killed_in_the_middle_it_is_the_old_folder_or_the_new_one(shop: Shop, moment: str) -> None:
     first, second = shop.write("one"), shop.write("two")
-    done = subprocess.run([sys.executable, "-c", KILLED, str(shop.home.path), moment], timeout=30)
+    done = subprocess.run([sys.executable, "-c", KILLED, str(shop.home.path), moment], timeout=PATIENCE)
     assert done.returncode == -signal.SIGKILL
     assert shop.present == (second if moment == "before" else first)
     assert shop.old_files(first) is not None and shop.old_files(second) is not None

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.deadlines import PATIENCE
 
 from golem_forge.storage.home import ForgeHome
 from golem_forge.usertools.build import BuildCache, build_key
@@ -89,5 +90,5 @@ async def test_another_process_is_waited_for_also_when_it_is_killed(cache: Build
     finally:
         holder.kill()
         holder.wait()
-    await asyncio.wait_for(waiting, 30)
+    await asyncio.wait_for(waiting, PATIENCE)
     assert cache.find(KEY) is not None

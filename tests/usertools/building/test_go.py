@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.deadlines import PATIENCE
 
 from golem_forge.sandbox.errors import SandboxError
 from golem_forge.sandbox.walls.model import Level, ProbeReport
@@ -147,7 +148,7 @@ async def test_a_build_that_is_cancelled_ends_its_processes_and_leaves_nothing(w
     building = asyncio.create_task(works.build(works.made({"mytool.go": HELLO})))  # with an empty cache: some seconds
     while len(works.started) < 2:
         await asyncio.sleep(0.01)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while not _in_walls_of(works.home.path):
             await asyncio.sleep(0.05)
     building.cancel()

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.deadlines import LONG, within
+from tests.deadlines import LONG, PATIENCE, within
 
 from golem_forge.core.calls import Caller, Outcome, ToolCall
 from golem_forge.core.decisions import Status
@@ -310,7 +310,7 @@ async def test_at_most_sixty_four_calls_eight_at_once_and_no_more_listening_afte
         ] * 3
         for _ in range(MOST_CONNECTIONS - MOST_CALLS - 3):
             await _say(desk, b"garbage")
-        await asyncio.wait_for(asyncio.shield(desk._listening), 20)
+        await asyncio.wait_for(asyncio.shield(desk._listening), PATIENCE)
         with pytest.raises(OSError, match="refused"):
             await _say(desk, b"garbage")
 
@@ -342,7 +342,7 @@ async def test_leaving_ends_the_calls_under_way(tmp_path: Path) -> None:
         while not path.running:
             await asyncio.sleep(0.001)
     assert (path.running, path.cancelled) == (0, 1)
-    assert await asyncio.wait_for(asking, 20) == b""
+    assert await asyncio.wait_for(asking, PATIENCE) == b""
 
 
 async def test_a_client_that_goes_takes_its_call_with_it(tmp_path: Path) -> None:
@@ -353,7 +353,7 @@ async def test_a_client_that_goes_takes_its_call_with_it(tmp_path: Path) -> None
         while not path.running:
             await asyncio.sleep(0.001)
         writer.close()
-        until = time.monotonic() + 20
+        until = time.monotonic() + PATIENCE
         while path.running and time.monotonic() < until:
             await asyncio.sleep(0.001)
         assert (path.running, path.cancelled) == (0, 1)

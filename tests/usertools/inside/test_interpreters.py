@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.deadlines import within
+from tests.deadlines import PATIENCE, within
 
 from golem_forge.config.sandbox_block import MIB, ResourceLimits
 from golem_forge.events.redaction import Redactor
@@ -322,7 +322,7 @@ def test_a_killed_forge_leaves_no_interpreter(tmp_path: Path) -> None:
         assert _lives(pid)
         forge.kill()
         forge.wait()
-        until = time.monotonic() + 20
+        until = time.monotonic() + PATIENCE
         while _lives(pid) and time.monotonic() < until:
             time.sleep(0.01)
         assert not _lives(pid)

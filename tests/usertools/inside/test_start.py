@@ -16,6 +16,7 @@ from pathlib import Path
 from subprocess import PIPE
 
 import pytest
+from tests.deadlines import PATIENCE
 
 from golem_forge.usertools.run.interpreter import starter_folder
 
@@ -144,7 +145,7 @@ def _ahead(script: Path, argv: list[str], env: dict[str, str], stdin: bytes) -> 
         content = marshal.dumps((str(script), argv, changes, stdin or None, []), 4)
         ours.sendall(len(content).to_bytes(8, "big") + content)
         ours.close()
-        out, err = child.communicate(timeout=40)
+        out, err = child.communicate(timeout=PATIENCE)
     return subprocess.CompletedProcess([], child.returncode, out, err)
 
 
@@ -162,7 +163,7 @@ def _directly(script: Path, argv: list[str], env: dict[str, str], stdin: bytes) 
             capture_output=True,
             env=ENV | env,
             cwd=script.parent,
-            timeout=40,
+            timeout=PATIENCE,
         )
     finally:
         os.close(descriptor)
@@ -203,7 +204,7 @@ def test_without_a_whole_order_it_leaves_silently(sent: bytes, tmp_path: Path) -
     with _started_ahead(tmp_path) as (ours, child):
         ours.sendall(sent)
         ours.close()
-        assert child.communicate(timeout=30) == (b"", b"")
+        assert child.communicate(timeout=PATIENCE) == (b"", b"")
     assert child.returncode == 0
 
 

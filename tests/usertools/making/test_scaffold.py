@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.deadlines import PATIENCE
 
 from golem_forge.storage.home import ForgeHome
 from golem_forge.tools.validation import InputInvalid
@@ -78,7 +79,7 @@ def test_no_argument_becomes_code() -> None:
 
 def run_template(tmp_path: Path, argv: list[str], *arguments: str) -> subprocess.CompletedProcess[str]:
     env = {"PATH": os.environ["PATH"], "FORGE_WORKSPACE": "/somewhere"}
-    return subprocess.run([*argv, *arguments], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=20)
+    return subprocess.run([*argv, *arguments], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=PATIENCE)
 
 
 @pytest.mark.parametrize(
@@ -98,9 +99,11 @@ def test_the_go_template_is_go() -> None:
     path = f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"
     if (go := shutil.which("go", path=path)) is None:
         pytest.skip("no Go here")
-    root = subprocess.run([go, "env", "GOROOT"], capture_output=True, text=True, check=True, timeout=20).stdout.strip()
+    root = subprocess.run(
+        [go, "env", "GOROOT"], capture_output=True, text=True, check=True, timeout=PATIENCE
+    ).stdout.strip()
     source = made(language="go")["test_tool.go"]
-    formatted = subprocess.run([f"{root}/bin/gofmt"], input=source, capture_output=True, check=True, timeout=20)
+    formatted = subprocess.run([f"{root}/bin/gofmt"], input=source, capture_output=True, check=True, timeout=PATIENCE)
     assert formatted.stdout == source
 
 

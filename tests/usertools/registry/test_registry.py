@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.deadlines import PATIENCE
 
 from golem_forge.storage.home import ForgeHome
 from golem_forge.usertools import registry as registry_module
@@ -569,9 +570,9 @@ def test_a_lost_snapshot_is_made_again_at_the_next_start(home: ForgeHome) -> Non
 async def test_a_watch_tells_of_each_change(home: ForgeHome) -> None:
     folder = make(home, "greet")
     watch = watch_registry(Registry(home), poll_s=0.01)
-    assert await asyncio.wait_for(anext(watch), 20) == RegistryChanges(added=("greet",))
+    assert await asyncio.wait_for(anext(watch), PATIENCE) == RegistryChanges(added=("greet",))
     (folder / "tool.yaml").write_text("name: [\n")
-    assert await asyncio.wait_for(anext(watch), 20) == RegistryChanges(removed=("greet",), diagnosed=("greet",))
+    assert await asyncio.wait_for(anext(watch), PATIENCE) == RegistryChanges(removed=("greet",), diagnosed=("greet",))
     await watch.aclose()  # type: ignore[attr-defined]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.deadlines import PATIENCE
 
 from golem_forge.core.decisions import Status
 from golem_forge.sandbox.process.monitor import ExitStatus
@@ -45,7 +46,7 @@ async def shaped(out: bytes | str = b"", err: bytes | str = b"", kept: Kept | No
         err=capture(err),
         after=after,
         seconds=0.25,
-        timeout=30,
+        timeout=PATIENCE,
     )
     return await finish_run(ran, ToolContext(outputs=kept))
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.deadlines import PATIENCE
 
 from golem_forge.storage.home import ForgeHome
 
@@ -49,7 +50,9 @@ def make_tool(tmp_path: Path) -> Callable[..., Path]:
 def git(folder: Path, *arguments: str) -> str:
     settings = ("-c", "user.name=t", "-c", "user.email=t@example.test", "-c", "init.defaultBranch=main")
     command = ["git", *settings, *arguments]
-    return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True, timeout=20).stdout.strip()
+    return subprocess.run(
+        command, cwd=folder, check=True, capture_output=True, text=True, timeout=PATIENCE
+    ).stdout.strip()
 
 
 class Repository:

@@ -11,6 +11,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 
+from tests.deadlines import PATIENCE
+
 
 @contextmanager
 def git_server(root: Path) -> Iterator[tuple[str, dict[str, str]]]:
@@ -18,7 +20,7 @@ def git_server(root: Path) -> Iterator[tuple[str, dict[str, str]]]:
     certificate, key = root / "certificate.pem", root / "key.pem"
     request = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost"
     names = ("-addext", "subjectAltName=DNS:localhost", "-keyout", key, "-out", certificate)
-    subprocess.run(["openssl", *request.split(), *names], check=True, capture_output=True, timeout=20)
+    subprocess.run(["openssl", *request.split(), *names], check=True, capture_output=True, timeout=PATIENCE)
     server = ThreadingHTTPServer(("localhost", 0), type("Backend", (GitBackend,), {"root": str(root)}))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
@@ -56,7 +58,7 @@ class GitBackend(BaseHTTPRequestHandler):
             "GIT_CONFIG_KEY_0": "safe.directory",
             "GIT_CONFIG_VALUE_0": "*",
         }
-        given = subprocess.run(["git", "http-backend"], env=environ, input=body, capture_output=True, timeout=20)
+        given = subprocess.run(["git", "http-backend"], env=environ, input=body, capture_output=True, timeout=PATIENCE)
         head, _, content = given.stdout.partition(b"\r\n\r\n")
         fields = dict(line.split(": ", 1) for line in head.decode().splitlines())
         self.send_response(int(fields.pop("Status", "200").split()[0]))

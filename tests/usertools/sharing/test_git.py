@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.deadlines import within
+from tests.deadlines import PATIENCE, within
 
 from golem_forge.storage.home import ForgeHome
 from golem_forge.usertools.diagnostics import DiagnosticCode, SharingError, Unusable
@@ -182,7 +182,7 @@ def test_time_and_output_are_bounded_and_the_whole_group_ends(
     with within(2), pytest.raises(SharingError, match="within 1 seconds"):
         git.output(["fetch"], 100)
     child = int((tmp_path / "child").read_text())
-    until = time.monotonic() + 20
+    until = time.monotonic() + PATIENCE
     while Path(f"/proc/{child}/stat").exists() and " Z " not in Path(f"/proc/{child}/stat").read_text():
         assert time.monotonic() < until, "a child of git lives on"
         time.sleep(0.02)

@@ -7,6 +7,7 @@ import contextlib
 import json
 
 import pytest
+from tests.deadlines import PATIENCE
 from tests.ui.web.front import HANDSHAKE, SOCKET, Front, front
 from tests.ui.web.stranger import Answer, request, sent
 
@@ -333,6 +334,6 @@ async def break_off(served: Front) -> None:
 
 async def test_nonsense_after_the_answer_began(caplog: pytest.LogCaptureFixture) -> None:
     async with front() as served:
-        await asyncio.wait_for(break_off(served), 20)
+        await asyncio.wait_for(break_off(served), PATIENCE)
         assert (await served.ask("/api/thing", cookie=True)).status == 200
     assert caplog.records == []
