@@ -10,12 +10,8 @@ from typing import Any
 
 import pexpect
 import pytest
-<<<<<<< HEAD
 from tests.acceptance.conftest import FORGE, Desk
-=======
-from tests.acceptance.conftest import FORGE
 from tests.deadlines import PATIENCE
->>>>>>> 0fc204f (wip)
 
 Forge = Callable[..., subprocess.CompletedProcess[str]]
 CARD = r"Approve\?.*\) "
