@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -29,7 +30,7 @@ class Pipe:
         self.endings = 0
 
     def reader(self) -> LineReader:
-        self.lines = LineReader(self.theirs, server="test", over=self.over, answered=lambda: None)
+        self.lines = LineReader(self.theirs, server="test", over=self.over, answered=partial(asyncio.sleep, 0))
         return self.lines
 
     def over(self, error: TransportError | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures.thread  # noqa: F401 - who becomes a plain user in a test cannot load it any more
 import json
 import os
 import shutil

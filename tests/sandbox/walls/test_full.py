@@ -457,11 +457,11 @@ def test_explaining_a_path(house: House) -> None:
 
 
 def test_notices_for_the_person(house: House) -> None:
-    (house.root / ".git").mkdir()
+    (house.root / ".git/objects").mkdir(parents=True)
     (house.root / ".git/HEAD").touch()
     walls = house.walls()
 
-    assert any("git repository whose root is above it" in notice for notice in walls.notices)
+    assert any("git repository whose root is above it" in notice for notice in walls.notices), "it holds their home"
     (house.workspace / ".git").symlink_to("/x")
     assert any("is a link" in notice for notice in walls.check_zones())
 

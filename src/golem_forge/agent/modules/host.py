@@ -124,11 +124,11 @@ class ModuleHost:
     async def call(self, export: str, args: Mapping[str, Any], ctx: ToolContext) -> Any:
         """The tool's value, its ToolResult, or what the walls refused it. Raises what became of it otherwise."""
         try:
-            self._walled.exchange()
+            await self._walled.exchange()
             answer = await self._ask(
                 {"op": "call", "export": export, "args": args, "context": _context_to_wire(ctx)}, ctx
             )
-            self._walled.exchange()
+            await self._walled.exchange()
         except ToolFailed as error:
             found = () if error.code else self._walled.denials_in(error.message)
             if not found:

@@ -16,7 +16,7 @@ import json
 import logging
 import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
 from golem_forge.mcp.client.transport import ClosingStream, Delivery, LineTooLong, NotSent, current_delivery
@@ -70,7 +70,7 @@ class LineReader(ClosingStream):
         *,
         server: str,
         over: Callable[[LineTooLong | None], None],
-        answered: Callable[[], None],
+        answered: Callable[[], Awaitable[None]],
     ) -> None:
         """`over`: told once, when nothing more will be read, and whether that is because of what was. `answered`:
         called when an answer has come, before anybody gets it."""
@@ -106,7 +106,7 @@ class LineReader(ClosingStream):
                     await asyncio.sleep(0)
                 if message is not None:
                     if isinstance(message, self._message) and isinstance(message.message, self._response):
-                        self._answered()
+                        await self._answered()
                     return message
             if self._ended or self._closed:
                 raise self._end
@@ -238,7 +238,7 @@ class _Line:
 
 
 class LineWriter(ClosingStream):
-    def __init__(self, descriptor: int, *, server: str, before: Callable[[], None]) -> None:
+    def __init__(self, descriptor: int, *, server: str, before: Callable[[], Awaitable[None]]) -> None:
         """The descriptor does not block, and stays the caller's to close. `before`: called before each request."""
         from golem_forge.mcp import sdk
 
@@ -260,7 +260,7 @@ class LineWriter(ClosingStream):
         if self._broken:
             raise self._failure(line)
         if is_request:
-            self._before()
+            await self._before()
         self._queue.append(line)
         if not self._writing:
             self._write()

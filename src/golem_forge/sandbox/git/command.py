@@ -22,14 +22,11 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from golem_forge.core.lazy_dataclass import dataclass
-from golem_forge.core.regex import regex
-from golem_forge.core.text import escape_control_chars
+from golem_forge.sandbox.git.formats import git_words
 from golem_forge.sandbox.host import find_program
 
 _POLL_SECONDS: Final = 0.02
 _MOST_ERRORS: Final = 64 << 10
-_SHOWN_ERRORS: Final = 500
-_CREDENTIALS: Final = regex(r"://[^/\s'\"]*@")
 _BLOCK: Final = 512
 """Bytes of one unit of `ulimit -f`; 1024 in some shells."""
 
@@ -167,9 +164,3 @@ def _wait(process: subprocess.Popen[bytes], limits: GitLimits, out: int, errors:
         if process.returncode is None and time.monotonic() >= until:
             raise GitTimeout
     return False
-
-
-def git_words(errors: bytes) -> str:
-    """What git wrote on standard error, on one line."""
-    lines = [line.strip() for line in errors.decode("utf-8", "replace").splitlines() if line.strip()]
-    return _CREDENTIALS.sub("://…@", escape_control_chars("; ".join(lines)))[:_SHOWN_ERRORS]

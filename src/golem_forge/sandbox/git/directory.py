@@ -1,13 +1,8 @@
-"""GitDir: one git directory, opened by handle, whose files, refs and objects are read, replaced and checked.
+"""GitDir: one git directory, opened by handle, whose files and refs are read and replaced.
 
 Every write takes git's own lock file and ends in a rename, so the user's git, which may run at the same time, sees
 the old or the new content. Threat: one side is a directory that hostile commands write to. No link is followed,
 only regular files are read, and nothing is read without a bound.
-
-ObjectCheck hashes new objects and compares them with their names. Threat: git believes the name of a loose object,
-so a command could store other content under the name of an old one; a link in the store makes the user's git write
-elsewhere. `git_succeeds` asks the system's git on the host: nothing that runs hooks or filters, no settings but the
-repository's own, no replacements, no fetching.
 """
 
 from __future__ import annotations
@@ -17,16 +12,12 @@ import hashlib
 import os
 import re
 import stat
-import subprocess
 import time
-import zlib
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from golem_forge.core.calls import Leftover, Severity
 from golem_forge.core.regex import regex
 from golem_forge.sandbox.handles import CONTENT, DIRECTORY, LISTING, Opener, Parts
-from golem_forge.sandbox.host import find_program
 from golem_forge.sandbox.process.cleanup import remove_tree
 
 Stamp = tuple[int, int, int, int]
@@ -151,14 +142,36 @@ class GitDir:
                 if found.st_ino in ours:
                     self.remove(_joined(folder, name))
 
+    def copy_verified(self, path: str, other: GitDir, sha256: str) -> bool:
+        """A file of any size, to the same path of another directory. False: its content has another SHA-256, and
+        nothing was written. Raises OSError."""
+        other._make_parents(path)
+        source = self._opener(self._root, self._parts(path), CONTENT)
+        fresh = f".forge-{os.urandom(8).hex()}.tmp"
+        with os.fdopen(source, "rb") as given, other._parent(path) as (parent, name):
+            if not stat.S_ISREG(os.fstat(source).st_mode):
+                return False
+            try:
+                made = hashlib.sha256()
+                with os.fdopen(os.open(fresh, _WRITE, 0o444, dir_fd=parent), "wb") as file:
+                    while block := given.read(1 << 20):
+                        made.update(block)
+                        file.write(block)
+                if made.hexdigest() == sha256:
+                    os.rename(fresh, name, src_dir_fd=parent, dst_dir_fd=parent)
+                    return True
+            finally:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(fresh, dir_fd=parent)
+        return False
+
     def make_folder(self, path: str) -> None:
         self._make_parents(f"{path}/")
 
     def make_accessible(self) -> None:
         """Threat: a command takes away the right to enter a directory, so that what it did there is not looked at."""
-        with contextlib.suppress(OSError):
-            if stat.S_IMODE(os.fstat(self._root).st_mode) & 0o700 != 0o700:
-                os.chmod(f"/proc/self/fd/{self._root}", 0o700)
+        with contextlib.suppress(OSError), self._parent("") as (parent, last):
+            os.chmod(last, 0o700, dir_fd=parent)
         waiting = [""]
         while waiting:
             here = waiting.pop()
@@ -288,7 +301,7 @@ class GitDir:
 
     @contextlib.contextmanager
     def _parent(self, path: str) -> Iterator[tuple[int, str]]:
-        *above, name = self._parts(path)
+        *above, name = self._parts(path) or (".",)
         parent = self._opener(self._root, above, DIRECTORY)
         try:
             yield parent, name
@@ -362,133 +375,3 @@ def _remove_empty(name: str, parent: int) -> None:
     finally:
         os.close(directory)
     os.rmdir(name, dir_fd=parent)
-
-
-_STORE: Final = "objects"
-_MOST_OBJECTS: Final = 5_000
-_MOST_BYTES: Final = 128 << 20
-_LARGEST_OBJECT: Final = 64 << 20
-_SLACK_NS: Final = 50_000_000
-"""So far the clock of files may be behind the one that is read."""
-_MOST_NAMED: Final = 5
-
-
-class ObjectCheck:
-    """One look at the objects that came since a moment."""
-
-    def __init__(self, real: GitDir, host: str, shown: str, since_ns: int) -> None:
-        """`host`: the git directory on the host; `shown`: how people call it."""
-        self._real = real
-        self._host = host
-        self._shown = shown
-        self._since = since_ns - _SLACK_NS
-        self._objects = _MOST_OBJECTS
-        self._bytes = _MOST_BYTES
-
-    def run(self) -> Iterator[Leftover]:
-        links: list[str] = []
-        forged: list[str] = []
-        packs: list[str] = []
-        unread = 0
-        for name, info in self._real.names(_STORE).items():
-            path = f"{_STORE}/{name}"
-            if stat.S_ISLNK(info.st_mode):
-                links.append(path)
-            elif stat.S_ISDIR(info.st_mode):
-                for below, found in self._real.names(path).items():
-                    if stat.S_ISLNK(found.st_mode):
-                        links.append(f"{path}/{below}")
-                    elif found.st_ctime_ns < self._since or not stat.S_ISREG(found.st_mode):
-                        continue
-                    elif name == "pack" and below.endswith((".idx", ".pack")):
-                        packs.append(f"{path}/{below.rpartition('.')[0]}.idx")
-                    elif name == "info" and below in ("alternates", "http-alternates"):
-                        links.append(f"{path}/{below}")
-                    elif len(name) == 2 and not below.startswith("tmp"):
-                        good = self._is_sound(f"{path}/{below}", name + below, found.st_size)
-                        unread += good is None
-                        if good is False:
-                            forged.append(f"{path}/{below}")
-        for path in (*links, *forged):
-            with contextlib.suppress(OSError):
-                self._real.remove(path)
-        if links:
-            yield self._told(Severity.CRITICAL, "led your git elsewhere, and was removed", links)
-        if forged:
-            yield self._told(Severity.CRITICAL, "had another content than its name says, and was removed", forged)
-        packs = sorted(set(packs))
-        files = (os.path.join(self._host, path) for path in packs)
-        sound = git_succeeds(self._host, "verify-pack", *files) if 0 < len(packs) <= _MOST_NAMED else None
-        if sound is False:
-            yield self._told(Severity.CRITICAL, "is damaged or forged: run `git fsck`", packs)
-        elif packs and sound is None:
-            yield self._told(Severity.NOTE, "is new and was not checked: `git fsck` does", packs)
-        if unread:
-            text = f"{unread:,} new objects in {self._shown}/{_STORE} were not checked: `git fsck` does."
-            yield Leftover(kind="git_objects", severity=Severity.NOTE, text=text)
-
-    def _is_sound(self, path: str, name: str, size: int) -> bool | None:
-        """None: too much to read."""
-        if self._objects <= 0 or size > self._bytes:
-            return None
-        self._objects -= 1
-        self._bytes -= size
-        content = self._real.read(path)
-        if content is None:
-            return False
-        try:
-            unpacked = zlib.decompressobj()
-            plain = unpacked.decompress(content, _LARGEST_OBJECT)
-            if unpacked.unconsumed_tail:
-                return None
-        except zlib.error:
-            return False
-        self._bytes -= len(plain)
-        made = hashlib.sha256(plain) if len(name) == 64 else hashlib.sha1(plain, usedforsecurity=False)
-        return made.hexdigest() == name
-
-    def _told(self, severity: Severity, what: str, paths: list[str]) -> Leftover:
-        shown = tuple(f"{self._shown}/{path}" for path in paths[:20])
-        more = f" and {len(paths) - _MOST_NAMED} more" if len(paths) > _MOST_NAMED else ""
-        text = f"{', '.join(shown[:_MOST_NAMED])}{more} {what}."
-        return Leftover(kind="git_objects", severity=severity, text=text, paths=shown)
-
-
-_GIT_ENVIRONMENT: Final = {
-    "PATH": "/usr/bin:/bin",
-    "HOME": "/nonexistent",
-    "GIT_CONFIG_NOSYSTEM": "1",
-    "GIT_CONFIG_GLOBAL": "/dev/null",
-    "GIT_NO_REPLACE_OBJECTS": "1",
-    "GIT_NO_LAZY_FETCH": "1",
-    "GIT_ALLOW_PROTOCOL": "none",
-    "GIT_OPTIONAL_LOCKS": "0",
-}
-_GIT_OPTIONS: Final = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
-_WITHIN_S: Final = 2.0
-
-
-def git_succeeds(git_dir: str, *words: str) -> bool | None:
-    """Whether git exits with 0. None: it could not be asked, or thought about it for too long."""
-    git = find_program("git", kept_out=(os.path.dirname(git_dir.rstrip("/")),))
-    if git is None:
-        return None
-    try:
-        ran = subprocess.run(
-            [git, "--git-dir", git_dir, *_GIT_OPTIONS, *words],
-            cwd="/",
-            env=_GIT_ENVIRONMENT,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            timeout=_WITHIN_S,
-            check=False,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return ran.returncode == 0
-
-
-def is_ancestor(git_dir: str, old: str, new: str) -> bool:
-    """False also where nobody can tell: a missing git, a missing commit."""
-    return git_succeeds(git_dir, "merge-base", "--is-ancestor", old, new) is True

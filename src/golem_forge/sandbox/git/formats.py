@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from golem_forge.core.regex import regex
+from golem_forge.core.text import escape_control_chars
 from golem_forge.sandbox.protected import GIT_FILE
 
 _BOM: Final = "\ufeff"
@@ -255,6 +256,16 @@ def unlisted_keys(settings: Iterable[GitSetting], *, accepted: Callable[[GitSett
         if (check is None or not check(setting.value)) and not (accepted is not None and accepted(setting)):
             found[setting.name] = None
     return list(found)
+
+
+_SHOWN_ERRORS: Final = 500
+_CREDENTIALS: Final = regex(r"://[^/\s'\"]*@")
+
+
+def git_words(errors: bytes) -> str:
+    """What git wrote on standard error, on one line."""
+    lines = [line.strip() for line in errors.decode("utf-8", "replace").splitlines() if line.strip()]
+    return _CREDENTIALS.sub("://…@", escape_control_chars("; ".join(lines)))[:_SHOWN_ERRORS]
 
 
 _LARGEST_CONFIG: Final = 1 << 20

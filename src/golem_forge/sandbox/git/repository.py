@@ -1,11 +1,11 @@
-"""What git needs from outside a zone, and the paths in a zone that git's config names.
+"""Where the repository of a zone is, what git needs from outside it, and the paths in a zone that git's config names.
 
-`shared_repository` returns the repository of a linked worktree, to be shown read-only; it must point back at the
-zone, or a `.git` file could name any directory of the host. `git_identity` returns a `.gitconfig` with the user's
-name and e-mail only. GitPaths reads the config of the repositories that a zone is or lies in, and the user's own,
-with all includes, and returns hooks directories, included files, attribute and exclude files and programs, existing
-or not: git runs or obeys what is there, so no command may write it. Threat: a command makes the missing target of
-an `include.path`, or a hook in a directory that `core.hooksPath` names.
+`find_repository` says where the repository is that a zone's files belong to: in it, beside it (a linked worktree) or
+above it. `git_identity` returns a `.gitconfig` with the user's name and e-mail only.
+GitPaths reads the config of the repositories that a zone is or lies in, and the user's own, with all includes, and
+returns hooks directories, included files, attribute and exclude files and programs, existing or not: git runs or obeys
+what is there, so no command may write it. Threat: a command makes the missing target of an `include.path`, or a hook in
+a directory that `core.hooksPath` names.
 """
 
 from __future__ import annotations
@@ -29,9 +29,40 @@ from golem_forge.sandbox.zones import Zone
 _LARGEST_FILE: Final = 256 * 1024
 
 
-def shared_repository(zone: Zone) -> str | None:
-    """The real directory of the repository that the zone's root is a linked worktree of, if it says so itself."""
-    pointer = os.path.join(zone.host, ".git")
+class Repository(NamedTuple):
+    """Where the repository is that a zone's files belong to."""
+
+    git_dir: str
+    """The host path of the git directory, which linked worktrees share."""
+    in_zone: bool = True
+    """It is the `.git` at the zone's root."""
+    own: str = ""
+    """Below `git_dir`: the part of the linked worktree that the zone is (`worktrees/x/`)."""
+    below: Parts = ()
+    """From the root of the work tree to the zone."""
+
+
+def find_repository(zone: Zone) -> Repository | None:
+    """None: there is none, or its `.git` is nothing that anybody vouches for. Nothing is promised of what is in it."""
+    git = os.path.join(zone.host, GIT_FILE)
+    if os.path.isdir(git) and not os.path.islink(git):
+        found = all(os.path.lexists(os.path.join(git, name)) for name in ("HEAD", "objects"))
+        return Repository(git) if found else None
+    if os.path.lexists(git):
+        return _linked_worktree(zone)
+    for above in Path(zone.host).parents:
+        git = str(above / GIT_FILE)
+        if is_work_tree(str(above)):
+            below = Path(zone.host).relative_to(above).parts
+            is_plain = os.path.isdir(os.path.join(git, "objects")) and not os.path.islink(git)
+            return Repository(git, in_zone=False, below=below) if is_plain else None
+    return None
+
+
+def _linked_worktree(zone: Zone) -> Repository | None:
+    """The repository that the zone's root is a linked worktree of. Threat: a `.git` file could name any directory of
+    the host, so what it names must point back at the zone."""
+    pointer = os.path.join(zone.host, GIT_FILE)
     said = _read_text(pointer).strip() if os.path.isfile(pointer) and not os.path.islink(pointer) else ""
     if not said.startswith("gitdir:"):
         return None
@@ -46,7 +77,9 @@ def shared_repository(zone: Zone) -> str | None:
     shared = _read_text(os.path.join(own, "commondir")).strip()
     if os.path.realpath(os.path.join(own, shared or ".")) != common:
         return None
-    return None if is_below(zone.host, common) or is_below(common, zone.host) else common
+    if is_below(zone.host, common) or is_below(common, zone.host):
+        return None
+    return Repository(common, in_zone=False, own=f"worktrees/{os.path.basename(own)}/")
 
 
 def is_bare(parts: Sequence[str], names: Container[str]) -> bool:
@@ -60,13 +93,6 @@ def is_work_tree(directory: str) -> bool:
     """Whether a repository's files lie there. A `.git` without a HEAD is none."""
     git = os.path.join(directory, GIT_FILE)
     return os.path.lexists(os.path.join(git, "HEAD")) or os.path.isfile(git)
-
-
-def repository_above(zone: Zone) -> bool:
-    """Whether the zone lies inside a repository whose root no child can see."""
-    if os.path.lexists(os.path.join(zone.host, GIT_FILE)):
-        return False
-    return any(is_work_tree(str(above)) for above in Path(zone.host).parents)
 
 
 def _path_text(path: str) -> str:

@@ -307,6 +307,10 @@ _APPLY: Final = regex(
     rb"(?:\s*'?(?:-p\d+|-C\d+|--whitespace=[a-z-]+|--3way|--reject|--keep-cr|--ignore-(?:whitespace|space-change))'?)*\s*"
 )
 _REWRITTEN: Final = regex(rb"(?:refs/rewritten/[\w./-]+\n?)*")
+_UPDATED: Final = regex(rb"(?:refs/heads/[^\n]+\n[0-9a-f]+\n[0-9a-f]+\n?)*")
+_HEAD_NAME: Final = regex(rb"(?:refs/heads/[^\n]+|detached HEAD)\n?")
+_SETS_ANOTHER_REF: Final = regex(rb"^[ \t]*(?:update-ref|u)[ \t]+(?!refs/heads/)", re.MULTILINE)
+"""Threat: `refs/replace/…` makes git show other content than a commit has."""
 _OPTIONS: Final = frozenset(
     f"options.{name}"
     for name in (
@@ -317,8 +321,8 @@ _OPTIONS: Final = frozenset(
 )
 
 
-def _has_no_exec(content: bytes) -> bool:
-    return _EXEC.search(content) is None
+def _has_plain_steps(content: bytes) -> bool:
+    return _EXEC.search(content) is None and _SETS_ANOTHER_REF.search(content) is None
 
 
 def _matches(pattern: re.Pattern[bytes]) -> _Check:
@@ -339,20 +343,22 @@ def _are_plain_options(content: bytes) -> bool:
 
 
 _CHECKED_FILES: Final[dict[str, _Check]] = {
-    "git-rebase-todo": _has_no_exec,
-    "git-rebase-todo.backup": _has_no_exec,
-    "todo": _has_no_exec,
+    "git-rebase-todo": _has_plain_steps,
+    "git-rebase-todo.backup": _has_plain_steps,
+    "todo": _has_plain_steps,
     "strategy": lambda content: content.strip() in _STRATEGIES,
     "strategy_opts": _matches(_WORDS),
     "gpg_sign_opt": _matches(_KEY),
     "apply-opt": _matches(_APPLY),
     "opts": _are_plain_options,
     "refs-to-delete": _matches(_REWRITTEN),
+    "update-refs": _matches(_UPDATED),
+    "head-name": _matches(_HEAD_NAME),
 }
 _DATA_FILES: Final = regex(
-    r"\d+|done|head|head-name|onto|orig-head|orig_head|msgnum|end|message(?:-\w+)?|author-script|patch(?:-merge-base)?"
+    r"\d+|done|head|onto|orig-head|orig_head|msgnum|end|message(?:-\w+)?|author-script|patch(?:-merge-base)?"
     r"|stopped-sha|amend|rewritten(?:-list|-pending)?|current-fixups|interactive|quiet|verbose|signoff|autostash"
-    r"|(?:no-)?reschedule-failed-exec|(?:drop|keep)_redundant_commits|allow_rerere_autoupdate|squash-onto|update-refs"
+    r"|(?:no-)?reschedule-failed-exec|(?:drop|keep)_redundant_commits|allow_rerere_autoupdate|squash-onto"
     r"|ignore_date|cdate_is_adate|next|last|info|msg(?:-clean)?|final-commit|original-commit|abort-safety|keep|messageid"
     r"|scissors|quoted-cr|sign|threeway|utf8|no_inbody_headers|keepcr|dirtyindex|rebasing|applying|edit|cur|prev"
     r"|no-merge-rebase|current|onto_name|reapply_cherry_picks"
@@ -369,5 +375,6 @@ def sequencer_objection(name: str, content: bytes | None) -> str:
     if judged is not None:
         if judged(content):
             return ""
-        return "its list of steps holds `exec` lines" if judged is _has_no_exec else f"{name} names a program or a file"
+        steps = "its list of steps holds `exec` lines, or sets other refs than branches"
+        return steps if judged is _has_plain_steps else f"{name} names a program, a file or another ref"
     return "" if _DATA_FILES.fullmatch(name) else f"git knows no {name[:60]} there"

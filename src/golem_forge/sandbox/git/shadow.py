@@ -1,85 +1,77 @@
 """GitShadow: the `.git` that commands see is a private copy, and only data comes back from it.
 
-Inside walls the zone's `.git` is a directory in the user's cache with its own HEAD, index, refs and logs. Objects
-are shared; config, hooks, info and everything else of the user's `.git` are mounted read-only. `sync` runs before
-and after each command, and now and then while one runs, and carries over what GitExchange lets through. Nothing
-else is ever taken over, so a file that git obeys (`commondir`, `config.worktree`, a hook, a link at
-`COMMIT_EDITMSG`) cannot be left in the user's repository by any command, not even for a moment.
+Inside walls the git directory is a directory in the user's cache with its own HEAD, index, refs, logs and objects. The
+user's objects stand in it read-only, and the copy borrows from them; so do config, hooks, info and everything else.
+Nothing of the user's own is writable from inside. `sync` runs before and after each command, and now and then while
+one runs, and carries over what GitExchange lets through and git verifies. So a file that git obeys (`commondir`,
+`config.worktree`, a hook, a link at `COMMIT_EDITMSG`) cannot be left in the user's repository by any command, not even
+for a moment, and no forged object, pack or cache of git's is ever where the user's git finds it.
+
+A repository outside of the zone has a shadow too: that of a linked worktree, and that of a zone below the root of a
+work tree. It stands where the repository is.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import stat
+import threading
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
 from golem_forge.core.calls import Leftover, Severity
 from golem_forge.core.errors import error_name
-from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.sandbox.errors import SandboxError, walls_unavailable
 from golem_forge.sandbox.git import exchange
-from golem_forge.sandbox.git.directory import GitDir, GitLocked, ObjectCheck, TooManyFiles
-from golem_forge.sandbox.git.exchange import GitExchange, SyncPhase, SyncState
-from golem_forge.sandbox.git.index import TrackedFiles, config_value
+from golem_forge.sandbox.git.directory import GitDir, GitLocked, TooManyFiles
+from golem_forge.sandbox.git.exchange import GitExchange, GitSides, SyncPhase, SyncState, WorkTree
+from golem_forge.sandbox.git.formats import GitSetting, read_config
+from golem_forge.sandbox.git.index import read_entries
+from golem_forge.sandbox.git.repository import Repository
+from golem_forge.sandbox.git.transport import GitFailed, Transport
 from golem_forge.sandbox.handles import DIRECTORY, Handle, Parts, best_opener
 from golem_forge.sandbox.process.cleanup import remove_tree
 from golem_forge.sandbox.protected import GIT_FILE
 from golem_forge.sandbox.walls.cache import kept_home
+from golem_forge.sandbox.walls.model import GitMount, ShadowPlan
 from golem_forge.sandbox.zones import Zone, zone_key
 from golem_forge.storage.file_stamp import FileStamp, file_stamp
 from golem_forge.storage.private_file import LockTimeout, locked, write_private
 
 _MOST_SUBMODULES: Final = 8
-"""Each takes five mounts; of more of them commands see a read-only git directory."""
+"""Each takes seven mounts; of more of them commands see a read-only git directory."""
 _MOST_OTHERS: Final = 12
 _DEEPEST_SUBMODULE: Final = 4
 _UNSETTLED_NS: Final = 20_000_000
 """A directory that changed so short ago may change again within the same tick of the clock."""
 _MOST_LOOKED_AT: Final = 200
-_FORMAT: Final = 1
-_OBJECTS: Final = "objects since "
-
-
-@dataclass(frozen=True, slots=True)
-class GitMount:
-    """One thing of the person's `.git` that stands in the shadow."""
-
-    path: str
-    """Below `.git`."""
-    directory: bool
-    writable: bool = False
-    missing: bool = False
-    """An empty read-only one stands there instead."""
-
-
-@dataclass(frozen=True, slots=True)
-class ShadowPlan:
-    """What stands at a zone's `.git` inside walls."""
-
-    tree: str
-    """A host directory, writable."""
-    mounts: tuple[GitMount, ...]
-    """In it, parents first."""
+_FORMAT: Final = 2
+_ALTERNATES: Final = f"../{exchange.HOST_FOLDER}/objects\n".encode()
+_LARGEST_STORE: Final = 256 << 20
+_MOST_STORED: Final = 5_000
+"""Of objects that the user's repository has too; then they are taken out of the shadow."""
+_LFS: Final = "lfs/objects"
 
 
 class GitShadow:
-    def __init__(self, zone: Zone, cache: Path) -> None:
-        """`cache`: the person's cache directory; the shadow is made in it when it is first needed."""
+    def __init__(self, zone: Zone, repository: Repository, cache: Path) -> None:
+        """`cache`: the user's cache directory; the shadow is made in it when it is first needed."""
         self._zone = zone
+        self.repository = repository
         self._cache = cache
         self._names = ("golem-forge", "git", zone_key(zone.host))
         self._folder = os.path.join(os.path.realpath(cache), *self._names)
         self.tree = os.path.join(self._folder, "tree")
         """The host directory that stands at `.git` inside walls."""
-        self.tracked = TrackedFiles(zone)
-        self._tree_fd = -1
-        self._dirs: dict[str, tuple[GitDir, GitDir]] = {}
+        self._outside = None if repository.in_zone else Handle(os.open(repository.git_dir, DIRECTORY))
+        self._folder_fd: Handle | None = None
+        self._sides: dict[str, GitSides] = {}
         self._mounts: tuple[int, tuple[GitMount, ...]] = (-1, ())
         self._stands = False
         """Everything that mounts stand on was there at the last sync."""
@@ -92,10 +84,15 @@ class GitShadow:
         self._commands = 0
         """How many run, of those that this object knows."""
         self._moved: dict[str, dict[str, tuple[str | None, str | None]]] = {}
+        self._gitlinks: set[Parts] = set()
+        self._skipped: frozenset[Parts] = frozenset()
+        self._busy = threading.RLock()
+        """Commands that run side by side have one shadow; git works for each of them in a thread."""
 
-    def plan(self) -> ShadowPlan:
+    def plan(self, *, writable: bool = True) -> ShadowPlan:
         """As things are now. Looks, and changes nothing."""
-        return ShadowPlan(self.tree, self._mounted())
+        outside = "" if self.repository.in_zone else self.repository.git_dir
+        return ShadowPlan(self.tree, self._mounted(), outside, writable)
 
     def invalidate_mounts(self) -> None:
         """What was planned is no longer there: look again."""
@@ -113,46 +110,70 @@ class GitShadow:
             self._mounts = (changed if settled else -1, tuple(found))
         return self._mounts[1]
 
+    def is_ready(self) -> bool:
+        """Whether `prepare` has nothing to do: neither side changed. About a dozen calls of `lstat`."""
+        return self._stands and self._is_quiet()
+
     def begin(self) -> None:
         """Before a command starts, which `sync(SyncPhase.ENDED)` ends. Raises WALLS_UNAVAILABLE."""
-        self.prepare()
+        if not self.is_ready():
+            self.prepare()
         self._commands += 1
 
     def prepare(self) -> None:
-        """The shadow holds what the person's `.git` holds now. Raises WALLS_UNAVAILABLE."""
-        if self._stands and self._is_quiet():
-            return
-        self._stands = False
-        try:
-            self._prepare()
-        except SandboxError:
-            raise
-        except Exception:  # whatever commands made of the shadow, it is no reason to refuse the next one
-            self._begin_afresh()
+        """The shadow holds what the user's git directory holds now. Raises WALLS_UNAVAILABLE."""
+        with self._busy:
+            self._stands = False
             try:
                 self._prepare()
-            except TooManyFiles:
-                raise walls_unavailable(
-                    "the repository has too many files in .git/refs or .git/logs",
-                    "Run `git pack-refs --all` to pack its refs.",
-                ) from None
-            except (OSError, ValueError, GitLocked) as error:
-                raise _unavailable(f"the private copy of .git could not be written ({error_name(error)})") from None
+            except SandboxError:
+                raise
+            except Exception:  # whatever commands made of the shadow, it is no reason to refuse the next one
+                self._begin_afresh()
+                try:
+                    self._prepare()
+                except TooManyFiles:
+                    raise walls_unavailable(
+                        "the repository has too many files in .git/refs or .git/logs",
+                        "Run `git pack-refs --all` to pack its refs.",
+                    ) from None
+                except (OSError, ValueError, GitLocked, GitFailed) as error:
+                    raise _unavailable(f"the private copy of .git could not be written ({error_name(error)})") from None
 
     def _prepare(self) -> None:
         self.open()
-        self._pair("")[1].make_accessible()
+        self._side("").shadow.make_accessible()
         self.sync(SyncPhase.BETWEEN, begins=self._commands == 0)
-        shadow = self._pair("")[1]
+        shadow = self._side("").shadow
         for prefix in self._prefixes():
             shadow.make_folder(f"{prefix}refs/heads")
+            store = self._side(prefix).store
+            for folder in ("info", "pack"):
+                store.make_folder(folder)
+            if store.read("info/alternates") != _ALTERNATES:
+                store.replace("info/alternates", _ALTERNATES)
+        if self.repository.below:
+            self._write_info()
         for mount in self._mounted():
-            _make_mount_point(shadow, mount)
+            if not mount.path.endswith("objects/info"):
+                _make_mount_point(shadow, mount)
         self._stands = True
+
+    def _write_info(self) -> None:
+        """Of a zone below the root of a work tree: the user's own, and that commands have only this part."""
+        kept_home(self._cache, *self._names, "info")
+        assert self._folder_fd is not None
+        info = GitDir(self._folder_fd.fd, best_opener(), ("info",))
+        pattern = "".join(f"\\{char}" if char in "\\*?[" else char for char in "/".join(self.repository.below))
+        files = {name: self._real("").read(f"info/{name}") for name in ("exclude", "attributes")}
+        files["sparse-checkout"] = f"/{pattern}/\n".encode("utf-8", "surrogateescape")
+        for name, content in files.items():
+            if content is not None and info.read(name) != content:
+                info.replace(name, content)
 
     def _begin_afresh(self) -> None:
         """Threat: what a command leaves in the shadow (files where directories belong, a hundred thousand of them)
-        makes every later start fail. The shadow is put aside, and a new one begins with what the person has."""
+        makes every later start fail. The shadow is put aside, and a new one begins with what the user has."""
         self.close()
         with self._locked():
             aside = os.path.join(self._folder, "aside")
@@ -173,116 +194,174 @@ class GitShadow:
         """Carry over what either side changed since the last time; `leftovers` tells of it. `changed`: what a command
         made or changed in the zone; `begins`: none runs now, and one is about to. Raises whatever a hostile shadow
         leads to."""
-        if when is SyncPhase.ENDED:
-            self._commands = max(0, self._commands - 1)
-        if self._tree_fd < 0:
-            return
-        self.tracked.begin(changed)
-        if not self._is_quiet():
-            with self._locked():
-                self._exchange(when, begins)
-        elif when is SyncPhase.ENDED:  # objects may have come all the same: a file there changes no directory's time
-            state = self._loaded()
-            for prefix in self._prefixes():
-                self._check_objects(prefix, state)
-        if when is SyncPhase.ENDED:
-            self.tracked.finish()
-        self._pending += self.tracked.leftovers
-        self.tracked.leftovers.clear()
+        with self._busy:
+            if when is SyncPhase.ENDED:
+                self._commands = max(0, self._commands - 1)
+            if self._folder_fd is None:
+                return
+            if not self._is_quiet():
+                with self._locked():
+                    self._exchange(when, begins)
+            if when is SyncPhase.ENDED and changed:
+                for prefix in self._prefixes():
+                    one = GitExchange(self._side(prefix), SyncState())
+                    one.look_at(changed)
+                    self._pending += one.leftovers
 
-    def remove_locks(self) -> None:
-        """Lock files that commands left which were killed. Call it while no command runs."""
-        if self._tree_fd >= 0:
-            shadow = self._pair("")[1]
+    def skip(self, paths: Collection[Parts]) -> None:
+        """Paths of the zone that the next command cannot read: inside, git takes the tracked ones as unchanged. Call it
+        after `begin`."""
+        with self._busy:
+            self._skipped = frozenset(paths)
+            with self._locked():
+                state = self._loaded()
+                for prefix in self._prefixes():
+                    GitExchange(self._side(prefix), state, skipped=self._skipped).skip_again()
+                state.told["skipped"] = sorted("/".join(parts) for parts in paths)
+                self._save(state)
+            self._quiet = self._folder_times()
+
+    def skips(self, paths: Collection[Parts]) -> bool:
+        """Whether that was said already."""
+        said = self._state[0].told.get("skipped", []) if self._state is not None else []
+        return bool(said == sorted("/".join(parts) for parts in paths))
+
+    def repair(self) -> None:
+        """What commands left that were killed: locks, halves of objects. Call it while no command runs."""
+        with self._busy:
+            if self._folder_fd is None:
+                return
+            shadow = self._side("").shadow
             for folder in ("", *[path for top in exchange.EXCHANGED_NAMES for path, _ in shadow.folders(top)]):
                 for name in shadow.names(folder):
                     if name.endswith((".lock", ".tmp")):
                         shadow.clear(f"{folder}/{name}" if folder else name)
+            for side in self._sides.values():
+                for path, _ in side.store.files(""):
+                    if path.rpartition("/")[2].startswith("tmp_") or path.endswith(".lock"):
+                        side.store.clear(path)
 
     def leftovers(self) -> tuple[Leftover, ...]:
         """What there is to tell since the last time somebody asked."""
-        for prefix, moved in self._moved.items():
-            if moved := {name: (old, new) for name, (old, new) in moved.items() if old != new}:
-                self._pending.append(exchange.moved_refs(self._zone, prefix, moved))
-        told, self._pending, self._moved = tuple(self._pending), [], {}
-        return told
+        with self._busy:
+            for prefix, moved in self._moved.items():
+                if moved := {name: (old, new) for name, (old, new) in moved.items() if old != new}:
+                    self._pending.append(exchange.moved_refs(self._side(prefix), moved))
+            told, self._pending, self._moved = tuple(self._pending), [], {}
+            return told
+
+    def new_gitlinks(self) -> tuple[Parts, ...]:
+        """Directories that commands added to an index as repositories of their own, since somebody last asked."""
+        found, self._gitlinks = tuple(self._gitlinks), set()
+        return found
+
+    def tracks(self) -> Callable[[Parts], bool]:
+        """Whether git tracks a path of the zone. The index is read at the first question."""
+        paths: set[bytes] | None = None
+        side = self._side("")
+        path = f"{self.repository.own}index"
+        tree = WorkTree(below=self.repository.below)
+
+        def is_tracked(parts: Parts) -> bool:
+            nonlocal paths
+            if paths is None:
+                try:
+                    paths = {entry.path for entry in read_entries(side.listed(path))}
+                except GitFailed:
+                    paths = set()
+            return tree.of_zone(parts) in paths
+
+        return is_tracked
+
+    def mend_clones(self, changed: Collection[Parts]) -> None:
+        """`git clone .` inside makes a repository that borrows objects by a path that is only there. It gets the path
+        of the user's own store, which holds on both sides."""
+        places = {self.repository.git_dir, f"{self._zone.virtual(())}/{GIT_FILE}"}
+        for parts in changed:
+            if parts[-3:] != ("objects", "info", "alternates") or parts[0] == GIT_FILE:
+                continue
+            info = GitDir(self._zone.root.fd, self._zone.opener, parts[:-1])
+            lines = (info.read(parts[-1]) or b"").decode("utf-8", "surrogateescape").splitlines()
+            mended = [self._mended(line, places) for line in lines]
+            if mended != lines:
+                info.replace(parts[-1], "\n".join((*mended, "")).encode("utf-8", "surrogateescape"))
+
+    def _mended(self, line: str, places: Collection[str]) -> str:
+        end = f"/{exchange.HOST_FOLDER}/objects"
+        place = next((one for one in places if line.startswith(f"{one}/") and line.endswith(end)), None)
+        return line if place is None else f"{self.repository.git_dir}{line[len(place) : -len(end)]}/objects"
 
     def close(self) -> None:
-        fd, self._tree_fd = self._tree_fd, -1
-        self._dirs.clear()
-        if fd >= 0:
-            os.close(fd)
-
-    __del__ = close
+        self._sides.clear()
+        self._folder_fd = None
 
     def _exchange(self, when: SyncPhase, begins: bool) -> None:
         state = self._loaded()
         before = json.dumps(_state_members(state))
-        shadow = self._pair("")[1]
+        shadow = self._side("").shadow
         locked: list[str] = []
         postponed = False
         for prefix in self._prefixes():
             shadow.make_folder(f"{prefix}refs")
+            side = self._side(prefix)
             if when is SyncPhase.BETWEEN:
-                self._real(prefix).remove_stale()
-            one = GitExchange(self._zone, prefix, self._pair(prefix), state, self.tracked)
+                side.real.remove_stale()
+            side.trees = self._work_trees(prefix)
+            one = GitExchange(side, state, skipped=self._skipped)
             mounts = (mount.path for mount in self._mounted())
             standing = {path.removeprefix(prefix) for path in mounts if path.startswith(prefix)}
             one.run(standing, when)
+            if when is not SyncPhase.RUNNING:
+                self._pending += _carry_lfs(side)
             self._pending += one.leftovers
-            if when is SyncPhase.ENDED:
-                began = time.time_ns()
-                self._check_objects(prefix, state)
-                state.told[f"{_OBJECTS}{prefix}"] = began
+            self._gitlinks |= one.gitlinks
             locked += one.locked_paths
             postponed = postponed or one.postponed
             moved = self._moved.setdefault(prefix, {})
             for name, (old, new) in one.moved.items():
                 moved[name] = (moved.get(name, (old, new))[0], new)
+            if begins and not (one.locked_paths or one.postponed):
+                _empty_large(side.store)
         if locked and not state.told.get("locked"):
             text = f"Another git holds the lock of {', '.join(locked[:5])}: it is carried over with the next command."
             self._pending.append(Leftover(kind="git_files", severity=Severity.WARNING, text=text))
         state.told["locked"] = bool(locked)
-        # Not while one runs: what it has stored so far would never be checked. And not where one is still "open": its
-        # Forge was killed before the look at its end.
-        if begins and not state.told.get("open"):
-            state.told |= {f"{_OBJECTS}{prefix}": time.time_ns() for prefix in self._prefixes()}
-        state.told["open"] = when is not SyncPhase.ENDED
         if json.dumps(_state_members(state)) != before:
             self._save(state)
         self._quiet = None if locked or postponed else self._folder_times()
 
-    def _check_objects(self, prefix: str, state: SyncState) -> None:
-        """Those that came since a look after an earlier command, or since this one began."""
-        since = state.told.get(f"{_OBJECTS}{prefix}", 0)
-        if since:
-            host = os.path.join(self._zone.host, GIT_FILE, prefix)
-            shown = self._zone.virtual((GIT_FILE, prefix.rstrip("/")) if prefix else (GIT_FILE,))
-            self._pending += ObjectCheck(self._real(prefix), host, shown, since).run()
-
     def _mounts_of(self, prefix: str) -> Iterator[GitMount]:
         there = self._real(prefix).names()
         free = exchange.free_names(self._zone, prefix)
-        for name in exchange.SHARED_FOLDERS:
+        store = self._store_path(prefix)
+        yield GitMount(f"{prefix}objects", host=store, directory=True, writable=True)
+        yield GitMount(f"{prefix}objects/info", host=f"{store}/info", directory=True)
+        for name in ("objects", "lfs"):
             if name in there and stat.S_ISDIR(there[name].st_mode):
-                yield GitMount(f"{prefix}{name}", directory=True, writable=True)
+                yield GitMount(f"{prefix}{exchange.HOST_FOLDER}/{name}", real=f"{prefix}{name}", directory=True)
+        if self.repository.below:
+            yield GitMount("info", host=os.path.join(self._folder, "info"), directory=True)
         for name, directory in (("config", False), ("hooks", True), ("info", True)):
+            if name == "info" and self.repository.below:
+                continue
             found = there.get(name)
             if found is not None and (stat.S_ISDIR(found.st_mode) if directory else stat.S_ISREG(found.st_mode)):
+                path = f"{prefix}{name}"
                 if directory or name not in free:
-                    yield GitMount(f"{prefix}{name}", directory=directory, writable=name in free)
+                    yield GitMount(path, real=path, directory=directory, writable=name in free)
             elif name not in free:
                 yield GitMount(f"{prefix}{name}", directory=directory, missing=True)
         others = 0
         for name, found in sorted(there.items()):
-            if exchange.is_ordinary_name(name) or name in ("config", "hooks", "info") or name in free:
+            ours = exchange.is_ordinary_name(name) and not (name == "modules" and not self.repository.in_zone)
+            if ours or name in ("config", "hooks", "info") or name in free:
                 continue
             if (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)) and others < _MOST_OTHERS:
                 others += 1
-                yield GitMount(f"{prefix}{name}", directory=stat.S_ISDIR(found.st_mode))
+                yield GitMount(f"{prefix}{name}", real=f"{prefix}{name}", directory=stat.S_ISDIR(found.st_mode))
         if not prefix:
             for path in self._submodules()[_MOST_SUBMODULES:]:
-                yield GitMount(path, directory=True)
+                yield GitMount(path, real=path, directory=True)
 
     def _prefixes(self) -> tuple[str, ...]:
         """The git directories that have a shadow: the repository's own and those of its first submodules."""
@@ -291,7 +370,7 @@ class GitShadow:
     def _submodules(self) -> list[str]:
         real = self._real("")
         found: list[str] = []
-        waiting = [("modules", 0)]
+        waiting = [("modules", 0)] if self.repository.in_zone else []
         while waiting:
             here, depth = waiting.pop()
             names = real.names(here)
@@ -303,17 +382,68 @@ class GitShadow:
                 waiting += [(f"{here}/{name}", depth + 1) for name, one in names.items() if stat.S_ISDIR(one.st_mode)]
         return sorted(found)
 
-    def _pair(self, prefix: str) -> tuple[GitDir, GitDir]:
-        if prefix not in self._dirs:
+    def _work_trees(self, prefix: str) -> dict[str, WorkTree]:
+        """Of each index whose work tree and zone lie in each other."""
+        side, git_dir = self._sides[prefix], os.path.join(self.repository.git_dir, prefix)
+        if prefix:
+            value = next((one.value for one in _settings(side.real) if one.name == "core.worktree"), None)
+            parts = self._in_zone(os.path.join(git_dir, value)) if value else None
+            return {} if parts is None else {"index": WorkTree(lead=parts)}
+        found = {f"{self.repository.own}index": WorkTree(below=self.repository.below)}
+        for name in {*side.real.names("worktrees"), *side.shadow.names("worktrees")}:
+            path = f"worktrees/{name}/gitdir"
+            said = side.real.read(path) or side.shadow.read(path)
+            place = os.path.join(git_dir, "worktrees", name, os.fsdecode(said or b"").strip())
+            parts = self._in_zone(os.path.dirname(place))
+            if said is not None and parts and f"worktrees/{name}/" != self.repository.own:
+                found[f"worktrees/{name}/index"] = WorkTree(lead=parts)
+        return found
+
+    def _in_zone(self, path: str) -> Parts | None:
+        return self._zone.inside([part for part in os.path.normpath(path).split("/") if part])
+
+    def _side(self, prefix: str) -> GitSides:
+        if prefix not in self._sides:
+            if self._folder_fd is None:
+                self.open()
+            assert self._folder_fd is not None
+            folder = self._folder_fd.fd
             parts = tuple(part for part in prefix.split("/") if part)
-            self._dirs[prefix] = (self._real(prefix), GitDir(self._tree_fd, best_opener(), parts))
-        return self._dirs[prefix]
+            real = self._real(prefix)
+            settings = _settings(real)
+            said = {one.name: (one.value or "").casefold() for one in settings}
+            store = self._store_path(prefix)
+            kept_home(self._cache, *self._names, *os.path.relpath(store, self._folder).split("/"))
+            kept_home(self._cache, *self._names, "base", os.path.basename(store))
+            git_dir = os.path.join(self.repository.git_dir, prefix)
+            opener = best_opener()
+            self._sides[prefix] = GitSides(
+                zone=self._zone,
+                prefix=prefix,
+                real=real,
+                shadow=GitDir(folder, opener, ("tree", *parts)),
+                store=GitDir(folder, opener, ("stores", os.path.basename(store))),
+                base=GitDir(folder, opener, ("base", os.path.basename(store))),
+                transport=Transport(git_dir, store, self._folder, settings),
+                own=self.repository.own if not prefix else "",
+                weak_times=said.get("core.trustctime") in ("false", "no", "off", "0")
+                or said.get("core.checkstat") == "minimal",
+            )
+            self._sides[prefix].trees = self._work_trees(prefix)
+        return self._sides[prefix]
+
+    def _store_path(self, prefix: str) -> str:
+        """Not in the tree: a command could put a link in its place."""
+        name = hashlib.sha256(prefix.encode()).hexdigest()[:24] if prefix else "root"
+        return os.path.join(self._folder, "stores", name)
 
     def _real(self, prefix: str) -> GitDir:
-        if prefix in self._dirs:
-            return self._dirs[prefix][0]
-        parts = (GIT_FILE, *(part for part in prefix.split("/") if part))
-        return GitDir(self._zone.root.fd, self._zone.opener, parts)
+        if prefix in self._sides:
+            return self._sides[prefix].real
+        parts = tuple(part for part in prefix.split("/") if part)
+        if self._outside is not None:
+            return GitDir(self._outside.fd, best_opener(), parts)
+        return GitDir(self._zone.root.fd, self._zone.opener, (GIT_FILE, *parts))
 
     # --- when there is something to do
 
@@ -328,10 +458,10 @@ class GitShadow:
 
     def _folder_times(self) -> dict[str, int] | None:
         """By host path. None: one of them changed just now, and may do so again within the same tick of the clock."""
-        real, shadow = self._pair("")
+        both = self._side("")
         now = time.time_ns()
         times: dict[str, int] = {}
-        for side, place in ((real, os.path.join(self._zone.host, GIT_FILE)), (shadow, self.tree)):
+        for side, place in ((both.real, self.repository.git_dir), (both.shadow, self.tree)):
             top = side.look("")
             times[place] = top.st_ctime_ns if top else 0
             for folder in ("refs", "logs", "worktrees", "modules", *exchange.WRITABLE_FOLDERS[1:]):
@@ -342,10 +472,12 @@ class GitShadow:
 
     def open(self) -> None:
         """Make the folder in the cache, unless it is there. Raises SandboxError, OSError."""
-        if self._tree_fd >= 0:
+        if self._folder_fd is not None:
             return
         is_new = not os.path.isdir(self._folder)
-        self._tree_fd = os.open(kept_home(self._cache, *self._names, "tree"), DIRECTORY)
+        for name in ("tree", "stores", "base"):
+            kept_home(self._cache, *self._names, name)
+        self._folder_fd = Handle(os.open(self._folder, DIRECTORY))
         if is_new:
             _remove_abandoned(os.path.dirname(self._folder))
 
@@ -367,7 +499,7 @@ class GitShadow:
         try:
             with open(path, "rb") as file:
                 said = json.load(file)
-            if said["format"] == _FORMAT and said["zone"] == [self._zone.host, *self._zone.root.identity()]:
+            if said["format"] == _FORMAT and said["zone"] == self._identity():
                 state.files = {
                     name: tuple(tuple(stamp) if stamp else None for stamp in stamps)  # type: ignore[misc]
                     for name, stamps in said["files"].items()
@@ -376,19 +508,22 @@ class GitShadow:
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             state = SyncState()
         if not state.refs:  # new, or nothing that can be trusted: begin with an empty shadow
-            shadow = self._pair("")[1]
-            for name in shadow.names():
-                shadow.clear(name)
+            for side in (self._side("").shadow, *(self._side(prefix).store for prefix in self._prefixes())):
+                for name in side.names():
+                    side.clear(name)
         self._state = (state, stamp) if stamp is not None else None
         return state
 
     def _save(self, state: SyncState) -> None:
-        said: dict[str, Any] = {"format": _FORMAT, "zone": [self._zone.host, *self._zone.root.identity()]}
+        said: dict[str, Any] = {"format": _FORMAT, "zone": self._identity()}
         text = json.dumps(said | _state_members(state))
         path = Path(self._folder, "state.json")
         write_private(path, text.encode("utf-8", "surrogateescape"), durable=False)
         stamp = file_stamp(path)
         self._state = (state, stamp) if stamp is not None else None
+
+    def _identity(self) -> list[Any]:
+        return [self._zone.host, *self._zone.root.identity(), self.repository.git_dir]
 
 
 def _remove_abandoned(folder: str) -> None:
@@ -401,22 +536,22 @@ def _remove_abandoned(folder: str) -> None:
                 every.clear(name)
 
 
-def why_no_shadow(zone: Zone) -> str:
-    """Why commands get a read-only `.git` here; empty: they get a shadow. Only for a `.git` that is a directory."""
-    real = GitDir(zone.root.fd, zone.opener, (GIT_FILE,))
+def why_no_shadow(repository: Repository) -> str:
+    """Why commands get a read-only git directory here; empty: they get a shadow."""
+    try:
+        folder = Handle(os.open(repository.git_dir, DIRECTORY))
+    except OSError:
+        return "it cannot be opened"
+    real = GitDir(folder.fd, best_opener(), ())
     names = real.names()
     kinds = {"HEAD": stat.S_IFREG, "config": stat.S_IFREG, "objects": stat.S_IFDIR, "refs": stat.S_IFDIR}
     for name, kind in kinds.items():
         if name in names and stat.S_IFMT(names[name].st_mode) != kind:
             return f"its {name} is a link"
-    if "reftable" in names or config_value(real, "extensions.refstorage") not in ("", "files"):
+    storage = next((one.value or "" for one in _settings(real) if one.name == "extensions.refstorage"), "files")
+    if "reftable" in names or storage.casefold() != "files":
         return "it keeps its refs in another format than files"
     return ""
-
-
-def has_repository(zone: Zone) -> bool:
-    real = GitDir(zone.root.fd, zone.opener, (GIT_FILE,))
-    return real.look("HEAD") is not None and real.look("objects") is not None
 
 
 def _make_mount_point(shadow: GitDir, mount: GitMount) -> None:
@@ -437,3 +572,29 @@ def _state_members(state: SyncState) -> dict[str, Any]:
 
 def _unavailable(why: str) -> SandboxError:
     return walls_unavailable(why, "Try again; or remove golem-forge/git from your cache directory.")
+
+
+def _settings(git: GitDir) -> list[GitSetting]:
+    try:
+        return read_config((git.read("config") or b"").decode("utf-8", "surrogateescape"))
+    except ValueError:
+        return []
+
+
+def _empty_large(store: GitDir) -> None:
+    """Everything was carried over: what a store holds, the user's repository has too, but for what nothing names."""
+    found = list(store.files(""))
+    if len(found) > _MOST_STORED or sum(info.st_size for _, info in found) > _LARGEST_STORE:
+        for name in store.names():
+            if name != "info":
+                store.clear(name)
+
+
+def _carry_lfs(side: GitSides) -> Iterator[Leftover]:
+    """Files of git-lfs are called after their SHA-256, which is computed on the way."""
+    for path, info in side.shadow.files(_LFS):
+        name = path.rpartition("/")[2]
+        wanted = stat.S_ISREG(info.st_mode) and len(name) == 64 and side.real.look(path) is None
+        if wanted and not side.shadow.copy_verified(path, side.real, name):
+            text = f"{side.shown(path)} of the command has another content than its name says; it stays inside."
+            yield Leftover(kind="git_objects", severity=Severity.CRITICAL, text=text)

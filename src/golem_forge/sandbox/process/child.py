@@ -14,7 +14,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -27,6 +27,8 @@ from golem_forge.sandbox.process.tree import ProcessTree, kill_unfinished
 from golem_forge.sandbox.walls.model import Streams
 
 GRACE_S: Final = 0.3
+_AFTERWARDS_S: Final = 0.5
+"""Whoever ended a command waits so long for what is done after it; the rest goes on without them."""
 GIVE_UP_S: Final = 1.5
 """After KILL. Only a process stuck inside the kernel lasts so long; its tree's ExitStatus is not kept back for it."""
 
@@ -37,7 +39,10 @@ class Child:
         raises OSError; READY and GO stay the caller's. `filters`: one for each stream. Without STDOUT only the end of
         STDERR is kept."""
         self.ending: ExitStatus | None = None
-        """Set once the whole tree is gone and output is complete."""
+        """Set once the whole tree is gone, output is complete, and what is done afterwards is done."""
+        self._exit: ExitStatus | None = None
+        """The same, as soon as nobody is left."""
+        self._settling: asyncio.Task[None] | None = None
         info, control = descriptors.get(ChildFd.INFO), descriptors.get(ChildFd.CONTROL)
         self.holder = ProcessTree(pid, launch.root, info=info, control=control, gone=self._gone, marker=launch.marker)
         self._launch = launch
@@ -86,7 +91,7 @@ class Child:
 
     def begin(self) -> None:
         self._began = time.monotonic()
-        if self.ending is not None:
+        if self._exit is not None:
             return
         limits = self._launch.limits
         self._watcher = ResourceMonitor(self.pid, limits, self.holder.sessions, self.kill, self._launch.mount_check)
@@ -119,19 +124,19 @@ class Child:
 
     def signal(self, number: int) -> None:
         """To the command's process group, in a terminal to the foreground group; nothing once it ended."""
-        if self.ending is None:
+        if self._exit is None:
             self.holder.signal(number, self._terminal.foreground() if self._terminal else None)
 
     async def write(self, data: bytes) -> None:
         """Types into the terminal; after the end it is ignored."""
         if self._terminal is None:
             raise SandboxError("NO_TERMINAL", "This process has no terminal; start it with one to type into it.")
-        if self.ending is None:
+        if self._exit is None:
             self._terminal.write(data)
 
     def resize(self, rows: int, columns: int) -> None:
         """The window of the person who looks at this terminal changed."""
-        if self._terminal is not None and self.ending is None:
+        if self._terminal is not None and self._exit is None:
             self._terminal.resize(rows, columns)
 
     def kill(self, code: str = monitor.ENDED) -> None:
@@ -143,7 +148,7 @@ class Child:
 
     def request_end(self, code: str) -> None:
         """Like `end`, without waiting."""
-        if self._ending_began or self.ending is not None:
+        if self._ending_began or self._exit is not None:
             return
         self._ending_began = True
         self._code = code
@@ -153,17 +158,34 @@ class Child:
         self._timers.append(self._loop.call_later(GRACE_S, self._kill))
 
     def _kill(self) -> None:
-        if self.ending is None:
+        if self._exit is None:
             self.holder.kill()
-            self._timers.append(self._loop.call_later(GIVE_UP_S, self._finish))
+            self._timers.append(self._loop.call_later(GIVE_UP_S, self._give_up))
+
+    def _give_up(self) -> None:
+        self._finish()
+        self._announce()
 
     def _gone(self) -> None:
         self._finish()
         self._launch.mount_check = None
-        _afterwards(self._launch)
+        if (afterwards := _afterwards(self._launch)) is None:
+            self._announce()
+        else:
+            self._settling = self._loop.create_task(self._settle(asyncio.ensure_future(afterwards)))
+
+    async def _settle(self, afterwards: asyncio.Future[None]) -> None:
+        await asyncio.wait([afterwards], timeout=_AFTERWARDS_S if self._code else None)
+        self._announce()
+        await afterwards
+
+    def _announce(self) -> None:
+        self.ending = self._exit
+        if not self.ended.done() and self._exit is not None:
+            self.ended.set_result(self._exit)
 
     def _finish(self) -> None:
-        if self.ending is not None:
+        if self._exit is not None:
             return
         for timer in self._timers:
             timer.cancel()
@@ -176,14 +198,12 @@ class Child:
             reader.finish()
         if self._terminal is not None:
             self._terminal.close()
-        self.ending = monitor.exit_status_of(
+        self._exit = monitor.exit_status_of(
             self.holder.status,
             code=self._code,
             seconds=time.monotonic() - self._began,
             cpu_spent=self._watcher is not None and self._watcher.cpu_spent,
         )
-        if not self.ended.done():
-            self.ended.set_result(self.ending)
 
 
 READY_WITHIN_S: Final = 30.0
@@ -205,7 +225,8 @@ async def start_process(
         child = _spawn_child(launch, pipes, partial(pipes.open, launch, streams, stdin, stdout), filter)
     except BaseException as error:
         pipes.close()
-        _afterwards(launch)
+        if (afterwards := _afterwards(launch)) is not None:
+            await afterwards
         if isinstance(error, OSError):
             raise _refusal(launch, f"it could not be started ({os.strerror(error.errno or 0)})") from None
         raise
@@ -279,10 +300,9 @@ async def _is_ready(descriptor: int, child: Child) -> bool:
     return False
 
 
-def _afterwards(launch: Launch) -> None:
-    if launch.on_exit is not None:
-        afterwards, launch.on_exit = launch.on_exit, None
-        afterwards()
+def _afterwards(launch: Launch) -> Awaitable[None] | None:
+    afterwards, launch.on_exit = launch.on_exit, None
+    return afterwards() if afterwards is not None else None
 
 
 def _refusal(launch: Launch, said: str) -> SandboxError:

@@ -76,7 +76,7 @@ class Launch:
     is found again by it. Empty: there is none."""
     make_error: Callable[[str], SandboxError] | None = None
     """Makes the error of a start without a READY byte, from what the outer program said on stderr."""
-    on_exit: Callable[[], None] | None = None
+    on_exit: Callable[[], Awaitable[None] | None] | None = None
     """Called once, after the whole tree is gone (or was never started)."""
 
 

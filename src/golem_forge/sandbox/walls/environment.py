@@ -108,11 +108,25 @@ def reading_environment(declared: Mapping[str, str]) -> dict[str, str]:
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_ALLOW_PROTOCOL": "none",
         "GIT_NO_LAZY_FETCH": "1",
-        "GIT_CONFIG_COUNT": str(len(_GIT_SETTINGS)),
     }
-    for index, (key, value) in enumerate(_GIT_SETTINGS.items()):
-        git |= {f"GIT_CONFIG_KEY_{index}": key, f"GIT_CONFIG_VALUE_{index}": value}
-    return {name: value for name, value in declared.items() if _HARMLESS.fullmatch(name)} | git
+    harmless = {name: value for name, value in declared.items() if _HARMLESS.fullmatch(name)}
+    return _with_git_settings(harmless | git, _GIT_SETTINGS)
+
+
+_PART_OF_A_WORK_TREE: Final = {"core.sparseCheckout": "true", "core.sparseCheckoutCone": "false"}
+
+
+def with_part_of_a_work_tree(environ: dict[str, str]) -> dict[str, str]:
+    """What git needs where the root of a work tree lies above a zone, and only the zone's files are there."""
+    return _with_git_settings({**environ, "GIT_DISCOVERY_ACROSS_FILESYSTEM": "1"}, _PART_OF_A_WORK_TREE)
+
+
+def _with_git_settings(environ: dict[str, str], settings: Mapping[str, str]) -> dict[str, str]:
+    count = int(environ.get("GIT_CONFIG_COUNT", "0"))
+    said = {"GIT_CONFIG_COUNT": str(count + len(settings))}
+    for index, (key, value) in enumerate(settings.items(), count):
+        said |= {f"GIT_CONFIG_KEY_{index}": key, f"GIT_CONFIG_VALUE_{index}": value}
+    return environ | said
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

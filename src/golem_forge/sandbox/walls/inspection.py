@@ -25,7 +25,7 @@ import stat
 import struct
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -47,7 +47,7 @@ from golem_forge.sandbox.walls.model import Job
 from golem_forge.sandbox.walls.planner import PlannedWalls, Planner
 from golem_forge.sandbox.walls.restrictions import ZoneRestrictions, is_below, may_move, restrictions
 from golem_forge.sandbox.walls.scan import ZoneScan
-from golem_forge.sandbox.walls.zone_lease import exclusive_lock
+from golem_forge.sandbox.walls.zone_lease import ZoneLease, exclusive_lock
 from golem_forge.sandbox.zones import Zone, zone_key
 from golem_forge.storage.private_file import read_json, write_private
 
@@ -55,8 +55,9 @@ _LOOKS_PER_ROUND: Final = 100
 """The guard is asked every 50 ms: a repository that a running command left lying for 5 to 10 s is judged. Not sooner:
 test suites make and remove repositories with hooks all the time."""
 _MOST_NAMED: Final = 5
+_CARRY_EVERY_S: Final = 2.0
 _SHARE_OF_TIME: Final = 20
-"""While a command runs, commits are carried over at every look, but at most a twentieth of the time is spent on it."""
+"""While a command runs, what it does with git is carried over now and then, in at most a twentieth of the time."""
 _NOTES: Final = "running"
 """In FORGE_HOME, a file for each zone in which commands run: since when, and which Forge runs them. Threat: a Forge
 that is killed looks at nothing that its command left. The next one finds the note, and judges all that changed since.
@@ -79,19 +80,36 @@ class _WatchedZone:
     """Since when nobody has looked, if a Forge was killed."""
     behind: bool = False
     """The last sync of git failed."""
+    changed: frozenset[Parts] = field(default_factory=frozenset)
+    """Known once the command has ended."""
 
 
 class Inspection:
     def __init__(self, planner: Planner) -> None:
         self._planner = planner
         self._watched: list[_WatchedZone] = []
+        self._carrying: asyncio.Future[None] | None = None
         self.leftovers: tuple[Leftover, ...] = ()
         """Complete after `finish`."""
 
-    def begin(self, zone: Zone) -> None:
-        """Before the plan is made, for each zone that the command can write. Raises WALLS_UNAVAILABLE."""
-        shadow = self._planner.prepare_git(zone)
-        since = _note_start(self._planner.forge_home, zone.host)
+    async def begin(self, zone: Zone, job: Job, lease: ZoneLease | None = None) -> None:
+        """Before the plan is made, for each zone. `lease`: of one that the command can write. Raises
+        WALLS_UNAVAILABLE."""
+        shadow = self._planner.open_shadow(zone, job)
+        since = _note_start(self._planner.forge_home, zone.host) if lease is not None else 0
+        try:
+            if shadow is not None and since and lease is not None and lease.is_alone():
+                shadow.repair()
+            if shadow is not None and not shadow.is_ready():
+                await asyncio.to_thread(shadow.prepare)
+        except BaseException:
+            if lease is not None:
+                _note_end(self._planner.forge_home, zone.host)
+            raise
+        if lease is None:
+            return
+        if shadow is not None:
+            shadow.begin()
         self._watched.append(_WatchedZone(zone, self._planner.scans[zone.name], shadow, unseen_since=since))
         if since:
             text = f"An earlier Forge was ended while a command ran in {zone.virtual(())}"
@@ -109,52 +127,81 @@ class Inspection:
         for one in self._watched:
             one.before = planned.known.get(one.zone.name, ())
             one.mark = one.scan.mark_at(one.unseen_since) if one.unseen_since else one.scan.mark()
+            unreadable = {each.parts for each in planned.held[one.zone.name].found if each.masked}
+            if one.shadow is not None and not one.shadow.skips(unreadable):
+                one.shadow.skip(unreadable)
 
-    def exchange(self) -> None:
+    async def exchange(self) -> None:
         """Carry over now what git has on either side: where a call of a child that goes on living begins or ends."""
         for one in self._watched:
-            self._sync(one, SyncPhase.BETWEEN)
+            if one.shadow is not None and not one.shadow.is_ready():
+                await asyncio.to_thread(self._sync, one, SyncPhase.BETWEEN)
 
     def while_it_runs(self, guard: Callable[[], bool]) -> Callable[[], bool]:
         """The question of the watcher, with our own work after it: what that takes is no part of the answer."""
         looks = 0
-        not_before = 0.0
+        not_before = time.monotonic() + _CARRY_EVERY_S
+        loop = asyncio.get_running_loop()
 
-        def work() -> None:
+        def carry() -> None:
             nonlocal not_before
             began = time.monotonic()
             for one in self._watched:
                 self._sync(one, SyncPhase.RUNNING)
+            now = time.monotonic()
+            not_before = now + max(_CARRY_EVERY_S, (now - began) * _SHARE_OF_TIME)
+
+        def work() -> None:
+            nonlocal not_before
+            stirred = any(one.shadow is not None and not one.shadow.is_ready() for one in self._watched)
+            if stirred and time.monotonic() >= not_before:
+                not_before = float("inf")  # until this one has ended
+                self._carrying = loop.run_in_executor(None, carry)
             if looks % _LOOKS_PER_ROUND == 0:
                 for one in self._watched:
                     with self._telling(one):
                         changed = one.scan.changed_since(one.mark).paths if one.mark is not None else frozenset()
                         self.leftovers += vet_repositories(one.zone, changed & one.lying)
                         one.lying = changed
-            now = time.monotonic()
-            not_before = now + (now - began) * _SHARE_OF_TIME
 
         def look() -> bool:
             nonlocal looks
             looks += 1
             if time.monotonic() >= not_before or looks % _LOOKS_PER_ROUND == 0:
-                asyncio.get_running_loop().call_soon(work)
+                loop.call_soon(work)
             return guard()
 
         return look if self._watched else guard
 
-    def finish(self) -> None:
+    def finish(self) -> Awaitable[None] | None:
         """Once; nothing of the command runs any more, and its walls no longer occupy the zones. Each step by itself:
-        whatever a command did to make one of them fail, the others are taken, and it is told."""
-        watched, self._watched = self._watched, []
-        for one in watched:
-            changed: frozenset[Parts] = frozenset()
+        whatever a command did to make one of them fail, the others are taken, and it is told. Where git has something
+        to do, that is done in a thread: await it, and only then `leftovers` are complete."""
+        for one in self._watched:
             with self._telling(one):
-                changed = self._changes(one)
+                one.changed = self._changes(one)
             with self._telling(one), exclusive_lock(one.zone) as alone:
                 if alone and one.shadow is not None:
-                    one.shadow.remove_locks()
-            self._sync(one, SyncPhase.ENDED, changed)
+                    one.shadow.repair()
+        if any(one.shadow is not None and (one.changed or not one.shadow.is_ready()) for one in self._watched):
+            return self._finish_in_thread()
+        self._carry_all()
+        self._conclude()
+        return None
+
+    async def _finish_in_thread(self) -> None:
+        if self._carrying is not None:
+            await asyncio.wait([self._carrying])
+        await asyncio.to_thread(self._carry_all)
+        self._conclude()
+
+    def _carry_all(self) -> None:
+        for one in self._watched:
+            self._sync(one, SyncPhase.ENDED, one.changed)
+
+    def _conclude(self) -> None:
+        watched, self._watched = self._watched, []
+        for one in watched:
             if one.behind:
                 text = "What the command did with git could not be carried over; the next command tries again."
                 self._tell("git_files", Severity.WARNING, text)
@@ -163,7 +210,7 @@ class Inspection:
                     self.leftovers += one.shadow.leftovers()
             for step in (self._vetted, self._hidden):
                 with self._telling(one):
-                    self.leftovers += tuple(step(one, changed))
+                    self.leftovers += tuple(step(one, one.changed))
             _note_end(self._planner.forge_home, one.zone.host)
 
     @contextlib.contextmanager
@@ -193,7 +240,9 @@ class Inspection:
         return found.paths
 
     def _vetted(self, one: _WatchedZone, changed: frozenset[Parts]) -> Iterator[Leftover]:
-        gitlinks = one.shadow.tracked.new_gitlinks() if one.shadow is not None else ()
+        gitlinks = one.shadow.new_gitlinks() if one.shadow is not None else ()
+        if one.shadow is not None:
+            one.shadow.mend_clones(changed)
         if changed or gitlinks:
             yield from vet_repositories(one.zone, changed, gitlinks)
             yield from remove_bytecode(one.zone, changed)
@@ -201,7 +250,7 @@ class Inspection:
     def _hidden(self, one: _WatchedZone, changed: frozenset[Parts]) -> Iterator[Leftover]:
         zone = one.zone
         if changed:
-            tracked = one.shadow.tracked.includes() if one.shadow is not None else lambda parts: False
+            tracked = one.shadow.tracks() if one.shadow is not None else lambda parts: False
             yield from obeyed_leftovers(zone, changed)
             yield from hidden_code(zone, changed, tracked, person_ignores=self._planner.global_ignores())
         yield from secrets_made(zone, one.before, one.scan.findings)

@@ -20,11 +20,10 @@ from functools import lru_cache
 from typing import Final
 
 from golem_forge.core.lazy_dataclass import dataclass
-from golem_forge.sandbox.git.shadow import ShadowPlan
 from golem_forge.sandbox.handles import Parts, entry_stat
 from golem_forge.sandbox.host import SYSTEM, is_below
 from golem_forge.sandbox.protected import GIT_FILE
-from golem_forge.sandbox.walls.model import Restriction
+from golem_forge.sandbox.walls.model import Restriction, ShadowPlan
 from golem_forge.sandbox.walls.restrictions import ZoneRestrictions
 from golem_forge.sandbox.zones import Zone
 
@@ -48,6 +47,17 @@ ETC: Final = (
 _TAKEN: Final = (*SYSTEM, "/etc", "/proc", "/dev", "/sys", "/run", TEMPORARY, HOME, SHIPPED, BYTECODE, _ANOTHER_HOME)
 """No zone can stand at or above one of these."""
 _NSSWITCH: Final = "passwd: files\ngroup: files\nhosts: files\nservices: files\nprotocols: files\n"
+_GITCONFIG: Final = """[gc]
+\twriteCommitGraph = false
+[fetch]
+\twriteCommitGraph = false
+[repack]
+\tupdateServerInfo = false
+[sparse]
+\texpectFilesOutsideOfPatterns = true
+"""
+"""In the private copy of a repository `objects/info` is read-only, and files that commands cannot read are taken as
+unchanged."""
 _LONGEST_NAMES: Final = 32 * 1024
 """Of a file that goes through a pipe."""
 _SHARES_OF_INOTIFY: Final = {"instances": 8, "watches": 2}
@@ -140,6 +150,7 @@ def system_mounts(*, uid: int, gid: int) -> tuple[Mount, ...]:
             "/etc/passwd", _accounts(f"forge:x:{uid}:{gid}:forge:{HOME}:/bin/sh", "root:x:0:0:root:/:/bin/false", uid)
         ),
         TextMount("/etc/group", _accounts(f"forge:x:{gid}:", "root:x:0:", gid)),
+        TextMount("/etc/gitconfig", _GITCONFIG),
         TextMount("/etc/hosts", "127.0.0.1 localhost\n::1 localhost\n"),
         TextMount("/etc/nsswitch.conf", _NSSWITCH),
     )
@@ -162,7 +173,7 @@ def kept_home_mount_point(others: Iterable[str]) -> str:
     return _ANOTHER_HOME if any(is_below(path, HOME) for path in others) else HOME
 
 
-def smallest_mounts() -> tuple[Mount, ...]:
+def smallest_mounts() -> tuple[RawArguments, ...]:
     """What the inner stage itself needs."""
     return (
         RawArguments(("--ro-bind", "/usr", "/usr")),
@@ -211,24 +222,26 @@ def zone_mounts(zone: Zone, base: str, held: ZoneRestrictions) -> Iterator[Mount
                 yield ZoneMount(zone, parts, place, writable=True)
             else:
                 yield from _restriction_mounts(zone, place, one, held)
-    if held.git is not None and not held.masked:
-        yield from _git_mounts(zone, os.path.join(base, GIT_FILE), held.git)
+    if held.git is not None and not held.masked and not held.git.outside:
+        yield from git_mounts(zone, os.path.join(base, GIT_FILE), held.git)
     if base != zone.virtual(()):
         yield RawArguments(("--symlink", base, zone.virtual(())))
 
 
-def _git_mounts(zone: Zone, place: str, git: ShadowPlan) -> Iterator[Mount]:
-    """The private `.git`, and what of the person's own stands in it."""
-    yield HostMount(git.tree, place, writable=True)
+def git_mounts(zone: Zone, place: str, git: ShadowPlan) -> Iterator[Mount]:
+    """The private copy of a git directory, and what of the user's own stands in it."""
+    yield HostMount(git.tree, place, writable=git.writable)
     for mount in git.mounts:
         there = os.path.join(place, mount.path)
-        if not mount.missing:
-            parts = (GIT_FILE, *mount.path.split("/"))
-            yield ZoneMount(zone, parts, there, writable=mount.writable, directory=mount.directory)
-        elif mount.directory:
-            yield from _empty_directory(there, "0555")
+        if mount.missing:
+            yield from _empty_directory(there, "0555") if mount.directory else (EmptyFile(there),)
+        elif mount.host:
+            yield HostMount(mount.host, there, writable=mount.writable and git.writable)
+        elif git.outside:
+            yield RawArguments(("--ro-bind", os.path.join(git.outside, mount.real), there))
         else:
-            yield EmptyFile(there)
+            parts = (GIT_FILE, *mount.real.split("/"))
+            yield ZoneMount(zone, parts, there, writable=mount.writable, directory=mount.directory)
 
 
 def alias_mounts(zone: Zone, base: str, occupied: Iterable[str]) -> Iterator[Mount]:
@@ -299,7 +312,7 @@ def _inotify_limits() -> Iterator[Mount]:
         yield TextMount(f"/proc/sys/user/max_inotify_{name}", f"{max(1, most // share)}\n")
 
 
-def _system_directories() -> Iterator[Mount]:
+def _system_directories() -> Iterator[RawArguments]:
     for path in SYSTEM[1:]:
         if os.path.islink(path) and path.count("/") == 1:
             yield RawArguments(("--symlink", os.readlink(path), path))

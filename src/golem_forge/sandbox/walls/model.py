@@ -321,6 +321,35 @@ def _refusal_in(zone: PlannedZone, parts: tuple[str, ...], access: Verb) -> Refu
     return None
 
 
+@dataclass(frozen=True, slots=True)
+class GitMount:
+    """One thing that stands in a private copy of a git directory."""
+
+    path: str
+    """Below it."""
+    directory: bool
+    real: str = ""
+    """What of the user's git directory stands there: a path below that."""
+    host: str = ""
+    """Or a host directory of Forge's own."""
+    writable: bool = False
+    missing: bool = False
+    """An empty read-only one stands there instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShadowPlan:
+    """What stands inside walls in the place of a user's git directory."""
+
+    tree: str
+    """A host directory."""
+    mounts: tuple[GitMount, ...]
+    """In it, parents first."""
+    outside: str = ""
+    """The user's git directory, where it does not lie at the zone's root: the copy stands at the same path."""
+    writable: bool = True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathRule:
     """A `path` rule as far as walls care: one that tightens, or one that accepts secrets."""

@@ -23,8 +23,8 @@ from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.regex import regex
 from golem_forge.sandbox import errors, protected
 from golem_forge.sandbox.git import repository
-from golem_forge.sandbox.git.repository import GitPaths, NamedPath
-from golem_forge.sandbox.git.shadow import GitShadow, ShadowPlan, has_repository, why_no_shadow
+from golem_forge.sandbox.git.repository import GitPaths, NamedPath, Repository
+from golem_forge.sandbox.git.shadow import GitShadow, why_no_shadow
 from golem_forge.sandbox.handles import CONTENT, Parts, identity_of
 from golem_forge.sandbox.host import SYSTEM, is_below
 from golem_forge.sandbox.protected import GIT_FILE, normal_name, own_code_notice
@@ -35,7 +35,7 @@ from golem_forge.sandbox.walls.bubblewrap import can_hide_mount_table, ripgrep_p
 from golem_forge.sandbox.walls.cache import cache_directory
 from golem_forge.sandbox.walls.listing import EntryKind, ScanFinding
 from golem_forge.sandbox.walls.masks import MOST_MASKS
-from golem_forge.sandbox.walls.model import Job, PathRule
+from golem_forge.sandbox.walls.model import Job, PathRule, ShadowPlan
 from golem_forge.sandbox.walls.restrictions import ReadOnlyGit, ZoneRestrictions, named_paths, restrictions
 from golem_forge.sandbox.walls.scan import MOST_DEPTH, ZoneScan, shared_scan
 from golem_forge.sandbox.walls.seccomp import MountTable
@@ -96,8 +96,8 @@ class Planner:
         self._declared: dict[str, ZoneScan] = {}
         self._toolchains: VisibleToolchains | None = None
         self._system: tuple[layout.Mount, ...] = ()
-        self._shadows: dict[str, tuple[int, GitShadow | ReadOnlyGit | None]] = {}
-        """By zone, for as long as its `.git` does not change."""
+        self._shadows: dict[str, tuple[object, GitShadow | ReadOnlyGit | None]] = {}
+        """By zone, for as long as its git directory does not change."""
         self._git_paths = {zone.name: GitPaths(zone, home=str(self.home), environ=self.environ) for zone in self.zones}
         self._cached: dict[object, PlannedWalls] = {}
         self._for_our_own: PlannedWalls | None = None
@@ -211,11 +211,11 @@ class Planner:
             found = self._cached[key] = self._made(job, rules)
         return found
 
-    def prepare_git(self, zone: Zone) -> GitShadow | None:
-        """The private copy of the zone's `.git`, up to date for a command that is about to start. Call it before
-        `planned`, for each zone that a job can write. Raises WALLS_UNAVAILABLE."""
+    def open_shadow(self, zone: Zone, job: Job) -> GitShadow | None:
+        """The private copy of the git directory that commands in this zone see; `prepare` it before `planned`, unless
+        it is ready."""
         shadow = self._shadow(zone)
-        if not isinstance(shadow, GitShadow):
+        if not isinstance(shadow, GitShadow) or not (self.is_writable(zone, job) or shadow.repository.below):
             return None
         try:
             shadow.open()
@@ -223,8 +223,12 @@ class Planner:
             closed = ReadOnlyGit("there is no cache directory in which a private copy could be kept")
             self._shadows[zone.name] = (self._shadows[zone.name][0], closed)
             return None
-        shadow.begin()
         return shadow
+
+    def has_part_of_a_work_tree(self) -> bool:
+        """A zone lies below the root of a work tree: only this part of it is there."""
+        shadows = (self._shadow(zone) for zone in self.zones)
+        return any(isinstance(one, GitShadow) and bool(one.repository.below) for one in shadows)
 
     def _named_by_git(self, zone: Zone, job: Job) -> tuple[tuple[NamedPath, bool], ...]:
         """Paths that git's settings name, and whether something is there."""
@@ -235,33 +239,63 @@ class Planner:
         return tuple((one, os.path.lexists(zone.real(one.parts))) for one in known.paths)
 
     def _git(self, zone: Zone, job: Job) -> ShadowPlan | ReadOnlyGit | None:
-        if not self.is_writable(zone, job):
-            return None
         shadow = self._shadow(zone)
-        return shadow.plan() if isinstance(shadow, GitShadow) else shadow
+        writable = self.is_writable(zone, job)
+        if isinstance(shadow, GitShadow) and (writable or shadow.repository.below):
+            return shadow.plan(writable=writable)
+        return shadow if isinstance(shadow, ReadOnlyGit) and writable else None
 
     def _shadow(self, zone: Zone) -> GitShadow | ReadOnlyGit | None:
-        """None: there is no `.git`, it is not ours to guard, or it is no directory."""
+        """None: there is no repository, or it is not ours to guard."""
+        found = repository.find_repository(zone)
+        if found is None or not self._may_copy(zone, found):
+            return None
         try:
-            changed = os.lstat(os.path.join(zone.host, GIT_FILE)).st_ctime_ns
+            changed = (found, os.lstat(found.git_dir).st_ctime_ns)
         except OSError:
             return None
-        found = self._shadows.get(zone.name)
-        if found is None or found[0] != changed:
-            found = self._shadows[zone.name] = (changed, self._found_shadow(zone, found[1] if found else None))
-        return found[1]
+        known = self._shadows.get(zone.name)
+        if known is None or known[0] != changed:
+            known = self._shadows[zone.name] = (changed, self._found_shadow(zone, found, known[1] if known else None))
+        return known[1]
 
-    def _found_shadow(self, zone: Zone, known: GitShadow | ReadOnlyGit | None) -> GitShadow | ReadOnlyGit | None:
-        if GIT_FILE in map(normal_name, zone.unprotect) or not has_repository(zone):
-            return None
-        if why := why_no_shadow(zone):
-            return ReadOnlyGit(why)
-        return known if isinstance(known, GitShadow) else GitShadow(zone, cache_directory(self.environ, self.home))
+    def _found_shadow(
+        self, zone: Zone, found: Repository, known: GitShadow | ReadOnlyGit | None
+    ) -> GitShadow | ReadOnlyGit | None:
+        if why := why_no_shadow(found):
+            return ReadOnlyGit(why) if found.in_zone else None
+        if isinstance(known, GitShadow) and known.repository == found:
+            return known
+        return GitShadow(zone, found, cache_directory(self.environ, self.home))
+
+    def _may_copy(self, zone: Zone, found: Repository) -> bool:
+        if GIT_FILE in map(normal_name, zone.unprotect):
+            return False
+        return found.in_zone or (self._may_show(found.git_dir) and self._stands_below(zone, found))
+
+    def _may_show(self, git_dir: str) -> bool:
+        """Of a git directory outside of the zone."""
+        if any(is_below(git_dir, one.host) for one in self.zones):
+            return False
+        forge = os.path.realpath(self.forge_home)
+        return not (is_below(git_dir, forge) or is_below(forge, git_dir))
+
+    def _stands_below(self, zone: Zone, found: Repository) -> bool:
+        """Git looks for the root of a work tree above: the zone must stand where it does on the host."""
+        home = is_below(str(self.home), os.path.dirname(found.git_dir))  # a home under git is nobody's project
+        return not found.below or (self.mount_point(zone) == zone.host and not home)
 
     def start_up_notices(self) -> Iterator[str]:
         yield from own_code_notice({zone.virtual(()): zone.host for zone in self.zones if zone.mode is AccessMode.RW})
         for zone in self.zones:
-            if repository.repository_above(zone):
+            found = repository.find_repository(zone)
+            if found is not None and found.below and self._may_copy(zone, found):
+                name = os.path.basename(os.path.dirname(found.git_dir))
+                yield (
+                    f"/{zone.name} is {'/'.join(found.below)} of the git repository '{name}': commands see and change "
+                    "only this part of it."
+                )
+            elif found is not None and found.below:
                 yield (
                     f"/{zone.name} lies inside a git repository whose root is above it: git finds no repository there. "
                     "Make the repository's root the zone to use git."
@@ -319,11 +353,17 @@ class Planner:
             for zone in self.zones
         }
         self._check_masks(held)
-        repositories = [path for zone in self.zones if (path := self._repository(zone))]
+        plans = (held[zone.name].git for zone in self.zones)
+        copies = {plan.outside: plan for plan in plans if plan is not None and plan.outside}
+        repositories = [path for zone in self.zones if (path := self._repository(zone)) and path not in copies]
         mounts: list[layout.Mount] = [*self._system_mounts(job)]
         if job.shares_network:
             mounts += layout.naming_mounts()
         mounts += [layout.RawArguments(("--ro-bind-try", path, path)) for path in sorted(set(repositories))]
+        for zone in self.zones:
+            if (copy := held[zone.name].git) is not None and copies.pop(copy.outside, None) is not None:
+                mounts += layout.git_mounts(zone, copy.outside, copy)
+                repositories.append(copy.outside)
         # Outer directories first: a zone may lie in a directory on the way to another one.
         for zone in sorted(self.zones, key=self.mount_point):
             mounts += layout.zone_mounts(zone, self.mount_point(zone), held[zone.name])
@@ -390,7 +430,7 @@ class Planner:
         """Nothing of it depends on what is in the zones."""
         if self._for_our_own is None:
             held = {zone.name: ZoneRestrictions(writable=False) for zone in self.zones}
-            mounts = [
+            mounts: list[layout.Mount] = [
                 *layout.smallest_mounts(),
                 layout.RawArguments(("--ro-bind", ripgrep_path(), f"{layout.SHIPPED}/rg")),
             ]
@@ -428,11 +468,9 @@ class Planner:
         yield from layout.shown_directories(self.toolchains.directories, (*self.toolchains.masked, *secrets))
 
     def _repository(self, zone: Zone) -> str | None:
-        path = repository.shared_repository(zone)
-        if path is None or any(is_below(path, one.host) for one in self.zones):
-            return None
-        forge = os.path.realpath(self.forge_home)
-        return None if is_below(path, forge) or is_below(forge, path) else path
+        """Of a linked worktree, which commands that cannot write see as it is."""
+        found = repository.find_repository(zone)
+        return found.git_dir if found is not None and found.own and self._may_show(found.git_dir) else None
 
 
 def _why_unlisted(path: str) -> str:
@@ -445,7 +483,7 @@ def _why_unlisted(path: str) -> str:
 
 
 def _read_only_in_git(git: ShadowPlan | None) -> Iterator[model.Restriction]:
-    for mount in git.mounts if git is not None else ():
+    for mount in git.mounts if git is not None and not git.outside else ():
         if not mount.writable:
             parts = (GIT_FILE, *mount.path.split("/"))
             yield model.Restriction(parts=parts, why=model.RefusalReason.PROTECTED, directory=mount.directory)

@@ -20,13 +20,19 @@ from golem_forge.core.effects import Mark, Verb
 from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.sandbox.errors import SandboxError, walls_unavailable
 from golem_forge.sandbox.git.repository import NamedPath
-from golem_forge.sandbox.git.shadow import ShadowPlan
 from golem_forge.sandbox.handles import Parts
 from golem_forge.sandbox.paths import resolve_links
 from golem_forge.sandbox.protected import GIT_FILE, in_dependencies, marks, own_code_in
 from golem_forge.sandbox.target import FileKind, kind_of
 from golem_forge.sandbox.walls.listing import EntryKind, ScanFinding
-from golem_forge.sandbox.walls.model import PathRule, RefusalReason, Restriction, is_masked, is_read_only
+from golem_forge.sandbox.walls.model import (
+    PathRule,
+    RefusalReason,
+    Restriction,
+    ShadowPlan,
+    is_masked,
+    is_read_only,
+)
 from golem_forge.sandbox.walls.scan import ZoneScan
 from golem_forge.sandbox.walls.zone_lease import missing_directories, self_contained
 from golem_forge.sandbox.zones import Zone
@@ -60,7 +66,7 @@ class ZoneRestrictions:
     self_contained: tuple[Parts, ...] = ()
     """Repositories that have no `commondir`: nothing can stand there, so one that appears is removed."""
     git: ShadowPlan | None = None
-    """The zone's `.git` is a private copy; nothing of `found` lies in it."""
+    """What stands in the place of the git directory; nothing of `found` lies in it."""
     lifted: tuple[Parts, ...] = ()
     """Readable in this call although the directory they are in stays masked."""
     notices: tuple[str, ...] = ()
@@ -90,10 +96,17 @@ def restrictions(
     if () in masks:
         return ZoneRestrictions(writable=False, masked=True)
     opened = tuple(sorted(parts for parts in judge.granted() if is_below(parts, masks)))
-    only_masks = ZoneRestrictions(writable=False, found=_outermost(masks.values()), lifted=opened)
+    copy = git if isinstance(git, ShadowPlan) else None
+    only_masks = ZoneRestrictions(
+        writable=False,
+        found=_outermost(masks.values()),
+        lifted=opened,
+        git=copy if copy is not None and copy.outside else None,
+    )
     if not writable:
         return only_masks
-    in_git = (lambda parts: parts[0] == GIT_FILE) if git is not None else (lambda parts: False)
+    has_copy = git is not None and not (isinstance(git, ShadowPlan) and git.outside)
+    in_git = (lambda parts: parts[0] == GIT_FILE) if has_copy else (lambda parts: False)
     masks = {parts: one for parts, one in masks.items() if not in_git(parts)}
     missing = dict.fromkeys(missing_directories(zone, scan), True)
     missing |= {parts: directory for one in named for parts, directory in _first_missing(zone, one)}
@@ -124,7 +137,7 @@ def restrictions(
         ),
         placeholder_files=frozenset(parts for parts in kept if not missing[parts]),
         self_contained=tuple(parts for parts in self_contained(zone, scan) if not in_git(parts)),
-        git=git if isinstance(git, ShadowPlan) else None,
+        git=copy,
         lifted=opened,
         notices=(*guard.notices, *((git.notice(zone),) if isinstance(git, ReadOnlyGit) else ())),
     )

@@ -26,7 +26,7 @@ from golem_forge.sandbox.process.output import Capture
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.walls import bubblewrap, denials, landlock, layout
 from golem_forge.sandbox.walls.cache import BytecodeCache, cache_directory, kept_home, write_gitconfig
-from golem_forge.sandbox.walls.environment import job_environment, output_redactor
+from golem_forge.sandbox.walls.environment import job_environment, output_redactor, with_part_of_a_work_tree
 from golem_forge.sandbox.walls.inspection import Inspection, mount_check
 from golem_forge.sandbox.walls.masks import Mask, put_up, split_masks
 from golem_forge.sandbox.walls.model import Job, Level, PathRule, ProbeReport, Streams, WallPlan
@@ -62,7 +62,7 @@ class _FullStart:
             self._planner.check(zone, writable=writable)
             if writable:
                 self._leases.append(await wait_for_lease(zone))
-                self.inspection.begin(zone)
+            await self.inspection.begin(zone, self.job, self._leases[-1] if writable else None)
         if self.job.hosts:
             from golem_forge.sandbox.network.proxy import HostProxy, user_proxy
 
@@ -90,13 +90,14 @@ class _FullStart:
         if self.proxy is not None:
             await self.proxy.serve_inside(pid)
 
-    def leave(self) -> None:
+    def leave(self) -> Awaitable[None] | None:
+        """What is left to wait for, if anything is."""
         if self.proxy is not None:
             self.proxy.close()
         for lease in self._leases:
             lease.release()
-        self.inspection.finish()
         layout.restore_device_modes()
+        return self.inspection.finish()
 
     def created(self) -> tuple[str, ...]:
         """Protected names that were made; call it after `leave`."""
@@ -289,7 +290,8 @@ class Walls:
             place = self._planner.working_directory(job)
             launch = self._launch(start, place.inner)
         except BaseException:
-            start.leave()
+            if (left := start.leave()) is not None:
+                await left
             raise
         child = await start_process(launch, job.streams, stdin=job.stdin, stdout=job.stdout, filter=self._text_filter)
         plan = replace(start.planned.plan, cwd=place.inner, mounted=True)
@@ -312,13 +314,12 @@ class Walls:
         """What a child said in another way than by its output: zones by their addresses, secrets taken out."""
         return self.output_redactor().text(text)
 
-    def prepare_launch(self, job: Job) -> Launch:
+    async def prepare_launch(self, job: Job) -> Launch:
         """What would be started at level full, for whoever wants to look at it or measure it. Its descriptors are the
         caller's to close; nothing is locked, and no placeholder is kept."""
         start = _FullStart(self._planner, job)
         for zone in self._planner.zones:
-            if self._planner.is_writable(zone, job):
-                start.inspection.begin(zone)
+            await start.inspection.begin(zone, job)
         return self._launch(start, self._planner.working_directory(job).inner)
 
     def _launch(self, start: _FullStart, cwd: str) -> Launch:
@@ -326,6 +327,8 @@ class Walls:
         job, limits = start.job, start.job.limits or self._settings.limits
         home, toolchains = self._planner.home_of(job), self._planner.toolchains
         env = job_environment(job, toolchains, home=home, tmp=layout.TEMPORARY, level=Level.FULL)
+        if self._planner.has_part_of_a_work_tree():
+            env = with_part_of_a_work_tree(env)
         addresses = [zone.virtual(()) for zone in self._planner.zones]
         for last in (False, True):
             guard = start.plan()
@@ -449,10 +452,10 @@ class WalledChild:
         self._left: tuple[tuple[str, ...], tuple[Leftover, ...]] | None = None
         self._tell = tell
 
-    def exchange(self) -> None:
+    async def exchange(self) -> None:
         """Carries over what git has inside and outside. For children that serve many calls, before and after each."""
         if self._start is not None:
-            self._start.inspection.exchange()
+            await self._start.inspection.exchange()
 
     def denials_in(self, text: str) -> tuple[dict[str, Any], ...]:
         """What a failure that a child told of in words is evidence of."""

@@ -85,6 +85,13 @@ class ZoneLease:
                 parent = self.zone.open(parts[:-1], DIRECTORY)
                 notes.make(self.zone.host, parts, parent.fd, file=parts in held.placeholder_files)
 
+    def is_alone(self) -> bool:
+        """Whether no other walls stand on the zone just now, of this Forge or another."""
+        if self._fd < 0:
+            return False
+        alone = try_lock(self._fd)
+        return alone and try_lock(self._fd, shared=True)
+
     def release(self) -> None:
         held, self._held = self._held, None
         repositories, placeholders = (held.self_contained, held.placeholders) if held is not None else ((), ())

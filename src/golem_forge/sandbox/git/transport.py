@@ -1,0 +1,486 @@
+"""Transport: git itself carries objects from a private copy (the shadow) to the user's repository, and judges them.
+
+A push that Forge writes: `git pack-objects` reads the shadow's store inside read-only walls, over a skeleton
+repository of Forge's own; its pack goes into the host's `git receive-pack`, which keeps it apart until every object is
+checked and everything the new refs need is there. Which refs change, from what to what, Forge says. Index files are
+listed and edited by git too, as copies.
+
+Threat: the shadow's store is a directory that hostile commands write. A link in it leads nowhere else inside the walls,
+a FIFO waits until the deadline, a forged index or pack of objects yields objects of other names, which nobody asked
+for. Settings of the user's repository that would start a program are switched off by `-c`, which its includes cannot
+undo.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import stat
+import subprocess
+import threading
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import IO, Final, NamedTuple
+
+from golem_forge.core.regex import regex
+from golem_forge.sandbox.git.directory import GitDir
+from golem_forge.sandbox.git.formats import GitSetting, git_words
+from golem_forge.sandbox.host import find_program, is_below
+from golem_forge.sandbox.walls import layout
+from golem_forge.sandbox.walls.bubblewrap import find_bwrap
+from golem_forge.sandbox.walls.seccomp import Network, filter_program
+
+_GIT_DIR: Final = "/git"
+_SHADOW: Final = "/objects/shadow"
+_REAL: Final = "/objects/real"
+_ENVIRONMENT: Final = {
+    "PATH": "/usr/bin:/bin",
+    "HOME": "/nonexistent",
+    "LC_ALL": "C",
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": "/dev/null",
+    "GIT_ATTR_NOSYSTEM": "1",
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_ALLOW_PROTOCOL": "none",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_LITERAL_PATHSPECS": "1",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_COMMITTER_NAME": "Golem Forge",
+    "GIT_COMMITTER_EMAIL": "forge@localhost",
+}
+_QUIET: Final = (
+    *("core.hooksPath=/dev/null", "core.fsmonitor=false", "core.alternateRefsCommand=", "core.pager=cat"),
+    *("gc.auto=0", "maintenance.auto=false", "core.bigFileThreshold=16m", "core.packedGitWindowSize=64m"),
+    *("core.splitIndex=false", "index.threads=1", "pack.threads=1", "advice.graftFileDeprecated=false"),
+)
+_PACKING: Final = (
+    *("core.commitGraph=false", "core.multiPackIndex=false", "pack.useBitmaps=false", "pack.window=0"),
+    *("pack.compression=1", "core.bigFileThreshold=16m", "pack.threads=1", "gc.auto=0", "core.splitIndex=false"),
+)
+"""No cache of the shadow's is believed. Deltas are not looked for: git stores what a commit brings without them too."""
+_RECEIVING: Final = (
+    *("receive.fsckObjects=true", "receive.unpackLimit=100", "receive.maxInputSize=16g", "receive.autogc=false"),
+    *("receive.updateServerInfo=false", "receive.denyCurrentBranch=ignore", "receive.denyDeleteCurrent=ignore"),
+    *("receive.denyDeletes=false", "receive.denyNonFastForwards=false", "receive.advertisePushOptions=false"),
+)
+_MEMORY_KB: Final = 2 << 20
+_LARGEST_LISTING: Final = 256 << 20
+_WITHIN_S: Final = 60.0
+_BYTES_PER_S: Final = 4 << 20
+_MOST_ERRORS: Final = 64 << 10
+_MOST_SKIPPED: Final = 100
+_FSCK: Final = regex(rb"object ([0-9a-f]{40,64}): (\w+): ")
+_SHALLOW: Final = "shallow"
+
+
+class GitFailed(Exception):
+    """Git refused, could not be started, or took too long. The text is git's own, on one line."""
+
+    stated_name = "GitFailed"
+
+
+class RefUpdate(NamedTuple):
+    name: str
+    old: str | None
+    """None: there is none."""
+    new: str | None
+    """None: it is to go."""
+
+
+class Transport:
+    """Of one git directory: the user's, the shadow's store of objects, and a folder for files of our own."""
+
+    def __init__(self, git_dir: str, store: str, folder: str, settings: Sequence[GitSetting]) -> None:
+        """`git_dir`: on the host; `settings`: of the user's repository."""
+        self.git_dir = git_dir.rstrip("/")
+        self._store = store
+        self._folder = folder
+        self._skeleton = os.path.join(folder, "skeleton")
+        said = {one.name: (one.value or "") for one in settings}
+        self._sha256 = said.get("extensions.objectformat", "").casefold() == "sha256"
+        self._partial = "extensions.partialclone" in said or any(name.endswith(".promisor") for name in said)
+        self.null_id = "0" * (64 if self._sha256 else 40)
+        self.empty_blob = _hash(self._sha256, b"blob 0\0").hex()
+        self._seconds = _WITHIN_S
+        """What is large may take long; what hangs ends."""
+
+    # --- the push
+
+    def push(self, updates: Sequence[RefUpdate], wanted: Sequence[str], known: Sequence[str]) -> dict[str, str]:
+        """Set refs of the user's, and bring along `wanted` objects with all they need. `known`: ids that the user has,
+        with all they need. Gives for each ref why it was not set; empty: it was. Raises GitFailed where nothing was
+        taken over: the pack could not be made, or is not sound."""
+        skipped: set[bytes] = set()
+        while True:
+            try:
+                return self._pushed(updates, wanted, known, skipped)
+            except _Unsound as unsound:
+                # What the user has already may offend: an old bad `.gitmodules` would stop every later commit.
+                more = self._present(unsound.objects - skipped)
+                if not more or len(skipped) > _MOST_SKIPPED:
+                    raise GitFailed(unsound.words) from None
+                skipped |= more
+
+    def _pushed(
+        self, updates: Sequence[RefUpdate], wanted: Sequence[str], known: Iterable[str], skipped: Collection[bytes]
+    ) -> dict[str, str]:
+        settings = list(_RECEIVING)
+        commands = [f"{one.old or self.null_id} {one.new or self.null_id} {one.name}" for one in updates]
+        capabilities = " report-status delete-refs quiet agent=forge"
+        capabilities += " object-format=sha256" if self._sha256 else ""
+        with contextlib.ExitStack() as stack:
+            if skipped:
+                listed = stack.enter_context(self._own_file(b"".join(one + b"\n" for one in skipped)))
+                settings.append(f"receive.fsck.skipList={listed}")
+            errors = stack.enter_context(_file_in_memory())
+            receiving = self._start(
+                self._host_git("receive-pack", self.git_dir, settings=settings, within=False),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+            )
+            stack.callback(_end, receiving)
+            timer = stack.enter_context(_deadline(receiving, self._seconds))
+            given, said_back = receiving.stdin, receiving.stdout
+            assert given is not None
+            assert said_back is not None
+            try:
+                for _ in _packets(said_back):  # what it has: nobody asked, but it waits to be heard
+                    pass
+                commands[0] += f"\0{capabilities}"
+                for text in (command.encode("utf-8", "surrogateescape") for command in commands):
+                    given.write(b"%04x" % (len(text) + 4) + text)
+                given.write(b"0000")
+                if any(one.new is not None for one in updates):
+                    self._send_pack(wanted, known, given)
+                given.close()
+                report = [line.rstrip(b"\n") for line in _packets(said_back)]
+            except (OSError, ValueError):
+                report = []
+            receiving.wait()
+            errors.seek(0)
+            said = errors.read(_MOST_ERRORS)
+        if timer.fired:
+            raise GitFailed("it took too long")
+        if not report or report[0] != b"unpack ok":
+            raise _Unsound(git_words(said) or "the pack could not be read", {one[1] for one in _FSCK.finditer(said)})
+        results: dict[str, str] = {one.name: "it was not reported" for one in updates}
+        for line in report[1:]:
+            state, _, rest = line.decode("utf-8", "surrogateescape").partition(" ")
+            name, _, why = rest.partition(" ")
+            results[name] = "" if state == "ok" else (why or "refused")
+        return results
+
+    def _send_pack(self, wanted: Sequence[str], known: Iterable[str], out: IO[bytes]) -> None:
+        """Raises GitFailed, and then `out` has got half a pack, which nobody takes."""
+        out.flush()
+        if not wanted:
+            header = b"PACK\0\0\0\2\0\0\0\0"
+            out.write(header + _hash(self._sha256, header))
+            return
+        lines = [*wanted, *(f"^{one}" for one in known)]
+        words = ["pack-objects", "--revs", "--stdout", "-q", *(["--exclude-promisor-objects"] if self._partial else [])]
+        self._in_walls(words, given="\n".join((*lines, "")).encode(), out=out)
+
+    # --- questions about objects
+
+    def connected(self, ids: Collection[str]) -> bool:
+        """Whether the user's repository holds these objects and all that they need."""
+        if not ids:
+            return True
+        given = "\n".join((*ids, "")).encode()
+        try:
+            self._on_host("rev-list", "--objects", "--stdin", "--not", "--all", "--quiet", given=given)
+        except GitFailed:
+            return False
+        return True
+
+    def absent(self, ids: Collection[str]) -> set[str]:
+        """Those that the user's repository does not have."""
+        present = self._present({one.encode() for one in ids})
+        return {one for one in ids if one.encode() not in present}
+
+    def _present(self, ids: Collection[bytes]) -> set[bytes]:
+        if not ids:
+            return set()
+        said = self._on_host("cat-file", "--batch-check", "--buffer", given=b"".join(one + b"\n" for one in ids))
+        return {line.split(b" ", 1)[0] for line in said.splitlines() if not line.endswith(b" missing")}
+
+    def is_ancestor(self, old: str, new: str) -> bool:
+        """In the user's repository. False also where nobody can tell."""
+        try:
+            self._on_host("merge-base", "--is-ancestor", old, new)
+        except GitFailed:
+            return False
+        return True
+
+    def holds(self, one: str) -> bool:
+        """Whether the shadow has an object and all that it needs."""
+        try:
+            self._in_walls(["rev-list", "--objects", "--quiet", one], given=b"")
+        except GitFailed:
+            return False
+        return True
+
+    # --- index files
+
+    def entries(self, index: bytes | None) -> bytes:
+        """What git lists of an index of the user's own: `<flag> <mode> <id> <stage>\\t<path>`, each ended by a NUL.
+        Raises GitFailed."""
+        if index is None:
+            return b""
+        with self._own_file(index) as path:
+            return self._on_host("ls-files", "-v", "--stage", "-z", index=path)
+
+    def entries_inside(self, index: bytes | None, parts: Mapping[str, bytes]) -> bytes:
+        """The same of one that a command wrote, read inside walls. `parts`: the other files of a split index, by name.
+        Raises GitFailed."""
+        if index is None:
+            return b""
+        self._write_skeleton({"index": index, **parts})
+        return self._in_walls(["ls-files", "-v", "--stage", "-z"], given=b"")
+
+    def intended(self, paths: Iterable[bytes]) -> set[bytes]:
+        """Which of these `git add -N` made, in the index that `entries_inside` was last asked about."""
+        found = set()
+        said = self._in_walls(["ls-files", "--debug", "-z", "--", *map(os.fsdecode, paths)], given=b"")
+        for name, facts in _INTENDED.findall(said):
+            if int(facts, 16) & _INTENT_TO_ADD:
+                found.add(name)
+        return found
+
+    def with_entries(self, index: bytes | None, lines: bytes, skipped: Iterable[bytes] = ()) -> bytes:
+        """An index with other entries: lines as `update-index --index-info` takes them, ended by NULs. Equal ones keep
+        their times and flags. `skipped`: paths that git is to take as unchanged without a look. Raises GitFailed."""
+        flagged = b"".join(path + b"\0" for path in skipped)
+        with self._own_file(index) as path:
+            if lines:
+                self._on_host("update-index", "-z", "--index-info", given=lines, index=path)
+            if flagged:
+                self._on_host("update-index", "--skip-worktree", "-z", "--stdin", given=flagged, index=path)
+            with open(path, "rb") as file:
+                return file.read()
+
+    @contextlib.contextmanager
+    def _own_file(self, content: bytes | None) -> Iterator[str]:
+        """The path of a file that is gone afterwards; git may replace it. None: there is none at first."""
+        path = os.path.join(self._folder, f"file-{os.urandom(8).hex()}")
+        try:
+            if content is not None:
+                with open(path, "wb") as file:
+                    file.write(content)
+            yield path
+        finally:
+            for name in (path, f"{path}.lock"):
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(name)
+
+    # --- processes
+
+    def _on_host(self, *words: str, given: bytes = b"", index: str = "") -> bytes:
+        argv = self._host_git(*words)
+        environ = {**_ENVIRONMENT, "GIT_INDEX_FILE": index} if index else _ENVIRONMENT
+        return self._run(argv, given, environ=environ)
+
+    def _host_git(self, *words: str, settings: Iterable[str] = (), within: bool = True) -> list[str]:
+        options = [word for each in (*_QUIET, *settings) for word in ("-c", each)]
+        where = [f"--git-dir={self.git_dir}"] if within else []
+        return _limited(_found_git(self.git_dir), *options, *where, *words)
+
+    def _in_walls(self, words: Sequence[str], *, given: bytes, out: IO[bytes] | None = None) -> bytes:
+        self._write_skeleton({})
+        git = _found_git(self.git_dir)
+        options = [word for each in _PACKING for word in ("-c", each)]
+        places = {self._skeleton: _GIT_DIR, self._store: _SHADOW, f"{self.git_dir}/objects": _REAL}
+        if not is_below(git, "/usr"):
+            places[os.path.dirname(os.path.dirname(git))] = os.path.dirname(os.path.dirname(git))
+        places |= {path: path for path in _alternates(f"{self.git_dir}/objects")}
+        reader, writer = os.pipe()
+        try:
+            os.write(writer, filter_program(network=Network.NONE))
+            os.close(writer)
+            argv = [
+                find_bwrap() or "bwrap",
+                *("--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL", "--die-with-parent"),
+                *("--new-session", "--seccomp", str(reader), "--dir", "/dev", "--dev-bind", "/dev/null", "/dev/null"),
+                *(word for mount in layout.smallest_mounts() for word in mount.words),
+                *(word for host, place in places.items() for word in ("--ro-bind", host, place)),
+                *("--tmpfs", f"{_SHADOW}/info", "--remount-ro", "/", "--chdir", "/", "--"),
+                *_limited(git, *options, f"--git-dir={_GIT_DIR}", *words),
+            ]
+            return self._run(argv, given, out=out, descriptors=(reader,))
+        finally:
+            os.close(reader)
+
+    def _run(
+        self,
+        argv: Sequence[str],
+        given: bytes,
+        *,
+        environ: Mapping[str, str] = _ENVIRONMENT,
+        out: IO[bytes] | None = None,
+        descriptors: Collection[int] = (),
+    ) -> bytes:
+        with contextlib.ExitStack() as stack:
+            stdin, written, errors = (stack.enter_context(_file_in_memory()) for _ in range(3))
+            stdin.write(given)
+            stdin.seek(0)
+            process = self._start(
+                argv, environ=environ, stdin=stdin, stdout=out or written, stderr=errors, descriptors=descriptors
+            )
+            stack.callback(_end, process)
+            with _deadline(process, self._seconds) as timer:
+                process.wait()
+            errors.seek(0)
+            if timer.fired:
+                raise GitFailed("it took too long")
+            if process.returncode:
+                raise GitFailed(git_words(errors.read(_MOST_ERRORS)) or f"it ended with {process.returncode}")
+            if written.seek(0, os.SEEK_END) > _LARGEST_LISTING:
+                raise GitFailed("it wrote too much")
+            written.seek(0)
+            return written.read()
+
+    def _start(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: IO[bytes] | int,
+        stdout: IO[bytes] | int,
+        stderr: IO[bytes],
+        environ: Mapping[str, str] = _ENVIRONMENT,
+        descriptors: Collection[int] = (),
+    ) -> subprocess.Popen[bytes]:
+        try:
+            return subprocess.Popen(
+                argv,
+                cwd="/",
+                env=environ,
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                pass_fds=tuple(descriptors),
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise GitFailed(os.strerror(error.errno or 0)) from None
+
+    def prepare(self, store: GitDir) -> None:
+        """Before anything is carried over: takes out of the shadow's store what is neither a file nor a directory, for
+        git would follow it or wait for it. Raises TooManyFiles."""
+        size = 0
+        for path, info in store.files(""):
+            if stat.S_ISREG(info.st_mode):
+                size += info.st_size
+            else:
+                store.clear(path)
+        self._seconds = _WITHIN_S + size / _BYTES_PER_S
+
+    def _write_skeleton(self, more: Mapping[str, bytes]) -> None:
+        """A repository without anything of its own: what is in it, git reads inside walls."""
+        settings = f"[core]\n\trepositoryformatversion = {1 if self._sha256 or self._partial else 0}\n\tbare = true\n"
+        if self._sha256 or self._partial:
+            settings += "[extensions]\n"
+        settings += "\tobjectformat = sha256\n" if self._sha256 else ""
+        settings += '\tpartialclone = origin\n[remote "origin"]\n\tpromisor = true\n' if self._partial else ""
+        files = {
+            "HEAD": b"ref: refs/heads/none\n",
+            "config": settings.encode(),
+            "objects/info/alternates": f"{_SHADOW}\n{_REAL}\n".encode(),
+            **more,
+        }
+        with contextlib.suppress(OSError), open(os.path.join(self.git_dir, _SHALLOW), "rb") as shallow:
+            files[_SHALLOW] = shallow.read()
+        for folder in ("refs", "objects/info"):
+            os.makedirs(os.path.join(self._skeleton, folder), mode=0o700, exist_ok=True)
+        for name, content in files.items():
+            with open(os.path.join(self._skeleton, name), "wb") as file:
+                file.write(content)
+        if _SHALLOW not in files:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(os.path.join(self._skeleton, _SHALLOW))
+
+
+_INTENDED: Final = regex(rb"([^\0]+)\0(?:[^\0]*?)flags: ([0-9a-f]+)\n")
+_INTENT_TO_ADD: Final = 1 << 29
+
+
+class _Unsound(Exception):
+    """`receive-pack` did not take the pack."""
+
+    def __init__(self, words: str, objects: set[bytes]) -> None:
+        self.words = words
+        self.objects = objects
+
+
+class _Deadline:
+    fired = False
+
+
+@contextlib.contextmanager
+def _deadline(process: subprocess.Popen[bytes], seconds: float) -> Iterator[_Deadline]:
+    """Ends a process and what it started. By TERM first: then `receive-pack` takes away what it kept apart."""
+    state = _Deadline()
+
+    def end() -> None:
+        state.fired = True
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(1)
+        _end(process)
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield state
+    finally:
+        timer.cancel()
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, 9)
+    for stream in (process.stdin, process.stdout):
+        if stream is not None:
+            with contextlib.suppress(OSError):
+                stream.close()
+    process.wait()
+
+
+def _file_in_memory() -> IO[bytes]:
+    return os.fdopen(os.memfd_create("forge-git"), "w+b")
+
+
+def _limited(*argv: str) -> list[str]:
+    """With a bound on memory of its own: not on what it maps, for a user's packs may be large."""
+    return ["/bin/sh", "-c", f'ulimit -d {_MEMORY_KB}; exec "$@"', "git", *argv]
+
+
+def _found_git(git_dir: str) -> str:
+    git = find_program("git", kept_out=(os.path.dirname(git_dir),))
+    if git is None:
+        raise GitFailed("there is no git on this machine")
+    return git
+
+
+def _packets(stream: IO[bytes]) -> Iterator[bytes]:
+    """Lines of git's protocol, up to the flush. Raises ValueError."""
+    while size := int(stream.read(4) or b"0", 16):
+        yield stream.read(size - 4)
+
+
+def _hash(sha256: bool, data: bytes) -> bytes:
+    return hashlib.sha256(data).digest() if sha256 else hashlib.sha1(data, usedforsecurity=False).digest()
+
+
+def _alternates(objects: str, depth: int = 5) -> Iterator[str]:
+    """Other stores that the user's own one borrows from."""
+    with contextlib.suppress(OSError), open(os.path.join(objects, "info/alternates"), encoding="utf-8") as file:
+        for line in file.read().splitlines():
+            path = os.path.normpath(os.path.join(objects, line))
+            if line and not line.startswith("#") and os.path.isdir(path) and depth:
+                yield path
+                yield from _alternates(path, depth - 1)
