@@ -1,5 +1,5 @@
-"""Protects the user's git repositories from what commands do to them, and reads git's files as git does.
+"""Protects the user's git repositories from what commands do to them, and lets git itself judge git's files.
 
-`shadow` and `exchange` (commands get a private copy of `.git`, only data comes back), `directory`, `index` and
-`formats` (git's files), `repository` (what git needs from outside a zone), `nested` and `rules` (repositories that
-commands made)."""
+`shadow` and `exchange` (commands get a private copy of `.git`, only data comes back), `transport` (git packs, receives
+and verifies it), `directory`, `index` and `formats` (git's files), `repository` (where it is, and what git needs from
+outside a zone), `nested` and `rules` (repositories that commands made)."""
