@@ -185,8 +185,8 @@ async def test_resume_on_a_page_opens_the_other_session_and_ends_this_one(projec
     launcher = SessionLauncher(ForgeHome(own_home / ".forge"), project)
     try:
         first = await launcher.start(StartRequest(model=MODEL, input="Plan the trip"))
-        await until(lambda: launcher.live(first).audience.standing.last("workerUpdate") is not None)
-        await asyncio.sleep(0.2)
+        journal = own_home / ".forge" / "sessions" / f"{first}.jsonl"
+        await until(lambda: "Hello there." in journal.read_text(), "its first turn is recorded")
         await launcher.end(first)
         second = await launcher.start(StartRequest(model=MODEL, input="Another"))
         said: list[str] = []

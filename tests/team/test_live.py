@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.deadlines import PATIENCE
+from tests.team.background import until
 
 from golem_forge.core.ids import new_id
 from golem_forge.events.envelope import Event
@@ -39,6 +40,15 @@ def shown_text(events: list[Event]) -> str:
     return text
 
 
+def is_heard(store: Store) -> bool:
+    """Whether somebody listens to what the session says; a file needs no listener."""
+    if isinstance(store.database, SqliteDatabase):
+        return True
+    with store.database.transaction() as connection:
+        said = "SELECT 1 AS heard FROM pg_stat_activity WHERE datname = current_database() AND query LIKE :listens"
+        return connection.execute(said, {"listens": f"LISTEN %{LIVE_CHANNEL}{SESSION}%"}).fetchone() is not None
+
+
 async def test_whoever_comes_in_the_middle_gets_the_text_so_far_and_then_its_pieces(store: Store) -> None:
     runner, answers = new_id(), []
 
@@ -59,7 +69,7 @@ async def test_whoever_comes_in_the_middle_gets_the_text_so_far_and_then_its_pie
     )
     try:
         sender.take(SESSION, said("Half "))
-        await asyncio.sleep(0.5)  # the listener listens
+        await asyncio.to_thread(until, lambda: is_heard(store))
         await receiver.follow(runner)
         if not isinstance(store.database, SqliteDatabase):
             sender.watch(SESSION)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from tests.deadlines import PATIENCE
+from tests.deadlines import LONG, PATIENCE
 
 from golem_forge.events.journal_files import seal_records
 from golem_forge.team import database as databases
@@ -286,18 +287,20 @@ def test_the_last_lines_may_be_written_by_two_at_once(store: Store, monkeypatch:
     last = appended(lease, count=3)
     insert = store.journals.insert_in
     is_first = [True]
+    inside = threading.Event()
 
     def insert_and_linger(*words: Any, **more: Any) -> str | None:
         lingers = is_first.pop() if is_first else False
         found = insert(*words, **more)
         if lingers:
+            inside.set()
             time.sleep(0.3)
         return found
 
     monkeypatch.setattr(store.journals, "insert_in", insert_and_linger)
     with ThreadPoolExecutor(2) as pool:
         ending = pool.submit(store.end, lease, SessionEnding(state=FINISHED, last=last))
-        time.sleep(0.15)
+        assert inside.wait(PATIENCE)
         appending = pool.submit(store.append, [last])
         assert ending.result() is True
         assert appending.result() == {}
@@ -382,11 +385,14 @@ def test_a_question_asked_again_is_the_same_one_with_its_answer(store: Store) ->
 def test_an_expired_question_is_denied_by_the_databases_clock_and_wakes_its_session(store: Store) -> None:
     leases = [claimed(store, session_id=store.queue(new())) for _ in range(2)]
     for number, lease in enumerate(leases):
-        store.ask(lease, card(f"q-{number}"), kind="approval", expires_in=0.3)
+        store.ask(lease, card(f"q-{number}"), kind="approval", expires_in=LONG)
         store.ask(lease, card(f"later-{number}"), kind="approval", expires_in=300)
         assert store.park(lease, appended(lease), seen=1, waits_for="an answer")
     assert store.claim(R2, ()) is None
-    time.sleep(0.4)
+    with store.database.transaction() as connection:
+        for number in range(2):
+            over = {"id": f"q-{number}", "over": LONG}
+            connection.execute("UPDATE questions SET expires = expires - :over WHERE id = :id", over)
     with pytest.raises(TeamError, match="has expired and was denied"):
         store.answer("q-0", {"approved": True}, "ann", "cli")
     store.expire()  # as a runner does that looks

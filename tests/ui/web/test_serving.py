@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.deadlines import PATIENCE, within
+from tests.deadlines import PATIENCE, ever_longer, within
 from tests.ui.web.bench import until
 from tests.ui.web.front import LARGE, SOCKET, Front, front
 from tests.ui.web.stranger import request
@@ -180,18 +180,21 @@ class TestConnections:
             asking.close()
 
     async def test_who_takes_it_slowly_gets_it_all(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(server, "CHECK_SECONDS", 0.2)
-        async with front() as served:
-            reader, writer = await asyncio.open_connection("127.0.0.1", served.port, limit=1 << 20)
-            writer.write(request(served.address, "/api/large", Cookie=served.cookie).encode())
-            await reader.readuntil(b"\r\n\r\n")
-            read, began = 0, time.monotonic()
-            while piece := await reader.read(1 << 20):
-                read += len(piece)
-                await asyncio.sleep(0.02)
-            assert read == LARGE
-            assert time.monotonic() - began > 0.5  # or nobody looked while it was being taken
-            writer.close()
+        for seconds in ever_longer(0.2):
+            monkeypatch.setattr(server, "CHECK_SECONDS", seconds)
+            async with front() as served:
+                reader, writer = await asyncio.open_connection("127.0.0.1", served.port, limit=1 << 20)
+                writer.write(request(served.address, "/api/large", Cookie=served.cookie).encode())
+                await reader.readuntil(b"\r\n\r\n")
+                read, began = 0, time.monotonic()
+                while piece := await reader.read(1 << 20):
+                    read += len(piece)
+                    await asyncio.sleep(seconds / 10)
+                writer.close()
+            if read == LARGE:
+                break  # else this process had no time for longer than that
+        assert read == LARGE
+        assert time.monotonic() - began > 2.5 * seconds  # or nobody looked while it was being taken
 
     async def test_idle_ones_however_many_keep_nobody_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(quiet_server, "MAX_CONNECTIONS", 32)
