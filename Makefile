@@ -3,6 +3,7 @@
 #   make setup        .venv with the `forge` command and the development tools
 #   make demo         the guided tour, in this terminal
 #   make test         lint, then every test; what .ci/run calls
+#   make test-long    the tests of git, with large objects and hundreds of rounds; half an hour
 #   make test-quick   the tests that need no walls, browser or program of others; a minute and a half
 #   make bench        our figures beside those of comparable libraries; writes build/bench.json
 #   make soak         ten minutes of sessions on runners that are killed; counts, and what was left; writes build/soak.json
@@ -38,7 +39,7 @@ $(foreach name,$(filter FORGE_%,$(.VARIABLES)),$(eval unexport $(name)))
 
 MAKEFLAGS += --no-print-directory
 
-.PHONY: setup demo test test-quick read foreign conformance bench soak agentdojo coverage docs reference pictures lint format clean
+.PHONY: setup demo test test-long test-quick read foreign conformance bench soak agentdojo coverage docs reference pictures lint format clean
 
 setup: $(VENV)/.stamp
 	@echo "ready: $(VENV)/bin/forge"
@@ -64,6 +65,10 @@ test: $(VENV)/.stamp $(DOCS)/.stamp foreign
 	@$(VENV)/bin/python scripts/system_packages.py $(TEST_PARTS)
 	@$(MAKE) --jobs 2 lint read
 	@$(VENV)/bin/python -m pytest -n 4 --dist worksteal $(PYTEST_ARGS) </dev/null
+
+test-long: $(VENV)/.stamp
+	@$(VENV)/bin/python scripts/system_packages.py $(TEST_PARTS)
+	@$(VENV)/bin/python -m pytest -n 2 --long --timeout 3600 tests/sandbox/walls/test_git_objects.py $(PYTEST_ARGS) </dev/null
 
 test-quick: $(VENV)/.stamp
 	@$(VENV)/bin/python -m pytest -n 4 -m "not slow and not walls and not browser and not foreign" $(PYTEST_ARGS) </dev/null

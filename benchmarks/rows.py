@@ -26,6 +26,11 @@ def at_most(share: float) -> Goal:
     return Goal(f"<= {share:g} x peer", lambda ours, peer: peer is not None and ours <= share * peer)
 
 
+def at_most_more(difference: float) -> Goal:
+    """Ours is at most so much more than the peer's, in the unit of the row."""
+    return Goal(f"<= peer + {difference:g}", lambda ours, peer: peer is not None and ours <= peer + difference)
+
+
 def below_peer() -> Goal:
     return Goal("< peer", lambda ours, peer: peer is not None and ours < peer)
 

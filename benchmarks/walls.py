@@ -2,24 +2,30 @@
 
 By hand means the same mounts and the same filter, given to bwrap by a program that does nothing else: no start report,
 no inner stage with limits, nobody watching, no output kept. What it reads from descriptors is laid ready before the
-clock starts. Our plan of the mounts is cached, as in a session that works. The last row has the same command in a
-repository of 50,000 files beside an empty one: once scanned, it is watched, and costs what the empty one does.
+clock starts. Our plan of the mounts is cached, as in a session that works. One row has the same command in a directory
+of 50,000 files beside an empty one: once scanned, it is watched, and costs what the empty one does.
+
+The last rows are a commit in a repository, beside the same commit in a clone of it in a plain bwrap that shows
+everything: ours goes on to carry the commit over to the person's repository, where git verifies it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 import tempfile
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import Block, Pace, race_blocks
 from benchmarks.ours import session_in
-from benchmarks.rows import Row, at_most, row
+from benchmarks.rows import Row, at_most, at_most_more, row
 from golem_forge.sandbox.process.launch import ChildFd, Launch
 from golem_forge.sandbox.walls.model import Job
+from golem_forge.sandbox.walls.walls import Walls
 
 BARE = "asyncio spawn"
 BY_HAND = "bwrap by hand"
@@ -69,7 +75,20 @@ async def rows(pace: Pace) -> list[Row]:
                 assert ending is not None
                 assert ending.exit_code == 0
 
+        commits: dict[str, Block] = {}
+        for name, files in (("small", 50), ("many", 50_000)):
+            where = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=f"bench-git-{name}-")))
+            _make_repositories(where / "ours", where / "plain", files)
+            session_there = await stack.enter_async_context(session_in(where / "ours"))
+            assert session_there.path.walls is not None
+            inside = partial(_commit_inside, session_there.path.walls)
+            by_bwrap = partial(_commit_by_hand, where / "plain")
+            commits |= {name: Block(run=inside), f"{name} by hand": Block(run=by_bwrap)}
+            await inside(None)
+            await by_bwrap(None)
+
         blocks = {
+            **commits,
             "whole": Block(run=whole_call),
             "large": Block(run=in_a_large_zone),
             "walls": Block(run=walls_alone),
@@ -88,7 +107,46 @@ async def rows(pace: Pace) -> list[Row]:
         row(whole, ms["whole"], peer=ms[BY_HAND], peer_name=BY_HAND),
         row(whole, ms["whole"], peer=ms[BARE], peer_name=BARE),
         row("walls in 50,000 files (ms)", ms["large"], peer=ms["walls"], peer_name="an empty zone", goal=at_most(1.1)),
+        row(
+            "git commit (ms)",
+            seconds["small"] * 1e3,
+            peer=seconds["small by hand"] * 1e3,
+            peer_name="plain bwrap",
+            goal=at_most_more(60),
+        ),
+        row(
+            "git commit in 50,000 files (ms)",
+            seconds["many"] * 1e3,
+            peer=seconds["many by hand"] * 1e3,
+            peer_name="plain bwrap",
+            goal=at_most(2),
+        ),
     ]
+
+
+COMMIT = "echo $RANDOM >> d0/f0 && git -c user.name=n -c user.email=e commit -qam x"
+
+
+async def _commit_inside(walls: Walls, _: Any) -> None:
+    ending = await (await walls.start(Job(argv=("bash", "-c", COMMIT)))).child.wait()
+    assert ending is not None
+    assert ending.exit_code == 0
+
+
+async def _commit_by_hand(where: Path, _: Any) -> None:
+    words = ["/usr/bin/bwrap", "--unshare-all", "--dev-bind", "/", "/", "--chdir", str(where)]
+    await _spawned([*words, "bash", "-c", COMMIT], {"PATH": os.defpath}, ())
+
+
+def _make_repositories(root: Path, clone: Path, count: int) -> None:
+    for number in range(count):
+        directory = root / f"d{number // 100}"
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / f"f{number}").write_text(f"{number}\n")
+    identity = ("-c", "user.name=n", "-c", "user.email=e")
+    for words in (("init", "-q"), ("add", "."), (*identity, "commit", "-qm", "all"), ("gc", "-q"), ("status",)):
+        subprocess.run(["git", *words], cwd=root, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(["git", "clone", "-q", root, clone], check=True)
 
 
 def _fill(root: Path) -> None:

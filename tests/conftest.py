@@ -22,6 +22,16 @@ _WAYS_OUT += [name.lower() for name in _WAYS_OUT]
 pytest_plugins = ["tests.ui.web.bench", "tests.ui.web.stage"]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--long", action="store_true", help="also what takes minutes: large objects, hundreds of rounds")
+
+
+@pytest.fixture(scope="session")
+def is_long(request: pytest.FixtureRequest) -> bool:
+    """`make test-long`: few rounds become many."""
+    return bool(request.config.getoption("--long"))
+
+
 def pytest_configure() -> None:
     _heed_signals()
     disks.need_no_waiting()
@@ -54,10 +64,12 @@ _MARKED = {
 `slow`. `make test-quick` runs the tests without a marker."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Those that take longest come first: begun last, one of them would run alone while the other processes wait. And
     each process gets a row of tests, so those with a browser share one."""
     here = f"{Path(__file__).parent}/"
+    if not config.getoption("--long"):
+        items[:] = [item for item in items if item.get_closest_marker("long") is None]
     for item in items:
         place = str(item.path).removeprefix(here)
         for name, places in _MARKED.items():

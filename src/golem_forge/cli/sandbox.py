@@ -114,7 +114,9 @@ async def _run(asked: SandboxArgs) -> int:
         limits = ResourceLimits(timeout_s=asked.timeout)
         zone = session.sandbox.default_zone
         workspace = walls.mount_point(zone, level) if zone else ""
-        environment = exec_environment(tty=on_terminal, level=level, hosts=False, workspace=workspace)
+        environment = walls.with_git_settings(
+            exec_environment(tty=on_terminal, level=level, hosts=False, workspace=workspace)
+        )
         feed = None if on_terminal else standard_input()
         stdin = feed.child_end if feed else None
         # One word is a script, as it would be for a shell's `-c`; several are a program and its arguments.

@@ -97,9 +97,10 @@ class House:
 
 
 async def ran(walls: Walls, script: str, **job: Any) -> Ran:
-    walled = await walls.start(Job(argv=("bash", "-c", script), **job))
+    env = walls.with_git_settings(job.pop("env", {}))
+    walled = await walls.start(Job(argv=("bash", "-c", script), env=env, **job))
     try:
-        ending = await walled.child.wait(50)
+        ending = await walled.child.wait()
     finally:
         await walled.child.end()
     assert ending is not None
@@ -170,7 +171,7 @@ class Person:
     def git(self, *words: str, where: Path | None = None) -> subprocess.CompletedProcess[str]:
         env = {"PATH": "/usr/bin:/bin", "HOME": str(self.home), "GIT_CONFIG_NOSYSTEM": "1", "GIT_EDITOR": "true"}
         place = where or self.where
-        return subprocess.run(["git", *words], cwd=place, env=env, capture_output=True, text=True, timeout=30)
+        return subprocess.run(["git", *words], cwd=place, env=env, capture_output=True, text=True, timeout=120)
 
     def says(self, *words: str) -> str:
         return self.git(*words).stdout.strip()

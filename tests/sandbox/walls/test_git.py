@@ -12,9 +12,9 @@ import pytest
 
 from golem_forge.core.calls import Severity
 from golem_forge.sandbox.git import exchange
-from golem_forge.sandbox.git.exchange import SyncPhase
 from golem_forge.sandbox.git.repository import Repository
 from golem_forge.sandbox.git.shadow import GitShadow
+from golem_forge.sandbox.git.sides import SyncPhase
 from golem_forge.sandbox.handles import best_opener
 from golem_forge.sandbox.walls import inspection
 from golem_forge.sandbox.walls.model import Job
@@ -302,13 +302,14 @@ def test_a_sync_that_fails_halfway_makes_no_conflict_of_the_next_commit(
     cache.mkdir(mode=0o700)
     zone = open_zone(ZoneSpec(name="workspace", path=repository), best_opener())
     shadow = GitShadow(zone, Repository(str(repository / ".git")), cache)
+    shadow.prepare()
     shadow.begin()
     inside = (f"--git-dir={shadow.tree}", f"--work-tree={repository}")
     store = Path(shadow.tree).parent / "stores/root"
     monkeypatch.setitem(GIT_ENVIRON, "GIT_OBJECT_DIRECTORY", str(store))
     (store.parent / "forge").mkdir()
     (store.parent / "forge/objects").symlink_to(repository / ".git/objects")  # where walls mount it
-    write, failed = exchange._write_side, []
+    write, failed = exchange.write_side, []
 
     def write_once_full(side: Any, path: str, *more: Any, **options: Any) -> Any:
         if path == "COMMIT_EDITMSG" and not failed:
@@ -316,7 +317,7 @@ def test_a_sync_that_fails_halfway_makes_no_conflict_of_the_next_commit(
             raise OSError(errno.ENOSPC, "No space left on device")
         return write(side, path, *more, **options)
 
-    monkeypatch.setattr(exchange, "_write_side", write_once_full)
+    monkeypatch.setattr(exchange, "write_side", write_once_full)
     git(repository, *inside, "commit", "-q", "--allow-empty", "-m", "B")
     with pytest.raises(OSError, match="No space"):
         shadow.sync(SyncPhase.RUNNING)

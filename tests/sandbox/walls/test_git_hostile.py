@@ -121,7 +121,7 @@ def test_no_command_keeps_the_next_one_from_running(house: House, person: Person
 
 
 def test_a_hundred_thousand_files_do_not_either(house: House, person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("golem_forge.sandbox.git.directory._MOST", 200)
+    monkeypatch.setattr("golem_forge.sandbox.git.shadow.MOST_INSIDE", 200)
     walls = house.walls()
     house.run("mkdir .git/logs/j; cd .git/logs/j; touch $(seq 300)", walls)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -134,17 +135,25 @@ def test_the_person_s_git_status_is_no_change_of_their_index(house: House, perso
     assert told(ran) == "" and "a" in listed(person.where)
 
 
-def test_what_both_staged_stays_the_person_s(house: House, person: Person) -> None:
+@pytest.mark.parametrize("is_unborn", [False, True], ids=["with an index", "without one"])
+def test_what_both_staged_comes_together(house: House, person: Person, is_unborn: bool) -> None:
+    """Where both staged the same file, the person's entry stays."""
     walls = house.walls()
-    with house.another_forge("echo 1 > theirs; git add theirs; echo done; sleep 60") as forge:
-        (person.where / "mine").write_text("1\n")
-        person.git("add", "mine")
+    if is_unborn:
+        shutil.rmtree(person.where / ".git")
+        person.git("init", "-q", "-b", "main", ".")
+    script = "echo c > both; echo c > theirs; git add both theirs; echo done; sleep 60"
+    with house.another_forge(script) as forge:
+        for name in ("mine", "both"):
+            (person.where / name).write_text("p\n")
+            person.git("add", name)
         forge.kill()
 
-    ran = house.run("git status --short", walls)
+    ran = house.run("git ls-files", walls)
 
-    assert "mine" in listed(person.where) and "theirs" not in listed(person.where)
-    assert "both changed git's index: yours stays" in told(ran) and ran.text == "A  mine\n?? theirs\n"
+    entries = listed(person.where)
+    assert "mine" in entries and "theirs" in entries and "both staged these files" in told(ran)
+    assert person.says("show", ":both") == "p" and {"both", "mine", "theirs"} <= {*ran.text.split()}
 
 
 def test_a_sparse_checkout_stays_one(house: House, person: Person) -> None:

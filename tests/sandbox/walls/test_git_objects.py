@@ -25,8 +25,8 @@ from golem_forge.sandbox.zones import ZoneSpec
 from .house import House, Person, Ran, git
 
 MIB = 1 << 20
-SIZES = {"1 B": 1, "1 MiB - 1": MIB - 1, "1 MiB": MIB, "1 MiB + 1": MIB + 1, "5 MB": 5_000_000, "100 MB": 100_000_000}
-SPARSE = {"1 GB with a hole": 1_000_000_000}
+SIZES = {"1 B": 1, "1 MiB - 1": MIB - 1, "1 MiB": MIB, "1 MiB + 1": MIB + 1, "5 MB": 5_000_000}
+LARGE = {"100 MB": 100_000_000, "1 GB with a hole": 1_000_000_000}
 
 
 def told(ran: Ran, *kinds: str) -> str:
@@ -51,10 +51,16 @@ def digest(path: Path) -> str:
 
 def large(path: str, size: int) -> str:
     """What cannot be compressed: an object is as large as its file."""
-    return f"head -c {size} /dev/urandom > {path}" if size not in SPARSE.values() else f"truncate -s {size} {path}"
+    return f"head -c {size} /dev/urandom > {path}" if size < 10**9 else f"truncate -s {size} {path}"
 
 
-@pytest.mark.parametrize("size", (SIZES | SPARSE).values(), ids=[*SIZES, *SPARSE])
+@pytest.mark.parametrize(
+    "size",
+    [
+        *(pytest.param(size, id=name) for name, size in SIZES.items()),
+        *(pytest.param(size, id=name, marks=pytest.mark.long) for name, size in LARGE.items()),
+    ],
+)
 def test_a_commit_of_any_size_arrives(house: House, person: Person, size: int) -> None:
     ran = house.run(f"{large('big.bin', size)}; git add big.bin; git commit -qm big")
 
@@ -110,10 +116,10 @@ def test_files_of_git_lfs_are_carried_by_their_digest(house: House, person: Pers
     """Without git-lfs itself: a store of files that are called after their SHA-256."""
     good, body = hashlib.sha256(b"x" * 2_000_000).hexdigest(), "head -c 2000000 /dev/zero | tr '\\0' x"
     place = f".git/lfs/objects/{good[:2]}/{good[2:4]}"
-    forged = f".git/lfs/objects/aa/bb/{'ab' * 32}"
+    forged = f".git/lfs/objects/ab/ab/{'ab' * 32}"
 
     ran = house.run(
-        f"mkdir -p {place} .git/lfs/objects/aa/bb; {body} > {place}/{good}; echo evil > {forged}; git commit -q"
+        f"mkdir -p {place} .git/lfs/objects/ab/ab; {body} > {place}/{good}; echo evil > {forged}; git commit -q"
         " --allow-empty -m x"
     )
 
@@ -154,12 +160,9 @@ def test_what_the_person_pruned_meanwhile_is_no_ground_that_gives_way(house: Hou
     assert person.says("log", "--format=%s") == "first" and person.git("fsck").returncode == 0
 
 
-ROUNDS = 6
-
-
-def test_person_and_agent_work_at_once_and_nobody_loses_anything(house: House, person: Person) -> None:
-    """Commits, stashes, gc and repack on both sides. `FORGE_GIT_ROUNDS=200` makes it a long one."""
-    rounds = int(os.environ.get("FORGE_GIT_ROUNDS", ROUNDS))
+def test_person_and_agent_work_at_once_and_nobody_loses_anything(house: House, person: Person, is_long: bool) -> None:
+    """Commits, stashes, gc and repack on both sides."""
+    rounds = 200 if is_long else 3
     walls = house.walls()
     made: set[str] = set()
     for number in range(rounds):
@@ -197,15 +200,11 @@ def test_person_and_agent_work_at_once_and_nobody_loses_anything(house: House, p
 # --- a Forge that was killed
 
 
-KILLS = 3
-
-
 def test_a_command_works_at_once_after_a_forge_was_killed_in_the_middle_of_commits(
-    house: House, person: Person
+    house: House, person: Person, is_long: bool
 ) -> None:
-    """`FORGE_GIT_KILLS=60` makes it a long one."""
     script = "echo done; while :; do echo $RANDOM > f; git add f; git commit -qm x; done"
-    for _ in range(int(os.environ.get("FORGE_GIT_KILLS", KILLS))):
+    for _ in range(60 if is_long else 3):
         with house.another_forge(script) as forge:
             while person.says("log", "-1", "--format=%s", "main") and not (person.where / "f").exists():
                 pass
@@ -248,6 +247,20 @@ def test_a_tracked_secret_is_no_obstacle(house: House, person: Person) -> None:
     assert told(ran, "git_index") == ""
     assert person.says("show", "HEAD:.npmrc") == "token=CANARY" and person.says("status", "--short") == "M a"
     assert person.git("ls-files", "-v", ".npmrc").stdout == "H .npmrc\n", "no flag on the person's side"
+
+
+@pytest.mark.parametrize("script", ["git checkout -q HEAD~1", "git reset -q --hard HEAD~1"])
+def test_a_commit_in_which_the_secret_differs_is_refused_in_words(house: House, person: Person, script: str) -> None:
+    for text in ("one", "two"):
+        (person.where / ".npmrc").write_text(f"token={text}\n")
+        person.git("add", ".")
+        person.git("commit", "-qm", text)
+
+    ran = house.run(script)
+
+    [denial] = ran.after.denials
+    assert ran.code and denial["target"] == "/workspace/.npmrc" and denial["why"].startswith("secret")
+    assert (person.where / ".npmrc").read_text() == "token=two\n" and person.says("status", "--short") == ""
 
 
 def test_a_secret_that_comes_later_is_none_either(house: House, person: Person) -> None:

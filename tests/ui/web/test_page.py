@@ -176,7 +176,7 @@ async def test_what_strangers_say_around_the_conversation(staged: Any, windows: 
     await until(lambda: _title_is(window, "Forge – ma\\u202ein"), "the title shows them")
     session = stage.runtime.session_id
     await window.run("(session) => { location.hash = `#/s/${session}/tools/wide` }", session)
-    box = window.page.get_by_label("One")
+    box = window.page.get_by_label("One", exact=True)
     await box.wait_for()
     assert (await box.bounding_box())["width"] < 320, "no choice pushes its field off the page"
     await window.run("() => { location.hash = '#/s/nobody/chat' }")

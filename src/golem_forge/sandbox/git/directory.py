@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from golem_forge.core.regex import regex
-from golem_forge.sandbox.handles import CONTENT, DIRECTORY, LISTING, Opener, Parts
+from golem_forge.sandbox.handles import CONTENT, DIRECTORY, LISTING, Handle, Opener, Parts, read_regular
 from golem_forge.sandbox.process.cleanup import remove_tree
 
 Stamp = tuple[int, int, int, int]
@@ -29,7 +29,8 @@ _LARGEST: Final = 256 << 20
 _LARGEST_LOG: Final = 16 << 20
 _LARGEST_FILE: Final = 1 << 20
 _DEEPEST: Final = 24
-_MOST: Final = 100_000
+MOST_INSIDE: Final = 100_000
+"""Files that commands may leave in a private copy; of more, it begins anew."""
 _WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _OURS: Final = regex(r"\.forge-[0-9a-f]{16}\.tmp")
 _STALE_NS: Final = 10_000_000_000
@@ -51,8 +52,9 @@ class TooManyFiles(Exception):
 
 
 class GitDir:
-    def __init__(self, root: int, opener: Opener, base: Parts) -> None:
-        """`root` stays the caller's to close; `base`: the git directory below it."""
+    def __init__(self, root: int, opener: Opener, base: Parts, *, most: int = 2_000_000) -> None:
+        """`root` stays the caller's to close; `base`: the git directory below it; `most`: files that are looked at."""
+        self._most = most
         self._root = root
         self._opener = opener
         self._base = base
@@ -76,18 +78,11 @@ class GitDir:
     def read(self, path: str) -> bytes | None:
         """The content of a regular file; None if there is none, or it is larger than git makes such a file."""
         try:
-            file = self._opener(self._root, self._parts(path), CONTENT)
+            file = Handle(self._opener(self._root, self._parts(path), CONTENT))
+            size = os.fstat(file.fd).st_size
+            return read_regular(file.fd, size + 1) if size <= size_limit(path) else None
         except (OSError, ValueError):
             return None
-        with os.fdopen(file, "rb") as opened:
-            try:
-                found = os.fstat(file)
-                if not stat.S_ISREG(found.st_mode) or found.st_size > size_limit(path):
-                    return None
-                content = opened.read(size_limit(path) + 1)
-            except OSError:
-                return None
-        return content if len(content) <= size_limit(path) else None
 
     def replace(
         self,
@@ -165,6 +160,15 @@ class GitDir:
                     os.unlink(fresh, dir_fd=parent)
         return False
 
+    def write_log(self, path: str, content: bytes | None, *, old: Stamp | None) -> None:
+        """Of a ref whose lock the caller holds: git locks no log. Raises GitLocked if it is not `old`; OSError."""
+        if self.stamp(path) != old:
+            raise GitLocked(path)
+        if content is None:
+            self.remove(path)
+        else:
+            self.replace(path, content)
+
     def make_folder(self, path: str) -> None:
         self._make_parents(f"{path}/")
 
@@ -202,7 +206,7 @@ class GitDir:
                 for entry in entries:
                     with contextlib.suppress(OSError):
                         found[entry.name] = entry.stat(follow_symlinks=False)
-                    if len(found) >= _MOST:
+                    if len(found) >= self._most:
                         break
         except OSError:
             pass
@@ -212,7 +216,7 @@ class GitDir:
 
     def files(self, path: str) -> Iterator[tuple[str, os.stat_result]]:
         """Everything below a directory that is no directory, by its path; links too. Raises TooManyFiles."""
-        left = _MOST
+        left = self._most
         waiting = [path]
         while waiting:
             here = waiting.pop()
@@ -227,11 +231,15 @@ class GitDir:
                     waiting.append(below)
 
     def folders(self, path: str) -> Iterator[tuple[str, os.stat_result]]:
-        """A directory and all directories below it, but for those of objects."""
+        """A directory and all directories below it, but for those of objects. Raises TooManyFiles."""
         found = self.look(path)
         waiting = [(path, found)] if found is not None and stat.S_ISDIR(found.st_mode) else []
+        left = self._most // 10
         while waiting:
             here, info = waiting.pop()
+            left -= 1
+            if left < 0:
+                raise TooManyFiles
             yield here, info
             if here.count("/") < _DEEPEST:
                 waiting += [

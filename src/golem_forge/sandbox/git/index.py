@@ -1,22 +1,32 @@
-"""What a command did to git's index, from two lists of entries that git wrote: `ls-files -v --stage -z`.
+"""IndexExchange: what a command did to git's index arrives in the user's, entry by entry.
 
-`compare_entries` takes the list of the user's index and that of the shadow's, and gives the lines that bring the one to
-the other, the objects they name, and what the command hid. Threat: `git status` believes the index. Its times make git
-call a changed file clean, flags make git skip it, caches hide staged changes and new files. None of these travels: the
-lines are applied to a copy of the user's own index, in which equal entries keep the user's times and flags.
+Git lists both index files (`ls-files -v --stage -z`), that of the command inside walls. `compare_entries` gives the
+lines that bring the user's to the command's, the objects they name, and what the command hid; git applies the lines to
+a copy of the user's own index, in which equal entries keep the user's times and flags. Threat: `git status` believes
+the index. Its times make git call a changed file clean, flags make git skip it, caches hide staged changes and new
+files. None of these travels.
+
+The other way, the shadow's index says of files that commands cannot read or see that git need not look at them.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Final, NamedTuple
 
+from golem_forge.core.calls import Leftover, Severity
 from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.sandbox.errors import one_line
+from golem_forge.sandbox.git.directory import GitLocked, Stamp
+from golem_forge.sandbox.git.sides import MOST_NAMED, StampPair, Sync, SyncPhase, WorkTree
+from golem_forge.sandbox.git.transport import GitFailed
 from golem_forge.sandbox.handles import Parts
 
 _GITLINK: Final = b"160000"
 _SKIPPED: Final = b"Ss"
+_MOST_SHARED: Final = 256 << 20
 
 
 class Entry(NamedTuple):
@@ -41,7 +51,7 @@ class IndexChange:
     """That these are about."""
     objects: frozenset[str] = frozenset()
     """That the user's store must hold before."""
-    gitlinks: tuple[Parts, ...] = ()
+    gitlinks: tuple[bytes, ...] = ()
     """Directories that git now enters as repositories of their own."""
     hidden: tuple[bytes, ...] = ()
     """Paths that git was told not to look at any more."""
@@ -79,7 +89,7 @@ def compare_entries(
     lines: list[bytes] = []
     paths: list[bytes] = []
     objects: set[str] = set()
-    gitlinks: list[Parts] = []
+    gitlinks: list[bytes] = []
     hidden: list[bytes] = []
     skipped: list[bytes] = []
     sparse: list[bytes] = []
@@ -100,7 +110,7 @@ def compare_entries(
             if one.mode != _GITLINK:
                 objects.add(one.object_id.decode())
             elif not any(each.mode == _GITLINK for each in was):
-                gitlinks.append(tuple(os.fsdecode(path).split("/")))
+                gitlinks.append(path)
             if not was and one.object_id == empty.encode():
                 intended.append(path)
     return IndexChange(
@@ -120,3 +130,202 @@ def _by_path(entries: Iterable[Entry]) -> dict[bytes, list[Entry]]:
     for entry in sorted(entries, key=lambda one: (one.path, one.stage)):
         found.setdefault(entry.path, []).append(entry)
     return found
+
+
+class IndexMove(NamedTuple):
+    path: str
+    theirs: bytes | None
+    change: IndexChange
+    lines: bytes
+    now: StampPair
+    merged: bool = False
+    """The user changed theirs too."""
+
+
+class IndexExchange:
+    def __init__(self, sync: Sync) -> None:
+        self._sync = sync
+        self._sides = sync.sides
+        self._zone = sync.sides.zone
+        self._real, self._shadow = sync.sides.real, sync.sides.shadow
+        self._transport = sync.sides.transport
+
+    def compare(self, path: str, before: StampPair, now: StampPair) -> IndexMove | StampPair | None:
+        """`now`: the shadow has one. A move is for `write`; stamps: both sides are the same; None: later."""
+        if now[1] == before[1]:
+            return self.returned(path, now)
+        theirs, ours = self._real.read(path) if now[0] else None, self._shadow.read(path)
+        shown = self._sides.shown(path)
+        if (theirs is None) != (now[0] is None):
+            return now  # larger than anybody means an index to be: it stays what it is
+        try:
+            parts = self._shared_parts()
+            after = self._transport.entries_inside(ours, parts)
+        except GitFailed as failed:
+            text = f"The command wrote {shown} so that git cannot read it ({failed}); the old one stays."
+            self._sync.tell("git_files", Severity.CRITICAL, text, path)
+            return self.returned(path, now)
+        listed = self._sides.listed(path)
+        based = listed
+        if now[0] != before[0]:
+            based = self._transport.entries(self._sides.base.read(_flat(path)))
+        if based != listed and self._sync.when is SyncPhase.RUNNING:
+            self._sync.postponed = True
+            return None
+        return self._merged(path, theirs, (based, listed, after), now)
+
+    def _shared_parts(self) -> dict[str, bytes]:
+        """The other file of a split index. Raises GitFailed: a file with a hole costs a command nothing."""
+        names = {name: info for name, info in self._shadow.names().items() if name.startswith("sharedindex.")}
+        if sum(info.st_size for info in names.values()) > _MOST_SHARED:
+            raise GitFailed("its other parts are too large")
+        return {name: self._shadow.read(name) or b"" for name in names}
+
+    def _merged(
+        self, path: str, theirs: bytes | None, entries: tuple[bytes, bytes, bytes], now: StampPair
+    ) -> IndexMove | StampPair:
+        """What the command changed since both were the same, onto what the user has. Where both changed a path, the
+        user's entry stays."""
+        based, listed, after = entries
+        tree = self._sides.trees[path]
+        change = self._change(based, after, tree)
+        self._tell_hidden(tree, change.hidden, _OVERLOOKED)
+        if any(tree.in_zone(one) is None for one in change.paths):
+            self._sync.leaves_zone = True
+            text = "The command changed tracked files that lie outside of the zone: git's index and your branch stay."
+            self._sync.tell("git_index", Severity.CRITICAL, text, path)
+            return self.returned(path, now)
+        left_out: set[bytes] = set()
+        if change.maybe_intended and (intended := self._transport.intended(change.maybe_intended)):
+            left_out |= intended
+            self._tell_hidden(tree, sorted(intended), _INTENDED)
+        if based != listed:
+            by_user, between = self._change(based, listed, tree), self._change(listed, after, tree)
+            both = {*change.paths} & {*by_user.paths} & {*between.paths}
+            left_out |= both
+            self._tell_hidden(tree, sorted(both), _BOTH)
+        lines = change.lines_without(left_out) if left_out else change.lines
+        if not lines:
+            return self.returned(path, now) if based != listed else self._settled(path, theirs, now)
+        self._sync.gitlinks |= {found for one in change.gitlinks if (found := tree.in_zone(one))}
+        return IndexMove(path, theirs, change, lines, now, merged=based != listed)
+
+    def _change(self, before: bytes, after: bytes, tree: WorkTree) -> IndexChange:
+        null_id, empty = self._transport.null_id, self._transport.empty_blob
+        return compare_entries(before, after, null_id=null_id, empty=empty, expected=self._unseen(tree))
+
+    def write(self, move: IndexMove, *, refused: bool) -> None:
+        path, now, tree = move.path, move.now, self._sides.trees[move.path]
+        if refused:
+            self._sync.postponed = True
+            if self._sync.when is SyncPhase.ENDED:
+                self._sync.note(path, self.returned(path, now))
+            return
+        # Threat: a flag that arrives while the command runs hides what it writes afterwards.
+        may_skip = self._sides.sparse and self._sync.when is SyncPhase.ENDED
+        sparse = [one for one in move.change.sparse if may_skip and not self._is_there(tree, one)]
+        self._tell_hidden(tree, [one for one in move.change.sparse if one not in sparse], _OVERLOOKED)
+        try:
+            content = self._transport.with_entries(move.theirs, move.lines, (*move.change.skipped, *sparse))
+            # With the time of the old one: entries that were as young as it are still looked at.
+            written = now[0][2] if now[0] else None
+            self._real.replace(path, content, written=written, still=lambda: self._real.stamp(path) == now[0])
+        except GitLocked:
+            self._sync.locked_paths.append(f"{self._sides.prefix}{path}")
+        except GitFailed as failed:
+            text = f"Git does not accept the index that the command left ({failed}); the old one stays."
+            self._sync.tell("git_files", Severity.CRITICAL, text, path)
+            self._sync.note(path, self.returned(path, now))
+        else:
+            stamps = self._real.stamp(path), now[1]
+            settled = self.returned(path, stamps) if move.merged else self._settled(path, content, stamps)
+            self._sync.note(path, settled)
+
+    def returned(self, path: str, now: StampPair) -> StampPair:
+        """The shadow holds what the user has."""
+        theirs = self._real.read(path) if now[0] else None
+        self._sync.put_back(path, theirs if theirs is None else self._for_shadow(path, theirs), now[0])
+        return self._settled(path, theirs, (now[0], self._shadow.stamp(path)))
+
+    def _settled(self, path: str, theirs: bytes | None, now: StampPair) -> StampPair:
+        if theirs is None:
+            self._sides.base.remove(_flat(path))
+        else:
+            self._sides.base.replace(_flat(path), theirs)
+        return now
+
+    def _for_shadow(self, path: str, index: bytes) -> bytes:
+        """Inside, git does not look at files that commands cannot read or see: else `git add -A` would fail for want of
+        them, and `git status` would call them deleted."""
+        tree = self._sides.trees[path]
+        if not self._sync.skipped and not tree.below:
+            return index
+        unseen = self._unseen(tree)
+        with contextlib.suppress(GitFailed):
+            entries = read_entries(self._transport.entries(index))
+            skipped = [one.path for one in entries if one.stage == b"0" and unseen(one.path)]
+            return self._transport.with_entries(index, b"", skipped) if skipped else index
+        return index
+
+    def _unseen(self, tree: WorkTree) -> Callable[[bytes], bool]:
+        """Whether commands cannot read a path of a work tree, or do not see it."""
+        paths = {one for parts in self._sync.skipped if (one := tree.of_zone(parts)) is not None}
+        folders = tuple(path + b"/" for path in paths)
+        return lambda path: path in paths or path.startswith(folders) or tree.in_zone(path) is None
+
+    def skip_again(self) -> None:
+        """Other paths than before cannot be read inside: the shadow's index says so, unless a command changed it."""
+        for path in self._sides.trees:
+            now = self._real.stamp(path), self._shadow.stamp(path)
+            if None not in now and self._sync.state.files.get(f"{self._sides.prefix}{path}") == now:
+                self._sync.note(path, self.returned(path, now))
+
+    def look_at(self, changed: Collection[Parts]) -> None:
+        """After a command: tell of changed files that the user told git not to look at; and where git believes times,
+        have it read changed files again."""
+        for path, tree in self._sides.trees.items():
+            paths = {one for parts in changed if (one := tree.of_zone(parts)) is not None}
+            stamp = self._real.stamp(path)
+            if not paths or stamp is None:
+                continue
+            with contextlib.suppress(GitFailed, GitLocked):
+                found = [one for one in read_entries(self._sides.listed(path)) if one.path in paths]
+                self._tell_hidden(tree, [one.path for one in found if one.overlooked], _CHANGED)
+                again = [one for one in found if not one.overlooked and one.stage == b"0"]
+                if self._sides.weak_times and again:
+                    self._read_again(path, again, stamp)
+
+    def _read_again(self, path: str, entries: Iterable[Entry], stamp: Stamp) -> None:
+        """The entries lose their times."""
+        null_id = self._transport.null_id.encode()
+        lines = (b"0 %s\t%s\0%s %s 0\t%s\0" % (null_id, one.path, one.mode, one.object_id, one.path) for one in entries)
+        content = self._transport.with_entries(self._real.read(path), b"".join(lines))
+        self._real.replace(path, content, still=lambda: self._real.stamp(path) == stamp)
+
+    def _is_there(self, tree: WorkTree, path: bytes) -> bool:
+        parts = tree.in_zone(path)
+        return parts is not None and os.path.lexists(self._zone.real(parts))
+
+    def _tell_hidden(self, tree: WorkTree, paths: Iterable[bytes], text: str) -> None:
+        places = (tree.in_zone(path) or tuple(os.fsdecode(path).split("/")) for path in paths)
+        if shown := [one_line(self._zone.virtual(parts)) for parts in places]:
+            more = f" and {len(shown) - MOST_NAMED} more" if len(shown) > MOST_NAMED else ""
+            text = f"{text}: {', '.join(shown[:MOST_NAMED])}{more}."
+            severity = Severity.NOTE if text.startswith(_INTENDED) else Severity.WARNING
+            self._sync.leftovers.append(
+                Leftover(kind="git_index", severity=severity, text=text, paths=tuple(shown[:20]))
+            )
+
+
+_OVERLOOKED: Final = (
+    "The command told git not to look at these files (skip-worktree or assume-unchanged); your git still does"
+)
+_CHANGED: Final = (
+    "These files changed, and `git status` does not show it, because git was told not to look at them before"
+)
+_BOTH: Final = "You and the command both staged these files; your entries stay"
+_INTENDED: Final = "Only noted by `git add -N`, which your git does not hear of"
+
+
+def _flat(path: str) -> str:
+    return path.replace("/", "%")

@@ -108,11 +108,17 @@ def git_directories(worktree: str, read: Callable[[str], str] = _path_text) -> t
     return git, os.path.normpath(os.path.join(git, read(os.path.join(git, "commondir")).strip()))
 
 
-def git_identity(home: str, config_home: str) -> str:
-    """The text of a `.gitconfig` with the person's name and e-mail; empty if they gave neither."""
+def personal_settings(home: str, config_home: str) -> dict[str, str]:
+    """What the person set for all repositories, as far as it stands in their own files."""
     said: dict[str, str] = {}
     for settings in _global_settings(home, config_home):
         said |= settings
+    return said
+
+
+def git_identity(home: str, config_home: str) -> str:
+    """The text of a `.gitconfig` with the person's name and e-mail; empty if they gave neither."""
+    said = personal_settings(home, config_home)
     lines = [f"\t{key} = {_quoted(said[f'user.{key}'])}" for key in ("name", "email") if said.get(f"user.{key}")]
     return "\n".join(("[user]", *lines, "")) if lines else ""
 

@@ -297,6 +297,30 @@ def _is_directory(directory: Handle, name: str) -> bool:
 
 SEQUENCER_FOLDERS: Final = ("rebase-merge", "rebase-apply", "sequencer")
 
+_IDS: Final = rb"(?:(?:[0-9a-f]{40}|[0-9a-f]{64})\n?)"
+_WORD: Final = rb"[A-Za-z0-9][A-Za-z0-9_./+@{}^~-]*"
+_STATE_FILES: Final = (
+    (regex(r"FETCH_HEAD"), regex(rb"(?:(?:[0-9a-f]{40}|[0-9a-f]{64})\t(?:not-for-merge)?\t[^\n\0]*\n)*")),
+    (regex(r"[A-Z_]*HEAD|AUTO_MERGE|BISECT_EXPECTED_REV|refs/.*"), regex(_IDS + rb"+")),
+    (regex(r"BISECT_START"), regex(_WORD + rb"\n?")),
+    (regex(r"BISECT_TERMS"), regex(rb"(?:" + _WORD + rb"\n?){2}")),
+    (regex(r"BISECT_NAMES"), regex(rb"(?: ?'[A-Za-z0-9_./ -]*')*\n?")),
+    (regex(r"BISECT_(?:ANCESTORS_OK|FIRST_PARENT)"), regex(rb"\s*")),
+    (regex(r"MERGE_MODE"), regex(rb"(?:no-ff)?\n?")),
+    (regex(r"[A-Z_]+_MSG|[A-Z_]*EDITMSG|BISECT_LOG|gitdir|commondir|locked"), regex(rb"[^\0]*")),
+)
+"""Files of a git directory beside HEAD and the index, by name, and what they hold. Threats: `ref: refs/heads/x` in
+CHERRY_PICK_HEAD makes git delete that branch, in ORIG_HEAD overwrite it; BISECT_START is a word of `git checkout`."""
+
+
+def state_objection(name: str, content: bytes) -> str:
+    """Why a file must not be where git finds it, in a few words; empty: it may."""
+    for names, holds in _STATE_FILES:
+        if names.fullmatch(name):
+            return "" if holds.fullmatch(content) else "it does not hold what git writes there"
+    return "git knows no such file"
+
+
 _Check = Callable[[bytes], bool]
 _LARGEST_STATE_FILE: Final = 1 << 20
 _STRATEGIES: Final = frozenset({b"", b"ort", b"recursive", b"resolve", b"octopus", b"ours", b"subtree"})

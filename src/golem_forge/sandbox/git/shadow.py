@@ -20,20 +20,23 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
 from golem_forge.core.calls import Leftover, Severity
 from golem_forge.core.errors import error_name
+from golem_forge.core.regex import regex
 from golem_forge.sandbox.errors import SandboxError, walls_unavailable
-from golem_forge.sandbox.git import exchange
-from golem_forge.sandbox.git.directory import GitDir, GitLocked, TooManyFiles
-from golem_forge.sandbox.git.exchange import GitExchange, GitSides, SyncPhase, SyncState, WorkTree
+from golem_forge.sandbox.git import exchange, rules
+from golem_forge.sandbox.git.directory import MOST_INSIDE, GitDir, GitLocked, TooManyFiles
+from golem_forge.sandbox.git.exchange import GitExchange
 from golem_forge.sandbox.git.formats import GitSetting, read_config
-from golem_forge.sandbox.git.index import read_entries
+from golem_forge.sandbox.git.index import IndexExchange, read_entries
+from golem_forge.sandbox.git.refs import moved_refs
 from golem_forge.sandbox.git.repository import Repository
+from golem_forge.sandbox.git.sides import GitSides, Sync, SyncPhase, SyncState, WorkTree
 from golem_forge.sandbox.git.transport import GitFailed, Transport
 from golem_forge.sandbox.handles import DIRECTORY, Handle, Parts, best_opener
 from golem_forge.sandbox.process.cleanup import remove_tree
@@ -56,12 +59,23 @@ _ALTERNATES: Final = f"../{exchange.HOST_FOLDER}/objects\n".encode()
 _LARGEST_STORE: Final = 256 << 20
 _MOST_STORED: Final = 5_000
 """Of objects that the user's repository has too; then they are taken out of the shadow."""
+_OFF: Final = ("false", "no", "off", "0")
 _LFS: Final = "lfs/objects"
+_LFS_FILE: Final = regex(r"lfs/objects/([0-9a-f]{2})/([0-9a-f]{2})/(?=\1\2)[0-9a-f]{64}")
+_MOST_LFS: Final = 8 << 30
+"""Bytes that are read in one exchange."""
+_SKIPPED: Final = f"{exchange.HOST_FOLDER}/skipped"
+_LOCKED: Final = f"{exchange.HOST_FOLDER}/locked"
+"""Keys of what was told that no file of a git directory has."""
 
 
 class GitShadow:
-    def __init__(self, zone: Zone, repository: Repository, cache: Path) -> None:
-        """`cache`: the user's cache directory; the shadow is made in it when it is first needed."""
+    def __init__(
+        self, zone: Zone, repository: Repository, cache: Path, personal: Mapping[str, str] | None = None
+    ) -> None:
+        """`cache`: the user's cache directory; the shadow is made in it when it is first needed. `personal`: settings
+        that the user has for all repositories."""
+        self._personal = {name: value.casefold() for name, value in (personal or {}).items()}
         self._zone = zone
         self.repository = repository
         self._cache = cache
@@ -115,15 +129,16 @@ class GitShadow:
         return self._stands and self._is_quiet()
 
     def begin(self) -> None:
-        """Before a command starts, which `sync(SyncPhase.ENDED)` ends. Raises WALLS_UNAVAILABLE."""
-        if not self.is_ready():
-            self.prepare()
+        """A command starts, which `sync(SyncPhase.ENDED)` ends; the shadow was prepared for it."""
         self._commands += 1
 
-    def prepare(self) -> None:
-        """The shadow holds what the user's git directory holds now. Raises WALLS_UNAVAILABLE."""
+    def prepare(self, *, repair: bool = False) -> None:
+        """The shadow holds what the user's git directory holds now. `repair`: an earlier command was killed, and none
+        runs. Raises WALLS_UNAVAILABLE."""
         with self._busy:
             self._stands = False
+            if repair:
+                self.repair()
             try:
                 self._prepare()
             except SandboxError:
@@ -180,7 +195,9 @@ class GitShadow:
             remove_tree(aside)
             if os.path.lexists(aside):
                 aside = f"{aside}-{os.urandom(4).hex()}"
-            os.rename(self.tree, aside)
+            os.mkdir(aside, 0o700)
+            for name in ("tree", "stores"):
+                os.rename(os.path.join(self._folder, name), os.path.join(aside, name))
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(os.path.join(self._folder, "state.json"))
         self._state = self._quiet = None
@@ -199,31 +216,36 @@ class GitShadow:
                 self._commands = max(0, self._commands - 1)
             if self._folder_fd is None:
                 return
-            if not self._is_quiet():
-                with self._locked():
-                    self._exchange(when, begins)
-            if when is SyncPhase.ENDED and changed:
-                for prefix in self._prefixes():
-                    one = GitExchange(self._side(prefix), SyncState())
-                    one.look_at(changed)
-                    self._pending += one.leftovers
+            try:
+                if not self._is_quiet():
+                    with self._locked():
+                        self._exchange(when, begins)
+            finally:  # whatever a command did to make the exchange fail, what it hid is told
+                for prefix in self._prefixes() if when is SyncPhase.ENDED and changed else ():
+                    sync = Sync(self._side(prefix), SyncState(), when)
+                    IndexExchange(sync).look_at(changed)
+                    self._pending += sync.leftovers
 
     def skip(self, paths: Collection[Parts]) -> None:
         """Paths of the zone that the next command cannot read: inside, git takes the tracked ones as unchanged. Call it
-        after `begin`."""
-        with self._busy:
+        after `begin`. Nothing is done while git is at work: the loop does not wait for it."""
+        if not self._busy.acquire(blocking=False):
+            return
+        try:
             self._skipped = frozenset(paths)
             with self._locked():
                 state = self._loaded()
                 for prefix in self._prefixes():
-                    GitExchange(self._side(prefix), state, skipped=self._skipped).skip_again()
-                state.told["skipped"] = sorted("/".join(parts) for parts in paths)
+                    IndexExchange(Sync(self._side(prefix), state, SyncPhase.BETWEEN, self._skipped)).skip_again()
+                state.told[_SKIPPED] = sorted("/".join(parts) for parts in paths)
                 self._save(state)
             self._quiet = self._folder_times()
+        finally:
+            self._busy.release()
 
     def skips(self, paths: Collection[Parts]) -> bool:
         """Whether that was said already."""
-        said = self._state[0].told.get("skipped", []) if self._state is not None else []
+        said = self._state[0].told.get(_SKIPPED, []) if self._state is not None else []
         return bool(said == sorted("/".join(parts) for parts in paths))
 
     def repair(self) -> None:
@@ -246,7 +268,7 @@ class GitShadow:
         with self._busy:
             for prefix, moved in self._moved.items():
                 if moved := {name: (old, new) for name, (old, new) in moved.items() if old != new}:
-                    self._pending.append(exchange.moved_refs(self._side(prefix), moved))
+                    self._pending.append(moved_refs(self._side(prefix), moved))
             told, self._pending, self._moved = tuple(self._pending), [], {}
             return told
 
@@ -307,12 +329,12 @@ class GitShadow:
             if when is SyncPhase.BETWEEN:
                 side.real.remove_stale()
             side.trees = self._work_trees(prefix)
-            one = GitExchange(side, state, skipped=self._skipped)
+            one = Sync(side, state, when, self._skipped)
             mounts = (mount.path for mount in self._mounted())
             standing = {path.removeprefix(prefix) for path in mounts if path.startswith(prefix)}
-            one.run(standing, when)
+            GitExchange(one).run(standing)
             if when is not SyncPhase.RUNNING:
-                self._pending += _carry_lfs(side)
+                self._pending += _carry_lfs(side, state)
             self._pending += one.leftovers
             self._gitlinks |= one.gitlinks
             locked += one.locked_paths
@@ -322,10 +344,10 @@ class GitShadow:
                 moved[name] = (moved.get(name, (old, new))[0], new)
             if begins and not (one.locked_paths or one.postponed):
                 _empty_large(side.store)
-        if locked and not state.told.get("locked"):
+        if locked and not state.told.get(_LOCKED):
             text = f"Another git holds the lock of {', '.join(locked[:5])}: it is carried over with the next command."
             self._pending.append(Leftover(kind="git_files", severity=Severity.WARNING, text=text))
-        state.told["locked"] = bool(locked)
+        state.told[_LOCKED] = bool(locked)
         if json.dumps(_state_members(state)) != before:
             self._save(state)
         self._quiet = None if locked or postponed else self._folder_times()
@@ -395,7 +417,8 @@ class GitShadow:
             said = side.real.read(path) or side.shadow.read(path)
             place = os.path.join(git_dir, "worktrees", name, os.fsdecode(said or b"").strip())
             parts = self._in_zone(os.path.dirname(place))
-            if said is not None and parts and f"worktrees/{name}/" != self.repository.own:
+            here = bool(parts) and rules.passes_no_link(self._zone, parts or ())
+            if said is not None and parts and here and f"worktrees/{name}/" != self.repository.own:
                 found[f"worktrees/{name}/index"] = WorkTree(lead=parts)
         return found
 
@@ -411,7 +434,7 @@ class GitShadow:
             parts = tuple(part for part in prefix.split("/") if part)
             real = self._real(prefix)
             settings = _settings(real)
-            said = {one.name: (one.value or "").casefold() for one in settings}
+            said = {**self._personal, **{one.name: (one.value or "true").casefold() for one in settings}}
             store = self._store_path(prefix)
             kept_home(self._cache, *self._names, *os.path.relpath(store, self._folder).split("/"))
             kept_home(self._cache, *self._names, "base", os.path.basename(store))
@@ -421,13 +444,13 @@ class GitShadow:
                 zone=self._zone,
                 prefix=prefix,
                 real=real,
-                shadow=GitDir(folder, opener, ("tree", *parts)),
+                shadow=GitDir(folder, opener, ("tree", *parts), most=MOST_INSIDE),
                 store=GitDir(folder, opener, ("stores", os.path.basename(store))),
                 base=GitDir(folder, opener, ("base", os.path.basename(store))),
                 transport=Transport(git_dir, store, self._folder, settings),
                 own=self.repository.own if not prefix else "",
-                weak_times=said.get("core.trustctime") in ("false", "no", "off", "0")
-                or said.get("core.checkstat") == "minimal",
+                sparse=said.get("core.sparsecheckout", "false") not in _OFF,
+                weak_times=said.get("core.trustctime") in _OFF or said.get("core.checkstat") == "minimal",
             )
             self._sides[prefix].trees = self._work_trees(prefix)
         return self._sides[prefix]
@@ -575,10 +598,11 @@ def _unavailable(why: str) -> SandboxError:
 
 
 def _settings(git: GitDir) -> list[GitSetting]:
-    try:
-        return read_config((git.read("config") or b"").decode("utf-8", "surrogateescape"))
-    except ValueError:
-        return []
+    found: list[GitSetting] = []
+    for name in ("config", "config.worktree"):
+        with contextlib.suppress(ValueError):
+            found += read_config((git.read(name) or b"").decode("utf-8", "surrogateescape"))
+    return found
 
 
 def _empty_large(store: GitDir) -> None:
@@ -590,11 +614,17 @@ def _empty_large(store: GitDir) -> None:
                 store.clear(name)
 
 
-def _carry_lfs(side: GitSides) -> Iterator[Leftover]:
+def _carry_lfs(side: GitSides, state: SyncState) -> Iterator[Leftover]:
     """Files of git-lfs are called after their SHA-256, which is computed on the way."""
+    left = _MOST_LFS
     for path, info in side.shadow.files(_LFS):
-        name = path.rpartition("/")[2]
-        wanted = stat.S_ISREG(info.st_mode) and len(name) == 64 and side.real.look(path) is None
-        if wanted and not side.shadow.copy_verified(path, side.real, name):
+        known = state.told.get(f"{side.prefix}{path}") == info.st_ctime_ns
+        if known or not stat.S_ISREG(info.st_mode) or not _LFS_FILE.fullmatch(path) or side.real.look(path) is not None:
+            continue
+        left -= info.st_size
+        if left < 0:
+            return
+        if not side.shadow.copy_verified(path, side.real, path.rpartition("/")[2]):
+            state.told[f"{side.prefix}{path}"] = info.st_ctime_ns
             text = f"{side.shown(path)} of the command has another content than its name says; it stays inside."
             yield Leftover(kind="git_objects", severity=Severity.CRITICAL, text=text)

@@ -16,9 +16,11 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import signal
 import stat
 import subprocess
 import threading
+import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import IO, Final, NamedTuple
 
@@ -68,6 +70,9 @@ _MEMORY_KB: Final = 2 << 20
 _LARGEST_LISTING: Final = 256 << 20
 _WITHIN_S: Final = 60.0
 _BYTES_PER_S: Final = 4 << 20
+_BLOCK: Final = 512
+_MOST_S: Final = 1800.0
+"""All processes of one exchange together."""
 _MOST_ERRORS: Final = 64 << 10
 _MOST_SKIPPED: Final = 100
 _FSCK: Final = regex(rb"object ([0-9a-f]{40,64}): (\w+): ")
@@ -102,7 +107,7 @@ class Transport:
         self._partial = "extensions.partialclone" in said or any(name.endswith(".promisor") for name in said)
         self.null_id = "0" * (64 if self._sha256 else 40)
         self.empty_blob = _hash(self._sha256, b"blob 0\0").hex()
-        self._seconds = _WITHIN_S
+        self._until = 0.0
         """What is large may take long; what hangs ends."""
 
     # --- the push
@@ -141,7 +146,7 @@ class Transport:
                 stderr=errors,
             )
             stack.callback(_end, receiving)
-            timer = stack.enter_context(_deadline(receiving, self._seconds))
+            timer = stack.enter_context(_deadline(receiving, self._seconds()))
             given, said_back = receiving.stdin, receiving.stdout
             assert given is not None
             assert said_back is not None
@@ -243,12 +248,11 @@ class Transport:
 
     def intended(self, paths: Iterable[bytes]) -> set[bytes]:
         """Which of these `git add -N` made, in the index that `entries_inside` was last asked about."""
-        found = set()
-        said = self._in_walls(["ls-files", "--debug", "-z", "--", *map(os.fsdecode, paths)], given=b"")
-        for name, facts in _INTENDED.findall(said):
-            if int(facts, 16) & _INTENT_TO_ADD:
-                found.add(name)
-        return found
+        wanted = {*paths}
+        few = len(wanted) <= _MOST_WORDS and sum(map(len, wanted)) < _LONGEST_WORDS
+        words = map(os.fsdecode, wanted) if few else ()
+        said = self._in_walls(["ls-files", "--debug", "-z", "--", *words], given=b"")
+        return {name for name, facts in _INTENDED.findall(said) if int(facts, 16) & _INTENT_TO_ADD} & wanted
 
     def with_entries(self, index: bytes | None, lines: bytes, skipped: Iterable[bytes] = ()) -> bytes:
         """An index with other entries: lines as `update-index --index-info` takes them, ended by NULs. Equal ones keep
@@ -330,7 +334,7 @@ class Transport:
                 argv, environ=environ, stdin=stdin, stdout=out or written, stderr=errors, descriptors=descriptors
             )
             stack.callback(_end, process)
-            with _deadline(process, self._seconds) as timer:
+            with _deadline(process, self._seconds()) as timer:
                 process.wait()
             errors.seek(0)
             if timer.fired:
@@ -372,10 +376,15 @@ class Transport:
         size = 0
         for path, info in store.files(""):
             if stat.S_ISREG(info.st_mode):
-                size += info.st_size
+                size += info.st_blocks * _BLOCK
             else:
                 store.clear(path)
-        self._seconds = _WITHIN_S + size / _BYTES_PER_S
+        self._until = time.monotonic() + min(_MOST_S, _WITHIN_S + size / _BYTES_PER_S)
+
+    def _seconds(self) -> float:
+        """Until the deadline of `prepare`, or from now on where there was none."""
+        left = self._until - time.monotonic()
+        return left if left > 0 else _WITHIN_S if not self._until else 0.0
 
     def _write_skeleton(self, more: Mapping[str, bytes]) -> None:
         """A repository without anything of its own: what is in it, git reads inside walls."""
@@ -404,6 +413,8 @@ class Transport:
 
 _INTENDED: Final = regex(rb"([^\0]+)\0(?:[^\0]*?)flags: ([0-9a-f]+)\n")
 _INTENT_TO_ADD: Final = 1 << 29
+_MOST_WORDS: Final = 500
+_LONGEST_WORDS: Final = 32 << 10
 
 
 class _Unsound(Exception):
@@ -412,6 +423,9 @@ class _Unsound(Exception):
     def __init__(self, words: str, objects: set[bytes]) -> None:
         self.words = words
         self.objects = objects
+
+
+_LAST_WORDS_S: Final = 5.0
 
 
 class _Deadline:
@@ -425,10 +439,11 @@ def _deadline(process: subprocess.Popen[bytes], seconds: float) -> Iterator[_Dea
 
     def end() -> None:
         state.fired = True
-        process.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(1)
-        _end(process)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
+            if process.returncode is None:
+                time.sleep(1)
+                os.killpg(process.pid, signal.SIGKILL)
 
     timer = threading.Timer(seconds, end)
     timer.daemon = True
@@ -440,14 +455,19 @@ def _deadline(process: subprocess.Popen[bytes], seconds: float) -> Iterator[_Dea
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
+    """Whose input is over ends by itself, and takes away what it kept apart; who does not is killed."""
+    if process.stdin is not None:
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+    if process.poll() is None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_LAST_WORDS_S)
     if process.poll() is None:
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, 9)
-    for stream in (process.stdin, process.stdout):
-        if stream is not None:
-            with contextlib.suppress(OSError):
-                stream.close()
+            os.killpg(process.pid, signal.SIGKILL)
     process.wait()
+    if process.stdout is not None:
+        process.stdout.close()
 
 
 def _file_in_memory() -> IO[bytes]:

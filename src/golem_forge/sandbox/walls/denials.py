@@ -60,7 +60,9 @@ def find_denials(
     `refused_hosts`: `{host, port, why}` as the proxy recorded them.
     """
     found: dict[tuple[str, str, str], dict[str, Any]] = {}
-    for one in (*_system_call(text, exit_code, signal_number), *_hosts(refused_hosts), *_paths(plan, text, exit_code)):
+    by_git = _tracked_secrets(plan, text) if exit_code else ()
+    by_system = _system_call(text, exit_code, signal_number)
+    for one in (*by_system, *_hosts(refused_hosts), *_paths(plan, text, exit_code), *by_git):
         found.setdefault((one["kind"], one["target"], one["access"]), one)
         if len(found) == MOST_DENIALS:
             break
@@ -116,6 +118,21 @@ def _paths(plan: WallPlan, text: str, exit_code: int | None) -> Iterator[dict[st
                 break
             if names.certain and paths:
                 break  # the error is about this path, which is not refused: no other word of the line is meant
+
+
+_NOT_UP_TO_DATE: Final = regex(r"^(?:error: Entry '([^'\n]{1,1024})' not uptodate\.|\t([^\n]{1,1024}))", re.MULTILINE)
+_OVERWRITTEN: Final = "would be overwritten by "
+
+
+def _tracked_secrets(plan: WallPlan, text: str) -> Iterator[dict[str, Any]]:
+    """Git does not replace a tracked file that it cannot read, and says so in its own words."""
+    text = text[-WINDOW:]
+    for found in islice(_NOT_UP_TO_DATE.finditer(text), MOST_DENIALS):
+        path = _absolute(found[1] or found[2], plan.cwd) if found[1] or _OVERWRITTEN in text else None
+        refusal = plan.refusal(path, Verb.READ) if path else None
+        if refusal is not None and refusal.why is not RefusalReason.OUTSIDE:
+            kind, why = _DENIAL_KINDS.get(refusal.why, "path"), f"{_REASON_TEXTS[refusal.why]}; git cannot replace it"
+            yield _denial(kind, _shown(refusal.target), Verb.WRITE.value, why, widen_path(refusal))
 
 
 def _refusal(plan: WallPlan, path: str, line: ErrorLine, *, certain: bool) -> Refusal | None:

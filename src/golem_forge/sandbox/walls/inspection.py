@@ -33,9 +33,9 @@ from golem_forge.core.calls import Leftover, Severity
 from golem_forge.core.errors import error_name
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.text import display_name, escape_control_chars
-from golem_forge.sandbox.git.exchange import SyncPhase
 from golem_forge.sandbox.git.nested import vet_repositories
 from golem_forge.sandbox.git.shadow import GitShadow
+from golem_forge.sandbox.git.sides import SyncPhase
 from golem_forge.sandbox.handles import ENTRY, Handle, Identity, Parts, identity_of
 from golem_forge.sandbox.process.monitor import process_stat
 from golem_forge.sandbox.protected import GIT_FILE
@@ -97,11 +97,10 @@ class Inspection:
         WALLS_UNAVAILABLE."""
         shadow = self._planner.open_shadow(zone, job)
         since = _note_start(self._planner.forge_home, zone.host) if lease is not None else 0
+        repair = bool(since) and lease is not None and lease.is_alone()
         try:
-            if shadow is not None and since and lease is not None and lease.is_alone():
-                shadow.repair()
-            if shadow is not None and not shadow.is_ready():
-                await asyncio.to_thread(shadow.prepare)
+            if shadow is not None and (repair or not shadow.is_ready()):
+                await asyncio.to_thread(shadow.prepare, repair=repair)
         except BaseException:
             if lease is not None:
                 _note_end(self._planner.forge_home, zone.host)
@@ -120,7 +119,7 @@ class Inspection:
         for one in self._watched:
             if one.shadow is not None:
                 one.shadow.invalidate_mounts()
-                one.shadow.prepare()
+                one.shadow.prepare()  # rare: something on disk changed while the walls were built
 
     def planned(self, planned: PlannedWalls) -> None:
         """The zones were just looked at; from now on what changes counts."""
@@ -180,9 +179,6 @@ class Inspection:
         for one in self._watched:
             with self._telling(one):
                 one.changed = self._changes(one)
-            with self._telling(one), exclusive_lock(one.zone) as alone:
-                if alone and one.shadow is not None:
-                    one.shadow.repair()
         if any(one.shadow is not None and (one.changed or not one.shadow.is_ready()) for one in self._watched):
             return self._finish_in_thread()
         self._carry_all()
@@ -197,6 +193,10 @@ class Inspection:
 
     def _carry_all(self) -> None:
         for one in self._watched:
+            if one.shadow is not None and not one.shadow.is_ready():
+                with self._telling(one), exclusive_lock(one.zone) as alone:
+                    if alone:
+                        one.shadow.repair()
             self._sync(one, SyncPhase.ENDED, one.changed)
 
     def _conclude(self) -> None:

@@ -266,7 +266,8 @@ class Planner:
             return ReadOnlyGit(why) if found.in_zone else None
         if isinstance(known, GitShadow) and known.repository == found:
             return known
-        return GitShadow(zone, found, cache_directory(self.environ, self.home))
+        personal = repository.personal_settings(str(self.home), self._config_home())
+        return GitShadow(zone, found, cache_directory(self.environ, self.home), personal)
 
     def _may_copy(self, zone: Zone, found: Repository) -> bool:
         if GIT_FILE in map(normal_name, zone.unprotect):

@@ -245,6 +245,10 @@ class Walls:
         """A directory in the person's cache for `Job.home`, made if it is missing. Raises WALLS_UNAVAILABLE."""
         return kept_home(cache_directory(self._planner.environ, self._planner.home), *names)
 
+    def with_git_settings(self, environ: dict[str, str]) -> dict[str, str]:
+        """A command's environment, with what git needs where a zone lies below the root of a work tree."""
+        return with_part_of_a_work_tree(environ) if self._planner.has_part_of_a_work_tree() else environ
+
     def keeping_bytecode(self, job: Job, level: Level) -> Job:
         """A command's job, whose Python leaves no bytecode in a zone, where the person's own Python would run it."""
         writable = [zone for zone in self._planner.zones if self._planner.is_writable(zone, job)]
@@ -314,12 +318,14 @@ class Walls:
         """What a child said in another way than by its output: zones by their addresses, secrets taken out."""
         return self.output_redactor().text(text)
 
-    async def prepare_launch(self, job: Job) -> Launch:
+    def prepare_launch(self, job: Job) -> Launch:
         """What would be started at level full, for whoever wants to look at it or measure it. Its descriptors are the
         caller's to close; nothing is locked, and no placeholder is kept."""
         start = _FullStart(self._planner, job)
         for zone in self._planner.zones:
-            await start.inspection.begin(zone, job)
+            shadow = self._planner.open_shadow(zone, job)
+            if shadow is not None and not shadow.is_ready():
+                shadow.prepare()
         return self._launch(start, self._planner.working_directory(job).inner)
 
     def _launch(self, start: _FullStart, cwd: str) -> Launch:
@@ -327,8 +333,6 @@ class Walls:
         job, limits = start.job, start.job.limits or self._settings.limits
         home, toolchains = self._planner.home_of(job), self._planner.toolchains
         env = job_environment(job, toolchains, home=home, tmp=layout.TEMPORARY, level=Level.FULL)
-        if self._planner.has_part_of_a_work_tree():
-            env = with_part_of_a_work_tree(env)
         addresses = [zone.virtual(()) for zone in self._planner.zones]
         for last in (False, True):
             guard = start.plan()

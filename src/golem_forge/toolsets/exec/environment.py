@@ -82,7 +82,8 @@ class ExecEnvironment:
         level = analysis.level
         own = exec_environment(tty=tty, level=level, hosts=hosts, workspace=self.workspace(level))
         declared = {} if block is None else resolve_env(block, os.environ, ctx.redactor).values
-        return own | (reading_environment(declared) if analysis.reads_only else declared)
+        environ = own | (reading_environment(declared) if analysis.reads_only else declared)
+        return self.walls.with_git_settings(environ) if level is Level.FULL else environ
 
     @property
     def writable(self) -> bool:
