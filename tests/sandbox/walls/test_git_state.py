@@ -186,18 +186,18 @@ def test_refs_that_stand_in_the_way_of_others(house: House, person: Person) -> N
     assert "stands in the way of others" in told(ran) and person.git("notes", "add", "-m", "n").returncode == 0
 
 
-def test_more_refs_than_anybody_means_arrive_in_portions(
-    house: House, person: Person, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("count", "arrives"), [(9, True), (10, True), (11, False), (1000, False)])
+def test_more_refs_than_anybody_means_stay_inside(
+    house: House, person: Person, monkeypatch: pytest.MonkeyPatch, count: int, arrives: bool
 ) -> None:
-    monkeypatch.setattr(refs, "_MOST_MOVED", 10)
-    walls = house.walls()
-    ran = house.run("for i in $(seq 15); do git branch b$i; done", walls)
-    assert "of them stay inside for now" in told(ran)
-    assert person.says("branch").count("b") == 10
+    monkeypatch.setattr(refs, "_MOST_MADE", 10)
+    make = f'h=$(git rev-parse HEAD); for i in $(seq {count}); do echo "create refs/heads/b$i $h"; done'
 
-    house.run("true", walls)
+    ran = house.run(f"git commit -q --allow-empty -m x; {{ {make}; }} | git update-ref --stdin")
 
-    assert person.says("branch").count("b") == 15
+    assert person.says("log", "-1", "--format=%s") == "x"
+    assert person.says("branch").count("b") == (count if arrives else 0)
+    assert ("they stay inside" in told(ran)) is not arrives
 
 
 def test_a_name_that_is_shown_in_a_command_is_one_word(house: House, person: Person) -> None:

@@ -104,6 +104,7 @@ class GitExchange:
             self._index.write(move, refused=carried.lacking)
         for file in files:
             lacks = carried.lacking and _NAMES_OBJECTS.fullmatch(file.path) is not None
+            lacks = lacks or (carried.unkept and _KEPT_IDS.fullmatch(file.path) is not None)
             if file is not stash:
                 self._write_file(file, refused=lacks)
             elif carried.stash_stays:
@@ -139,7 +140,8 @@ class GitExchange:
             now = theirs.get(path), ours.get(path)
             if now == before or path.startswith(kept_back):
                 continue
-            if now[1] is None and before[1] is not None and self._sync.when is SyncPhase.RUNNING:
+            on_its_way = (now[1] is None and before[1] is not None) or path == _STASH_LOG
+            if on_its_way and self._sync.when is SyncPhase.RUNNING:
                 self._sync.postponed = True
                 continue
             try:

@@ -38,8 +38,10 @@ _REMOTE: Final = regex(r"refs/remotes/[^/]+")
 _STASH: Final = "refs/stash"
 _STASH_LOG: Final = "logs/refs/stash"
 _WAS: Final = "refs/forge/was/dropped/"
-_MOST_MOVED: Final = 2000
+_MOST_MADE: Final = 2000
+"""New refs at once. Threat: each becomes a file and a log in the user's repository."""
 _GIT_SAID: Final = "git said: "
+_LATER: Final = "later"
 
 
 class RefMove(NamedTuple):
@@ -55,6 +57,8 @@ class Carried(NamedTuple):
     """Git does not find all objects that went along."""
     stash_stays: bool
     """The user's stash was not changed."""
+    unkept: bool
+    """What nothing of the user's would name any more could not be kept as a ref."""
 
 
 class RefExchange:
@@ -83,15 +87,17 @@ class RefExchange:
         moves += [RefMove(name, RefUpdate(name, None, one)) for one, name in kept.items() if name not in self._theirs]
         if kept:
             text = f"What the command took out of your stash or a stopped rebase is kept as {', '.join(kept.values())}."
-            self._sync.tell("git_refs", Severity.WARNING, text, "refs")
+            self._sync.tell_once("dropped", sorted(kept), "git_refs", Severity.WARNING, text)
         held = {value for value in self._theirs.values() if directory.is_object_id(value)}
         plain = [move for move in moves if move.name == _STASH]
         pushed = [move for move in moves if move.name != _STASH]
-        if len(pushed) > _MOST_MOVED:
-            text = f"The command moved {len(pushed):,} refs: {len(pushed) - _MOST_MOVED:,} of them stay inside for now."
-            self._sync.tell_once("moved", len(pushed), "git_refs", Severity.WARNING, text)
-            self._sync.postponed = True
-            pushed = pushed[:_MOST_MOVED]
+        made = [move for move in pushed if move.update.old is None and move.name == move.update.name]
+        if len(made) > _MOST_MADE:
+            text = (
+                f"The command made {len(made):,} refs: they stay inside, where `forge sandbox exec -- git branch` shows"
+            )
+            self._sync.tell_once("made", len(made), "git_refs", Severity.CRITICAL, f"{text} them.")
+            pushed = [move for move in pushed if move.update.old is not None or move.name != move.update.name]
         pushed += self._pins(moves)
         needed = {*objects, *(move.update.new for move in plain if move.update.new)} - held
         refused: dict[str, str] = {}
@@ -103,11 +109,14 @@ class RefExchange:
         if lacking:
             text = f"Git does not find all objects that files in {self._sides.shown('')} name; these stay inside."
             self._sync.tell_once("lacking", sorted(needed)[:20], "git_objects", Severity.CRITICAL, text)
+        unkept = any(refused.get(name) for name in kept.values())
         stash = next((move.update for move in plain), None)
-        if stash is not None or log is not None:
-            refused[_STASH] = f"{_GIT_SAID}its objects are missing" if lacking else self._set_stash(stash, log)
+        if lacking:
+            refused[_STASH] = f"{_GIT_SAID}its objects are missing"
+        elif stash is not None or log is not None:
+            refused[_STASH] = _LATER if unkept else self._set_stash(stash, log)
         self._sync.state.refs[self._sides.prefix] = self._settle([*plain, *pushed], refused)
-        return Carried(lacking, bool(refused.get(_STASH)))
+        return Carried(lacking, bool(refused.get(_STASH)), unkept)
 
     def _compare(self) -> list[RefMove]:
         base = self._sync.state.refs.get(self._sides.prefix)
@@ -133,8 +142,9 @@ class RefExchange:
         # Those that go come first: only then can a branch `a` take the place of `a/b`.
         for name in sorted({*theirs, *ours, *base}, key=lambda name: (name in ours, name)):
             their, our, old = theirs.get(name), ours.get(name), base.get(name)
-            if our is None and old is not None and self._sync.when is SyncPhase.RUNNING:
-                self._sync.postponed = True
+            # What is gone may come back. And a stash that is popped in the same command was never there.
+            if (name == _STASH or (our is None and old is not None)) and self._sync.when is SyncPhase.RUNNING:
+                self._sync.postponed = self._sync.postponed or our != old
                 continue
             try:
                 if their != our and (move := self._compare_ref(name, their, our, old)) is not None:
@@ -212,8 +222,9 @@ class RefExchange:
         """Only before a command, or where something is pushed anyway: it takes git 10 ms."""
         if self._sync.when is not SyncPhase.BETWEEN and not moves:
             return []
-        tips = {name: value for name, value in self._theirs.items() if name.startswith(("refs/heads/", _STASH))}
-        tips |= {move.name: move.update.new for move in moves if move.name == move.update.name and move.update.new}
+        moved = {move.name: move.update.new for move in moves if move.name == move.update.name and move.update.new}
+        after = (self._theirs | moved).items()
+        tips = {name: value for name, value in after if name.startswith("refs/heads/") or name == _STASH}
         head = (self._real.read("HEAD") or b"").decode("utf-8", "replace").strip()
         if len(tips) > _MOST_PINS:
             on = head.removeprefix("ref: ")
@@ -243,7 +254,7 @@ class RefExchange:
                 results |= self._transport.push([move.update], sorted(alone), known)
             except GitFailed as failed:
                 results[move.update.name] = f"{_GIT_SAID}{failed}"
-        results |= {move.update.name: "too many at once" for move in moves[_MOST_ALONE:]}
+        results |= {move.update.name: _LATER for move in moves[_MOST_ALONE:]}
         rest = wanted - {move.update.new for move in moves}
         if rest:
             with contextlib.suppress(GitFailed):
@@ -285,13 +296,16 @@ class RefExchange:
         kept = self._kept
         for move in moves:
             update, why = move.update, refused.get(move.update.name, "")
-            if update.name.startswith(_PINS) or move.name != update.name:
-                if not why and move.told:
+            if why == _LATER:
+                self._sync.postponed = True
+            elif update.name.startswith(_PINS):
+                continue
+            elif move.name != update.name and not why:
+                if move.told:
                     self._sync.tell("git_refs", Severity.WARNING, move.told, move.name)
                 if move.put_back:
                     self._return_ref(move.name, kept)
-                continue
-            if not why:
+            elif not why:
                 if not move.name.startswith(_WAS):  # told already
                     self._sync.moved[move.name] = (update.old, update.new)
                 if update.new is None:

@@ -332,7 +332,10 @@ class GitShadow:
             one = Sync(side, state, when, self._skipped)
             mounts = (mount.path for mount in self._mounted())
             standing = {path.removeprefix(prefix) for path in mounts if path.startswith(prefix)}
-            GitExchange(one).run(standing)
+            try:
+                GitExchange(one).run(standing)
+            finally:
+                side.transport.deadline = None
             if when is not SyncPhase.RUNNING:
                 self._pending += _carry_lfs(side, state)
             self._pending += one.leftovers

@@ -107,8 +107,9 @@ class Transport:
         self._partial = "extensions.partialclone" in said or any(name.endswith(".promisor") for name in said)
         self.null_id = "0" * (64 if self._sha256 else 40)
         self.empty_blob = _hash(self._sha256, b"blob 0\0").hex()
-        self._until = 0.0
-        """What is large may take long; what hangs ends."""
+        self.deadline: float | None = None
+        """Of all processes of one exchange together, by `time.monotonic`. What is large may take long; what hangs
+        ends."""
 
     # --- the push
 
@@ -379,12 +380,10 @@ class Transport:
                 size += info.st_blocks * _BLOCK
             else:
                 store.clear(path)
-        self._until = time.monotonic() + min(_MOST_S, _WITHIN_S + size / _BYTES_PER_S)
+        self.deadline = time.monotonic() + min(_MOST_S, _WITHIN_S + size / _BYTES_PER_S)
 
     def _seconds(self) -> float:
-        """Until the deadline of `prepare`, or from now on where there was none."""
-        left = self._until - time.monotonic()
-        return left if left > 0 else _WITHIN_S if not self._until else 0.0
+        return _WITHIN_S if self.deadline is None else max(0.0, self.deadline - time.monotonic())
 
     def _write_skeleton(self, more: Mapping[str, bytes]) -> None:
         """A repository without anything of its own: what is in it, git reads inside walls."""
