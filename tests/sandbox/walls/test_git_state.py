@@ -151,6 +151,20 @@ async def test_a_stash_of_the_person_s_during_a_command_stays(house: House, pers
     assert person.says("stash", "list").count("\n") == 1
 
 
+async def test_what_both_stashed_is_kept(house: House, person: Person) -> None:
+    script = "echo c > Makefile; git stash -q; touch ready; until [ -e go ]; do sleep 0.02; done"
+    walled = await house.walls().start(Job(argv=("bash", "-c", script)))
+    while not (person.where / "ready").exists():
+        await asyncio.sleep(0.01)
+    await asyncio.to_thread(stashed, person, "mine")
+    (person.where / "go").touch()
+    await walled.child.wait()
+
+    assert person.says("stash", "list").endswith("mine") and person.says("stash", "list").count("\n") == 0
+    [kept] = person.says("for-each-ref", "--format=%(objectname)", "refs/forge/stash-*").split()
+    assert person.says("show", f"{kept}:Makefile") == "c"
+
+
 def test_a_directory_where_a_file_belongs_takes_no_commit_along(house: House, person: Person) -> None:
     spoil = "mkdir -p .git/rebase-merge/x .git/worktrees/y/gitdir .git/sharedindex.x; rmdir .git/refs/tags"
     spoil += "; touch .git/refs/tags"

@@ -89,8 +89,8 @@ class RefExchange:
             text = f"What the command took out of your stash or a stopped rebase is kept as {', '.join(kept.values())}."
             self._sync.tell_once("dropped", sorted(kept), "git_refs", Severity.WARNING, text)
         held = {value for value in self._theirs.values() if directory.is_object_id(value)}
-        plain = [move for move in moves if move.name == _STASH]
-        pushed = [move for move in moves if move.name != _STASH]
+        plain = [move for move in moves if move.update.name == _STASH]
+        pushed = [move for move in moves if move.update.name != _STASH]
         made = [move for move in pushed if move.update.old is None and move.name == move.update.name]
         if len(made) > _MOST_MADE:
             text = (
