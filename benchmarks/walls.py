@@ -143,7 +143,7 @@ def _make_repositories(root: Path, clone: Path, count: int) -> None:
         directory = root / f"d{number // 100}"
         directory.mkdir(parents=True, exist_ok=True)
         (directory / f"f{number}").write_text(f"{number}\n")
-    identity = ("-c", "user.name=n", "-c", "user.email=e")
+    identity = ("-c", "user.name=n", "-c", "user.email=e", "-c", "gc.auto=0")
     for words in (("init", "-q"), ("add", "."), (*identity, "commit", "-qm", "all"), ("gc", "-q"), ("status",)):
         subprocess.run(["git", *words], cwd=root, check=True, stdout=subprocess.DEVNULL)
     subprocess.run(["git", "clone", "-q", root, clone], check=True)

@@ -92,19 +92,22 @@ class GitDir:
         mode: int = 0o644,
         written: int | None = None,
         still: Callable[[], bool] | None = None,
-    ) -> None:
-        """`written`: the time of writing, where a copy must keep it: git compares the index's with those of files.
-        `still`: asked while the lock is held; False: it is no longer what was judged. Raises GitLocked then, and
-        while somebody else has the lock; OSError where the system refuses."""
+    ) -> Stamp:
+        """Gives the stamp of the new file; its time of change may be a later one. `written`: the time of writing, where
+        a copy must keep it: git compares the index's with those of files. `still`: asked while the lock is held; False:
+        it is no longer what was judged. Raises GitLocked then, and while somebody else has the lock; OSError where the
+        system refuses."""
         self._make_parents(path)
         with self._parent(path) as (parent, name), _lock(parent, name, content, mode, written) as lock:
             if still is not None and not still():
                 raise GitLocked(path)
+            stamp = stamp_of(os.stat(lock, dir_fd=parent, follow_symlinks=False))
             try:
                 os.rename(lock, name, src_dir_fd=parent, dst_dir_fd=parent)
             except IsADirectoryError:  # empty ones that are left of other refs give way, as with git
                 _remove_empty(name, parent)
                 os.rename(lock, name, src_dir_fd=parent, dst_dir_fd=parent)
+            return stamp
 
     def remove(self, path: str, *, still: Callable[[], bool] | None = None) -> None:
         """A file or a link, and the directories that are empty without it (not `refs` and its first level). `still`:
@@ -159,6 +162,18 @@ class GitDir:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(fresh, dir_fd=parent)
         return False
+
+    def link_to(self, path: str, other: GitDir, name: str) -> bool:
+        """A second name for a file that git replaces and never changes, in another directory: it keeps this content.
+        False: that is not possible, on another file system for instance."""
+        try:
+            with self._parent(path) as (here, source), other._parent(name) as (there, target):
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(target, dir_fd=there)
+                os.link(source, target, src_dir_fd=here, dst_dir_fd=there, follow_symlinks=False)
+        except OSError:
+            return False
+        return True
 
     def write_log(self, path: str, content: bytes | None, *, old: Stamp | None) -> None:
         """Of a ref whose lock the caller holds: git locks no log. Raises GitLocked if it is not `old`; OSError."""

@@ -26,6 +26,8 @@ from golem_forge.sandbox.handles import Parts
 
 _GITLINK: Final = b"160000"
 _SKIPPED: Final = b"Ss"
+_FEW_PATHS: Final = 20
+_PIECE: Final = 1 << 16
 _MOST_SHARED: Final = 256 << 20
 
 
@@ -75,12 +77,26 @@ def read_entries(listing: bytes) -> Iterator[Entry]:
             yield Entry(flag, mode, object_id, stage, path)
 
 
+def entries_at(listing: bytes, paths: Collection[bytes]) -> Iterator[Entry]:
+    """Those of some paths."""
+    if len(paths) > _FEW_PATHS:
+        wanted = (line for line in listing.split(b"\0") if line[line.find(b"\t") + 1 :] in paths)
+        yield from read_entries(b"\0".join(wanted))
+        return
+    for path in paths:
+        at = listing.find(b"\t%s\0" % path)
+        while at >= 0:
+            yield from read_entries(listing[listing.rfind(b"\0", 0, at) + 1 : at + len(path) + 1])
+            at = listing.find(b"\t%s\0" % path, at + 1)
+
+
 def compare_entries(
     theirs: bytes, ours: bytes, *, null_id: str, empty: str, expected: Callable[[bytes], bool]
 ) -> IndexChange:
     """`theirs`: of the user's index. `expected`: whether Forge itself told git not to look at a path in the shadow.
-    50,000 entries take about 20 ms: only lines that differ are taken apart."""
-    before, after = {*theirs.split(b"\0")}, {*ours.split(b"\0")}
+    Only lines that differ are taken apart: of 50,000 entries, one that changed takes 3 ms instead of 40."""
+    start, end = _differing(theirs, ours)
+    before, after = {*theirs[start : len(theirs) - end].split(b"\0")}, {*ours[start : len(ours) - end].split(b"\0")}
     old = _by_path(read_entries(b"\0".join(before - after)))
     new = _by_path(read_entries(b"\0".join(after - before)))
     # Of a conflict only one side may differ: its path is written anew, with all sides.
@@ -125,6 +141,23 @@ def compare_entries(
     )
 
 
+def _differing(one: bytes, other: bytes) -> tuple[int, int]:
+    """How many bytes at the beginning and at the end are the same, in whole lines and pieces of 64 KiB."""
+    most = min(len(one), len(other))
+    start = 0
+    while start + _PIECE <= most and one[start : start + _PIECE] == other[start : start + _PIECE]:
+        start += _PIECE
+    start = one.rfind(b"\0", 0, start) + 1
+    end = 0
+    while end + _PIECE <= most - start:
+        here, there = len(one) - end, len(other) - end
+        if one[here - _PIECE : here] != other[there - _PIECE : there]:
+            break
+        end += _PIECE
+    at = one.find(b"\0", len(one) - end) + 1 if end else 0
+    return start, len(one) - at if at else 0
+
+
 def _by_path(entries: Iterable[Entry]) -> dict[bytes, list[Entry]]:
     found: dict[bytes, list[Entry]] = {}
     for entry in sorted(entries, key=lambda one: (one.path, one.stage)):
@@ -140,6 +173,8 @@ class IndexMove(NamedTuple):
     now: StampPair
     merged: bool = False
     """The user changed theirs too."""
+    expected: bytes = b""
+    """The entries of the user's index afterwards, where they are known: asking git takes 25 ms of 50,000 files."""
 
 
 class IndexExchange:
@@ -208,7 +243,9 @@ class IndexExchange:
         if not lines:
             return self.returned(path, now) if based != listed else self._settled(path, theirs, now)
         self._sync.gitlinks |= {found for one in change.gitlinks if (found := tree.in_zone(one))}
-        return IndexMove(path, theirs, change, lines, now, merged=based != listed)
+        flagged = left_out or change.hidden or change.skipped or change.sparse or self._sync.skipped or tree.below
+        expected = b"" if flagged or based != listed else after
+        return IndexMove(path, theirs, change, lines, now, merged=based != listed, expected=expected)
 
     def _change(self, before: bytes, after: bytes, tree: WorkTree) -> IndexChange:
         null_id, empty = self._transport.null_id, self._transport.empty_blob
@@ -229,7 +266,7 @@ class IndexExchange:
             content = self._transport.with_entries(move.theirs, move.lines, (*move.change.skipped, *sparse))
             # With the time of the old one: entries that were as young as it are still looked at.
             written = now[0][2] if now[0] else None
-            self._real.replace(path, content, written=written, still=lambda: self._real.stamp(path) == now[0])
+            stamp = self._real.replace(path, content, written=written, still=lambda: self._real.stamp(path) == now[0])
         except GitLocked:
             self._sync.locked_paths.append(f"{self._sides.prefix}{path}")
         except GitFailed as failed:
@@ -237,9 +274,10 @@ class IndexExchange:
             self._sync.tell("git_files", Severity.CRITICAL, text, path)
             self._sync.note(path, self.returned(path, now))
         else:
-            stamps = self._real.stamp(path), now[1]
-            settled = self.returned(path, stamps) if move.merged else self._settled(path, content, stamps)
-            self._sync.note(path, settled)
+            settled = self._settled(path, content, (stamp, now[1]))
+            if move.expected and settled[0] is not None:
+                self._sides.expect(path, settled[0], move.expected)
+            self._sync.note(path, self.returned(path, settled) if move.merged else settled)
 
     def returned(self, path: str, now: StampPair) -> StampPair:
         """The shadow holds what the user has."""
@@ -248,11 +286,19 @@ class IndexExchange:
         return self._settled(path, theirs, (now[0], self._shadow.stamp(path)))
 
     def _settled(self, path: str, theirs: bytes | None, now: StampPair) -> StampPair:
-        if theirs is None:
-            self._sides.base.remove(_flat(path))
-        else:
-            self._sides.base.replace(_flat(path), theirs)
-        return now
+        """Both sides are the same: keep what the user has as the base of the next comparison. `now`: the stamp that
+        `theirs` was read or written with. A second name for the file does, if it is still that file."""
+        base, name, known = self._sides.base, _flat(path), now[0]
+        if theirs is None or known is None:
+            base.remove(name)
+            return now
+        kept = base.stamp(name) if self._real.link_to(path, base, name) else None
+        if kept is None or kept[:3] != known[:3]:
+            base.clear(name)
+            base.replace(name, theirs)
+            return now
+        stamp = self._real.stamp(path)  # the second name changed its time of change
+        return (stamp if stamp is not None and stamp[:3] == known[:3] else known), now[1]
 
     def _for_shadow(self, path: str, index: bytes) -> bytes:
         """Inside, git does not look at files that commands cannot read or see: else `git add -A` would fail for want of
@@ -289,7 +335,7 @@ class IndexExchange:
             if not paths or stamp is None:
                 continue
             with contextlib.suppress(GitFailed, GitLocked):
-                found = [one for one in read_entries(self._sides.listed(path)) if one.path in paths]
+                found = list(entries_at(self._sides.listed(path, paths), paths))
                 self._tell_hidden(tree, [one.path for one in found if one.overlooked], _CHANGED)
                 again = [one for one in found if not one.overlooked and one.stage == b"0"]
                 if self._sides.weak_times and again:

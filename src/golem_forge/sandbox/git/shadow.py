@@ -33,7 +33,7 @@ from golem_forge.sandbox.git import exchange, rules
 from golem_forge.sandbox.git.directory import MOST_INSIDE, GitDir, GitLocked, TooManyFiles
 from golem_forge.sandbox.git.exchange import GitExchange
 from golem_forge.sandbox.git.formats import GitSetting, read_config
-from golem_forge.sandbox.git.index import IndexExchange, read_entries
+from golem_forge.sandbox.git.index import IndexExchange
 from golem_forge.sandbox.git.refs import moved_refs
 from golem_forge.sandbox.git.repository import Repository
 from golem_forge.sandbox.git.sides import GitSides, Sync, SyncPhase, SyncState, WorkTree
@@ -279,16 +279,16 @@ class GitShadow:
 
     def tracks(self) -> Callable[[Parts], bool]:
         """Whether git tracks a path of the zone. The index is read at the first question."""
-        paths: set[bytes] | None = None
         side = self._side("")
-        path = f"{self.repository.own}index"
+        index = f"{self.repository.own}index"
         tree = WorkTree(below=self.repository.below)
+        paths: set[bytes] | None = None
 
         def is_tracked(parts: Parts) -> bool:
             nonlocal paths
             if paths is None:
                 try:
-                    paths = {entry.path for entry in read_entries(side.listed(path))}
+                    paths = {line[line.find(b"\t") + 1 :] for line in side.listed(index).split(b"\0")}
                 except GitFailed:
                     paths = set()
             return tree.of_zone(parts) in paths

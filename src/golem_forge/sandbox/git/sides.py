@@ -97,15 +97,23 @@ class GitSides:
 
     _listed: dict[str, tuple[Stamp, bytes]] = field(default_factory=dict)
 
-    def listed(self, path: str) -> bytes:
-        """The entries of an index of the user's; kept while it does not change. Raises GitFailed."""
+    def listed(self, path: str, only: Collection[bytes] | None = None) -> bytes:
+        """The entries of an index of the user's; kept while it does not change. `only`: those of some paths are
+        enough. Raises GitFailed."""
         stamp = self.real.stamp(path)
+        known = self._listed.get(path)
         if stamp is None:
             return b""
-        known = self._listed.get(path)
-        if known is None or known[0] != stamp:
-            known = self._listed[path] = (stamp, self.transport.entries(self.real.read(path)))
-        return known[1]
+        if known is not None and known[0] == stamp:
+            return known[1]
+        if only is not None:
+            return self.transport.entries_of(self.real.read(path), only)
+        self._listed[path] = (stamp, self.transport.entries(self.real.read(path)))
+        return self._listed[path][1]
+
+    def expect(self, path: str, stamp: Stamp, entries: bytes) -> None:
+        """What an index with this stamp holds."""
+        self._listed[path] = (stamp, entries)
 
     def shown(self, path: str) -> str:
         whole = f"{self.prefix}{path}".rstrip("/")
