@@ -40,6 +40,7 @@ from golem_forge.sandbox.git.sides import GitSides, Sync, SyncPhase, SyncState, 
 from golem_forge.sandbox.git.transport import GitFailed, Transport
 from golem_forge.sandbox.handles import DIRECTORY, Handle, Parts, best_opener
 from golem_forge.sandbox.process.cleanup import remove_tree
+from golem_forge.sandbox.process.monitor import with_mount
 from golem_forge.sandbox.protected import GIT_FILE
 from golem_forge.sandbox.walls.cache import kept_home
 from golem_forge.sandbox.walls.model import GitMount, ShadowPlan
@@ -59,6 +60,8 @@ _ALTERNATES: Final = f"../{exchange.HOST_FOLDER}/objects\n".encode()
 _LARGEST_STORE: Final = 256 << 20
 _MOST_STORED: Final = 5_000
 """Of objects that the user's repository has too; then they are taken out of the shadow."""
+_DYING_S: Final = 5.0
+_ASK_EVERY_S: Final = 0.01
 _OFF: Final = ("false", "no", "off", "0")
 _LFS: Final = "lfs/objects"
 _LFS_FILE: Final = regex(r"lfs/objects/([0-9a-f]{2})/([0-9a-f]{2})/(?=\1\2)[0-9a-f]{64}")
@@ -138,6 +141,8 @@ class GitShadow:
         with self._busy:
             self._stands = False
             if repair:
+                self.open()
+                self._wait_until_unused()
                 self.repair()
             try:
                 self._prepare()
@@ -154,6 +159,13 @@ class GitShadow:
                     ) from None
                 except (OSError, ValueError, GitLocked, GitFailed) as error:
                     raise _unavailable(f"the private copy of .git could not be written ({error_name(error)})") from None
+
+    def _wait_until_unused(self) -> None:
+        """Of a Forge that was killed: the kernel ends its command, but not at once, and git may make a lock until then.
+        Processes in walls have the shadow in their mount table."""
+        deadline = time.monotonic() + _DYING_S
+        while with_mount(f"{self._names[-1]}/tree") and time.monotonic() < deadline:
+            time.sleep(_ASK_EVERY_S)
 
     def _prepare(self) -> None:
         self.open()

@@ -327,6 +327,12 @@ def with_environment(marker: str) -> list[int]:
     return [pid for pid in _every_pid() if sought in _content(f"/proc/{pid}/environ")]
 
 
+def with_mount(name: str) -> list[int]:
+    """Every process in whose mount table this text stands."""
+    sought = name.encode()
+    return [pid for pid in _every_pid() if sought in _content(f"/proc/{pid}/mountinfo")]
+
+
 def resident_memory(pid: int) -> int:
     """Bytes, pages of program files among them, and what page tables may need for the addresses in use: never less than
     `own_memory`, but for the tables of many small mappings far apart."""
