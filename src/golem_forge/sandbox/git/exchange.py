@@ -12,6 +12,7 @@ taken before the content is read.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import stat
@@ -148,7 +149,7 @@ class GitExchange:
                 is_index = path in self._sides.trees and now[1] is not None
                 move = (self._index.compare if is_index else self._compare_file)(path, before, now)
             except GitLocked:
-                self._sync.locked_paths.append(name)
+                self._sync.retry(path)
                 continue
             except (OSError, ValueError, GitFailed) as error:  # one file; the others go on
                 self._sync.postponed = True
@@ -193,12 +194,13 @@ class GitExchange:
         if refused or unborn:
             self._sync.postponed = True
             if self._sync.when is SyncPhase.ENDED:
-                self._sync.note(path, self._returned(path, self._real.read(path), now))
+                with contextlib.suppress(GitLocked):
+                    self._sync.note(path, self._returned(path, self._real.read(path), now))
             return
         try:
             write_side(self._real, path, move.content, now[1], still=lambda: self._real.stamp(path) == now[0])
         except GitLocked:
-            self._sync.locked_paths.append(f"{self._sides.prefix}{path}")
+            self._sync.retry(path)
             return
         self._sync.note(path, (self._real.stamp(path), now[1]))
 
@@ -206,7 +208,7 @@ class GitExchange:
         """The shadow holds what the user has."""
         if path in self._sides.trees:
             return self._index.returned(path, now)
-        self._sync.put_back(path, theirs, now[0])
+        self._sync.put_back(path, theirs, now[0], seen=now[1])
         return now[0], self._shadow.stamp(path)
 
     def _objection(self, path: str, theirs: bytes | None, ours: bytes | None) -> str:

@@ -187,6 +187,9 @@ class IndexExchange:
 
     def compare(self, path: str, before: StampPair, now: StampPair) -> IndexMove | StampPair | None:
         """`now`: the shadow has one. A move is for `write`; stamps: both sides are the same; None: later."""
+        if self._sync.when is SyncPhase.RUNNING and now[0] != before[0]:
+            self._sync.postponed = True  # a command's git does not wait for the lock of an index
+            return None
         if now[1] == before[1]:
             return self.returned(path, now)
         theirs, ours = self._real.read(path) if now[0] else None, self._shadow.read(path)
@@ -197,6 +200,9 @@ class IndexExchange:
             parts = self._shared_parts()
             after = self._transport.entries_inside(ours, parts)
         except GitFailed as failed:
+            if self._sync.when is SyncPhase.RUNNING:
+                self._sync.postponed = True
+                return None
             text = f"The command wrote {shown} so that git cannot read it ({failed}); the old one stays."
             self._sync.tell("git_files", Severity.CRITICAL, text, path)
             return self.returned(path, now)
@@ -204,9 +210,6 @@ class IndexExchange:
         based = listed
         if now[0] != before[0]:
             based = self._transport.entries(self._sides.base.read(_flat(path)))
-        if based != listed and self._sync.when is SyncPhase.RUNNING:
-            self._sync.postponed = True
-            return None
         return self._merged(path, theirs, (based, listed, after), now)
 
     def _shared_parts(self) -> dict[str, bytes]:
@@ -218,7 +221,7 @@ class IndexExchange:
 
     def _merged(
         self, path: str, theirs: bytes | None, entries: tuple[bytes, bytes, bytes], now: StampPair
-    ) -> IndexMove | StampPair:
+    ) -> IndexMove | StampPair | None:
         """What the command changed since both were the same, onto what the user has. Where both changed a path, the
         user's entry stays."""
         based, listed, after = entries
@@ -227,6 +230,9 @@ class IndexExchange:
         self._tell_hidden(tree, change.hidden, _OVERLOOKED)
         if any(tree.in_zone(one) is None for one in change.paths):
             self._sync.leaves_zone = True
+            if self._sync.when is SyncPhase.RUNNING:
+                self._sync.postponed = True
+                return None
             text = "The command changed tracked files that lie outside of the zone: git's index and your branch stay."
             self._sync.tell("git_index", Severity.CRITICAL, text, path)
             return self.returned(path, now)
@@ -256,7 +262,8 @@ class IndexExchange:
         if refused:
             self._sync.postponed = True
             if self._sync.when is SyncPhase.ENDED:
-                self._sync.note(path, self.returned(path, now))
+                with contextlib.suppress(GitLocked):
+                    self._sync.note(path, self.returned(path, now))
             return
         # Threat: a flag that arrives while the command runs hides what it writes afterwards.
         may_skip = self._sides.sparse and self._sync.when is SyncPhase.ENDED
@@ -268,7 +275,7 @@ class IndexExchange:
             written = now[0][2] if now[0] else None
             stamp = self._real.replace(path, content, written=written, still=lambda: self._real.stamp(path) == now[0])
         except GitLocked:
-            self._sync.locked_paths.append(f"{self._sides.prefix}{path}")
+            self._sync.retry(path)
         except GitFailed as failed:
             text = f"Git does not accept the index that the command left ({failed}); the old one stays."
             self._sync.tell("git_files", Severity.CRITICAL, text, path)
@@ -282,7 +289,8 @@ class IndexExchange:
     def returned(self, path: str, now: StampPair) -> StampPair:
         """The shadow holds what the user has."""
         theirs = self._real.read(path) if now[0] else None
-        self._sync.put_back(path, theirs if theirs is None else self._for_shadow(path, theirs), now[0])
+        content = theirs if theirs is None else self._for_shadow(path, theirs)
+        self._sync.put_back(path, content, now[0], seen=now[1])
         return self._settled(path, theirs, (now[0], self._shadow.stamp(path)))
 
     def _settled(self, path: str, theirs: bytes | None, now: StampPair) -> StampPair:
@@ -324,7 +332,8 @@ class IndexExchange:
         for path in self._sides.trees:
             now = self._real.stamp(path), self._shadow.stamp(path)
             if None not in now and self._sync.state.files.get(f"{self._sides.prefix}{path}") == now:
-                self._sync.note(path, self.returned(path, now))
+                with contextlib.suppress(GitLocked):
+                    self._sync.note(path, self.returned(path, now))
 
     def look_at(self, changed: Collection[Parts]) -> None:
         """After a command: tell of changed files that the user told git not to look at; and where git believes times,

@@ -151,7 +151,7 @@ class RefExchange:
                     moves.append(move)
                     continue
             except GitLocked:
-                self._sync.locked_paths.append(name)
+                self._sync.retry(name)
                 continue
             except (OSError, ValueError):  # a name that no file can have, or beside one that stands in its way
                 text = f"In {self._sides.shown('')} the ref {name[:120]} cannot be carried over."
@@ -189,11 +189,21 @@ class RefExchange:
             beside = f"refs/forge/{name.removeprefix('refs/')}-{our[:12]}"
             text = f"You and the command both moved {_shown_ref(name)}: yours stays, the command's is kept as {beside}."
             return RefMove(name, RefUpdate(beside, self._theirs.get(beside), our), put_back=True, told=text)
+        self._give(name, their, our)
+        return None
+
+    def _give(self, name: str, their: str | None, our: str | None) -> None:
+        """The shadow's ref gets the user's value, if it is still what was compared: a command may have committed
+        meanwhile. Raises GitLocked then."""
         if their is None:
             self._shadow.delete_ref(name, old=our)
+        elif self._shadow.ref(name) != our:
+            raise GitLocked(name)
         else:
-            self._sync.put_back(name, f"{their}\n".encode(), None)
-        return None
+            try:
+                self._shadow.set_ref(name, their, old=our)
+            except OSError:  # something stands in its way
+                self._sync.put_back(name, f"{their}\n".encode(), None, seen=self._shadow.stamp(name))
 
     def _is_on(self, branch: str) -> bool:
         """Whether the user is on a branch and the command did not go to another one. Git refuses to delete it then,
@@ -304,7 +314,7 @@ class RefExchange:
                 if move.told:
                     self._sync.tell("git_refs", Severity.WARNING, move.told, move.name)
                 if move.put_back:
-                    self._return_ref(move.name, kept)
+                    self._return_ref(move, kept)
             elif not why:
                 if not move.name.startswith(_WAS):  # told already
                     self._sync.moved[move.name] = (update.old, update.new)
@@ -313,7 +323,7 @@ class RefExchange:
                 else:
                     kept[move.name] = update.new
             elif not why.startswith(_GIT_SAID):
-                self._sync.locked_paths.append(move.name)
+                self._sync.retry(move.name)
             else:
                 self._refuse_ref(move, why, kept)
         return kept
@@ -334,17 +344,19 @@ class RefExchange:
         else:
             text += ": its objects are missing. Yours stays."
         self._sync.tell("git_refs", Severity.CRITICAL, text, name)
-        self._return_ref(name, kept)
+        self._return_ref(move, kept)
 
-    def _return_ref(self, name: str, kept: dict[str, str]) -> None:
-        their = self._theirs.get(name)
-        with contextlib.suppress(GitLocked, OSError, ValueError):
-            if their is None:
-                self._shadow.delete_ref(name, old=self._shadow.ref(name))
-                kept.pop(name, None)
-            else:
-                self._sync.put_back(name, f"{their}\n".encode(), None)
-                kept[name] = their
+    def _return_ref(self, move: RefMove, kept: dict[str, str]) -> None:
+        their = self._theirs.get(move.name)
+        try:
+            self._give(move.name, their, move.update.new)
+        except (GitLocked, OSError, ValueError):
+            self._sync.postponed = True
+            return
+        if their is None:
+            kept.pop(move.name, None)
+        else:
+            kept[move.name] = their
 
 
 def moved_refs(sides: GitSides, moved: dict[str, tuple[str | None, str | None]]) -> Leftover:

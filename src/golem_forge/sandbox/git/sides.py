@@ -148,8 +148,16 @@ class Sync:
         else:
             self.state.files[f"{self.sides.prefix}{path}"] = stamps
 
-    def put_back(self, path: str, content: bytes | None, stamp: Stamp | None) -> None:
-        """The shadow holds what the user has, whatever a command put in its way."""
+    def retry(self, path: str) -> None:
+        """Somebody else wrote at the same time: a command that runs, or another git of the user's."""
+        if self.when is SyncPhase.RUNNING:
+            self.postponed = True
+        else:
+            self.locked_paths.append(f"{self.sides.prefix}{path}")
+
+    def put_back(self, path: str, content: bytes | None, stamp: Stamp | None, *, seen: Stamp | None) -> None:
+        """The shadow holds what the user has, whatever a command put in its way. `seen`: the stamp of the shadow's file
+        that this was decided for. Raises GitLocked if it is another one: a command wrote meanwhile."""
         shadow = self.sides.shadow
         pieces = path.split("/")
         for length in range(1, len(pieces) + 1):
@@ -157,7 +165,7 @@ class Sync:
             expected = stat.S_ISREG if length == len(pieces) else stat.S_ISDIR
             if found is not None and not expected(found.st_mode):
                 shadow.clear("/".join(pieces[:length]))
-        write_side(shadow, path, content, stamp)
+        write_side(shadow, path, content, stamp, still=lambda: shadow.stamp(path) == seen)
 
     def tell(self, kind: str, severity: Severity, text: str, path: str) -> None:
         shown = one_line(self.sides.shown(path))
