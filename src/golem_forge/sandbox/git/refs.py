@@ -13,6 +13,7 @@ import contextlib
 import os
 import shlex
 import stat
+import time
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
@@ -42,6 +43,7 @@ _MOST_MADE: Final = 2000
 """New refs at once. Threat: each becomes a file and a log in the user's repository."""
 _GIT_SAID: Final = "git said: "
 _LATER: Final = "later"
+_SETTLING_S: Final = 0.3
 
 
 class RefMove(NamedTuple):
@@ -251,6 +253,9 @@ class RefExchange:
         """Why each ref was not set, by its name on the user's side."""
         updates = [move.update for move in moves] or [self._nothing_moved(wanted)]
         known = [*held][:_MOST_KNOWN]
+        with contextlib.suppress(GitFailed):
+            return self._transport.push(updates, sorted(wanted), known)
+        time.sleep(_SETTLING_S)  # the user's `git repack` may just have taken away a pack that was being read
         try:
             return self._transport.push(updates, sorted(wanted), known)
         except GitFailed as failed:
