@@ -421,6 +421,9 @@ async def test_forge_web_runs_its_own_sessions_and_shows_others(desk: Callable[.
     assert await me.button(DENY).filter(visible=True).count() == 0 or await me.button(DENY).first.is_disabled()
     await other.answer(DENY)
     await window.sees("Written.")
+    window.expects(
+        "ERR_CONNECTION_REFUSED", "ERR_CONNECTION_RESET", "WebSocket connection"
+    )  # the page outlives its server
     served.kill()
     said = "".join([link, *await asyncio.to_thread(served.communicate, 20)])
     assert said.count("code=") == 1, "the code is printed once, and logged nowhere"
