@@ -94,7 +94,7 @@ def compare_entries(
     theirs: bytes, ours: bytes, *, null_id: str, empty: str, expected: Callable[[bytes], bool]
 ) -> IndexChange:
     """`theirs`: of the user's index. `expected`: whether Forge itself told git not to look at a path in the shadow.
-    Only lines that differ are taken apart: of 50,000 entries, one that changed takes 3 ms instead of 40."""
+    Only what differs is taken apart: most lists are equal but for a few lines."""
     start, end = _differing(theirs, ours)
     before, after = {*theirs[start : len(theirs) - end].split(b"\0")}, {*ours[start : len(ours) - end].split(b"\0")}
     old = _by_path(read_entries(b"\0".join(before - after)))
