@@ -434,6 +434,27 @@ class DiffContent(EventData, type="diffContent"):
     original: str | None = None
 
 
+class FilesChanged(EventData, type="filesChanged"):
+    """What a call changed in the zones; the whole is in the session's change log."""
+
+    call_id: str
+    tool: str
+    turn: int
+    """Which message of the person it belongs to; 0: none, the person called the tool."""
+    files: list[Json]
+    """`{path, verb, added?, removed?, selected}` each, 200 at most; `selected`: undo takes it back without being told."""
+    count: int
+    """How many there are."""
+    added: int
+    removed: int
+    log_hash: str
+    """The hash of its line in the change log."""
+    undoes: list[str] | None = None
+    """The calls that this one took back."""
+    problem: str | None = None
+    """Why some changes may be missing."""
+
+
 class PlanUpdated(EventData, type="planUpdated"):
     plan: list[Json]
     """`{step, status}` each; status is `pending`, `in_progress` or `completed`."""

@@ -1,0 +1,84 @@
+"""The change log of a session: one ChangeSet a line in FORGE_HOME/sessions/<id>.changes, each with a hash of all before.
+
+The journal has the hash of each line (event `filesChanged`), so neither file can be changed alone without being
+noticed. `read` gives what is complete: a line that a crash cut short is left out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+from golem_forge.core.changes import ChangeSet
+from golem_forge.storage.private_file import READ_FLAGS, make_private_dir
+
+_APPEND: Final = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+_LONGEST_TAIL: Final = 1 << 26
+
+
+class SessionChanges:
+    def __init__(self, home: Path, session: str) -> None:
+        self.path = home / "sessions" / f"{session}.changes"
+
+    def append(self, made: ChangeSet) -> str:
+        """The hash of the new line. Raises OSError."""
+        make_private_dir(self.path.parent)
+        fd = os.open(self.path, _APPEND, 0o600)
+        try:
+            last, torn = _last_hash(fd)
+            text = json.dumps(made.to_json(), separators=(",", ":"))
+            chain = sha256(f"{last}\n{text}".encode()).hexdigest()
+            line = f'{{"hash":"{chain}","set":{text}}}\n'
+            os.write(fd, (("\n" if torn else "") + line).encode())
+        finally:
+            os.close(fd)
+        return chain
+
+    def read(self) -> tuple[ChangeSet, ...]:
+        """Oldest first; nothing where the session changed nothing, or was recorded by an earlier Forge."""
+        found = []
+        for line in self._lines():
+            with contextlib.suppress(ValueError, KeyError, TypeError):
+                found.append(ChangeSet.from_json(json.loads(line)["set"]))
+        return tuple(found)
+
+    def is_intact(self) -> bool:
+        """Whether every line has the hash that follows from the lines before it."""
+        last = ""
+        for line in self._lines():
+            try:
+                said = json.loads(line)
+                text = json.dumps(said["set"], separators=(",", ":"))
+            except (ValueError, KeyError, TypeError):
+                continue
+            last = sha256(f"{last}\n{text}".encode()).hexdigest()
+            if said.get("hash") != last:
+                return False
+        return True
+
+    def remove(self) -> None:
+        with contextlib.suppress(OSError):
+            self.path.unlink()
+
+    def _lines(self) -> list[bytes]:
+        try:
+            fd = os.open(self.path, READ_FLAGS)
+        except OSError:
+            return []
+        with os.fdopen(fd, "rb") as file:
+            return file.read().splitlines()
+
+
+def _last_hash(fd: int) -> tuple[str, bool]:
+    """Of the last complete line, and whether the file ends in the middle of one."""
+    size = os.fstat(fd).st_size
+    data = os.pread(fd, min(size, _LONGEST_TAIL), max(0, size - _LONGEST_TAIL))
+    torn = bool(data) and not data.endswith(b"\n")
+    for line in reversed(data.splitlines()):
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            return str(json.loads(line)["hash"]), torn
+    return "", torn
