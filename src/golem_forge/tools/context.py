@@ -190,6 +190,9 @@ class ToolContext:
     guest: str = ""
     """Which client of a served session calls; empty: one session, one caller."""
     caller: Caller = Caller.LLM
+    contained: bool = False
+    """Nobody was asked, because all that the call can do stays inside and can be undone: so its walls are built. Known
+    once the call runs."""
     sandbox: Sandbox | None = None
     outputs: OutputLookup | None = None
     """The whole of what was too long to be shown, by handle."""

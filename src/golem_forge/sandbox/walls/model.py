@@ -74,6 +74,8 @@ class Job:
     are in reach then, too."""
     lifted: frozenset[str] = frozenset()
     """Virtual paths of secrets (or of paths with a read rule) that this call's approved effects name."""
+    not_kept: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """(zone, path in it): what could not be brought back (`Walls.coverage`), read-only for a call that runs unasked."""
     reads_only: bool = False
     """Proven read-only (or a tool of ours that only reads): all zones are mounted read-only, and level landlock
     suffices."""
@@ -207,6 +209,8 @@ class RefusalReason(StrEnum):
     OWN_CODE = "own_code"
     """The running Forge was loaded from it."""
     RULE = "rule"
+    NOT_KEPT = "not_kept"
+    """It could not be undone, and the call runs without a question."""
     ZONE = "zone"
     """The whole zone is read-only for this call."""
     OUTSIDE = "outside"

@@ -24,6 +24,7 @@ from golem_forge.sandbox.process.child import Child, start_process
 from golem_forge.sandbox.process.launch import Launch, TreeRoot
 from golem_forge.sandbox.process.output import Capture
 from golem_forge.sandbox.sandbox import Sandbox
+from golem_forge.sandbox.undo.coverage import Coverage
 from golem_forge.sandbox.walls import bubblewrap, denials, landlock, layout
 from golem_forge.sandbox.walls.cache import BytecodeCache, cache_directory, kept_home, write_gitconfig
 from golem_forge.sandbox.walls.environment import job_environment, output_redactor, with_part_of_a_work_tree
@@ -274,6 +275,11 @@ class Walls:
         """What a child could do at a path, by its address or host path, also outside of every zone. Raises SandboxError
         for what is no path of either kind."""
         return explain(path, self.sandbox, self._planner)
+
+    async def coverage(self) -> Coverage:
+        """What of the zones that commands can write could not be brought back if one changed it. Looks at what changed
+        since the last look, the first time at everything."""
+        return Coverage()
 
     async def start(self, job: Job) -> WalledChild:
         """Returns when the command is about to run. Raises SandboxError; nothing was run then."""
