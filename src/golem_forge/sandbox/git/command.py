@@ -110,7 +110,20 @@ def run_git(
     stdin: bytes | IO[Any] = b"",
 ) -> GitRun:
     """`folder`: a directory that no command in walls can write; git starts there. `stdin`: bytes or an open file."""
-    program = find_git(environ)
+    argv = (find_git(environ), *arguments)
+    return run_program(argv, folder=folder, environ=environ, limits=limits, stdin=stdin)
+
+
+def run_program(
+    argv: Sequence[str],
+    *,
+    folder: Path,
+    environ: Mapping[str, str],
+    limits: GitLimits,
+    stdin: bytes | IO[Any] = b"",
+    cwd: str = "",
+) -> GitRun:
+    """The same for any program, by its path. `cwd`: where it starts, if not in `folder`."""
     size = f'ulimit -f {limits.file // _BLOCK} && exec "$@"'
     with (
         tempfile.TemporaryFile(dir=folder) as given,
@@ -121,8 +134,8 @@ def run_git(
             given.write(stdin)
             given.seek(0)
         process = subprocess.Popen(
-            ["/bin/sh", "-c", size, "git", program, *arguments],
-            cwd=folder,
+            ["/bin/sh", "-c", size, "git", *argv],
+            cwd=cwd or folder,
             env=environ,
             stdin=given if isinstance(stdin, bytes) else stdin,
             stdout=out,

@@ -79,6 +79,8 @@ class ChangeLog:
         """Where in the log a path changed last; the latest at the end."""
         self._entered: dict[Parts, int] = {}
         """Where in the log a directory came to stand at its place, with all that is in it; the latest at the end."""
+        self._listed: dict[Parts, int] = {}
+        """Where in the log a directory was listed anew, or was gone: names in it may be gone too."""
         self._from = 0
         """Of what happened before, the log does not have all."""
 
@@ -99,9 +101,16 @@ class ChangeLog:
         self._entered.pop(parts, None)
         self._entered[parts] = self._position
 
+    def note_listed(self, parts: Parts) -> None:
+        self._listed[parts] = self._position
+
+    def listed_since(self, mark: ScanMark) -> list[Parts]:
+        return [parts for parts, position in self._listed.items() if position > mark.position]
+
     def forget(self, parts: Parts) -> None:
         """A directory that is gone."""
         self._entered.pop(parts, None)
+        self.note_listed(parts)
 
     def misses_some(self) -> None:
         """Something may have changed until now that was not noted."""

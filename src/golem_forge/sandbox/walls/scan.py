@@ -255,6 +255,16 @@ class ZoneScan:
         )
         return frozenset(one.parts for one in found if mark.position >= 0 or one.stamp[0] >= earliest)
 
+    def listed_since(self, mark: ScanMark) -> list[Parts]:
+        """Directories in which names may have gone since a mark of this process, and directories that are gone."""
+        with self._lock:
+            return self._log.listed_since(mark)
+
+    def directories(self) -> dict[Parts, int]:
+        """Every directory that the last look saw, with its mode."""
+        with self._lock:
+            return {parts: one.mode for parts, one in self._listings.items()}
+
     def is_own_fifo(self, parts: Parts) -> bool:
         return parts in self._sockets.own_fifos
 
@@ -371,6 +381,7 @@ class ZoneScan:
                 self._stale[parts] = None
                 continue
             done += bool(parts)
+            self._log.note_listed(parts)
             new = self._listed(old.parts, old.path, near=old.near)
             if new is None:
                 self._forget(old.parts)

@@ -1,0 +1,277 @@
+"""GitSource: the files of a zone that need not be copied, because the person's repository has their content.
+
+A private copy of the person's index says which tracked files are unchanged (`git diff-files`) and which blob each of
+them is; git tells what is untracked (`git ls-files -o`). Git works on an object store that only borrows the person's,
+with no settings but ours: nothing of theirs is written, and no hook, filter, monitor or submodule runs.
+
+A blob is a file's content only where git converts nothing: with attributes, `core.autocrlf` or a partial clone every
+file is checked (`_converted`), and what differs is copied like an untracked one. Raises GitUnusable: then the zone is
+walked, and everything is copied.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from golem_forge.core.regex import regex
+from golem_forge.sandbox.git.command import (
+    QUIET_ENVIRONMENT,
+    QUIET_SETTINGS,
+    GitLimits,
+    GitMissing,
+    GitOutputLimit,
+    GitRun,
+    GitTimeout,
+    run_git,
+)
+from golem_forge.sandbox.git.repository import Repository
+from golem_forge.sandbox.handles import entry_stat
+from golem_forge.storage.private_file import make_private_dir, write_private
+
+_LIMITS: Final = GitLimits(seconds=60, output=512 << 20)
+_SETTINGS: Final = (*QUIET_SETTINGS, "core.untrackedCache=false", "core.preloadIndex=true", "core.fileMode=true")
+_LARGEST_INDEX: Final = 256 << 20
+_LARGEST_ATTRIBUTES: Final = 1 << 20
+_MOST_PATHS: Final = 2_000
+"""Named in one command; with more, git lists everything."""
+_PLAIN: Final = frozenset({b"H 100644 ", b"H 100755 ", b"H 120000 "})
+_ATTRIBUTES: Final = b".gitattributes"
+_HARMLESS: Final = regex(r"[-!]\S+|binary|(?:linguist|gitlab|export)-\S+|diff(?:=\S+)?|merge=\S+|whitespace\S*|encoding=\S+|delta")
+"""Attributes that convert nothing."""
+_FILTERING: Final = ("filter", "ident", "working-tree-encoding")
+
+
+class GitUnusable(Exception):
+    """Git cannot say what is unchanged here."""
+
+    stated_name = "GitUnusable"
+
+
+class IndexEntry(NamedTuple):
+    id: bytes
+    mode: int
+
+
+class WorkTreeState(NamedTuple):
+    """What differs from the index, paths relative to the zone."""
+
+    changed: frozenset[bytes]
+    """Tracked paths whose content is not the blob of the index, or may not be; gone ones included."""
+    untracked: tuple[bytes, ...]
+    """Files, and directories (they end with `/`) with nothing tracked below."""
+
+
+class GitSource:
+    def __init__(self, zone: str, repository: Repository, folder: Path) -> None:
+        """`folder`: private, for the copy of the index and the borrowing object store."""
+        self._zone = zone
+        self._git_dir = repository.git_dir
+        self._person_index = os.path.join(repository.git_dir, repository.own, "index")
+        self._folder = folder
+        self._index = folder / "index"
+
+    @property
+    def has_snapshot(self) -> bool:
+        return self._index.exists()
+
+    def forget_snapshot(self) -> None:
+        self._index.unlink(missing_ok=True)
+
+    def take_snapshot(self) -> WorkTreeState:
+        """A new copy of the person's index, and what differs from it. The old copy is replaced only by a good one."""
+        self._make_borrower()
+        fresh = self._folder / "index.new"
+        try:
+            data, info = _read_index(self._person_index)
+            write_private(fresh, data, durable=False)
+            os.utime(fresh, ns=(info.st_mtime_ns, info.st_mtime_ns))  # git tells by it which entries are racy
+            with ThreadPoolExecutor(3) as pool:
+                listed = pool.submit(self._git, ("ls-files", "-s", "-v", "-z"), index=fresh)
+                settings = pool.submit(self._converting_settings)
+                state = self._compare(fresh, pool)
+                entries, careful = listed.result().split(b"\0")[:-1], settings.result()
+            odd = [one for one in entries if one[:9] not in _PLAIN or b" 0\t" not in one]
+            changed = state.changed | frozenset(map(_path_of, odd))
+            if careful or not self._harmless_attributes(entries, state.untracked):
+                changed |= self._converted(entries, changed, fresh)
+            os.replace(fresh, self._index)
+        except OSError as error:
+            raise GitUnusable(os.strerror(error.errno or 0)) from None
+        submodules = tuple(_path_of(one) + b"/" for one in odd if one[2:8] == b"160000")
+        return WorkTreeState(changed, (*state.untracked, *submodules))
+
+    def compare(self) -> WorkTreeState:
+        """What differs from the copy of the index that stands."""
+        self._make_borrower()
+        with ThreadPoolExecutor(2) as pool:
+            return self._compare(self._index, pool)
+
+    def _compare(self, index: Path, pool: ThreadPoolExecutor) -> WorkTreeState:
+        others = pool.submit(self._git, ("ls-files", "-o", "--directory", "-z"), index=index)
+        raw = self._git(("diff-files", "-z", "--name-only", "--ignore-submodules=all"), index=index)
+        untracked = tuple(path for path in others.result().split(b"\0") if path and not path.startswith(b".git/"))
+        return WorkTreeState(frozenset(path for path in raw.split(b"\0") if path), untracked)
+
+    def lookup(self, paths: Collection[bytes], *, inside: Collection[bytes] = ()) -> dict[bytes, IndexEntry]:
+        """Of the copied index: these paths, the files directly in each directory of `inside`, and all below a path."""
+        if not (paths or inside) or not self.has_snapshot:
+            return {}
+        words = [b":(top,literal)" + path for path in paths]
+        words += [b":(top,glob)" + _glob_escaped(path) + b"*" for path in (one + b"/" if one else b"" for one in inside)]
+        many = len(words) > _MOST_PATHS
+        listed = self._git(("ls-files", "-s", "-z", *(() if many else ("--", *map(os.fsdecode, words)))))
+        found: dict[bytes, IndexEntry] = {}
+        for line in listed.split(b"\0"):
+            facts, tab, path = line.partition(b"\t")
+            if tab:
+                mode, id_, stage = facts.split(b" ")
+                if stage == b"0" and mode != b"160000":
+                    found[path] = IndexEntry(id_, int(mode, 8))
+        return found
+
+    def blobs(self, ids: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
+        """(id, content) of each that is there."""
+        wanted = list(dict.fromkeys(ids))
+        if not wanted:
+            return
+        data = self._git(("cat-file", "--batch"), given=b"\n".join(wanted) + b"\n")
+        place = 0
+        for id_ in wanted:
+            end = data.index(b"\n", place)
+            words = data[place:end].split()
+            place = end + 1
+            if words[1:2] != [b"blob"]:
+                continue
+            size = int(words[2])
+            yield id_, data[place : place + size]
+            place += size + 1
+
+    # --- whether blobs are what is in the files
+
+    def _converting_settings(self) -> bool:
+        """Whether settings of the person make git convert files, or leave objects at a server."""
+        environ = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+        wanted = r"^(core\.(autocrlf|eol|attributesfile)|extensions\..*|remote\..*\.(promisor|partialclonefilter))$"
+        run = self._run(("config", "--null", "--get-regexp", wanted), {**environ, "GIT_DIR": self._git_dir}, settings=())
+        for line in run.output.split(b"\0"):
+            name, _, value = line.partition(b"\n")
+            if name == b"extensions.objectformat" and value.lower() != b"sha1":
+                raise GitUnusable("another object format")
+            if name and name != b"extensions.worktreeconfig" and value.lower() not in (b"false", b"lf", b""):
+                return True
+        own = os.path.join(self._git_dir, "info", "attributes")
+        theirs = os.path.expanduser("~/.config/git/attributes")
+        return any(_has_content(path) for path in (own, theirs, "/etc/gitattributes"))
+
+    def _harmless_attributes(self, entries: Sequence[bytes], untracked: Sequence[bytes]) -> bool:
+        files = [_path_of(one) for one in entries if one.endswith(_ATTRIBUTES)]
+        files += [path for path in untracked if path.endswith(_ATTRIBUTES)]
+        for path in files:
+            try:
+                with open(os.path.join(os.fsencode(self._zone), path), "rb") as file:
+                    text = file.read(_LARGEST_ATTRIBUTES).decode("utf-8", "replace")
+            except OSError:
+                return False
+            lines = (line.strip() for line in text.splitlines())
+            if not all(
+                _HARMLESS.fullmatch(word) for line in lines if line and line[0] != "#" for word in line.split()[1:]
+            ):
+                return False
+        return True
+
+    def _converted(self, entries: Sequence[bytes], known: Collection[bytes], index: Path) -> frozenset[bytes]:
+        """Tracked paths whose file has another content than the blob: a conversion of line ends makes a blob smaller, a
+        filter may do anything, and an object may not be there."""
+        plain = {_path_of(one): one for one in entries if one[:9] in _PLAIN}
+        paths = [path for path in plain if path not in known]
+        ids = b"".join(plain[path].split(b" ")[2] + b"\n" for path in paths)
+        sizes = self._git(("cat-file", "--batch-check=%(objectsize)"), given=ids).splitlines()
+        found = {
+            path
+            for path, size in zip(paths, sizes, strict=True)
+            if not size.isdigit() or int(size) != _size(os.path.join(os.fsencode(self._zone), path))
+        }
+        said = self._git(("check-attr", "-z", "--stdin", *_FILTERING), given=b"\0".join(paths) + b"\0", index=index)
+        words = said.split(b"\0")
+        for path, value in zip(words[::3], words[2::3], strict=False):
+            if value not in (b"unspecified", b"unset"):
+                found.add(path)
+        return frozenset(found)
+
+    # --- git
+
+    def _make_borrower(self) -> None:
+        git = self._folder / "git"
+        if (git / "HEAD").exists():
+            return
+        for name in ("", "objects", "objects/info", "refs"):
+            make_private_dir(git / name)
+        objects = os.path.join(self._git_dir, "objects")
+        if "\n" in objects:
+            raise GitUnusable("a path with a line end")
+        write_private(git / "objects/info/alternates", os.fsencode(objects) + b"\n", durable=False)
+        write_private(git / "config", b"[core]\nrepositoryformatversion = 0\nbare = false\n", durable=False)
+        write_private(git / "HEAD", b"ref: refs/heads/none\n", durable=False)
+
+    def _git(self, words: Sequence[str], *, given: bytes = b"", index: Path | None = None) -> bytes:
+        environ = {
+            **QUIET_ENVIRONMENT,
+            "PATH": os.environ.get("PATH", os.defpath),
+            "GIT_CONFIG_GLOBAL": "/dev/null",
+            "GIT_DIR": str(self._folder / "git"),
+            "GIT_WORK_TREE": self._zone,
+            "GIT_INDEX_FILE": str(index or self._index),
+        }
+        run = self._run(words, environ, given)
+        if run.code:
+            raise GitUnusable(run.errors or f"git {words[0]} ended with {run.code}")
+        return run.output
+
+    def _run(
+        self, words: Sequence[str], environ: dict[str, str], given: bytes = b"", settings: Sequence[str] = _SETTINGS
+    ) -> GitRun:
+        options = [word for one in settings for word in ("-c", one)]
+        folder = self._folder
+        try:
+            return run_git(
+                ("-C", self._zone, *options, *words), folder=folder, environ=environ, limits=_LIMITS, stdin=given
+            )
+        except GitMissing:
+            raise GitUnusable("there is no git") from None
+        except (GitTimeout, GitOutputLimit, OSError) as error:
+            raise GitUnusable(type(error).__name__) from None
+
+
+def _read_index(path: str) -> tuple[bytes, os.stat_result]:
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    with os.fdopen(fd, "rb") as file:
+        info = os.fstat(fd)
+        if not stat.S_ISREG(info.st_mode) or info.st_size > _LARGEST_INDEX:
+            raise GitUnusable("its index is too large")
+        return file.read(), info
+
+
+def _path_of(line: bytes) -> bytes:
+    return line.partition(b"\t")[2]
+
+
+def _glob_escaped(path: bytes) -> bytes:
+    return re.sub(rb"([*?\[\]\\])", rb"\\\1", path)
+
+
+def _size(path: bytes) -> int:
+    info = entry_stat(os.fsdecode(path))
+    return info.st_size if info is not None else -1
+
+
+def _has_content(path: str) -> bool:
+    with contextlib.suppress(OSError):
+        return os.stat(path).st_size > 0
+    return False

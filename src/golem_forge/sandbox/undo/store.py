@@ -1,0 +1,389 @@
+"""ZoneStore: what is known of one zone's files, and the contents that could be lost, in FORGE_HOME/undo/<zone>/.
+
+`table.db` (SQLite) has an entry for every file, link and directory that is not kept by git, the open calls (spans) with
+the first state of each path that changed since they began, and where each content is. `packs/<n>` hold the contents, one
+behind the other; one sync for each capture. All processes with this home share it: whoever looks at the zone or writes
+here holds `locked()`.
+
+Threats: a process that is killed in the middle (a content is synced before an entry names it; what a dead process had
+open stays in the table, and `dead_spans` finds it); a content that was changed on disk (`content` compares its digest).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator
+from hashlib import sha256
+from pathlib import Path
+from threading import RLock
+from typing import Any, Final, NamedTuple
+
+from golem_forge.core.changes import ABSENT, PathKind, PathState
+from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.sandbox.handles import Parts
+from golem_forge.sandbox.process.monitor import process_stat
+from golem_forge.sandbox.zones import zone_key
+from golem_forge.storage.private_file import make_private_dir
+
+FOLDER: Final = "undo"
+_PACK_BYTES: Final = 256 << 20
+_VERSION: Final = 1
+_SCHEMA: Final = """
+CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
+CREATE TABLE entries (
+    path BLOB PRIMARY KEY, parent BLOB, kind TEXT, mode INTEGER, size INTEGER, digest TEXT, target BLOB, lost TEXT,
+    ctime INTEGER, inode INTEGER, device INTEGER, links INTEGER, made_by TEXT
+) WITHOUT ROWID;
+CREATE INDEX entries_by_parent ON entries (parent);
+CREATE INDEX entries_lost ON entries (path) WHERE lost <> '';
+CREATE TABLE contents (digest TEXT PRIMARY KEY, pack INTEGER, start INTEGER, size INTEGER) WITHOUT ROWID;
+CREATE TABLE spans (
+    id INTEGER PRIMARY KEY, session TEXT, call TEXT, label TEXT, facts TEXT, pid INTEGER, started INTEGER
+);
+CREATE TABLE span_changes (span INTEGER, path BLOB, before TEXT, others TEXT, PRIMARY KEY (span, path)) WITHOUT ROWID;
+CREATE TABLE kept (session TEXT, digest TEXT, at INTEGER, PRIMARY KEY (session, digest)) WITHOUT ROWID;
+"""
+
+
+class Stamp(NamedTuple):
+    """By what a path is known to be unchanged. A time of change of 0 equals no file's: it must be read again."""
+
+    ctime: int
+    inode: int
+    device: int
+    links: int
+    size: int
+    mode: int
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    state: PathState
+    stamp: Stamp
+    made_by: str = ""
+    """The session whose call made a file that did not exist before; empty: somebody else did, or changed it since."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A call that runs, or a process of it that goes on."""
+
+    id: int
+    session: str
+    call: str
+    label: str
+    """How others name it: `exec_command (c7)`."""
+    facts: dict[str, Any]
+    """What its ChangeSet says besides the changes."""
+
+
+def as_bytes(parts: Parts) -> bytes:
+    return os.fsencode("/".join(parts))
+
+
+def as_parts(path: bytes) -> Parts:
+    return tuple(os.fsdecode(path).split("/")) if path else ()
+
+
+def zone_folder(home: Path, host: str) -> Path:
+    return home / FOLDER / zone_key(host)
+
+
+class ZoneStore:
+    def __init__(self, folder: Path, host: str) -> None:
+        """Raises OSError and sqlite3.Error: then nothing can be kept."""
+        self.folder = folder
+        make_private_dir(folder.parent)
+        make_private_dir(folder)
+        make_private_dir(folder / "packs")
+        self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        self._mutex = RLock()
+        self._depth = 0
+        self._pack: tuple[int, int] | None = None
+        self._unsynced: set[int] = set()
+        with self.locked():
+            self._db = self._opened()
+            self.set("host", host)
+
+    def _opened(self) -> sqlite3.Connection:
+        path = self.folder / "table.db"
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+        db = sqlite3.connect(path, timeout=10, isolation_level=None, check_same_thread=False)
+        db.execute("PRAGMA journal_mode=WAL")
+        db.execute("PRAGMA synchronous=NORMAL")
+        if db.execute("PRAGMA user_version").fetchone()[0] != _VERSION:
+            db.executescript(_SCHEMA)
+            db.execute(f"PRAGMA user_version={_VERSION}")
+        return db
+
+    def close(self) -> None:
+        self._db.close()
+        fd, self._lock = self._lock, -1
+        if fd >= 0:
+            os.close(fd)
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """One process and thread at a time; what is written inside is there as a whole or not at all."""
+        with self._mutex:
+            if self._depth:
+                yield
+                return
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+            self._depth += 1
+            begun = hasattr(self, "_db")
+            try:
+                if begun:
+                    self._db.execute("BEGIN")
+                yield
+                if begun:
+                    self._sync()
+                    self._db.execute("COMMIT")
+            except BaseException:
+                if begun and self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                self._pack = None
+                raise
+            finally:
+                self._depth -= 1
+                fcntl.flock(self._lock, fcntl.LOCK_UN)
+
+    # --- facts about the zone
+
+    def get(self, name: str) -> str:
+        row = self._db.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
+        return row[0] if row else ""
+
+    def set(self, name: str, value: str) -> None:
+        if self.get(name) != value:
+            self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
+
+    # --- entries
+
+    def entry(self, parts: Parts) -> Entry | None:
+        row = self._db.execute(f"SELECT {_FIELDS} FROM entries WHERE path = ?", (as_bytes(parts),)).fetchone()
+        return _entry(row)[1] if row else None
+
+    def entries(self) -> Iterator[tuple[bytes, Entry]]:
+        for row in self._db.execute(f"SELECT {_FIELDS} FROM entries"):
+            yield _entry(row)
+
+    def children(self, parts: Parts) -> list[bytes]:
+        """The paths of entries directly in a directory."""
+        return [row[0] for row in self._db.execute("SELECT path FROM entries WHERE parent = ?", (as_bytes(parts),))]
+
+    def below(self, parts: Parts) -> list[bytes]:
+        start = as_bytes(parts) + b"/" if parts else b""
+        found = self._db.execute(
+            "SELECT path FROM entries WHERE path >= ? AND path < ?", (start, start[:-1] + b"0" if start else b"\xff" * 9)
+        )
+        return [row[0] for row in found]
+
+    def has_files_below(self, parts: Parts) -> bool:
+        start = as_bytes(parts) + b"/"
+        query = "SELECT 1 FROM entries WHERE path >= ? AND path < ? AND kind IN ('file', 'link') LIMIT 1"
+        return self._db.execute(query, (start, start[:-1] + b"0")).fetchone() is not None
+
+    def put(self, entries: Iterable[tuple[bytes, Entry]]) -> None:
+        self._db.executemany(
+            "INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                (
+                    path,
+                    path.rpartition(b"/")[0],
+                    one.state.kind.value,
+                    one.state.mode,
+                    one.state.size,
+                    one.state.digest,
+                    os.fsencode(one.state.target),
+                    one.state.lost,
+                    *one.stamp[:4],
+                    one.made_by,
+                )
+                for path, one in entries
+            ),
+        )
+
+    def drop(self, paths: Iterable[bytes]) -> None:
+        self._db.executemany("DELETE FROM entries WHERE path = ?", ((path,) for path in paths))
+
+    def clear_entries(self) -> None:
+        self._db.execute("DELETE FROM entries")
+
+    def lost_entries(self) -> list[tuple[bytes, Entry]]:
+        query = f"SELECT {_FIELDS} FROM entries WHERE lost <> ''"
+        return [_entry(row) for row in self._db.execute(query)]
+
+    def kept_bytes(self) -> int:
+        return self._db.execute("SELECT COALESCE(SUM(size), 0) FROM contents").fetchone()[0]
+
+    # --- contents
+
+    def has(self, digest: str) -> bool:
+        return self._db.execute("SELECT 1 FROM contents WHERE digest = ?", (digest,)).fetchone() is not None
+
+    def keep(self, data: bytes) -> str:
+        """Its digest. The content is on disk for good when `locked()` ends. Raises OSError."""
+        digest = sha256(data).hexdigest()
+        if not self.has(digest):
+            pack, end = self._open_pack()
+            fd = os.open(
+                self.folder / "packs" / str(pack), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+            )
+            try:
+                done = 0
+                while done < len(data):
+                    done += os.pwrite(fd, data[done:], end + done)
+            finally:
+                os.close(fd)
+            self._db.execute("INSERT INTO contents VALUES (?, ?, ?, ?)", (digest, pack, end, len(data)))
+            self._pack = (pack, end + len(data))
+            self._unsynced.add(pack)
+        return digest
+
+    def content(self, digest: str) -> bytes | None:
+        """None: it is not there any more, or is not what it was."""
+        row = self._db.execute("SELECT pack, start, size FROM contents WHERE digest = ?", (digest,)).fetchone()
+        if row is None:
+            return None
+        try:
+            fd = os.open(self.folder / "packs" / str(row[0]), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            return None
+        try:
+            data = os.pread(fd, row[2], row[1])
+        finally:
+            os.close(fd)
+        return data if sha256(data).hexdigest() == digest else None
+
+    def _open_pack(self) -> tuple[int, int]:
+        if self._pack is None:
+            row = self._db.execute("SELECT pack, MAX(start + size) FROM contents GROUP BY pack ORDER BY pack DESC").fetchone()
+            self._pack = (row[0], row[1]) if row else (1, 0)
+        if self._pack[1] > _PACK_BYTES:
+            self._pack = (self._pack[0] + 1, 0)
+        return self._pack
+
+    def _sync(self) -> None:
+        for pack in self._unsynced:
+            fd = os.open(self.folder / "packs" / str(pack), os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                os.fdatasync(fd)
+            finally:
+                os.close(fd)
+        self._unsynced.clear()
+
+    # --- spans
+
+    def open_span(self, session: str, call: str, label: str, facts: dict[str, Any]) -> Span:
+        me = process_stat(os.getpid())
+        values = (session, call, label, json.dumps(facts), os.getpid(), me.started if me else 0)
+        cursor = self._db.execute(
+            "INSERT INTO spans (session, call, label, facts, pid, started) VALUES (?, ?, ?, ?, ?, ?)", values
+        )
+        return Span(cursor.lastrowid or 0, session, call, label, facts)
+
+    def spans(self) -> list[Span]:
+        rows = self._db.execute("SELECT id, session, call, label, facts FROM spans")
+        return [Span(*row[:4], json.loads(row[4])) for row in rows]
+
+    def dead_spans(self) -> list[Span]:
+        """Those of processes that are gone."""
+        rows = self._db.execute("SELECT id, session, call, label, facts, pid, started FROM spans").fetchall()
+        return [Span(*row[:4], json.loads(row[4])) for row in rows if not _lives(row[5], row[6])]
+
+    def note_changes(self, changed: Iterable[tuple[bytes, PathState]], spans: Iterable[Span]) -> None:
+        """`changed`: each path with the state before. Of each span the first one counts."""
+        spans = tuple(spans)
+        for path, before in changed:
+            text = json.dumps(before.to_json())
+            for span in spans:
+                others = [one.label for one in spans if one.id != span.id]
+                self._db.execute(
+                    "INSERT INTO span_changes VALUES (?, ?, ?, ?) ON CONFLICT (span, path) DO UPDATE SET others = "
+                    "CASE WHEN others = '[]' THEN excluded.others ELSE others END",
+                    (span.id, path, text, json.dumps(others)),
+                )
+
+    def span_changes(self, span: Span) -> list[tuple[bytes, PathState, tuple[str, ...]]]:
+        rows = self._db.execute("SELECT path, before, others FROM span_changes WHERE span = ? ORDER BY path", (span.id,))
+        return [(path, PathState.from_json(json.loads(before)), tuple(json.loads(others))) for path, before, others in rows]
+
+    def clear_span(self, span: Span) -> None:
+        """What changed so far is in a change set; it goes on."""
+        self._db.execute("DELETE FROM span_changes WHERE span = ?", (span.id,))
+
+    def close_span(self, span: Span) -> None:
+        self.clear_span(span)
+        self._db.execute("DELETE FROM spans WHERE id = ?", (span.id,))
+
+    # --- what is kept for whom
+
+    def keep_for(self, session: str, digests: Iterable[str], at: int) -> None:
+        """The contents that a session's change sets name."""
+        self._db.executemany(
+            "INSERT OR REPLACE INTO kept VALUES (?, ?, ?)", ((session, one, at) for one in digests if one)
+        )
+
+    def sessions(self) -> dict[str, tuple[int, int]]:
+        """Session → (when it last changed something, bytes that only a session keeps)."""
+        rows = self._db.execute(
+            "SELECT session, MAX(at), SUM(size) FROM kept JOIN contents USING (digest) GROUP BY session"
+        )
+        return {session: (at, size) for session, at, size in rows}
+
+    def forget_session(self, session: str) -> None:
+        self._db.execute("DELETE FROM kept WHERE session = ?", (session,))
+
+    def collect(self) -> int:
+        """Removes contents that nothing names any more, and packs with nothing in them. Bytes that are still kept."""
+        self._db.execute(
+            "DELETE FROM contents WHERE digest NOT IN (SELECT digest FROM entries UNION SELECT digest FROM kept)"
+            " AND NOT EXISTS (SELECT 1 FROM span_changes)"
+        )
+        used = {row[0] for row in self._db.execute("SELECT DISTINCT pack FROM contents")}
+        self._pack = None
+        for file in (self.folder / "packs").iterdir():
+            if file.name.isdigit() and int(file.name) not in used:
+                file.unlink(missing_ok=True)
+        self._compact()
+        return self.kept_bytes()
+
+    def _compact(self) -> None:
+        """Moves what is left of packs that are mostly unused into a new one."""
+        rows = self._db.execute("SELECT pack, SUM(size) FROM contents GROUP BY pack").fetchall()
+        for pack, live in rows:
+            file = self.folder / "packs" / str(pack)
+            if live * 2 > file.stat().st_size:
+                continue
+            left = self._db.execute("SELECT digest FROM contents WHERE pack = ?", (pack,)).fetchall()
+            last = self._db.execute("SELECT MAX(pack) FROM contents").fetchone()[0]
+            self._pack = (last + 1, 0)
+            for (digest,) in left:
+                data = self.content(digest)
+                self._db.execute("DELETE FROM contents WHERE digest = ?", (digest,))
+                if data is not None:
+                    self.keep(data)
+            self._sync()
+            file.unlink(missing_ok=True)
+
+
+_FIELDS: Final = "path, kind, mode, size, digest, target, lost, ctime, inode, device, links, made_by"
+
+
+def _entry(row: tuple[Any, ...]) -> tuple[bytes, Entry]:
+    path, kind, mode, size, digest, target, lost, ctime, inode, device, links, made_by = row
+    state = PathState(PathKind(kind), mode, digest, size, os.fsdecode(target), lost)
+    return path, Entry(state, Stamp(ctime, inode, device, links, size, mode), made_by)
+
+
+def _lives(pid: int, started: int) -> bool:
+    facts = process_stat(pid)
+    return facts is not None and facts.alive and facts.started == started
+
+
+__all__ = ["ABSENT", "Entry", "Span", "Stamp", "ZoneStore", "as_bytes", "as_parts", "zone_folder"]

@@ -1,0 +1,647 @@
+"""ZoneHistory: what stands in one zone, and what changed there while calls ran. One for each zone in a process.
+
+`look` brings the table up to date and keeps every content that could be lost; what changed belongs to all calls that
+are open then (spans). A call begins and ends with a look; a file tool, which knows its targets, looks only at those.
+The first look of a process compares everything (git's index, or a walk), the others what the zone's scan saw change. An
+entry of the table comes before the index: a tracked file that is unchanged needs none.
+
+Kept is everything but what a tool can make again (`is_regenerable`) and what the settings bound; `coverage` says what
+that leaves. Threats: a command that races the look (files are opened below the zone's handle, no link is followed, a
+file that changes within the clock's tick is read again); one that hides a deletion by making its directory look
+regenerable (a directory with something kept in it never becomes so); floods (entries and bytes are bounded, and past
+the bounds calls ask).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import sqlite3
+import stat
+import time
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Lock
+from typing import Any, Final, NamedTuple
+
+from golem_forge.config.undo_block import UndoSettings
+from golem_forge.core.changes import ABSENT, PathChange, PathKind, PathState
+from golem_forge.core.diff import line_changes
+from golem_forge.core.regex import regex
+from golem_forge.sandbox.git.command import GitLimits, GitOutputLimit, GitTimeout, run_program
+from golem_forge.sandbox.git.repository import Repository, find_repository
+from golem_forge.sandbox.handles import CONTENT, DIRECTORY, LISTING, Handle, Parts, best_opener, entry_stat
+from golem_forge.sandbox.protected import GIT_FILE, is_secret_name
+from golem_forge.sandbox.undo.coverage import UncoveredPath, ZoneCoverage, fold_uncovered
+from golem_forge.sandbox.undo.git_source import GitSource, GitUnusable, IndexEntry
+from golem_forge.sandbox.undo.store import Entry, Span, Stamp, ZoneStore, as_bytes, as_parts, zone_folder
+from golem_forge.sandbox.walls.changes import ScanMark
+from golem_forge.sandbox.walls.scan import ZoneScan, shared_scan
+from golem_forge.sandbox.zones import PLACEHOLDER_NAMES, PlaceholderNotes, Zone
+
+MOST_ENTRIES: Final = 200_000
+_TARGETED: Final = 5_000
+"""With more paths than this to look at, everything is."""
+_TICK_NS: Final = 50_000_000
+"""A file that changed so shortly before it was read may have changed again with the same time."""
+_OWN_NAME: Final = regex(r"\.forge-[0-9a-f]{16}\.tmp")
+_CACHES: Final = frozenset({"__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".gradle"})
+_BESIDE: Final = {"node_modules": ("package.json",), "target": ("Cargo.toml", "pom.xml")}
+_CACHE_TAG: Final = b"Signature: 8a477f597d28d172789f06886806bc55"
+_MOST_COMPARED: Final = 1 << 20
+_MOST_COMPARISONS: Final = 250_000
+_SECRET: Final = "its name says that it is a secret"
+_NO_STAMP: Final = Stamp(0, 0, 0, 0, 0, 0)
+_ENVIRONMENT: Final = {"PATH": os.defpath, "LC_ALL": "C"}
+_FIND: Final = GitLimits(seconds=60, output=64 << 20)
+
+
+class TooMuch(Exception):
+    """The zone cannot be kept; the text says why."""
+
+    stated_name = "TooMuch"
+
+
+class _Seen(NamedTuple):
+    """What stands at a path now, before its content is read."""
+
+    kind: PathKind
+    stamp: Stamp
+
+
+class ZoneHistory:
+    def __init__(self, host: str, name: str, home: Path, settings: UndoSettings, unprotect: Collection[str] = ()) -> None:
+        self.host = host
+        self.name = name
+        """As it was first addressed; for what is told."""
+        self.home = home
+        self._settings = settings
+        self._scan: ZoneScan = shared_scan(host, unprotect)
+        self._root = Handle(os.open(host, DIRECTORY))
+        self._device = os.fstat(self._root.fd).st_dev
+        self._opener = best_opener()
+        self._placeholders = PlaceholderNotes(home)
+        self._folder = zone_folder(home, host)
+        self._mark: ScanMark | None = None
+        self._problem = ""
+        self._budget: int | None = None
+        self.store: ZoneStore
+        self._git: GitSource | None = None
+        self._modes = (0o644, 0o755)
+        self._regenerable: set[Parts] = set()
+        self._opened = False
+        self._lock = Lock()
+
+    # --- calls
+
+    @property
+    def problem(self) -> str:
+        """Why nothing can be kept here; empty: it can."""
+        return self._problem
+
+    def begin(self, session: str, call: str, label: str, facts: dict[str, Any]) -> Span | None:
+        """Before a call that may change anything in the zone. None: nothing is recorded (see `problem`)."""
+        with self._guarded():
+            with self.store.locked():
+                self.look()
+                return self.store.open_span(session, call, label, facts)
+        return None
+
+    def begin_at(self, paths: Collection[Parts], session: str, call: str, label: str, facts: dict[str, Any]) -> Span | None:
+        """The same for a call that changes only these paths."""
+        with self._guarded():
+            with self.store.locked():
+                self._open()
+                self._update(self._with_parents(paths))
+                return self.store.open_span(session, call, label, facts)
+        return None
+
+    def end(self, span: Span, paths: Collection[Parts] | None = None, *, goes_on: bool = False) -> list[PathChange]:
+        """What the call changed, as paths of the zone. `paths`: of `begin_at`; `goes_on`: a process of it still runs."""
+        with self._guarded():
+            with self.store.locked():
+                if paths is None:
+                    self.look()
+                else:
+                    self._note(self._update(self._with_parents(paths)))
+                made = list(self._changes(span))
+                self.store.keep_for(
+                    span.session,
+                    (state.digest for one in made for state in (one.before, one.after)),
+                    int(time.time()),
+                )
+                if goes_on:
+                    self.store.clear_span(span)
+                else:
+                    self.store.close_span(span)
+                return made
+        return []
+
+    def recover(self) -> list[tuple[Span, list[PathChange]]]:
+        """What calls changed whose process was killed. Call it before a session begins; it compares everything."""
+        with self._guarded():
+            if not (self._folder / "table.db").exists():
+                return []
+            with self.store.locked():
+                dead = self.store.dead_spans()
+                if not dead:
+                    return []
+                self._mark = None
+                self.look()
+                found = [(span, list(self._changes(span))) for span in dead]
+                for span, made in found:
+                    digests = (state.digest for one in made for state in (one.before, one.after))
+                    self.store.keep_for(span.session, digests, int(time.time()))
+                    self.store.close_span(span)
+                return found
+        return []
+
+    def coverage(self) -> ZoneCoverage:
+        """After a look of its own."""
+        with self._guarded():
+            with self.store.locked():
+                self.look()
+                found = [
+                    UncoveredPath(as_parts(path), one.state.lost)
+                    for path, one in self.store.lost_entries()
+                    if one.state.lost != _SECRET and not one.made_by
+                ]
+                folded = fold_uncovered(found, self._covered() if len(found) > 1 else ())
+                if folded is None:
+                    return ZoneCoverage(f"{len(found):,} files cannot be kept (the first: {'/'.join(found[0].parts)})")
+                return ZoneCoverage("", folded)
+        return ZoneCoverage(self._problem)
+
+    def state(self, parts: Parts) -> PathState:
+        """What stands at a path now, as the table knows it after a look at it."""
+        self._update([as_bytes(parts)])
+        return self._known(as_bytes(parts))
+
+    def _covered(self) -> Iterator[Parts]:
+        yield from (as_parts(path) for path, one in self.store.entries() if not one.state.lost)
+        if self._git is not None:
+            yield from (as_parts(path) for path in self._git.lookup([b"."]))
+
+    @contextlib.contextmanager
+    def _guarded(self) -> Iterator[None]:
+        """A look that fails is told, and calls ask; it never fails a call."""
+        with self._lock:
+            try:
+                self._open_store()
+                yield
+                self._problem = ""
+            except TooMuch as error:
+                self._fail(str(error))
+            except sqlite3.Error as error:
+                self._fail(f"its table cannot be used ({error})")
+            except OSError as error:
+                full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+                self._fail("the disk is full" if full else f"it cannot be kept ({os.strerror(error.errno or 0)})")
+
+    def _fail(self, why: str) -> None:
+        self._problem = why
+        self._mark = None
+
+    def _open_store(self) -> None:
+        if not self._opened:
+            if _is_home(self.host):
+                raise TooMuch("a home directory is too much to keep")
+            self.store = ZoneStore(self._folder, self.host)
+            self._opened = True
+
+    def _open(self) -> None:
+        """What the table was made with, where an earlier process made it."""
+        if said := self.store.get("regenerable"):
+            self._regenerable = {tuple(parts) for parts in json.loads(said)}
+        if said := self.store.get("modes"):
+            plain, runs = json.loads(said)
+            self._modes = (plain, runs)
+        if self._git is None and (found := find_git(self.host)) is not None:
+            self._git = GitSource(self.host, found, self._folder)
+            if self.store.get("source") != "git":
+                self._git.forget_snapshot()
+
+    # --- looking
+
+    def look(self) -> None:
+        """Inside `locked()`. Raises TooMuch, OSError, sqlite3.Error."""
+        self._scan.refresh()
+        mark = self._scan.mark()
+        if self._mark is None:
+            self._open()
+            self._look_at_all()
+        else:
+            found = self._scan.changed_since(self._mark)
+            listed = [parts for parts in self._scan.listed_since(self._mark) if not _is_in_git(parts)]
+            if not found.complete or len(found.paths) + len(listed) > _TARGETED:
+                self._look_at_all()
+            elif found.paths or listed:
+                self._look_at(found.paths, listed)
+        self._mark = mark
+
+    def _look_at(self, changed: Collection[Parts], listed: Collection[Parts]) -> None:
+        """`changed`: paths that were made or written; `listed`: directories in which names may be gone."""
+        paths = {as_bytes(parts) for parts in changed if not self._is_left_out(parts)}
+        suspects: set[bytes] = set()
+        inside: set[bytes] = set()
+        gone: set[bytes] = set()
+        present = self._scan.directories()
+        for parts in listed:
+            if self._is_left_out(parts) and parts:
+                continue
+            path = as_bytes(parts)
+            if parts in present:
+                suspects.update(self.store.children(parts))
+                inside.add(path)
+            else:
+                suspects.update(self.store.below(parts))
+                gone.add(path)
+            if parts:
+                paths.add(path)
+        known = self._git.lookup(gone, inside=inside) if self._git is not None and (inside or gone) else {}
+        paths.update(path for path in (*suspects, *known) if self._seen(path) is None)
+        self._note(self._update(self._with_parents(map(as_parts, paths))))
+
+    def _look_at_all(self) -> None:
+        directories = {
+            as_bytes(parts): mode for parts, mode in self._scan.directories().items() if parts and not _is_in_git(parts)
+        }
+        if len(directories) > MOST_ENTRIES:
+            raise TooMuch(f"more than {MOST_ENTRIES:,} entries")
+        first = not self.store.get("captured")
+        if first:
+            self.store.clear_entries()
+        spans = self.store.spans()
+        if spans and not first and self._git is not None and self._git.has_snapshot:
+            with contextlib.suppress(GitUnusable):
+                state = self._git.compare()
+                self._compare({*state.changed, *self._files(state.untracked)}, directories, note=True)
+        try:
+            if self._git is None:
+                raise GitUnusable
+            with ThreadPoolExecutor(1) as pool:
+                unusual = pool.submit(self._unusual_files)
+                state = self._git.take_snapshot()
+                paths = {*state.changed, *self._files(state.untracked), *unusual.result()}
+            self.store.set("source", "git")
+            self.store.set("modes", json.dumps(self._modes))
+        except GitUnusable:
+            if self._git is not None:
+                self._git.forget_snapshot()
+            paths = set(self._files((b"./",)))
+            self.store.set("source", "walk")
+        self._compare(paths, directories, note=not first)
+        self.store.set("captured", "1")
+        self.store.set("regenerable", json.dumps(sorted(self._regenerable)))
+
+    def _compare(self, paths: Collection[bytes], directories: Mapping[bytes, int], *, note: bool) -> None:
+        """`paths`: all files and links that are not what git's index has; every other one is. Of the directories all."""
+        if len(paths) > MOST_ENTRIES:
+            raise TooMuch(f"more than {MOST_ENTRIES:,} entries")
+        left = [parts for parts in self._regenerable if parts]
+        directories = {
+            path: mode for path, mode in directories.items() if not any(_lies_in(path, as_bytes(one)) for one in left)
+        } if left else directories
+        spans = bool(self.store.spans())
+        known = {path for path, one in self.store.entries() if one.state.kind is not PathKind.DIRECTORY}
+        old = {path: one.state.mode for path, one in self.store.entries() if one.state.kind is PathKind.DIRECTORY}
+        clean = known.difference(paths)
+        changed = self._update(clean) if spans else []
+        self.store.drop(clean)
+        changed += self._update(paths)
+        moved = [path for path in {*old, *directories} if old.get(path) != directories.get(path)]
+        for path in moved:
+            before = PathState(PathKind.DIRECTORY, stat.S_IMODE(old[path])) if path in old else ABSENT
+            changed.append((path, before))
+        self.store.drop(path for path in moved if path not in directories)
+        self.store.put((path, _directory(directories[path])) for path in moved if path in directories)
+        if note:
+            self._note(changed)
+
+    def _files(self, roots: Iterable[bytes]) -> Iterator[bytes]:
+        """Files and links in these places; directories end with `/` and are walked, without what can be made again."""
+        count = 0
+        for root in roots:
+            if not root.endswith(b"/"):
+                yield root
+                continue
+            waiting = [as_parts(root.removesuffix(b"/").removeprefix(b"."))]
+            while waiting:
+                here = waiting.pop()
+                if here and self._makes_again(here):
+                    continue
+                try:
+                    directory = Handle(self._opener(self._root.fd, here, LISTING))
+                    with os.scandir(directory.fd) as found:
+                        entries = list(found)
+                except OSError:
+                    continue
+                for entry in entries:
+                    count += 1
+                    if count > MOST_ENTRIES:
+                        raise TooMuch(f"more than {MOST_ENTRIES:,} entries")
+                    if entry.is_dir(follow_symlinks=False):
+                        if here or entry.name != GIT_FILE:
+                            waiting.append((*here, entry.name))
+                    else:
+                        yield as_bytes((*here, entry.name))
+
+    def _unusual_files(self) -> list[bytes]:
+        """Tracked or not: files of more than one link, or with a mode that git would not give them back with."""
+        self._modes = self._usual_modes()
+        plain, runs = (f"{mode:o}" for mode in self._modes)
+        words = ("/usr/bin/find", ".", "-name", GIT_FILE, "-prune", "-o", "-type", "f")
+        tests = ("(", "-links", "+1", "-o", "(", "!", "-perm", plain, "!", "-perm", runs, ")", ")", "-print0")
+        try:
+            run = run_program((*words, *tests), folder=self._folder, cwd=self.host, environ=_ENVIRONMENT, limits=_FIND)
+        except (OSError, GitTimeout, GitOutputLimit):
+            raise GitUnusable from None
+        return [path.removeprefix(b"./") for path in run.output.split(b"\0") if path]
+
+    def _usual_modes(self) -> tuple[int, int]:
+        """Which modes a checkout gives files here: as most of some have."""
+        counted: Counter[int] = Counter()
+        for here, entries in self._scan.listings():
+            for name in list(entries)[:20]:
+                if not _is_in_git(here) and (info := self._stat((*here, name))) is not None and stat.S_ISREG(info.st_mode):
+                    counted[stat.S_IMODE(info.st_mode)] += 1
+            if counted.total() > 200:
+                break
+        plain = next((mode for mode, _ in counted.most_common() if not mode & 0o111), 0o644)
+        runs = next((mode for mode, _ in counted.most_common() if mode & 0o100), plain | (plain & 0o444) >> 2)
+        return plain, runs
+
+    # --- one path
+
+    def _with_parents(self, paths: Iterable[Parts]) -> list[bytes]:
+        """And the directories above, which a call may have made."""
+        every = {as_bytes(parts[:length]) for parts in paths for length in range(1, len(parts) + 1)}
+        return sorted(path for path in every if not self._is_left_out(as_parts(path)))
+
+    def _update(self, paths: Iterable[bytes]) -> list[tuple[bytes, PathState]]:
+        """Brings the entries of these paths up to date. Each that is another than before, with the state before; where
+        no call is open nobody asks for that."""
+        spans = self.store.spans()
+        todo = sorted(paths)
+        seen = {path: self._seen(path) for path in todo}
+        entries = {path: self.store.entry(as_parts(path)) for path in todo}
+        unknown = [path for path in todo if entries[path] is None] if spans and self.store.get("captured") else []
+        index = self._git.lookup(unknown) if self._git is not None and unknown else {}
+        blobs = dict(self._git.blobs(one.id for one in index.values())) if self._git is not None and index else {}
+        links = Counter((one.stamp.device, one.stamp.inode) for one in seen.values() if one and one.stamp.links > 1)
+        maker = spans[0].session if len({span.session for span in spans}) == 1 else ""
+        changed: list[tuple[bytes, PathState]] = []
+        new: list[tuple[bytes, Entry]] = []
+        # The smallest first: where not all can be kept, most are.
+        for path in sorted(todo, key=lambda path: one.stamp.size if (one := seen[path]) else 0):
+            here, entry = seen[path], entries[path]
+            if entry is not None and here is not None and entry.stamp.ctime and entry.stamp == here.stamp:
+                continue
+            before = entry.state if entry is not None else self._from_git(index.get(path), blobs)
+            now = (self._read(path, here, links) if here is not None else None) or Entry(ABSENT, _NO_STAMP)
+            made_by = entry.made_by if entry is not None else ""
+            if not same_state(before, now.state):
+                changed.append((path, before))
+                made_by = maker if before.kind is PathKind.ABSENT or made_by == maker else ""
+            new.append((path, Entry(now.state, now.stamp, made_by)))
+        self.store.put(new)
+        if self.store.get("source") != "git":  # there is no index that would show them again
+            self.store.drop(path for path, one in new if one.state.kind is PathKind.ABSENT)
+        return changed
+
+    def _known(self, path: bytes) -> PathState:
+        if (entry := self.store.entry(as_parts(path))) is not None:
+            return entry.state
+        if self._git is None:
+            return ABSENT
+        found = self._git.lookup([path]).get(path)
+        return self._from_git(found, dict(self._git.blobs([found.id]))) if found is not None else ABSENT
+
+    def _from_git(self, entry: IndexEntry | None, blobs: Mapping[bytes, bytes]) -> PathState:
+        if entry is None:
+            return ABSENT
+        data = blobs.get(entry.id)
+        if stat.S_ISLNK(entry.mode):
+            return PathState(PathKind.LINK, target=os.fsdecode(data or b""), lost="" if data is not None else _PRUNED)
+        mode = self._modes[1 if entry.mode & 0o100 else 0]
+        if data is None:
+            return PathState(PathKind.FILE, mode, lost=_PRUNED)
+        return PathState(PathKind.FILE, mode, self.store.keep(data), len(data))
+
+    def _seen(self, path: bytes) -> _Seen | None:
+        """None: nothing that is kept stands there."""
+        parts = as_parts(path)
+        info = self._stat(parts)
+        if info is None or _OWN_NAME.fullmatch(parts[-1]):
+            return None
+        if parts[-1] in PLACEHOLDER_NAMES and self._placeholders.include(info):
+            return None
+        mode = stat.S_IMODE(info.st_mode)
+        stamp = Stamp(info.st_ctime_ns, info.st_ino, info.st_dev, info.st_nlink, info.st_size, mode)
+        if stat.S_ISREG(info.st_mode):
+            return _Seen(PathKind.FILE, stamp)
+        if stat.S_ISLNK(info.st_mode):
+            return _Seen(PathKind.LINK, stamp._replace(mode=0))
+        return _Seen(PathKind.DIRECTORY, _NO_STAMP._replace(mode=mode)) if stat.S_ISDIR(info.st_mode) else None
+
+    def _stat(self, parts: Parts) -> os.stat_result | None:
+        try:
+            directory = Handle(self._opener(self._root.fd, parts[:-1], DIRECTORY)) if parts[:-1] else self._root
+        except OSError:
+            return None
+        return entry_stat(parts[-1], directory.fd) if parts else None
+
+    def _read(self, path: bytes, here: _Seen, links: Mapping[tuple[int, int], int]) -> Entry | None:
+        """Reads and keeps what stands at a path. None: it is gone meanwhile, or something else."""
+        stamp, parts = here.stamp, as_parts(path)
+        if here.kind is PathKind.DIRECTORY:
+            return Entry(PathState(PathKind.DIRECTORY, stamp.mode), _NO_STAMP)
+        try:
+            if here.kind is PathKind.LINK:
+                directory = Handle(self._opener(self._root.fd, parts[:-1], DIRECTORY))
+                target = os.readlink(parts[-1], dir_fd=directory.fd)
+                return Entry(PathState(PathKind.LINK, target=target), stamp)
+            if why := self._why_not(path, stamp, links):
+                return Entry(_unread(stamp, why), stamp)
+            file = Handle(self._opener(self._root.fd, parts, CONTENT))
+            info = os.fstat(file.fd)
+            if not stat.S_ISREG(info.st_mode) or info.st_size > self._settings.max_file:
+                return Entry(_unread(stamp, _CHANGING), _NO_STAMP)
+            data = b""
+            while len(data) <= info.st_size and (more := os.read(file.fd, info.st_size - len(data) + 1)):
+                data = data + more if data else more
+            if len(data) != info.st_size:
+                stamp = stamp._replace(ctime=0)
+            if abs(time.time_ns() - info.st_ctime_ns) < _TICK_NS or info.st_ctime_ns != stamp.ctime:
+                stamp = stamp._replace(ctime=0)
+        except PermissionError:
+            return Entry(_unread(stamp, "it cannot be read"), stamp)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.ENOTDIR):
+                return None
+            raise
+        state = PathState(PathKind.FILE, stat.S_IMODE(info.st_mode), self.store.keep(data), len(data))
+        return Entry(state, stamp._replace(size=info.st_size, mode=stat.S_IMODE(info.st_mode)))
+
+    def _why_not(self, path: bytes, stamp: Stamp, links: Mapping[tuple[int, int], int]) -> str:
+        """Why the content of a file is not kept; empty: it is."""
+        if is_secret_name(os.fsdecode(path)):
+            return _SECRET
+        if stamp.device != self._device:
+            return "it lies on another device"
+        if stamp.links > 1 and links[stamp.device, stamp.inode] < stamp.links:
+            return "it has another name, which may lie outside the zone"
+        if stamp.size > self._settings.max_file:
+            return f"{readable_size(stamp.size)}, above undo.max_file ({readable_size(self._settings.max_file)})"
+        if self._budget is None:
+            free = os.statvfs(self._folder)
+            tenth = free.f_bavail * free.f_frsize // 10
+            self._budget = min(self._settings.max_total, tenth + self.store.kept_bytes()) - self.store.kept_bytes()
+        if stamp.size > self._budget:
+            return f"{readable_size(stamp.size)}, past undo.max_total ({readable_size(self._settings.max_total)})"
+        self._budget -= stamp.size
+        return ""
+
+    # --- what can be made again
+
+    def _is_left_out(self, parts: Parts) -> bool:
+        if _is_in_git(parts):
+            return True
+        for length in range(1, len(parts) + 1):
+            above = parts[:length]
+            if above in self._regenerable:
+                return True
+            if length < len(parts) and self._makes_again(above):
+                return True
+        return False
+
+    def _makes_again(self, parts: Parts) -> bool:
+        """Whether a directory can be made again, and nothing in it was ever kept or is tracked."""
+        if parts in self._regenerable:
+            return True
+        if not self._is_regenerable(parts) or self.store.has_files_below(parts):
+            return False
+        if self._git is not None and self._git.has_snapshot and self._git.lookup([as_bytes(parts)]):
+            return False
+        self._regenerable.add(parts)
+        return True
+
+    def _is_regenerable(self, parts: Parts) -> bool:
+        name = parts[-1]
+        if name in _CACHES:
+            return True
+        if beside := _BESIDE.get(name):
+            return any(self._stat((*parts[:-1], each)) is not None for each in beside)
+        if self._stat((*parts, "pyvenv.cfg")) is not None:
+            return True
+        if self._stat((*parts, "CACHEDIR.TAG")) is None:
+            return False
+        try:
+            tag = Handle(self._opener(self._root.fd, (*parts, "CACHEDIR.TAG"), CONTENT))
+            return os.read(tag.fd, len(_CACHE_TAG)) == _CACHE_TAG
+        except OSError:
+            return False
+
+    # --- changes
+
+    def _note(self, changed: list[tuple[bytes, PathState]]) -> None:
+        if changed and (spans := self.store.spans()):
+            self.store.note_changes(changed, spans)
+
+    def _changes(self, span: Span) -> Iterator[PathChange]:
+        for path, before, others in self.store.span_changes(span):
+            after = self._known(path)
+            if not same_state(before, after):
+                added, removed = self.count_lines(before, after)
+                yield PathChange(self._virtual(path), before, after, others, added, removed)
+
+    def _virtual(self, path: bytes) -> str:
+        return f"/{self.name}/{os.fsdecode(path)}"
+
+    def count_lines(self, before: PathState, after: PathState) -> tuple[int | None, int | None]:
+        sides = [self.text(state) for state in (before, after)]
+        if None in sides:
+            return None, None
+        old, new = ((side or "").splitlines(keepends=True) for side in sides)
+        changes = line_changes(old, new, most_comparisons=_MOST_COMPARISONS)
+        return sum(one.new_to - one.new_from for one in changes), sum(one.old_to - one.old_from for one in changes)
+
+    def text(self, state: PathState) -> str | None:
+        """A content as text; None: it is none, or not kept."""
+        if state.kind is PathKind.ABSENT:
+            return ""
+        data = self.store.content(state.digest) if state.digest and state.size <= _MOST_COMPARED else None
+        if data is None or b"\0" in data[:8192]:
+            return None
+        return data.decode("utf-8", "replace")
+
+
+_PRUNED: Final = "git does not have its content any more"
+_CHANGING: Final = "it changed while it was read"
+
+_histories: dict[tuple[str, str], ZoneHistory] = {}
+_sharing = Lock()
+
+
+def zone_history(zone: Zone, home: Path, settings: UndoSettings) -> ZoneHistory:
+    """The one of this process for a zone, by its configured directory: a worker's zone may begin deeper."""
+    host = zone.host
+    for part in reversed(zone.subpath):
+        host = host.removesuffix(f"/{part}")
+    key = (host, str(home))
+    with _sharing:
+        found = _histories.get(key)
+        if found is None:
+            found = _histories[key] = ZoneHistory(host, zone.name, home, settings, zone.unprotect)
+        return found
+
+
+def find_git(host: str) -> Repository | None:
+    """The repository whose work tree begins at this very directory."""
+
+    class _Place(NamedTuple):
+        host: str
+
+    found = find_repository(_Place(host))  # type: ignore[arg-type]
+    return found if found is not None and not found.below else None
+
+
+def same_state(one: PathState, other: PathState) -> bool:
+    """Whether undo has nothing to do between two states."""
+    return (one.kind, one.mode, one.target, one.digest) == (other.kind, other.mode, other.target, other.digest)
+
+
+def readable_size(size: float) -> str:
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if size < 1024 or unit == "GiB":
+            return f"{size:.0f} {unit}" if size >= 10 or unit == "bytes" else f"{size:.1f} {unit}"
+        size /= 1024
+    return ""
+
+
+def _unread(stamp: Stamp, why: str) -> PathState:
+    """Its digest is no content's: it only tells this state from others."""
+    mark = f"unread:{stamp.ctime}:{stamp.inode}:{stamp.size}"
+    return PathState(PathKind.FILE, stamp.mode, mark, stamp.size, lost=why)
+
+
+def _directory(mode: int) -> Entry:
+    return Entry(PathState(PathKind.DIRECTORY, stat.S_IMODE(mode)), _NO_STAMP)
+
+
+def _is_in_git(parts: Parts) -> bool:
+    return bool(parts) and parts[0] == GIT_FILE
+
+
+def _lies_in(path: bytes, directory: bytes) -> bool:
+    return path == directory or path.startswith(directory + b"/")
+
+
+def _is_home(host: str) -> bool:
+    return host == "/" or host == os.path.realpath(os.path.expanduser("~"))
