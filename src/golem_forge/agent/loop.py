@@ -39,6 +39,7 @@ from golem_forge.core.errors import ForgeError, error_name
 from golem_forge.core.json import sha256_hex, valid_unicode
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.regex import regex
+from golem_forge.tools.context import ModelNotes
 
 _log = logging.getLogger(__name__)
 INTERRUPTED_TEXT: Final = "[Interrupted]"
@@ -95,7 +96,11 @@ class Loop:
                 # Tried once; the prompt says which walls commands run in.
                 await unless_interrupted(self.scope.signal, self.scope.walls.report())
             if message is not None:
+                for note in self.scope.state.parts.get(ModelNotes).take() if self.scope.depth == 0 else ():
+                    dialogue.history.add(UserMessage(text=note, kind="note"))
                 dialogue.history.add(message)
+                if self.scope.depth == 0:
+                    self.scope.state.turn += 1
             response = await self._until_answered(turn)
             return self._result(RunStatus.COMPLETED, response=response, warning=self._warn_if_empty(response))
         except RunInterrupted as stopped:

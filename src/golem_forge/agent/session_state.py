@@ -219,6 +219,7 @@ def open_session_state(
         redactor=redactor,
         rules=rules,
         project=str(program.root),
+        undo=program.undo,
         strange_zones=program.strange_zones,
         directory_names={} if isinstance(options.journal, bool) else options.journal.directory_names,
         controller=ApprovalController(mode, options.approval_callback, ask=ask, timeout=seconds),

@@ -26,6 +26,7 @@ from golem_forge.tools.tool import Tool
 from golem_forge.tools.validation import ToolDefinitionError
 from golem_forge.toolsets import ALIASES
 from golem_forge.toolsets.client import client_tools
+from golem_forge.toolsets.undo import create_undo_changes_tool
 
 if TYPE_CHECKING:
     from golem_forge.storage.home import ForgeHome
@@ -61,6 +62,9 @@ TOOL_LIST: Final[tuple[Tool, ...]] = tuple(_tools())
 TOOLKIT: Final[Mapping[str, Tool]] = MappingProxyType({tool.name: tool for tool in TOOL_LIST})
 
 
+_UNDO: Final = create_undo_changes_tool()
+
+
 def build_catalog(
     tools: Iterable[Tool | Callable[..., Any]] = (), toolsets: Mapping[str, Any] | None = None
 ) -> Catalog:
@@ -70,7 +74,7 @@ def build_catalog(
     for alias, name in ALIASES.items():
         if name in catalog:
             catalog.add_alias(alias, name)
-    for tool in client_tools():
+    for tool in (*client_tools(), _UNDO):
         catalog.add(tool)
     for tool in as_tools(tools):
         if (bad := catalog.add_checked(tool)) is not None:

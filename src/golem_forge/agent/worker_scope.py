@@ -149,6 +149,7 @@ def open_scope(
         redactor=session_state.redactor,
         rules=lambda: path.path_rules(),
         tried=probe_without_saving if session_state.dry else None,
+        undo=program.undo,
     )
     parents: tuple[ParentPolicy, ...] = ()
     if parent is not None:

@@ -81,6 +81,7 @@ from golem_forge.config.store_block import (
     restrict_untrusted_store,
     restrict_untrusted_workspace,
 )
+from golem_forge.config.undo_block import UNDO_KEYS, UndoSettings
 from golem_forge.config.yaml_file import is_override, parse_yaml, read_bytes, with_overrides
 from golem_forge.core.decisions import Verdict, strictest
 from golem_forge.core.errors import EXTRAS, ConfigError, install_command
@@ -209,11 +210,16 @@ def effective_otel(project: ConfigLayer, person: ConfigLayer) -> OtelSettings:
     return OtelSettings(**values, origins={name: each.origin for name, each in known.items()})
 
 
-def _otel_notice(project: ConfigLayer) -> str:
-    own = [
-        each.origin for name in project.block("otel") if not is_override((each := _at(project, "otel", name)).origin)
-    ]
-    return f"{own[0]}: otel is ignored: only your own config.yaml or the command line can say it." if own else ""
+def _effective_undo(project: ConfigLayer, person: ConfigLayer) -> UndoSettings:
+    """The person's own; no program decides how much of a person's work can be taken back."""
+    typed = {name for name in project.block("undo") if is_override(_at(project, "undo", name).origin)}
+    return UndoSettings(**person.block("undo"), **{name: project.block("undo")[name] for name in typed})
+
+
+def _own_only_notice(project: ConfigLayer, block: str) -> str:
+    """Of a block that a program's file has and that counts only where the person wrote it."""
+    own = [each.origin for name in project.block(block) if not is_override((each := _at(project, block, name)).origin)]
+    return f"{own[0]}: {block} is ignored: only your own config.yaml or the command line can say it." if own else ""
 
 
 def _at(layer: ConfigLayer, *path: str) -> Setting[Any]:
@@ -246,6 +252,7 @@ _SCHEMA: Final = MappingSchema(
         **STORE_KEYS,
         "instructions": MappingSchema({"project_files": flag}),
         "otel": MappingSchema({"endpoint": base_url, "content": flag}),
+        "undo": MappingSchema(UNDO_KEYS),
         "sandbox": MappingSchema({"root": text, "zones": ZONES_CHECK, "unprotect": list_of(text), **WALL_KEYS}),
         "approval": MappingSchema(
             {
@@ -289,6 +296,7 @@ class Program:
     otel: OtelSettings = field(default_factory=OtelSettings)
     store: StoreSettings = field(default_factory=StoreSettings)
     workspace: WorkspaceSettings = field(default_factory=WorkspaceSettings)
+    undo: UndoSettings = field(default_factory=UndoSettings)
     withheld_zones: frozenset[str] = frozenset()
     """Zones that the program's file names and that it is not trusted to name: a worker goes without them."""
     unused: tuple[str, ...] = ()
@@ -367,7 +375,7 @@ def load_program(
         unused.append(f"{PROJECT_RULES}: ignored")
     zones = _zones(project, person, root)
     otel = effective_otel(project, person)
-    remarks = (walls_notice(project), _otel_notice(project), otel.problem)
+    remarks = (walls_notice(project), _own_only_notice(project, "otel"), _own_only_notice(project, "undo"), otel.problem)
     unprotect = (layer.block("sandbox").get("unprotect") for layer in (project, person))
     return Program(
         root=root,
@@ -383,6 +391,7 @@ def load_program(
         instructions=effective_instructions(project, person),
         otel=otel,
         store=effective_store(project, person),
+        undo=_effective_undo(project, person),
         workspace=effective_workspace(project, person, "" if project.block("workspace") else clones),
         withheld_zones=frozenset(named - {zone.name for zone in project.zones or ()}),
         unused=tuple(unused),

@@ -65,16 +65,31 @@ class PathChange:
     removed: int | None = None
 
     @property
+    def in_git(self) -> bool:
+        """Whether it is HEAD, a ref, the index or the stash of the zone's repository, and no file."""
+        return self.path.split("/")[2:3] == [".git"]
+
+    @property
+    def is_file(self) -> bool:
+        """A file or link; what people count."""
+        return not self.in_git and PathKind.DIRECTORY not in (self.before.kind, self.after.kind)
+
+    @property
     def verb(self) -> str:
         if self.before.kind is PathKind.ABSENT:
             return "created"
         if self.after.kind is PathKind.ABSENT:
             return "deleted"
-        return "mode" if (self.before.digest, self.before.target, self.before.kind) == (
-            self.after.digest,
-            self.after.target,
-            self.after.kind,
-        ) else "changed"
+        return (
+            "mode"
+            if (self.before.digest, self.before.target, self.before.kind)
+            == (
+                self.after.digest,
+                self.after.target,
+                self.after.kind,
+            )
+            else "changed"
+        )
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -97,22 +112,6 @@ class PathChange:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class RefChange:
-    """A ref of the person's repository, HEAD, the index or the stash before and after a call."""
-
-    zone: str
-    name: str
-    """`refs/heads/main`, `HEAD`, `index`, `refs/stash`."""
-    before: str
-    """An object id, `ref: refs/heads/main`, a digest of content in the undo store (index), or ids joined by spaces
-    (stash); empty: it was not there."""
-    after: str
-
-    def to_json(self) -> dict[str, Any]:
-        return {"zone": self.zone, "name": self.name, "before": self.before, "after": self.after}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeSet:
     session: str
@@ -127,7 +126,6 @@ class ChangeSet:
     what: str = ""
     """One line: the command's text, or the tool and its path."""
     changes: tuple[PathChange, ...] = ()
-    refs: tuple[RefChange, ...] = ()
     problem: str = ""
     """Why some changes may be missing here; empty: it is complete."""
     undoes: tuple[str, ...] = ()
@@ -148,7 +146,6 @@ class ChangeSet:
             "at": self.at,
             "what": self.what,
             "changes": [one.to_json() for one in self.changes],
-            "refs": [one.to_json() for one in self.refs],
             "problem": self.problem,
             "undoes": list(self.undoes),
         }
@@ -163,7 +160,6 @@ class ChangeSet:
             **known,
             what=data.get("what", ""),
             changes=tuple(map(PathChange.from_json, data.get("changes", ()))),
-            refs=tuple(RefChange(**one) for one in data.get("refs", ())),
             problem=data.get("problem", ""),
             undoes=tuple(data.get("undoes", ())),
         )
@@ -172,7 +168,7 @@ class ChangeSet:
 def describe_changes(sets: Iterable[ChangeSet]) -> str:
     """`3 files (+12 −3)`: the line that ends a turn. Empty where nothing changed."""
     sets = tuple(sets)
-    files = {one.path for each in sets for one in each.changes if PathKind.DIRECTORY not in (one.before.kind, one.after.kind)}
+    files = {one.path for each in sets for one in each.changes if one.is_file}
     if not files:
         return ""
     added, removed = (sum(each.lines[side] for each in sets) for side in (0, 1))

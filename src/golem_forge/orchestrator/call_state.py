@@ -12,6 +12,7 @@ from golem_forge.core.errors import ForgeError
 from golem_forge.core.results import ToolResult
 from golem_forge.core.signals import InterruptSignal
 from golem_forge.core.text import shorten_middle
+from golem_forge.orchestrator.changes import CallRecording
 from golem_forge.policy.evaluate import Evaluation
 from golem_forge.tools.context import Plan, ToolContext
 from golem_forge.tools.inputs import Arguments
@@ -52,6 +53,8 @@ class CallState:
     parent: CallState | None = None
     """The running call whose tool makes this one; it runs under that call's slot at the gate."""
     depth = 0
+    recording: CallRecording | None = None
+    """What it changes in the zones, while it runs."""
     reads_only = False
     """Whether the slot at the gate it runs under is a reader's."""
 

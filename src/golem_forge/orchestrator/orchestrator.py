@@ -23,6 +23,7 @@ from golem_forge.core.signals import InterruptSignal
 from golem_forge.events.journal_files import JournalError
 from golem_forge.orchestrator.approve import ApprovalStage
 from golem_forge.orchestrator.call_state import CallState
+from golem_forge.orchestrator.changes import CallChanges
 from golem_forge.orchestrator.outputs import OutputStore
 from golem_forge.orchestrator.plan import make_plan, still_as_judged
 from golem_forge.orchestrator.present import Presenter, failure_text, learn_typed_secrets
@@ -102,6 +103,7 @@ class Orchestrator:
         """Those of a model that wait for an answer, or for the calls before them."""
         self._approval = ApprovalStage(scope, approval, self.judge)
         self._recorder = Recorder(services, scope.worker, scope.worker_id)
+        self.changes = CallChanges(scope, self._recorder)
         self._present = Presenter(services.redactor, self.outputs, scope.worker, scope.sandbox)
 
     @property
@@ -245,11 +247,23 @@ class Orchestrator:
                     self._about_to_run(state)
                     if self._recorder.commits_later and tool.effects != ():
                         await self._recorder.committed(state)
-                    return self._present.ran(state, await run(state))
+                    return self._present.ran(state, await self._run_recorded(state))
             finally:
                 if slot:
                     self._gate.leave(read_only)
         raise ForgeError(f"'{tool.name}' keeps changing between approval and run", status=Status.POLICY_DENIED)
+
+    async def _run_recorded(self, state: CallState) -> Any:
+        """Runs the tool; what it changes in the zones is kept before and recorded after."""
+        recording = state.recording = await self.changes.begin(state)
+        if recording is None:
+            return await run(state)
+        if state.ctx is not None:
+            state.ctx.recording = recording
+        try:
+            return await run(state)
+        finally:
+            await self.changes.end(recording)
 
     def _resolve(self, state: CallState) -> None:
         """resolve and validate."""
@@ -416,6 +430,7 @@ class Orchestrator:
             parts=self.parts,
             redactor=self.redactor,
             home=home.path if home is not None else None,
+            undo=self.scope.services.undo,
             host_rule=self._access.host,
             path_rules=self._access.paths,
         )

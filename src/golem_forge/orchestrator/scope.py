@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from golem_forge.config.undo_block import UndoSettings
 from golem_forge.core.calls import ToolCall
 from golem_forge.core.effects import Effect
 from golem_forge.core.ids import new_id
@@ -57,6 +58,9 @@ class SessionServices:
     """The program's directory, for rules about it."""
     strange_zones: frozenset[str] = frozenset()
     """Zones that an untrusted program named: rules about paths do not lift anything there."""
+    undo: UndoSettings = field(default_factory=UndoSettings)
+    turn: int = 0
+    """How many messages of the person there were."""
     directory_names: DirectoryNames = field(default_factory=dict)
     """What fingerprints call directories that lie elsewhere on each machine of the session."""
 

@@ -19,6 +19,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 
+from golem_forge.config.undo_block import UndoSettings
 from golem_forge.core.calls import Caller, Outcome
 from golem_forge.core.effects import Effect
 from golem_forge.core.errors import ToolFailed
@@ -60,6 +61,20 @@ class SessionParts:
             if hasattr(part, "aclose"):
                 with contextlib.suppress(Exception):
                     await part.aclose()
+
+
+class ModelNotes:
+    """A part of the session: what Forge tells the model once, before the next message of the person."""
+
+    def __init__(self) -> None:
+        self._notes: list[str] = []
+
+    def add(self, text: str) -> None:
+        self._notes.append(text)
+
+    def take(self) -> list[str]:
+        notes, self._notes = self._notes, []
+        return notes
 
 
 Progress = Callable[[float, float | None, str], None]
@@ -190,6 +205,10 @@ class ToolContext:
     guest: str = ""
     """Which client of a served session calls; empty: one session, one caller."""
     caller: Caller = Caller.LLM
+    undo: UndoSettings = field(default_factory=UndoSettings)
+    recording: Any = None
+    """What the call changes is recorded (`orchestrator.changes.CallRecording`): a tool whose process goes on after the
+    call sets its `ends`."""
     contained: bool = False
     """Nobody was asked, because all that the call can do stays inside and can be undone: so its walls are built. Known
     once the call runs."""
@@ -332,6 +351,10 @@ class Plan:
     """Releases held descriptors; called at least once, however the call ends."""
     unasked: str = ""
     """What to say where nobody can be asked: how a person may agree beforehand."""
+    undoes: tuple[str, ...] = ()
+    """The ids of calls that this one takes back."""
+    undoes_in: str = ""
+    """Their session, whose change log says so then."""
     model_note: str = ""
     """What the model says about this call; shown as its words."""
     warnings: tuple[str, ...] = field(default=())

@@ -31,6 +31,18 @@ class ZoneCoverage:
     uncovered: tuple[UncoveredPath, ...] = ()
     """At most MOST_READ_ONLY, outermost paths only: what stands here is read-only for a contained call."""
 
+    def below(self, directory: Parts) -> ZoneCoverage:
+        """The same of a zone that begins at a directory of this one."""
+        depth = len(directory)
+        if not depth:
+            return self
+        if any(directory[: len(one.parts)] == one.parts for one in self.uncovered):
+            return ZoneCoverage("it lies in a directory that cannot be kept")
+        inside = (one for one in self.uncovered if one.parts[:depth] == directory)
+        return ZoneCoverage(
+            self.problem, tuple(UncoveredPath(one.parts[depth:], one.why, one.directory) for one in inside)
+        )
+
     def at(self, parts: Parts) -> UncoveredPath | None:
         """What of `uncovered` a path is, or lies in."""
         return next((one for one in self.uncovered if parts[: len(one.parts)] == one.parts), None)

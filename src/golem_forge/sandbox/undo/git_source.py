@@ -43,7 +43,9 @@ _MOST_PATHS: Final = 2_000
 """Named in one command; with more, git lists everything."""
 _PLAIN: Final = frozenset({b"H 100644 ", b"H 100755 ", b"H 120000 "})
 _ATTRIBUTES: Final = b".gitattributes"
-_HARMLESS: Final = regex(r"[-!]\S+|binary|(?:linguist|gitlab|export)-\S+|diff(?:=\S+)?|merge=\S+|whitespace\S*|encoding=\S+|delta")
+_HARMLESS: Final = regex(
+    r"[-!]\S+|binary|(?:linguist|gitlab|export)-\S+|diff(?:=\S+)?|merge=\S+|whitespace\S*|encoding=\S+|delta"
+)
 """Attributes that convert nothing."""
 _FILTERING: Final = ("filter", "ident", "working-tree-encoding")
 
@@ -124,7 +126,9 @@ class GitSource:
         if not (paths or inside) or not self.has_snapshot:
             return {}
         words = [b":(top,literal)" + path for path in paths]
-        words += [b":(top,glob)" + _glob_escaped(path) + b"*" for path in (one + b"/" if one else b"" for one in inside)]
+        words += [
+            b":(top,glob)" + _glob_escaped(path) + b"*" for path in (one + b"/" if one else b"" for one in inside)
+        ]
         many = len(words) > _MOST_PATHS
         listed = self._git(("ls-files", "-s", "-z", *(() if many else ("--", *map(os.fsdecode, words)))))
         found: dict[bytes, IndexEntry] = {}
@@ -159,7 +163,9 @@ class GitSource:
         """Whether settings of the person make git convert files, or leave objects at a server."""
         environ = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
         wanted = r"^(core\.(autocrlf|eol|attributesfile)|extensions\..*|remote\..*\.(promisor|partialclonefilter))$"
-        run = self._run(("config", "--null", "--get-regexp", wanted), {**environ, "GIT_DIR": self._git_dir}, settings=())
+        run = self._run(
+            ("config", "--null", "--get-regexp", wanted), {**environ, "GIT_DIR": self._git_dir}, settings=()
+        )
         for line in run.output.split(b"\0"):
             name, _, value = line.partition(b"\n")
             if name == b"extensions.objectformat" and value.lower() != b"sha1":

@@ -7,6 +7,7 @@ noticed. `read` gives what is complete: a line that a crash cut short is left ou
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 from hashlib import sha256
@@ -16,6 +17,8 @@ from typing import Final
 from golem_forge.core.changes import ChangeSet
 from golem_forge.storage.private_file import READ_FLAGS, make_private_dir
 
+UNDO_TOOL: Final = "undo_changes"
+"""The tool whose change sets are undos."""
 _APPEND: Final = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 _LONGEST_TAIL: Final = 1 << 26
 
@@ -29,6 +32,7 @@ class SessionChanges:
         make_private_dir(self.path.parent)
         fd = os.open(self.path, _APPEND, 0o600)
         try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
             last, torn = _last_hash(fd)
             text = json.dumps(made.to_json(), separators=(",", ":"))
             chain = sha256(f"{last}\n{text}".encode()).hexdigest()

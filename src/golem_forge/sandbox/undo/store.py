@@ -39,6 +39,7 @@ CREATE TABLE entries (
     ctime INTEGER, inode INTEGER, device INTEGER, links INTEGER, made_by TEXT
 ) WITHOUT ROWID;
 CREATE INDEX entries_by_parent ON entries (parent);
+CREATE INDEX entries_by_inode ON entries (inode) WHERE links > 1;
 CREATE INDEX entries_lost ON entries (path) WHERE lost <> '';
 CREATE TABLE contents (digest TEXT PRIMARY KEY, pack INTEGER, start INTEGER, size INTEGER) WITHOUT ROWID;
 CREATE TABLE spans (
@@ -179,8 +180,14 @@ class ZoneStore:
     def below(self, parts: Parts) -> list[bytes]:
         start = as_bytes(parts) + b"/" if parts else b""
         found = self._db.execute(
-            "SELECT path FROM entries WHERE path >= ? AND path < ?", (start, start[:-1] + b"0" if start else b"\xff" * 9)
+            "SELECT path FROM entries WHERE path >= ? AND path < ?",
+            (start, start[:-1] + b"0" if start else b"\xff" * 9),
         )
+        return [row[0] for row in found]
+
+    def names_of(self, device: int, inode: int) -> list[bytes]:
+        """The paths of entries that are this very file."""
+        found = self._db.execute("SELECT path FROM entries WHERE inode = ? AND device = ? AND links > 1", (inode, device))
         return [row[0] for row in found]
 
     def has_files_below(self, parts: Parts) -> bool:
@@ -262,7 +269,9 @@ class ZoneStore:
 
     def _open_pack(self) -> tuple[int, int]:
         if self._pack is None:
-            row = self._db.execute("SELECT pack, MAX(start + size) FROM contents GROUP BY pack ORDER BY pack DESC").fetchone()
+            row = self._db.execute(
+                "SELECT pack, MAX(start + size) FROM contents GROUP BY pack ORDER BY pack DESC"
+            ).fetchone()
             self._pack = (row[0], row[1]) if row else (1, 0)
         if self._pack[1] > _PACK_BYTES:
             self._pack = (self._pack[0] + 1, 0)
@@ -310,8 +319,12 @@ class ZoneStore:
                 )
 
     def span_changes(self, span: Span) -> list[tuple[bytes, PathState, tuple[str, ...]]]:
-        rows = self._db.execute("SELECT path, before, others FROM span_changes WHERE span = ? ORDER BY path", (span.id,))
-        return [(path, PathState.from_json(json.loads(before)), tuple(json.loads(others))) for path, before, others in rows]
+        rows = self._db.execute(
+            "SELECT path, before, others FROM span_changes WHERE span = ? ORDER BY path", (span.id,)
+        )
+        return [
+            (path, PathState.from_json(json.loads(before)), tuple(json.loads(others))) for path, before, others in rows
+        ]
 
     def clear_span(self, span: Span) -> None:
         """What changed so far is in a change set; it goes on."""

@@ -31,13 +31,15 @@ from typing import Any, Final, NamedTuple
 from golem_forge.config.undo_block import UndoSettings
 from golem_forge.core.changes import ABSENT, PathChange, PathKind, PathState
 from golem_forge.core.diff import line_changes
+from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.regex import regex
 from golem_forge.sandbox.git.command import GitLimits, GitOutputLimit, GitTimeout, run_program
 from golem_forge.sandbox.git.repository import Repository, find_repository
-from golem_forge.sandbox.handles import CONTENT, DIRECTORY, LISTING, Handle, Parts, best_opener, entry_stat
+from golem_forge.sandbox.handles import CONTENT, DIRECTORY, LISTING, Handle, Parts, best_opener, call_libc, entry_stat
 from golem_forge.sandbox.protected import GIT_FILE, is_secret_name
 from golem_forge.sandbox.undo.coverage import UncoveredPath, ZoneCoverage, fold_uncovered
 from golem_forge.sandbox.undo.git_source import GitSource, GitUnusable, IndexEntry
+from golem_forge.sandbox.undo.git_state import INDEX, GitRefused, GitState, left_commits
 from golem_forge.sandbox.undo.store import Entry, Span, Stamp, ZoneStore, as_bytes, as_parts, zone_folder
 from golem_forge.sandbox.walls.changes import ScanMark
 from golem_forge.sandbox.walls.scan import ZoneScan, shared_scan
@@ -48,7 +50,7 @@ _TARGETED: Final = 5_000
 """With more paths than this to look at, everything is."""
 _TICK_NS: Final = 50_000_000
 """A file that changed so shortly before it was read may have changed again with the same time."""
-_OWN_NAME: Final = regex(r"\.forge-[0-9a-f]{16}\.tmp")
+OWN_NAME: Final = regex(r"\.forge-[0-9a-f]{16}\.tmp")
 _CACHES: Final = frozenset({"__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".gradle"})
 _BESIDE: Final = {"node_modules": ("package.json",), "target": ("Cargo.toml", "pom.xml")}
 _CACHE_TAG: Final = b"Signature: 8a477f597d28d172789f06886806bc55"
@@ -74,7 +76,9 @@ class _Seen(NamedTuple):
 
 
 class ZoneHistory:
-    def __init__(self, host: str, name: str, home: Path, settings: UndoSettings, unprotect: Collection[str] = ()) -> None:
+    def __init__(
+        self, host: str, name: str, home: Path, settings: UndoSettings, unprotect: Collection[str] = ()
+    ) -> None:
         self.host = host
         self.name = name
         """As it was first addressed; for what is told."""
@@ -91,6 +95,8 @@ class ZoneHistory:
         self._budget: int | None = None
         self.store: ZoneStore
         self._git: GitSource | None = None
+        self._git_state: GitState | None = None
+        self._git_stamp: object = None
         self._modes = (0o644, 0o755)
         self._regenerable: set[Parts] = set()
         self._opened = False
@@ -105,81 +111,104 @@ class ZoneHistory:
 
     def begin(self, session: str, call: str, label: str, facts: dict[str, Any]) -> Span | None:
         """Before a call that may change anything in the zone. None: nothing is recorded (see `problem`)."""
-        with self._guarded():
-            with self.store.locked():
-                self.look()
-                return self.store.open_span(session, call, label, facts)
+        with self._guarded(), self.store.locked():
+            self.look()
+            return self.store.open_span(session, call, label, facts)
         return None
 
-    def begin_at(self, paths: Collection[Parts], session: str, call: str, label: str, facts: dict[str, Any]) -> Span | None:
+    def begin_at(
+        self, paths: Collection[Parts], session: str, call: str, label: str, facts: dict[str, Any]
+    ) -> Span | None:
         """The same for a call that changes only these paths."""
-        with self._guarded():
-            with self.store.locked():
-                self._open()
-                self._update(self._with_parents(paths))
-                return self.store.open_span(session, call, label, facts)
+        with self._guarded(), self.store.locked():
+            self._open()
+            self._update(self._with_parents(paths))
+            return self.store.open_span(session, call, label, facts)
         return None
 
     def end(self, span: Span, paths: Collection[Parts] | None = None, *, goes_on: bool = False) -> list[PathChange]:
         """What the call changed, as paths of the zone. `paths`: of `begin_at`; `goes_on`: a process of it still runs."""
-        with self._guarded():
-            with self.store.locked():
-                if paths is None:
-                    self.look()
-                else:
-                    self._note(self._update(self._with_parents(paths)))
-                made = list(self._changes(span))
-                self.store.keep_for(
-                    span.session,
-                    (state.digest for one in made for state in (one.before, one.after)),
-                    int(time.time()),
-                )
-                if goes_on:
-                    self.store.clear_span(span)
-                else:
-                    self.store.close_span(span)
-                return made
+        with self._guarded(), self.store.locked():
+            if paths is None:
+                self.look()
+            else:
+                self._note(self._update(self._with_parents(paths)))
+            made = list(self._changes(span))
+            if self._git_state is not None:
+                left = (one.path.split("/", 2)[2] for one in made)
+                ids = [left_commits(path, one.before, one.after) for path, one in zip(left, made, strict=True)]
+                self._git_state.pin(id_ for each in ids for id_ in each)
+            self.store.keep_for(
+                span.session,
+                (state.digest for one in made for state in (one.before, one.after)),
+                int(time.time()),
+            )
+            if goes_on:
+                self.store.clear_span(span)
+            else:
+                self.store.close_span(span)
+            return made
         return []
 
     def recover(self) -> list[tuple[Span, list[PathChange]]]:
         """What calls changed whose process was killed. Call it before a session begins; it compares everything."""
-        with self._guarded():
-            if not (self._folder / "table.db").exists():
+        if not (self._folder / "table.db").exists():
+            return []
+        with self._guarded(), self.store.locked():
+            dead = self.store.dead_spans()
+            if not dead:
                 return []
-            with self.store.locked():
-                dead = self.store.dead_spans()
-                if not dead:
-                    return []
-                self._mark = None
-                self.look()
-                found = [(span, list(self._changes(span))) for span in dead]
-                for span, made in found:
-                    digests = (state.digest for one in made for state in (one.before, one.after))
-                    self.store.keep_for(span.session, digests, int(time.time()))
-                    self.store.close_span(span)
-                return found
+            self._mark = None
+            self.look()
+            found = [(span, list(self._changes(span))) for span in dead]
+            for span, made in found:
+                digests = (state.digest for one in made for state in (one.before, one.after))
+                self.store.keep_for(span.session, digests, int(time.time()))
+                self.store.close_span(span)
+            return found
         return []
 
     def coverage(self) -> ZoneCoverage:
         """After a look of its own."""
-        with self._guarded():
-            with self.store.locked():
-                self.look()
-                found = [
-                    UncoveredPath(as_parts(path), one.state.lost)
-                    for path, one in self.store.lost_entries()
-                    if one.state.lost != _SECRET and not one.made_by
-                ]
-                folded = fold_uncovered(found, self._covered() if len(found) > 1 else ())
-                if folded is None:
-                    return ZoneCoverage(f"{len(found):,} files cannot be kept (the first: {'/'.join(found[0].parts)})")
-                return ZoneCoverage("", folded)
+        with self._guarded(), self.store.locked():
+            self.look()
+            found = [
+                UncoveredPath(as_parts(path), one.state.lost)
+                for path, one in self.store.lost_entries()
+                if one.state.lost != _SECRET and not one.made_by
+            ]
+            folded = fold_uncovered(found, self._covered() if len(found) > 1 else ())
+            if folded is None:
+                return ZoneCoverage(f"{len(found):,} files cannot be kept (the first: {'/'.join(found[0].parts)})")
+            return ZoneCoverage("", folded)
         return ZoneCoverage(self._problem)
 
     def state(self, parts: Parts) -> PathState:
         """What stands at a path now, as the table knows it after a look at it."""
+        if _is_in_git(parts):
+            self._open()
+            self._look_at_git()
+            return self._known(as_bytes(parts))
         self._update([as_bytes(parts)])
         return self._known(as_bytes(parts))
+
+    def open(self, parts: Parts, flags: int) -> Handle:
+        """Below the zone's directory; no link is followed. Raises OSError."""
+        return Handle(self._opener(self._root.fd, parts, flags))
+
+    def open_parent(self, parts: Parts) -> Handle:
+        """The directory of a path; one that is missing is made. Raises OSError."""
+        try:
+            return self.open(parts[:-1], DIRECTORY)
+        except FileNotFoundError:
+            above = self.open_parent(parts[:-1])
+            os.mkdir(parts[-2], dir_fd=above.fd)
+            return self.open(parts[:-1], DIRECTORY)
+
+    def sync(self) -> None:
+        """One sync for all that was written in the zone."""
+        root = self.open((), LISTING)
+        call_libc("syncfs", root.fd)
 
     def _covered(self) -> Iterator[Parts]:
         yield from (as_parts(path) for path, one in self.store.entries() if not one.state.lost)
@@ -191,7 +220,7 @@ class ZoneHistory:
         """A look that fails is told, and calls ask; it never fails a call."""
         with self._lock:
             try:
-                self._open_store()
+                self.open_store()
                 yield
                 self._problem = ""
             except TooMuch as error:
@@ -206,7 +235,15 @@ class ZoneHistory:
         self._problem = why
         self._mark = None
 
-    def _open_store(self) -> None:
+    @property
+    def has_store(self) -> bool:
+        """Whether anything was ever kept for this zone; opens it then."""
+        if not self._opened and (self._folder / "table.db").exists():
+            self.open_store()
+        return self._opened
+
+    def open_store(self) -> None:
+        """Raises TooMuch, OSError, sqlite3.Error."""
         if not self._opened:
             if _is_home(self.host):
                 raise TooMuch("a home directory is too much to keep")
@@ -222,6 +259,7 @@ class ZoneHistory:
             self._modes = (plain, runs)
         if self._git is None and (found := find_git(self.host)) is not None:
             self._git = GitSource(self.host, found, self._folder)
+            self._git_state = GitState(self.host, found, self._folder)
             if self.store.get("source") != "git":
                 self._git.forget_snapshot()
 
@@ -241,7 +279,37 @@ class ZoneHistory:
                 self._look_at_all()
             elif found.paths or listed:
                 self._look_at(found.paths, listed)
+        self._look_at_git()
         self._mark = mark
+
+    def _look_at_git(self) -> None:
+        """HEAD, refs, index and stash."""
+        if self._git_state is None or (stamp := self._git_state.stamp()) == self._git_stamp:
+            return
+        try:
+            found = self._git_state.read()
+        except GitRefused:
+            return
+        first = not self.store.get("git")
+        now: dict[bytes, PathState] = {}
+        for path, (state, content) in found.items():
+            is_index = state.kind is PathKind.FILE and not state.lost
+            now[os.fsencode(path)] = replace(state, digest=self.store.keep(content)) if is_index else state
+        old = {path: one.state for path, one in self.store.entries() if path.startswith(b".git/")}
+        moved = [path for path in {*old, *now} if old.get(path) != now.get(path)]
+        if not first:
+            self._note([(path, old.get(path, ABSENT)) for path in moved])
+        self.store.drop(path for path in moved if path not in now)
+        self.store.put((path, Entry(now[path], _NO_STAMP)) for path in moved if path in now)
+        self.store.set("git", "1")
+        self._git_stamp = stamp
+
+    def restore_git(self, steps: list[tuple[str, PathState, PathState]]) -> None:
+        """Raises GitRefused."""
+        if self._git_state is None:
+            raise GitRefused("there is no repository any more")
+        content = {path: self.store.content(then.digest) or b"" for path, _, then in steps if path == INDEX}
+        self._git_state.restore(steps, content)
 
     def _look_at(self, changed: Collection[Parts], listed: Collection[Parts]) -> None:
         """`changed`: paths that were made or written; `listed`: directories in which names may be gone."""
@@ -303,11 +371,17 @@ class ZoneHistory:
         if len(paths) > MOST_ENTRIES:
             raise TooMuch(f"more than {MOST_ENTRIES:,} entries")
         left = [parts for parts in self._regenerable if parts]
-        directories = {
-            path: mode for path, mode in directories.items() if not any(_lies_in(path, as_bytes(one)) for one in left)
-        } if left else directories
+        directories = (
+            {path: mode for path, mode in directories.items() if not any(_lies_in(path, as_bytes(one)) for one in left)}
+            if left
+            else directories
+        )
         spans = bool(self.store.spans())
-        known = {path for path, one in self.store.entries() if one.state.kind is not PathKind.DIRECTORY}
+        known = {
+            path
+            for path, one in self.store.entries()
+            if one.state.kind is not PathKind.DIRECTORY and not path.startswith(b".git/")
+        }
         old = {path: one.state.mode for path, one in self.store.entries() if one.state.kind is PathKind.DIRECTORY}
         clean = known.difference(paths)
         changed = self._update(clean) if spans else []
@@ -367,7 +441,11 @@ class ZoneHistory:
         counted: Counter[int] = Counter()
         for here, entries in self._scan.listings():
             for name in list(entries)[:20]:
-                if not _is_in_git(here) and (info := self._stat((*here, name))) is not None and stat.S_ISREG(info.st_mode):
+                if (
+                    not _is_in_git(here)
+                    and (info := self._stat((*here, name))) is not None
+                    and stat.S_ISREG(info.st_mode)
+                ):
                     counted[stat.S_IMODE(info.st_mode)] += 1
             if counted.total() > 200:
                 break
@@ -392,7 +470,7 @@ class ZoneHistory:
         unknown = [path for path in todo if entries[path] is None] if spans and self.store.get("captured") else []
         index = self._git.lookup(unknown) if self._git is not None and unknown else {}
         blobs = dict(self._git.blobs(one.id for one in index.values())) if self._git is not None and index else {}
-        links = Counter((one.stamp.device, one.stamp.inode) for one in seen.values() if one and one.stamp.links > 1)
+        links = self._links(seen)
         maker = spans[0].session if len({span.session for span in spans}) == 1 else ""
         changed: list[tuple[bytes, PathState]] = []
         new: list[tuple[bytes, Entry]] = []
@@ -413,10 +491,21 @@ class ZoneHistory:
             self.store.drop(path for path, one in new if one.state.kind is PathKind.ABSENT)
         return changed
 
+    def _links(self, seen: Mapping[bytes, _Seen | None]) -> dict[tuple[int, int], int]:
+        """Of each file with several names, how many of them lie in the zone."""
+        names: dict[tuple[int, int], set[bytes]] = {}
+        for path, one in seen.items():
+            if one is not None and one.kind is PathKind.FILE and one.stamp.links > 1:
+                names.setdefault((one.stamp.device, one.stamp.inode), set()).add(path)
+        for (device, inode), known in names.items():
+            others = set(self.store.names_of(device, inode)) - known
+            known |= {path for path in others if (one := self._seen(path)) and one.stamp.inode == inode}
+        return {file: len(paths) for file, paths in names.items()}
+
     def _known(self, path: bytes) -> PathState:
         if (entry := self.store.entry(as_parts(path))) is not None:
             return entry.state
-        if self._git is None:
+        if self._git is None or path.startswith(b".git/"):
             return ABSENT
         found = self._git.lookup([path]).get(path)
         return self._from_git(found, dict(self._git.blobs([found.id]))) if found is not None else ABSENT
@@ -436,7 +525,7 @@ class ZoneHistory:
         """None: nothing that is kept stands there."""
         parts = as_parts(path)
         info = self._stat(parts)
-        if info is None or _OWN_NAME.fullmatch(parts[-1]):
+        if info is None or OWN_NAME.fullmatch(parts[-1]):
             return None
         if parts[-1] in PLACEHOLDER_NAMES and self._placeholders.include(info):
             return None

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.config.sandbox_block import ResourceLimits, WallSettings
+from golem_forge.config.undo_block import UndoSettings
 from golem_forge.core.calls import Leftover
 from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.text import escape_control_chars
@@ -121,10 +122,12 @@ class Walls:
         bwrap: str = "",
         wider: Walls | None = None,
         tried: Callable[[Path], Awaitable[ProbeReport]] | None = None,
+        undo: UndoSettings | None = None,
     ) -> None:
         """`environ`, `home`: the person's own, if not those of this process; `bwrap`: another backend than the
         system's; `wider`: see `narrowed`; `tried`: how the machine is tried, if not by a try whose result is kept in
         the directory it is given."""
+        self._undo = undo or UndoSettings()
         self._tried = tried or _probe_and_save
         self._wider = wider
         self.sandbox = sandbox
@@ -168,6 +171,7 @@ class Walls:
             home=self._planner.home,
             bwrap=self._bwrap,
             wider=self,
+            undo=self._undo,
         )
 
     async def report(self) -> ProbeReport:
@@ -279,7 +283,19 @@ class Walls:
     async def coverage(self) -> Coverage:
         """What of the zones that commands can write could not be brought back if one changed it. Looks at what changed
         since the last look, the first time at everything."""
-        return Coverage()
+        from golem_forge.sandbox.undo.zone_history import zone_history  # loads SQLite
+
+        zones = [zone for zone in self._planner.zones if self._planner.is_writable(zone, Job(argv=()))]
+
+        def look() -> Coverage:
+            return Coverage(
+                {
+                    zone.name: zone_history(zone, self._forge_home, self._undo).coverage().below(zone.subpath)
+                    for zone in zones
+                }
+            )
+
+        return await asyncio.to_thread(look)
 
     async def start(self, job: Job) -> WalledChild:
         """Returns when the command is about to run. Raises SandboxError; nothing was run then."""

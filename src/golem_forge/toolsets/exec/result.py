@@ -63,6 +63,8 @@ async def report(
     ending = running.ending
     if ending is None:
         sessions.assign_number(running)
+        if ctx.recording is not None:
+            ctx.recording.ends = running.ended()
     output = running.child.output
     new = TextSlice(output, running.delivered, output.size)
     lines = list(notes)

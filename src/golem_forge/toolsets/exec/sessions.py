@@ -101,6 +101,10 @@ class RunningCommand:
         finally:
             self.waiters -= 1
 
+    async def ended(self) -> None:
+        """Returns when it has ended and what it left was looked at."""
+        await asyncio.wait((self._watch,))
+
     async def end(self) -> None:
         """Ends the whole tree; goes on doing so even if the caller itself is cancelled meanwhile."""
         await asyncio.shield(asyncio.ensure_future(self.child.end(ENDED)))

@@ -1,0 +1,221 @@
+"""changes: what a call changes in the zones, recorded so that a person can see it and take it back.
+
+Around the run stage of every call that may change files: before it, whatever could be lost is kept; after it, what
+changed is appended to the session's change log and told (`filesChanged`). A file tool names its targets in its effects,
+so only those are looked at; for a command everything in the zones that it can write is. A process that outlives its
+call keeps the call open: what changes while it runs may be its work.
+
+Never fails a call: where nothing can be kept, `Walls.coverage` says so and the calls ask.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Iterable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from golem_forge.core.calls import Caller
+from golem_forge.core.changes import ChangeSet, PathChange
+from golem_forge.core.decisions import Verdict
+from golem_forge.core.effects import Effect, Verb
+from golem_forge.core.lazy_dataclass import dataclass, field
+from golem_forge.core.text import display_name, shorten
+from golem_forge.sandbox.errors import SandboxError
+from golem_forge.sandbox.undo.log import SessionChanges
+from golem_forge.sandbox.zones import USER_TOOLS, AccessMode, Zone
+
+if TYPE_CHECKING:
+    from golem_forge.orchestrator.call_state import CallState
+    from golem_forge.orchestrator.record import Recorder
+    from golem_forge.orchestrator.scope import CallScope
+    from golem_forge.sandbox.handles import Parts
+    from golem_forge.sandbox.undo.store import Span
+    from golem_forge.sandbox.undo.zone_history import ZoneHistory
+
+_log = logging.getLogger(__name__)
+_MOST_SHOWN: Final = 200
+_MOST_WHAT: Final = 200
+_CHANGES: Final = frozenset({Verb.WRITE, Verb.DELETE})
+
+
+@dataclass(slots=True)
+class CallRecording:
+    """One call while it runs."""
+
+    zones: list[tuple[ZoneHistory, Span, frozenset[Parts] | None]]
+    """Each with the paths that the call names; None: it may change any."""
+    facts: dict[str, Any]
+    ends: Awaitable[Any] | None = None
+    """Set by a tool whose process goes on when the call has ended: done when the process is gone."""
+
+
+@dataclass(slots=True)
+class OpenRecordings:
+    """A part of the session: calls whose processes still run."""
+
+    tasks: set[asyncio.Task[None]] = field(default_factory=set)
+
+    async def aclose(self) -> None:
+        if self.tasks:  # their processes were ended before
+            await asyncio.wait(self.tasks, timeout=5)
+
+
+class CallChanges:
+    def __init__(self, scope: CallScope, recorder: Recorder) -> None:
+        services = scope.services
+        self._scope = scope
+        self._services = services
+        self._recorder = recorder
+        self._home = services.home.path if services.home is not None and services.journal is not None else None
+
+    async def begin(self, state: CallState) -> CallRecording | None:
+        """None: the call changes no file of a zone, or nothing is kept here."""
+        if self._home is None or self._scope.sandbox is None or _is_recorded(state):
+            return None
+        effects = state.judged.facts.effects if state.judged is not None else state.tool.effects
+        zones = self._touched(state, effects)
+        if not zones:
+            return None
+        return await asyncio.to_thread(self._begin, state, zones)
+
+    def _begin(self, state: CallState, zones: dict[str, frozenset[Parts] | None]) -> CallRecording:
+        from golem_forge.sandbox.undo.zone_history import zone_history  # loads SQLite
+
+        assert self._home is not None and self._scope.sandbox is not None
+        facts = self._facts(state)
+        call = state.call.id
+        label = f"{state.tool.name} ({call})"
+        opened: list[tuple[ZoneHistory, Span, frozenset[Parts] | None]] = []
+        for name, paths in zones.items():
+            history = zone_history(self._scope.sandbox.zones[name], self._home, self._services.undo)
+            begin = history.begin if paths is None else _partial_begin(history, paths)
+            if (span := begin(self._services.id, call, label, facts)) is not None:
+                opened.append((history, span, paths))
+        return CallRecording(opened, facts)
+
+    async def end(self, recording: CallRecording) -> None:
+        """Also of a call that failed or was interrupted."""
+        try:
+            await asyncio.shield(self._ended(recording, goes_on=recording.ends is not None))
+            if recording.ends is not None:
+                open_ones = self._services.parts.get(OpenRecordings)
+                task = asyncio.ensure_future(self._end_later(recording, recording.ends))
+                open_ones.tasks.add(task)
+                task.add_done_callback(open_ones.tasks.discard)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            _log.warning("the changes of a call were not recorded: %s", type(error).__name__)
+
+    async def _end_later(self, recording: CallRecording, ends: Awaitable[Any]) -> None:
+        with contextlib.suppress(Exception, asyncio.CancelledError):
+            await ends
+        await self._ended(recording)
+
+    async def _ended(self, recording: CallRecording, *, goes_on: bool = False) -> None:
+        def look() -> tuple[list[PathChange], str]:
+            made: list[PathChange] = []
+            problem = ""
+            for history, span, paths in recording.zones:
+                made += history.end(span, paths, goes_on=goes_on)
+                problem = problem or (f"/{history.name}: {history.problem}" if history.problem else "")
+            return made, problem
+
+        made, problem = await asyncio.to_thread(look)
+        if made or problem:
+            self.record(recording.facts, made, problem)
+
+    def record(self, facts: dict[str, Any], made: Iterable[PathChange], problem: str = "") -> None:
+        """Writes one change set and tells the UIs."""
+        assert self._home is not None
+        changes = ChangeSet(**_fields(facts), at=_now(), changes=tuple(made), problem=problem)
+        try:
+            line = SessionChanges(self._home, changes.session).append(changes)
+        except OSError as error:
+            _log.warning("the change log could not be written: %s", error.strerror)
+            return
+        self._recorder.show("filesChanged", files_changed(changes, line))
+
+    def _facts(self, state: CallState) -> dict[str, Any]:
+        by_hand = state.call.caller is Caller.HUMAN
+        plan = state.plan
+        what = plan.payload.strip().partition("\n")[0] if plan is not None and plan.payload else ""
+        if not what and (effects := state.judged.facts.effects if state.judged else None):
+            what = effects[0].describe()
+        return {
+            "session": (plan.undoes_in if plan is not None else "") or self._services.id,
+            "call": state.call.id,
+            "tool": state.tool.name,
+            "worker": self._scope.worker,
+            "turn": 0 if by_hand else self._services.turn,
+            "what": self._services.redactor.redact_secrets(shorten(what, _MOST_WHAT)),
+            "undoes": list(plan.undoes) if plan is not None else [],
+        }
+
+    def _touched(self, state: CallState, effects: tuple[Effect, ...] | None) -> dict[str, frozenset[Parts] | None]:
+        """Zone → the paths in it that the call names; None: any."""
+        sandbox = self._scope.sandbox
+        assert sandbox is not None
+        runs = any(effect.verb is Verb.EXEC for effect in effects or ())
+        if runs and not state.read_only:
+            return {zone.name: None for zone in sandbox.zones.values() if _commands_write(zone)}
+        found: dict[str, set[Parts]] = {}
+        for effect in effects or ():
+            if effect.verb in _CHANGES:
+                with contextlib.suppress(SandboxError):
+                    place = sandbox.locate(effect.target)
+                    if place.zone is not None and place.zone.name != USER_TOOLS and place.zone.mode is AccessMode.RW:
+                        found.setdefault(place.zone.name, set()).add((*place.zone.subpath, *place.parts))
+        return {name: frozenset(paths) for name, paths in found.items()}
+
+
+def files_changed(changes: ChangeSet, line: str) -> dict[str, Any]:
+    """The event's data."""
+    added, removed = changes.lines
+    return {
+        "callId": changes.call,
+        "tool": changes.tool,
+        "turn": changes.turn,
+        "files": [_file(one) for one in changes.changes[:_MOST_SHOWN]],
+        "count": len(changes.changes),
+        "added": added,
+        "removed": removed,
+        "logHash": line,
+        **({"undoes": list(changes.undoes)} if changes.undoes else {}),
+        **({"problem": changes.problem} if changes.problem else {}),
+    }
+
+
+def _file(one: PathChange) -> dict[str, Any]:
+    lines = {"added": one.added, "removed": one.removed} if one.added is not None else {}
+    selected = not one.others and not one.before.lost
+    return {"path": display_name(one.path), "verb": one.verb, **lines, "selected": selected}
+
+
+def _fields(facts: dict[str, Any]) -> dict[str, Any]:
+    return {**facts, "undoes": tuple(facts.get("undoes", ()))}
+
+
+def _is_recorded(state: CallState) -> bool:
+    """Whether the call that this one is a part of is recorded."""
+    above = state.parent
+    while above is not None:
+        if above.recording is not None:
+            return True
+        above = above.parent
+    return False
+
+
+def _commands_write(zone: Zone) -> bool:
+    return zone.name != USER_TOOLS and zone.mode is AccessMode.RW and Verdict.BLOCKED not in (zone.write, zone.delete)
+
+
+def _partial_begin(history: ZoneHistory, paths: frozenset[Parts]) -> Any:
+    return lambda *facts: history.begin_at(paths, *facts)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,237 @@
+"""GitState: HEAD, refs, index and stash of the person's repository as states of paths, and bringing them back.
+
+    .git/HEAD               a link to `ref: refs/heads/main`, or to a commit
+    .git/refs/heads/main    a link to a commit
+    .git/refs/stash         a link to all entries, newest first
+    .git/index              a file: the commit that HEAD is, and what the index has otherwise (`git diff-index --cached`)
+
+So a change set has them like every other path. Git reads and writes all of it: refs move by one transaction that names
+the old values, the index is exchanged under git's own lock. `stamp` says without git whether anything may have changed.
+Commits that a ref leaves are named by `refs/forge/was/undo/<id>`, so that no gc takes them while they can come back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from golem_forge.core.changes import PathKind, PathState
+from golem_forge.sandbox.git.command import (
+    QUIET_ENVIRONMENT,
+    QUIET_SETTINGS,
+    GitLimits,
+    GitMissing,
+    GitOutputLimit,
+    GitTimeout,
+    run_git,
+)
+from golem_forge.sandbox.git.repository import Repository
+
+PREFIX: Final = ".git/"
+HEAD: Final = f"{PREFIX}HEAD"
+INDEX: Final = f"{PREFIX}index"
+STASH: Final = f"{PREFIX}refs/stash"
+_WAS: Final = "refs/forge/was/undo/"
+_LIMITS: Final = GitLimits(seconds=30, output=256 << 20)
+_EMPTY_TREE: Final = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
+_SYMBOLIC: Final = "ref: "
+_CONFLICT: Final = "the index is in the middle of a merge"
+_DEEPEST: Final = 24
+
+
+class GitRefused(Exception):
+    """Git could not read or restore something; the text says why."""
+
+    stated_name = "GitRefused"
+
+
+class GitState:
+    def __init__(self, zone: str, repository: Repository, folder: Path) -> None:
+        self._zone = zone
+        self._common = repository.git_dir
+        self._own = os.path.join(repository.git_dir, repository.own) if repository.own else repository.git_dir
+        self._folder = folder
+
+    def stamp(self) -> tuple[object, ...]:
+        own = (_stamp(os.path.join(self._own, name)) for name in ("HEAD", "index"))
+        common = (_stamp(os.path.join(self._common, name)) for name in ("packed-refs", "logs/refs/stash", "reftable"))
+        return (*own, *common, *_directories(os.path.join(self._common, "refs")))
+
+    def read(self) -> dict[str, tuple[PathState, bytes]]:
+        """Path → state, and the content where it is a file; the caller keeps it. Raises GitRefused."""
+        found: dict[str, tuple[PathState, bytes]] = {}
+        for line in self._git("for-each-ref", "--format=%(objectname) %(refname)").splitlines():
+            id_, _, name = line.partition(b" ")
+            if not name.startswith((b"refs/forge/", b"refs/stash")):
+                found[PREFIX + os.fsdecode(name)] = (_link(id_.decode()), b"")
+        head = self._git("symbolic-ref", "-q", "HEAD", may_fail=True).strip()
+        commit = self._git("rev-parse", "-q", "--verify", "HEAD^{commit}", may_fail=True).strip().decode()
+        found[HEAD] = (_link(_SYMBOLIC + os.fsdecode(head) if head else commit), b"")
+        if os.path.lexists(os.path.join(self._common, "logs", "refs", "stash")) and (entries := self._stash()):
+            found[STASH] = (_link(" ".join(entries)), b"")
+        words = ("diff-index", "--cached", "--raw", "-z", "--no-renames", "--no-abbrev", "--ignore-submodules=none")
+        diff = self._git(*words, commit or _EMPTY_TREE, may_fail=not commit)
+        if any(line.startswith(b":") and line.endswith(b" U") for line in diff.split(b"\0")):
+            found[INDEX] = (PathState(PathKind.FILE, 0, f"unread:{hash(diff)}", lost=_CONFLICT), b"")
+        else:
+            found[INDEX] = (PathState(PathKind.FILE), commit.encode() + b"\n" + diff)
+        return found
+
+    def _stash(self) -> list[str]:
+        said = self._git("reflog", "show", "--format=%H", "refs/stash", "--", may_fail=True)
+        return said.decode("ascii", "replace").split()
+
+    def pin(self, ids: Iterable[str]) -> None:
+        """Keeps these commits from being collected."""
+        lines = "".join(f"update {_WAS}{one} {one}\n" for one in dict.fromkeys(ids))
+        if lines:
+            with contextlib.suppress(GitRefused):
+                self._git("update-ref", "--stdin", given=lines.encode())
+
+    def unpin(self, ids: Iterable[str]) -> None:
+        lines = "".join(f"delete {_WAS}{one}\n" for one in dict.fromkeys(ids))
+        if lines:
+            with contextlib.suppress(GitRefused):
+                self._git("update-ref", "--stdin", given=lines.encode())
+
+    def restore(self, steps: Sequence[tuple[str, PathState, PathState]], content: Mapping[str, bytes]) -> None:
+        """`steps`: path, what stands there, what it becomes; `content`: of the index to come, by its path. All of the
+        refs move, or none does. Raises GitRefused."""
+        refs = [one for one in steps if one[0] not in (HEAD, INDEX, STASH)]
+        lines: list[bytes] = [b"start"]
+        for path, now, then in refs:
+            name = os.fsencode(path.removeprefix(PREFIX))
+            if then.kind is PathKind.ABSENT:
+                lines.append(b"delete " + name + b"\0" + now.target.encode())
+            elif now.kind is PathKind.ABSENT:
+                lines.append(b"create " + name + b"\0" + then.target.encode())
+            else:
+                lines.append(b"update " + name + b"\0" + then.target.encode() + b"\0" + now.target.encode())
+        for path, now, then in steps:
+            if path == HEAD and not then.target.startswith(_SYMBOLIC):
+                old = b"" if now.target.startswith(_SYMBOLIC) else now.target.encode()
+                lines += [b"option no-deref", b"update HEAD\0" + then.target.encode() + b"\0" + old]
+        if len(lines) > 1:
+            given = b"\0".join((*lines, b"prepare", b"commit")) + b"\0"
+            self._git("update-ref", "-m", "forge: undo", "--stdin", "-z", given=given)
+        for path, now, then in steps:
+            if path == HEAD and then.target.startswith(_SYMBOLIC):
+                self._git("symbolic-ref", "-m", "forge: undo", "HEAD", then.target.removeprefix(_SYMBOLIC))
+            elif path == STASH:
+                self._restore_stash(now.target.split(), then.target.split())
+        for path, _, then in steps:
+            if path == INDEX:
+                if then.lost:
+                    raise GitRefused(then.lost)
+                self._restore_index(content[path])
+
+    def _restore_stash(self, now: list[str], then: list[str]) -> None:
+        """Entries that came are dropped, those that went are stored again, newest last."""
+        common = 0
+        while common < min(len(now), len(then)) and now[-1 - common] == then[-1 - common]:
+            common += 1
+        for _ in now[: len(now) - common]:
+            self._git("stash", "drop", "-q", "stash@{0}")
+        for one in reversed(then[: len(then) - common]):
+            message = self._git("log", "-1", "--format=%s", one).decode("utf-8", "replace").strip()
+            self._git("stash", "store", "-q", "-m", message, one)
+
+    def _restore_index(self, content: bytes) -> None:
+        commit, _, diff = content.partition(b"\n")
+        fields = diff.split(b"\0")[:-1]
+        entries = b"".join(
+            b"%s %s\t%s\0" % (facts.split(b" ")[1], facts.split(b" ")[3], path)
+            for facts, path in zip(fields[::2], fields[1::2], strict=True)
+        )
+        index = os.path.join(self._own, "index")
+        lock = f"{index}.lock"
+        try:
+            held = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        except FileExistsError:
+            raise GitRefused("another git command works in this repository; try again when it has ended") from None
+        try:
+            with os.fdopen(held, "wb") as file:
+                fresh = self._folder / "index.restored"
+                fresh.unlink(missing_ok=True)
+                named = {"GIT_INDEX_FILE": str(fresh)}
+                self._git("read-tree", commit.decode() or _EMPTY_TREE, environ=named)
+                self._git("update-index", "-z", "--index-info", environ=named, given=entries)
+                self._git("update-index", "-q", "--refresh", environ=named, may_fail=True)
+                file.write(fresh.read_bytes())
+                fresh.unlink()
+            os.rename(lock, index)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(lock)
+            raise
+
+    def _git(
+        self, *words: str, given: bytes = b"", environ: Mapping[str, str] | None = None, may_fail: bool = False
+    ) -> bytes:
+        own = {name: value for name, value in os.environ.items() if name in ("HOME", "PATH", "XDG_CONFIG_HOME")}
+        every: dict[str, Any] = {
+            **own,
+            **QUIET_ENVIRONMENT,
+            **_AUTHOR,
+            "GIT_DIR": self._own,
+            "GIT_WORK_TREE": self._zone,
+        }
+        options = [word for one in QUIET_SETTINGS for word in ("-c", one)]
+        try:
+            run = run_git(
+                ("-C", self._zone, *options, *words),
+                folder=self._folder,
+                environ={**every, **(environ or {})},
+                limits=_LIMITS,
+                stdin=given,
+            )
+        except (GitMissing, GitTimeout, GitOutputLimit, OSError) as error:
+            raise GitRefused(type(error).__name__) from None
+        if run.code and not may_fail:
+            raise GitRefused(run.errors or f"git {words[0]} ended with {run.code}")
+        return b"" if run.code else run.output
+
+
+_AUTHOR: Final = {
+    "GIT_COMMITTER_NAME": "Golem Forge",
+    "GIT_COMMITTER_EMAIL": "forge@localhost",
+    "GIT_AUTHOR_NAME": "Golem Forge",
+    "GIT_AUTHOR_EMAIL": "forge@localhost",
+}
+"""Of reflog entries."""
+
+
+def left_commits(path: str, before: PathState, after: PathState) -> Iterator[str]:
+    """What a changed ref does not name any more."""
+    if path.startswith(PREFIX) and before.kind is PathKind.LINK and not before.target.startswith(_SYMBOLIC):
+        yield from set(before.target.split()).difference(after.target.split())
+
+
+def _link(target: str) -> PathState:
+    return PathState(PathKind.LINK, target=target)
+
+
+def _stamp(path: str) -> tuple[int, int, int] | None:
+    try:
+        info = os.lstat(path)
+    except OSError:
+        return None
+    return info.st_mtime_ns, info.st_ino, info.st_size
+
+
+def _directories(top: str, depth: int = 0) -> Iterator[object]:
+    """The stamps of all directories of refs: git replaces a ref's file, which changes its directory."""
+    if depth > _DEEPEST:
+        return
+    try:
+        yield _stamp(top)
+        with os.scandir(top) as found:
+            below = sorted(entry.name for entry in found if entry.is_dir(follow_symlinks=False))
+    except OSError:
+        return
+    for name in below:
+        if depth or name != "forge":
+            yield from _directories(os.path.join(top, name), depth + 1)

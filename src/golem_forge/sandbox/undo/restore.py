@@ -1,0 +1,389 @@
+"""Bringing back what calls changed: which paths, to which states, and the steps on disk.
+
+`preview` says what an undo would do to each path and why it would leave one alone; `restore` does it. Changes of several
+calls become one step for each path: from what stands there now to what stood there before the first of them.
+
+    a path that is not what the last of these calls left       was edited since: left alone, unless it is named in `also`
+    a path that others may have changed                        shown, left alone, unless it is named in `also`
+    a state that was not kept                                  cannot be brought back
+
+A restore is written to the store first, as a whole, and then done step by step; each step looks at what stands there.
+A process that is killed in the middle leaves the rest to `finish_restores`, which the next session calls: a path is in
+its old state or in its new one, and no path that somebody changed meanwhile is touched. Threat: links and directories
+that are exchanged while it runs; every path is opened below the zone's handle, and a file takes its place by a rename.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+from golem_forge.config.undo_block import UndoSettings
+from golem_forge.core.changes import ABSENT, ChangeSet, PathChange, PathKind, PathState
+from golem_forge.core.diff import file_diff
+from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.sandbox.files import temp_name
+from golem_forge.sandbox.handles import ENTRY, LISTING, Parts
+from golem_forge.sandbox.protected import GIT_FILE
+from golem_forge.sandbox.sandbox import Sandbox
+from golem_forge.sandbox.undo.git_state import GitRefused
+from golem_forge.sandbox.undo.log import UNDO_TOOL
+from golem_forge.sandbox.undo.zone_history import OWN_NAME, ZoneHistory, same_state, zone_history
+
+_NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_PENDING: Final = "restore"
+EDITED: Final = "it was changed since"
+
+
+class UndoAction(StrEnum):
+    RESTORE = "restore"
+    DELETE = "delete"
+    CREATE = "create"
+    MODE = "mode"
+
+
+@dataclass(frozen=True, slots=True)
+class UndoStep:
+    path: str
+    action: UndoAction
+    now: PathState
+    then: PathState
+    """What it becomes."""
+    selected: bool = True
+    why: str = ""
+    """Why it is not selected, or cannot be brought back."""
+    diff: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UndoPreview:
+    steps: tuple[UndoStep, ...] = ()
+    lost: tuple[UndoStep, ...] = ()
+    """What cannot be brought back; `why` says why."""
+    calls: tuple[ChangeSet, ...] = ()
+    """What would be taken back, oldest first."""
+
+    @property
+    def selected(self) -> tuple[UndoStep, ...]:
+        return tuple(one for one in self.steps if one.selected)
+
+
+class NothingToUndo(Exception):
+    """No call matches; the text says what there is."""
+
+    stated_name = "NothingToUndo"
+
+
+def choose_calls(
+    sets: Sequence[ChangeSet],
+    *,
+    turn: int | None = None,
+    call: str = "",
+    paths: Collection[str] = (),
+    redo: bool = False,
+) -> tuple[ChangeSet, ...]:
+    """The change sets that an undo is about, oldest first. Without a turn, call or path: the last turn that changed
+    something and was not undone. `redo`: the last undo itself. Raises NothingToUndo."""
+    undone = _undone_calls(sets)
+    if redo:
+        undos = [one for one in sets if one.tool == UNDO_TOOL and one.call not in undone and not _is_redo(one, sets)]
+        if not undos:
+            raise NothingToUndo("Nothing was undone in this session.")
+        return tuple(one for one in sets if one.call == undos[-1].call)
+    live = [one for one in sets if one.call not in undone and one.tool != UNDO_TOOL and one.changes]
+    if call:
+        live = [one for one in live if one.call == call]
+    elif turn is not None:
+        live = [one for one in live if one.turn == turn]
+    elif paths:
+        live = [one for one in live if any(_is_meant(change.path, paths) for change in one.changes)]
+    elif live:
+        last = live[-1]
+        live = [one for one in live if (one.turn == last.turn if last.turn else one.call == last.call)]
+    if not live:
+        raise NothingToUndo(_what_there_is(sets, undone, turn=turn, call=call))
+    return tuple(live)
+
+
+def _what_there_is(sets: Sequence[ChangeSet], undone: Collection[str], *, turn: int | None, call: str) -> str:
+    turns = sorted({one.turn for one in sets if one.turn and one.call not in undone and one.tool != UNDO_TOOL})
+    what = f"call '{call}'" if call else f"turn {turn}" if turn is not None else "that"
+    known = f" Turns that changed files: {', '.join(map(str, turns))}." if turns else " Nothing is left to undo."
+    return f"There is nothing to undo for {what} in this session.{known}"
+
+
+def _undone_calls(sets: Sequence[ChangeSet]) -> frozenset[str]:
+    undone: set[str] = set()
+    for one in sets:
+        for call in one.undoes:  # an undo of an undo brings the first calls back
+            earlier = next((each for each in sets if each.call == call and each.undoes), None)
+            undone.add(call)
+            if earlier is not None:
+                undone.difference_update(earlier.undoes)
+    return frozenset(undone)
+
+
+def _is_redo(one: ChangeSet, sets: Sequence[ChangeSet]) -> bool:
+    return any(each.tool == UNDO_TOOL for each in sets if each.call in one.undoes)
+
+
+def _is_meant(path: str, wanted: Collection[str]) -> bool:
+    return any(path == one or path.startswith(one.rstrip("/") + "/") for one in wanted)
+
+
+def preview(
+    home: Path,
+    sandbox: Sandbox,
+    sets: Sequence[ChangeSet],
+    *,
+    turn: int | None = None,
+    call: str = "",
+    paths: Collection[str] = (),
+    also: Collection[str] = (),
+    redo: bool = False,
+    settings: UndoSettings | None = None,
+) -> UndoPreview:
+    """Raises NothingToUndo. `sets`: the session's change log; `also`: paths to take although they are not selected."""
+    chosen = choose_calls(sets, turn=turn, call=call, paths=paths, redo=redo)
+    steps: list[UndoStep] = []
+    lost: list[UndoStep] = []
+    for path, changes in _by_path(chosen).items():
+        if paths and not _is_meant(path, paths):
+            continue
+        step = _step(path, changes, home, sandbox, settings or UndoSettings(), picked=_is_meant(path, also))
+        if step is not None:
+            (lost if step.then.lost else steps).append(step)
+    return UndoPreview(tuple(_in_order(steps)), tuple(lost), chosen)
+
+
+def _by_path(sets: Iterable[ChangeSet]) -> dict[str, list[PathChange]]:
+    found: dict[str, list[PathChange]] = {}
+    for one in sets:
+        for change in one.changes:
+            found.setdefault(change.path, []).append(change)
+    return found
+
+
+def _step(
+    path: str, changes: list[PathChange], home: Path, sandbox: Sandbox, settings: UndoSettings, *, picked: bool
+) -> UndoStep | None:
+    """None: there is nothing to do."""
+    then, left = changes[0].before, changes[-1].after
+    others = tuple(dict.fromkeys(who for change in changes for who in change.others))
+    place = locate(path, home, sandbox, settings)
+    if place is None:
+        return UndoStep(
+            path, UndoAction.RESTORE, ABSENT, then, selected=False, why="it lies in no zone of this session"
+        )
+    history, parts = place
+    with history.store.locked():
+        now = history.state(parts)
+        if same_state(now, then):
+            return None
+        why = EDITED if not same_state(now, left) else f"it may be the work of {', '.join(others)}" if others else ""
+        if then.lost:
+            return UndoStep(path, UndoAction.RESTORE, now, then, selected=False, why=then.lost)
+        action = (
+            UndoAction.DELETE
+            if then.kind is PathKind.ABSENT
+            else UndoAction.CREATE
+            if now.kind is PathKind.ABSENT
+            else UndoAction.MODE
+            if (now.kind, now.digest, now.target) == (then.kind, then.digest, then.target)
+            else UndoAction.RESTORE
+        )
+        diff = _diff(path, history, now, then)
+    return UndoStep(path, action, now, then, selected=picked or not why, why=why, diff=diff)
+
+
+def _diff(path: str, history: ZoneHistory, now: PathState, then: PathState) -> str:
+    if PathKind.DIRECTORY in (now.kind, then.kind):
+        return ""
+    old, new = (_text(history, state) for state in (now, then))
+    if (old is None and new is None) or old == new:
+        return ""
+    return "\n".join(file_diff(path.lstrip("/"), old, new)) + "\n"
+
+
+def _text(history: ZoneHistory, state: PathState) -> str | None:
+    if state.kind is PathKind.ABSENT:
+        return None
+    if state.kind is PathKind.LINK:
+        return f"-> {state.target}\n"
+    text = history.text(state)
+    return text if text is not None else f"({state.size:,} bytes, not shown)\n"
+
+
+def change_diff(home: Path, change: PathChange, sandbox: Sandbox, settings: UndoSettings | None = None) -> str:
+    """What one change changed, as a unified diff; empty for directories and modes."""
+    place = locate(change.path, home, sandbox, settings or UndoSettings())
+    return _diff(change.path, place[0], change.before, change.after) if place is not None else ""
+
+
+def _in_order(steps: Iterable[UndoStep]) -> Iterator[UndoStep]:
+    """What goes away from the bottom up, what comes back from the top down."""
+    steps = sorted(steps, key=lambda one: one.path)
+    yield from reversed([one for one in steps if one.then.kind is PathKind.ABSENT])
+    yield from (one for one in steps if one.then.kind is not PathKind.ABSENT)
+
+
+def locate(path: str, home: Path, sandbox: Sandbox, settings: UndoSettings) -> tuple[ZoneHistory, Parts] | None:
+    """The zone of a recorded path, if this sandbox has it, and the path in it."""
+    _, name, *parts = path.split("/")
+    zone = sandbox.zones.get(name)
+    if zone is None:
+        return None
+    history = zone_history(zone, home, settings)
+    with contextlib.suppress(OSError):
+        history.open_store()
+        return history, tuple(parts)
+    return None
+
+
+# --- on disk
+
+
+def restore_all(
+    home: Path, sandbox: Sandbox, steps: Sequence[UndoStep], settings: UndoSettings | None = None
+) -> dict[str, str]:
+    """The steps of a preview, whatever zones they are in. Path → why it was left alone. Raises OSError."""
+    by_zone: dict[ZoneHistory, list[UndoStep]] = {}
+    for step in steps:
+        place = locate(step.path, home, sandbox, settings or UndoSettings())
+        assert place is not None, "a preview selects no other"
+        by_zone.setdefault(place[0], []).append(step)
+    return {path: why for history, some in by_zone.items() for path, why in restore(history, some).items()}
+
+
+def restore(history: ZoneHistory, steps: Sequence[UndoStep]) -> dict[str, str]:
+    """Path → why it was left alone, for those that were. Everything else stands as the steps say. Raises OSError."""
+    items = [{"path": one.path, "now": one.now.to_json(), "then": one.then.to_json()} for one in steps]
+    with history.store.locked():
+        history.store.set(_PENDING, json.dumps(items))
+    left = _carry_out(history, items)
+    with history.store.locked():
+        history.store.set(_PENDING, "")
+    return left
+
+
+def finish_restores(history: ZoneHistory) -> tuple[str, ...]:
+    """The paths of a restore that a crash cut short and that is finished now."""
+    if not history.has_store:
+        return ()
+    with history.store.locked():
+        pending = history.store.get(_PENDING)
+    if not pending:
+        return ()
+    items = json.loads(pending)
+    for parts in {tuple(item["path"].split("/")[2:-1]) for item in items}:
+        _remove_temporary(history, parts)
+    left = _carry_out(history, items)
+    with history.store.locked():
+        history.store.set(_PENDING, "")
+    return tuple(item["path"] for item in items if item["path"] not in left)
+
+
+def _remove_temporary(history: ZoneHistory, parts: Parts) -> None:
+    """What the killed process was about to rename."""
+    with contextlib.suppress(OSError):
+        directory = history.open(parts, LISTING)
+        for name in os.listdir(directory.fd):
+            if OWN_NAME.fullmatch(name):
+                os.unlink(name, dir_fd=directory.fd)
+
+
+def _carry_out(history: ZoneHistory, items: Iterable[dict[str, object]]) -> dict[str, str]:
+    left: dict[str, str] = {}
+    modes: list[tuple[Parts, int]] = []
+    in_git: list[tuple[str, PathState, PathState]] = []
+    for item in items:
+        path = str(item["path"])
+        now, then = (PathState.from_json(item[side]) for side in ("now", "then"))  # type: ignore[arg-type]
+        parts = tuple(path.split("/")[2:])
+        if parts[0] == GIT_FILE:
+            in_git.append(("/".join(parts), now, then))
+            continue
+        with history.store.locked():
+            found = history.state(parts)
+            if same_state(found, then):
+                continue
+            if not same_state(found, now):
+                left[path] = EDITED
+                continue
+            try:
+                _put(history, parts, found, then)
+            except OSError as error:
+                left[path] = os.strerror(error.errno or 0).lower()
+                continue
+        if then.kind is PathKind.DIRECTORY:
+            modes.append((parts, then.mode))
+    for parts, mode in reversed(modes):  # now that everything in them is there
+        with contextlib.suppress(OSError):
+            directory = history.open(parts, LISTING)
+            os.fchmod(directory.fd, mode)
+    left |= _carry_out_git(history, in_git)
+    history.sync()
+    return left
+
+
+def _carry_out_git(history: ZoneHistory, steps: list[tuple[str, PathState, PathState]]) -> dict[str, str]:
+    """After the files: the index is compared with them when it is written."""
+    left: dict[str, str] = {}
+    todo = []
+    with history.store.locked():
+        for path, now, then in steps:
+            found = history.state(tuple(path.split("/")))
+            if same_state(found, then):
+                continue
+            if same_state(found, now):
+                todo.append((path, now, then))
+            else:
+                left[f"/{history.name}/{path}"] = EDITED
+        try:
+            if todo:
+                history.restore_git(todo)
+        except GitRefused as error:
+            left |= {f"/{history.name}/{path}": str(error) for path, _, _ in todo}
+    return left
+
+
+def _put(history: ZoneHistory, parts: Parts, found: PathState, then: PathState) -> None:
+    parent = history.open_parent(parts)
+    name = parts[-1]
+    if found.kind is PathKind.DIRECTORY and then.kind is not PathKind.DIRECTORY:
+        os.rmdir(name, dir_fd=parent.fd)  # fails where something is in it: that was not ours
+    if then.kind is PathKind.ABSENT:
+        if found.kind is not PathKind.DIRECTORY:
+            os.unlink(name, dir_fd=parent.fd)
+        return
+    if then.kind is PathKind.DIRECTORY:
+        if found.kind in (PathKind.FILE, PathKind.LINK):
+            os.unlink(name, dir_fd=parent.fd)
+        if found.kind is not PathKind.DIRECTORY:
+            os.mkdir(name, 0o700, dir_fd=parent.fd)
+        return
+    if found.kind is PathKind.FILE and then.kind is PathKind.FILE and found.digest == then.digest:
+        file = history.open(parts, ENTRY)
+        os.chmod(f"/proc/self/fd/{file.fd}", then.mode)  # it may be unreadable now
+        return
+    temporary = temp_name()
+    if then.kind is PathKind.LINK:
+        os.symlink(then.target, temporary, dir_fd=parent.fd)
+    else:
+        data = history.store.content(then.digest)
+        if data is None:
+            raise OSError(2, "its content is not kept any more")
+        fd = os.open(temporary, _NEW_FILE, 0o600, dir_fd=parent.fd)
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(fd, view) :]
+            os.fchmod(fd, then.mode)
+        finally:
+            os.close(fd)
+    os.rename(temporary, name, src_dir_fd=parent.fd, dst_dir_fd=parent.fd)

@@ -1,0 +1,109 @@
+"""A project on disk for tests of undo: what stands in it, exactly, and operations that change it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+from pathlib import Path
+
+from golem_forge.config.undo_block import UndoSettings
+from golem_forge.core.changes import ChangeSet
+from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
+from golem_forge.sandbox.undo.log import UNDO_TOOL, SessionChanges
+from golem_forge.sandbox.undo.restore import preview, restore_all
+from golem_forge.sandbox.undo.zone_history import ZoneHistory, zone_history
+from golem_forge.sandbox.zones import ZoneSpec
+
+GIT_ENVIRONMENT = {
+    "PATH": os.environ["PATH"],
+    "HOME": "/nonexistent",
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_AUTHOR_NAME": "Ada",
+    "GIT_AUTHOR_EMAIL": "ada@example.org",
+    "GIT_COMMITTER_NAME": "Ada",
+    "GIT_COMMITTER_EMAIL": "ada@example.org",
+    "LC_ALL": "C",
+}
+
+
+def git(root: Path, *words: str, check: bool = True) -> str:
+    ran = subprocess.run(
+        ["git", "-C", str(root), *words], env=GIT_ENVIRONMENT, capture_output=True, text=True, errors="replace", check=False
+    )
+    assert not check or ran.returncode == 0, (words, ran.stderr)
+    return ran.stdout
+
+
+def snapshot(root: Path) -> dict[str, object]:
+    """Every file, link and directory with its content and mode, and what git says."""
+    found: dict[str, object] = {}
+    for here, directories, files in os.walk(os.fsencode(root)):
+        if here == os.fsencode(root):
+            directories[:] = [name for name in directories if name != b".git"]
+        for name in (*directories, *files):
+            path = os.path.join(here, name)
+            info = os.lstat(path)
+            what: object = os.readlink(path) if stat.S_ISLNK(info.st_mode) else ""
+            if stat.S_ISREG(info.st_mode):
+                mode = stat.S_IMODE(info.st_mode)
+                if not mode & 0o400:
+                    os.chmod(path, 0o600)
+                what = Path(os.fsdecode(path)).read_bytes()
+                os.chmod(path, mode)
+            mode = 0 if stat.S_ISLNK(info.st_mode) else info.st_mode
+            found[os.fsdecode(path.removeprefix(os.fsencode(root)))] = (mode, what)
+    if (root / ".git").exists():
+        found["status"] = git(root, "status", "--porcelain=v2", "--branch", "-z", "--ignored")
+        found["index"] = git(root, "ls-files", "-s", "-z")
+        found["refs"] = [line for line in git(root, "show-ref", check=False).splitlines() if "refs/forge" not in line]
+        found["head"] = (root / ".git/HEAD").read_text()
+        found["stash"] = git(root, "stash", "list", "--format=%H")
+    return found
+
+
+class Project:
+    """A zone with its history, and calls in it as a session would make them."""
+
+    def __init__(self, root: Path, home: Path, *, session: str = "s1", settings: UndoSettings | None = None) -> None:
+        self.root = root
+        self.home = home
+        self.session = session
+        self.settings = settings or UndoSettings()
+        self.sandbox: Sandbox = open_sandbox([ZoneSpec(name="workspace", path=root)])
+        self.history: ZoneHistory = zone_history(self.sandbox.zones["workspace"], home, self.settings)
+        self.log = SessionChanges(home, session)
+        self._calls = 0
+
+    def begin(self, turn: int) -> tuple[object, dict[str, object]]:
+        self._calls += 1
+        facts = {"session": self.session, "call": f"c{self._calls}", "tool": "exec_command", "turn": turn}
+        span = self.history.begin(self.session, f"c{self._calls}", f"exec_command (c{self._calls})", facts)
+        assert span is not None, self.history.problem
+        return span, facts
+
+    def end(self, begun: tuple[object, dict[str, object]], *, undoes: tuple[str, ...] = ()) -> ChangeSet:
+        span, facts = begun
+        made = ChangeSet(**facts, changes=tuple(self.history.end(span)), undoes=undoes)  # type: ignore[arg-type]
+        self.log.append(made)
+        return made
+
+    def undo(self, *, turn: int | None = None, redo: bool = False, **options: object) -> dict[str, str]:
+        """What was left alone, with the reason."""
+        found = preview(
+            self.home, self.sandbox, self.log.read(), turn=turn, redo=redo, settings=self.settings, **options  # type: ignore[arg-type]
+        )
+        begun = self.begin(0)
+        begun[1]["tool"] = UNDO_TOOL
+        left = restore_all(self.home, self.sandbox, found.selected, self.settings)
+        left |= {one.path: one.why for one in (*found.steps, *found.lost) if not one.selected}
+        self.end(begun, undoes=tuple(one.call for one in found.calls) if not left else ())
+        return left
+
+
+def remove(path: Path) -> None:
+    if path.is_symlink() or not path.is_dir():
+        path.unlink(missing_ok=True)
+    else:
+        shutil.rmtree(path)
