@@ -205,6 +205,10 @@ def delete_session(home: Path, session_id: str) -> None:
         raise ForgeError(f"session {session_id} could not be deleted completely: {error.strerror}") from error
     finally:
         os.close(lock)
+    if (home / "undo").exists():
+        from golem_forge.sandbox.undo.housekeeping import forget_session  # loads SQLite
+
+        forget_session(home, session_id)
     SessionIndex(home).refresh()
 
 

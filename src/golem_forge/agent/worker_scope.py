@@ -207,8 +207,16 @@ def check_program_block(scope: WorkerScope, notices: list[str]) -> None:
 
 
 def recover_edits(session_state: SessionState, sandbox: Sandbox) -> list[str]:
-    """Patches that a crash cut in two are finished or taken back before anything else is done."""
-    return [] if session_state.dry else recover_patches(session_state.home.path, sandbox)
+    """What a crash cut in two is finished or taken back before anything else is done: patches, undos, calls."""
+    if session_state.dry:
+        return []
+    home = session_state.home.path
+    said = recover_patches(home, sandbox)
+    if (home / "undo").exists():
+        from golem_forge.sandbox.undo.housekeeping import recover  # loads SQLite
+
+        said += recover(home, sandbox, session_state.program.undo)
+    return said
 
 
 def _emit_leftovers(session_state: SessionState, worker_id: str, after: Aftermath) -> None:

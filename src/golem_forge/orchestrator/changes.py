@@ -13,8 +13,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.core.calls import Caller
@@ -57,10 +58,14 @@ class OpenRecordings:
     """A part of the session: calls whose processes still run."""
 
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    prune: Callable[[], None] | None = None
+    """Set once something was recorded."""
 
     async def aclose(self) -> None:
         if self.tasks:  # their processes were ended before
             await asyncio.wait(self.tasks, timeout=5)
+        if self.prune is not None:
+            await asyncio.to_thread(self.prune)
 
 
 class CallChanges:
@@ -82,12 +87,14 @@ class CallChanges:
         return await asyncio.to_thread(self._begin, state, zones)
 
     def _begin(self, state: CallState, zones: dict[str, frozenset[Parts] | None]) -> CallRecording:
-        from golem_forge.sandbox.undo.zone_history import zone_history  # loads SQLite
+        from golem_forge.sandbox.undo.housekeeping import prune  # both load SQLite
+        from golem_forge.sandbox.undo.zone_history import zone_history
 
         assert self._home is not None and self._scope.sandbox is not None
         facts = self._facts(state)
         call = state.call.id
         label = f"{state.tool.name} ({call})"
+        self._services.parts.get(OpenRecordings).prune = partial(prune, self._home, self._services.undo)
         opened: list[tuple[ZoneHistory, Span, frozenset[Parts] | None]] = []
         for name, paths in zones.items():
             history = zone_history(self._scope.sandbox.zones[name], self._home, self._services.undo)

@@ -26,17 +26,17 @@ from typing import Final
 from golem_forge.config.undo_block import UndoSettings
 from golem_forge.core.changes import ABSENT, ChangeSet, PathChange, PathKind, PathState
 from golem_forge.core.diff import file_diff
-from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.sandbox.files import temp_name
 from golem_forge.sandbox.handles import ENTRY, LISTING, Parts
 from golem_forge.sandbox.protected import GIT_FILE
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.undo.git_state import GitRefused
 from golem_forge.sandbox.undo.log import UNDO_TOOL
+from golem_forge.sandbox.undo.store import PENDING
 from golem_forge.sandbox.undo.zone_history import OWN_NAME, ZoneHistory, same_state, zone_history
 
 _NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_PENDING: Final = "restore"
 EDITED: Final = "it was changed since"
 
 
@@ -185,6 +185,8 @@ def _step(
         now = history.state(parts)
         if same_state(now, then):
             return None
+        if then.digest and not then.lost and not history.store.has(then.digest):
+            then = replace(then, lost="it is not kept any more (undo.keep, undo.max_disk)")
         why = EDITED if not same_state(now, left) else f"it may be the work of {', '.join(others)}" if others else ""
         if then.lost:
             return UndoStep(path, UndoAction.RESTORE, now, then, selected=False, why=then.lost)
@@ -264,10 +266,12 @@ def restore(history: ZoneHistory, steps: Sequence[UndoStep]) -> dict[str, str]:
     """Path → why it was left alone, for those that were. Everything else stands as the steps say. Raises OSError."""
     items = [{"path": one.path, "now": one.now.to_json(), "then": one.then.to_json()} for one in steps]
     with history.store.locked():
-        history.store.set(_PENDING, json.dumps(items))
+        history.store.set(PENDING, json.dumps(items))
+        history.store.mark_busy()
     left = _carry_out(history, items)
     with history.store.locked():
-        history.store.set(_PENDING, "")
+        history.store.set(PENDING, "")
+        history.store.mark_idle()
     return left
 
 
@@ -276,7 +280,7 @@ def finish_restores(history: ZoneHistory) -> tuple[str, ...]:
     if not history.has_store:
         return ()
     with history.store.locked():
-        pending = history.store.get(_PENDING)
+        pending = history.store.get(PENDING)
     if not pending:
         return ()
     items = json.loads(pending)
@@ -284,7 +288,8 @@ def finish_restores(history: ZoneHistory) -> tuple[str, ...]:
         _remove_temporary(history, parts)
     left = _carry_out(history, items)
     with history.store.locked():
-        history.store.set(_PENDING, "")
+        history.store.set(PENDING, "")
+        history.store.mark_idle()
     return tuple(item["path"] for item in items if item["path"] not in left)
 
 

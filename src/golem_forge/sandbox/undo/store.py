@@ -31,6 +31,9 @@ from golem_forge.storage.private_file import make_private_dir
 
 FOLDER: Final = "undo"
 _PACK_BYTES: Final = 256 << 20
+_BUSY: Final = "busy"
+PENDING: Final = "restore"
+"""The name of the fact that holds the steps of a restore that is not finished."""
 _VERSION: Final = 1
 _SCHEMA: Final = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
@@ -90,12 +93,17 @@ def as_parts(path: bytes) -> Parts:
     return tuple(os.fsdecode(path).split("/")) if path else ()
 
 
+def is_busy(folder: Path) -> bool:
+    """Whether a call or a restore is open, perhaps of a process that is gone; asked without opening the table."""
+    return (folder / _BUSY).exists()
+
+
 def zone_folder(home: Path, host: str) -> Path:
     return home / FOLDER / zone_key(host)
 
 
 class ZoneStore:
-    def __init__(self, folder: Path, host: str) -> None:
+    def __init__(self, folder: Path) -> None:
         """Raises OSError and sqlite3.Error: then nothing can be kept."""
         self.folder = folder
         make_private_dir(folder.parent)
@@ -108,7 +116,6 @@ class ZoneStore:
         self._unsynced: set[int] = set()
         with self.locked():
             self._db = self._opened()
-            self.set("host", host)
 
     def _opened(self) -> sqlite3.Connection:
         path = self.folder / "table.db"
@@ -294,6 +301,7 @@ class ZoneStore:
         cursor = self._db.execute(
             "INSERT INTO spans (session, call, label, facts, pid, started) VALUES (?, ?, ?, ?, ?, ?)", values
         )
+        self.mark_busy()
         return Span(cursor.lastrowid or 0, session, call, label, facts)
 
     def spans(self) -> list[Span]:
@@ -333,6 +341,16 @@ class ZoneStore:
     def close_span(self, span: Span) -> None:
         self.clear_span(span)
         self._db.execute("DELETE FROM spans WHERE id = ?", (span.id,))
+        self.mark_idle()
+
+    def mark_busy(self) -> None:
+        """Something is open that a killed process would leave behind (`is_busy`)."""
+        os.close(os.open(self.folder / _BUSY, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+
+    def mark_idle(self) -> None:
+        """Nothing is, if no call is open."""
+        if not self.spans() and not self.get(PENDING):
+            (self.folder / _BUSY).unlink(missing_ok=True)
 
     # --- what is kept for whom
 

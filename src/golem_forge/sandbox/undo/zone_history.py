@@ -247,7 +247,7 @@ class ZoneHistory:
         if not self._opened:
             if _is_home(self.host):
                 raise TooMuch("a home directory is too much to keep")
-            self.store = ZoneStore(self._folder, self.host)
+            self.store = ZoneStore(self._folder)
             self._opened = True
 
     def _open(self) -> None:
@@ -680,15 +680,21 @@ _sharing = Lock()
 
 def zone_history(zone: Zone, home: Path, settings: UndoSettings) -> ZoneHistory:
     """The one of this process for a zone, by its configured directory: a worker's zone may begin deeper."""
-    host = zone.host
-    for part in reversed(zone.subpath):
-        host = host.removesuffix(f"/{part}")
+    host = outer_host(zone)
     key = (host, str(home))
     with _sharing:
         found = _histories.get(key)
         if found is None:
             found = _histories[key] = ZoneHistory(host, zone.name, home, settings, zone.unprotect)
         return found
+
+
+def outer_host(zone: Zone) -> str:
+    """The configured directory of a zone that may begin deeper."""
+    host = zone.host
+    for part in reversed(zone.subpath):
+        host = host.removesuffix(f"/{part}")
+    return host
 
 
 def find_git(host: str) -> Repository | None:
