@@ -74,8 +74,9 @@ def build_catalog(
     for alias, name in ALIASES.items():
         if name in catalog:
             catalog.add_alias(alias, name)
-    for tool in (*client_tools(), _UNDO):
+    for tool in client_tools():
         catalog.add(tool)
+    catalog.hide(_UNDO, by_models=False)  # people have /undo
     for tool in as_tools(tools):
         if (bad := catalog.add_checked(tool)) is not None:
             raise ToolDefinitionError(f"tool {bad.name!r} cannot be offered: {bad.reason.partition(': ')[2]}")

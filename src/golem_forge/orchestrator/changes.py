@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -49,6 +49,8 @@ class CallRecording:
     zones: list[tuple[ZoneHistory, Span, frozenset[Parts] | None]]
     """Each with the paths that the call names; None: it may change any."""
     facts: dict[str, Any]
+    told: list[tuple[ChangeSet, str]] = field(default_factory=list)
+    """What was written to the change log, with the hash of the line, and is not told yet."""
     ends: Awaitable[Any] | None = None
     """Set by a tool whose process goes on when the call has ended: done when the process is gone."""
 
@@ -121,6 +123,7 @@ class CallChanges:
         with contextlib.suppress(Exception, asyncio.CancelledError):
             await ends
         await self._ended(recording)
+        self.tell(recording)
 
     async def _ended(self, recording: CallRecording, *, goes_on: bool = False) -> None:
         def look() -> tuple[list[PathChange], str]:
@@ -133,18 +136,15 @@ class CallChanges:
 
         made, problem = await asyncio.to_thread(look)
         if made or problem:
-            self.record(recording.facts, made, problem)
+            assert self._home is not None
+            changes = ChangeSet(**_fields(recording.facts), at=_now(), changes=tuple(made), problem=problem)
+            recording.told.append((changes, SessionChanges(self._home, changes.session).append(changes)))
 
-    def record(self, facts: dict[str, Any], made: Iterable[PathChange], problem: str = "") -> None:
-        """Writes one change set and tells the UIs."""
-        assert self._home is not None
-        changes = ChangeSet(**_fields(facts), at=_now(), changes=tuple(made), problem=problem)
-        try:
-            line = SessionChanges(self._home, changes.session).append(changes)
-        except OSError as error:
-            _log.warning("the change log could not be written: %s", error.strerror)
-            return
-        self._recorder.show("filesChanged", files_changed(changes, line))
+    def tell(self, recording: CallRecording) -> None:
+        """Emits what was recorded; after the result of the call."""
+        told, recording.told = recording.told, []
+        for changes, line in told:
+            self._recorder.show("filesChanged", files_changed(changes, line))
 
     def _facts(self, state: CallState) -> dict[str, Any]:
         by_hand = state.call.caller is Caller.HUMAN

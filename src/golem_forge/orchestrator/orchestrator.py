@@ -168,6 +168,8 @@ class Orchestrator:
         if order is not None and order.stopped and outcome.status is Status.INTERRUPTED and not outcome.executed:
             outcome.status, outcome.error = Status.SKIPPED, order.stopped
         outcome = self._recorder.finished(state, outcome)
+        if state.recording is not None:
+            self.changes.tell(state.recording)
         if cancelled is not None:
             raise cancelled
         return outcome
