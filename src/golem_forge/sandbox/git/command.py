@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import subprocess
 import tempfile
@@ -155,6 +156,21 @@ def run_program(
         return GitRun(process.returncode, out.read(limits.output), git_words(errors.read(_MOST_ERRORS)), cut)
 
 
+def wait_briefly(process: subprocess.Popen[bytes], seconds: float) -> None:
+    """Returns at once when it ends; `Popen.wait` with a timeout sleeps in between."""
+    try:
+        fd = os.pidfd_open(process.pid)
+    except OSError:  # before Linux 5.3
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(seconds)
+        return
+    try:
+        select.select((fd,), (), (), seconds)
+    finally:
+        os.close(fd)
+    process.poll()
+
+
 def find_git(environ: Mapping[str, str]) -> str:
     found = find_program("git", environ=environ)
     if found is None:
@@ -166,8 +182,7 @@ def _wait(process: subprocess.Popen[bytes], limits: GitLimits, out: int, errors:
     """True: git wrote more than its limit, and the rest is cut off."""
     until = time.monotonic() + limits.seconds
     while process.returncode is None:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(_POLL_SECONDS)
+        wait_briefly(process, _POLL_SECONDS)
         if os.fstat(out).st_size > limits.output:
             if limits.cut:
                 return True

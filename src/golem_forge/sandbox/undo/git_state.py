@@ -67,9 +67,10 @@ class GitState:
             id_, _, name = line.partition(b" ")
             if not name.startswith((b"refs/forge/", b"refs/stash")):
                 found[PREFIX + os.fsdecode(name)] = (_link(id_.decode()), b"")
-        head = self._git("symbolic-ref", "-q", "HEAD", may_fail=True).strip()
-        commit = self._git("rev-parse", "-q", "--verify", "HEAD^{commit}", may_fail=True).strip().decode()
-        found[HEAD] = (_link(_SYMBOLIC + os.fsdecode(head) if head else commit), b"")
+        head = self._head()
+        branch = found.get(PREFIX + head.removeprefix(_SYMBOLIC)) if head.startswith(_SYMBOLIC) else None
+        commit = branch[0].target if branch is not None else "" if head.startswith(_SYMBOLIC) else head
+        found[HEAD] = (_link(head), b"")
         if os.path.lexists(os.path.join(self._common, "logs", "refs", "stash")) and (entries := self._stash()):
             found[STASH] = (_link(" ".join(entries)), b"")
         words = ("diff-index", "--cached", "--raw", "-z", "--no-renames", "--no-abbrev", "--ignore-submodules=none")
@@ -79,6 +80,15 @@ class GitState:
         else:
             found[INDEX] = (PathState(PathKind.FILE), commit.encode() + b"\n" + diff)
         return found
+
+    def _head(self) -> str:
+        """`ref: refs/heads/main`, or a commit."""
+        with contextlib.suppress(OSError), open(os.path.join(self._own, "HEAD"), "rb") as file:
+            said = os.fsdecode(file.read(4096)).strip()
+            if said and not said.endswith("/.invalid"):  # what a reftable repository has there
+                return said
+        name = self._git("symbolic-ref", "-q", "HEAD", may_fail=True).strip()
+        return _SYMBOLIC + os.fsdecode(name) if name else self._git("rev-parse", "HEAD").decode().strip()
 
     def _stash(self) -> list[str]:
         said = self._git("reflog", "show", "--format=%H", "refs/stash", "--", may_fail=True)

@@ -213,7 +213,7 @@ class ZoneHistory:
     def _covered(self) -> Iterator[Parts]:
         yield from (as_parts(path) for path, one in self.store.entries() if not one.state.lost)
         if self._git is not None:
-            yield from (as_parts(path) for path in self._git.lookup([b"."]))
+            yield from (as_parts(path) for path in self._git.lookup([b""]))
 
     @contextlib.contextmanager
     def _guarded(self) -> Iterator[None]:
@@ -355,6 +355,8 @@ class ZoneHistory:
                 unusual = pool.submit(self._unusual_files)
                 state = self._git.take_snapshot()
                 paths = {*state.changed, *self._files(state.untracked), *unusual.result()}
+            linked = (self._stat(as_parts(path)) for path in unusual.result())
+            self._scan.single_links = all(info is not None and info.st_nlink == 1 for info in linked)
             self.store.set("source", "git")
             self.store.set("modes", json.dumps(self._modes))
         except GitUnusable:

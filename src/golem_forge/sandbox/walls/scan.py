@@ -110,6 +110,9 @@ class ZoneScan:
         """Listed before it was watched."""
         self._spent = 0.0
         self._log = changes.ChangeLog()
+        self.single_links = False
+        """Whether no file had a second name when somebody last looked at all (`ZoneHistory`): then one that is gone,
+        and was there before, had no other name through which it could have been changed."""
 
     @property
     def stopped_at(self) -> Parts | None:
@@ -235,7 +238,13 @@ class ZoneScan:
                     paths.add(here)
             complete = not self._unseen
             earliest = mark.earliest()
-            if self._inotify is None or not self._log.has_all_since(mark):
+            by_times = self._inotify is None or not self._log.has_all_since(mark)
+            if by_times and self._entries > _WATCH_FROM_ENTRIES:
+                found = changes.changed_below(self._host, earliest, _LONGEST_LOOK_S)
+                if found is not None:
+                    paths.update(parts for parts in found if not is_in_git_dir(parts))
+                    by_times = False
+            if by_times:
                 deadline = time.monotonic() + _LONGEST_LOOK_S
                 for here, listing in self._listings.items():
                     if not is_in_git_dir(here):
@@ -351,13 +360,18 @@ class ZoneScan:
         for parts, mask in happened.items():
             if is_in_git_dir(parts) or parts in self.placeholders:
                 continue
-            if mask & _MOVED or (mask & changes.IS_DIRECTORY and mask & changes.CREATE):
-                return True
             if mask & changes.IS_DIRECTORY:
+                if mask & (changes.CREATE | changes.MOVED_TO) or (mask & _MOVED and not self.single_links):
+                    return True
                 continue
+            if mask & _MOVED and not self.single_links:
+                return True
             asked += 1
             info = entry_stat(os.path.join(self._host, *parts)) if asked <= _MOST_ASKED else None
+            if info is None and mask & _MOVED and not mask & changes.CREATE and asked <= _MOST_ASKED:
+                continue  # it was there before, so it was the only name of its file
             if info is None or info.st_nlink != 1:
+                self.single_links = False
                 return True
         return False
 
