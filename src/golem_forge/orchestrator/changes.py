@@ -49,10 +49,17 @@ class CallRecording:
     zones: list[tuple[ZoneHistory, Span, frozenset[Parts] | None]]
     """Each with the paths that the call names; None: it may change any."""
     facts: dict[str, Any]
+    processes: list[Any] = field(default_factory=list)
+    """Children that run for it (`Child`), added by the tool that starts them."""
     told: list[tuple[ChangeSet, str]] = field(default_factory=list)
     """What was written to the change log, with the hash of the line, and is not told yet."""
     ends: Awaitable[Any] | None = None
     """Set by a tool whose process goes on when the call has ended: done when the process is gone."""
+
+
+    def was_idle(self, time_ns: int) -> bool:
+        """Whether nothing of its processes ran at that moment; without a process nobody can tell."""
+        return bool(self.processes) and all(one.was_idle(time_ns) for one in self.processes)
 
 
 @dataclass(slots=True)
@@ -130,7 +137,7 @@ class CallChanges:
             made: list[PathChange] = []
             problem = ""
             for history, span, paths in recording.zones:
-                made += history.end(span, paths, goes_on=goes_on)
+                made += history.end(span, paths, goes_on=goes_on, was_idle=recording.was_idle)
                 problem = problem or (f"/{history.name}: {history.problem}" if history.problem else "")
             return made, problem
 

@@ -98,6 +98,10 @@ class Child:
         if limits.timeout_s is not None:
             self._timers.append(self._loop.call_later(max(limits.timeout_s, 0), self.request_end, monitor.TIMEOUT))
 
+    def was_idle(self, time_ns: int) -> bool:
+        """Whether it was seen that nothing of its tree ran at a moment of the files' clock."""
+        return self._watcher is not None and self._watcher.idle.include(time_ns)
+
     async def wait(self, seconds: float | None = None) -> ExitStatus | None:
         """None: it still runs after `seconds`."""
         if self.ending is None:

@@ -19,7 +19,7 @@ import select
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from typing import Final
 
 from golem_forge.config.sandbox_block import ResourceLimits
@@ -43,6 +43,11 @@ REASONS: Final = {
 }
 """Why limits or walls ended it, in words."""
 
+_CLOCK_OF_FILES: Final = 5
+"""CLOCK_REALTIME_COARSE, from which Linux takes times of change."""
+_LOOK_NS: Final = 12_000_000
+_MOST_WATCHED: Final = 64
+_MOST_PERIODS: Final = 1_000
 _USUAL: Final = frozenset(
     getattr(signal, f"SIG{name}")
     for name in (
@@ -153,6 +158,46 @@ _FEWEST_THREADS: Final = 256
 """Threads of the whole tree: so many for each process that it may have, and never fewer than one program needs."""
 
 
+class IdlePeriods:
+    """When nothing of a tree ran: what changed on disk then, somebody else changed."""
+
+    def __init__(self) -> None:
+        self._periods: list[tuple[int, int]] = []
+        self._last: tuple[tuple[bytes, ...] | None, int] = (None, 0)
+
+    def note(self, members: Sequence[int]) -> None:
+        """Looks at the time that each thread has run so far. The same as at the last look: none ran in between."""
+        before, since = self._last
+        until = time.clock_gettime_ns(_CLOCK_OF_FILES)
+        ran = _time_run(members)
+        self._last = (ran, time.clock_gettime_ns(_CLOCK_OF_FILES))
+        if ran is None or ran != before:
+            return
+        if self._periods and self._periods[-1][1] >= since - _LOOK_NS:
+            self._periods[-1] = (self._periods[-1][0], until)
+        elif len(self._periods) < _MOST_PERIODS:
+            self._periods.append((since, until))
+
+    def include(self, time_ns: int) -> bool:
+        """Whether a time of change lies in one of them, and not so near its ends that the clock could deceive."""
+        return any(start + _LOOK_NS < time_ns < end - _LOOK_NS for start, end in self._periods)
+
+
+def _time_run(members: Sequence[int]) -> tuple[bytes, ...] | None:
+    """Of each thread, in the words of the system. None: there are too many, or it does not say."""
+    found: list[bytes] = []
+    try:
+        for pid in members if len(members) <= _MOST_WATCHED else ():
+            for task in sorted(os.listdir(f"/proc/{pid}/task")):
+                with open(f"/proc/{pid}/task/{task}/schedstat", "rb") as file:
+                    found.append(task.encode() + b" " + file.read(200).partition(b" ")[0])
+                if len(found) > _MOST_WATCHED:
+                    return None
+    except OSError:
+        return None
+    return tuple(found) or None
+
+
 class ResourceMonitor:
     def __init__(
         self,
@@ -171,6 +216,7 @@ class ResourceMonitor:
         self._sessions = sessions
         self._reached = reached
         self._guard = guard
+        self.idle = IdlePeriods()
         self._looks = 0
         self._no_exact_look_before = 0.0
         self._no_guard_before = 0.0
@@ -189,6 +235,7 @@ class ResourceMonitor:
             self._reached(WALLS_CHANGED)
             return
         members = descendants(self._root, self._limits.processes)
+        self.idle.note(members)
         close = self._looks % _LOOKS_PER_CLOSE_LOOK == 1
         if close:
             self._look_for_files(members)

@@ -22,7 +22,7 @@ import sqlite3
 import stat
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Lock
@@ -126,14 +126,21 @@ class ZoneHistory:
             return self.store.open_span(session, call, label, facts)
         return None
 
-    def end(self, span: Span, paths: Collection[Parts] | None = None, *, goes_on: bool = False) -> list[PathChange]:
+    def end(
+        self,
+        span: Span,
+        paths: Collection[Parts] | None = None,
+        *,
+        goes_on: bool = False,
+        was_idle: Callable[[int], bool] = lambda time_ns: False,
+    ) -> list[PathChange]:
         """What the call changed, as paths of the zone. `paths`: of `begin_at`; `goes_on`: a process of it still runs."""
         with self._guarded(), self.store.locked():
             if paths is None:
                 self.look()
             else:
                 self._note(self._update(self._with_parents(paths)))
-            made = list(self._changes(span))
+            made = list(self._changes(span, was_idle))
             if self._git_state is not None:
                 left = (one.path.split("/", 2)[2] for one in made)
                 ids = [left_commits(path, one.before, one.after) for path, one in zip(left, made, strict=True)]
@@ -645,10 +652,13 @@ class ZoneHistory:
         if changed and (spans := self.store.spans()):
             self.store.note_changes(changed, spans)
 
-    def _changes(self, span: Span) -> Iterator[PathChange]:
+    def _changes(self, span: Span, was_idle: Callable[[int], bool] = lambda time_ns: False) -> Iterator[PathChange]:
         for path, before, others in self.store.span_changes(span):
             after = self._known(path)
             if not same_state(before, after):
+                info = self._stat(as_parts(path))
+                if info is not None and not stat.S_ISDIR(info.st_mode) and was_idle(info.st_ctime_ns):
+                    others = (*others, _IDLE)
                 added, removed = self.count_lines(before, after)
                 yield PathChange(self._virtual(path), before, after, others, added, removed)
 
@@ -673,6 +683,7 @@ class ZoneHistory:
         return data.decode("utf-8", "replace")
 
 
+_IDLE: Final = "somebody else: nothing of the command ran at that moment"
 _PRUNED: Final = "git does not have its content any more"
 _CHANGING: Final = "it changed while it was read"
 

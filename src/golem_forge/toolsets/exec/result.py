@@ -45,6 +45,8 @@ async def first_wait(
     ctx: ToolContext,
 ) -> ToolCompletion:
     running = await sessions.start(start, kind)
+    if ctx.recording is not None:
+        ctx.recording.processes.append(running.child)
     try:
         async with show_live_output(ctx, {"stdout": running.child.output}):
             await running.wait(args["yield_time_ms"] / 1000)

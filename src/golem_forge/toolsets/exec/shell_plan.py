@@ -146,6 +146,8 @@ async def _run_program(program: _Program, ctx: ToolContext) -> ToolCompletion:
     if code := program.unusable():
         return missing_program(program.words[0], code)
     walled = await program.environment.walls.start(program.job(ctx))
+    if ctx.recording is not None:
+        ctx.recording.processes.append(walled.child)
     child, ending = walled.child, await wait_to_end(walled, ctx, program.timeout_s)
     assert child.errors is not None  # the streams were asked for apart
     ran = ProgramRun(
