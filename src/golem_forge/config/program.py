@@ -375,7 +375,8 @@ def load_program(
         unused.append(f"{PROJECT_RULES}: ignored")
     zones = _zones(project, person, root)
     otel = effective_otel(project, person)
-    remarks = (walls_notice(project), _own_only_notice(project, "otel"), _own_only_notice(project, "undo"), otel.problem)
+    own_only = (_own_only_notice(project, block) for block in ("otel", "undo"))
+    remarks = (walls_notice(project), *own_only, otel.problem)
     unprotect = (layer.block("sandbox").get("unprotect") for layer in (project, person))
     return Program(
         root=root,

@@ -442,7 +442,7 @@ class FilesChanged(EventData, type="filesChanged"):
     turn: int
     """Which message of the person it belongs to; 0: none, the person called the tool."""
     files: list[Json]
-    """`{path, verb, added?, removed?, selected}` each, 200 at most; `selected`: undo takes it back without being told."""
+    """`{path, verb, added?, removed?, selected}` each, 200 at most; `selected`: undo takes it back by itself."""
     count: int
     """How many there are."""
     added: int

@@ -56,7 +56,6 @@ class CallRecording:
     ends: Awaitable[Any] | None = None
     """Set by a tool whose process goes on when the call has ended: done when the process is gone."""
 
-
     def was_idle(self, time_ns: int) -> bool:
         """Whether nothing of its processes ran at that moment; without a process nobody can tell."""
         return bool(self.processes) and all(one.was_idle(time_ns) for one in self.processes)
@@ -99,7 +98,8 @@ class CallChanges:
         from golem_forge.sandbox.undo.housekeeping import prune  # both load SQLite
         from golem_forge.sandbox.undo.zone_history import zone_history
 
-        assert self._home is not None and self._scope.sandbox is not None
+        assert self._home is not None
+        assert self._scope.sandbox is not None
         facts = self._facts(state)
         call = state.call.id
         label = f"{state.tool.name} ({call})"

@@ -144,7 +144,8 @@ def _why_nothing(found: UndoPreview) -> str:
 def _run(found: UndoPreview, ctx: ToolContext) -> ToolResult:
     from golem_forge.sandbox.undo.restore import restore_all
 
-    assert ctx.home is not None and ctx.sandbox is not None
+    assert ctx.home is not None
+    assert ctx.sandbox is not None
     left = restore_all(ctx.home, ctx.sandbox, found.selected, ctx.undo)
     done = [step.path for step in found.selected if step.path not in left]
     said = [{"path": display_name(path), "why": why} for path, why in left.items()]

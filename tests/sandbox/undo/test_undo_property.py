@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 from collections.abc import Callable
@@ -13,7 +14,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.sandbox.undo.tree import Project, git, remove, snapshot
 
-NAMES = ("a.txt", "b.py", "src", "src/deep", "src/deep/er", "data", "new\nline", "no-utf8-\udcff", "ünïcode", "sp ace", "[x]*")
+NAMES = (
+    "a.txt",
+    "b.py",
+    "src",
+    "src/deep",
+    "src/deep/er",
+    "data",
+    "new\nline",
+    "no-utf8-\udcff",
+    "ünïcode",
+    "sp ace",
+    "[x]*",
+)
 CONTENTS = (b"", b"one\n", b"two\nlines\n", bytes(range(256)), b"x" * 70_000)
 MODES = (0o644, 0o600, 0o755, 0o664)
 paths = st.lists(st.sampled_from(NAMES), min_size=1, max_size=3).map("/".join)
@@ -32,18 +45,37 @@ OPERATIONS = st.one_of(
     op("chmod", paths, st.sampled_from((0o600, 0o755, 0o700, 0o640))),
     op("link", paths, st.sampled_from(("a.txt", "../nowhere", "/etc/hostname"))),
     op("hardlink", paths, paths),
-    op("git", st.sampled_from(("add -A", "commit -qam x", "commit -q --allow-empty -m y", "reset -q --hard", "checkout -qf .",
-        "stash -q", "stash -qu", "stash pop -q", "checkout -qB other", "checkout -q main", "rm -rqf --cached .", "clean -qfd",
-        "commit -q --amend -m z", "branch -f spare", "branch -D spare", "reset -q --hard HEAD~1", "tag -f mark"))),
+    op(
+        "git",
+        st.sampled_from(
+            (
+                "add -A",
+                "commit -qam x",
+                "commit -q --allow-empty -m y",
+                "reset -q --hard",
+                "checkout -qf .",
+                "stash -q",
+                "stash -qu",
+                "stash pop -q",
+                "checkout -qB other",
+                "checkout -q main",
+                "rm -rqf --cached .",
+                "clean -qfd",
+                "commit -q --amend -m z",
+                "branch -f spare",
+                "branch -D spare",
+                "reset -q --hard HEAD~1",
+                "tag -f mark",
+            )
+        ),
+    ),
 )
 
 
 def apply(root: Path, operation: tuple[Any, ...]) -> None:
     kind, *rest = operation
-    try:
+    with contextlib.suppress(OSError, ValueError):
         _apply(root, kind, *rest)
-    except (OSError, ValueError):
-        pass
 
 
 def _apply(root: Path, kind: str, *rest: Any) -> None:

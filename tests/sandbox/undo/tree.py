@@ -30,7 +30,12 @@ GIT_ENVIRONMENT = {
 
 def git(root: Path, *words: str, check: bool = True) -> str:
     ran = subprocess.run(
-        ["git", "-C", str(root), *words], env=GIT_ENVIRONMENT, capture_output=True, text=True, errors="replace", check=False
+        ["git", "-C", str(root), *words],
+        env=GIT_ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
     )
     assert not check or ran.returncode == 0, (words, ran.stderr)
     return ran.stdout
@@ -92,7 +97,13 @@ class Project:
     def undo(self, *, turn: int | None = None, redo: bool = False, **options: object) -> dict[str, str]:
         """What was left alone, with the reason."""
         found = preview(
-            self.home, self.sandbox, self.log.read(), turn=turn, redo=redo, settings=self.settings, **options  # type: ignore[arg-type]
+            self.home,
+            self.sandbox,
+            self.log.read(),
+            turn=turn,
+            redo=redo,
+            settings=self.settings,
+            **options,  # type: ignore[arg-type]
         )
         begun = self.begin(0)
         begun[1]["tool"] = UNDO_TOOL

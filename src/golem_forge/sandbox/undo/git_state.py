@@ -3,7 +3,7 @@
     .git/HEAD               a link to `ref: refs/heads/main`, or to a commit
     .git/refs/heads/main    a link to a commit
     .git/refs/stash         a link to all entries, newest first
-    .git/index              a file: the commit that HEAD is, and what the index has otherwise (`git diff-index --cached`)
+    .git/index              a file: the commit that HEAD is, and what the index has otherwise (`git diff-index`)
 
 So a change set has them like every other path. Git reads and writes all of it: refs move by one transaction that names
 the old values, the index is exchanged under git's own lock. `stamp` says without git whether anything may have changed.
@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from golem_forge.core.changes import PathKind, PathState
+from golem_forge.core.changes import PathChange, PathKind, PathState
 from golem_forge.sandbox.git.command import (
     QUIET_ENVIRONMENT,
     QUIET_SETTINGS,
@@ -214,9 +214,10 @@ _AUTHOR: Final = {
 """Of reflog entries."""
 
 
-def left_commits(path: str, before: PathState, after: PathState) -> Iterator[str]:
-    """What a changed ref does not name any more."""
-    if path.startswith(PREFIX) and before.kind is PathKind.LINK and not before.target.startswith(_SYMBOLIC):
+def left_commits(change: PathChange) -> Iterator[str]:
+    """What a ref does not name any more after a change."""
+    before, after = change.before, change.after
+    if change.in_git and before.kind is PathKind.LINK and not before.target.startswith(_SYMBOLIC):
         yield from set(before.target.split()).difference(after.target.split())
 
 

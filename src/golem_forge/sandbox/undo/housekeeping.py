@@ -92,7 +92,7 @@ def forget_session(home: Path, session: str) -> None:
     for store in _stores(home):
         with contextlib.closing(store), contextlib.suppress(OSError, sqlite3.Error), store.locked():
             store.forget_session(session)
-            store.collect()
+            store.collect(every_byte=True)
 
 
 def _stores(home: Path) -> Iterator[ZoneStore]:

@@ -1,4 +1,4 @@
-"""The change log of a session: one ChangeSet a line in FORGE_HOME/sessions/<id>.changes, each with a hash of all before.
+"""The change log of a session: a ChangeSet a line in FORGE_HOME/sessions/<id>.changes, each with a hash of all before.
 
 The journal has the hash of each line (event `filesChanged`), so neither file can be changed alone without being
 noticed. `read` gives what is complete: a line that a crash cut short is left out.

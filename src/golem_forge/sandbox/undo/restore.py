@@ -1,11 +1,11 @@
 """Bringing back what calls changed: which paths, to which states, and the steps on disk.
 
-`preview` says what an undo would do to each path and why it would leave one alone; `restore` does it. Changes of several
-calls become one step for each path: from what stands there now to what stood there before the first of them.
+`preview` says what an undo would do to each path and why it would leave one alone; `restore` does it. Changes of
+several calls become one step for each path: from what stands there now to what stood there before the first of them.
 
-    a path that is not what the last of these calls left       was edited since: left alone, unless it is named in `also`
-    a path that others may have changed                        shown, left alone, unless it is named in `also`
-    a state that was not kept                                  cannot be brought back
+    a path that is not what the last of these calls left    was edited since: left alone, unless `also` names it
+    a path that others may have changed                     shown, left alone, unless `also` names it
+    a state that was not kept                               cannot be brought back
 
 A restore is written to the store first, as a whole, and then done step by step; each step looks at what stands there.
 A process that is killed in the middle leaves the rest to `finish_restores`, which the next session calls: a path is in
@@ -286,7 +286,7 @@ def finish_restores(history: ZoneHistory) -> tuple[str, ...]:
     items = json.loads(pending)
     for parts in {tuple(item["path"].split("/")[2:-1]) for item in items}:
         _remove_temporary(history, parts)
-    left = _carry_out(history, items)
+    left = _carry_out(history, items, again=True)
     with history.store.locked():
         history.store.set(PENDING, "")
         history.store.mark_idle()
@@ -302,7 +302,8 @@ def _remove_temporary(history: ZoneHistory, parts: Parts) -> None:
                 os.unlink(name, dir_fd=directory.fd)
 
 
-def _carry_out(history: ZoneHistory, items: Iterable[dict[str, object]]) -> dict[str, str]:
+def _carry_out(history: ZoneHistory, items: Iterable[dict[str, object]], *, again: bool = False) -> dict[str, str]:
+    """`again`: a killed process did some of it."""
     left: dict[str, str] = {}
     modes: list[tuple[Parts, int]] = []
     in_git: list[tuple[str, PathState, PathState]] = []
@@ -316,6 +317,9 @@ def _carry_out(history: ZoneHistory, items: Iterable[dict[str, object]]) -> dict
         with history.store.locked():
             found = history.state(parts)
             if same_state(found, then):
+                continue
+            if again and found.kind is then.kind is PathKind.DIRECTORY:  # made, and its mode was not set yet
+                modes.append((parts, then.mode))
                 continue
             if not same_state(found, now):
                 left[path] = EDITED

@@ -1,9 +1,9 @@
 """ZoneStore: what is known of one zone's files, and the contents that could be lost, in FORGE_HOME/undo/<zone>/.
 
 `table.db` (SQLite) has an entry for every file, link and directory that is not kept by git, the open calls (spans) with
-the first state of each path that changed since they began, and where each content is. `packs/<n>` hold the contents, one
-behind the other; one sync for each capture. All processes with this home share it: whoever looks at the zone or writes
-here holds `locked()`.
+the first state of each path that changed since they began, and where each content is. `packs/<n>` hold the contents,
+one behind the other; one sync for each capture. All processes with this home share it: whoever looks at the zone or
+writes here holds `locked()`.
 
 Threats: a process that is killed in the middle (a content is synced before an entry names it; what a dead process had
 open stays in the table, and `dead_spans` finds it); a content that was changed on disk (`content` compares its digest).
@@ -34,6 +34,7 @@ _PACK_BYTES: Final = 256 << 20
 _BUSY: Final = "busy"
 PENDING: Final = "restore"
 """The name of the fact that holds the steps of a restore that is not finished."""
+_UNUSED: Final = 0.25
 _VERSION: Final = 1
 _SCHEMA: Final = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
@@ -173,11 +174,11 @@ class ZoneStore:
     # --- entries
 
     def entry(self, parts: Parts) -> Entry | None:
-        row = self._db.execute(f"SELECT {_FIELDS} FROM entries WHERE path = ?", (as_bytes(parts),)).fetchone()
+        row = self._db.execute(_SELECT + " WHERE path = ?", (as_bytes(parts),)).fetchone()
         return _entry(row)[1] if row else None
 
     def entries(self) -> Iterator[tuple[bytes, Entry]]:
-        for row in self._db.execute(f"SELECT {_FIELDS} FROM entries"):
+        for row in self._db.execute(_SELECT):
             yield _entry(row)
 
     def children(self, parts: Parts) -> list[bytes]:
@@ -194,7 +195,9 @@ class ZoneStore:
 
     def names_of(self, device: int, inode: int) -> list[bytes]:
         """The paths of entries that are this very file."""
-        found = self._db.execute("SELECT path FROM entries WHERE inode = ? AND device = ? AND links > 1", (inode, device))
+        found = self._db.execute(
+            "SELECT path FROM entries WHERE inode = ? AND device = ? AND links > 1", (inode, device)
+        )
         return [row[0] for row in found]
 
     def has_files_below(self, parts: Parts) -> bool:
@@ -229,7 +232,7 @@ class ZoneStore:
         self._db.execute("DELETE FROM entries")
 
     def lost_entries(self) -> list[tuple[bytes, Entry]]:
-        query = f"SELECT {_FIELDS} FROM entries WHERE lost <> ''"
+        query = _SELECT + " WHERE lost <> ''"
         return [_entry(row) for row in self._db.execute(query)]
 
     def kept_bytes(self) -> int:
@@ -370,8 +373,9 @@ class ZoneStore:
     def forget_session(self, session: str) -> None:
         self._db.execute("DELETE FROM kept WHERE session = ?", (session,))
 
-    def collect(self) -> int:
-        """Removes contents that nothing names any more, and packs with nothing in them. Bytes that are still kept."""
+    def collect(self, *, every_byte: bool = False) -> int:
+        """Removes contents that nothing names any more. Packs of which a quarter is unused are written anew, with
+        `every_byte` all that have anything unused. Bytes that are still kept."""
         self._db.execute(
             "DELETE FROM contents WHERE digest NOT IN (SELECT digest FROM entries UNION SELECT digest FROM kept)"
             " AND NOT EXISTS (SELECT 1 FROM span_changes)"
@@ -381,15 +385,16 @@ class ZoneStore:
         for file in (self.folder / "packs").iterdir():
             if file.name.isdigit() and int(file.name) not in used:
                 file.unlink(missing_ok=True)
-        self._compact()
+        self._compact(0 if every_byte else _UNUSED)
         return self.kept_bytes()
 
-    def _compact(self) -> None:
-        """Moves what is left of packs that are mostly unused into a new one."""
+    def _compact(self, unused: float) -> None:
+        """Moves what is left of packs with a larger part unused into a new one."""
         rows = self._db.execute("SELECT pack, SUM(size) FROM contents GROUP BY pack").fetchall()
         for pack, live in rows:
             file = self.folder / "packs" / str(pack)
-            if live * 2 > file.stat().st_size:
+            size = file.stat().st_size
+            if size - live <= size * unused:
                 continue
             left = self._db.execute("SELECT digest FROM contents WHERE pack = ?", (pack,)).fetchall()
             last = self._db.execute("SELECT MAX(pack) FROM contents").fetchone()[0]
@@ -403,7 +408,9 @@ class ZoneStore:
             file.unlink(missing_ok=True)
 
 
-_FIELDS: Final = "path, kind, mode, size, digest, target, lost, ctime, inode, device, links, made_by"
+_SELECT: Final = (
+    "SELECT path, kind, mode, size, digest, target, lost, ctime, inode, device, links, made_by FROM entries"
+)
 
 
 def _entry(row: tuple[Any, ...]) -> tuple[bytes, Entry]:

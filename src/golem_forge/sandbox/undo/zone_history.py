@@ -26,7 +26,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Lock
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from golem_forge.config.undo_block import UndoSettings
 from golem_forge.core.changes import ABSENT, PathChange, PathKind, PathState
@@ -45,6 +45,7 @@ from golem_forge.sandbox.walls.changes import ScanMark
 from golem_forge.sandbox.walls.scan import ZoneScan, shared_scan
 from golem_forge.sandbox.zones import PLACEHOLDER_NAMES, PlaceholderNotes, Zone
 
+T = TypeVar("T")
 MOST_ENTRIES: Final = 200_000
 _TARGETED: Final = 5_000
 """With more paths than this to look at, everything is."""
@@ -111,20 +112,24 @@ class ZoneHistory:
 
     def begin(self, session: str, call: str, label: str, facts: dict[str, Any]) -> Span | None:
         """Before a call that may change anything in the zone. None: nothing is recorded (see `problem`)."""
-        with self._guarded(), self.store.locked():
+
+        def work() -> Span:
             self.look()
             return self.store.open_span(session, call, label, facts)
-        return None
+
+        return self._guarded(work, None)
 
     def begin_at(
         self, paths: Collection[Parts], session: str, call: str, label: str, facts: dict[str, Any]
     ) -> Span | None:
         """The same for a call that changes only these paths."""
-        with self._guarded(), self.store.locked():
+
+        def work() -> Span:
             self._open()
             self._update(self._with_parents(paths))
             return self.store.open_span(session, call, label, facts)
-        return None
+
+        return self._guarded(work, None)
 
     def end(
         self,
@@ -134,50 +139,47 @@ class ZoneHistory:
         goes_on: bool = False,
         was_idle: Callable[[int], bool] = lambda time_ns: False,
     ) -> list[PathChange]:
-        """What the call changed, as paths of the zone. `paths`: of `begin_at`; `goes_on`: a process of it still runs."""
-        with self._guarded(), self.store.locked():
+        """What the call changed, as paths of the zone. `paths`: of `begin_at`; `goes_on`: a process of it still runs;
+        `was_idle`: whether nothing of its processes ran at a moment."""
+
+        def work() -> list[PathChange]:
             if paths is None:
                 self.look()
             else:
                 self._note(self._update(self._with_parents(paths)))
-            made = list(self._changes(span, was_idle))
+            made = self._changes(span, was_idle)
             if self._git_state is not None:
-                left = (one.path.split("/", 2)[2] for one in made)
-                ids = [left_commits(path, one.before, one.after) for path, one in zip(left, made, strict=True)]
-                self._git_state.pin(id_ for each in ids for id_ in each)
-            self.store.keep_for(
-                span.session,
-                (state.digest for one in made for state in (one.before, one.after)),
-                int(time.time()),
-            )
+                self._git_state.pin(id_ for one in made for id_ in left_commits(one))
             if goes_on:
                 self.store.clear_span(span)
             else:
                 self.store.close_span(span)
             return made
-        return []
+
+        made = self._guarded(work, None)
+        if made is None:  # others would take it for a call that still runs
+            self._guarded(lambda: self.store.close_span(span), None, may_fail=True)
+        return made or []
 
     def recover(self) -> list[tuple[Span, list[PathChange]]]:
         """What calls changed whose process was killed. Call it before a session begins; it compares everything."""
-        if not (self._folder / "table.db").exists():
-            return []
-        with self._guarded(), self.store.locked():
+
+        def work() -> list[tuple[Span, list[PathChange]]]:
             dead = self.store.dead_spans()
-            if not dead:
-                return []
-            self._mark = None
-            self.look()
-            found = [(span, list(self._changes(span))) for span in dead]
-            for span, made in found:
-                digests = (state.digest for one in made for state in (one.before, one.after))
-                self.store.keep_for(span.session, digests, int(time.time()))
+            if dead:
+                self._mark = None
+                self.look()
+            found = [(span, self._changes(span)) for span in dead]
+            for span in dead:
                 self.store.close_span(span)
             return found
-        return []
+
+        return self._guarded(work, []) if (self._folder / "table.db").exists() else []
 
     def coverage(self) -> ZoneCoverage:
         """After a look of its own."""
-        with self._guarded(), self.store.locked():
+
+        def work() -> ZoneCoverage:
             self.look()
             found = [
                 UncoveredPath(as_parts(path), one.state.lost)
@@ -188,7 +190,8 @@ class ZoneHistory:
             if folded is None:
                 return ZoneCoverage(f"{len(found):,} files cannot be kept (the first: {'/'.join(found[0].parts)})")
             return ZoneCoverage("", folded)
-        return ZoneCoverage(self._problem)
+
+        return self._guarded(work, None) or ZoneCoverage(self._problem)
 
     def state(self, parts: Parts) -> PathState:
         """What stands at a path now, as the table knows it after a look at it."""
@@ -222,14 +225,13 @@ class ZoneHistory:
         if self._git is not None:
             yield from (as_parts(path) for path in self._git.lookup([b""]))
 
-    @contextlib.contextmanager
-    def _guarded(self) -> Iterator[None]:
-        """A look that fails is told, and calls ask; it never fails a call."""
+    def _guarded(self, work: Callable[[], T], otherwise: T, *, may_fail: bool = False) -> T:
+        """Does it with the store locked. What fails is said (`problem`), and calls ask then; it never fails a call."""
         with self._lock:
             try:
                 self.open_store()
-                yield
-                self._problem = ""
+                with self.store.locked():
+                    done = work()
             except TooMuch as error:
                 self._fail(str(error))
             except sqlite3.Error as error:
@@ -237,6 +239,10 @@ class ZoneHistory:
             except OSError as error:
                 full = error.errno in (errno.ENOSPC, errno.EDQUOT)
                 self._fail("the disk is full" if full else f"it cannot be kept ({os.strerror(error.errno or 0)})")
+            else:
+                self._problem = self._problem if may_fail else ""
+                return done
+            return otherwise
 
     def _fail(self, why: str) -> None:
         self._problem = why
@@ -376,7 +382,7 @@ class ZoneHistory:
         self.store.set("regenerable", json.dumps(sorted(self._regenerable)))
 
     def _compare(self, paths: Collection[bytes], directories: Mapping[bytes, int], *, note: bool) -> None:
-        """`paths`: all files and links that are not what git's index has; every other one is. Of the directories all."""
+        """`paths`: all files and links that are not what git's index has; every other one is. Directories: all."""
         if len(paths) > MOST_ENTRIES:
             raise TooMuch(f"more than {MOST_ENTRIES:,} entries")
         left = [parts for parts in self._regenerable if parts]
@@ -652,7 +658,9 @@ class ZoneHistory:
         if changed and (spans := self.store.spans()):
             self.store.note_changes(changed, spans)
 
-    def _changes(self, span: Span, was_idle: Callable[[int], bool] = lambda time_ns: False) -> Iterator[PathChange]:
+    def _changes(self, span: Span, was_idle: Callable[[int], bool] = lambda time_ns: False) -> list[PathChange]:
+        """What changed since the span began; the contents are kept for its session."""
+        made: list[PathChange] = []
         for path, before, others in self.store.span_changes(span):
             after = self._known(path)
             if not same_state(before, after):
@@ -660,7 +668,10 @@ class ZoneHistory:
                 if info is not None and not stat.S_ISDIR(info.st_mode) and was_idle(info.st_ctime_ns):
                     others = (*others, _IDLE)
                 added, removed = self.count_lines(before, after)
-                yield PathChange(self._virtual(path), before, after, others, added, removed)
+                made.append(PathChange(self._virtual(path), before, after, others, added, removed))
+        digests = (state.digest for one in made for state in (one.before, one.after))
+        self.store.keep_for(span.session, digests, int(time.time()))
+        return made
 
     def _virtual(self, path: bytes) -> str:
         return f"/{self.name}/{os.fsdecode(path)}"

@@ -1,0 +1,477 @@
+"""What is kept of a zone before a call can lose it, what is left out, and what an undo brings back or leaves alone."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tests.sandbox.undo.tree import GIT_ENVIRONMENT, Project, git, snapshot
+
+from golem_forge.config.undo_block import UndoSettings
+from golem_forge.core.changes import PathKind
+from golem_forge.sandbox.undo import zone_history as engine
+from golem_forge.sandbox.undo.housekeeping import forget_session, prune, recover
+from golem_forge.sandbox.undo.log import SessionChanges
+from golem_forge.sandbox.undo.restore import NothingToUndo, preview
+from golem_forge.sandbox.undo.store import ZoneStore
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    made = tmp_path / "project"
+    made.mkdir()
+    git(made, "init", "-q", "-b", "main")
+    (made / "a.txt").write_text("one\n")
+    (made / "src").mkdir()
+    (made / "src/b.py").write_text("print(1)\n")
+    (made / ".gitignore").write_text("*.sqlite3\n/uploads\n.venv\n/build\n")
+    git(made, "add", "-A")
+    git(made, "commit", "-qm", "first")
+    return made
+
+
+@pytest.fixture
+def project(root: Path, tmp_path: Path) -> Project:
+    return Project(root, tmp_path / "home")
+
+
+def paths(project: Project, turn: int = 1) -> set[str]:
+    return {one.path for each in project.log.read() if each.turn == turn for one in each.changes}
+
+
+def test_what_git_ignores_and_nobody_can_make_again_is_kept(project: Project) -> None:
+    (project.root / "db.sqlite3").write_bytes(os.urandom(5000))
+    (project.root / "uploads").mkdir()
+    (project.root / "uploads/photo").write_bytes(b"irreplaceable")
+    before = snapshot(project.root)
+    call = project.begin(1)
+    (project.root / "db.sqlite3").unlink()
+    shutil.rmtree(project.root / "uploads")
+    project.end(call)
+    assert not project.undo(turn=1)
+    assert snapshot(project.root) == before
+
+
+def test_a_tracked_build_directory_is_kept_and_a_virtual_environment_is_not(project: Project) -> None:
+    (project.root / "build").mkdir()
+    (project.root / "build/out.js").write_text("made\n")
+    git(project.root, "add", "-f", "build")
+    (project.root / ".venv/lib").mkdir(parents=True)
+    (project.root / ".venv/pyvenv.cfg").write_text("home = /usr\n")
+    (project.root / ".venv/lib/x.py").write_text("pass\n")
+    call = project.begin(1)
+    shutil.rmtree(project.root / "build")
+    (project.root / ".venv/lib/x.py").write_text("changed\n")
+    made = project.end(call)
+    assert {one.path for one in made.changes if one.is_file} == {"/workspace/build/out.js"}
+    project.undo(turn=1)
+    assert (project.root / "build/out.js").read_text() == "made\n"
+
+
+@pytest.mark.parametrize("witness", ["CACHEDIR.TAG", "pyvenv.cfg"])
+def test_a_command_cannot_make_a_directory_look_regenerable_to_hide_what_it_deletes(
+    project: Project, witness: str
+) -> None:
+    (project.root / "data").mkdir()
+    (project.root / "data/thesis.txt").write_text("four years\n")
+    first = project.begin(1)
+    tag = "Signature: 8a477f597d28d172789f06886806bc55\n" if witness == "CACHEDIR.TAG" else "home = /usr\n"
+    (project.root / "data" / witness).write_text(tag)
+    project.end(first)
+    second = project.begin(2)
+    (project.root / "data/thesis.txt").unlink()
+    project.end(second)
+    assert not project.undo(turn=2)
+    assert (project.root / "data/thesis.txt").read_text() == "four years\n"
+
+
+@pytest.mark.parametrize(("size", "kept"), [(0, True), (1, True), (MIB, True), (MIB + 1, False), (100 * MIB, False)])
+def test_a_file_above_the_bound_is_not_kept_and_named_as_such(
+    root: Path, tmp_path: Path, size: int, kept: bool
+) -> None:
+    project = Project(root, tmp_path / "home", settings=UndoSettings(max_file=MIB))
+    with open(root / "large.bin", "wb") as file:
+        file.truncate(size)
+    uncovered = [one.parts for one in project.history.coverage().uncovered]
+    assert uncovered == ([] if kept else [("large.bin",)])
+    call = project.begin(1)
+    (root / "large.bin").unlink()
+    [change] = project.end(call).changes
+    assert bool(change.before.lost) is not kept
+    left = project.undo(turn=1)
+    assert bool(left) is not kept
+    assert (root / "large.bin").exists() is kept
+
+
+def test_past_the_total_the_smallest_files_are_kept(root: Path, tmp_path: Path) -> None:
+    project = Project(root, tmp_path / "home", settings=UndoSettings(max_total=50_000))
+    for number in range(5):
+        (root / f"small{number}").write_bytes(os.urandom(1_000))
+    (root / "medium").write_bytes(os.urandom(48_000))
+    assert [one.parts for one in project.history.coverage().uncovered] == [("medium",)]
+
+
+def test_more_uncovered_files_than_mounts_are_folded_to_their_directory_or_the_zone_asks(
+    root: Path, tmp_path: Path
+) -> None:
+    project = Project(root, tmp_path / "home", settings=UndoSettings(max_file=10))
+    (root / "media").mkdir()
+    for number in range(60):
+        (root / "media" / f"{number}.raw").write_bytes(os.urandom(100))
+    [folded] = project.history.coverage().uncovered
+    assert folded.parts == ("media",) and folded.directory
+    for number in range(60):
+        (root / f"{number}.raw").write_bytes(os.urandom(100))
+    assert "cannot be kept" in project.history.coverage().problem
+
+
+def test_what_the_session_made_itself_stays_writable_however_large(root: Path, tmp_path: Path) -> None:
+    project = Project(root, tmp_path / "home", settings=UndoSettings(max_file=10))
+    call = project.begin(1)
+    (root / "out.bin").write_bytes(os.urandom(1000))
+    project.end(call)
+    assert project.history.coverage().uncovered == ()
+    (root / "out.bin").write_bytes(os.urandom(2000))  # the person made something else of it
+    assert [one.parts for one in project.history.coverage().uncovered] == [("out.bin",)]
+
+
+def test_a_file_with_a_second_name_outside_is_not_kept_and_one_with_two_names_inside_is(
+    project: Project, tmp_path: Path
+) -> None:
+    (project.root / "shared").write_text("outside too\n")
+    os.link(project.root / "shared", tmp_path / "elsewhere")
+    os.link(project.root / "src/b.py", project.root / "again.py")
+    assert [one.parts for one in project.history.coverage().uncovered] == [("shared",)]
+    before = snapshot(project.root)
+    call = project.begin(1)
+    with open(project.root / "again.py", "a") as file:
+        file.write("more\n")
+    made = project.end(call)
+    assert {one.path for one in made.changes} == {"/workspace/src/b.py", "/workspace/again.py"}
+    assert not project.undo(turn=1)
+    assert {path: what for path, what in snapshot(project.root).items() if path != "status"} == {
+        path: what for path, what in before.items() if path != "status"
+    }
+
+
+@pytest.mark.parametrize("setting", ["autocrlf", "text=auto", "filter", "lfs pointer"])
+def test_where_git_converts_files_their_own_bytes_come_back(project: Project, setting: str) -> None:
+    root = project.root
+    if setting == "autocrlf":
+        git(root, "config", "core.autocrlf", "true")
+    elif setting == "filter":
+        (root / ".gitattributes").write_text("*.txt filter=upper\n")
+        git(root, "config", "filter.upper.clean", "tr a-z A-Z")
+        git(root, "config", "filter.upper.smudge", "cat")
+    else:
+        (root / ".gitattributes").write_text("* text=auto\n" if setting == "text=auto" else "*.bin filter=lfs -text\n")
+    (root / "windows.txt").write_bytes(b"line\r\nline\r\n")
+    (root / "object.bin").write_bytes(b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 3\n")
+    git(root, "add", "-A")
+    git(root, "commit", "-qm", "converted")
+    before = (root / "windows.txt").read_bytes(), (root / "object.bin").read_bytes()
+    call = project.begin(1)
+    (root / "windows.txt").unlink()
+    (root / "object.bin").write_bytes(b"other")
+    project.end(call)
+    assert not project.undo(turn=1)
+    assert ((root / "windows.txt").read_bytes(), (root / "object.bin").read_bytes()) == before
+
+
+def test_a_partial_clone_has_its_missing_files_copied(root: Path, tmp_path: Path) -> None:
+    git(root, "config", "uploadpack.allowFilter", "true")
+    clone = tmp_path / "clone"
+    subprocess.run(
+        ["git", "clone", "-q", "--filter=blob:none", f"file://{root}", str(clone)], env=GIT_ENVIRONMENT, check=True
+    )
+    project = Project(clone, tmp_path / "home")
+    call = project.begin(1)
+    (clone / "src/b.py").unlink()
+    project.end(call)
+    assert not project.undo(turn=1)
+    assert (clone / "src/b.py").read_text() == "print(1)\n"
+
+
+def test_files_that_the_index_hides_are_kept_too(project: Project) -> None:
+    git(project.root, "update-index", "--assume-unchanged", "a.txt")
+    git(project.root, "update-index", "--skip-worktree", "src/b.py")
+    (project.root / "a.txt").write_text("hidden edit\n")
+    (project.root / "src/b.py").write_text("another\n")
+    call = project.begin(1)
+    (project.root / "a.txt").write_text("lost?\n")
+    (project.root / "src/b.py").unlink()
+    project.end(call)
+    assert not project.undo(turn=1)
+    assert (project.root / "a.txt").read_text() == "hidden edit\n"
+    assert (project.root / "src/b.py").read_text() == "another\n"
+
+
+def test_what_the_person_edits_between_the_call_and_the_undo_stays_unless_it_is_named(project: Project) -> None:
+    call = project.begin(1)
+    (project.root / "a.txt").write_text("agent\n")
+    (project.root / "src/b.py").write_text("agent\n")
+    project.end(call)
+    (project.root / "a.txt").write_text("person\n")
+    assert project.undo(turn=1) == {"/workspace/a.txt": "it was changed since"}
+    assert (project.root / "a.txt").read_text() == "person\n"
+    assert (project.root / "src/b.py").read_text() == "print(1)\n"
+    project.undo(turn=1, also=("/workspace/a.txt",))
+    assert (project.root / "a.txt").read_text() == "one\n"
+
+
+def test_a_directory_the_call_made_stays_where_the_person_put_something_into_it(project: Project) -> None:
+    call = project.begin(1)
+    (project.root / "new").mkdir()
+    (project.root / "new/x").write_text("agent\n")
+    project.end(call)
+    (project.root / "new/mine").write_text("person\n")
+    left = project.undo(turn=1)
+    assert list(left) == ["/workspace/new"]
+    assert sorted(path.name for path in (project.root / "new").iterdir()) == ["mine"]
+
+
+def test_a_ref_that_moved_since_is_left_alone(project: Project) -> None:
+    first = git(project.root, "rev-parse", "HEAD")
+    call = project.begin(1)
+    (project.root / "a.txt").write_text("agent\n")
+    git(project.root, "commit", "-qam", "agent")
+    project.end(call)
+    (project.root / "src/b.py").write_text("person\n")
+    git(project.root, "commit", "-qam", "person")
+    mine = git(project.root, "rev-parse", "HEAD")
+    left = project.undo(turn=1)
+    assert left["/workspace/.git/refs/heads/main"] == "it was changed since"
+    assert git(project.root, "rev-parse", "HEAD") == mine != first
+
+
+def test_a_commit_that_a_ref_left_survives_gc_while_it_can_come_back(project: Project) -> None:
+    (project.root / "a.txt").write_text("work\n")
+    git(project.root, "commit", "-qam", "work")
+    work = git(project.root, "rev-parse", "HEAD").strip()
+    call = project.begin(1)
+    git(project.root, "reset", "-q", "--hard", "HEAD~1")
+    project.end(call)
+    git(project.root, "reflog", "expire", "--expire=now", "--all")
+    git(project.root, "gc", "-q", "--prune=now")
+    assert not project.undo(turn=1)
+    assert git(project.root, "rev-parse", "HEAD").strip() == work
+    assert git(project.root, "status", "--porcelain") == ""
+
+
+def test_two_sessions_in_one_zone_each_undo_their_own(root: Path, tmp_path: Path) -> None:
+    one, other = Project(root, tmp_path / "home"), Project(root, tmp_path / "home", session="s2")
+    call = one.begin(1)
+    (root / "a.txt").write_text("from one\n")
+    one.end(call)
+    call = other.begin(1)
+    (root / "src/b.py").write_text("from the other\n")
+    other.end(call)
+    assert paths(one) == {"/workspace/a.txt"} and paths(other) == {"/workspace/src/b.py"}
+    one.undo(turn=1)
+    assert (root / "a.txt").read_text() == "one\n"
+    assert (root / "src/b.py").read_text() == "from the other\n"
+
+
+def test_calls_side_by_side_share_what_changed_and_it_is_not_preselected(root: Path, tmp_path: Path) -> None:
+    one, other = Project(root, tmp_path / "home"), Project(root, tmp_path / "home", session="s2")
+    first, second = one.begin(1), other.begin(1)
+    (root / "a.txt").write_text("whose?\n")
+    made = one.end(first)
+    other.end(second)
+    [change] = made.changes
+    assert change.others == ("exec_command (c1)",)
+    left = one.undo(turn=1)
+    assert "may be the work of exec_command (c1)" in left["/workspace/a.txt"]
+    assert (root / "a.txt").read_text() == "whose?\n"
+
+
+def test_a_home_directory_is_too_much_and_nothing_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "someone"))
+    (tmp_path / "someone").mkdir()
+    history = engine.ZoneHistory(str(tmp_path / "someone"), "workspace", tmp_path / "home", UndoSettings())
+    assert "home directory" in history.coverage().problem
+    assert history.begin("s", "c", "c", {}) is None
+
+
+def test_too_many_entries_are_said_and_nothing_is_kept(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "MOST_ENTRIES", 20)
+    for number in range(30):
+        (project.root / f"{number}").write_text("x")
+    assert "more than 20 entries" in project.history.coverage().problem
+    assert project.history.begin("s", "c", "c", {}) is None
+
+
+def test_a_full_disk_ends_the_capture_and_the_next_look_tries_again(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project.root / "new").write_text("x")
+
+    def full(self: ZoneStore, data: bytes) -> str:
+        raise OSError(errno.ENOSPC, "no space")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ZoneStore, "keep", full)
+        assert project.history.coverage().problem == "the disk is full"
+    assert project.history.coverage().problem == ""
+
+
+def test_links_put_in_the_place_of_directories_lead_nowhere(project: Project, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "b.py").write_text("not yours\n")
+    call = project.begin(1)
+    shutil.rmtree(project.root / "src")
+    (project.root / "src").symlink_to(outside)
+    made = project.end(call)
+    assert all(one.after.kind is not PathKind.FILE for one in made.changes)
+    project.undo(turn=1)
+    assert (outside / "b.py").read_text() == "not yours\n"
+    assert (project.root / "src/b.py").read_text() == "print(1)\n"
+    assert not (project.root / "src").is_symlink()
+
+
+def test_an_undo_through_a_link_that_somebody_put_there_writes_nothing_outside(
+    project: Project, tmp_path: Path
+) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    call = project.begin(1)
+    (project.root / "src/b.py").write_text("agent\n")
+    project.end(call)
+    shutil.rmtree(project.root / "src")
+    (project.root / "src").symlink_to(outside)
+    project.undo(turn=1, also=("/workspace/src",))
+    assert list(outside.iterdir()) == []
+
+
+def test_sockets_and_fifos_are_passed_over(project: Project) -> None:
+    os.mkfifo(project.root / "pipe")
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(str(project.root / "sock"))
+        call = project.begin(1)
+        (project.root / "a.txt").write_text("x\n")
+        assert {one.path for one in project.end(call).changes} == {"/workspace/a.txt"}
+
+
+def test_a_secret_is_not_in_the_store(project: Project) -> None:
+    (project.root / ".env").write_text("TOKEN=canary-0123456789\n")
+    call = project.begin(1)
+    (project.root / ".env").write_text("TOKEN=canary-9876543210\n")
+    project.end(call)
+    kept = b"".join(path.read_bytes() for path in (project.home / "undo").rglob("*") if path.is_file())
+    assert b"canary-" not in kept
+    assert project.history.coverage().uncovered == ()
+
+
+KILLED = """
+import os, sys, signal
+from pathlib import Path
+sys.path.insert(0, {tests!r})
+from tests.sandbox.undo.tree import Project
+from golem_forge.sandbox.undo import restore
+project = Project(Path({root!r}), Path({home!r}))
+facts = {{"session": "s1", "call": "killed", "tool": "exec_command", "turn": 1}}
+project.history.begin("s1", "killed", "exec_command (killed)", facts)
+(project.root / "a.txt").write_text("half\\n")
+(project.root / "src/b.py").unlink()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_a_killed_process_changed_is_in_its_sessions_log_and_can_be_undone(root: Path, tmp_path: Path) -> None:
+    before = snapshot(root)
+    tests = str(Path(__file__).parents[3])
+    script = KILLED.format(tests=tests, root=str(root), home=str(tmp_path / "home"))
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == -9
+    project = Project(root, tmp_path / "home")
+    [told] = recover(project.home, project.sandbox, project.settings)
+    assert "cut short after it changed 2 paths" in told
+    assert recover(project.home, project.sandbox, project.settings) == []
+    assert not project.undo(turn=1)
+    assert snapshot(root) == before
+
+
+@pytest.mark.parametrize("at", range(1, 10))
+def test_a_restore_that_is_killed_is_finished_by_the_next_session(root: Path, tmp_path: Path, at: int) -> None:
+    """Killed at the `at`th change on disk."""
+    before = snapshot(root)
+    project = Project(root, tmp_path / "home")
+    call = project.begin(1)
+    shutil.rmtree(root / "src")
+    for number in range(3):
+        (root / f"n{number}").write_text("new\n")
+    (root / "a.txt").write_text("agent\n")
+    project.end(call)
+    after = snapshot(root)
+    script = f"""
+import os, sys, signal
+from pathlib import Path
+sys.path.insert(0, {str(Path(__file__).parents[3])!r})
+from tests.sandbox.undo.tree import Project
+count = 0
+def counted(function):
+    def call(*args, **options):
+        global count
+        count += 1
+        if count == {at}:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return function(*args, **options)
+    return call
+project = Project(Path({str(root)!r}), Path({str(tmp_path / "home")!r}))
+for name in ("rename", "unlink", "mkdir"):
+    setattr(os, name, counted(getattr(os, name)))
+project.undo(turn=1)
+"""
+    killed = subprocess.run([sys.executable, "-c", script], check=False).returncode == -9
+    again = Project(root, tmp_path / "home")
+    recover(again.home, again.sandbox, again.settings)
+    assert snapshot(root) in (before, after)  # before its steps were written down, nothing had been done
+    assert not again.undo(turn=1) if snapshot(root) == after else killed
+    assert snapshot(root) == before
+
+
+def test_old_sessions_are_forgotten_and_their_contents_go(root: Path, tmp_path: Path) -> None:
+    project = Project(root, tmp_path / "home")
+    sessions = tmp_path / "home/sessions"
+    sessions.mkdir(parents=True, exist_ok=True)
+    (sessions / "s1.jsonl").touch()
+    (root / "big").write_bytes(os.urandom(MIB))
+    call = project.begin(1)
+    (root / "big").write_bytes(os.urandom(MIB))
+    project.end(call)
+    packs = sum(path.stat().st_size for path in (project.home / "undo").rglob("packs/*"))
+    assert packs >= 2 * MIB
+    prune(project.home, UndoSettings(keep=3600.0), now=time.time() + 7200)
+    assert sum(path.stat().st_size for path in (project.home / "undo").rglob("packs/*")) <= MIB + 100_000
+    found = preview(project.home, project.sandbox, project.log.read(), turn=1)
+    assert "not kept any more" in found.lost[0].why
+
+
+def test_a_deleted_session_leaves_nothing_behind(root: Path, tmp_path: Path) -> None:
+    project = Project(root, tmp_path / "home")
+    call = project.begin(1)
+    (root / "a.txt").write_text("canary of a deleted session\n")
+    project.end(call)
+    (root / "a.txt").write_text("one\n")
+    project.history.coverage()
+    forget_session(project.home, "s1")
+    assert not SessionChanges(project.home, "s1").path.exists()
+    kept = b"".join(path.read_bytes() for path in (project.home / "undo").rglob("packs/*"))
+    assert b"canary of a deleted" not in kept
+
+
+def test_a_turn_that_is_not_there_is_answered_by_those_that_are(project: Project) -> None:
+    call = project.begin(3)
+    (project.root / "a.txt").write_text("x\n")
+    project.end(call)
+    with pytest.raises(NothingToUndo, match=r"Turns that changed files: 3\."):
+        project.undo(turn=9)
