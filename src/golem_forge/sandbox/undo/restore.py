@@ -264,7 +264,7 @@ def restore_all(
 
 def restore(history: ZoneHistory, steps: Sequence[UndoStep]) -> dict[str, str]:
     """Path → why it was left alone, for those that were. Everything else stands as the steps say. Raises OSError."""
-    items = [{"path": one.path, "now": one.now.to_json(), "then": one.then.to_json()} for one in steps]
+    items: list[dict[str, object]] = [{"path": one.path, "now": one.now.to_json(), "then": one.then.to_json()} for one in steps]
     with history.store.locked():
         history.store.set(PENDING, json.dumps(items))
         history.store.mark_busy()

@@ -236,7 +236,7 @@ class ZoneStore:
         return [_entry(row) for row in self._db.execute(query)]
 
     def kept_bytes(self) -> int:
-        return self._db.execute("SELECT COALESCE(SUM(size), 0) FROM contents").fetchone()[0]
+        return int(self._db.execute("SELECT COALESCE(SUM(size), 0) FROM contents").fetchone()[0])
 
     # --- contents
 
@@ -309,12 +309,12 @@ class ZoneStore:
 
     def spans(self) -> list[Span]:
         rows = self._db.execute("SELECT id, session, call, label, facts FROM spans")
-        return [Span(*row[:4], json.loads(row[4])) for row in rows]
+        return [Span(row[0], row[1], row[2], row[3], json.loads(row[4])) for row in rows]
 
     def dead_spans(self) -> list[Span]:
         """Those of processes that are gone."""
         rows = self._db.execute("SELECT id, session, call, label, facts, pid, started FROM spans").fetchall()
-        return [Span(*row[:4], json.loads(row[4])) for row in rows if not _lives(row[5], row[6])]
+        return [Span(row[0], row[1], row[2], row[3], json.loads(row[4])) for row in rows if not _lives(row[5], row[6])]
 
     def note_changes(self, changed: Iterable[tuple[bytes, PathState]], spans: Iterable[Span]) -> None:
         """`changed`: each path with the state before. Of each span the first one counts."""
