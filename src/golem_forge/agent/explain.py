@@ -15,7 +15,7 @@ and nothing else has the name. Its `plan` plans a user tool without a build, a c
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Container, Iterator
 from contextlib import asynccontextmanager, suppress
 from copy import copy
 from functools import partial
@@ -341,7 +341,7 @@ def effects_json(explained: ExplainedCall) -> list[dict[str, Any]]:
     for index, (effect, base) in enumerate(
         zip(explained.judged.facts.effects or (), (each.base for each in explained.judged.bases), strict=True)
     ):
-        verdict = _verdict_of(index, effect, base, explained.outcome)
+        verdict = _verdict_of(index, effect, base, explained.outcome, explained.judged.granted)
         notes = [mark.value for mark in effect.marks if mark.value != "danger"]
         notes += [f"danger:{danger}" for danger in effect.dangers]
         notes += ["proven read-only"] if effect.proven else []
@@ -367,7 +367,9 @@ def segments_json(explained: ExplainedCall) -> list[dict[str, Any]]:
     return found if len(found) > 1 else []
 
 
-def _verdict_of(index: int, effect: Effect, base: Verdict, outcome: RuleOutcome | None) -> Verdict:
+def _verdict_of(
+    index: int, effect: Effect, base: Verdict, outcome: RuleOutcome | None, granted: Container[str]
+) -> Verdict:
     """What one effect would be judged as, were it the whole call."""
     hits = [hit.rule for hit in outcome.hits if hit.index in (index, -1)] if outcome else []
     lifted = base
@@ -376,7 +378,7 @@ def _verdict_of(index: int, effect: Effect, base: Verdict, outcome: RuleOutcome 
         lifts = strictest_rule is Verdict.PRE_APPROVED and base is not Verdict.BLOCKED
         lifted = Verdict.PRE_APPROVED if lifts else strictest((base, strictest_rule))
     accepted = outcome.accepted if outcome else frozenset()
-    floors = [id_ for id_, _ in floors_of(effect) if id_.removeprefix("danger:") not in accepted]
+    floors = [id_ for id_, _ in floors_of(effect, granted) if id_.removeprefix("danger:") not in accepted]
     return strictest((lifted, Verdict.ASK)) if floors else lifted
 
 
