@@ -211,6 +211,12 @@ class ExecSettings:
     env: EnvBlock | None = None
 
 
+def exec_settings(tool: Tool) -> ExecSettings:
+    """Those that this exec_command was made with."""
+    given = tool.planner.args[:1] if isinstance(tool.planner, partial) else ()
+    return next((each for each in given if isinstance(each, ExecSettings)), ExecSettings())
+
+
 def exec_model() -> type[BaseModel]:
     from pydantic import ConfigDict, Field, create_model
 

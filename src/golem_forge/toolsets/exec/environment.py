@@ -164,9 +164,7 @@ class CommandAnalysis:
 
     def not_kept(self, ctx: ToolContext) -> tuple[tuple[str, UncoveredPath], ...]:
         """What is read-only for this call: nobody was asked, and it could not be undone."""
-        if not ctx.contained or self.coverage is None:
-            return ()
-        return tuple((name, one) for name, zone in self.coverage.zones.items() for one in zone.uncovered)
+        return self.coverage.not_kept if ctx.contained and self.coverage is not None else ()
 
     def unmasked_paths(self, rules: Sequence[PathRule]) -> frozenset[str]:
         """Masked paths that this call's own effects name: once approved, they are visible to it."""

@@ -45,6 +45,7 @@ async def first_wait(
     ctx: ToolContext,
 ) -> ToolCompletion:
     running = await sessions.start(start, kind)
+    running.contained = ctx.contained
     try:
         async with show_live_output(ctx, {"stdout": running.child.output}):
             await running.wait(args["yield_time_ms"] / 1000)
