@@ -46,9 +46,8 @@ def main() -> int:
         json.dumps({**facts, "questions": asked, "total": total, "by_suite": suites}, indent=1, ensure_ascii=False)
         + "\n"
     )
-    print(
-        f"agentdojo {facts['agentdojo']}, suites {SUITES}, policy {facts['policy']}, mode {mode}\n\n{table([*suites, total])}\n"
-    )
+    print(f"agentdojo {facts['agentdojo']}, suites {SUITES}, policy {facts['policy']}, mode {mode}\n")
+    print(f"{table([*suites, total])}\n")
     print(f"utility {total['utility']}/{total['user_tasks']}")
     print(f"questions in {total['benign_calls']} benign calls: {_tools(asked)}")
     print(f"injected calls that ran unprompted: {_tools(total['injected_unprompted_by_tool'])}")
