@@ -87,10 +87,9 @@ class ApprovalController:
         if answer := self.remembered(decision.fingerprint):
             return answer
         if self.mode is ApprovalMode.AUTO_DENY or self._queue is None:
-            named = "Contained" if self.mode is ApprovalMode.CONTAINED else "Auto-deny"
-            text = f"{named} mode: {tool} requires approval"
+            text = f"Auto-deny mode: {tool} requires approval"
             if decision.not_contained:
-                text += f" because {'; '.join(decision.not_contained)}"
+                text = f"Nobody can be asked, and {tool} asks because {'; '.join(decision.not_contained)}"
             return denied_result(text, by=AnsweredBy.MODE, unaskable=True)
         answer = await self._queue.wait(wait())
         if not answer.approved and answer.by is AnsweredBy.PERSON:
