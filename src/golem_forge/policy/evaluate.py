@@ -563,8 +563,9 @@ def _not_contained(tool: Tool, facts: CallFacts, sources: list[VerdictSource]) -
     for source in sources:
         if source.verdict is not Verdict.ASK:
             continue
-        own = source.source == "base" and tool.needs_approval is not None
-        if own or source.source in ("config", "rules"):
+        if source.source == "base" and tool.needs_approval is not None:
+            yield source.reason
+        elif source.source in ("config", "rules"):
             yield f"{source.describe()} says ask"
         elif source.source == "floor" and not stays_inside(source.id):
             yield source.reason
