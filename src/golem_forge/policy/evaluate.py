@@ -5,6 +5,9 @@
             = preApproved                 rules say preApproved, cover the whole call, and base is not blocked
     verdict = strictest(lifted, config, floors, parents)
 
+In the mode `contained`, what asks and is contained by all that its effects say is answered at once: the Decision says so
+(`answered_by`), else why not (`not_contained`).
+
 Takes the validated call and its plan; gives an Evaluation: the Decision and what it was made from. Refuses by raising
 (a failed predicate, unusable rules files). A `blocked` verdict is a Decision like the others; the caller ends the call
 with it. What blocks a worker's callers blocks the worker too (ParentPolicy); nothing else is inherited.
