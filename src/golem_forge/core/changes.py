@@ -70,16 +70,11 @@ class PathChange:
             return "created"
         if self.after.kind is PathKind.ABSENT:
             return "deleted"
-        return (
-            "mode"
-            if (self.before.digest, self.before.target, self.before.kind)
-            == (
-                self.after.digest,
-                self.after.target,
-                self.after.kind,
-            )
-            else "changed"
-        )
+        return "mode" if (self.before.digest, self.before.target, self.before.kind) == (
+            self.after.digest,
+            self.after.target,
+            self.after.kind,
+        ) else "changed"
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -177,9 +172,7 @@ class ChangeSet:
 def describe_changes(sets: Iterable[ChangeSet]) -> str:
     """`3 files (+12 −3)`: the line that ends a turn. Empty where nothing changed."""
     sets = tuple(sets)
-    files = {
-        one.path for each in sets for one in each.changes if PathKind.DIRECTORY not in (one.before.kind, one.after.kind)
-    }
+    files = {one.path for each in sets for one in each.changes if PathKind.DIRECTORY not in (one.before.kind, one.after.kind)}
     if not files:
         return ""
     added, removed = (sum(each.lines[side] for each in sets) for side in (0, 1))

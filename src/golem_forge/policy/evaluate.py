@@ -5,7 +5,7 @@
             = preApproved                 rules say preApproved, cover the whole call, and base is not blocked
     verdict = strictest(lifted, config, floors, parents)
 
-In the mode `contained`, what asks and is contained by all that its effects say is answered at once: the Decision says so
+In the mode `contained`, what asks and is contained by all that its effects say needs no answer: the Decision says so
 (`answered_by`), else why not (`not_contained`).
 
 Takes the validated call and its plan; gives an Evaluation: the Decision and what it was made from. Refuses by raising
