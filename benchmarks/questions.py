@@ -4,12 +4,15 @@
 as a topic of `python -m benchmarks` it gives the rows alone. With `--before FILE`, a questions.json that an older
 version wrote, both stand side by side. `python -m benchmarks.agentdojo` counts AgentDojo's calls for the same people.
 
-Three people answer. *Nothing remembered* says yes each time. *First choice* takes the first choice on the card that
+Four people answer. *Nothing remembered* says yes each time. *First choice* takes the first choice on the card that
 keeps within the bound. *Widest choice* takes the widest one within it. The bound: for this session or this project;
 this program and subcommand, this directory, this host, this exact call; never "any command inside the walls", never
-every call of a tool. Nobody is asked to approve what is critical more broadly than word for word.
+every call of a tool. Nobody is asked to approve what is critical more broadly than word for word. *Contained* is in the
+approval mode of that name and keeps nothing: what asks there is listed, each with its reason.
 
-The commands really run, inside walls, in a repository made for the purpose. Most fail there: nothing is installed.
+The commands are an ordinary day's, and fifty with the shell's own syntax: patterns, loops, heredocs, redirections,
+substitutions, functions. They really run, inside walls, in a repository made for the purpose. Most fail there: nothing
+is installed.
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ from golem_forge.storage.home import ForgeHome
 ROOT: Final = Path(__file__).resolve().parents[1]
 REPORT: Final = ROOT / "build" / "questions.json"
 
-PEOPLE: Final = ("nothing remembered", "first choice", "widest choice")
+PEOPLE: Final = ("nothing remembered", "first choice", "widest choice", "contained")
 PATIENCE_MS: Final = 300
 """A command that wants the network tries for a minute; nobody waits for it here."""
 TOO_WIDE: Final = ("grant", "tool", "domain")
@@ -144,6 +147,60 @@ git add -u && git commit -m 'Tidy up'
 git push
 """
 
+# As models write them: patterns, loops, heredocs, redirections, substitutions, functions, here-strings. One a line;
+# a newline in a command is written \n.
+SHELL: Final = r"""
+ls *.md
+ls src/**/*.py | head
+wc -l src/app/*.py
+cat src/app/{cli,text}.py
+rm -f build/*.txt
+cp docs/*.md build/
+echo 'next: tests' >> notes.txt
+echo '*.pyc' > .gitignore.new
+pytest -q > build/test.log 2>&1
+python3 scripts/gen.py 2> build/errors.txt
+make test 2>&1 | tee build/make.log
+grep -rn TODO src > build/todo.txt || true
+sort < data.txt > build/sorted.txt
+FOO=1 make test
+PYTHONPATH=src python3 -c 'import app'
+CI=true npm test
+for f in src/app/*.py; do wc -l "$f"; done
+for i in 1 2 3; do echo "$i" >> build/numbers.txt; done
+for d in src tests docs; do [ -d "$d" ] && echo "$d"; done
+while read -r line; do echo "$line"; done < data.txt
+until [ -f build/done ]; do touch build/done; done
+if [ -f Makefile ]; then make build; else echo none; fi
+[ -d build ] || mkdir build
+test -f package.json && node -e 'console.log(1)'
+case "$(uname)" in Linux) echo linux;; *) echo other;; esac
+cat > docs/new.md <<'EOF'\n# New\nRun pip install app, then git push.\nEOF
+cat <<EOF > build/config.ini\n[app]\nname = $USER\nEOF
+python3 - <<'EOF'\nimport json\nprint(json.dumps({'a': 1}))\nEOF
+bash <<'EOF'\nset -e\nmake lint\nEOF
+tr a-z A-Z <<< hello
+grep -c x <<< "$(cat data.txt)"
+echo "$(git rev-parse --short HEAD)"
+VERSION=$(cat VERSION 2>/dev/null || echo 0.1); echo "$VERSION"
+echo `date +%s` > build/stamp
+git log --oneline | head -n $((2 + 3))
+files=$(git ls-files '*.py'); echo "$files" | wc -l
+greet() { echo "hello $1"; }; greet you
+check() { ruff check "$@"; }; check src tests
+diff <(sort data.txt) <(sort README.md)
+comm -12 <(sort data.txt) <(sort README.md) > build/common.txt
+(cd web && npm test)
+(cd docs; ls *.md)
+{ echo one; echo two; } > build/two.txt
+set -e; git fetch origin && git log --oneline HEAD..origin/main
+export NODE_ENV=test; for p in left-pad chalk; do npm install "$p"; done
+trap 'rm -f build/tmp' EXIT; touch build/tmp
+find . -name '*.pyc' -exec rm -f {} +
+find src -name '*.py' | xargs sed -i 's/colour/color/g'
+git diff --name-only | while read -r f; do ruff format "$f"; done
+sleep 0.1 & wait; echo "status $?"
+"""
 EDITS: Final = (
     *("src/app/parser.py", "src/app/cli.py", "src/app/parser.py", "src/app/text.py", "tests/test_parser.py"),
     *("tests/test_cli.py", "tests/test_parser.py", "src/app/store.py", "src/app/store.py", "docs/usage.md"),
@@ -173,7 +230,7 @@ class Person:
         shown = sorted(request.choices, key=lambda each: not getattr(each, "suggested", False))  # as a card shows them
         choice = pick(self.name, [(each.id, each.scope) for each in shown])
         labels = tuple(f"{each.id} {each.label}" for each in shown)
-        why = "; ".join(request.risk_reasons) or request.why
+        why = request.why if self.name == PEOPLE[3] else "; ".join(request.risk_reasons) or request.why
         self.questions.append(Question(self.now, kind_of(self.now), why, request.risk, labels, choice))
         return {"approved": True, **({"choice": choice} if choice else {})}
 
@@ -181,7 +238,7 @@ class Person:
 def pick(person: str, offered: Sequence[tuple[str, str]]) -> str:
     """The id of the choice that this person takes; empty: yes, this once."""
     within = [id_ for id_, _ in offered if id_.partition(":")[0] not in TOO_WIDE]
-    if person == PEOPLE[0] or not within:
+    if person in (PEOPLE[0], PEOPLE[3]) or not within:
         return ""
     if person == PEOPLE[1]:
         return within[0]
@@ -190,9 +247,13 @@ def pick(person: str, offered: Sequence[tuple[str, str]]) -> str:
     return wide[-1]
 
 
+def mode_of(person: str) -> str:
+    return "contained" if person == PEOPLE[3] else "interactive"
+
+
 def kind_of(what: str) -> str:
     words = what.split()
-    while words[0] == "cd":
+    while words[0] == "cd" and len(words) > 3:
         words = words[3:]
     has_subcommand = words[0] in ("git", "npm", "docker", "go", "make", "pip", "ruff")
     return " ".join(words[:2]) if has_subcommand else " ".join(words[: 3 if words[1:2] == ["-m"] else 1])
@@ -201,12 +262,12 @@ def kind_of(what: str) -> str:
 async def count(person: str) -> dict[str, list[Question]]:
     """What one person is asked on the day, and for the edits of another."""
     found = {}
-    for name, calls in (("commands", _commands()), ("edits", _edits())):
+    for name, calls in (("commands", _commands(DAY)), ("edits", _edits()), ("shell-like commands", _commands(SHELL))):
         with tempfile.TemporaryDirectory(prefix="bench-questions-") as folder:
             project = make_repository(Path(folder) / "project")
             asked = Person(person)
             async with open_session(
-                project, home=ForgeHome(Path(folder) / "home"), approval="interactive", approval_callback=asked.answer
+                project, home=ForgeHome(Path(folder) / "home"), approval=mode_of(person), approval_callback=asked.answer
             ) as session:
                 for tool, arguments, asked.now in calls:
                     await session.call(tool, arguments)
@@ -214,10 +275,10 @@ async def count(person: str) -> dict[str, list[Question]]:
     return found
 
 
-def _commands() -> Iterable[tuple[str, dict[str, Any], str]]:
-    for line in DAY.strip().splitlines():
+def _commands(listed: str) -> Iterable[tuple[str, dict[str, Any], str]]:
+    for line in listed.strip().splitlines():
         network = {"network": ["docs.python.org:443"]} if "docs.python.org" in line else {}
-        yield "exec_command", {"cmd": line, "yield_time_ms": PATIENCE_MS, **network}, line
+        yield "exec_command", {"cmd": line.replace(r"\n", "\n"), "yield_time_ms": PATIENCE_MS, **network}, line
 
 
 def _edits() -> Iterable[tuple[str, dict[str, Any], str]]:
@@ -242,17 +303,20 @@ async def rows(pace: Pace) -> list[Row]:
     found: list[Row] = []
     for person in PEOPLE:
         for name, questions in (await count(person)).items():
-            found.append(row(f"questions, {_amount(name)} {name}, {person}", len(questions)))
+            found.append(row(f"questions, {_AMOUNTS[name]} {name}, {person}", len(questions)))
     return found
 
 
-def _amount(name: str) -> int:
-    return len(DAY.strip().splitlines()) if name == "commands" else len(EDITS)
+_AMOUNTS: Final = {
+    "commands": len(DAY.strip().splitlines()),
+    "edits": len(EDITS),
+    "shell-like commands": len(SHELL.strip().splitlines()),
+}
 
 
 def report(counted: dict[str, dict[str, list[Question]]]) -> dict[str, Any]:
     return {
-        "of": {name: _amount(name) for name in ("commands", "edits")},
+        "of": _AMOUNTS,
         "questions": {person: {name: len(each) for name, each in parts.items()} for person, parts in counted.items()},
         "by_kind": {
             person: dict(Counter(question.kind for each in parts.values() for question in each).most_common())
@@ -277,7 +341,7 @@ def table(now: dict[str, Any], before: dict[str, Any] | None) -> str:
 
     for person, parts in now["questions"].items():
         for name, number in parts.items():
-            old = before["questions"][person][name] if before else None
+            old = before["questions"].get(person, {}).get(name) if before else None
             line(f"{now['of'][name]} {name}, {person}", old, number)
     first = PEOPLE[1]
     old_kinds = before["by_kind"][first] if before else {}
@@ -285,6 +349,8 @@ def table(now: dict[str, Any], before: dict[str, Any] | None) -> str:
     lines += ["", f"by kind, {first}"]
     for kind in dict.fromkeys((*kinds, *old_kinds)):
         line(f"  {kind}", old_kinds.get(kind, 0) if before else None, kinds.get(kind, 0))
+    lines += ["", f"what asks, {PEOPLE[3]}"]
+    lines += [f"  {each['what']}: {each['why']}" for each in now["asked"][PEOPLE[3]]]
     return "\n".join(lines)
 
 

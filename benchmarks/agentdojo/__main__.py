@@ -1,4 +1,5 @@
-"""`python -m benchmarks.agentdojo`: replays every task, prints the table, writes build/agentdojo.json.
+"""`python -m benchmarks.agentdojo`: replays every task, prints the table, writes build/agentdojo.json. `--approval
+contained` replays them in that mode.
 
 Fails when a user task is no longer done or a call broke on the path: those are ours to keep. What the policy asks and
 lets through is reported, not judged. Uses neither a model nor the network.
@@ -6,6 +7,7 @@ lets through is reported, not judged. Uses neither a model nor the network.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import sys
@@ -19,7 +21,7 @@ from agentdojo.task_suite.load_suites import get_suites
 from benchmarks.agentdojo.replay import replay
 from benchmarks.agentdojo.report import SuiteReplay, counted, table, together
 from benchmarks.agentdojo.stage import POLICY, stage_for
-from benchmarks.questions import PEOPLE
+from benchmarks.questions import PEOPLE, mode_of
 
 SUITES: Final = "v1.2.2"
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -27,16 +29,25 @@ REPORT: Final = ROOT / "build" / "agentdojo.json"
 
 
 def main() -> int:
-    played = [replay_suite(suite) for suite in get_suites(SUITES).values()]
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.agentdojo", description="Replays AgentDojo's tasks.")
+    parser.add_argument("--approval", choices=("interactive", "contained"), default="interactive", help="the mode")
+    mode = parser.parse_args().approval
+    played = [replay_suite(suite, mode) for suite in get_suites(SUITES).values()]
     suites, total = [counted(each) for each in played], counted(together(played))
     asked = {PEOPLE[0]: total["benign_prompts"], **{person: _asked(person) for person in PEOPLE[1:]}}
-    facts = {"agentdojo": version("agentdojo"), "suites": SUITES, "policy": str(POLICY.relative_to(ROOT))}
+    facts = {
+        "agentdojo": version("agentdojo"),
+        "suites": SUITES,
+        "policy": str(POLICY.relative_to(ROOT)),
+        "approval": mode,
+    }
     REPORT.parent.mkdir(parents=True, exist_ok=True)
     REPORT.write_text(
         json.dumps({**facts, "questions": asked, "total": total, "by_suite": suites}, indent=1, ensure_ascii=False)
         + "\n"
     )
-    print(f"agentdojo {facts['agentdojo']}, suites {SUITES}, policy {facts['policy']}\n\n{table([*suites, total])}\n")
+    print(f"agentdojo {facts['agentdojo']}, suites {SUITES}, policy {facts['policy']}, mode {mode}\n")
+    print(f"{table([*suites, total])}\n")
     print(f"utility {total['utility']}/{total['user_tasks']}")
     print(f"questions in {total['benign_calls']} benign calls: {_tools(asked)}")
     print(f"injected calls that ran unprompted: {_tools(total['injected_unprompted_by_tool'])}")
@@ -48,10 +59,10 @@ def main() -> int:
     return 1 if problems else 0
 
 
-def replay_suite(suite: Any) -> SuiteReplay:
+def replay_suite(suite: Any, mode: str) -> SuiteReplay:
     user, injections = suite.user_tasks.values(), suite.injection_tasks.values()
     with tempfile.TemporaryDirectory(prefix="agentdojo-") as folder, asyncio.Runner() as runner:
-        opened = stage_for(suite.tools, Path(folder))
+        opened = stage_for(suite.tools, Path(folder), mode)
         stage = runner.run(opened.__aenter__())
         try:
             return SuiteReplay(
@@ -69,7 +80,7 @@ def _asked(person: str) -> int:
     asked = 0
     for suite in get_suites(SUITES).values():
         with tempfile.TemporaryDirectory(prefix="agentdojo-") as folder, asyncio.Runner() as runner:
-            opened = stage_for(suite.tools, Path(folder))
+            opened = stage_for(suite.tools, Path(folder), mode_of(person))
             stage = runner.run(opened.__aenter__())
             stage.person = person
             try:

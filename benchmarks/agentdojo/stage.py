@@ -65,15 +65,17 @@ class Stage:
 
 
 @asynccontextmanager
-async def stage_for(functions: list[Function[..., Any]], folder: Path) -> AsyncIterator[Stage]:
-    """`folder` is empty; home and project are made in it."""
+async def stage_for(
+    functions: list[Function[..., Any]], folder: Path, approval: str = "interactive"
+) -> AsyncIterator[Stage]:
+    """`folder` is empty; home and project are made in it. `approval`: the mode."""
     home, project = ForgeHome(folder / "home"), folder / "project"
     project.mkdir()
     shutil.copyfile(POLICY, home.ensure() / "rules.yaml")
     stage = Stage(FunctionsRuntime(functions))
     tools = [stage.tool(function) for function in functions]
     async with open_session(
-        project, tools=tools, toolsets={}, home=home, approval="interactive", approval_callback=stage.answer
+        project, tools=tools, toolsets={}, home=home, approval=approval, approval_callback=stage.answer
     ) as session:
         missing = sorted({tool.name for tool in tools} - {tool.name for tool in session.catalog})
         assert not missing, f"not offered: {', '.join(missing)}; {session.notices}"

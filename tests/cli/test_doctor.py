@@ -212,6 +212,13 @@ def test_read_only_walls_do_not_matter_where_walls_are_off(shell, only_read_only
     assert shell("doctor", "--json").code == 0
 
 
+def test_the_mode_of_a_session_here_and_what_becomes_of_it(shell, only_read_only):
+    shell.write_home("config.yaml", "approval: {mode: contained}\n")
+    said = [each["text"] for each in findings(shell("doctor", "--json"), "approval")]
+    assert said[0].startswith("mode contained (")
+    assert "there are no full walls here" in said[1] and said[1].endswith("asks as in the mode interactive")
+
+
 def test_a_worker_that_cannot_be_started_is_a_problem(shell):
     shell.write("forge.yaml", "entry: main.worker\n")
     shell.write("main.worker", "---\nname: main\ntoolsets:\n  workers: {allow: [reviewer]}\n---\nHelp.\n")

@@ -54,10 +54,11 @@ def test_the_effect_says_what_policy_needs(directories: dict[str, Path], open_zo
     effect = sandbox.target("innocent", Verb.READ).effect()
     assert (effect.verb, effect.target, effect.real) == ("read", "/workspace/.env", f"{workspace}/.env")
     assert (effect.zone_verdict, effect.marks) == (Verdict.PRE_APPROVED, (Mark.SECRET_PATH,))
-    assert sandbox.target(".env", Verb.WRITE).effect().marks == ()
+    assert sandbox.target(".env", Verb.WRITE).effect().marks == (Mark.SECRET_PATH,)
+    assert sandbox.target(".env", Verb.DELETE).effect().marks == (Mark.SECRET_PATH,)
     assert sandbox.target(".env", Verb.WRITE).marks == (Mark.SECRET_PATH,)
     assert sandbox.target(".ssh/config", Verb.READ).effect().marks == (Mark.SECRET_PATH,)
-    assert sandbox.target(".ssh/config", Verb.DELETE).effect().marks == (Mark.PROTECTED_PATH,)
+    assert set(sandbox.target(".ssh/config", Verb.DELETE).effect().marks) == {Mark.PROTECTED_PATH, Mark.SECRET_PATH}
     assert sandbox.target(".vscode/tasks.json", Verb.WRITE).effect().marks == ()
     plain = sandbox.target("plain", Verb.WRITE).effect()
     assert (plain.zone_verdict, plain.marks) == (Verdict.PRE_APPROVED, ())
@@ -77,7 +78,7 @@ def test_obeyed_names_matter_when_they_are_changed(sandbox: Sandbox, workspace: 
     assert sandbox.target("sitecustomize.py", Verb.WRITE).effect().marks == (Mark.OBEYED_PATH,)
     assert sandbox.target("golem_forge/__init__.py", Verb.WRITE).effect().marks == (Mark.OBEYED_PATH,)
     assert sandbox.target("AGENTS.md", Verb.WRITE).effect().marks == ()
-    assert sandbox.target(".npmrc", Verb.WRITE).effect().marks == (Mark.PROTECTED_PATH,)
+    assert set(sandbox.target(".npmrc", Verb.WRITE).effect().marks) == {Mark.PROTECTED_PATH, Mark.SECRET_PATH}
     assert sandbox.target(".npmrc", Verb.READ).effect().marks == (Mark.SECRET_PATH,)
 
 

@@ -114,7 +114,7 @@ def _plan(
     ctx: ToolContext,
 ) -> Plan:
     _refuse_depth_and_circle(manager, caller, worker)
-    limit = _unasked_limit(manager, caller, worker)
+    limit, wider = _unasked_limit(manager, caller, worker)
     attached = read_zone_attachments(caller.scope.sandbox, args.get("attachments") or ())
     check_attachments(attached, worker.attachment_policy)
     given = args["input"]
@@ -122,7 +122,10 @@ def _plan(
     if not text.strip() and not worker.allow_empty_input:
         raise ForgeError(f"'{worker.name}' takes no empty input", status=Status.INPUT_INVALID)
     read = (each.effect for each in attached if each.effect is not None)
-    effects = (Effect(verb=Verb.SPAWN, target=worker.name, at_most=limit), *read)
+    leaves = None
+    if ctx.contains:  # its own calls are judged in the same mode
+        leaves = (f"'{worker.name}' may do more by itself than this mode covers",) if wider else ()
+    effects = (Effect(verb=Verb.SPAWN, target=worker.name, at_most=limit, leaves=leaves), *read)
 
     async def run() -> ToolCompletion:
         async with places:
@@ -135,9 +138,13 @@ def _plan(
     return Plan(run=run, effects=effects, payload=text, close=close)
 
 
-def _unasked_limit(manager: WorkerManager, caller: WorkerRun, worker: Worker) -> AtMost:
-    """What it could do without anybody being asked. Its zones are opened and closed again: what the child may reach is
-    settled before anybody is asked about it. Raises ForgeError for zones that the caller lacks."""
+_WRITE_UNASKED: Final = frozenset({ApprovalMode.APPROVE_ALL, ApprovalMode.CONTAINED})
+
+
+def _unasked_limit(manager: WorkerManager, caller: WorkerRun, worker: Worker) -> tuple[AtMost, bool]:
+    """What it could do without anybody being asked, and whether its file or the program lets it. Its zones are opened
+    and closed again: what the child may reach is settled before anybody is asked about it. Raises ForgeError for zones
+    that the caller lacks."""
     session_state = manager.state
     plan = plan_worker(session_state.program, session_state.home, worker)
     sandbox = plan.open_zones([], caller.scope.sandbox, caller.worker.name)
@@ -145,8 +152,9 @@ def _unasked_limit(manager: WorkerManager, caller: WorkerRun, worker: Worker) ->
         asks = _asks_before_writing(plan.blocks, sandbox) and not _grants(session_state.program.approval)
     finally:
         sandbox.close()
-    asks = asks and session_state.rules.is_empty() and session_state.controller.mode is not ApprovalMode.APPROVE_ALL
-    return AtMost.READS if asks else AtMost.WRITES
+    wider = not asks
+    asks = asks and session_state.rules.is_empty() and session_state.controller.mode not in _WRITE_UNASKED
+    return AtMost.READS if asks else AtMost.WRITES, wider
 
 
 def _asks_before_writing(blocks: WorkerBlocks, sandbox: Sandbox) -> bool:

@@ -15,7 +15,7 @@ and nothing else has the name. Its `plan` plans a user tool without a build, a c
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Container, Iterator
 from contextlib import asynccontextmanager, suppress
 from copy import copy
 from functools import partial
@@ -27,7 +27,7 @@ from golem_forge.agent.session_state import SessionOptions
 from golem_forge.agent.tool_inventory import TOOLKIT, has_tool_folder, has_tool_folders
 from golem_forge.config.approval_modes import ApprovalMode, Setting
 from golem_forge.core.calls import Caller, ToolCall
-from golem_forge.core.decisions import Status, Verdict, strictest
+from golem_forge.core.decisions import AnsweredBy, Status, Verdict, strictest
 from golem_forge.core.effects import Effect
 from golem_forge.core.errors import ForgeError, error_name
 from golem_forge.core.lazy_dataclass import dataclass, field, replace
@@ -35,7 +35,7 @@ from golem_forge.core.signals import InterruptSignal
 from golem_forge.core.text import escape_control_chars
 from golem_forge.orchestrator.call_state import CallState
 from golem_forge.orchestrator.orchestrator import Orchestrator
-from golem_forge.orchestrator.plan import make_plan
+from golem_forge.orchestrator.plan import look_up_coverage, make_plan
 from golem_forge.orchestrator.resolve import resolve, validate
 from golem_forge.orchestrator.run import CallAborted
 from golem_forge.orchestrator.schedule import Gate
@@ -44,12 +44,14 @@ from golem_forge.policy.facts import floors_of, risk_of
 from golem_forge.policy.rules.files import RulesUnusable
 from golem_forge.policy.rules.match import RuleOutcome
 from golem_forge.policy.rules.model import Rule
+from golem_forge.sandbox.target import Target
 from golem_forge.sandbox.walls.model import Level
 from golem_forge.sandbox.zones import USER_TOOLS
 from golem_forge.tools.catalog import Catalog
 from golem_forge.tools.context import Plan, ToolContext
 from golem_forge.tools.inputs import Arguments
 from golem_forge.tools.tool import SourceKind, Tool
+from golem_forge.toolsets.file_access import FileAccess
 from golem_forge.usertools.native_tools import create_run_custom_tool, listed_create_custom_tool
 
 if TYPE_CHECKING:
@@ -167,10 +169,12 @@ class DryEvaluator:
             explained.args = {"cmd": text}
         return explained
 
-    async def touching(self, native: str, path: str, effect: Effect) -> Evaluation:
-        """What becomes of a call of a native tool that has this one effect, whether or not the worker has that tool."""
+    async def touching(self, native: str, path: str, target: Target) -> Evaluation:
+        """What becomes of a call of a native tool on this one path, whether or not the worker has that tool."""
         tool, arguments = TOOLKIT[native], Arguments({"path": path}, {"path": path})
         ctx = replace(self.orchestrator.dry_context(), worker=self.worker)
+        await look_up_coverage(tool, ctx)
+        effect = FileAccess().effect(target, ctx)
         return await self.orchestrator.judge.judge(tool, arguments, Plan(run=_never, effects=(effect,)), ctx)
 
     def unattended(self, explained: ExplainedCall) -> Verdict | None:
@@ -327,6 +331,13 @@ def outcome_sentence(explained: ExplainedCall, dry: DryEvaluator) -> str:
         return "it would run without a question"
     if explained.judged is not None and dry.granted(explained.judged.decision.fingerprint):
         return "it would run: this exact call was approved for this session"
+    decision = explained.judged.decision if explained.judged is not None else None
+    if decision is not None and decision.answered_by is AnsweredBy.CONTAINED:
+        return f"it would run: it stays inside the walls and can be undone (mode {mode.value.value}, {mode.origin})"
+    if decision is not None and decision.not_contained:
+        because = escape_control_chars("; ".join(decision.not_contained))
+        denied = "where nobody can answer, it denies the call"
+        return f"Forge would ask a person because {because}; {denied} (mode {mode.value.value}, {mode.origin})"
     said = _OUTCOMES.get(
         (Verdict.ASK, mode.value), "Forge would ask a person; where nobody can answer, it denies the call"
     )
@@ -341,7 +352,7 @@ def effects_json(explained: ExplainedCall) -> list[dict[str, Any]]:
     for index, (effect, base) in enumerate(
         zip(explained.judged.facts.effects or (), (each.base for each in explained.judged.bases), strict=True)
     ):
-        verdict = _verdict_of(index, effect, base, explained.outcome)
+        verdict = _verdict_of(index, effect, base, explained.outcome, explained.judged.granted)
         notes = [mark.value for mark in effect.marks if mark.value != "danger"]
         notes += [f"danger:{danger}" for danger in effect.dangers]
         notes += ["proven read-only"] if effect.proven else []
@@ -367,7 +378,9 @@ def segments_json(explained: ExplainedCall) -> list[dict[str, Any]]:
     return found if len(found) > 1 else []
 
 
-def _verdict_of(index: int, effect: Effect, base: Verdict, outcome: RuleOutcome | None) -> Verdict:
+def _verdict_of(
+    index: int, effect: Effect, base: Verdict, outcome: RuleOutcome | None, granted: Container[str]
+) -> Verdict:
     """What one effect would be judged as, were it the whole call."""
     hits = [hit.rule for hit in outcome.hits if hit.index in (index, -1)] if outcome else []
     lifted = base
@@ -376,7 +389,7 @@ def _verdict_of(index: int, effect: Effect, base: Verdict, outcome: RuleOutcome 
         lifts = strictest_rule is Verdict.PRE_APPROVED and base is not Verdict.BLOCKED
         lifted = Verdict.PRE_APPROVED if lifts else strictest((base, strictest_rule))
     accepted = outcome.accepted if outcome else frozenset()
-    floors = [id_ for id_, _ in floors_of(effect) if id_.removeprefix("danger:") not in accepted]
+    floors = [id_ for id_, _ in floors_of(effect, granted) if id_.removeprefix("danger:") not in accepted]
     return strictest((lifted, Verdict.ASK)) if floors else lifted
 
 
@@ -498,14 +511,16 @@ class ToolSources:
         from golem_forge.tools.context import Plan
         from golem_forge.usertools.folder import ToolEntry
         from golem_forge.usertools.run import process_input
-        from golem_forge.usertools.run.access import plan_access, tool_access
+        from golem_forge.usertools.run.access import contain, plan_access, tool_access
 
         entry = self.user_tools.workshop.registry.lookup(tool.name)
         if not isinstance(entry, ToolEntry):
             return None
         level = await ctx.walls.level() if ctx.walls is not None else Level.FULL
-        touch = plan_access(entry, values, tool_access(entry.manifest, ctx), level)
+        access = tool_access(entry.manifest, ctx)
+        touch = plan_access(entry, values, access, level)
         try:
+            await contain(touch, entry.manifest, access, ctx)
             process_input(entry.manifest, values, paths=touch.paths)
         except BaseException:
             touch.close()

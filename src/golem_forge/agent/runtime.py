@@ -62,6 +62,7 @@ from golem_forge.events.recovery import SessionJournals
 from golem_forge.events.runtime_ui import RuntimeUI, create_runtime_ui
 from golem_forge.orchestrator.orchestrator import Orchestrator
 from golem_forge.policy.approval_queue import ApprovalCallback
+from golem_forge.policy.containment import walls_reason
 from golem_forge.policy.controller import ApprovalController
 from golem_forge.policy.rules.book import RuleBook
 from golem_forge.tools.factory import as_tools
@@ -425,6 +426,9 @@ class WorkerRuntime:
             run.scope.orchestrator.judge.switch(mode)
         kind = "warning" if mode is ApprovalMode.APPROVE_ALL else "info"
         text = f"Approval mode: {mode.value} (was {before.value}), set in {by}."
+        report = self._ready.run.scope.walls.known_report
+        if mode is ApprovalMode.CONTAINED and report is not None and (why := walls_reason(report)):
+            text += f" But {why}, so Forge asks as in the mode interactive."
         self.ui.show_status(type=kind, message=text, code="APPROVAL_MODE")
 
     async def compact_history(self, wish: str = "") -> tuple[int, int] | None:

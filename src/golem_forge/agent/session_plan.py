@@ -42,7 +42,8 @@ from golem_forge.storage.home import ForgeHome, forge_home
 if TYPE_CHECKING:
     from golem_forge.agent.files.roster import Roster
 
-_ASKS: Final = frozenset({ApprovalMode.INTERACTIVE, ApprovalMode.STRICT})
+_ASKS: Final = frozenset({ApprovalMode.INTERACTIVE, ApprovalMode.STRICT, ApprovalMode.CONTAINED})
+"""Of these, `contained` holds without anybody to ask where it was asked for in so many words: it denies the rest."""
 _MCP: Final = "mcp"
 
 
@@ -205,7 +206,7 @@ def read_program(directory: Path | str, home: ForgeHome, trust: TrustStore, over
 def effective_mode(program: Program, asked: ApprovalMode | str | None, answers: bool) -> Setting[ApprovalMode]:
     """With who said so. Where nobody can answer, what would ask is denied."""
     configured = program.mode(named_mode(asked) if asked else None)
-    if configured.value in _ASKS and not answers:
+    if configured.value in _ASKS and not answers and not (asked and configured.value is ApprovalMode.CONTAINED):
         return Setting(ApprovalMode.AUTO_DENY, f"{configured.value}, but nobody can be asked")
     return configured
 

@@ -14,6 +14,7 @@ from golem_forge.agent.files.worker import Worker
 from golem_forge.agent.model_tools import ModelTools
 from golem_forge.agent.session_state import SessionState
 from golem_forge.agent.worker_zones import approval_blocks
+from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.core.calls import LEFTOVERS, leftover_lines
 from golem_forge.core.ids import new_id
 from golem_forge.core.lazy_dataclass import dataclass, field, replace
@@ -21,9 +22,11 @@ from golem_forge.core.signals import InterruptSignal
 from golem_forge.orchestrator.orchestrator import Orchestrator
 from golem_forge.orchestrator.scope import CallScope, OnEffects
 from golem_forge.policy.base import ApprovalBlock, ApprovalBlocks
+from golem_forge.policy.containment import walls_reason
 from golem_forge.policy.controller import ApprovalController
 from golem_forge.policy.evaluate import ParentPolicy
 from golem_forge.sandbox.sandbox import Sandbox
+from golem_forge.sandbox.walls.model import ProbeReport
 from golem_forge.sandbox.walls.walls import Aftermath, Walls, probe_without_saving
 from golem_forge.tools.catalog import Catalog
 from golem_forge.tools.tool import Tool
@@ -172,6 +175,8 @@ def open_scope(
     )
     path = Orchestrator(calls, session_state.controller)
     walls.on_report(lambda report: session_state.bus.emit("wallsReport", report.to_wire(), link.id))
+    if parent is None:
+        walls.on_report(lambda report: _tell_not_contained(session_state, link.id, report))
     walls.on_unread(lambda after: _emit_leftovers(session_state, link.id, after))
     scope = WorkerScope(
         state=session_state,
@@ -217,6 +222,13 @@ def recover_edits(session_state: SessionState, sandbox: Sandbox) -> list[str]:
 
         said += recover(home, sandbox, session_state.program.undo)
     return said
+
+
+def _tell_not_contained(session_state: SessionState, worker_id: str, report: ProbeReport) -> None:
+    """Once: a session in the mode `contained` asks like an interactive one, where walls are not full."""
+    if session_state.controller.mode is ApprovalMode.CONTAINED and (why := walls_reason(report)):
+        text = f"The approval mode is contained, but {why}. So Forge asks as in the mode interactive."
+        session_state.bus.emit("status", {"type": "warning", "message": text, "code": "NOT_CONTAINED"}, worker_id)
 
 
 def _emit_leftovers(session_state: SessionState, worker_id: str, after: Aftermath) -> None:

@@ -40,6 +40,7 @@ from golem_forge.cli.dry_run import chosen_model
 from golem_forge.cli.format import print_json
 from golem_forge.cli.run import RunArgs
 from golem_forge.cli.tools.list import take_inventory
+from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.config.program import PROJECT_RULES, OtelSettings, Program, find_root, load_program
 from golem_forge.config.trust import TrustStore
 from golem_forge.config.yaml_file import read_bytes
@@ -52,6 +53,7 @@ from golem_forge.events.journal_files import sessions_dir
 from golem_forge.mcp.client.manifest import ManifestCache
 from golem_forge.mcp.client.model import ServerState
 from golem_forge.mcp.client.trust_store import ServerTrustStore
+from golem_forge.policy.containment import walls_reason
 from golem_forge.policy.rules.load import parse_rules
 from golem_forge.policy.rules.model import RuleOrigin
 from golem_forge.sandbox.host import find_program, person_environ
@@ -529,6 +531,10 @@ def check_walls(program: Program | None, home: ForgeHome) -> Iterator[DoctorFind
     report = asyncio.run(probe_with_retry(cache=None))
     writes = program is None or any(zone.mode == "rw" for zone in program.zones)
     yield from _level_findings(report, off=program is not None and program.walls.off, writes=writes)
+    if program is not None and program.mode().value is ApprovalMode.CONTAINED:
+        off = ProbeReport(level=Level.OFF) if program.walls.off else report
+        if why := walls_reason(off):
+            yield note("approval", f"contained, but {why}: a session here asks as in the mode interactive", report.fix)
     if path := ripgrep_path():
         yield ok("ripgrep", display_path(path))
     else:

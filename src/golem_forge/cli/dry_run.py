@@ -46,18 +46,19 @@ from golem_forge.config.program import Program, program_root
 from golem_forge.config.run_block import BudgetLimits
 from golem_forge.core.decisions import Verdict, strictest
 from golem_forge.core.errors import ForgeError
-from golem_forge.core.lazy_dataclass import dataclass, field
+from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.core.table import columns
 from golem_forge.core.text import display_path, escape_control_chars
 from golem_forge.events.index import find_session
 from golem_forge.mcp.client.manifest import ManifestCache
 from golem_forge.mcp.client.trust_store import ServerTrustStore
-from golem_forge.policy.base import ApprovalBlocks, configured_base, constant_base, decides_for_itself
+from golem_forge.policy.base import DEFAULT_ASK, ApprovalBlocks, configured_base, constant_base, decides_for_itself
 from golem_forge.policy.evaluate import Judge
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.zones import AccessMode, Zone
 from golem_forge.storage.home import forge_home
 from golem_forge.tools.tool import SourceKind, Tool
+from golem_forge.toolsets.exec import exec_settings
 
 _TRUST: Final = {None: "no program: nothing to trust", True: "trusted", False: "not trusted"}
 
@@ -346,7 +347,6 @@ def _zone(zone: Zone, sandbox: Sandbox) -> dict[str, Any]:
 BY_TARGET: Final = "by target"
 NOT_LOADED: Final = "not loaded in a dry run"
 _DEPENDS_ON: Final = {
-    "exec_command": "by command: proven read-only ones run, others ask",
     "shell": "by command: as the toolset's rules say",
     "run_custom_tool": "by the tool that it calls; a tool that is not trusted asks",
     "write_stdin": "by input: reading and signals run; a typed line is judged like a command",
@@ -370,10 +370,14 @@ _THEN: Final = {
     Verdict.ASK: {
         ApprovalMode.INTERACTIVE: "asks",
         ApprovalMode.STRICT: "asks",
+        ApprovalMode.CONTAINED: "asks",
         ApprovalMode.APPROVE_ALL: "runs",
         ApprovalMode.AUTO_DENY: "denied",
     },
 }
+
+
+_IF_CONTAINED: Final = "runs if undoable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -384,7 +388,8 @@ class ToolForecast:
     zones: Mapping[str, Verdict] = field(default_factory=dict)
     """Zone → verdict, where it differs between them."""
     then: str = ""
-    """What the approval mode makes of it: runs, asks, denied, refused; empty where that depends on the call."""
+    """What the approval mode makes of it: runs, asks, denied, refused; empty where that depends on the call. In the
+    mode `contained` a change that nothing but the zone's default asks for: runs if undoable."""
 
 
 def forecast(judge: Judge, tool: Tool, worker: str, sandbox: Sandbox) -> ToolForecast:
@@ -412,16 +417,29 @@ def forecast(judge: Judge, tool: Tool, worker: str, sandbox: Sandbox) -> ToolFor
         base = constant_base(tool)
         return _forecast_verdict(judge, base.verdict, base.reason)
     if tool.source is not SourceKind.NATIVE:
-        return _forecast_configured(judge, tool.name)
-    if tool.effects == () and tool.name not in _DEPENDS_ON:
+        said = _forecast_configured(judge, tool.name)
+        defaults = bool(tool.made_from) and configured_base(tool.name, judge.blocks) is DEFAULT_ASK
+        return replace(said, then=_IF_CONTAINED) if defaults and _may_be_contained(judge, said) else said
+    if tool.effects == () and tool.name not in (*_DEPENDS_ON, "exec_command"):
         return _forecast_verdict(judge, Verdict.PRE_APPROVED, "it touches nothing")
     if judge.mode is ApprovalMode.STRICT:
         return _forecast_verdict(judge, Verdict.ASK, _STRICT)
     if tool.name in _WHATEVER_ITS_ARGUMENTS:
         return _forecast_verdict(judge, *_WHATEVER_ITS_ARGUMENTS[tool.name])
+    if tool.name == "exec_command":
+        return ToolForecast(verdict=BY_TARGET, why=_by_command(judge, tool))
     if tool.always is None:
         return ToolForecast(verdict=BY_TARGET, why=_DEPENDS_ON.get(tool.name, _BY_PATH))
     return _forecast_by_zones(judge, tool, sandbox)
+
+
+def _by_command(judge: Judge, tool: Tool) -> str:
+    settings = exec_settings(tool)
+    if judge.mode is ApprovalMode.CONTAINED and not settings.asks:
+        return "by command: what stays inside the walls and can be undone runs, others ask"
+    if settings.walled is Verdict.PRE_APPROVED:
+        return "by command: in full walls those without a host or a danger run, others ask"
+    return "by command: proven read-only ones run, others ask"
 
 
 def forecast_unloaded(judge: Judge, name: str) -> ToolForecast:
@@ -465,8 +483,14 @@ def _forecast_by_zones(judge: Judge, tool: Tool, sandbox: Sandbox) -> ToolForeca
     zones = {zone.name: says(zone) for zone in sandbox.zones.values()}
     spelled = ", ".join(f"/{name} {verdict.value}" for name, verdict in zones.items())
     if len(set(zones.values())) == 1:
-        return _forecast_verdict(judge, strictest(zones.values()), f"{verb.value} in {spelled}")
+        said = _forecast_verdict(judge, strictest(zones.values()), f"{verb.value} in {spelled}")
+        defaults = not any(verb in zone.written for zone in sandbox.zones.values())
+        return replace(said, then=_IF_CONTAINED) if _may_be_contained(judge, said) and defaults else said
     return ToolForecast(verdict=BY_TARGET, why=f"{verb.value} in {spelled}", zones=zones)
+
+
+def _may_be_contained(judge: Judge, said: ToolForecast) -> bool:
+    return judge.mode is ApprovalMode.CONTAINED and said.verdict == Verdict.ASK.value
 
 
 def _forecast_verdict(judge: Judge, verdict: Verdict, why: str) -> ToolForecast:

@@ -29,7 +29,7 @@ any of these it starts the program in this directory or above it. Where there is
 worker. With INPUT the worker answers once. Without INPUT, on a terminal, a conversation begins.
 
   -m, --model PROVIDER:NAME   the root worker's model (also FORGE_MODEL)
-  -a, --approval MODE         interactive, strict, approve_all or auto_deny
+  -a, --approval MODE         interactive, strict, contained, approve_all or auto_deny
   -i, --input TEXT            the input; or -f, --file FILE; or words; or standard input
   -A, --attach FILE           hand a file over with the input (repeat for more)
   -p, --program DIR           run the program in that directory instead of this one

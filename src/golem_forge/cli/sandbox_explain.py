@@ -13,7 +13,7 @@ from typing import Any, Final
 from golem_forge.agent.explain import DryEvaluator, open_evaluator, plan_for_explain
 from golem_forge.cli.format import fail, print_error, print_json
 from golem_forge.cli.sandbox import SandboxArgs, parse_sandbox_args
-from golem_forge.core.decisions import Verdict
+from golem_forge.core.decisions import AnsweredBy, Verdict
 from golem_forge.core.effects import Effect, Mark, Verb
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.table import columns
@@ -75,12 +75,16 @@ async def _tool_says(dry: DryEvaluator, sandbox: Sandbox, path: str, verb: Verb,
         with sandbox.target(path, verb) as target:
             said["virtual"] = target.virtual
             said["zone"] = target.zone.label if target.zone else "the list of zones"
-            effect = target.effect()
-            judged = await dry.touching(_TOOLS[verb], path, effect)
+            judged = await dry.touching(_TOOLS[verb], path, target)
     except ForgeError as error:
         return error.message
     verdict, by = judged.decision.verdict.value, judged.decision.decided_by
-    if floors := [why for _, why in floors_of(effect)] if verdict == Verdict.ASK else []:
+    if judged.decision.answered_by is AnsweredBy.CONTAINED:
+        return f"{verdict}: it would run, as it can be undone (mode contained)"
+    if judged.decision.not_contained:
+        return f"{verdict}: {'; '.join(judged.decision.not_contained)}"
+    effects = judged.facts.effects or ()
+    if floors := [why for each in effects for _, why in floors_of(each)] if verdict == Verdict.ASK else []:
         return f"{verdict}: {'; '.join(floors)}"
     return f"{verdict}: {by.describe()}" if by is not None and by.source == "rules" else verdict
 

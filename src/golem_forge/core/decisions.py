@@ -88,6 +88,8 @@ class AnsweredBy(StrEnum):
     MODE = "mode"
     MEMORY = "memory"
     RULE = "rule"
+    CONTAINED = "contained"
+    """Nobody: in the mode `contained`, what stays inside the walls and can be undone needs no answer."""
     PERSON = "person"
 
 
@@ -142,6 +144,8 @@ class Decision:
     answered_as: str = ""
     """The name of the person who answered, where several people answer a session; `door`: by which way they came."""
     door: str = ""
+    not_contained: tuple[str, ...] = ()
+    """In the mode `contained`, why a call asks all the same, in plain words that follow `because`."""
     compute_keys: Callable[[], tuple[str, str]] | None = field(default=None, repr=False, compare=False)
     _keys: tuple[str, str] | None = field(default=None, repr=False, compare=False)
 
@@ -150,6 +154,11 @@ class Decision:
         if self._keys is None:
             self._keys = self.compute_keys() if self.compute_keys else ("", "")
         return self._keys
+
+    @property
+    def runs_unasked(self) -> bool:
+        """Nobody has to answer: it is preApproved, or contained."""
+        return self.verdict is Verdict.PRE_APPROVED or self.answered_by is AnsweredBy.CONTAINED
 
     @property
     def fingerprint(self) -> str:
@@ -165,7 +174,9 @@ class Decision:
 
     def without_keys(self) -> dict[str, Any]:
         """The same for a call that nobody had to answer for: there is no approval that a key would name."""
-        who = {"answeredAs": self.answered_as, "door": self.door} if self.answered_as else {}
+        who: dict[str, Any] = {"answeredAs": self.answered_as, "door": self.door} if self.answered_as else {}
+        if self.not_contained:
+            who["notContained"] = list(self.not_contained)
         return {
             "verdict": self.verdict.value,
             "sources": [source.to_json() for source in self.sources],

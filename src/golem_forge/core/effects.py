@@ -47,9 +47,9 @@ class Walled(StrEnum):
 
     NO = "no"
     OFFERED = "offered"
-    """It runs in full walls, was read completely and carries no mark: a person may allow all such commands."""
+    """It runs in full walls, without a host, and carries no mark but OPAQUE: a person may allow all such commands."""
     GIVEN = "given"
-    """The same, and the worker's file allows them (`walled: preApproved`)."""
+    """It was read completely too, and the worker's file allows such commands (`walled: preApproved`)."""
 
 
 class AtMost(StrEnum):
@@ -93,6 +93,9 @@ class Effect:
     """For each of `dangers` the command of the text that has it, cut short; none where that is the whole target."""
     at_most: AtMost | None = None
     """None: nothing is known to limit it."""
+    leaves: tuple[str, ...] | None = None
+    """What of it leaves the walls or cannot be undone, in plain words that follow `because`; an empty tuple: nothing.
+    None: nobody looked, because the approval mode is not `contained` or never covers such an effect."""
 
     def describe(self) -> str:
         return f"{self.verb} {self.target}"

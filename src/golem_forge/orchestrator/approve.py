@@ -49,7 +49,7 @@ class ApprovalStage:
             decision = _judged(state).decision
             if decision.verdict is Verdict.BLOCKED:
                 raise _blocked(state)
-            if decision.verdict is Verdict.PRE_APPROVED and answer is None:
+            if decision.runs_unasked and answer is None:
                 return
             if answer is None or is_riskier(decision.risk, shown):
                 shown = decision.risk

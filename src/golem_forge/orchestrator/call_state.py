@@ -7,7 +7,7 @@ from typing import Any
 
 from golem_forge.core.calls import Outcome, ToolCall
 from golem_forge.core.decisions import Decision, Status, VerdictSource
-from golem_forge.core.effects import Mark
+from golem_forge.core.effects import Mark, Verb
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.results import ToolResult
 from golem_forge.core.signals import InterruptSignal
@@ -86,7 +86,7 @@ class CallState:
     @property
     def reads_secret(self) -> bool:
         effects = self.judged.facts.effects if self.judged else None
-        return any(Mark.SECRET_PATH in effect.marks for effect in effects or ())
+        return any(Mark.SECRET_PATH in effect.marks and effect.verb is Verb.READ for effect in effects or ())
 
     @property
     def judged_as(self) -> str:

@@ -14,8 +14,9 @@ from functools import partial
 from time import perf_counter
 from typing import Any, Final
 
+from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.core.calls import Caller, Outcome, ToolCall
-from golem_forge.core.decisions import Status, Verdict
+from golem_forge.core.decisions import AnsweredBy, Status, Verdict
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.ids import new_id
 from golem_forge.core.lazy_dataclass import replace
@@ -225,7 +226,7 @@ class Orchestrator:
             if tool.planner is not None or state.handover_sources or not self._decide_at_once(state):
                 await self._plan_in_order(state, order, index)
                 tool = state.tool
-            if state.judged is not None and state.judged.decision.verdict is not Verdict.PRE_APPROVED:
+            if state.judged is not None and not state.judged.decision.runs_unasked:
                 self._recorder.before_waiting(state)
                 if order is not None and state.judged.decision.verdict is Verdict.ASK:
                     await self._wait(state, order.wait_to_ask(index))
@@ -399,6 +400,8 @@ class Orchestrator:
         if state.tool.secret_fields and (state.call.caller is Caller.HUMAN or state.edited):
             typed = secret_texts(state.tool.secret_fields, state.arguments.plain)
             learn_typed_secrets(state.tool.name, typed, self.redactor)
+        if state.ctx is not None:
+            state.ctx.contained = state.decision is not None and state.decision.answered_by is AnsweredBy.CONTAINED
         state.started = perf_counter()  # the duration excludes the time a person took to answer
         if state.judged is not None:
             self.judge.count(state.judged)
@@ -426,6 +429,7 @@ class Orchestrator:
             session_id=self.session_id,
             worker=self.worker,
             guest=self.scope.guest,
+            contains=self.judge.mode is ApprovalMode.CONTAINED,
             sandbox=self.sandbox,
             outputs=self.outputs,
             walls=self.walls,

@@ -11,14 +11,17 @@ import asyncio
 import inspect
 from typing import Any, cast
 
+from golem_forge.core.decisions import AnsweredBy
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.json import copy_json
 from golem_forge.orchestrator.call_state import CallState
 from golem_forge.orchestrator.run import CallLimits, is_coroutine_function, run_with_limits
 from golem_forge.orchestrator.schedule import Gate
 from golem_forge.policy.evaluate import Judge
+from golem_forge.sandbox.walls.model import Level
 from golem_forge.tools.context import Plan, ToolContext
 from golem_forge.tools.threads import run_in_thread
+from golem_forge.tools.tool import Tool
 
 
 async def make_plan(state: CallState, ctx: ToolContext, gate: Gate) -> Plan:
@@ -30,6 +33,8 @@ async def make_plan(state: CallState, ctx: ToolContext, gate: Gate) -> Plan:
     if is_coroutine_function(planner):
         planned: Any = planner(values, ctx)
     else:
+        if ctx.contains:
+            await run_with_limits(look_up_coverage(state.tool, ctx), limits)
         future: asyncio.Future[Any] = run_in_thread(lambda: planner(values, ctx))
         try:
             planned = await run_with_limits(_shielded(future), limits)
@@ -37,6 +42,12 @@ async def make_plan(state: CallState, ctx: ToolContext, gate: Gate) -> Plan:
             future.add_done_callback(_close_unused_plan)
             raise
     return cast(Plan, await run_with_limits(planned, limits) if inspect.iscoroutine(planned) else planned)
+
+
+async def look_up_coverage(tool: Tool, ctx: ToolContext) -> None:
+    """For a planner that runs in a thread, and so cannot wait for it: what of the zones could not be brought back."""
+    if ctx.contains and ctx.walls is not None and not tool.read_only:
+        ctx.coverage = await ctx.walls.coverage() if await ctx.walls.level() is Level.FULL else None
 
 
 async def still_as_judged(state: CallState, ctx: ToolContext, gate: Gate, judge: Judge) -> bool:
@@ -63,6 +74,8 @@ async def still_as_judged(state: CallState, ctx: ToolContext, gate: Gate, judge:
             judged.recheck()  # raises "it changed", which is why it cannot be planned
         raise
     same = judge.keys(state.tool, state.arguments, fresh, ctx.worker)[0] == state.judged_as
+    if state.decision is not None and state.decision.answered_by is AnsweredBy.CONTAINED:
+        same = same and fresh.effects == judged.effects  # what can be undone may be other than it was
     if same and not overtaken:
         fresh.release()
         if judged.recheck is not None:

@@ -49,7 +49,10 @@ def command_facts(
     if not isinstance(parsed, Parsed):
         marks = (Mark.OPAQUE, Mark.DANGER) if found else (Mark.OPAQUE,)
         parts = tuple(found.values())
-        opaque = Effect(verb=Verb.EXEC, target=text, marks=marks, dangers=tuple(found), danger_parts=parts)
+        limit = AtMost.WRITES if full_walls else None
+        opaque = Effect(
+            verb=Verb.EXEC, target=text, marks=marks, dangers=tuple(found), danger_parts=parts, at_most=limit
+        )
         return CommandFacts(text=text, parsed=None, world=world, cwd=cwd), (opaque,)
     proof = prove(parsed, world, cwd)
     places = segment_places(parsed, world, cwd)

@@ -80,12 +80,16 @@ class ApprovalController:
 
     async def approve(self, decision: Decision, tool: str, wait: Callable[[], PendingApproval]) -> ApprovalResult:
         """Answers one `ask`. `wait` builds the request; it is only called when a person must see it."""
+        if decision.answered_by is AnsweredBy.CONTAINED:
+            return ApprovalResult(approved=True, by=AnsweredBy.CONTAINED)
         if self.mode is ApprovalMode.APPROVE_ALL:
             return ApprovalResult(approved=True, by=AnsweredBy.MODE)
         if answer := self.remembered(decision.fingerprint):
             return answer
         if self.mode is ApprovalMode.AUTO_DENY or self._queue is None:
             text = f"Auto-deny mode: {tool} requires approval"
+            if decision.not_contained:
+                text = f"Nobody can be asked, and {tool} asks because {'; '.join(decision.not_contained)}"
             return denied_result(text, by=AnsweredBy.MODE, unaskable=True)
         answer = await self._queue.wait(wait())
         if not answer.approved and answer.by is AnsweredBy.PERSON:

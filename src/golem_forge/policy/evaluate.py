@@ -5,6 +5,9 @@
             = preApproved                 rules say preApproved, cover the whole call, and base is not blocked
     verdict = strictest(lifted, config, floors, parents)
 
+In the mode `contained`, what asks and is contained by all that its effects say needs no answer: the Decision says so
+(`answered_by`), else why not (`not_contained`).
+
 Takes the validated call and its plan; gives an Evaluation: the Decision and what it was made from. Refuses by raising
 (a failed predicate, unusable rules files). A `blocked` verdict is a Decision like the others; the caller ends the call
 with it. What blocks a worker's callers blocks the worker too (ParentPolicy); nothing else is inherited.
@@ -52,7 +55,9 @@ from golem_forge.policy.facts import (
     base_verdict,
     floors_of,
     grant_of,
+    leaves_of,
     risk_of_all,
+    stays_inside,
 )
 from golem_forge.policy.fingerprint import DirectoryNames, both_keys, targets_of
 from golem_forge.policy.rules.book import RuleBook
@@ -236,20 +241,26 @@ class Judge:
                 lifting = rules[0]
         config = self.blocks.named(tool.name) if decides_for_itself(tool) else []
         config = [source for source in config if source.verdict is not Verdict.PRE_APPROVED]
-        floors = floor_sources(tool, effects, outcome.accepted if outcome else frozenset())
+        floors = floor_sources(tool, effects, outcome.accepted if outcome else frozenset(), granted)
         stricter = (*config, *facts.handed, *self._blocked_by_parents(facts, bases), *floors)
         sources += stricter
         verdict = strictest((lifted, *(source.verdict for source in stricter)))
+        answered_by = AnsweredBy.RULE if lifting and verdict is Verdict.PRE_APPROVED else AnsweredBy.NOBODY
+        asks_because: tuple[str, ...] = ()
+        if self.mode is ApprovalMode.CONTAINED and verdict is Verdict.ASK:
+            asks_because = tuple(dict.fromkeys(_not_contained(tool, facts, sources)))
+            answered_by = AnsweredBy.NOBODY if asks_because else AnsweredBy.CONTAINED
         decision = Decision(
             verdict=verdict,
             sources=tuple(sources),
             decided_by=deciding_source(verdict, sources, lifting),
             risk=risk_of_all(facts.effects),
             risk_reasons=tuple(dict.fromkeys(floor.reason for floor in floors)),
-            answered_by=AnsweredBy.RULE if lifting and verdict is Verdict.PRE_APPROVED else AnsweredBy.NOBODY,
+            answered_by=answered_by,
+            not_contained=asks_because,
             compute_keys=keys,
         )
-        return Evaluation(decision, facts, bases, own_base, outcome)
+        return Evaluation(decision, facts, bases, own_base, outcome, granted)
 
     async def _base(self, tool: Tool, arguments: Arguments, facts: CallFacts, ctx: ToolContext) -> VerdictSource:
         if tool.source is not SourceKind.NATIVE or facts.effects is None:
@@ -379,6 +390,8 @@ class Evaluation:
     bases: tuple[EffectVerdict, ...]
     base: VerdictSource
     outcome: RuleOutcome | None
+    granted: Container[str] = ()
+    """What a person allowed this worker for the session."""
 
     @property
     def uncovered(self) -> tuple[int, ...]:
@@ -541,11 +554,35 @@ def rule_sources(outcome: RuleOutcome) -> list[VerdictSource]:
     ]
 
 
-def floor_sources(tool: Tool, effects: tuple[Effect, ...], accepted: frozenset[str]) -> list[VerdictSource]:
+def _not_contained(tool: Tool, facts: CallFacts, sources: list[VerdictSource]) -> Iterator[str]:
+    """Why a call that asks is not one that the mode `contained` lets run; nothing: it is. What a person wrote by hand
+    beats the mode, defaults do not."""
+    if tool.source is SourceKind.MCP:
+        yield f"'{tool.name}' is a tool of a server"
+    if facts.effects is None:
+        yield f"nobody knows what '{tool.name}' touches"
+    elif not facts.native and all(effect.leaves is None for effect in facts.effects):
+        yield f"'{tool.name}' only claims what it touches"
+    for source in sources:
+        if source.verdict is not Verdict.ASK:
+            continue
+        if source.source == "base" and tool.needs_approval is not None:
+            yield source.reason
+        elif source.source in ("config", "rules"):
+            yield f"{source.describe()} says ask"
+        elif source.source == "floor" and not stays_inside(source.id):
+            yield source.reason
+    for effect in facts.effects or ():
+        yield from leaves_of(effect)
+
+
+def floor_sources(
+    tool: Tool, effects: tuple[Effect, ...], accepted: frozenset[str], granted: Container[str] = ()
+) -> list[VerdictSource]:
     floors = [
         (id_, why)
         for effect in effects
-        for id_, why in floors_of(effect)
+        for id_, why in floors_of(effect, granted)
         if id_.removeprefix("danger:") not in accepted
     ]
     if not tool.definition_approved:

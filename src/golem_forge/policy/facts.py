@@ -14,6 +14,7 @@ from typing import Any, Final
 from golem_forge.core.decisions import Risk, Verdict, VerdictSource, highest_risk
 from golem_forge.core.effects import AtMost, Effect, Mark, Verb, Walled
 from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.policy.shell.dangers import DANGER_SIDES, Side
 from golem_forge.policy.shell.strict import CommandWorld, Opaque, Parsed, parse_strict
 from golem_forge.tools.tool import SourceKind
 
@@ -115,7 +116,7 @@ def risk_of(effect: Effect) -> Risk:
     """How bad it could be: what is marked, then what limits it, then what such a thing could do at worst."""
     if not _CRITICAL_MARKS.isdisjoint(effect.marks):
         return Risk.CRITICAL
-    if not _HIGH_MARKS.isdisjoint(effect.marks):
+    if not _HIGH_MARKS.isdisjoint(effect.marks) and not _is_contained_text(effect):
         return Risk.HIGH
     if effect.proven and effect.verb is Verb.EXEC:
         return Risk.LOW  # its reads are effects of their own
@@ -127,9 +128,35 @@ def risk_of_all(effects: tuple[Effect, ...] | None) -> Risk:
     return Risk.HIGH if effects is None else highest_risk(risk_of(effect) for effect in effects)
 
 
-def floors_of(effect: Effect) -> Iterator[tuple[str, str]]:
-    """(floor id, why) for each fact that always needs a person."""
+def leaves_of(effect: Effect) -> tuple[str, ...]:
+    """Why this effect is not contained; empty: it is. What only reads inside the zones is, whoever looked."""
+    if effect.leaves is not None:
+        return effect.leaves
+    reads = effect.verb is Verb.READ and effect.zone_verdict is Verdict.PRE_APPROVED
+    if reads or effect.proven or effect.at_most is AtMost.READS:
+        return ()
+    if effect.verb is Verb.NET:
+        return (f"it reaches {effect.quoted}",)
+    return (f"this mode does not cover {effect.verb.value} {effect.quoted}",)
+
+
+def stays_inside(floor: str) -> bool:
+    """Whether full walls and undo are enough against what this floor is about."""
+    return floor == Mark.OPAQUE or DANGER_SIDES.get(floor.removeprefix("danger:")) is Side.INSIDE
+
+
+def _is_contained_text(effect: Effect) -> bool:
+    """A text that nobody can read, in walls that nothing leaves, over zones that can be brought back."""
+    return effect.leaves == () and effect.verb is Verb.EXEC and effect.marks == (Mark.OPAQUE,)
+
+
+def floors_of(effect: Effect, granted: Container[str] = ()) -> Iterator[tuple[str, str]]:
+    """(floor id, why) for each fact that needs a person. A text that cannot be read needs none where it is contained,
+    or where a person allowed this worker any command inside the walls."""
+    readable = _is_contained_text(effect) or (effect.walled is Walled.OFFERED and ANY_WALLED in granted)
     for mark in effect.marks:
+        if mark is Mark.OPAQUE and readable:
+            continue
         if mark is Mark.DANGER:
             for danger, part in zip_longest(effect.dangers, effect.danger_parts[: len(effect.dangers)]):
                 yield f"danger:{danger}", f"{part or effect.quoted!r} is on the danger list ({danger})"

@@ -125,6 +125,9 @@ def build_request(
         characters = "character is shown as an escape" if hidden == 1 else "characters are shown as escapes"
         warnings.append(f"{hidden} control or invisible {characters}")
     by = decision.decided_by
+    why = by.describe() if by else ""
+    if decision.not_contained:
+        why = f"asks because {'; '.join(decision.not_contained)}"
     definition = tool.definition
     uncovered = judged.uncovered if len(judged.uncovered) < len(effects) else ()
     marks = (NOT_COVERED if index in uncovered else "" for index in range(len(effects)))
@@ -143,7 +146,7 @@ def build_request(
         args_key=key,
         risk=decision.risk.value,
         risk_reasons=tuple(clean(reason) for reason in decision.risk_reasons),
-        why=clean(by.describe()) if by else "",
+        why=clean(why),
         payload=escape_control_chars(payload),
         diff=escape_control_chars(diff),
         effects=tuple(clean(effect.describe()) + mark for effect, mark in zip(effects, marks, strict=True)),

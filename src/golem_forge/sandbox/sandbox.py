@@ -36,6 +36,7 @@ from golem_forge.sandbox.zones import (
     check_zones,
     choose_default_zone,
     open_zone,
+    written_verbs,
     zone_specs,
 )
 from golem_forge.storage.home import forge_home as default_forge_home
@@ -170,6 +171,7 @@ class Sandbox:
             mode=request.mode or zone.mode,
             write=strictest((zone.write, request.write or zone.write)),
             delete=strictest((zone.delete, request.delete or zone.delete)),
+            written=zone.written | written_verbs(request),
         )
         if not request.subpath:
             return narrowed

@@ -24,7 +24,7 @@ from golem_forge.sandbox.paths import ResolvedPath, ZonePath, has_control_charac
 from golem_forge.sandbox.zones import AccessMode, Zone
 
 _WHEN_READ: Final = frozenset({Mark.SECRET_PATH})
-_WHEN_CHANGED: Final = frozenset({Mark.PROTECTED_PATH, Mark.OBEYED_PATH})
+_WHEN_CHANGED: Final = frozenset({Mark.PROTECTED_PATH, Mark.OBEYED_PATH, Mark.SECRET_PATH})
 
 
 class FileKind(StrEnum):
@@ -78,7 +78,7 @@ class Target:
         return identity_of(self.stat) if self.stat else None
 
     def effect(self, access: Verb | None = None) -> Effect:
-        """A secret matters when it is read, a protected or obeyed path when it is changed.
+        """A secret matters when it is read or changed, a protected or obeyed path when it is changed.
 
         `access`: another one that the same operation implies, as a move also hands on what it takes away.
         """

@@ -131,6 +131,8 @@ class Zone:
     unprotect: tuple[str, ...] = ()
     at_host_path: bool = True
     """Inside walls it stands at its host path, so that paths baked into files hold on both sides; else at `/<name>`."""
+    written: frozenset[Verb] = frozenset()
+    """The verbs whose verdict somebody wrote down; that of the others is the default."""
     opener: Opener = field(repr=False)
     placeholders: PlaceholderNotes | None = field(default=None, repr=False)
     """Of the home that this zone's walls belong to; None: it never has any."""
@@ -224,9 +226,15 @@ def open_zone(spec: ZoneSpec, opener: Opener, placeholders: PlaceholderNotes | N
         aliases=() if written == host else (written,),
         unprotect=spec.unprotect,
         at_host_path=spec.at_host_path,
+        written=written_verbs(spec),
         opener=opener,
         placeholders=placeholders,
     )
+
+
+def written_verbs(said: ZoneSpec | ZoneRequest) -> frozenset[Verb]:
+    voices = ((Verb.WRITE, said.write), (Verb.DELETE, said.delete))
+    return frozenset(verb for verb, verdict in voices if verdict is not None)
 
 
 def worker_zones(worker: str, program: Sequence[ZoneSpec], requests: Sequence[ZoneRequest]) -> list[ZoneSpec]:

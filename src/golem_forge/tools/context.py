@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
     from golem_forge.events.redaction import Redactor
+    from golem_forge.sandbox.undo.coverage import Coverage
     from golem_forge.sandbox.walls.walls import Walls
     from golem_forge.tools.tool import Tool
 
@@ -212,6 +213,11 @@ class ToolContext:
     contained: bool = False
     """Nobody was asked, because all that the call can do stays inside and can be undone: so its walls are built. Known
     once the call runs."""
+    contains: bool = False
+    """The approval mode is `contained`: a plan says of its effects what leaves the walls or cannot be undone."""
+    coverage: Coverage | None = None
+    """What of the zones could not be brought back, for planners that cannot wait for it. None where `contains` is not
+    set, or there are no full walls."""
     sandbox: Sandbox | None = None
     outputs: OutputLookup | None = None
     """The whole of what was too long to be shown, by handle."""

@@ -4,7 +4,7 @@ argument, and the plan of a tool that only reads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from golem_forge.core.errors import ConfigError
 from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.core.options import require
 from golem_forge.core.text import nearest_hint
+from golem_forge.policy.containment import path_reasons, walls_reason
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.target import Target
 from golem_forge.tools.context import Plan, ToolContext
@@ -43,13 +44,28 @@ class FileAccess:
         sandbox = self.sandbox or ctx.sandbox or Sandbox(has_block=False)
         return sandbox.target(path, verb, follow_last=follow_last)
 
-    def effect(self, target: Target) -> Effect:
-        """An override replaces the zone's consent, never its `blocked`, nor any mark."""
+    def effect(self, target: Target, ctx: ToolContext | None = None) -> Effect:
+        """An override replaces the zone's consent, never its `blocked`, nor any mark. Without `ctx`: of reading."""
         effect = target.effect()
         said = self.overrides.get((target.zone.name, target.access)) if target.zone else None
-        if said is None or effect.zone_verdict is Verdict.BLOCKED:
+        if said is not None and effect.zone_verdict is not Verdict.BLOCKED:
+            effect = replace(effect, zone_verdict=said)
+        if ctx is None or not ctx.contains or target.access is Verb.READ:
             return effect
-        return replace(effect, zone_verdict=said)
+        return replace(effect, leaves=tuple(self._leaves(target, said, ctx)))
+
+    def _leaves(self, target: Target, said: Verdict | None, ctx: ToolContext) -> Iterator[str]:
+        if self.sandbox is not None and self.sandbox is not ctx.sandbox:
+            yield "its zones are not those of the session, so nothing is kept to undo it"
+        elif ctx.walls is None:
+            yield "nothing is kept here to undo it"
+        elif ctx.coverage is None:
+            report = ctx.walls.known_report
+            yield walls_reason(report) if report is not None else "nobody knows whether there are full walls"
+        else:
+            if said is Verdict.ASK:
+                yield f"its setting for {target.virtual} says ask"
+            yield from path_reasons(target.zone, target.parts, target.access, ctx.coverage)
 
 
 def checked_overrides(

@@ -289,7 +289,7 @@ def _plan_write(access: FileAccess, args: dict[str, Any], ctx: ToolContext) -> P
     if len(data) > files.WRITE_LIMIT:
         raise too_large(target.virtual, len(data), files.WRITE_LIMIT, "Write it as several files.")
     change = _PlannedWrite(target, content, data)
-    effects = (access.effect(target),)
+    effects = (access.effect(target, ctx),)
     return Plan(run=change.make, effects=effects, diff=change.diff, recheck=target.recheck, close=target.close)
 
 
@@ -363,7 +363,7 @@ _WRITE_FILE: Final = FileTool(
 
 def _plan_delete(access: FileAccess, args: dict[str, Any], ctx: ToolContext) -> Plan:
     target = access.target(args["path"], Verb.DELETE, ctx)
-    effects = (access.effect(target),)
+    effects = (access.effect(target, ctx),)
     return Plan(run=lambda: _delete(target), effects=effects, recheck=target.recheck, close=target.close)
 
 

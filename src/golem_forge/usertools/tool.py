@@ -36,6 +36,7 @@ from golem_forge.usertools.run.access import (
     ToolAccess,
     check_testable,
     check_walls,
+    contain,
     is_read_only,
     plan_access,
     tool_access,
@@ -137,6 +138,7 @@ class _UserTool:
         ready = await trust.make_ready(workshop, entry, _step_report(workshop, ctx))
         planned = plan_access(entry, args, access, report.level)
         try:
+            await contain(planned, manifest, access, ctx)
             values = process_input(manifest, args, paths=planned.paths)
             call = _ApprovedCall(self, ready, access, planned, status, report, ctx)
 
@@ -204,6 +206,7 @@ class _ApprovedCall:
             timeout=self.tool.timeout,
             environ=workshop.environ,
             lifted=self.planned.lifted(self.ctx.path_rules()),
+            not_kept=self.planned.not_kept(self.ctx),
             call_server=server,
             background_runner=workshop.background_runner,
         )

@@ -7,11 +7,12 @@ from tests import descriptors
 
 from golem_forge.core.decisions import Risk, Status, Verdict
 from golem_forge.core.effects import Mark, Verb
-from golem_forge.policy.facts import risk_of_all
+from golem_forge.core.lazy_dataclass import replace
+from golem_forge.policy.facts import leaves_of, risk_of_all
 from golem_forge.sandbox.errors import SandboxError
 from golem_forge.sandbox.walls.model import Level
 from golem_forge.usertools.manifest import PathUse
-from golem_forge.usertools.run.access import is_read_only, manifest_hosts, plan_access, tool_access
+from golem_forge.usertools.run.access import contain, is_read_only, manifest_hosts, plan_access, tool_access
 
 from .run_ground import Ground, manifest, parameter
 
@@ -148,3 +149,21 @@ def test_a_path_that_leads_elsewhere_after_the_wait_is_noticed(ground):
         found.recheck()
     assert changed.value.code == "PATH_CHANGED"
     found.close()
+
+
+@pytest.mark.parametrize(
+    ("keys", "because"),
+    [
+        ({}, ()),
+        ({"zones": {"workspace": "rw"}}, ()),
+        ({"calls": ("read_file",)}, ("'probe' calls other tools",)),
+        ({"network": ("a.test",)}, ("it reaches a.test:443",)),
+    ],
+)
+async def test_a_tool_that_is_given_nothing_outside_is_contained(ground, keys, because):
+    ctx = replace(ground.ctx, contains=True)
+    entry, _ = ground.tool({}, **keys)
+    access = tool_access(entry.manifest, ctx)
+    planned = plan_access(entry, {}, access, Level.FULL)
+    await contain(planned, entry.manifest, access, ctx)
+    assert tuple(dict.fromkeys(why for effect in planned.effects for why in leaves_of(effect))) == because

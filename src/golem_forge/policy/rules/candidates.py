@@ -14,7 +14,7 @@ from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.lazy_dataclass import dataclass
-from golem_forge.policy.facts import CallFacts, EffectVerdict
+from golem_forge.policy.facts import ANY_WALLED, CallFacts, EffectVerdict
 from golem_forge.policy.rules.globs import host_and_port
 from golem_forge.policy.rules.load import SHELL_TOOLS, make_rule
 from golem_forge.policy.rules.match import CallView
@@ -116,7 +116,8 @@ def choices(
         offered = offered[: _MAX_CHOICES - 1]
         label = f"{grant}, this session"
         offered.append(Choice(id="grant", label=label, keeps=RememberKind.GRANT, worker=facts.worker, grant=grant))
-    if not offered or (len(offered) == 1 and facts.command is None):
+    unread = grant == ANY_WALLED and facts.command is not None and facts.command.parsed is None
+    if not offered or (len(offered) == 1 and (facts.command is None or unread)):
         offered.insert(0, exact_call)
     return tuple(offered[:_MAX_CHOICES])
 

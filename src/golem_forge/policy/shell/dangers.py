@@ -1,7 +1,8 @@
 """The danger list: takes any command text, gives the dangers found in it, each by its id.
 
-`DANGER_IDS` always ask with risk critical; `BUILTIN_IDS` are what the builtin rules block. A text without a hit is not
-safe, it is only not known to be dangerous. The checks: files (deletion, permissions, devices, secrets, start-up files),
+`DANGER_IDS` ask with risk critical; `BUILTIN_IDS` are what the builtin rules block. `DANGER_SIDES` says of each danger
+whether full walls and undo are enough against it. A text without a hit is not safe, it is only not known to be
+dangerous. The checks: files (deletion, permissions, devices, secrets, start-up files),
 git (losing history or work, options that run programs), network (running what was downloaded or decoded, sending files
 away), machine (privileges, power, persistence, hijacked variables, other agents).
 """
@@ -12,7 +13,9 @@ import posixpath
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
+from enum import StrEnum
 from itertools import takewhile
+from typing import Final
 
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.regex import regex
@@ -464,6 +467,31 @@ _CHECKS: dict[str, Check] = {
 
 BUILTIN_IDS = ("wipe_root", "wipe_device", "fork_bomb")
 DANGER_IDS = (*(name for name in _CHECKS if name not in BUILTIN_IDS), "depth")
+
+
+class Side(StrEnum):
+    INSIDE = "inside"
+    """In full walls over zones that can be brought back nothing of it stays: the mode `contained` lets it run."""
+    OUTSIDE = "outside"
+    """It means to reach something beyond the walls, or to tell what nobody can take back."""
+
+
+DANGER_SIDES: Final = {
+    "rm_force": Side.INSIDE,
+    "delete_many": Side.INSIDE,
+    "git_rewrite": Side.INSIDE,  # of a push the host is what asks (`outside_needs`)
+    "perm_recursive": Side.INSIDE,
+    "env_hijack": Side.INSIDE,  # this and the next two: no more than a text that nobody can read
+    "depth": Side.INSIDE,
+    "pipe_to_shell": Side.INSIDE,
+    "privilege": Side.OUTSIDE,
+    "power": Side.OUTSIDE,
+    "persistence": Side.OUTSIDE,
+    "secret_read": Side.OUTSIDE,
+    "upload": Side.OUTSIDE,
+    "self_invoke": Side.OUTSIDE,
+}
+"""Every id of `DANGER_IDS`. What a builtin rule blocks has no side: nobody can allow it."""
 
 
 def find_dangers(text: str, *, is_secret: Callable[[str], bool]) -> tuple[Danger, ...]:

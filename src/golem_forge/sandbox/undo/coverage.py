@@ -57,6 +57,11 @@ class Coverage:
     def problem(self) -> str:
         return next((f"/{name}: {one.problem}" for name, one in self.zones.items() if one.problem), "")
 
+    @property
+    def not_kept(self) -> tuple[tuple[str, UncoveredPath], ...]:
+        """(zone, path in it) for `Job.not_kept`."""
+        return tuple((name, one) for name, zone in self.zones.items() for one in zone.uncovered)
+
 
 def fold_uncovered(found: Iterable[UncoveredPath], covered: Iterable[Parts]) -> tuple[UncoveredPath, ...] | None:
     """At most MOST_READ_ONLY of them: where there are more, directories that hold nothing else stand for what is in

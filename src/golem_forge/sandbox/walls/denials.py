@@ -37,6 +37,7 @@ _REASON_TEXTS: Final = {
     RefusalReason.SEALED: "a socket of the host, or a directory that could not be searched",
     RefusalReason.OWN_CODE: "Forge's own code",
     RefusalReason.RULE: "a path rule",
+    RefusalReason.NOT_KEPT: "it could not be undone",
     RefusalReason.ZONE: "read-only zone",
     RefusalReason.OUTSIDE: "outside every zone",
 }
@@ -78,6 +79,11 @@ def blocked_line(denials: Sequence[Mapping[str, Any]]) -> str:
     return f"Blocked by the sandbox: {shown}{more}."
 
 
+def _reason_text(refusal: Refusal) -> str:
+    text = _REASON_TEXTS[refusal.why]
+    return f"{text}: {one_line(refusal.detail)}" if refusal.detail else text
+
+
 def _denial(kind: str, target: str, access: str, why: str, widen: str) -> dict[str, Any]:
     return {"kind": kind, "target": target, "access": access, "why": why, "widen": widen}
 
@@ -113,7 +119,7 @@ def _paths(plan: WallPlan, text: str, exit_code: int | None) -> Iterator[dict[st
                     refused.append(refusal)
             if refused:  # `cannot copy '/usr/x' to '.git/x'`: what a zone holds is meant sooner than what lies outside
                 meant = min(refused, key=lambda each: each.why is RefusalReason.OUTSIDE)
-                kind, why = _DENIAL_KINDS.get(meant.why, "path"), _REASON_TEXTS[meant.why]
+                kind, why = _DENIAL_KINDS.get(meant.why, "path"), _reason_text(meant)
                 yield _denial(kind, _shown(meant.target), meant.access.value, why, widen_path(meant))
                 break
             if names.certain and paths:
@@ -131,7 +137,7 @@ def _tracked_secrets(plan: WallPlan, text: str) -> Iterator[dict[str, Any]]:
         path = _absolute(found[1] or found[2], plan.cwd) if found[1] or _OVERWRITTEN in text else None
         refusal = plan.refusal(path, Verb.READ) if path else None
         if refusal is not None and refusal.why is not RefusalReason.OUTSIDE:
-            kind, why = _DENIAL_KINDS.get(refusal.why, "path"), f"{_REASON_TEXTS[refusal.why]}; git cannot replace it"
+            kind, why = _DENIAL_KINDS.get(refusal.why, "path"), f"{_reason_text(refusal)}; git cannot replace it"
             yield _denial(kind, _shown(refusal.target), Verb.WRITE.value, why, widen_path(refusal))
 
 
@@ -496,6 +502,11 @@ def widen_path(refusal: Refusal) -> str:
     if refusal.why is RefusalReason.RULE:
         path = escape_control_chars(refusal.ruled or refusal.target)
         return f"rules.yaml: change or remove the path rule on {path} (`forge rules list` shows where it is written)"
+    if refusal.why is RefusalReason.NOT_KEPT:
+        return (
+            "This command ran without a question, so what could not be undone was read-only. Change it with a file "
+            "tool, which asks, or switch to the approval mode interactive and run it again."
+        )
     if refusal.why is RefusalReason.ZONE and refusal.meant_writable:
         return (
             f"/{refusal.zone} is rw and closed to this call: the call may only read, its `approval` or a rule says "

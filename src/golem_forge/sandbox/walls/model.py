@@ -18,6 +18,7 @@ from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Verb
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.sandbox.host import is_below
+from golem_forge.sandbox.undo.coverage import UncoveredPath
 
 
 class Streams(StrEnum):
@@ -74,7 +75,7 @@ class Job:
     are in reach then, too."""
     lifted: frozenset[str] = frozenset()
     """Virtual paths of secrets (or of paths with a read rule) that this call's approved effects name."""
-    not_kept: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    not_kept: tuple[tuple[str, UncoveredPath], ...] = ()
     """(zone, path in it): what could not be brought back (`Walls.coverage`), read-only for a call that runs unasked."""
     reads_only: bool = False
     """Proven read-only (or a tool of ours that only reads): all zones are mounted read-only, and level landlock
@@ -226,6 +227,8 @@ class Restriction:
     masked: bool = False
     """Neither read nor changed; otherwise only not changed."""
     directory: bool = False
+    detail: str = ""
+    """More about `why`, for people."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,6 +275,8 @@ class Refusal:
     """The same as rules name it, which is other than the worker does where its zone begins deeper."""
     meant_writable: bool = False
     """The mode of the zone is not what refuses."""
+    detail: str = ""
+    """More about `why`, for people."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -312,6 +317,7 @@ def _refusal_in(zone: PlannedZone, parts: tuple[str, ...], access: Verb) -> Refu
                 zone=zone.name,
                 restricted=zone.virtual(one.parts),
                 ruled=zone.virtual((*zone.subpath, *one.parts)),
+                detail=one.detail,
             )
     if changes and not zone.writable:
         return Refusal(

@@ -36,7 +36,13 @@ from golem_forge.sandbox.walls.cache import cache_directory
 from golem_forge.sandbox.walls.listing import EntryKind, ScanFinding
 from golem_forge.sandbox.walls.masks import MOST_MASKS
 from golem_forge.sandbox.walls.model import Job, PathRule, ShadowPlan
-from golem_forge.sandbox.walls.restrictions import ReadOnlyGit, ZoneRestrictions, named_paths, restrictions
+from golem_forge.sandbox.walls.restrictions import (
+    ReadOnlyGit,
+    ZoneRestrictions,
+    named_paths,
+    not_kept_paths,
+    restrictions,
+)
 from golem_forge.sandbox.walls.scan import MOST_DEPTH, ZoneScan, shared_scan
 from golem_forge.sandbox.walls.seccomp import MountTable
 from golem_forge.sandbox.walls.toolchains import VisibleToolchains, find_toolchains
@@ -196,6 +202,7 @@ class Planner:
             rules,
             tuple(tuple(named_paths(zone, rules)) for zone in self.zones),
             job.lifted,
+            tuple(tuple(not_kept_paths(zone, job.not_kept)) for zone in self.zones if job.not_kept),
             job.reads_only,
             job.shown,
             job.home,
@@ -350,6 +357,7 @@ class Planner:
                 lifted=job.lifted,
                 git=self._git(zone, job),
                 named=self._git_paths[zone.name].paths,
+                not_kept=tuple(not_kept_paths(zone, job.not_kept)),
             )
             for zone in self.zones
         }

@@ -24,6 +24,7 @@ from golem_forge.sandbox.handles import Parts
 from golem_forge.sandbox.paths import resolve_links
 from golem_forge.sandbox.protected import GIT_FILE, in_dependencies, marks, own_code_in
 from golem_forge.sandbox.target import FileKind, kind_of
+from golem_forge.sandbox.undo.coverage import UncoveredPath
 from golem_forge.sandbox.walls.listing import EntryKind, ScanFinding
 from golem_forge.sandbox.walls.model import (
     PathRule,
@@ -82,9 +83,10 @@ def restrictions(
     lifted: frozenset[str] = frozenset(),
     git: ShadowPlan | ReadOnlyGit | None = None,
     named: Iterable[NamedPath] = (),
+    not_kept: Sequence[Restriction] = (),
 ) -> ZoneRestrictions:
     """`lifted`: virtual paths that this call's approved effects name; `git`: what a writable zone's own `.git` is;
-    `named`: paths that git's settings name."""
+    `named`: paths that git's settings name; `not_kept`: of `not_kept_paths`."""
     judge = _RuleMatcher(zone, rules, lifted)
     around = marks([part for part in zone.host.split("/") if part], unprotect=zone.unprotect)
     if judge.masks((), secret=Mark.SECRET_PATH in around):
@@ -128,19 +130,42 @@ def restrictions(
     if guard is None:
         text = "is read-only for commands: it holds more protected or secret paths than walls can guard."
         return replace(only_masks, notices=(f"{zone.virtual(())} {text}",))
+    shut = {one.parts for one in guard.closed} | set(masks)
+    # Beside the budget: they are few (`MOST_READ_ONLY`), and a directory of theirs must not be closed as a whole.
+    unkept = [one for one in not_kept if one.parts not in shut and not is_below(one.parts, shut)]
+    unkept = [one for one in unkept if not in_git(one.parts)]
+    on_the_way = {parts for parts in _ancestors(one.parts for one in unkept) if parts not in shut}
+    found = _outermost([*guard.closed, *unkept, *masks.values()])
+    closed_now = {one.parts for one in found if not one.masked}
     return ZoneRestrictions(
         writable=True,
-        found=_outermost([*guard.closed, *masks.values()]),
-        pinned=guard.pinned,
-        placeholders=(
-            kept := tuple(parts for parts in placeholders if any(one.parts == parts for one in guard.closed))
+        found=found,
+        pinned=tuple(
+            parts
+            for parts in sorted({*guard.pinned, *on_the_way})
+            if parts not in closed_now and not is_below(parts, closed_now)
         ),
+        placeholders=(kept := tuple(parts for parts in placeholders if parts in closed_now)),
         placeholder_files=frozenset(parts for parts in kept if not missing[parts]),
         self_contained=tuple(parts for parts in self_contained(zone, scan) if not in_git(parts)),
         git=copy,
         lifted=opened,
         notices=(*guard.notices, *((git.notice(zone),) if isinstance(git, ReadOnlyGit) else ())),
     )
+
+
+def not_kept_paths(zone: Zone, given: Iterable[tuple[str, UncoveredPath]]) -> Iterator[Restriction]:
+    """What of a zone could not be brought back, and is there. A link is left out: it is kept with its directory."""
+    for name, one in given:
+        if name != zone.name or not one.parts:
+            continue
+        try:
+            kind = kind_of(os.stat("/".join(one.parts), dir_fd=zone.root.fd, follow_symlinks=False))
+        except OSError:
+            continue
+        if kind in (FileKind.FILE, FileKind.DIRECTORY):
+            directory = kind is FileKind.DIRECTORY
+            yield Restriction(parts=one.parts, why=RefusalReason.NOT_KEPT, directory=directory, detail=one.why)
 
 
 def named_paths(zone: Zone, rules: Sequence[PathRule]) -> Iterator[tuple[Parts, FileKind]]:

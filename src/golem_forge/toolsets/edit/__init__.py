@@ -128,7 +128,7 @@ def _read_patch(access: FileAccess, text: str, ctx: ToolContext, *, padded: bool
             for rule in ctx.path_rules()
         )
 
-    draft = Draft(resolve, access.effect, is_hidden)
+    draft = Draft(resolve, lambda target: access.effect(target, ctx), is_hidden)
     try:
         fill_draft(draft, operations)
     except BaseException as error:

@@ -42,7 +42,11 @@ class ExecToolset:
 
     def get_tools(self, ctx: ToolsetContext) -> list[Tool]:
         block: Any = ctx.config
-        settings = ExecSettings() if block is None else ExecSettings(walled=Verdict(block.walled), env=block.env)
+        settings = ExecSettings()
+        if block is not None:
+            walled = Verdict(block.walled)
+            asks = walled is Verdict.ASK and "walled" in block.model_fields_set
+            settings = ExecSettings(walled=walled, asks=asks, env=block.env)
         return [exec_command_tool(settings, ctx.sandbox), write_stdin_tool()]
 
 
@@ -202,7 +206,15 @@ ARGUMENT_ALIASES: Final = {"command": "cmd", "working_dir": "workdir"}
 class ExecSettings:
     walled: Verdict = Verdict.ASK
     """`preApproved`: what full walls contain and carries no mark runs unasked."""
+    asks: bool = False
+    """Somebody wrote `walled: ask`, which holds in the mode `contained`, too."""
     env: EnvBlock | None = None
+
+
+def exec_settings(tool: Tool) -> ExecSettings:
+    """Those that this exec_command was made with."""
+    given = tool.planner.args[:1] if isinstance(tool.planner, partial) else ()
+    return next((each for each in given if isinstance(each, ExecSettings)), ExecSettings())
 
 
 def exec_model() -> type[BaseModel]:

@@ -54,7 +54,15 @@ async def plan_command(settings: ExecSettings, sandbox: Sandbox | None, args: di
     place = start_directory(args["workdir"], environment.sandbox)
     cwd = place.virtual if place else PRIVATE_DIRECTORY
     try:
-        analysis = await analyze_command(text, environment, cwd, hosts=args["network"], walled=settings.walled)
+        analysis = await analyze_command(
+            text,
+            environment,
+            cwd,
+            hosts=args["network"],
+            walled=settings.walled,
+            contains=ctx.contains,
+            asks="its toolset says walled: ask" if settings.asks else "",
+        )
         return Plan(
             run=partial(
                 first_wait,
@@ -123,6 +131,7 @@ def _make_starter(
             streams=Streams.TERMINAL if args["tty"] else Streams.MERGED,
             hosts=tuple(_host_grant(target, ctx) for target in args["network"]),
             lifted=analysis.unmasked_paths(ctx.path_rules()),
+            not_kept=analysis.not_kept(ctx),
             reads_only=analysis.reads_only,
         )
         return await environment.walls.start(environment.walls.keeping_bytecode(job, analysis.level))

@@ -24,6 +24,7 @@ from golem_forge.core.errors import ToolFailed
 from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.regex import regex
 from golem_forge.policy.commands import SandboxWorld, command_facts
+from golem_forge.policy.containment import command_reasons, process_reasons, walls_reason
 from golem_forge.policy.shell.arguments import file_words
 from golem_forge.policy.shell.strict import REDIRECTIONS, Parsed, parse_strict, quote, render
 from golem_forge.sandbox.errors import SandboxError, walls_unavailable
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from golem_forge.policy.facts import CommandFacts
+    from golem_forge.sandbox.undo.coverage import Coverage, UncoveredPath
     from golem_forge.sandbox.walls.model import PathRule
 
 PRIVATE_DIRECTORY: Final = "/home/forge"
@@ -157,6 +159,12 @@ class CommandAnalysis:
     level: Level
     reads_only: bool
     """Every segment is proven to only read, if all zones are read-only for it."""
+    coverage: Coverage | None = None
+    """What could not be brought back if it changed it, where the approval mode is `contained`."""
+
+    def not_kept(self, ctx: ToolContext) -> tuple[tuple[str, UncoveredPath], ...]:
+        """What is read-only for this call: nobody was asked, and it could not be undone."""
+        return self.coverage.not_kept if ctx.contained and self.coverage is not None else ()
 
     def unmasked_paths(self, rules: Sequence[PathRule]) -> frozenset[str]:
         """Masked paths that this call's own effects name: once approved, they are visible to it."""
@@ -169,9 +177,18 @@ class CommandAnalysis:
 
 
 async def analyze_command(
-    text: str, environment: ExecEnvironment, cwd: str, *, hosts: Sequence[str] = (), walled: Verdict
+    text: str,
+    environment: ExecEnvironment,
+    cwd: str,
+    *,
+    hosts: Sequence[str] = (),
+    walled: Verdict,
+    contains: bool = False,
+    asks: str = "",
 ) -> CommandAnalysis:
-    """`hosts` are `host:port` in normal form; `walled` is what the toolset's block says of commands in full walls."""
+    """`hosts` are `host:port` in normal form; `walled` is what the toolset's block says of commands in full walls;
+    `contains`: the effects say what leaves the walls or cannot be undone; `asks`: which hand-written setting makes the
+    command ask, whatever stays inside."""
     report = await environment.walls.report()
     level = report.level
     if level is Level.NONE:
@@ -188,7 +205,23 @@ async def analyze_command(
         raise walls_unavailable(f"{cause} ({report.cause})" if report.cause else cause, report.fix)
     marked = tuple(_mark_effects(effects, level, walled if not hosts else None))
     nets = tuple(Effect(verb=Verb.NET, target=host) for host in dict.fromkeys(hosts))
-    return CommandAnalysis(facts=facts, effects=(*marked, *nets), level=level, reads_only=reads_only)
+    effects, coverage = (*marked, *nets), None
+    if contains and not reads_only:
+        reasons = [reason for reason in (walls_reason(report), asks) if reason]
+        if level is Level.FULL:
+            known = coverage = await environment.walls.coverage()
+            sandbox = environment.sandbox
+            reasons += process_reasons(sandbox.zones.values(), known)
+            reasons += await run_in_thread(lambda: tuple(command_reasons(text, sandbox, cwd, known)))
+        effects = tuple(_with_reasons(effects, tuple(dict.fromkeys(reasons))))
+    return CommandAnalysis(facts=facts, effects=effects, level=level, reads_only=reads_only, coverage=coverage)
+
+
+def _with_reasons(effects: tuple[Effect, ...], reasons: tuple[str, ...]) -> Iterator[Effect]:
+    """Each part of a command stands in the same walls, so what leaves them leaves with all of it. A host is a way out
+    for the whole tree, and says so itself."""
+    for effect in effects:
+        yield replace(effect, leaves=reasons) if effect.verb is Verb.EXEC else effect
 
 
 def _mark_effects(effects: tuple[Effect, ...], level: Level, walled: Verdict | None) -> Iterator[Effect]:
@@ -199,8 +232,10 @@ def _mark_effects(effects: tuple[Effect, ...], level: Level, walled: Verdict | N
             yield effect
         elif level is Level.OFF:
             yield replace(effect, marks=(*effect.marks, Mark.NO_WALLS))
-        elif level is Level.FULL and walled is not None and effect.words and not effect.marks:
+        elif level is Level.FULL and walled is not None and not effect.marks:
             yield replace(effect, walled=given)
+        elif level is Level.FULL and walled is not None and effect.marks == (Mark.OPAQUE,):
+            yield replace(effect, walled=Walled.OFFERED)  # what nobody could read only a person allows
         else:
             yield effect
 

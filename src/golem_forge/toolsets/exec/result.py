@@ -47,6 +47,7 @@ async def first_wait(
     running = await sessions.start(start, kind)
     if ctx.recording is not None:
         ctx.recording.processes.append(running.child)
+    running.contained = ctx.contained
     try:
         async with show_live_output(ctx, {"stdout": running.child.output}):
             await running.wait(args["yield_time_ms"] / 1000)

@@ -34,6 +34,8 @@ from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.regex import regex
 from golem_forge.policy.commands import SandboxWorld, danger_commands
 from golem_forge.policy.facts import CommandFacts
+from golem_forge.policy.shell.lenient import find_commands
+from golem_forge.policy.shell.outside_needs import outside_needs
 from golem_forge.sandbox.process.monitor import ENDED, TIMEOUT, ExitStatus
 from golem_forge.sandbox.protected import is_secret_name
 from golem_forge.sandbox.sandbox import Sandbox
@@ -71,6 +73,8 @@ class RunningCommand:
         self.timeout_s = kind.timeout_s
         self.no_walls = kind.no_walls
         self.offline = not kind.hosts and not kind.no_walls
+        self.contained = False
+        """Nobody was asked about its start, so its walls hold what could not be undone."""
         self.number = 0
         """0 while its first call still waits for it."""
         self.delivered = 0
@@ -239,7 +243,7 @@ def plan_input(args: dict[str, Any], ctx: ToolContext) -> Plan:
         raise ToolFailed(f"The line is longer than {MAX_PENDING_INPUT} characters; submit it with a newline first.")
     return Plan(
         run=run,
-        effects=(_line_effect(number, judged, no_walls=running.no_walls),),
+        effects=(_line_effect(number, judged, running, ctx),),
         command=CommandFacts(
             text="\n".join(reading.replace("\r", "\n") for reading in judged.readings),
             parsed=None,  # whatever reads this need not be a shell: no rule that allows a command speaks of it
@@ -258,11 +262,15 @@ def _unasked_effect(number: int, args: dict[str, Any]) -> Effect:
     return Effect(verb=Verb.EXEC, target=target, said=Verdict.PRE_APPROVED, said_by=said_by, at_most=AtMost.READS)
 
 
-def _line_effect(number: int, judged: PendingLine, *, no_walls: bool) -> Effect:
+def _line_effect(number: int, judged: PendingLine, running: RunningCommand, ctx: ToolContext) -> Effect:
     """One for the whole line: what it is to the program that reads it, nobody here knows."""
     texts = [reading.replace("\r", "\n") for reading in judged.readings]
     dangers = {id_: part for text in texts for id_, part in danger_commands(text, is_secret_name).items()}
-    marks = ((Mark.OPAQUE, judged.opaque), (Mark.DANGER, bool(dangers)), (Mark.NO_WALLS, no_walls))
+    marks = ((Mark.OPAQUE, judged.opaque), (Mark.DANGER, bool(dangers)), (Mark.NO_WALLS, running.no_walls))
+    leaves = None
+    if ctx.contains and running.contained:
+        needs = (need for text in texts for need in outside_needs(find_commands(text)))
+        leaves = tuple(dict.fromkeys(f"`{words}` needs {what}" for words, what in needs))
     return Effect(
         verb=Verb.EXEC,
         target=judged.line,
@@ -271,6 +279,7 @@ def _line_effect(number: int, judged: PendingLine, *, no_walls: bool) -> Effect:
         dangers=tuple(dangers),
         danger_parts=tuple(dangers.values()),
         grant=f"input to session {number}",
+        leaves=leaves,
     )
 
 

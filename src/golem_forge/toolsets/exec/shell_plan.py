@@ -48,7 +48,7 @@ from golem_forge.toolsets.exec.result import (
     output_keeper,
     signal_name,
 )
-from golem_forge.toolsets.exec.shell import ShellSettings, evaluate_shell_rules, split_words
+from golem_forge.toolsets.exec.shell import ASK_FOR_ALL, ShellSettings, evaluate_shell_rules, split_words
 
 if TYPE_CHECKING:
     from golem_forge.sandbox.walls.walls import Aftermath
@@ -70,7 +70,8 @@ async def plan_program(
     try:
         text = " ".join(quote(word) for word in words)
         rule = evaluate_shell_rules(words, text, settings.rules, settings.default, environment.command_world(), cwd)
-        analysis = await analyze_command(text, environment, cwd, walled=Verdict.ASK)
+        asks = f"{rule.by} says ask" if rule.verdict is Verdict.ASK and settings is not ASK_FOR_ALL else ""
+        analysis = await analyze_command(text, environment, cwd, walled=Verdict.ASK, contains=ctx.contains, asks=asks)
         effects = tuple(
             replace(effect, said=rule.verdict, said_by=rule.by) if effect.verb is Verb.EXEC else effect
             for effect in analysis.effects
@@ -121,6 +122,7 @@ class _Program:
             env=self.environment.child_env(self.settings.env, self.analysis, ctx),
             streams=Streams.APART,
             lifted=self.analysis.unmasked_paths(ctx.path_rules()),
+            not_kept=self.analysis.not_kept(ctx),
             reads_only=self.analysis.reads_only,
         )
         return self.environment.walls.keeping_bytecode(job, level)

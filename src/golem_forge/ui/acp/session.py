@@ -51,6 +51,7 @@ MODEL_OPTION: Final = "model"
 _MODE_NAMES: Final = {
     ApprovalMode.INTERACTIVE: "Ask",
     ApprovalMode.STRICT: "Ask for everything",
+    ApprovalMode.CONTAINED: "Work inside the walls",
     ApprovalMode.AUTO_DENY: "Deny what asks",
     ApprovalMode.APPROVE_ALL: "Approve all",
 }

@@ -26,6 +26,7 @@ from golem_forge.core.calls import Caller, ToolCompletion
 from golem_forge.core.errors import ToolFailed
 from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.events.redaction import IS_CREDENTIAL, MIN_SECRET, Redactor, classify_name
+from golem_forge.sandbox.undo.coverage import UncoveredPath
 from golem_forge.sandbox.walls.model import HostGrant, Job, StartDirectory, Streams
 from golem_forge.sandbox.walls.walls import WalledChild
 from golem_forge.tools.context import ToolContext
@@ -65,6 +66,8 @@ class ToolRun:
     """What declared variables are copied from."""
     lifted: frozenset[str] = frozenset()
     """Masked paths that this call's approved effects name."""
+    not_kept: tuple[tuple[str, UncoveredPath], ...] = ()
+    """What is read-only for a call that nobody was asked about."""
     call_server: CallServer | None = None
     """For a tool with `calls`: open as long as it runs."""
     background_runner: BackgroundRunner | None = None
@@ -151,6 +154,7 @@ async def _job(run: ToolRun, call_server: CallServer | None, ctx: ToolContext) -
         hosts=tuple(granted),
         shares_network=manifest.network is True,
         lifted=run.lifted,
+        not_kept=run.not_kept,
         reads_only=run.access.reads_only,
         stdin=run.input.stdin,
         path_first=call_server.path if call_server else (),

@@ -19,11 +19,13 @@ from typing import Any, Final
 
 from golem_forge.core.decisions import Status, Verdict, strictest
 from golem_forge.core.effects import AtMost, Effect, Mark, Verb
-from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.core.lazy_dataclass import dataclass, replace
+from golem_forge.policy.containment import path_reasons, process_reasons, walls_reason
 from golem_forge.policy.rules.globs import host_and_port
 from golem_forge.sandbox.errors import SandboxError, walls_unavailable, zone_access_denied
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.target import Target
+from golem_forge.sandbox.undo.coverage import Coverage, UncoveredPath
 from golem_forge.sandbox.walls.model import Level, PathRule, ProbeReport, is_masked
 from golem_forge.sandbox.walls.walls import Walls
 from golem_forge.sandbox.zones import USER_TOOLS, AccessMode, Zone, ZoneRequest
@@ -141,13 +143,18 @@ ANY_HOST = "any host"
 _HTTPS_PORT = 443
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class PlannedAccess:
     effects: tuple[Effect, ...]
     targets: tuple[Target, ...] = ()
     """Of `path` arguments, held open until `close`."""
     paths: Mapping[str, str]
     """Parameter → where its file stands inside the walls."""
+    coverage: Coverage | None = None
+    """What could not be brought back if it changed it, where the approval mode is `contained`."""
+
+    def not_kept(self, ctx: ToolContext) -> tuple[tuple[str, UncoveredPath], ...]:
+        return self.coverage.not_kept if ctx.contained and self.coverage is not None else ()
 
     def recheck(self) -> None:
         """After a wait: raises if a path no longer leads where it was judged to."""
@@ -194,6 +201,29 @@ def plan_access(entry: ToolEntry, values: Mapping[str, Any], access: ToolAccess,
     if own:  # a path may be named twice, or be a zone itself
         effects = tuple(dict.fromkeys((*effects, *own)))
     return PlannedAccess(effects=effects, targets=tuple(targets), paths=paths)
+
+
+async def contain(planned: PlannedAccess, manifest: ToolManifest, access: ToolAccess, ctx: ToolContext) -> None:
+    """Says of the effects what leaves the walls or cannot be undone, where the approval mode is `contained`."""
+    if not ctx.contains:
+        return
+    report = await access.walls.report()
+    reasons = [reason] if (reason := walls_reason(report)) else []
+    if manifest.env:
+        reasons.append(f"'{manifest.name}' is given variables of yours")
+    if manifest.calls:
+        reasons.append(f"'{manifest.name}' calls other tools")
+    if report.level is Level.FULL and not access.reads_only:
+        planned.coverage = await access.walls.coverage()
+        reasons += process_reasons(access.zones, planned.coverage)
+        for target in planned.targets:
+            if target.access is Verb.WRITE:
+                reasons += path_reasons(target.zone, target.parts, target.access, planned.coverage)
+    leaves = tuple(dict.fromkeys(reasons))
+    planned.effects = tuple(
+        replace(effect, leaves=leaves) if effect.verb in (Verb.EXEC, Verb.WRITE) else effect
+        for effect in planned.effects
+    )
 
 
 def is_read_only(manifest: ToolManifest, access: ToolAccess) -> bool:

@@ -1,0 +1,158 @@
+"""What a command needs from beyond the walls: takes any text, gives what its commands cannot work without.
+
+In the mode `contained` such a command asks, with what it needs, instead of running into a wall. So the table names
+programs whose work is a host, a daemon or the machine itself; a program that may do without (`make`, `npx`, `go build`)
+is not in it. Nothing depends on the table for safety: without hosts the walls let nobody out. Wrappers, lists,
+pipelines and shell syntax are read by the lenient reader.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.core.regex import regex
+from golem_forge.policy.shell.arguments import has_long, leading_options, names, plain_operands
+from golem_forge.policy.shell.lenient import CommandScan, FoundCommand
+
+HOST: Final = "a host"
+_REGISTRY: Final = "a package registry"
+_REMOTE: Final = "the remote repository's host"
+_DAEMON: Final = "a daemon outside the walls"
+_SYSTEM: Final = "to change the system outside every zone"
+_CLUSTER: Final = "an account or a cluster on the network"
+
+_ANY: Final = frozenset[str]()
+"""Of a row: every call of the program, whatever its subcommand."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutsideNeed:
+    """One row of the table."""
+
+    programs: frozenset[str]
+    needs: str
+    subcommands: frozenset[str] = _ANY
+    """Leading operands, one or two words, that need it; `_ANY`: all do. An empty one: the program without any."""
+    unless: frozenset[str] = _ANY
+    """Leading operands and options of calls that stay inside."""
+    operand: Callable[[str], bool] | None = None
+    """Only where one of the operands is so."""
+
+
+_ADDRESS: Final = regex(r"[a-z][a-z0-9+.-]*://(?!/)|(?:[\w.-]+@)?[\w.-]+:(?!/?/)", re.IGNORECASE)
+
+
+def names_a_host(word: str) -> bool:
+    """`https://x/y`, `git@host:x`, `host:dir`; not `./a:b` or a path."""
+    return not word.startswith((".", "/")) and _ADDRESS.match(word) is not None
+
+
+def _phrases(text: str) -> frozenset[str]:
+    """Of subcommands, those of two words joined by `_`."""
+    return frozenset(word.replace("_", " ") for word in text.split())
+
+
+OUTSIDE_NEEDS: Final = (
+    OutsideNeed(
+        names("git"),
+        _REMOTE,
+        _phrases(
+            "push pull fetch ls-remote remote_update remote_prune submodule_update submodule_add lfs_pull lfs_push"
+        ),
+    ),
+    OutsideNeed(names("git"), _REMOTE, _phrases("clone"), operand=names_a_host),
+    OutsideNeed(
+        names("pip pip3 pipx"),
+        _REGISTRY,
+        _phrases("install download wheel upgrade upgrade-all inject run search index"),
+    ),
+    OutsideNeed(
+        names("uv"), _REGISTRY, _phrases("add sync lock publish pip_install pip_sync tool_install python_install")
+    ),
+    OutsideNeed(names("uvx"), _REGISTRY),
+    OutsideNeed(names("poetry pdm"), _REGISTRY, _phrases("install add update lock publish sync")),
+    OutsideNeed(names("conda mamba micromamba"), _REGISTRY, _phrases("install create update search env_create")),
+    OutsideNeed(
+        names("npm pnpm"),
+        _REGISTRY,
+        _phrases("install i ci add update up upgrade publish audit outdated view info search login dlx create"),
+    ),
+    OutsideNeed(names("yarn"), _REGISTRY, _phrases("install add up upgrade dlx npm create audit outdated") | {""}),
+    OutsideNeed(names("bun"), _REGISTRY, _phrases("install i add update create")),
+    OutsideNeed(names("cargo"), _REGISTRY, _phrases("install add update fetch publish search login")),
+    OutsideNeed(names("rustup"), _REGISTRY, _phrases("update install toolchain_install component_add target_add")),
+    OutsideNeed(names("go"), _REGISTRY, _phrases("get mod_download mod_tidy")),
+    OutsideNeed(names("go"), _REGISTRY, _phrases("install"), operand=lambda word: "@" in word),
+    OutsideNeed(names("gem"), _REGISTRY, _phrases("install update fetch push search")),
+    OutsideNeed(names("bundle bundler"), _REGISTRY, _phrases("install update add") | {""}),
+    OutsideNeed(names("composer"), _REGISTRY, _phrases("install update require create-project")),
+    OutsideNeed(names("twine"), _REGISTRY, _phrases("upload register")),
+    OutsideNeed(names("apt apt-get dnf yum zypper pacman apk brew port snap flatpak"), _SYSTEM),
+    OutsideNeed(
+        names("curl wget wget2 aria2c xh lynx w3m ping traceroute dig nslookup whois telnet ftp sftp ssh ssh-copy-id"),
+        HOST,
+        unless=names("--version --help -V"),
+    ),
+    OutsideNeed(names("http https"), HOST),
+    OutsideNeed(names("scp rsync"), HOST, operand=names_a_host),
+    OutsideNeed(
+        names("docker docker-compose podman nerdctl buildah minikube vagrant"),
+        _DAEMON,
+        unless=names("--version --help version"),
+    ),
+    OutsideNeed(names("systemctl service journalctl launchctl"), _DAEMON),
+    OutsideNeed(
+        names("gh glab hub kubectl helm aws gcloud az doctl flyctl heroku vercel netlify"),
+        _CLUSTER,
+        unless=names("--version --help version help completion"),
+    ),
+)
+"""Small on purpose: what a day of work meets."""
+
+_BY_PROGRAM: Final = {
+    program: tuple(row for row in OUTSIDE_NEEDS if program in row.programs)
+    for each in OUTSIDE_NEEDS
+    for program in each.programs
+}
+_GIT_VALUED: Final = names("--git-dir --work-tree --namespace --super-prefix --config-env --attr-source --exec-path")
+_VALUED: Final = {"git": ("Cc", _GIT_VALUED), "npm": ("", names("--prefix")), "pnpm": ("C", names("--dir --filter"))}
+_PYTHON: Final = regex(r"(?:python|pypy)[0-9.]*")
+
+
+def outside_needs(found: CommandScan) -> Iterator[tuple[str, str]]:
+    """(the words that need it, what they need), each once. Lines that are only data, as the text of a heredoc, do not
+    count."""
+    seen: set[str] = set()
+    for command in found.blockable:
+        said = _need_of(command)
+        if said is not None and said[0] not in seen:
+            seen.add(said[0])
+            yield said
+
+
+def _need_of(command: FoundCommand) -> tuple[str, str] | None:
+    program, arguments = command.program, command.arguments
+    if _PYTHON.fullmatch(program) and arguments[:2] in (("-m", "pip"), ("-m", "pipx"), ("-m", "uv")):
+        program, arguments = arguments[1], arguments[2:]
+    rows = _BY_PROGRAM.get(program, ())
+    if not rows:
+        return None
+    if program == "git" and has_long(arguments, "--remote", 4) and "archive" in arguments:
+        return "git archive --remote", _REMOTE
+    short, long = _VALUED.get(program, ("", frozenset()))
+    _, start = leading_options(arguments, short, long)
+    operands = plain_operands(arguments[start:])
+    leading = {" ".join(operands[:1]), " ".join(operands[:2])}
+    for row in rows:
+        if row.unless & {*leading, *arguments}:
+            continue
+        if row.subcommands and not row.subcommands & (leading if operands else {""}):
+            continue
+        if row.operand is not None and not any(map(row.operand, operands)):
+            continue
+        shown = max(row.subcommands & leading, key=len, default="")
+        return f"{program} {shown}".strip(), row.needs
+    return None

@@ -1,0 +1,173 @@
+"""The approval mode `contained` in whole sessions: who is in it, what a day asks, and that explanations say what a call
+does."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from golem_forge import open_session
+from golem_forge.agent.explain import open_evaluator, plan_for_explain
+from golem_forge.agent.session import entry_session
+from golem_forge.agent.session_plan import SessionRequest, plan_session
+from golem_forge.agent.trust import trust_store
+from golem_forge.cli.dry_run import preview
+from golem_forge.cli.rules import run as forge_rules
+from golem_forge.cli.run import parse_run_args
+from golem_forge.cli.sandbox import run as forge_sandbox
+from golem_forge.config.approval_modes import ApprovalMode
+from golem_forge.core.decisions import AnsweredBy, Decision, Status, Verdict
+from golem_forge.storage.home import forge_home
+
+WORKER = "---\nname: main\ntoolsets: {%s}\nsandbox: {zones: [{name: workspace, mode: rw}]}\n---\nWork.\n"
+CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
+    *(
+        ("exec_command", {"cmd": cmd})
+        for cmd in (
+            *("ls -la", "touch new", "echo x >> notes.txt", "for f in *.txt; do wc -l $f; done", "rm -rf build"),
+            *("git push", "pip install x && make", "sudo ls", "cat .env", "cat /etc/passwd", "curl x | sh", "rm -rf /"),
+        )
+    ),
+    ("exec_command", {"cmd": "make", "network": ["a.test"]}),
+    ("write_file", {"path": "made.txt", "content": "x"}),
+    ("write_file", {"path": ".env", "content": "x"}),
+    ("write_file", {"path": ".git/hooks/x", "content": "x"}),
+    ("delete_file", {"path": "a.txt"}),
+    ("apply_patch", {"input": "*** Begin Patch\n*** Add File: p.txt\n+p\n*** End Patch\n"}),
+    ("save_memory", {"memory_id": "m", "content": "x"}),
+    ("webfetch", {"url": "https://a.test/x"}),
+)
+
+
+@pytest.fixture
+def project(tmp_path: Path, own_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    root = tmp_path / "project"
+    root.mkdir()
+    for name in ("a.txt", "b.txt"):
+        (root / name).write_text("one\n")
+    (root / ".env").write_text("KEY=1\n")
+    monkeypatch.chdir(root)
+    return root
+
+
+def said(decision: Decision | None) -> tuple[Any, ...]:
+    if decision is None:
+        return ()
+    return (decision.verdict, decision.risk, decision.not_contained, decision.fingerprint)
+
+
+async def test_an_explanation_says_what_a_call_does(project: Path) -> None:
+    forge_home().ensure("tools")
+    told = []
+    async with open_evaluator(plan_for_explain(forge_home(), project, mode=ApprovalMode.CONTAINED)) as dry:
+        for name, args in CALLS:
+            judged = (await dry.tool_call(name, args)).judged
+            told.append((said(judged.decision if judged else None), judged and judged.decision.runs_unasked))
+    met = []
+    async with entry_session(project, approval="contained") as session:
+        for name, args in CALLS:
+            outcome = await session.call(name, args)
+            met.append((said(outcome.decision), outcome.decision and outcome.executed))
+    assert told == met
+    ran = [args.get("cmd", name) for (name, args), (_, runs) in zip(CALLS, met, strict=True) if runs]
+    assert ran == [*(args["cmd"] for _, args in CALLS[:5]), "write_file", "delete_file", "apply_patch"]
+
+
+def test_the_verbs_name_the_reason(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    forge_home().ensure()
+    forge_home().config.write_text("approval: {mode: contained}\n")
+    assert forge_rules(["explain", "--", "echo x > f"]) == 3
+    assert "it would run: it stays inside the walls and can be undone" in capsys.readouterr().out
+    assert forge_rules(["explain", "--", "git push"]) == 3
+    assert "ask a person because `git push` needs the remote repository's host" in capsys.readouterr().out
+    forge_rules(["explain", "--json", "--", "git push"])
+    decision = json.loads(capsys.readouterr().out)["decision"]
+    assert decision["notContained"] == ["`git push` needs the remote repository's host"]
+    forge_sandbox(["explain", "a.txt"])
+    assert "it can be undone (mode contained)" in capsys.readouterr().out
+
+
+def dry_run(words: str = "") -> dict[str, dict[str, Any]]:
+    return {tool["name"]: tool for tool in preview(parse_run_args(["--dry-run", *words.split()]))["tools"]}
+
+
+def test_the_dry_run_says_what_commands_and_edits_do(project: Path) -> None:
+    asks = dry_run()
+    assert asks["exec_command"]["why"] == "by command: proven read-only ones run, others ask"
+    assert asks["write_file"]["then"] == "asks"
+    inside = dry_run("--approval contained")
+    assert inside["exec_command"]["why"] == "by command: what stays inside the walls and can be undone runs, others ask"
+    assert inside["write_file"]["then"] == inside["apply_patch"]["then"] == "runs if undoable"
+    assert inside["webfetch"]["then"] == "asks"
+    (project / "forge.yaml").write_text("sandbox: {zones: {workspace: {path: ., approval: {write: ask}}}}\n")
+    assert dry_run("--approval contained")["write_file"]["then"] == "asks"
+
+
+def test_the_dry_run_knows_a_worker_whose_commands_run_in_walls(project: Path) -> None:
+    (project / "main.worker").write_text(WORKER % "exec: {walled: preApproved}")
+    trust = trust_store(forge_home())
+    trust.give(project, trust.snapshot(project))
+    assert dry_run()["exec_command"]["why"] == (
+        "by command: in full walls those without a host or a danger run, others ask"
+    )
+
+
+def test_a_repository_that_is_not_trusted_cannot_choose_it(project: Path) -> None:
+    (project / "forge.yaml").write_text("approval: {mode: contained}\n")
+    wanted = SessionRequest(home=forge_home(), answers=True)
+    plan = plan_session(project, wanted)
+    assert plan.mode.value is ApprovalMode.INTERACTIVE
+    assert any("approval.mode contained" in notice for notice in plan.notices)
+    trust = trust_store(forge_home())
+    trust.give(project, trust.snapshot(project))
+    assert plan_session(project, wanted).mode.value is ApprovalMode.CONTAINED
+
+
+def test_without_anybody_to_ask_only_the_command_line_chooses_it(project: Path) -> None:
+    forge_home().ensure()
+    forge_home().config.write_text("approval: {mode: contained}\n")
+    alone = plan_session(project, SessionRequest(home=forge_home(), answers=False))
+    assert alone.mode.value is ApprovalMode.AUTO_DENY and "nobody can be asked" in alone.mode.origin
+    flag = SessionRequest(home=forge_home(), answers=False, approval=ApprovalMode.CONTAINED)
+    assert plan_session(project, flag).mode.value is ApprovalMode.CONTAINED
+
+
+async def test_ten_commands_and_a_push_are_one_question(project: Path) -> None:
+    asked: list[Any] = []
+
+    def answer(request: Any) -> dict[str, Any]:
+        asked.append(request)
+        return {"approved": False}
+
+    async with open_session(project, approval="contained", approval_callback=answer) as session:
+        for number in range(10):
+            outcome = await session.call("exec_command", {"cmd": f"echo {number} >> log.txt"})
+            assert outcome.status is Status.SUCCESS, outcome.text
+            assert outcome.decision is not None and outcome.decision.answered_by is AnsweredBy.CONTAINED
+        assert (await session.call("exec_command", {"cmd": "git push --force"})).status is Status.APPROVAL_DENIED
+    assert len(asked) == 1 and asked[0].why.startswith("asks because `git push` needs")
+
+
+async def test_where_walls_are_off_it_asks_and_says_why_once(project: Path) -> None:
+    forge_home().ensure()
+    forge_home().config.write_text("sandbox: {walls: off}\n")
+    asked: list[Any] = []
+    told: list[str] = []
+
+    def answer(request: Any) -> dict[str, Any]:
+        asked.append(request)
+        return {"approved": False}
+
+    async with open_session(project, approval="contained", approval_callback=answer) as session:
+        session.state.bus.on("status", lambda event: told.append(event.wire["message"]))
+        for _ in range(2):
+            outcome = await session.call("write_file", {"path": "x", "content": "x"})
+            assert outcome.decision is not None and outcome.decision.verdict is Verdict.ASK
+            await session.call("exec_command", {"cmd": "touch x"})
+    assert len(asked) == 4
+    assert told == [
+        "The approval mode is contained, but walls are switched off. So Forge asks as in the mode interactive."
+    ]
