@@ -41,6 +41,8 @@ _CONSENT: Final = {
 _MODES: Final = {
     ApprovalMode.INTERACTIVE: "Approval: a call that needs consent is put to the person, who may refuse or change it.",
     ApprovalMode.STRICT: "Approval: strict. Every call that has an effect is put to the person, who may refuse it.",
+    ApprovalMode.CONTAINED: "Approval: calls that stay inside the zones and can be undone run without asking; the "
+    "others are put to the person, who may refuse or change them.",
     ApprovalMode.APPROVE_ALL: "Approval: calls that need consent run without asking. What policy blocks stays blocked.",
     ApprovalMode.AUTO_DENY: "Approval: nobody is there to ask. A call that needs consent is refused; do not repeat it.",
 }

@@ -29,6 +29,7 @@ from golem_forge.agent.files.worker_file import checked_worker
 from golem_forge.agent.history import History
 from golem_forge.agent.model.interface import Model
 from golem_forge.agent.resume import Resumed
+from golem_forge.agent.rewind import RewindPoint, rewind_points
 from golem_forge.agent.root_worker import (
     AttachmentInput,
     RuntimeOptions,
@@ -41,6 +42,7 @@ from golem_forge.agent.root_worker import (
     start_session,
 )
 from golem_forge.agent.run_result import RunInterrupted, RunResult, RunStatus, unless_interrupted
+from golem_forge.agent.session_changes import ChangeSelection, read_changes, undo_call
 from golem_forge.agent.session_plan import home_of
 from golem_forge.agent.session_state import SessionState, new_session_bus
 from golem_forge.agent.slash.handler import SlashCommands
@@ -49,15 +51,19 @@ from golem_forge.agent.slash.manual import conceal_secrets
 from golem_forge.agent.worker_manager import WorkerRun
 from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.config.program import Program
+from golem_forge.core.calls import Outcome
+from golem_forge.core.changes import ChangeSet
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.ids import new_id
 from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.options import require, takes_options
 from golem_forge.core.signals import InterruptSignal
+from golem_forge.core.text import shorten
 from golem_forge.events.bus import EventBus
 from golem_forge.events.envelope import Event
 from golem_forge.events.journal import Journal
+from golem_forge.events.journal_reader import read
 from golem_forge.events.recovery import SessionJournals
 from golem_forge.events.runtime_ui import RuntimeUI, create_runtime_ui
 from golem_forge.orchestrator.orchestrator import Orchestrator
@@ -65,6 +71,7 @@ from golem_forge.policy.approval_queue import ApprovalCallback
 from golem_forge.policy.controller import ApprovalController
 from golem_forge.policy.rules.book import RuleBook
 from golem_forge.tools.factory import as_tools
+from golem_forge.tools.threads import run_in_thread
 from golem_forge.tools.tool import Tool
 
 if TYPE_CHECKING:
@@ -74,6 +81,7 @@ if TYPE_CHECKING:
     from golem_forge.sandbox.walls.walls import Walls
     from golem_forge.usertools.catalog_sync import UserTools
 
+_MOST_REWOUND: Final = 200
 OnEvent = Callable[[Event], object]
 NO_QUESTIONS: Final = (
     "approval_mode={mode!r} needs somebody to ask, and {name} asks nothing: it only writes lines, because there is no "
@@ -425,7 +433,7 @@ class WorkerRuntime:
             run.scope.orchestrator.judge.switch(mode)
         kind = "warning" if mode is ApprovalMode.APPROVE_ALL else "info"
         text = f"Approval mode: {mode.value} (was {before.value}), set in {by}."
-        self.ui.show_status(type=kind, message=text, code="APPROVAL_MODE")
+        self.ui.show_status(type=kind, message=text, code="APPROVAL_MODE", mode=mode.value)
 
     async def compact_history(self, wish: str = "") -> tuple[int, int] | None:
         """Condenses the history now. Gives tokens before and after; None: there is nothing to condense. `wish`: what
@@ -443,6 +451,45 @@ class WorkerRuntime:
 
     def clear_history(self) -> None:
         self.history.clear()
+
+    # ---- what was changed
+
+    def changes(self) -> tuple[ChangeSet, ...]:
+        """What calls of this session changed in the zones, oldest first."""
+        return read_changes(self.home.path, self.session_id)
+
+    async def undo(
+        self, *, turn: int | None = None, call: str = "", paths: Sequence[str] = (), redo: bool = False
+    ) -> Outcome:
+        """Takes it back, as a call of the person: of this turn, call or of these paths; without any, of the last turn
+        that changed something."""
+        selected = ChangeSelection(turn=turn, call=call, paths=tuple(paths))
+        return await self.path.call(undo_call(selected, redo=redo))
+
+    async def rewind_points(self) -> tuple[RewindPoint, ...]:
+        journal, messages, worker = self.journal, list(self.history.messages), self.history.worker_id
+        if journal is None:
+            return rewind_points(messages, (), worker)
+        journal.flush()
+        return await run_in_thread(lambda: rewind_points(messages, read(journal.path), worker))
+
+    def check_can_rewind(self) -> None:
+        loop = self._active.loop
+        if (loop is not None and loop.busy) or self.path.runs_something:
+            raise ForgeError("A call runs or an answer is on its way; wait for it, or stop it, then /rewind again.")
+
+    def rewind(self, point: RewindPoint, *, conversation: bool = True, files: bool = False) -> None:
+        """Back to before a message of the person, and told. `files`: what was changed since is undone already. Raises
+        ForgeError, also while something runs."""
+        self.check_can_rewind()
+        if conversation:
+            messages = self.history.messages
+            if not (0 <= point.at < len(messages) and getattr(messages[point.at], "text", None) == point.text):
+                raise ForgeError("The history changed meanwhile; /rewind lists what there is now.")
+            self.history.replace_all(messages[: point.at])
+        said = shorten(point.text, _MOST_REWOUND)
+        data = {"turn": point.turn, "message": said, "conversation": conversation, "files": files}
+        self.bus.emit("rewound", data, self.id)
 
     def sandbox_of(self, worker_id: str) -> Sandbox | None:
         """The zones of a worker that runs; None: no such worker runs here."""

@@ -370,6 +370,7 @@ _THEN: Final = {
     Verdict.ASK: {
         ApprovalMode.INTERACTIVE: "asks",
         ApprovalMode.STRICT: "asks",
+        ApprovalMode.CONTAINED: "asks where it leaves the directory",
         ApprovalMode.APPROVE_ALL: "runs",
         ApprovalMode.AUTO_DENY: "denied",
     },

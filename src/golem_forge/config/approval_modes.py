@@ -27,6 +27,7 @@ class ApprovalMode(StrEnum):
 
     INTERACTIVE = "interactive"
     STRICT = "strict"
+    CONTAINED = "contained"
     APPROVE_ALL = "approve_all"
     AUTO_DENY = "auto_deny"
 
@@ -34,6 +35,8 @@ class ApprovalMode(StrEnum):
 MODE_MEANINGS: Final = {
     ApprovalMode.INTERACTIVE: "Forge asks you about each call that needs approval, unless you chose to remember it.",
     ApprovalMode.STRICT: "Forge asks you before every call that has an effect; rules in files allow nothing.",
+    ApprovalMode.CONTAINED: "Forge works on its own inside this directory; it asks before anything leaves it or cannot "
+    "be undone.",
     ApprovalMode.APPROVE_ALL: "Calls that need approval run without a question. What is blocked stays blocked.",
     ApprovalMode.AUTO_DENY: "Forge denies each call that needs approval, unless you chose to remember it.",
 }
@@ -41,6 +44,7 @@ MODE_MEANINGS: Final = {
 
 _STRICTNESS: Final = (
     ApprovalMode.APPROVE_ALL,
+    ApprovalMode.CONTAINED,
     ApprovalMode.INTERACTIVE,
     ApprovalMode.STRICT,
     ApprovalMode.AUTO_DENY,

@@ -283,6 +283,8 @@ class StatusEvent(EventData, type="status"):
     type: Literal["info", "warning", "error"]
     message: str
     code: str | None = None
+    mode: str | None = None
+    """With the code APPROVAL_MODE: the approval mode from now on."""
 
 
 class ToolStarted(EventData, type="toolStarted"):
@@ -453,6 +455,19 @@ class FilesChanged(EventData, type="filesChanged"):
     """The calls that this one took back."""
     problem: str | None = None
     """Why some changes may be missing."""
+
+
+class Rewound(EventData, type="rewound"):
+    """The person went back to an earlier message of theirs."""
+
+    turn: int
+    """Which of their messages, counted from 1; it stands in the input line again."""
+    message: str
+    """Its beginning."""
+    conversation: bool
+    """Whether the history ends before it now."""
+    files: bool
+    """Whether what was changed since was undone."""
 
 
 class PlanUpdated(EventData, type="planUpdated"):

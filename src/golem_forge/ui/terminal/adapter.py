@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final, TextIO
 
 from golem_forge.agent.run_result import RunResult
+from golem_forge.agent.slash.change_commands import NEXT_MODE
 from golem_forge.agent.slash.parser import is_command
 from golem_forge.core.ids import new_id
 from golem_forge.events.bus import EventBus
@@ -298,6 +299,11 @@ class TerminalAdapter:
 
     def complete(self, before: str) -> tuple[int, list[str]]:
         return candidates(before, self._sources)
+
+    def next_mode(self) -> None:
+        """The other approval mode; the status line and what the session says show which."""
+        if self._commands_heard:
+            self._emit("command", {"requestId": new_id(), "text": f"/mode {NEXT_MODE}"})
 
     def show_folded(self) -> None:
         """The last card or result that was folded or cut, whole; again: the one before it."""
