@@ -33,9 +33,10 @@ def read_changes(home: Path, session: str) -> tuple[ChangeSet, ...]:
 
 
 def newest_changed_session(home: Path, root: str, most: int = 200) -> str:
-    """The id of the newest session of this directory that changed something; empty: there is none."""
+    """The id of the newest session of this directory that changed something, other than by undoing; empty: there is
+    none."""
     for each in SessionIndex(home).sessions(limit=most):
-        if each.root == root and read_changes(home, each.id):
+        if each.root == root and any(not made.undoes for made in read_changes(home, each.id)):
             return each.id
     return ""
 
