@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from golem_forge.agent.attachments import ReceivedFile
 from golem_forge.agent.budget import Meter
+from golem_forge.agent.directory_mode import ask_directory_mode
 from golem_forge.agent.files.worker import Worker
 from golem_forge.agent.files.worker_file import checked_worker
 from golem_forge.agent.history import History
@@ -159,6 +160,9 @@ class WorkerRuntime:
         self.open_page: OpenPage | None = None
         self.open_session: OpenSession | None = None
         """What `/web` does; set by whoever can serve a page."""
+        self.uses_directory_mode = False
+        """Whether the mode counts that the person chose for this directory, and they may be asked for it: set by the
+        terminal and the page."""
         self._show_events()
 
     def _show_events(self) -> None:
@@ -175,6 +179,7 @@ class WorkerRuntime:
         self._show_events()
         try:
             asked, warning = await self._open_adapter()
+            asked = replace(asked, remembers=self.uses_directory_mode)
             self._started = await unless_interrupted(self.signal, start_session(asked, self._session_bus, self.ui))
         except BaseException as error:
             self.bus.release()
@@ -434,6 +439,11 @@ class WorkerRuntime:
         kind = "warning" if mode is ApprovalMode.APPROVE_ALL else "info"
         text = f"Approval mode: {mode.value} (was {before.value}), set in {by}."
         self.ui.show_status(type=kind, message=text, code="APPROVAL_MODE", mode=mode.value)
+
+    async def ask_directory_mode(self) -> None:
+        """Once a directory, at its first session: see `agent.directory_mode`."""
+        if self.uses_directory_mode and self._asked.approval is None and self._ready.resumed is None:
+            await ask_directory_mode(self)
 
     async def compact_history(self, wish: str = "") -> tuple[int, int] | None:
         """Condenses the history now. Gives tokens before and after; None: there is nothing to condense. `wish`: what

@@ -401,6 +401,9 @@ class FormRequired(EventData, type="formRequired"):
     fields: list[Json]
     worker_path: list[Json] = emit_default(list)
     url: str | None = None
+    accept: str | None = None
+    """Of a form without fields: what accepting means, in words; it is a choice of two then."""
+    decline: str | None = None
 
 
 class FormResolved(EventData, type="formResolved"):

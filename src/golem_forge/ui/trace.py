@@ -207,7 +207,8 @@ class TraceFormatter:
         title = line(f"── {to_text(data.get('source', ''))} asks: {to_text(data.get('title', ''))}", "title")
         rows = [line(to_text(one.get("label") or one.get("name") or ""), indent="  ") for one in fields]
         url = [line(data["url"], indent="  ")] if data.get("url") else []
-        return [title, *indented(lines_of(to_text(data.get("message", "")))), *url, *rows]
+        words = [line(data[name], indent="  ") for name in ("accept", "decline") if data.get(name)]
+        return [title, *indented(lines_of(to_text(data.get("message", "")))), *url, *rows, *words]
 
     def _form_resolved(self, data: Fields, worker_id: str) -> list[Line]:
         if self._cards.pop(to_text(data.get("requestId", "")), None) is None:

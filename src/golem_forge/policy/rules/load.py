@@ -222,7 +222,10 @@ def _check_meaning(rule: Rule, named: RuleProblems, warnings: list[str]) -> bool
         for key in ("accept", "private"):
             if key in rule.written:
                 named.add_at(key, f"{key!r} is allowed only in your own rules.yaml")
-    if rule.origin in (RuleOrigin.REMEMBERED, RuleOrigin.SESSION) and not allows:
+    if rule.kind is RuleKind.MODE:
+        if rule.origin is not RuleOrigin.REMEMBERED or not rule.scope.project:
+            named.add_at("mode", "an answer that Forge keeps for a directory; write `approval.mode` in a config file")
+    elif rule.origin in (RuleOrigin.REMEMBERED, RuleOrigin.SESSION) and not allows:
         named.add_at("verdict", f"a {rule.origin.value} rule can only be preApproved")
     if rule.kind is RuleKind.COMMAND and allows and _is_too_wide(rule):
         how = "it runs whatever is piped into it; add words" if rule.exact else _AS_PREFIX

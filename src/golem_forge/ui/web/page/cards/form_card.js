@@ -50,6 +50,14 @@ export const formCard = (item, ctx) => {
     if (values) shell.send({ action: "accept", values });
   };
   const answers = () =>
+    choiceOf(item.shown.event.data)
+      ? el("div.buttons.buttons-choice",
+          answerButton(oneLine(item.shown.event.data.accept), () => shell.send({ action: "accept", values: {} }), "primary"),
+          answerButton(oneLine(item.shown.event.data.decline || "No"), () => shell.send({ action: "decline" })),
+          answerButton("Not now", () => shell.send({ action: "cancel" }), "quiet"),
+        )
+      : ordinary();
+  const ordinary = () =>
     el("div.buttons",
       answerButton("Decline", () => shell.send({ action: "decline" })),
       answerButton("Cancel", () => shell.send({ action: "cancel" }), "quiet"),
@@ -93,6 +101,9 @@ export const formCard = (item, ctx) => {
   update(item);
   return { node: shell.node, update, focus: shell.focus };
 };
+
+/** A form without fields that says what each answer means. */
+const choiceOf = (data) => Boolean(data.accept) && !objects(data.fields).length;
 
 const titleOf = (data) => oneLine(data.title || `${words(data.source)} asks`);
 
