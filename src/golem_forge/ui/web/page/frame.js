@@ -72,7 +72,7 @@ const resumeButton = (open) => {
 /** @param {import("./open_session.js").OpenSession} open */
 const pickMode = async (open) => {
   const dialog = openDialog("Approval mode", "help-dialog");
-  const list = h("ul.mode-list", { role: "list" }, el("li.dim", "loading…"));
+  const list = h("ul.model-list", { role: "list" }, el("li.dim", "loading…"));
   const problem = h("p.field-error", { role: "alert", hidden: true });
   const fail = (words) => {
     problem.hidden = false;
@@ -126,11 +126,16 @@ const drawFoot = (place, open) => {
   const drawn = `${mayChoose} ${open.id} ${words.join()}`;
   if (place.dataset.words === drawn) return;
   place.dataset.words = drawn;
-  const part = (one) =>
+  const shown = (one) =>
     mayChoose && one === `approval ${oneLine(mode)}`
-      ? h("button.link.foot-mode", { "aria-label": `Approval mode: ${mode}. Choose another one`, on: { click: () => pickMode(open) } }, one)
+      ? el("span",
+          h("button.link.foot-mode",
+            { "aria-label": `Approval mode: ${mode}. Choose another one`, on: { click: () => pickMode(open) } },
+            one,
+          ),
+        )
       : el("span", one);
-  replace(place, ...words.map(part));
+  replace(place, ...words.map(shown));
 };
 
 /* The help dialog: what the keys do. Opened by `?` or the button; Esc and the button close it, nothing is answered

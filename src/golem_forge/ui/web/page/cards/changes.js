@@ -86,7 +86,7 @@ export const changesNode = (calls, narrow, whose, ctx) => {
   const { button, region } = disclosure(
     el("span", `Changed ${counted(rows.length + hidden, "file")} `, amounts(added, removed)),
     () => list,
-    { open: rows.length <= FEW && !undone, class: "changed-head" },
+    { open: Boolean(narrow.turn) && rows.length <= FEW && !undone, class: "small" },
   );
   const problems = texts(calls.map((one) => one.problem)).filter(Boolean);
   return h("section.changes", { "aria-label": `What ${whose} changed` },
