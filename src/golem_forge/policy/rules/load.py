@@ -45,6 +45,7 @@ from golem_forge.sandbox.sandbox import Sandbox
 SHELL_TOOLS: Final = frozenset({"exec_command", "shell", "write_stdin"})
 _COMMON_KEYS: Final = ("verdict", "id", "reason", "scope", "match", "not_match", "accept")
 _KINDS: Final = tuple(kind.value for kind in RuleKind)
+_WRITTEN_BY_HAND: Final = tuple(word for word in _KINDS if word != RuleKind.MODE)
 _ALL_KEYS: Final = (*_KINDS, *_COMMON_KEYS, *(key for keys in OWN_KEYS.values() for key in keys))
 _MAX_RULES: Final = 5000
 _MAX_ALTERNATIVES: Final = 1000
@@ -163,7 +164,7 @@ def _kind_of(written: dict[str, Any], named: RuleProblems) -> RuleKind | None:
     if len(kinds) == 1:
         return RuleKind(kinds[0])
     found = f"; it has {' and '.join(kinds)}" if kinds else ""
-    named.add_at("", f"a rule has exactly one of {', '.join(_KINDS)}{found}")
+    named.add_at("", f"a rule has exactly one of {', '.join(_WRITTEN_BY_HAND)}{found}")
     return None
 
 
