@@ -211,9 +211,8 @@ class TraceFormatter:
         return [title, *indented(lines_of(to_text(data.get("message", "")))), *url, *rows, *words]
 
     def _form_resolved(self, data: Fields, worker_id: str) -> list[Line]:
-        if self._cards.pop(to_text(data.get("requestId", "")), None) is None:
-            return []
-        return [line(f"form: {to_text(data.get('action', ''))}", "dim")]
+        form = self._cards.pop(to_text(data.get("requestId", "")), None)
+        return [] if form is None else [line(reports.form_ending(form, data), "dim")]
 
     # ---- calls
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
+from tests.machine import NEW_DIRECTORY
 from tests.ui.change_data import change_set, created, edited, files_changed, record
 from tests.ui.web.bench import Windows, browsing, until
 from tests.ui.web.stage import calls
@@ -13,8 +15,14 @@ from tests.ui.web.test_fold import Story, _fold
 
 from golem_forge import tool
 from golem_forge.core.changes import PathChange
+from golem_forge.policy.rules.files import remembered_mode
 from golem_forge.sandbox.undo.restore import UndoPreview, UndoStep
+from golem_forge.storage.home import forge_home
 from golem_forge.ui.web.api import changes as api
+from golem_forge.ui.web.app import WebServer
+from golem_forge.ui.web.listen import ListenAddress
+from golem_forge.ui.web.security import LoginStore
+from golem_forge.ui.web.session_registry import SessionLauncher, StartRequest
 
 pytestmark = browsing
 
@@ -208,3 +216,35 @@ async def test_the_fold_of_changes_is_the_same_however_the_events_come(windows: 
     open_turn = story.frames[: middle + 2]
     hidden = await _fold(windows, open_turn, "return items().filter(i => i.kind === 'changes').map(i => i.least)")
     assert hidden == ["debug"], "a turn that goes on says nothing yet"
+
+
+async def test_the_first_session_of_a_directory_asks_on_the_page_too(
+    tmp_path: Path, windows: Windows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(NEW_DIRECTORY, "1")
+    (tmp_path / "words.yaml").write_text("turns: [{say: Hello there.}]\n")
+    launcher = SessionLauncher(forge_home(), tmp_path)
+    server = WebServer(launcher, ListenAddress(port=0), LoginStore())
+    await server.start()
+    try:
+        id = await launcher.start(StartRequest(directory=str(tmp_path), model="scripted:words.yaml"))
+        window = await windows()
+        await window.open(server.url)
+        await window.sees("How shall Forge work in this directory?")
+        await window.sees("Not now")
+        assert await window.accessible() == []
+        await window.picture("once-a-directory")
+        button = window.page.get_by_role("button", name="work on its own here")
+        await until(lambda: _pressed(button, launcher.live(id)))
+        await window.page.get_by_role("button", name="Approval mode: contained. Choose another one").wait_for()
+        assert remembered_mode(forge_home(), tmp_path).value.value == "contained"  # type: ignore[union-attr]
+    finally:
+        await launcher.close()
+        await server.stop()
+
+
+async def _pressed(button: Any, session: Any) -> bool:
+    """A card that has just come takes no answer for half a second."""
+    if session.open_questions() and any(each.type == "formRequired" for each in session.open_questions()):
+        await button.click()
+    return not any(each.type == "formRequired" for each in session.open_questions())

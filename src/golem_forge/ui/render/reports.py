@@ -46,6 +46,15 @@ class TurnChanges:
         return f"changed {count} file{'s' if count != 1 else ''}{lines} · {self.commands}" if count else ""
 
 
+def form_ending(form: Fields, resolved: Fields) -> str:
+    """How a form was answered; of a choice of two what was chosen."""
+    action = one_line(resolved.get("action", ""))
+    if not form.get("accept"):
+        return f"form: {action}"
+    chosen = form.get(action) if action in ("accept", "decline") else "not now"
+    return f"→ {one_line(chosen or action)}"
+
+
 def rewound_text(data: Fields) -> str:
     what = [name for name in ("conversation", "files") if data.get(name) is True]
     message = one_line(data.get("message", ""))

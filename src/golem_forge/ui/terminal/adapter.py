@@ -28,6 +28,7 @@ from golem_forge.events.open_questions import INTERRUPT
 from golem_forge.events.runtime_ui import create_runtime_ui
 from golem_forge.ui.render.card import answer_line
 from golem_forge.ui.render.lines import chat_lines, excerpt, one_line
+from golem_forge.ui.render.reports import form_ending
 from golem_forge.ui.terminal.folding import CallFolds
 from golem_forge.ui.terminal.input_line import CompletionSources, HistoryFile, candidates, holds_secret
 from golem_forge.ui.terminal.menu import Menu
@@ -543,7 +544,7 @@ class QuestionPresenter:
 def _ending_line(event: Event, question: PendingQuestion) -> StyledLine:
     """Nothing of a question that was never drawn and that an interrupt ended; others of those name their subject."""
     if event.type == "formResolved":
-        line: StyledLine = [("dim", f"form: {safe_text(str(event.wire['action']))}")]
+        line: StyledLine = [("dim", form_ending(question.wire, event.wire))]
     else:
         line = [*answer_line(question.wire, event.wire, here=UI_NAME)]
     if question.drawn:

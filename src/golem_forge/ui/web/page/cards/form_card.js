@@ -89,7 +89,10 @@ export const formCard = (item, ctx) => {
     form?.forget();
     form = null;
     replace(shell.heading, titleOf(item.shown.event.data));
-    shell.close(formEnding(item.resolved, shell.sent));
+    const { data } = item.shown.event;
+    const ending = formEnding(item.resolved, shell.sent);
+    const chosen = choiceOf(data) && (item.resolved.action === "accept" ? data.accept : item.resolved.action === "decline" ? data.decline : "Not now");
+    shell.close(chosen ? { ...ending, text: oneLine(chosen) } : ending);
     replace(shell.facts, headOf({ ...item.shown.event.data, url: "" }));
   };
   shell.afterwards = close;
