@@ -112,7 +112,7 @@ def test_every_flag_arrives_and_one_that_is_not_given_says_nothing(program: Path
         (["analyser"], "no worker is called 'analyser' (did you mean 'analyzer'?); -i gives it as input"),
         (["nope.worker", "x"], "no such worker file or directory: nope.worker"),
         (["a/b"], "no such worker file or directory: a/b"),
-        (["-a", "yolo"], "--approval must be one of interactive, strict, approve_all, auto_deny, not 'yolo'"),
+        (["-a", "yolo"], "must be one of interactive, strict, contained, approve_all, auto_deny, not 'yolo'"),
         (["--max-cost", "free"], "--max-cost takes an amount of USD above 0, not 'free'"),
         (["--max-cost", "0"], "--max-cost takes an amount of USD above 0, not '0'"),
         (["--max-cost", "nan"], "--max-cost takes an amount of USD above 0, not 'nan'"),

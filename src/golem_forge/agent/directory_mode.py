@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from golem_forge.agent.runtime import WorkerRuntime
 
 DIRECTORY_QUESTION: Final[dict[str, Any]] = {
-    "source": "forge",
+    "source": "Forge",
     "title": "How shall Forge work in this directory?",
     "message": "",
     "fields": [],

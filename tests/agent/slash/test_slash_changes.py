@@ -112,3 +112,12 @@ async def test_mode_shows_every_mode_and_changes_it_for_the_session(host: Any) -
     assert "did you mean 'contained'" in await host.type("/mode contaned")
     assert "when a session starts" in await host.type("/mode approve_all")
     assert len(switched) == 2
+
+
+async def test_python_has_the_same(changed: Any, made: list[ToolCall]) -> None:
+    session = changed.session
+    assert [(each.call, each.turn) for each in session.changes()] == [("c1aaaa", 1), ("c2bbbb", 2), ("c3cccc", 2)]
+    assert (await session.undo(turn=2)).ok
+    await session.undo(call="c1aaaa", paths=["/workspace/a.txt"])
+    assert [each.args for each in made] == [{"turn": 2}, {"call": "c1aaaa", "paths": ["/workspace/a.txt"]}]
+    assert all(each.caller is Caller.HUMAN for each in made)

@@ -303,7 +303,7 @@ class TerminalAdapter:
 
     def next_mode(self) -> None:
         """The other approval mode; the status line and what the session says show which."""
-        if self._commands_heard:
+        if self._commands_heard and not self.is_attached:
             self._emit("command", {"requestId": new_id(), "text": f"/mode {NEXT_MODE}"})
 
     def show_folded(self) -> None:
