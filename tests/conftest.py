@@ -140,6 +140,11 @@ def no_model_servers(monkeypatch: pytest.MonkeyPatch) -> None:
     machine.forget_model_servers(monkeypatch.setattr)
 
 
+@pytest.fixture(autouse=True)
+def directories_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine.answer_for_directories(monkeypatch.setattr)
+
+
 @pytest.fixture(scope="session")
 def ready_forge(meeting: Path, tried_walls: Path) -> Iterator[ready.ReadyForge]:
     """`ready_forge("log", "verify", cwd=…, env=…)` is `subprocess.run` of `forge log verify`, without its imports; see

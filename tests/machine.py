@@ -18,6 +18,23 @@ _KEPT_FAMILIES = ("LC_", "PYTEST_", "PYTHON", "COV", "PIP_", "UV_", "PLAYWRIGHT_
 """Of the run itself, and of what installs packages."""
 
 
+NEW_DIRECTORY = "FORGE_TEST_NEW_DIRECTORY"
+"""In the environment of a command: its directory is one that nobody was asked about yet."""
+
+
+def answer_for_directories(replace: Callable[[Any, str, Any], None] = setattr) -> None:
+    """The person was asked once how Forge works in each directory, and said: ask before each change. Tests of that
+    question set NEW_DIRECTORY. `replace`: as `setattr`."""
+    from golem_forge.agent import directory_mode
+
+    is_answered = directory_mode.is_answered
+
+    def answered(*place: Any) -> bool:
+        return NEW_DIRECTORY not in os.environ or is_answered(*place)
+
+    replace(directory_mode, "is_answered", answered)
+
+
 def forget_environment() -> None:
     """From now on, in this process and in those it starts."""
     for name in list(os.environ):

@@ -6,6 +6,7 @@ nothing of this machine. Every word of the model is written down here; what the 
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -180,6 +181,9 @@ def set_up(folder: Path, *, workers: bool) -> Shop:
     for name, text in {**_FILES, **(_PROGRAM if workers else {}), **script}.items():
         (project / name).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         (project / name).write_text(text)
+    # The person was asked once how Forge works here, and said: ask before each change.
+    answer = {"mode": "interactive", "verdict": "ask", "scope": {"project": os.path.realpath(project)}}
+    (home / ".forge" / "remembered.yaml").write_text(f"version: 1\nrules:\n  - {json.dumps(answer)}\n")
     kept = {name: value for name, value in os.environ.items() if name in ("PATH", "LD_LIBRARY_PATH")}
     own = {"HOME": str(home), "FORGE_HOME": str(home / ".forge"), "USER": "you", "TZ": "UTC", "LANG": "C.UTF-8"}
     return Shop(project, kept | own | {"TERM": "xterm-256color", "COLORTERM": "truecolor"})

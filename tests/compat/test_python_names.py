@@ -397,7 +397,7 @@ def test_an_event_equals_one_that_says_the_same_and_hides_its_data() -> None:
     (event,) = heard
     assert event == golem_forge.Event.from_json(event.to_json())
     assert repr(event) == "Event('status', seq=1)"
-    assert repr(event.data) == "Status(type='info', message='a secret', code=None)"
+    assert repr(event.data) == "Status(type='info', message='a secret', code=None, mode=None)"
     assert attempt(lambda: setattr(event.data, "message", "b")) == "AttributeError"
     for each in (event, event.data):
         with pytest.raises(TypeError, match="unhashable"):

@@ -57,6 +57,7 @@ def serve(place: str, walls: str = "", people: str = "") -> None:
     _import_all()
     _beside("disks").need_no_waiting()
     _beside("machine").forget_model_servers()
+    _beside("machine").answer_for_directories()
     if walls:
         _beside("known_walls").told(Path(walls))
     gc.collect()

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.ui.card_data import card_data
+from tests.ui.change_data import created, edited, files_changed
 
 from golem_forge.events.bus import EventBus
 from golem_forge.events.envelope import Event
@@ -475,3 +476,29 @@ def test_with_a_width_words_of_ours_are_broken_between_words_and_text_of_others_
         "              branch is to go",
     ]
     assert plain_text(formatter.format(asked)) == "> " + "word " * 20 + "\n"
+
+
+CHANGED = "changed 2 files (+3 −1) · /changes · /undo\n"
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_turn_that_changed_files_ends_with_one_line(level: str) -> None:
+    formatter = create_trace_formatter(level)
+    one = files_changed(1, edited("/w/a", 1, 1))
+    two = files_changed(1, edited("/w/a", 1, 0), created("/w/b", 1), call="c2")
+    by_hand = files_changed(0, edited("/w/c", 9, 9))
+    shown = [plain_text(formatter.format(Event("filesChanged", data))) for data in (one, two, by_hand)]
+    assert shown == ["", "", ""] or level == "debug"
+    prompt = Event("inputPrompt", {"requestId": "r", "prompt": "> "})
+    ended, again = (plain_text(formatter.format(prompt)) for _ in range(2))
+    assert ended.startswith(CHANGED) == (level != "quiet") and "changed" not in again
+
+
+def test_a_turn_by_hand_has_no_such_line_and_a_rewind_is_said() -> None:
+    formatter = create_trace_formatter("normal")
+    formatter.format(Event("filesChanged", files_changed(0, edited("/w/a"))))
+    assert formatter.format(Event("sessionEnd", {"reason": "interrupted"})) != []
+    went = {"turn": 2, "message": "and then", "conversation": True, "files": True}
+    assert plain_text(formatter.format(Event("rewound", went))) == (
+        "rewound to message 2 (conversation and files): and then\n"
+    )

@@ -25,7 +25,7 @@ from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.core.json import sha256_hex
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.policy.rules.book import RuleBook, RuleLine
-from golem_forge.policy.rules.files import revoke
+from golem_forge.policy.rules.files import remembered_mode, revoke
 from golem_forge.policy.rules.model import RuleOrigin
 from golem_forge.policy.rules.usage import RuleUsage
 
@@ -223,6 +223,8 @@ def _approval_rows(host: SlashHost) -> Iterator[tuple[str, str, str]]:
     approval = host.program.approval
     mode = host.program.mode()
     in_force = host.controller.mode
+    if mode.value is not in_force and (kept := remembered_mode(host.home, host.program.root)) is not None:
+        mode = kept
     origin = mode.origin if mode.value is in_force else "--approval, or nobody can be asked"
     yield "approval.mode", in_force.value, origin
     said = approval.default

@@ -99,8 +99,6 @@ class Loop:
                 for note in self.scope.state.parts.get(ModelNotes).take() if self.scope.depth == 0 else ():
                     dialogue.history.add(UserMessage(text=note, kind="note"))
                 dialogue.history.add(message)
-                if self.scope.depth == 0:
-                    self.scope.state.turn += 1
             response = await self._until_answered(turn)
             return self._result(RunStatus.COMPLETED, response=response, warning=self._warn_if_empty(response))
         except RunInterrupted as stopped:

@@ -10,6 +10,7 @@ with the calls that never started left open.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -97,6 +98,8 @@ class Resumed:
     """How many calls its models made."""
     call_ids: frozenset[str]
     """Of every call on record, of all workers."""
+    turns: int
+    """How many messages of the person there were."""
     interrupted: tuple[CallRecord, ...]
     """Calls that the crash had left open, now closed."""
     changed: tuple[str, ...]
@@ -204,6 +207,7 @@ def resume(
             usage=past.usage,
             calls=sum(past.by_model.values()) - len(past.open_calls(open_turn)),
             call_ids=frozenset(asked | past.by_model.keys()),
+            turns=past.turns.get(facts.worker_id, 0),
             interrupted=tuple(reopened.interrupted),
             changed=changed_files(facts),
             open_turn=open_turn,
@@ -224,6 +228,8 @@ class _RecordedPast:
         """Worker id → its last record of loaded tools."""
         self.plans: dict[str, list[dict[str, str]]] = {}
         self.usage = Meter()
+        self.turns: Counter[str] = Counter()
+        """By the id of the worker that they were for."""
         self.by_model: dict[str, bool] = {}
         """Call id → whether a model made it."""
         self._joiner = RecordJoiner()
@@ -254,6 +260,8 @@ class _RecordedPast:
                 data = whole["data"]
                 counts = {key: data.get(key, 0) for key in ("input", "output", "cached")}
                 self.usage.add(TokenUsage(**counts), data.get("cost"))
+            elif whole.get("event") == "message" and whole["data"].get("message", {}).get("role") == "user":
+                self.turns[str(whole.get("workerId"))] += 1
         else:
             self.approvals.take(whole)
 

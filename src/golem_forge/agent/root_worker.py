@@ -67,6 +67,8 @@ class RuntimeOptions:
     approval: ApprovalMode | str | None = None
     callback: ApprovalCallback | None = None
     overrides: Sequence[str] = ()
+    remembers: bool = False
+    """Whether the mode counts that the person chose for this directory."""
     resume: str = ""
     tools: Sequence[Tool | Callable[..., Any]] = ()
     journal: bool | SessionJournals = True
@@ -130,6 +132,7 @@ async def start_session(asked: RuntimeOptions, session_bus: SessionBus, ui: Runt
         depth=asked.depth,
         journal=asked.journal,
         overrides=asked.overrides,
+        remembers=asked.remembers,
         signal=asked.signal,
     )
     wanted = asked.worker
@@ -185,6 +188,7 @@ async def _start_root(
         spent = resumed.usage
         manager.meter.restore(spent.usage, spent.requests, spent.cost)
         session_state.call_ids |= resumed.call_ids
+        session_state.turn = resumed.turns
     run = await manager.start(
         roster.root,
         model=given.name if given else _chosen_model(asked, session_state, roster.root, resumed, notices),
@@ -200,8 +204,17 @@ async def _start_root(
         notices += [resumed.warning] if resumed.warning else []
     _record_run(session_state, run, roster)
     unused = [notice] if (notice := plan.program.notice_with(roster.unused)) else []
-    notices = [*unused, *notices, *roster.warnings, *run.notices]
+    notices = [*unused, *_mode_notice(plan), *notices, *roster.warnings, *run.notices]
     return StartedSession(state=session_state, workers=manager, run=run, resumed=resumed, notices=notices)
+
+
+def _mode_notice(plan: SessionPlan) -> list[str]:
+    """Where the mode is the person's own answer from an earlier session: they need not remember it."""
+    kept_in, _, id = plan.mode.origin.rpartition(": ")
+    if plan.mode.value is not ApprovalMode.CONTAINED or kept_in != plan.home.shown(plan.home.remembered):
+        return []
+    back = f"`forge rules revoke {id}` takes the answer back"
+    return [f"Forge works on its own in this directory, as you chose; /mode changes it, {back}."]
 
 
 def _current_definition(run: WorkerRun, worker: str, tool: str) -> str | None:
@@ -270,6 +283,7 @@ async def run_turn(
     if kept:
         message["attachments"] = [{"name": each.name, "size": each.size} for each in kept]
     loop.dialogue.last_text = ""
+    session.state.turn += 1
     run.scope.emit("message", {"message": message})
     run.emit_update("running", text)
     return await _end_turn(session, await loop.answer(text, kept))

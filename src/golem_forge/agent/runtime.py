@@ -24,11 +24,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from golem_forge.agent.attachments import ReceivedFile
 from golem_forge.agent.budget import Meter
+from golem_forge.agent.directory_mode import ask_directory_mode
 from golem_forge.agent.files.worker import Worker
 from golem_forge.agent.files.worker_file import checked_worker
 from golem_forge.agent.history import History
 from golem_forge.agent.model.interface import Model
 from golem_forge.agent.resume import Resumed
+from golem_forge.agent.rewind import RewindPoint, rewind_points
 from golem_forge.agent.root_worker import (
     AttachmentInput,
     RuntimeOptions,
@@ -41,6 +43,7 @@ from golem_forge.agent.root_worker import (
     start_session,
 )
 from golem_forge.agent.run_result import RunInterrupted, RunResult, RunStatus, unless_interrupted
+from golem_forge.agent.session_changes import ChangeSelection, read_changes, undo_call
 from golem_forge.agent.session_plan import home_of
 from golem_forge.agent.session_state import SessionState, new_session_bus
 from golem_forge.agent.slash.handler import SlashCommands
@@ -49,15 +52,19 @@ from golem_forge.agent.slash.manual import conceal_secrets
 from golem_forge.agent.worker_manager import WorkerRun
 from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.config.program import Program
+from golem_forge.core.calls import Outcome
+from golem_forge.core.changes import ChangeSet
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.ids import new_id
 from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.options import require, takes_options
 from golem_forge.core.signals import InterruptSignal
+from golem_forge.core.text import shorten
 from golem_forge.events.bus import EventBus
 from golem_forge.events.envelope import Event
 from golem_forge.events.journal import Journal
+from golem_forge.events.journal_reader import read
 from golem_forge.events.recovery import SessionJournals
 from golem_forge.events.runtime_ui import RuntimeUI, create_runtime_ui
 from golem_forge.orchestrator.orchestrator import Orchestrator
@@ -66,6 +73,7 @@ from golem_forge.policy.containment import walls_reason
 from golem_forge.policy.controller import ApprovalController
 from golem_forge.policy.rules.book import RuleBook
 from golem_forge.tools.factory import as_tools
+from golem_forge.tools.threads import run_in_thread
 from golem_forge.tools.tool import Tool
 
 if TYPE_CHECKING:
@@ -75,6 +83,7 @@ if TYPE_CHECKING:
     from golem_forge.sandbox.walls.walls import Walls
     from golem_forge.usertools.catalog_sync import UserTools
 
+_MOST_REWOUND: Final = 200
 OnEvent = Callable[[Event], object]
 NO_QUESTIONS: Final = (
     "approval_mode={mode!r} needs somebody to ask, and {name} asks nothing: it only writes lines, because there is no "
@@ -152,6 +161,9 @@ class WorkerRuntime:
         self.open_page: OpenPage | None = None
         self.open_session: OpenSession | None = None
         """What `/web` does; set by whoever can serve a page."""
+        self.uses_directory_mode = False
+        """Whether the mode counts that the person chose for this directory, and they may be asked for it: set by the
+        terminal and the page."""
         self._show_events()
 
     def _show_events(self) -> None:
@@ -168,6 +180,7 @@ class WorkerRuntime:
         self._show_events()
         try:
             asked, warning = await self._open_adapter()
+            asked = replace(asked, remembers=self.uses_directory_mode)
             self._started = await unless_interrupted(self.signal, start_session(asked, self._session_bus, self.ui))
         except BaseException as error:
             self.bus.release()
@@ -429,7 +442,12 @@ class WorkerRuntime:
         report = self._ready.run.scope.walls.known_report
         if mode is ApprovalMode.CONTAINED and report is not None and (why := walls_reason(report)):
             text += f" But {why}, so Forge asks as in the mode interactive."
-        self.ui.show_status(type=kind, message=text, code="APPROVAL_MODE")
+        self.ui.show_status(type=kind, message=text, code="APPROVAL_MODE", mode=mode.value)
+
+    async def ask_directory_mode(self) -> None:
+        """Once a directory, at its first session: see `agent.directory_mode`."""
+        if self.uses_directory_mode and self._asked.approval is None and self._ready.resumed is None:
+            await ask_directory_mode(self)
 
     async def compact_history(self, wish: str = "") -> tuple[int, int] | None:
         """Condenses the history now. Gives tokens before and after; None: there is nothing to condense. `wish`: what
@@ -447,6 +465,45 @@ class WorkerRuntime:
 
     def clear_history(self) -> None:
         self.history.clear()
+
+    # ---- what was changed
+
+    def changes(self) -> tuple[ChangeSet, ...]:
+        """What calls of this session changed in the zones, oldest first."""
+        return read_changes(self.home.path, self.session_id)
+
+    async def undo(
+        self, *, turn: int | None = None, call: str = "", paths: Sequence[str] = (), redo: bool = False
+    ) -> Outcome:
+        """Takes it back, as a call of the person: of this turn, call or of these paths; without any, of the last turn
+        that changed something."""
+        selected = ChangeSelection(turn=turn, call=call, paths=tuple(paths))
+        return await self.path.call(undo_call(selected, redo=redo))
+
+    async def rewind_points(self) -> tuple[RewindPoint, ...]:
+        journal, messages, worker = self.journal, list(self.history.messages), self.history.worker_id
+        if journal is None:
+            return rewind_points(messages, (), worker)
+        journal.flush()
+        return await run_in_thread(lambda: rewind_points(messages, read(journal.path), worker))
+
+    def check_can_rewind(self) -> None:
+        loop = self._active.loop
+        if (loop is not None and loop.busy) or self.path.runs_something:
+            raise ForgeError("A call runs or an answer is on its way; wait for it, or stop it, then /rewind again.")
+
+    def rewind(self, point: RewindPoint, *, conversation: bool = True, files: bool = False) -> None:
+        """Back to before a message of the person, and told. `files`: what was changed since is undone already. Raises
+        ForgeError, also while something runs."""
+        self.check_can_rewind()
+        if conversation:
+            messages = self.history.messages
+            if not (0 <= point.at < len(messages) and getattr(messages[point.at], "text", None) == point.text):
+                raise ForgeError("The history changed meanwhile; /rewind lists what there is now.")
+            self.history.replace_all(messages[: point.at])
+        said = shorten(point.text, _MOST_REWOUND)
+        data = {"turn": point.turn, "message": said, "conversation": conversation, "files": files}
+        self.bus.emit("rewound", data, self.id)
 
     def sandbox_of(self, worker_id: str) -> Sandbox | None:
         """The zones of a worker that runs; None: no such worker runs here."""

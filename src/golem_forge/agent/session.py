@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.agent.files.block_schema import McpBlock
+from golem_forge.agent.session_changes import ChangeSelection, read_changes, undo_call
 from golem_forge.agent.session_plan import SessionPlan, plan_call, plan_embedded
 from golem_forge.agent.session_state import (
     SessionOptions,
@@ -48,6 +49,7 @@ from golem_forge.agent.worker_zones import DEFAULT_WORKER
 from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.config.program import Program
 from golem_forge.core.calls import Caller, Outcome, ToolCall, to_tool_call
+from golem_forge.core.changes import ChangeSet
 from golem_forge.core.decisions import Status
 from golem_forge.core.ids import is_id
 from golem_forge.core.lazy_dataclass import dataclass
@@ -109,6 +111,18 @@ class Session:
         """Several calls of one turn; `mode` and `on_failure` as in Orchestrator.batch."""
         await self.look(*(call.name for call in calls))
         return await self.path.batch(calls, **how)
+
+    def changes(self) -> tuple[ChangeSet, ...]:
+        """What calls of this session changed in the zones, oldest first."""
+        return read_changes(self.state.home.path, self.id)
+
+    async def undo(
+        self, *, turn: int | None = None, call: str = "", paths: Sequence[str] = (), redo: bool = False
+    ) -> Outcome:
+        """Takes it back, as a call of the person: of this turn, call or of these paths; without any, of the last turn
+        that changed something."""
+        selected = ChangeSelection(turn=turn, call=call, paths=tuple(paths))
+        return await self.call(undo_call(selected, redo=redo))
 
     def refresh(self) -> None:
         """Tool folders and lists of servers that changed count from now on; every call and batch looks by itself."""

@@ -26,7 +26,7 @@ from golem_forge.agent.files.worker import Worker
 from golem_forge.agent.tool_inventory import TOOLSETS
 from golem_forge.agent.trust import trust_store
 from golem_forge.agent.worker_zones import BUILT_IN_WORKER, sandbox_for
-from golem_forge.config.approval_modes import ApprovalMode, Setting
+from golem_forge.config.approval_modes import DEFAULT_MODE, ApprovalMode, Setting
 from golem_forge.config.program import Program, load_program
 from golem_forge.config.run_block import MAIN_WORKER
 from golem_forge.config.trust import TrustStore
@@ -34,6 +34,7 @@ from golem_forge.core.errors import ConfigError
 from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.core.text import escape_control_chars, nearest_hint
 from golem_forge.policy.base import ApprovalBlock
+from golem_forge.policy.rules.files import remembered_mode
 from golem_forge.sandbox.host import keep_out
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.zones import USER_TOOLS
@@ -117,6 +118,8 @@ class SessionRequest:
     """Whether somebody can be asked; else what would ask is denied."""
     overrides: Sequence[str] = ()
     """`--set` words, `approval.mode=strict`."""
+    remembers: bool = False
+    """Whether the mode counts that the person chose for this directory: in sessions that they talk to."""
 
 
 def plan_session(
@@ -159,7 +162,12 @@ def _plan_built_in(directory: Path | str, wanted: SessionRequest, trust: TrustSt
         home=home,
         trust=trust,
         program=program,
-        mode=effective_mode(program, wanted.approval, wanted.answers),
+        mode=effective_mode(
+            program,
+            wanted.approval,
+            wanted.answers,
+            remembered_mode(home, program.root) if wanted.remembers and wanted.answers else None,
+        ),
         root=WorkerPlan(home=home, program=program, worker=BUILT_IN_WORKER, blocks=everything, native=None),
         overrides=wanted.overrides,
     )
@@ -203,9 +211,17 @@ def read_program(directory: Path | str, home: ForgeHome, trust: TrustStore, over
     return program
 
 
-def effective_mode(program: Program, asked: ApprovalMode | str | None, answers: bool) -> Setting[ApprovalMode]:
-    """With who said so. Where nobody can answer, what would ask is denied."""
+def effective_mode(
+    program: Program,
+    asked: ApprovalMode | str | None,
+    answers: bool,
+    remembered: Setting[ApprovalMode] | None = None,
+) -> Setting[ApprovalMode]:
+    """With who said so. Where nobody can answer, what would ask is denied. `remembered`: what the person answered for
+    this directory; it counts where nothing else is written."""
     configured = program.mode(named_mode(asked) if asked else None)
+    if remembered is not None and configured.origin == DEFAULT_MODE:
+        return remembered
     if configured.value in _ASKS and not answers and not (asked and configured.value is ApprovalMode.CONTAINED):
         return Setting(ApprovalMode.AUTO_DENY, f"{configured.value}, but nobody can be asked")
     return configured

@@ -145,6 +145,8 @@ class SessionOptions:
     """False: nothing is recorded. Or where the journal is made, if not in FORGE_HOME."""
     overrides: Sequence[str] = ()
     """`--set` words, `approval.mode=strict`."""
+    remembers: bool = False
+    """Whether the mode counts that the person chose for this directory."""
     signal: InterruptSignal | None = None
     depth: int = 0
     dry: bool = False
@@ -154,7 +156,13 @@ class SessionOptions:
     def request(self) -> SessionRequest:
         """What of it a plan is made from."""
         answers = self.approval_callback is not None or self.asks_uis
-        return SessionRequest(home=self.home, approval=self.approval, answers=answers, overrides=self.overrides)
+        return SessionRequest(
+            home=self.home,
+            approval=self.approval,
+            answers=answers,
+            overrides=self.overrides,
+            remembers=self.remembers,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -148,7 +148,11 @@ def check_start(asked: RunArgs) -> bool:
 
 def preview(asked: RunArgs) -> dict[str, Any]:
     wanted = SessionRequest(
-        home=forge_home(), approval=asked.approval, answers=not asked.headless, overrides=asked.overrides
+        home=forge_home(),
+        approval=asked.approval,
+        answers=not asked.headless,
+        overrides=asked.overrides,
+        remembers=not asked.headless,
     )
     plan = plan_session(asked.directory, wanted, asked.worker)
     assert plan.roster is not None

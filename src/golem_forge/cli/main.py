@@ -20,6 +20,8 @@ VERBS = {
     "models": "choose a model: list providers and keys, set, test, setup",
     "init": "write a first program here: forge.yaml, main.worker, tools.py",
     "sessions": "earlier sessions: list, show, export, delete; `forge run --resume` goes on with one",
+    "changes": "show what a session changed: by turn and call, the files, the diffs",
+    "undo": "take back what a session changed, after one question",
     "call": "run one tool: forge call NAME --arg value",
     "tools": "list, show and search tools; make, test, trust and share user tools",
     "mcp": "add and approve the MCP servers of this program; `serve` its tools to any MCP client",

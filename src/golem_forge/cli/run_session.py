@@ -115,6 +115,7 @@ async def _run(asked: RunArgs, following: FollowingSession) -> int:
         needs_model=asked.headless or asked.input is not None,
         default_mode="single" if asked.headless or (asked.input is not None and not asked.on_page) else "chat",
     )
+    runtime.uses_directory_mode = not asked.headless
     if asked.ui == {"terminal"}:  # a page would lose its address
         runtime.open_session = following.open
     adapter = adapter_for(asked, runtime)
@@ -131,6 +132,7 @@ async def _run(asked: RunArgs, following: FollowingSession) -> int:
             runtime.bus.emit("status", {"type": "error", "message": problem, "code": status.value})
             adapter.finished(RunResult(success=False, status=status, error=problem))
             return exit_code_for(error)
+        await runtime.ask_directory_mode()
         return await _run_to_end(asked, runtime, adapter, signals)
     finally:
         await runtime.aclose()

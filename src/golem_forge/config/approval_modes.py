@@ -42,6 +42,8 @@ MODE_MEANINGS: Final = {
 }
 """For people who choose one."""
 
+DEFAULT_MODE: Final = "default"
+"""The origin of a mode that nobody wrote."""
 _STRICTNESS: Final = (
     ApprovalMode.APPROVE_ALL,
     ApprovalMode.CONTAINED,
@@ -69,7 +71,7 @@ def choose_mode(
         return user
     if project is not None and (project_trusted or is_stricter_mode(project.value, ApprovalMode.INTERACTIVE)):
         return project
-    return Setting(ApprovalMode.INTERACTIVE, "default")
+    return Setting(ApprovalMode.INTERACTIVE, DEFAULT_MODE)
 
 
 VERDICT_CHECK: Final = one_of(*(verdict.value for verdict in Verdict))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from golem_forge.core.lazy_dataclass import dataclass
 
@@ -112,6 +112,14 @@ class PathChange:
         )
 
 
+class RefChange(NamedTuple):
+    name: str
+    """`refs/heads/main`, `HEAD`, `refs/stash`"""
+    before: str
+    """An object id, `ref: refs/heads/main`, of the stash all ids; empty: it was not there."""
+    after: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeSet:
     session: str
@@ -130,6 +138,17 @@ class ChangeSet:
     """Why some changes may be missing here; empty: it is complete."""
     undoes: tuple[str, ...] = ()
     """The ids of the calls that this call (`undo_changes`) took back."""
+
+    @property
+    def files(self) -> tuple[PathChange, ...]:
+        """Files, links and directories, without git's own."""
+        return tuple(one for one in self.changes if not one.in_git)
+
+    @property
+    def refs(self) -> tuple[RefChange, ...]:
+        """HEAD, branches, tags and the stash. The index moves with them, and is not named."""
+        names = ((one.path.split("/", 3)[3], one) for one in self.changes if one.in_git)
+        return tuple(RefChange(name, one.before.target, one.after.target) for name, one in names if name != "index")
 
     @property
     def lines(self) -> tuple[int, int]:

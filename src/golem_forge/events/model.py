@@ -283,6 +283,8 @@ class StatusEvent(EventData, type="status"):
     type: Literal["info", "warning", "error"]
     message: str
     code: str | None = None
+    mode: str | None = None
+    """With the code APPROVAL_MODE: the approval mode from now on."""
 
 
 class ToolStarted(EventData, type="toolStarted"):
@@ -399,6 +401,9 @@ class FormRequired(EventData, type="formRequired"):
     fields: list[Json]
     worker_path: list[Json] = emit_default(list)
     url: str | None = None
+    accept: str | None = None
+    """Of a form without fields: what accepting means, in words; it is a choice of two then."""
+    decline: str | None = None
 
 
 class FormResolved(EventData, type="formResolved"):
@@ -453,6 +458,19 @@ class FilesChanged(EventData, type="filesChanged"):
     """The calls that this one took back."""
     problem: str | None = None
     """Why some changes may be missing."""
+
+
+class Rewound(EventData, type="rewound"):
+    """The person went back to an earlier message of theirs."""
+
+    turn: int
+    """Which of their messages, counted from 1; it stands in the input line again."""
+    message: str
+    """Its beginning."""
+    conversation: bool
+    """Whether the history ends before it now."""
+    files: bool
+    """Whether what was changed since was undone."""
 
 
 class PlanUpdated(EventData, type="planUpdated"):

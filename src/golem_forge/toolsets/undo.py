@@ -16,7 +16,7 @@ from golem_forge.core.errors import ToolFailed
 from golem_forge.core.results import ToolResult
 from golem_forge.core.text import display_name
 from golem_forge.sandbox.errors import SandboxError
-from golem_forge.sandbox.undo.log import UNDO_TOOL, SessionChanges
+from golem_forge.sandbox.undo.log import UNDO_TOOL
 from golem_forge.tools.context import ModelNotes, Plan, ToolContext
 from golem_forge.tools.factory import native_tool
 from golem_forge.tools.tool import Mode, Tool
@@ -76,7 +76,7 @@ def _plan(args: dict[str, Any], ctx: ToolContext) -> Plan:
         found = preview(
             ctx.home,
             sandbox,
-            SessionChanges(ctx.home, session).read(),
+            session,
             turn=args["turn"],
             call=args["call"],
             paths=(*paths, *also) if paths else (),
@@ -85,17 +85,16 @@ def _plan(args: dict[str, Any], ctx: ToolContext) -> Plan:
             settings=ctx.undo,
         )
     except NothingToUndo as error:
-        raise ToolFailed(str(error), code="NOTHING_TO_UNDO") from None
+        raise ToolFailed(error.message, code=error.code) from None
     selected = found.selected
     if not selected:
         raise ToolFailed(_why_nothing(found), code="NOTHING_TO_UNDO")
-    whole = not paths and len(selected) == len(found.steps) and not found.lost
     return Plan(
         run=partial(_run, found, ctx),
         effects=tuple(_effect(step, ctx) for step in selected),
         diff="".join(step.diff for step in selected),
         payload=_summary(found),
-        undoes=tuple(dict.fromkeys(one.call for one in found.calls)) if whole else (),
+        undoes=found.calls,
         undoes_in=session,
         warnings=tuple(_warnings(found)),
     )

@@ -66,6 +66,7 @@ class HeadlessAdapter(_OutputUI):
         stderr: TextIO | None = None,
     ) -> None:
         super().__init__(bus, trace)
+        self.formatter.changes.commands = "forge changes · forge undo"
         self._json = json
         self._out = Output(stdout if stdout is not None else sys.stdout)
         self._err = Output(stderr if stderr is not None else sys.stderr)

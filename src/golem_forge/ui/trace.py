@@ -94,6 +94,7 @@ class TraceFormatter:
         """How the cards of calls were answered, for a UI that folds those cards; by call."""
         self._refusal = ""
         """Why the last call failed, if that was shown: the command that made it does not repeat it."""
+        self.changes = reports.TurnChanges()
 
     def format(self, event: Event) -> list[Line]:
         show = _FORMATTERS.get(event.type)
@@ -169,7 +170,14 @@ class TraceFormatter:
     def _turn_ended(self, data: Fields, worker_id: str) -> list[Line]:
         """`inputPrompt`: the prompt itself is the UI's to draw."""
         answer, self._answer = self._answer, ""
-        return chat_lines(answer.rstrip("\n"))
+        changed = self.changes.end_turn()
+        rows = chat_lines(answer.rstrip("\n"))
+        return [*rows, line(changed, "dim")] if changed and self._at(TraceLevel.SUMMARY) else rows
+
+    def _files_changed(self, data: Fields, worker_id: str) -> list[Line]:
+        """Told when the turn ends."""
+        self.changes.add(data)
+        return []
 
     def _status(self, data: Fields, worker_id: str) -> list[Line]:
         kind, text = data.get("type"), to_text(data.get("message", ""))
@@ -199,12 +207,12 @@ class TraceFormatter:
         title = line(f"── {to_text(data.get('source', ''))} asks: {to_text(data.get('title', ''))}", "title")
         rows = [line(to_text(one.get("label") or one.get("name") or ""), indent="  ") for one in fields]
         url = [line(data["url"], indent="  ")] if data.get("url") else []
-        return [title, *indented(lines_of(to_text(data.get("message", "")))), *url, *rows]
+        words = [line(data[name], indent="  ") for name in ("accept", "decline") if data.get(name)]
+        return [title, *indented(lines_of(to_text(data.get("message", "")))), *url, *rows, *words]
 
     def _form_resolved(self, data: Fields, worker_id: str) -> list[Line]:
-        if self._cards.pop(to_text(data.get("requestId", "")), None) is None:
-            return []
-        return [line(f"form: {to_text(data.get('action', ''))}", "dim")]
+        form = self._cards.pop(to_text(data.get("requestId", "")), None)
+        return [] if form is None else [line(reports.form_ending(form, data), "dim")]
 
     # ---- calls
 
@@ -334,6 +342,8 @@ _FORMATTERS: Final[Mapping[str, _EventFormatter]] = {
     "manualToolsAvailable": _from_normal(lambda data: reports.manual_tool_lines(mappings_in(data.get("tools")))),
     "diffSummary": _from_normal(lambda data: diff_summary_lines(mappings_in(data.get("summaries")))),
     "diffContent": _from_normal(diff_content_lines),
+    "filesChanged": TraceFormatter._files_changed,
+    "rewound": lambda self, data, _: [line(reports.rewound_text(data), "dim")] if self._at(TraceLevel.SUMMARY) else [],
     "planUpdated": _from_normal(reports.plan_lines),
     "contextUsage": TraceFormatter._context,
     "contextCompacted": _from_normal(_compacted),
@@ -350,6 +360,7 @@ _FORMATTERS: Final[Mapping[str, _EventFormatter]] = {
 _PROSE: Final = frozenset(
     {"sessionStarted", "status", "workerUpdate", "manualToolsAvailable", "contextUsage", "contextCompacted"}
     | {"usageUpdated", "catalogChanged", "mcpStatus", "toolSuggested", "wallsReport", "sessionEnd", "approvalResolved"}
+    | {"rewound"}
 )
 """Types whose lines are Forge's own prose, which is wrapped. All else is shown as it is."""
 

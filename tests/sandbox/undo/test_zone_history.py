@@ -452,7 +452,7 @@ def test_old_sessions_are_forgotten_and_their_contents_go(root: Path, tmp_path: 
     assert packs >= 2 * MIB
     prune(project.home, UndoSettings(keep=3600.0), now=time.time() + 7200)
     assert sum(path.stat().st_size for path in (project.home / "undo").rglob("packs/*")) <= MIB + 100_000
-    found = preview(project.home, project.sandbox, project.log.read(), turn=1)
+    found = preview(project.home, project.sandbox, "s1", turn=1)
     assert "not kept any more" in found.lost[0].why
 
 

@@ -99,7 +99,7 @@ class Project:
         found = preview(
             self.home,
             self.sandbox,
-            self.log.read(),
+            self.session,
             turn=turn,
             redo=redo,
             settings=self.settings,
@@ -109,7 +109,7 @@ class Project:
         begun[1]["tool"] = UNDO_TOOL
         left = restore_all(self.home, self.sandbox, found.selected, self.settings)
         left |= {one.path: one.why for one in (*found.steps, *found.lost) if not one.selected}
-        self.end(begun, undoes=tuple(one.call for one in found.calls) if not left else ())
+        self.end(begun, undoes=found.calls)
         return left
 
 

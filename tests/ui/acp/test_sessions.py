@@ -14,6 +14,10 @@ from acp import schema
 from pydantic import TypeAdapter
 from tests.deadlines import PATIENCE
 from tests.ui.acp.editor import Editor
+from tests.ui.change_data import created, edited, files_changed
+
+from golem_forge.events.envelope import Event
+from golem_forge.ui.acp.updates import UpdateStream
 
 PIXEL = base64.b64encode(
     bytes.fromhex(
@@ -317,3 +321,35 @@ def test_a_question_of_the_editor_is_answered_on_the_page(program: Any) -> None:
     assert (program.root / "a.txt").read_text() == "one\nthree\n"
     [resolved] = [each["data"] for each in program.records() if each.get("event") == "approvalResolved"]
     assert (resolved["approved"], resolved["by"]) == (True, "browser")
+
+
+def test_the_mode_contained_is_offered_and_the_commands_about_changes_are_there(program: Any) -> None:
+    with Editor(program) as editor:
+        session = editor.new()
+        names = {each["name"] for each in editor.until_update("available_commands_update")["availableCommands"]}
+        assert {"changes", "undo", "redo", "rewind", "mode"} <= names
+        assert editor.request("session/set_mode", sessionId=session, modeId="contained") == {}
+        assert editor.until_update("current_mode_update")["currentModeId"] == "contained"
+        editor.prompt(session, "/mode interactive")
+        assert editor.updates("current_mode_update")[-1]["currentModeId"] == "interactive"
+        editor.prompt(session, "/mode approve_all")
+        assert "is chosen when a session starts" in editor.text()
+        editor.prompt(session, "hello")
+        editor.prompt(session, "/rewind 1 conversation")
+        assert "The conversation is back before message 1" in editor.text()
+        said = [each["content"]["text"].strip() for each in editor.updates("agent_message_chunk")]
+        assert "hello" in said, "the message is said: an editor's input line is its own"
+
+
+def test_a_turn_that_changed_files_ends_with_one_line_of_text() -> None:
+    updates = UpdateStream(Nowhere())
+    for data in (files_changed(1, edited("/w/a", 1, 1)), files_changed(1, created("/w/b", 2), call="c2")):
+        assert list(updates.take(Event("filesChanged", data))) == []
+    (update,) = updates.end_turn()
+    assert update["content"]["text"] == "changed 2 files (+3 −1) · /changes · /undo"
+    assert list(updates.end_turn()) == []
+
+
+class Nowhere:
+    def host_path(self, address: str, worker_id: str) -> str:
+        return ""

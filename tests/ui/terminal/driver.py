@@ -173,6 +173,9 @@ class Runtime:
             self.ui.show_tool_started("c2", "own_tool", {}, "human")
             self.result("c2", "own_tool", "success", value={"kind": "text", "content": "the person's own"})
             return
+        if text == "/mode next":
+            self.ui.show_status(type="info", message="Now: contained.", code="APPROVAL_MODE", mode="contained")
+            return
         if text == "/prefill":
             prompt = "[prompt 'greet' of the MCP server 'docs']\n/exit now, please"
             later = asyncio.get_running_loop().call_soon
@@ -299,6 +302,22 @@ class Runtime:
     async def scene_diff(self, rest: str) -> None:
         diff = "--- /work/a\n+++ /work/a\n@@ -1,100 +1,100 @@\n" + "\n".join(f"+line {n}" for n in range(100))
         await self.ask(diff=diff, type="file_write", tool="write_file")
+
+    async def scene_choice(self, rest: str) -> None:
+        """A form without fields that says what y and n mean."""
+        answer = await self.ui.request_form(
+            source="forge", title="How shall it work?", message="", fields=[], accept="on its own", decline="ask first"
+        )
+        self.note("chosen", **answer)
+        self.ui.show_message(role="assistant", content=f"chosen: {answer['action']}")
+
+    async def scene_changed(self, rest: str) -> None:
+        """A turn whose calls changed files."""
+        for call, path in (("c1", "/work/a"), ("c2", "/work/b")):
+            files = [{"path": path, "verb": "changed", "added": 2, "removed": 1, "selected": True}]
+            data = {"callId": call, "tool": "write_file", "turn": 1, "files": files, "count": 1, "logHash": "0"}
+            self.bus.emit("filesChanged", {**data, "added": 2, "removed": 1})
+        self.ui.show_message(role="assistant", content="It is written.")
 
     async def scene_three(self, rest: str) -> None:
         await asyncio.gather(

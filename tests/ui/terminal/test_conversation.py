@@ -32,7 +32,7 @@ def test_u23_text_is_shown_as_it_arrives_and_typing_meanwhile_stays_at_the_botto
     terminal.wait_gone("First **bold** par")
     terminal.settle()
     rows = terminal.visible.split("\n")
-    assert rows[-2] == "you> typed meanwhile" and rows[-1] == "main · test:model"
+    assert rows[-2] == "you> typed meanwhile" and rows[-1] == "main · test:model · ask"
     text = terminal.text
     for once in (
         "Heading",
@@ -275,7 +275,7 @@ def test_a_narrow_foot_leaves_parts_out_instead_of_a_second_row(play: Play) -> N
     terminal = play(columns=16).terminal
     terminal.wait_for("main", anywhere=False)
     terminal.settle()
-    assert terminal.visible.split("\n")[-1] == "main"
+    assert terminal.visible.split("\n")[-1] == "main · ask"
 
 
 def test_a_text_that_a_command_asked_for_comes_into_the_line_and_waits_for_the_person(play: Play) -> None:

@@ -32,6 +32,13 @@ from golem_forge.agent.recorded_sessions import (
     session_title,
     session_titles,
 )
+from golem_forge.agent.slash.change_commands import (
+    changes_command,
+    mode_command,
+    redo_command,
+    rewind_command,
+    undo_command,
+)
 from golem_forge.agent.slash.invocation import (
     Invocation,
     RecordedDecision,
@@ -483,6 +490,15 @@ BUILT_IN_COMMANDS: Final = {
     "status": BuiltInCommand("/status", "show worker, model, context, cost and open questions", status_command),
     "config": BuiltInCommand("/config", "show the configuration in force and where it comes from", config_command),
     "rules": BuiltInCommand("/rules [revoke ID]", "show remembered choices and rules, or revoke one", rules_command),
+    "mode": BuiltInCommand("/mode [NAME]", "show the approval mode, or change it for this session", mode_command),
+    "changes": BuiltInCommand(
+        "/changes [TURN|CALL|PATH]", "list the files this session changed, or show a diff", changes_command
+    ),
+    "undo": BuiltInCommand("/undo [TURN|CALL|PATH …]", "undo what the last turn changed, or another", undo_command),
+    "redo": BuiltInCommand("/redo", "take the last undo back", redo_command),
+    "rewind": BuiltInCommand(
+        "/rewind [N [conversation|files|both]]", "go back to an earlier message of yours", rewind_command
+    ),
     "why": BuiltInCommand("/why [CALL]", "show what was decided about the last call, or another", why_command),
     "sessions": BuiltInCommand("/sessions", "recorded sessions", sessions_command),
     "resume": BuiltInCommand(

@@ -17,7 +17,9 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from golem_forge.agent.files.worker import Worker
+from golem_forge.agent.rewind import RewindPoint
 from golem_forge.agent.slash.parser import CommandError, ParsedCommand, callable_names, find_name, unknown_name
+from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.config.program import Program
 from golem_forge.core.calls import Caller, Outcome, ToolCall
 from golem_forge.core.errors import ForgeError, error_name
@@ -124,6 +126,18 @@ class SlashHost(PathHost, Protocol):
 
     def switch_model(self, name: str) -> Any: ...
     def clear_history(self) -> Any: ...
+
+    def switch_approval(self, mode: ApprovalMode, by: str) -> None:
+        """Of this session, from the next call on. Raises ForgeError."""
+
+    async def rewind_points(self) -> tuple[RewindPoint, ...]:
+        """The messages of the person that the history still has, oldest first."""
+
+    def check_can_rewind(self) -> None:
+        """Raises ForgeError while an answer is on its way or a call runs."""
+
+    def rewind(self, point: RewindPoint, *, conversation: bool, files: bool) -> None:
+        """Back to before this message, and told; `files`: what was changed since is undone already."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

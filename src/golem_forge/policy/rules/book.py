@@ -249,4 +249,5 @@ class RuleBook:
     def _collected(self) -> RuleSet:
         from_files = (rule for source in self._sources() for rule in source.content.rules)
         builtin = tuple(rule for rule in builtin_rules() if rule.id not in self.builtin_off)
-        return RuleSet((*from_files, *self._session.values()), builtin)
+        about_calls = (rule for rule in (*from_files, *self._session.values()) if rule.kind is not RuleKind.MODE)
+        return RuleSet(tuple(about_calls), builtin)

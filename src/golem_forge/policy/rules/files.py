@@ -21,13 +21,14 @@ from sys import intern
 from typing import Any, Final, Protocol
 
 from golem_forge._version import __version__
+from golem_forge.config.approval_modes import ApprovalMode, Setting
 from golem_forge.config.program import PROJECT_RULES
 from golem_forge.config.yaml_file import YamlFile, parse_yaml, read_bytes
-from golem_forge.core.decisions import Status
+from golem_forge.core.decisions import Status, Verdict
 from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.core.regex import regex
 from golem_forge.policy.rules.load import checked_rules, make_rule, parse_rules
-from golem_forge.policy.rules.model import Rule, RuleFile, RuleOrigin
+from golem_forge.policy.rules.model import Rule, RuleFile, RuleKind, RuleOrigin
 from golem_forge.storage.file_stamp import FileStamp, target_stamp
 from golem_forge.storage.home import ForgeHome
 from golem_forge.storage.private_file import JSON_FILE_ERRORS, locked, open_private, replacing, write_private
@@ -290,6 +291,34 @@ def remember(home: ForgeHome, rules: Iterable[Rule]) -> tuple[Rule, ...]:
     kept = tuple(make_rule(rule.to_yaml(), RuleOrigin.REMEMBERED, file=name) for rule in rules)
     _update_remembered(home, lambda present: tuple({rule.id: rule for rule in (*kept, *present)}.values()))
     return kept
+
+
+def remember_mode(home: ForgeHome, root: Path, mode: ApprovalMode) -> Rule:
+    """In which mode sessions of this directory start from now on; an earlier answer goes. Raises as `remember`."""
+    place = os.path.realpath(root)
+    verdict = Verdict.ASK if mode is ApprovalMode.INTERACTIVE else Verdict.PRE_APPROVED
+    written = {"mode": mode.value, "verdict": verdict.value, "scope": {"project": place}}
+    kept = make_rule(written, RuleOrigin.REMEMBERED, file=home.shown(home.remembered))
+
+    def others(present: tuple[Rule, ...]) -> tuple[Rule, ...]:
+        return tuple(each for each in present if each.kind is not RuleKind.MODE or each.scope.project != place)
+
+    _update_remembered(home, lambda present: (kept, *others(present)))
+    return kept
+
+
+def remembered_mode(home: ForgeHome, root: Path) -> Setting[ApprovalMode] | None:
+    """What the person answered for this directory, and where it is kept; None: nothing, or the file cannot be read,
+    which a session's rules say."""
+    name, place = home.shown(home.remembered), os.path.realpath(root)
+    if not os.path.lexists(home.remembered):
+        return None
+    try:
+        rules = parse_rules(read_bytes(home.remembered, name), name, RuleOrigin.REMEMBERED).rules
+    except ConfigError:
+        return None
+    found = next((each for each in rules if each.kind is RuleKind.MODE and each.scope.project == place), None)
+    return Setting(ApprovalMode(found.mode), f"{name}: {found.id}") if found is not None else None
 
 
 def revoke(home: ForgeHome, ids: Iterable[str]) -> tuple[str, ...]:

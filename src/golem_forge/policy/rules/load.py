@@ -45,6 +45,7 @@ from golem_forge.sandbox.sandbox import Sandbox
 SHELL_TOOLS: Final = frozenset({"exec_command", "shell", "write_stdin"})
 _COMMON_KEYS: Final = ("verdict", "id", "reason", "scope", "match", "not_match", "accept")
 _KINDS: Final = tuple(kind.value for kind in RuleKind)
+_WRITTEN_BY_HAND: Final = tuple(word for word in _KINDS if word != RuleKind.MODE)
 _ALL_KEYS: Final = (*_KINDS, *_COMMON_KEYS, *(key for keys in OWN_KEYS.values() for key in keys))
 _MAX_RULES: Final = 5000
 _MAX_ALTERNATIVES: Final = 1000
@@ -163,7 +164,7 @@ def _kind_of(written: dict[str, Any], named: RuleProblems) -> RuleKind | None:
     if len(kinds) == 1:
         return RuleKind(kinds[0])
     found = f"; it has {' and '.join(kinds)}" if kinds else ""
-    named.add_at("", f"a rule has exactly one of {', '.join(_KINDS)}{found}")
+    named.add_at("", f"a rule has exactly one of {', '.join(_WRITTEN_BY_HAND)}{found}")
     return None
 
 
@@ -222,7 +223,10 @@ def _check_meaning(rule: Rule, named: RuleProblems, warnings: list[str]) -> bool
         for key in ("accept", "private"):
             if key in rule.written:
                 named.add_at(key, f"{key!r} is allowed only in your own rules.yaml")
-    if rule.origin in (RuleOrigin.REMEMBERED, RuleOrigin.SESSION) and not allows:
+    if rule.kind is RuleKind.MODE:
+        if rule.origin is not RuleOrigin.REMEMBERED or not rule.scope.project:
+            named.add_at("mode", "an answer that Forge keeps for a directory; write `approval.mode` in a config file")
+    elif rule.origin in (RuleOrigin.REMEMBERED, RuleOrigin.SESSION) and not allows:
         named.add_at("verdict", f"a {rule.origin.value} rule can only be preApproved")
     if rule.kind is RuleKind.COMMAND and allows and _is_too_wide(rule):
         how = "it runs whatever is piped into it; add words" if rule.exact else _AS_PREFIX

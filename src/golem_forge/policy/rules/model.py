@@ -29,6 +29,8 @@ class RuleKind(StrEnum):
     PATH = "path"
     MCP = "mcp"
     HOST = "host"
+    MODE = "mode"
+    """In which approval mode sessions of a directory start: an answer that Forge keeps, no rule about calls."""
 
 
 class RuleOrigin(StrEnum):
@@ -106,6 +108,7 @@ class Rule:
     ports: frozenset[int] = HTTPS
     private: bool = False
     """The host may resolve to an address in a private range."""
+    mode: str = ""
 
     def __hash__(self) -> int:
         return hash((self.origin, self.id))
@@ -128,6 +131,8 @@ class Rule:
             return f"{self.path} ({', '.join(verbs)})"
         if self.kind is RuleKind.MCP:
             return f"{'|'.join(self.servers)}/{'|'.join(self.mcp_tools)}"
+        if self.kind is RuleKind.MODE:
+            return f"{self.mode} (how sessions of this directory start)"
         if self.kind is RuleKind.HOST:
             return f"{self.host} (port {', '.join(map(str, sorted(self.ports)))})"
         return f"{self.tool} (with {', '.join(test.name for test in self.args)})" if self.args else self.tool

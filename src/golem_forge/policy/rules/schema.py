@@ -11,12 +11,14 @@ import re
 from datetime import datetime
 from typing import Any, Final
 
+from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.config.schema import (
     INVALID,
     Check,
     ConfigProblems,
     flag,
     is_whole,
+    one_of,
     refuse,
     unknown_key_message,
     value_that,
@@ -195,6 +197,7 @@ _CHECKS: Final[dict[RuleKind, dict[str, Check]]] = {
     RuleKind.PATH: {"path": _path, "access": _access},
     RuleKind.MCP: {"mcp": _mcp},
     RuleKind.HOST: {"host": _host, "ports": _ports, "private": flag},
+    RuleKind.MODE: {"mode": one_of(ApprovalMode.INTERACTIVE.value, ApprovalMode.CONTAINED.value)},
 }
 OWN_KEYS: Final = {kind: tuple(key for key in checks if key != kind.value) for kind, checks in _CHECKS.items()}
 """Keys that only a rule of this kind has."""

@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import json
 import os
+from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -19,6 +20,7 @@ from golem_forge.storage.private_file import READ_FLAGS, make_private_dir
 
 UNDO_TOOL: Final = "undo_changes"
 """The tool whose change sets are undos."""
+UNDONE: Final = "undone"
 _APPEND: Final = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 _LONGEST_TAIL: Final = 1 << 26
 
@@ -75,6 +77,23 @@ class SessionChanges:
             return []
         with os.fdopen(fd, "rb") as file:
             return file.read().splitlines()
+
+
+def taken_back(sets: Sequence[ChangeSet]) -> dict[str, str]:
+    """Call id → `undone` or `undone in part`, of those that undo has taken back and redo has not brought again."""
+    by_call: dict[str, list[ChangeSet]] = {}
+    for each in sets:
+        by_call.setdefault(each.call, []).append(each)
+    found: dict[str, str] = {}
+    for each in sets:
+        restored = {one.path for one in each.changes}
+        for call in each.undoes:
+            earlier = by_call.get(call, ())
+            for again in {inner for one in earlier for inner in one.undoes}:  # an undo that is undone
+                found.pop(again, None)
+            paths = {one.path for one in (change for set_ in earlier for change in set_.changes)}
+            found[call] = UNDONE if paths <= restored else "undone in part"
+    return found
 
 
 def _last_hash(fd: int) -> tuple[str, bool]:

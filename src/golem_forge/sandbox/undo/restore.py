@@ -26,17 +26,19 @@ from typing import Final
 from golem_forge.config.undo_block import UndoSettings
 from golem_forge.core.changes import ABSENT, ChangeSet, PathChange, PathKind, PathState
 from golem_forge.core.diff import file_diff
+from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.sandbox.files import temp_name
 from golem_forge.sandbox.handles import ENTRY, LISTING, Parts
 from golem_forge.sandbox.protected import GIT_FILE
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.undo.git_state import GitRefused
-from golem_forge.sandbox.undo.log import UNDO_TOOL
-from golem_forge.sandbox.undo.store import PENDING
+from golem_forge.sandbox.undo.log import UNDO_TOOL, UNDONE, SessionChanges, taken_back
+from golem_forge.sandbox.undo.store import PENDING, find_content
 from golem_forge.sandbox.undo.zone_history import OWN_NAME, ZoneHistory, same_state, zone_history
 
 _NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_MOST_SHOWN: Final = 1 << 20
 EDITED: Final = "it was changed since"
 
 
@@ -51,8 +53,8 @@ class UndoAction(StrEnum):
 class UndoStep:
     path: str
     action: UndoAction
-    now: PathState
-    then: PathState
+    now: PathState = ABSENT
+    then: PathState = ABSENT
     """What it becomes."""
     selected: bool = True
     why: str = ""
@@ -65,18 +67,23 @@ class UndoPreview:
     steps: tuple[UndoStep, ...] = ()
     lost: tuple[UndoStep, ...] = ()
     """What cannot be brought back; `why` says why."""
-    calls: tuple[ChangeSet, ...] = ()
+    sets: tuple[ChangeSet, ...] = ()
     """What would be taken back, oldest first."""
+
+    @property
+    def calls(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(one.call for one in self.sets))
 
     @property
     def selected(self) -> tuple[UndoStep, ...]:
         return tuple(one for one in self.steps if one.selected)
 
 
-class NothingToUndo(Exception):
+class NothingToUndo(ForgeError):
     """No call matches; the text says what there is."""
 
-    stated_name = "NothingToUndo"
+    def __init__(self, text: str) -> None:
+        super().__init__(text, code="NOTHING_TO_UNDO")
 
 
 def choose_calls(
@@ -89,20 +96,22 @@ def choose_calls(
 ) -> tuple[ChangeSet, ...]:
     """The change sets that an undo is about, oldest first. Without a turn, call or path: the last turn that changed
     something and was not undone. `redo`: the last undo itself. Raises NothingToUndo."""
-    undone = _undone_calls(sets)
+    undone = taken_back(sets)
     if redo:
         undos = [one for one in sets if one.tool == UNDO_TOOL and one.call not in undone and not _is_redo(one, sets)]
         if not undos:
             raise NothingToUndo("Nothing was undone in this session.")
         return tuple(one for one in sets if one.call == undos[-1].call)
-    live = [one for one in sets if one.call not in undone and one.tool != UNDO_TOOL and one.changes]
+    live = [one for one in sets if one.tool != UNDO_TOOL and one.changes]
+    if call or turn is not None or paths:
+        live = [one for one in live if undone.get(one.call) != UNDONE]
     if call:
         live = [one for one in live if one.call == call]
     elif turn is not None:
         live = [one for one in live if one.turn == turn]
-    elif paths:
+    if paths:
         live = [one for one in live if any(_is_meant(change.path, paths) for change in one.changes)]
-    elif live:
+    if not call and turn is None and not paths and (live := [one for one in live if one.call not in undone]):
         last = live[-1]
         live = [one for one in live if (one.turn == last.turn if last.turn else one.call == last.call)]
     if not live:
@@ -117,17 +126,6 @@ def _what_there_is(sets: Sequence[ChangeSet], undone: Collection[str], *, turn: 
     return f"There is nothing to undo for {what} in this session.{known}"
 
 
-def _undone_calls(sets: Sequence[ChangeSet]) -> frozenset[str]:
-    undone: set[str] = set()
-    for one in sets:
-        for call in one.undoes:  # an undo of an undo brings the first calls back
-            earlier = next((each for each in sets if each.call == call and each.undoes), None)
-            undone.add(call)
-            if earlier is not None:
-                undone.difference_update(earlier.undoes)
-    return frozenset(undone)
-
-
 def _is_redo(one: ChangeSet, sets: Sequence[ChangeSet]) -> bool:
     return any(each.tool == UNDO_TOOL for each in sets if each.call in one.undoes)
 
@@ -139,7 +137,7 @@ def _is_meant(path: str, wanted: Collection[str]) -> bool:
 def preview(
     home: Path,
     sandbox: Sandbox,
-    sets: Sequence[ChangeSet],
+    session: str,
     *,
     turn: int | None = None,
     call: str = "",
@@ -148,7 +146,8 @@ def preview(
     redo: bool = False,
     settings: UndoSettings | None = None,
 ) -> UndoPreview:
-    """Raises NothingToUndo. `sets`: the session's change log; `also`: paths to take although they are not selected."""
+    """Raises NothingToUndo. `also`: paths to take although they are not selected by themselves."""
+    sets = SessionChanges(home, session).read()
     chosen = choose_calls(sets, turn=turn, call=call, paths=paths, redo=redo)
     steps: list[UndoStep] = []
     lost: list[UndoStep] = []
@@ -204,27 +203,29 @@ def _step(
 
 
 def _diff(path: str, history: ZoneHistory, now: PathState, then: PathState) -> str:
-    if PathKind.DIRECTORY in (now.kind, then.kind):
+    if PathKind.DIRECTORY in (now.kind, then.kind) or path.split("/")[2:3] == [GIT_FILE]:
         return ""
-    old, new = (_text(history, state) for state in (now, then))
-    if (old is None and new is None) or old == new:
-        return ""
-    return "\n".join(file_diff(path.lstrip("/"), old, new)) + "\n"
+    old, new = (_shown(state, history.store.content(state.digest)) for state in (now, then))
+    return "\n".join(file_diff(path.lstrip("/"), old, new)) + "\n" if old != new else ""
 
 
-def _text(history: ZoneHistory, state: PathState) -> str | None:
+def _shown(state: PathState, content: bytes | None) -> str | None:
+    """A side of a diff; None: there is no file."""
     if state.kind is PathKind.ABSENT:
         return None
     if state.kind is PathKind.LINK:
         return f"-> {state.target}\n"
-    text = history.text(state)
-    return text if text is not None else f"({state.size:,} bytes, not shown)\n"
+    if content is None or len(content) > _MOST_SHOWN or b"\0" in content[:8192]:
+        return f"({state.size:,} bytes, not shown)\n"
+    return content.decode("utf-8", "replace")
 
 
-def change_diff(home: Path, change: PathChange, sandbox: Sandbox, settings: UndoSettings | None = None) -> str:
-    """What one change changed, as a unified diff; empty for directories and modes."""
-    place = locate(change.path, home, sandbox, settings or UndoSettings())
-    return _diff(change.path, place[0], change.before, change.after) if place is not None else ""
+def change_diff(home: Path, change: PathChange) -> str:
+    """What one change changed, as a unified diff; empty for directories, modes and git's own."""
+    if change.in_git or PathKind.DIRECTORY in (change.before.kind, change.after.kind):
+        return ""
+    old, new = (_shown(state, find_content(home, state.digest)) for state in (change.before, change.after))
+    return "\n".join(file_diff(change.path.lstrip("/"), old, new)) + "\n" if old != new else ""
 
 
 def _in_order(steps: Iterable[UndoStep]) -> Iterator[UndoStep]:
@@ -264,7 +265,9 @@ def restore_all(
 
 def restore(history: ZoneHistory, steps: Sequence[UndoStep]) -> dict[str, str]:
     """Path → why it was left alone, for those that were. Everything else stands as the steps say. Raises OSError."""
-    items: list[dict[str, object]] = [{"path": one.path, "now": one.now.to_json(), "then": one.then.to_json()} for one in steps]
+    items: list[dict[str, object]] = [
+        {"path": one.path, "now": one.now.to_json(), "then": one.then.to_json()} for one in steps
+    ]
     with history.store.locked():
         history.store.set(PENDING, json.dumps(items))
         history.store.mark_busy()

@@ -99,6 +99,19 @@ def is_busy(folder: Path) -> bool:
     return (folder / _BUSY).exists()
 
 
+def find_content(home: Path, digest: str) -> bytes | None:
+    """A content that is kept for any zone of this home; None: it is not, or not any more."""
+    try:
+        folders = sorted(entry.path for entry in os.scandir(home / FOLDER) if entry.is_dir(follow_symlinks=False))
+    except OSError:
+        return None
+    for folder in folders if digest else ():
+        with contextlib.suppress(OSError, sqlite3.Error), contextlib.closing(ZoneStore(Path(folder))) as store:
+            if (data := store.content(digest)) is not None:
+                return data
+    return None
+
+
 def zone_folder(home: Path, host: str) -> Path:
     return home / FOLDER / zone_key(host)
 

@@ -50,6 +50,7 @@ MODE_OPTION: Final = "mode"
 MODEL_OPTION: Final = "model"
 _MODE_NAMES: Final = {
     ApprovalMode.INTERACTIVE: "Ask",
+    ApprovalMode.CONTAINED: "Work on its own here",
     ApprovalMode.STRICT: "Ask for everything",
     ApprovalMode.CONTAINED: "Work inside the walls",
     ApprovalMode.AUTO_DENY: "Deny what asks",
@@ -286,6 +287,8 @@ class EditorSession:
                 self._last = await conversation.turn(text, attachments)
             finally:
                 self._answering = False
+            for update in self._updates.end_turn():
+                self._send(update)
             self._title = self._title or shorten(one_line(" ".join(text.split())), _MOST_TITLE)
             return {"stopReason": self._stop_reason(self._last, prompt)}
         finally:

@@ -23,6 +23,7 @@ from golem_forge.events.envelope import Event
 from golem_forge.events.open_questions import ANSWER_REFUSED
 from golem_forge.ui.render.card import approval_card
 from golem_forge.ui.render.lines import file_diffs, plain_text
+from golem_forge.ui.render.reports import TurnChanges, rewound_text
 from golem_forge.ui.render.results import file_name, whole_result
 
 Json = dict[str, Any]
@@ -95,6 +96,7 @@ class UpdateStream:
     _message_id: str = ""
     _joins: bool = False
     """The last update was text of a message: what follows at once would join it."""
+    _turn_changes: TurnChanges = field(default_factory=TurnChanges)
 
     def take(self, event: Event) -> Iterator[Json]:
         data = event.wire
@@ -113,6 +115,12 @@ class UpdateStream:
                 yield self._call(event.worker_id, data, "in_progress")
             case "toolResult":
                 yield from self._result(event, data)
+            case "filesChanged":
+                self._turn_changes.add(data)
+            case "sessionEnd":
+                yield from self.end_turn()
+            case "rewound" if self.replayed:
+                yield self.say(rewound_text(data))
             case "planUpdated" if not self._is_child(event.worker_id):
                 yield self._update("plan", entries=[_plan_entry(step) for step in data["plan"]])
             case "usageUpdated":
@@ -120,6 +128,11 @@ class UpdateStream:
                 self.cost = float(cost) if isinstance(cost, (int, float)) else None
             case "contextUsage" if not self._is_child(event.worker_id):
                 yield self._usage(data)
+
+    def end_turn(self) -> Iterator[Json]:
+        """What the turn changed, as one line."""
+        if changed := self._turn_changes.end_turn():
+            yield self.say(changed)
 
     def proposed(self, event: Event) -> Json:
         """The update for a call that waits for an answer."""
@@ -196,6 +209,7 @@ class UpdateStream:
         if self._is_child(event.worker_id):
             return
         if role == "user":
+            yield from self.end_turn()  # of one that was never ended
             self._streamed, self._joins = "", False
             if self.replayed:
                 names = [one_line(str(each.get("name"))) for each in message.get("attachments") or ()]

@@ -1,5 +1,5 @@
-"""A session's reports as lines: usage and cost, walls, servers, tools, the session's start, plans and the worker
-tree."""
+"""A session's reports as lines: usage and cost, walls, servers, tools, the session's start, plans, the worker tree, and
+what a turn changed."""
 
 from __future__ import annotations
 
@@ -7,13 +7,58 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from golem_forge.core.text import shorten, slash_command
-from golem_forge.ui.render.lines import Line, Style, finite_number, mappings_in, one_line
+from golem_forge.ui.render.lines import Line, Style, change_counts, finite_number, mappings_in, one_line, to_text
 from golem_forge.ui.render.results import more_line
 
 Fields = Mapping[str, Any]
 _TOOLS_LISTED: Final = 6
 _TOOLS_NAMED: Final = 4
 _MAX_TOOL_NAME: Final = 24
+
+
+class TurnChanges:
+    """The files that the calls of one turn changed, for the line that ends it."""
+
+    def __init__(self, commands: str = "/changes · /undo") -> None:
+        self.commands = commands
+        """What a person can type about them here."""
+        self._clear()
+
+    def _clear(self) -> None:
+        self._paths: set[str] = set()
+        self._unnamed = self._added = self._removed = 0
+
+    def add(self, data: Fields) -> None:
+        """A `filesChanged` event. What a person did by hand was shown with its result."""
+        if finite_number(data.get("turn")) < 1:
+            return
+        files = mappings_in(data.get("files"))
+        self._paths |= {to_text(one.get("path", "")) for one in files}
+        self._unnamed += max(int(finite_number(data.get("count"))) - len(files), 0)
+        self._added += int(finite_number(data.get("added")))
+        self._removed += int(finite_number(data.get("removed")))
+
+    def end_turn(self) -> str:
+        """`changed 3 files (+12 −3) · /changes · /undo`; empty: nothing changed since the last turn ended."""
+        count = len(self._paths) + self._unnamed
+        lines = f" ({change_counts(self._added, self._removed)})" if self._added or self._removed else ""
+        self._clear()
+        return f"changed {count} file{'s' if count != 1 else ''}{lines} · {self.commands}" if count else ""
+
+
+def form_ending(form: Fields, resolved: Fields) -> str:
+    """How a form was answered; of a choice of two what was chosen."""
+    action = one_line(resolved.get("action", ""))
+    if not form.get("accept"):
+        return f"form: {action}"
+    chosen = form.get(action) if action in ("accept", "decline") else "not now"
+    return f"→ {one_line(chosen or action)}"
+
+
+def rewound_text(data: Fields) -> str:
+    what = [name for name in ("conversation", "files") if data.get(name) is True]
+    message = one_line(data.get("message", ""))
+    return f"rewound to message {one_line(data.get('turn'))} ({' and '.join(what) or 'nothing'}): {message}"
 
 
 def usage_text(used: Fields) -> str:

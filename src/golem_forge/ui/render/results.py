@@ -263,12 +263,32 @@ def _exec_lines(value: Fields) -> list[Line] | None:
     return rows
 
 
+def _undo_lines(value: Fields) -> list[Line] | None:
+    """What went back, what was left alone and why, what cannot come back."""
+    restored = value.get("restored")
+    if not isinstance(restored, (list, tuple)):
+        return None
+    rows = list_lines([f"restored {to_text(path)}" for path in (*restored, *_texts_in(value.get("refs")))])
+    for name, said in (("left", "left as it is"), ("lost", "cannot be brought back")):
+        found = mappings_in(value.get(name))
+        for one in found[:MAX_ITEMS]:
+            why = f": {one_line(one['why'])}" if one.get("why") else ""
+            rows.append([("warn", f"{said}: {one_line(one.get('path', ''))}{why}")])
+        rows += [more_line(len(found) - MAX_ITEMS)] if len(found) > MAX_ITEMS else []
+    return rows
+
+
+def _texts_in(value: Any) -> list[str]:
+    return [to_text(one) for one in value] if isinstance(value, (list, tuple)) else []
+
+
 _KIND_RENDERERS: Final[Mapping[str, Callable[[Fields], list[Line] | None]]] = {
     "diff": _diff_lines,
     "file_list": _file_list_lines,
     "exec.result": _exec_lines,
     "tool.output": _exec_lines,
     "tool.created": lambda _: [],  # its summary has said it
+    "undo.result": _undo_lines,
     "patch.result": lambda value: diff_excerpt(value["diff"]) if isinstance(value.get("diff"), str) else None,
     "web.page": lambda value: text_body(value["text"]) if isinstance(value.get("text"), str) else None,
     "plan.update": lambda _: [],  # a `planUpdated` event has shown it
@@ -288,6 +308,9 @@ def summary_of(value: Fields) -> str:
     if kind == "file_list" and path:
         count = value.get("count")
         return f"{path} ({one_line(count)} {'entry' if count == 1 else 'entries'})"
+    if kind == "undo.result" and isinstance(value.get("restored"), (list, tuple)):
+        count, left = len(value["restored"]), len(mappings_in(value.get("left")))
+        return f"{count} restored" + (f", {left} left as {'they are' if left > 1 else 'it is'}" if left else "")
     if kind not in ("exec.result", "tool.output"):
         return ""
     if value.get("signal"):

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final, TextIO
 
 from golem_forge.agent.run_result import RunResult
+from golem_forge.agent.slash.change_commands import NEXT_MODE
 from golem_forge.agent.slash.parser import is_command
 from golem_forge.core.ids import new_id
 from golem_forge.events.bus import EventBus
@@ -27,6 +28,7 @@ from golem_forge.events.open_questions import INTERRUPT
 from golem_forge.events.runtime_ui import create_runtime_ui
 from golem_forge.ui.render.card import answer_line
 from golem_forge.ui.render.lines import chat_lines, excerpt, one_line
+from golem_forge.ui.render.reports import form_ending
 from golem_forge.ui.terminal.folding import CallFolds
 from golem_forge.ui.terminal.input_line import CompletionSources, HistoryFile, candidates, holds_secret
 from golem_forge.ui.terminal.menu import Menu
@@ -299,6 +301,11 @@ class TerminalAdapter:
     def complete(self, before: str) -> tuple[int, list[str]]:
         return candidates(before, self._sources)
 
+    def next_mode(self) -> None:
+        """The other approval mode; the status line and what the session says show which."""
+        if self._commands_heard and not self.is_attached:
+            self._emit("command", {"requestId": new_id(), "text": f"/mode {NEXT_MODE}"})
+
     def show_folded(self) -> None:
         """The last card or result that was folded or cut, whole; again: the one before it."""
         assert self._screen is not None
@@ -537,7 +544,7 @@ class QuestionPresenter:
 def _ending_line(event: Event, question: PendingQuestion) -> StyledLine:
     """Nothing of a question that was never drawn and that an interrupt ended; others of those name their subject."""
     if event.type == "formResolved":
-        line: StyledLine = [("dim", f"form: {safe_text(str(event.wire['action']))}")]
+        line: StyledLine = [("dim", form_ending(question.wire, event.wire))]
     else:
         line = [*answer_line(question.wire, event.wire, here=UI_NAME)]
     if question.drawn:

@@ -145,7 +145,7 @@ class PendingQuestions:
             if pending.form is None:
                 pending.form = FormDialog(mappings_in(pending.wire.get("fields")), {})
             self._say(self._wrapped(_form_head(pending.wire)))
-            if pending.form.question is None:
+            if pending.form.question is None and not is_choice(pending.wire):
                 self._show_arguments(pending)
         else:
             self._say(approval_card(pending.wire, width=self._width()))
@@ -198,7 +198,9 @@ class PendingQuestions:
         front = self.front
         if front is None:
             return
-        if front.reason:
+        if is_choice(front.wire):
+            self._answer(front, {"action": "cancel"})
+        elif front.reason:
             front.reason = False
         elif front.form is not None and not front.form.back() and front.kind == APPROVAL_EVENT:
             front.form = None
@@ -264,7 +266,7 @@ class PendingQuestions:
         elif key == "escape":
             self.back()
         else:
-            front.note = "y sends it, Esc goes back"
+            front.note = "y or n; Esc decides later" if is_choice(front.wire) else "y sends it, Esc goes back"
 
     def _answer(self, front: PendingQuestion, data: dict[str, Any]) -> None:
         kind = "formResponse" if front.kind == FORM_EVENT else "approvalResponse"
@@ -292,6 +294,9 @@ class PendingQuestions:
         number, count = list(self._open).index(self._front) + 1, len(self._open)
         place = f"{number} of {count} · " if count > 1 else ""
         lines: list[StyledLine] = [[("warn", safe_text(front.note))]] if front.note else []
+        if is_choice(front.wire):
+            hint = "(Esc: not now)" if taken else _WRITING_HINT if writing else _TEXT_WAITS_HINT if text_waits else ""
+            return [*lines, *self._asked(f"{place}y or n?", hint or _WAITS_HINT)]
         if not taken:
             head = "Send? [y/N]" if self.stage is AnswerStage.KEY and front.form else _HEADS[self.stage, front.kind]
             hint = _WRITING_HINT if writing else _TEXT_WAITS_HINT if text_waits else _WAITS_HINT
@@ -342,6 +347,9 @@ def _form_head(wire: Mapping[str, Any]) -> list[StyledLine]:
     lines += [[("", f"  {line}")] for line in safe_text(str(wire.get("message") or "")).splitlines()]
     if wire.get("url"):
         lines.append([("", f"  {one_line(wire['url'])}")])
+    if is_choice(wire):
+        for key, name in (("y", "accept"), ("n", "decline")):
+            lines.append([("choice", f"  {key}  "), ("", one_line(wire.get(name) or ""))])
     return lines
 
 
@@ -374,6 +382,11 @@ def card_question(request: Mapping[str, Any]) -> str:
 def is_trust(request: Mapping[str, Any]) -> bool:
     """A card about a program's files: there are no arguments to edit, nothing is remembered but the trust itself."""
     return request.get("type") == "trust"
+
+
+def is_choice(wire: Mapping[str, Any]) -> bool:
+    """A form without fields that says what y and n mean; Esc puts the answer off."""
+    return bool(wire.get("accept")) and not wire.get("fields")
 
 
 def card_keys(request: Mapping[str, Any], *, many: bool) -> str:

@@ -454,6 +454,7 @@ def input_bindings(screen: Screen) -> KeyBindings:
     keys.add("c-l", filter=~asked)(lambda _: screen.clear_screen())
     keys.add("c-u", filter=asked & ~is_searching)(lambda event: _clear_whole(screen, event.app.clipboard))
     keys.add("s-tab", filter=asked)(lambda _: screen.keyboard.line_left())
+    keys.add("s-tab", filter=~asked & ~is_searching)(lambda _: adapter.next_mode())
     keys.add("c-o")(lambda _: adapter.show_folded())
     keys.add(Keys.Any, filter=~is_searching)(lambda event: draft.insert_text(event.data * event.arg))
     return keys

@@ -102,13 +102,16 @@ def _elapsed(seconds: float) -> str:
 
 class StatusLine:
     def __init__(self) -> None:
-        self._worker = self._model = self._root = self._context = self._cost = ""
+        self._worker = self._model = self._root = self._context = self._cost = self._mode = ""
 
     def take(self, event: Event) -> None:
         wire = event.wire
         if event.type == "sessionStarted":
             self._root = event.worker_id
             self._worker, self._model = (one_line(wire.get(name) or "") for name in ("worker", "model"))
+            self._mode = one_line(wire.get("approvalMode") or "")
+        elif event.type == "status" and wire.get("mode"):
+            self._mode = one_line(wire["mode"])
         elif event.type == "contextUsage" and wire["tokenLimit"] and event.worker_id in (self._root, ""):
             self._context = f"context {100 * wire['tokensUsed'] / wire['tokenLimit']:.0f} %"
         elif event.type == "usageUpdated":
@@ -116,8 +119,8 @@ class StatusLine:
             self._cost = f"${cost:.4f}" if isinstance(cost, (int, float)) else ""
 
     def lines(self, width: int, hint: str = "") -> list[StyledLine]:
-        """One row: what does not fit is left out, the model first, the worker and the hint never."""
-        parts = [self._worker, self._model, self._context, self._cost, hint]
+        """One row: what does not fit is left out, the model first, the worker, the mode and the hint never."""
+        parts = [self._worker, self._model, self._context, self._cost, self._mode, hint]
         text = ""
         for left_out in (None, 1, 3, 2):
             if left_out is not None:

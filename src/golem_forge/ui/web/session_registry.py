@@ -179,6 +179,7 @@ class SessionLauncher(SessionRegistry):
             default_mode="chat",
         )
         runtime.open_session = self._open_beside
+        runtime.uses_directory_mode = True
         session = LiveSession(runtime, runtime.bus, self.home.path, directory)
         await session.open()
         shown = asyncio.Event()
@@ -216,6 +217,7 @@ class SessionLauncher(SessionRegistry):
                 _report_failure(runtime, error)  # whoever started it was answered when it asked its first question
                 return
             shown.set()
+            await runtime.ask_directory_mode()
             conversation = self._conversations[session] = Conversation(runtime)
             end_conversation(runtime, await conversation.run(first))
         finally:

@@ -67,20 +67,75 @@ const resumeButton = (open) => {
   return button;
 };
 
+/* The approval mode of this session, chosen in a dialog: each with what it means. What asks nobody at all is chosen in
+   the settings, with a question of its own. */
+/** @param {import("./open_session.js").OpenSession} open */
+const pickMode = async (open) => {
+  const dialog = openDialog("Approval mode", "help-dialog");
+  const list = h("ul.model-list", { role: "list" }, el("li.dim", "loading…"));
+  const problem = h("p.field-error", { role: "alert", hidden: true });
+  const fail = (words) => {
+    problem.hidden = false;
+    say(problem, words);
+  };
+  const where = api.path`/api/sessions/${open.id}/settings`;
+  const choose = async (mode) => {
+    try {
+      await api.patch(where, { approvalMode: mode });
+      dialog.close();
+    } catch (failure) {
+      fail(failure.problem ?? "The server did not accept it.");
+    }
+  };
+  arrowKeys(list);
+  dialog.append(
+    el("p.dim", "For the rest of this session."),
+    list,
+    problem,
+    h("button", { on: { click: () => dialog.close() } }, "Close"),
+  );
+  dialog.showModal();
+  try {
+    const { approvalMode, modes } = await api.get(where);
+    const row = ({ mode, meaning }) =>
+      el("li",
+        h("button.row", { "aria-current": mode === approvalMode ? "true" : null, on: { click: () => choose(mode) } },
+          el("span", el("strong.mono", oneLine(mode)), el("span.dim.small", ` ${oneLine(meaning)}`)),
+        ),
+      );
+    replace(list, modes.filter(({ mode }) => mode !== "approve_all" || mode === approvalMode).map(row));
+    list.querySelector("button")?.focus();
+  } catch (failure) {
+    fail(failure.problem ?? "The modes could not be loaded.");
+  }
+};
+
 /* The line below everything, as the terminal has it: approval mode, context, cost, walls. */
 const drawFoot = (place, open) => {
   const { session, context, usage, walls } = open.store.standing;
   const spent = usage?.session?.cost;
+  const mode = session ? open.budget.mode || session.approvalMode : "";
+  const mayChoose = open.session.answerable && !open.store.standing.ended && open.desk.me.team !== true;
   const words = [
     open.row?.person ? `started by ${oneLine(open.row.person)}` : "",
-    session ? `approval ${open.budget.mode || session.approvalMode}` : "",
+    mode ? `approval ${oneLine(mode)}` : "",
     context?.tokenLimit ? `context ${percent(context.tokensUsed, context.tokenLimit)}` : "",
     typeof spent === "number" ? cost(spent) : "",
     walls ? `walls ${walls.level}` : "",
   ].filter(Boolean);
-  if (place.dataset.words === words.join()) return;
-  place.dataset.words = words.join();
-  replace(place, ...words.map((one) => el("span", one)));
+  const drawn = `${mayChoose} ${open.id} ${words.join()}`;
+  if (place.dataset.words === drawn) return;
+  place.dataset.words = drawn;
+  const shown = (one) =>
+    mayChoose && one === `approval ${oneLine(mode)}`
+      ? el("span",
+          h("button.link.foot-mode",
+            { "aria-label": `Approval mode: ${mode}. Choose another one`, on: { click: () => pickMode(open) } },
+            one,
+          ),
+        )
+      : el("span", one);
+  replace(place, ...words.map(shown));
 };
 
 /* The help dialog: what the keys do. Opened by `?` or the button; Esc and the button close it, nothing is answered

@@ -50,6 +50,14 @@ export const formCard = (item, ctx) => {
     if (values) shell.send({ action: "accept", values });
   };
   const answers = () =>
+    choiceOf(item.shown.event.data)
+      ? el("div.buttons.buttons-choice",
+          answerButton(oneLine(item.shown.event.data.accept), () => shell.send({ action: "accept", values: {} }), "primary"),
+          answerButton(oneLine(item.shown.event.data.decline || "No"), () => shell.send({ action: "decline" })),
+          answerButton("Not now", () => shell.send({ action: "cancel" }), "quiet"),
+        )
+      : ordinary();
+  const ordinary = () =>
     el("div.buttons",
       answerButton("Decline", () => shell.send({ action: "decline" })),
       answerButton("Cancel", () => shell.send({ action: "cancel" }), "quiet"),
@@ -81,7 +89,10 @@ export const formCard = (item, ctx) => {
     form?.forget();
     form = null;
     replace(shell.heading, titleOf(item.shown.event.data));
-    shell.close(formEnding(item.resolved, shell.sent));
+    const { data } = item.shown.event;
+    const ending = formEnding(item.resolved, shell.sent);
+    const chosen = choiceOf(data) && (item.resolved.action === "accept" ? data.accept : item.resolved.action === "decline" ? data.decline : "Not now");
+    shell.close(chosen ? { ...ending, text: oneLine(chosen) } : ending);
     replace(shell.facts, headOf({ ...item.shown.event.data, url: "" }));
   };
   shell.afterwards = close;
@@ -93,6 +104,9 @@ export const formCard = (item, ctx) => {
   update(item);
   return { node: shell.node, update, focus: shell.focus };
 };
+
+/** A form without fields that says what each answer means. */
+const choiceOf = (data) => Boolean(data.accept) && !objects(data.fields).length;
 
 const titleOf = (data) => oneLine(data.title || `${words(data.source)} asks`);
 

@@ -6,6 +6,7 @@
    tool's author chose: they are told apart. */
 
 import { path } from "../api.js";
+import { changesNode } from "./changes.js";
 import { leftoversNode, linesIn, resultNode, resultWords } from "./results.js";
 import { el, h, replace, say, text } from "../dom.js";
 import { objects, oneLine, shortArguments, shortened, texts } from "../format.js";
@@ -170,9 +171,11 @@ export const toolCard = (item, ctx) => {
   const output = liveOutput();
   const progress = progressNode();
   const result = el("div.tool-result");
+  const changed = el("div.tool-changes");
   let touched = false;
   let built = false;
   let drawn = null;
+  let drawnChanges = null;
 
   const open = (wanted) => {
     button.setAttribute("aria-expanded", String(wanted));
@@ -181,11 +184,15 @@ export const toolCard = (item, ctx) => {
   };
   const build = () => {
     built = true;
-    replace(body, argumentsNode(item, ctx), progress.node, output.node, result);
+    replace(body, argumentsNode(item, ctx), progress.node, output.node, result, changed);
     fill();
   };
   const fill = () => {
     if (!built) return;
+    if (item.changed && drawnChanges !== item.changed) {
+      drawnChanges = item.changed;
+      replace(changed, changesNode([item.changed], { call: item.changed.call }, "this call", ctx));
+    }
     progress.update(item.result || item.lost ? null : item.progress);
     if (!item.result) return output.update(item.output);
     if (drawn === item.result) return;

@@ -21,6 +21,11 @@ export const COMMANDS = /** @type {const} */ ([
   ["status", "show worker, model, context, cost and open questions"],
   ["config", "show the configuration in force and where it comes from"],
   ["rules", "show remembered choices and rules, or revoke one"],
+  ["mode", "show the approval mode, or change it for this session"],
+  ["changes", "list the files this session changed, or show a diff"],
+  ["undo", "undo what the last turn changed, or another"],
+  ["redo", "take the last undo back"],
+  ["rewind", "go back to an earlier message of yours"],
   ["why", "show what was decided about the last call, or another"],
   ["sessions", "recorded sessions"],
   ["resume", "go on with another session; alone it lists them"],
@@ -55,7 +60,8 @@ const slash = (tool) => (OWN.has(tool.toLowerCase()) ? `/tool ${tool}` : `/${too
 /** @typedef {{tools: any[], prompts: any[], servers: string[], team?: boolean}} Known */
 
 const MOST = 50;
-const SECOND = { trace: LEVELS, rules: ["revoke"], mcp: ["reconnect"] };
+const MODES = ["interactive", "contained", "strict", "auto_deny"];
+const SECOND = { trace: LEVELS, rules: ["revoke"], mcp: ["reconnect"], mode: MODES };
 
 /** @param {string} before @param {Known} known @returns {{start: number, offers: Offer[]}} */
 export const offers = (before, known) => {

@@ -4,6 +4,7 @@
    says so and leaves the others standing. */
 
 import { approvalCard } from "../cards/approval_card.js";
+import { turnChanges } from "../cards/changes.js";
 import { diffView } from "../cards/diff.js";
 import { formCard } from "../cards/form_card.js";
 import { toolCard } from "../cards/tool_card.js";
@@ -145,6 +146,10 @@ const NOTICES = {
     ];
     return [row(none ? el("strong", "Warning ") : null, parts.filter(Boolean).join("; "))];
   },
+  rewound: (data) => {
+    const what = [data.conversation ? "conversation" : "", data.files ? "files" : ""].filter(Boolean).join(" and ");
+    return [row(el("strong", `Rewound to message ${data.turn}`), `${what}: ${data.message}`)];
+  },
   diffSummary: (data) => [
     h("ul", { role: "list" },
       ...list(data.summaries).map((one) => el("li", el("code", one?.path), ` ${one?.operation}`, counts(one))),
@@ -166,6 +171,7 @@ const VIEWS = {
   stream: speechView,
   command: commandView,
   call: toolCard,
+  changes: turnChanges,
   question: (item, ctx) => (item.asks === "form" ? formCard : approvalCard)(item, ctx),
   status: statusView,
   notice: noticeView,

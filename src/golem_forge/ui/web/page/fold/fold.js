@@ -3,7 +3,7 @@
    `fold(state, shown)` changes the state and gives the changes, each `{what, …}` (see store.js). An event that was
    folded before changes nothing; types this page does not know are ignored. Everything in the state is bounded. */
 
-import { bounded, CALLS, depthBelow, leastOf, list, NOTICES, number, words } from "./items.js";
+import { bounded, CALLS, CHANGES, depthBelow, endTurnChanges, leastOf, list, NOTICES, number, words } from "./items.js";
 import { GONE, MOST_RESOLUTIONS, QUESTIONS } from "./questions.js";
 import { settleAnswer, SPEECH } from "./speech.js";
 
@@ -91,7 +91,7 @@ const SENT_AGAIN = new Set(["approvalRequired", "formRequired", "inputPrompt"]);
 
 /** @type {Record<string, Step[]>} */
 const STEPS = {};
-for (const part of [SPEECH, CALLS, QUESTIONS, NOTICES, STANDING])
+for (const part of [SPEECH, CALLS, QUESTIONS, NOTICES, CHANGES, STANDING])
   for (const [type, step] of Object.entries(part)) (STEPS[type] ??= []).push(step);
 
 export const emptyState = () => ({
@@ -103,6 +103,7 @@ export const emptyState = () => ({
   standing: emptyStanding(),
   prompt: /** @type {{requestId: string, prompt: string} | null} */ (null), // the input that is awaited
   running: new Set(), // calls without a result
+  undoes: new Map(), // call → the calls that it took back
   streams: new Map(), // worker → the key of what it streams
   closedStreams: new Set(), // streams whose message has come, or that were withdrawn
   answer: null, // the words that may turn out to be the answer of this turn
@@ -150,7 +151,10 @@ export const merged = (state, page) => {
   older.standing.workers = new Map(state.standing.workers); // who is a child of whom
   for (const shown of page) fold(older, shown);
   const opening = older.opening ?? state.opening;
-  if (state.opening === "ends") settleAnswer(older, []);
+  if (state.opening === "ends") {
+    settleAnswer(older, []);
+    endTurnChanges(older, []);
+  }
   const resolutions = new Map([...older.resolutions, ...state.resolutions]);
   bounded(resolutions, MOST_RESOLUTIONS);
   const items = new Map(older.items);
@@ -161,14 +165,17 @@ export const merged = (state, page) => {
     if (before?.kind === "call") items.set(key, joined(before, item));
     else {
       items.delete(key);
-      items.set(key, item);
+      items.set(key, before?.kind === "changes" ? { ...item, calls: [...before.calls, ...item.calls] } : item);
     }
   }
+  for (const [key, item] of items) // of a turn that ended here, without another change
+    if (item.kind === "changes" && item.open && !state.items.has(key)) Object.assign(item, { open: false, least: "summary" });
   for (const item of items.values())
     if (item.kind === "call" && item.parent) item.depth = depthBelow(items, item.parent);
   const begun = state.begun || older.begun;
   const askedFor = new Map([...older.askedFor, ...state.askedFor]);
-  return { ...state, items, resolutions, askedFor, running, opening, begun, firstSeq: older.firstSeq || state.firstSeq };
+  const undoes = new Map([...older.undoes, ...state.undoes]);
+  return { ...state, undoes, items, resolutions, askedFor, running, opening, begun, firstSeq: older.firstSeq || state.firstSeq };
 };
 
 /** What is open on an earlier page was answered here, or nobody asks it; a call may run on. */
@@ -185,6 +192,7 @@ const joined = (before, after) => ({
   failed: after.failed,
   output: after.output,
   progress: after.progress,
+  changed: after.changed ?? before.changed,
   least: leastOf(before.least, after.failed, after.result?.event?.data),
   seqs: [...before.seqs, ...after.seqs],
 });

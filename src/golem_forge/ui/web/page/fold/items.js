@@ -132,6 +132,83 @@ export const CALLS = {
   sessionEnd: (state, _, changes) => abandon(state, changes),
 };
 
+/* What calls changed: at the card of each call, and once for the turn, behind its answer. A turn that goes on shows
+   nothing yet (`least` is `debug`). What an undo took back is marked. */
+const MOST_CHANGED = 500;
+
+const turnKey = (turn) => `changes:${turn}`;
+
+/** @param {any} data of the event */
+const changedFiles = (data) => ({
+  call: words(data.callId),
+  tool: words(data.tool),
+  turn: number(data.turn),
+  files: list(data.files).filter((file) => file && typeof file === "object"),
+  count: number(data.count),
+  added: number(data.added),
+  removed: number(data.removed),
+  undone: false,
+  problem: words(data.problem),
+});
+
+/** @type {Record<string, import("./fold.js").Step>} */
+export const CHANGES = {
+  filesChanged: (state, shown, changes) => {
+    const made = changedFiles(shown.event.data);
+    const call = state.items.get(callKey(made.call));
+    if (call) {
+      call.changed = made;
+      itemChanged(call, shown, changes);
+    }
+    for (const id of list(shown.event.data.undoes)) {
+      for (const again of state.undoes.get(words(id)) ?? []) mark(state, again, false, changes);
+      mark(state, words(id), true, changes);
+    }
+    state.undoes.set(made.call, list(shown.event.data.undoes).map(words));
+    bounded(state.undoes, MOST_CHANGED);
+    if (made.turn < 1) return;
+    const known = state.items.get(turnKey(made.turn));
+    if (known) {
+      known.calls = [...known.calls, made].slice(-MOST_CHANGED);
+      itemChanged(known, shown, changes);
+    } else
+      addItem(state, shown, changes, turnKey(made.turn), "changes", {
+        turn: made.turn,
+        calls: [made],
+        open: true,
+        least: "debug",
+      });
+  },
+
+  message: (state, shown, changes) => {
+    if (shown.event.data.message?.role === "user") endTurnChanges(state, changes);
+  },
+  inputPrompt: (state, _, changes) => endTurnChanges(state, changes),
+  sessionEnd: (state, _, changes) => endTurnChanges(state, changes),
+  sessionStarted: (state, _, changes) => endTurnChanges(state, changes),
+};
+
+/** The turn is over: what it changed stands behind its answer. */
+export const endTurnChanges = (state, changes) => {
+  for (const item of [...state.items.values()]) {
+    if (item.kind !== "changes" || !item.open) continue;
+    dropItem(state, item.key, changes);
+    state.items.set(item.key, { ...item, open: false, least: "summary" });
+    changes.push({ what: "item", key: item.key, fresh: true });
+  }
+};
+
+/** An undo took a call back, or a redo brought it again. */
+const mark = (state, call, undone, changes) => {
+  for (const item of state.items.values()) {
+    if (item.kind === "changes" && item.calls.some((one) => one.call === call))
+      item.calls = item.calls.map((one) => (one.call === call ? { ...one, undone } : one));
+    else if (item.kind === "call" && item.id === call && item.changed) item.changed = { ...item.changed, undone };
+    else continue;
+    changes.push({ what: "item", key: item.key, fresh: false });
+  }
+};
+
 /** The trace level a finished call is shown from, as in a terminal: what a command left behind is not hidden by one. */
 export const leastOf = (least, failed, data) => {
   const left = Array.isArray(data?.leftovers) ? data.leftovers : [];
@@ -155,6 +232,7 @@ const blank = (id, name, args) => ({
   failed: false,
   lost: false,
   startedAt: null,
+  changed: null,
 });
 
 /** Whoever ran them is gone: no result will come. @param {import("./fold.js").Change[]} changes */
@@ -207,6 +285,10 @@ export const NOTICES = {
     const told = lastItem(state);
     const repeats = code === "command" && type === "error" && told?.kind === "call" && told.failed;
     if (repeats && words(told.result?.event.data.error) === words(message)) return; // its card has said so
+    if (shown.event.data.mode && state.standing.session) {
+      state.standing.session = { ...state.standing.session, approvalMode: words(shown.event.data.mode) };
+      changes.push({ what: "standing", part: "session" });
+    }
     const least = type === "error" || code === "command" ? "quiet" : type === "warning" ? "summary" : "normal";
     addItem(state, shown, changes, keyOf(state, "n", shown), "status", {
       type: words(type),
@@ -234,6 +316,7 @@ export const NOTICES = {
   toolSuggested: notice("toolSuggested"),
   wallsReport: notice("wallsReport"),
   diffSummary: notice("diffSummary"),
+  rewound: notice("rewound", "summary"),
   diffContent: notice("diffContent"),
   usageUpdated: notice("usageUpdated", "debug"),
   contextUsage: (state, shown, changes) =>

@@ -18,6 +18,7 @@ import { disclosure } from "../widgets.js";
 const MODES = [
   ["", "as configured"],
   ["interactive", "interactive: Forge asks you here"],
+  ["contained", "contained: Forge works on its own inside the directory"],
   ["strict", "strict: Forge asks before every effect"],
   ["auto_deny", "auto_deny: Forge denies instead of asking"],
   ["approve_all", "approve_all: Forge runs everything without asking"],

@@ -1,0 +1,234 @@
+"""What a session changed, for people: found by turn, call or path, as text, as JSON; and the call that takes it back.
+
+Reads the session's change log (`sandbox/undo/log.py`). Diffs come from the undo store; what is no text has none.
+`undo_call` makes the call of the tool `undo_changes`, which only people may make.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from golem_forge.core.calls import Caller, ToolCall
+from golem_forge.core.changes import ChangeSet, PathChange, describe_changes
+from golem_forge.core.errors import ForgeError
+from golem_forge.core.lazy_dataclass import dataclass, replace
+from golem_forge.core.table import columns
+from golem_forge.core.text import one_line, shorten
+from golem_forge.events.index import SessionIndex
+from golem_forge.sandbox.undo.log import UNDO_TOOL, SessionChanges, taken_back
+from golem_forge.sandbox.undo.restore import change_diff
+
+NOTHING_CHANGED: Final = "This session changed no files."
+ID_SHOWN: Final = 12
+_LONGEST_WHAT: Final = 100
+_SHORTEST_PREFIX: Final = 2
+
+
+def read_changes(home: Path, session: str) -> tuple[ChangeSet, ...]:
+    """Oldest first."""
+    return SessionChanges(home, session).read()
+
+
+def newest_changed_session(home: Path, root: str, most: int = 200) -> str:
+    """The id of the newest session of this directory that changed something, other than by undoing; empty: there is
+    none."""
+    for each in SessionIndex(home).sessions(limit=most):
+        if each.root == root and any(not made.undoes for made in read_changes(home, each.id)):
+            return each.id
+    return ""
+
+
+# ---- finding
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeSelection:
+    """What a person named: a turn, a call or paths; nothing of it: everything."""
+
+    turn: int | None = None
+    call: str = ""
+    """The whole id."""
+    paths: tuple[str, ...] = ()
+
+    def of(self, sets: Iterable[ChangeSet]) -> tuple[ChangeSet, ...]:
+        """Of paths only the changes there; a directory stands for all below it."""
+        found = []
+        for each in sets:
+            if (self.turn is not None and each.turn != self.turn) or (self.call and each.call != self.call):
+                continue
+            if self.paths:
+                changes = tuple(one for one in each.changes if self._names(one.path))
+                if not changes:
+                    continue
+                each = replace(each, changes=changes)
+            found.append(each)
+        return tuple(found)
+
+    def _names(self, path: str) -> bool:
+        return any(path == each or path.startswith(f"{each.rstrip('/')}/") for each in self.paths)
+
+    def arguments(self) -> dict[str, Any]:
+        """As the tool `undo_changes` takes them."""
+        given: dict[str, Any] = {"turn": self.turn} if self.turn is not None else {}
+        given |= {"call": self.call} if self.call else {}
+        return given | ({"paths": list(self.paths)} if self.paths else {})
+
+
+def select_changes(sets: Sequence[ChangeSet], words: Sequence[str]) -> ChangeSelection:
+    """Of typed words: a number is a turn, the beginning of a call's id that call, all else paths. ForgeError where
+    there is no such thing."""
+    if not words:
+        return ChangeSelection()
+    if len(words) == 1:
+        word = words[0]
+        if word.isascii() and word.isdigit() and len(word) < 10:
+            return select_turn(sets, int(word))
+        if not word.startswith("/") and len(word) >= _SHORTEST_PREFIX:
+            calls = dict.fromkeys(each.call for each in sets if each.call.startswith(word))
+            if len(calls) > 1 and word not in calls:
+                raise ForgeError(f"'{one_line(word)}' is the beginning of {len(calls)} calls; give more of it")
+            if calls:
+                return ChangeSelection(call=word if word in calls else next(iter(calls)))
+    return select_paths(sets, words)
+
+
+def select_turn(sets: Sequence[ChangeSet], turn: int) -> ChangeSelection:
+    known = sorted({each.turn for each in sets if each.turn})
+    if turn not in known:
+        have = f"; turns that did: {', '.join(map(str, known))}" if known else ""
+        raise ForgeError(f"Turn {turn} changed no files{have}.")
+    return ChangeSelection(turn=turn)
+
+
+def select_call(sets: Sequence[ChangeSet], call: str) -> ChangeSelection:
+    """By its id or the beginning of it."""
+    found = dict.fromkeys(each.call for each in sets if each.call.startswith(call))
+    if call not in found and len(found) != 1:
+        many = f"'{one_line(call)}' is the beginning of {len(found)} calls; give more of it"
+        raise ForgeError(many if found else f"No call '{one_line(call)}' of this session changed files.")
+    return ChangeSelection(call=call if call in found else next(iter(found)))
+
+
+def select_paths(sets: Sequence[ChangeSet], words: Sequence[str]) -> ChangeSelection:
+    """Each as it is, or from a zone on: `src/a.py` is `/workspace/src/a.py`."""
+    known = {one.path for each in sets for one in each.changes}
+    return ChangeSelection(paths=tuple(_path(word, known) for word in words))
+
+
+def _path(word: str, known: set[str]) -> str:
+    wanted = word.removeprefix("./").rstrip("/")
+    fitting = {each for each in known if _is_at(each, wanted)}
+    if not fitting and not word.startswith("/"):
+        zones = {each.split("/")[1] for each in known}
+        for zone in sorted(zones):
+            whole = f"/{zone}/{wanted}"
+            if any(_is_at(each, whole) for each in known):
+                return whole
+    if not fitting:
+        raise ForgeError(f"This session changed nothing at '{one_line(word)}'.")
+    return wanted
+
+
+def _is_at(path: str, place: str) -> bool:
+    return path == place or path.startswith(f"{place}/")
+
+
+# ---- showing
+
+
+def changes_text(sets: Sequence[ChangeSet], *, diffs: Path | None = None, every: Sequence[ChangeSet] = ()) -> str:
+    """By turn and call, one line a path; with `diffs`, the home, what changed in each. `every`: all of the session, to
+    know what was undone."""
+    undone = taken_back(every or sets)
+    lines: list[str] = []
+    turns: dict[int, list[ChangeSet]] = {}
+    for each in sets:
+        turns.setdefault(each.turn, []).append(each)
+    for turn, of_turn in turns.items():
+        count = describe_changes(of_turn)
+        lines.append(f"{f'turn {turn}' if turn else 'by hand'}{f' · {count}' if count else ''}")
+        for each in of_turn:
+            lines += _call_lines(each, undone.get(each.call, ""), diffs)
+    return "\n".join(lines)
+
+
+def _call_lines(made: ChangeSet, undone: str, diffs: Path | None) -> list[str]:
+    what = shorten(one_line(made.what), _LONGEST_WHAT)
+    named = what if what.startswith(made.tool) else f"{made.tool} {what}".rstrip()
+    state = f"  ({undone})" if undone else ""
+    lines = [f"  {one_line(made.call)[:ID_SHOWN]}  {one_line(named)}{state}"]
+    if made.problem:
+        lines.append(f"    some changes may be missing: {one_line(made.problem)}")
+    if diffs is None:
+        rows = [(one.verb, one.path, change_counts(one), _remark(one)) for one in made.files]
+        lines += columns(rows, indent="    ").split("\n") if rows else []
+    else:
+        for one in made.files:
+            lines.append(f"    {one.verb} {one_line(one.path)}  {change_counts(one)}  {_remark(one)}".rstrip())
+            lines += change_diff(diffs, one).rstrip("\n").split("\n") if one.verb != "mode" else []
+    for ref in made.refs:
+        before, after = (
+            shorten(one_line(each.removeprefix("ref: refs/heads/")), ID_SHOWN) or "(none)" for each in ref[1:]
+        )
+        lines.append(f"    {one_line(ref.name)} {before} → {after}")
+    return [line for line in lines if line.strip()]
+
+
+def change_counts(change: PathChange) -> str:
+    """`+12 −3`, `+12`; empty where nobody counted."""
+    if change.added is None:
+        return ""
+    sides = ((change.added, "+"), (change.removed or 0, "−"))
+    return " ".join(f"{mark}{count}" for count, mark in sides if count)
+
+
+def _remark(change: PathChange) -> str:
+    if change.before.lost:
+        return f"cannot be undone: {change.before.lost}"
+    return f"perhaps by {', '.join(change.others)}" if change.others else ""
+
+
+def change_json(made: ChangeSet, undone: Mapping[str, str], *, diffs: Path | None = None) -> dict[str, Any]:
+    """For programs; `diffs`: the home, for the diff of each path too."""
+    return {
+        "turn": made.turn,
+        "call": made.call,
+        "tool": made.tool,
+        "worker": made.worker,
+        "at": made.at,
+        "what": made.what,
+        "added": made.lines[0],
+        "removed": made.lines[1],
+        "undone": undone.get(made.call, ""),
+        "undoes": list(made.undoes),
+        "problem": made.problem,
+        "files": [
+            {
+                "path": one.path,
+                "verb": one.verb,
+                "added": one.added,
+                "removed": one.removed,
+                "others": list(one.others),
+                "lost": one.before.lost,
+                **({"diff": change_diff(diffs, one)} if diffs is not None else {}),
+            }
+            for one in made.files
+        ],
+        "refs": [one._asdict() for one in made.refs],
+    }
+
+
+# ---- taking back
+
+
+def undo_call(
+    selected: ChangeSelection | None = None, *, also: Sequence[str] = (), redo: bool = False, session: str = ""
+) -> ToolCall:
+    """A person's call; only what is not the default is named."""
+    args = selected.arguments() if selected is not None else {}
+    args |= {"also": list(also)} if also else {}
+    args |= {"redo": True} if redo else {}
+    args |= {"session": session} if session else {}
+    return ToolCall(UNDO_TOOL, args, Caller.HUMAN)
