@@ -67,12 +67,8 @@ class UndoPreview:
     steps: tuple[UndoStep, ...] = ()
     lost: tuple[UndoStep, ...] = ()
     """What cannot be brought back; `why` says why."""
-    sets: tuple[ChangeSet, ...] = ()
-    """What would be taken back, oldest first."""
-
-    @property
-    def calls(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(one.call for one in self.sets))
+    calls: tuple[str, ...] = ()
+    """The ids of what would be taken back, oldest first."""
 
     @property
     def selected(self) -> tuple[UndoStep, ...]:
@@ -157,7 +153,7 @@ def preview(
         step = _step(path, changes, home, sandbox, settings or UndoSettings(), picked=_is_meant(path, also))
         if step is not None:
             (lost if step.then.lost else steps).append(step)
-    return UndoPreview(tuple(_in_order(steps)), tuple(lost), chosen)
+    return UndoPreview(tuple(_in_order(steps)), tuple(lost), tuple(dict.fromkeys(one.call for one in chosen)))
 
 
 def _by_path(sets: Iterable[ChangeSet]) -> dict[str, list[PathChange]]:
