@@ -5,7 +5,7 @@
 import { path, randomId } from "../api.js";
 import { el, h, replace } from "../dom.js";
 import { diffView } from "./diff.js";
-import { count, counted, objects, oneLine, texts } from "../format.js";
+import { count, counted, oneLine, texts } from "../format.js";
 import { disclosure } from "../widgets.js";
 
 /** @typedef {{call: string, tool: string, turn: number, files: any[], count: number, added: number, removed: number,
