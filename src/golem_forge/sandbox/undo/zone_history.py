@@ -481,7 +481,7 @@ class ZoneHistory:
         spans = self.store.spans()
         todo = sorted(paths)
         seen = {path: self._seen(path) for path in todo}
-        entries = {path: self.store.entry(as_parts(path)) for path in todo}
+        entries = self.store.entries_at(todo)
         unknown = [path for path in todo if entries[path] is None] if spans and self.store.get("captured") else []
         index = self._git.lookup(unknown) if self._git is not None and unknown else {}
         blobs = dict(self._git.blobs(one.id for one in index.values())) if self._git is not None and index else {}
