@@ -132,6 +132,8 @@ class ZoneStore:
         self._writing: tuple[int, int] | None = None
         """The pack that is written to, and its descriptor."""
         self._forget_new()
+        self._unused: list[Path] = []
+        """Packs that go once the table no longer names them on disk, too."""
         with self.locked():
             self._db = self._opened()
 
@@ -169,12 +171,14 @@ class ZoneStore:
                 if begun:
                     self._sync()
                     self._db.execute("COMMIT")
+                    self._remove_unused()
             except BaseException:
                 if begun and self._db.in_transaction:
                     self._db.execute("ROLLBACK")
                 with contextlib.suppress(OSError):
                     self._end_writing()
                 self._forget_new()
+                self._unused.clear()
                 self._pack = None
                 raise
             finally:
@@ -329,6 +333,11 @@ class ZoneStore:
         self._db.executemany("INSERT OR REPLACE INTO contents VALUES (?, ?, ?, ?)", rows)
         self._forget_new()
 
+    def _remove_unused(self) -> None:
+        unused, self._unused = self._unused, []
+        for file in unused:
+            file.unlink(missing_ok=True)
+
     def _end_writing(self) -> None:
         """One sync for all that was written to a pack."""
         writing, self._writing = self._writing, None
@@ -432,7 +441,7 @@ class ZoneStore:
         self._pack = None
         for file in (self.folder / "packs").iterdir():
             if file.name.isdigit() and int(file.name) not in used:
-                file.unlink(missing_ok=True)
+                self._unused.append(file)
         self._compact(0 if every_byte else _UNUSED)
         return self.kept_bytes()
 
@@ -453,7 +462,7 @@ class ZoneStore:
                 if data is not None:
                     self._append(digest, data)
             self._sync()
-            file.unlink(missing_ok=True)
+            self._unused.append(file)
 
 
 _SELECT: Final = (
