@@ -667,7 +667,7 @@ class ZoneHistory:
                 info = self._stat(as_parts(path))
                 if info is not None and not stat.S_ISDIR(info.st_mode) and was_idle(info.st_ctime_ns):
                     others = (*others, _IDLE)
-                added, removed = self.count_lines(before, after)
+                added, removed = (None, None) if path.startswith(b".git/") else self.count_lines(before, after)
                 made.append(PathChange(self._virtual(path), before, after, others, added, removed))
         digests = (state.digest for one in made for state in (one.before, one.after))
         self.store.keep_for(span.session, digests, int(time.time()))
