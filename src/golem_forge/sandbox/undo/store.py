@@ -131,7 +131,10 @@ class ZoneStore:
         self._pack: tuple[int, int] | None = None
         self._writing: tuple[int, int] | None = None
         """The pack that is written to, and its descriptor."""
-        self._forget_new()
+        self._new: dict[str, tuple[int, int, int]] = {}
+        """Kept since the lock was taken: pack, place and size."""
+        self._known: set[str] | None = None
+        self._asked = 0
         self._unused: list[Path] = []
         """Packs that go once the table no longer names them on disk, too."""
         with self.locked():
@@ -348,10 +351,7 @@ class ZoneStore:
                 os.close(writing[1])
 
     def _forget_new(self) -> None:
-        self._new: dict[str, tuple[int, int, int]] = {}
-        """Kept since the lock was taken."""
-        self._known: set[str] | None = None
-        self._asked = 0
+        self._new, self._known, self._asked = {}, None, 0
 
     # --- spans
 
