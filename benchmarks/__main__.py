@@ -16,7 +16,7 @@ from benchmarks.harness import FULL, QUICK, Pace
 from benchmarks.rows import BENCH_JSON, RECORD, Row, save, table, verdict
 
 TOPICS = (
-    *("startup", "terminal", "memory", "walls", "warm", "user_tools", "registry", "growth"),
+    *("startup", "terminal", "memory", "walls", "undo", "warm", "user_tools", "registry", "growth"),
     *("files", "bus", "search", "dispatch", "batch", "define", "loop"),
     *("mcp_calls", "mcp_served", "web", "questions", "store"),
 )

@@ -260,6 +260,7 @@ def program_defaults() -> dict[str, Any]:
     from golem_forge.config.program import InstructionSettings, OtelSettings, UiSettings
     from golem_forge.config.run_block import DelegationLimits, ProviderSettings, RunSettings
     from golem_forge.config.sandbox_block import ResourceLimits
+    from golem_forge.config.undo_block import UndoSettings
 
     provider, limits, ui = ProviderSettings(), ResourceLimits(), UiSettings()
     return {
@@ -270,6 +271,7 @@ def program_defaults() -> dict[str, Any]:
         **{f"sandbox.limits.{name}": value for name, value in members(limits).items()},
         "instructions.project_files": InstructionSettings().project_files,
         "otel.content": OtelSettings().content,
+        **{f"undo.{name}": value for name, value in members(UndoSettings()).items() if name != "keep"},
         "ui.web.notify": ui.web_notify,
     }
 

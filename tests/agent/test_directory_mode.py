@@ -77,7 +77,7 @@ async def test_yes_is_kept_for_this_directory_and_the_next_session_starts_so_and
     assert row.value == "contained" and line.rule.id in row.origin
     assert line.rule.describe().startswith("mode contained") and str(project) in line.rule.scope.describe()
     async with second.runtime as again:
-        assert any(line.rule.id in notice and "on its own" in notice for notice in again.notices)
+        assert any(line.rule.id in notice and "on its own" in notice for notice in again._ready.remarks)
     assert revoke(forge_home(), [line.rule.id]) == (line.rule.id,)
     third = Asked(project, "decline")
     assert await third.start() is ApprovalMode.INTERACTIVE and len(third.questions) == 1

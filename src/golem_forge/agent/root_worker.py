@@ -102,6 +102,8 @@ class StartedSession:
     resumed: Resumed | None
     notices: list[str] = field(default_factory=list)
     """What the person should know, one text each."""
+    remarks: list[str] = field(default_factory=list)
+    """The same, for what is no warning."""
 
 
 class StartInterrupted(ForgeError):
@@ -204,11 +206,13 @@ async def _start_root(
         notices += [resumed.warning] if resumed.warning else []
     _record_run(session_state, run, roster)
     unused = [notice] if (notice := plan.program.notice_with(roster.unused)) else []
-    notices = [*unused, *_mode_notice(plan), *notices, *roster.warnings, *run.notices]
-    return StartedSession(state=session_state, workers=manager, run=run, resumed=resumed, notices=notices)
+    notices = [*unused, *notices, *roster.warnings, *run.notices]
+    return StartedSession(
+        state=session_state, workers=manager, run=run, resumed=resumed, notices=notices, remarks=_mode_remarks(plan)
+    )
 
 
-def _mode_notice(plan: SessionPlan) -> list[str]:
+def _mode_remarks(plan: SessionPlan) -> list[str]:
     """Where the mode is the person's own answer from an earlier session: they need not remember it."""
     kept_in, _, id = plan.mode.origin.rpartition(": ")
     if plan.mode.value is not ApprovalMode.CONTAINED or kept_in != plan.home.shown(plan.home.remembered):
@@ -366,6 +370,8 @@ def announce(started: StartedSession, mode: str) -> None:
     )
     for notice in started.notices:
         run.scope.emit("status", {"type": "warning", "message": notice})
+    for remark in started.remarks:
+        run.scope.emit("status", {"type": "info", "message": remark})
     run.look_at_project()
     resumed = started.resumed
     if resumed is not None and resumed.open_turn is None and (said := recap(resumed.history)):

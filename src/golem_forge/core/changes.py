@@ -153,7 +153,7 @@ class ChangeSet:
     @property
     def lines(self) -> tuple[int, int]:
         """(added, removed), of the files that are text."""
-        return sum(one.added or 0 for one in self.changes), sum(one.removed or 0 for one in self.changes)
+        return sum(one.added or 0 for one in self.files), sum(one.removed or 0 for one in self.files)
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -189,12 +189,13 @@ class CallChanges:
 def files_changed(changes: ChangeSet, line: str) -> dict[str, Any]:
     """The event's data."""
     added, removed = changes.lines
+    files = [one for one in changes.changes if one.is_file]
     return {
         "callId": changes.call,
         "tool": changes.tool,
         "turn": changes.turn,
-        "files": [_file(one) for one in changes.changes[:_MOST_SHOWN]],
-        "count": len(changes.changes),
+        "files": [_file(one) for one in files[:_MOST_SHOWN]],
+        "count": len(files),
         "added": added,
         "removed": removed,
         "logHash": line,

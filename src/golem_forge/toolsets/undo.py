@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.errors import ToolFailed
+from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.results import ToolResult
 from golem_forge.core.text import display_name
 from golem_forge.sandbox.errors import SandboxError
@@ -116,11 +117,11 @@ def _effect(step: UndoStep, ctx: ToolContext) -> Effect:
     assert ctx.sandbox is not None
     if PathKind.DIRECTORY not in (step.now.kind, step.then.kind):
         with ctx.sandbox.target(step.path, verb, follow_last=False) as target:
-            return target.effect()
+            return replace(target.effect(), leaves=())
     place = ctx.sandbox.locate(step.path)
     assert place.zone is not None, "a preview selects no other"
     real, said = place.zone.real(place.parts), place.zone.verdict(verb)
-    return Effect(verb=verb, target=place.virtual, real=real, zone_verdict=said)
+    return Effect(verb=verb, target=place.virtual, real=real, zone_verdict=said, leaves=())
 
 
 def _summary(found: UndoPreview) -> str:

@@ -82,6 +82,22 @@ async def project_files(ground: Ground) -> None:
         assert ("Use tabs." in seen.script.requests[-1].system) is read
 
 
+@key("undo.keep", "undo.max_disk", "undo.max_file", "undo.max_total")
+async def undo(ground: Ground) -> None:
+    """What each does is in tests/sandbox/undo; it is the person's own word, and no program's."""
+    home = forge_home()
+    home.config.parent.mkdir(parents=True, exist_ok=True)
+    for said, expected in (("keep: 2d", 172_800.0), ("max_disk: 1GiB", 1 << 30), ("max_file: 1MiB", 1 << 20)):
+        name = said.partition(":")[0]
+        home.config.write_text(f"undo: {{{said}}}\n")
+        assert getattr(load_program(ground.root, home, trusted=lambda _: True).undo, name) == expected
+    home.config.write_text("undo: {max_total: 3MiB}\n")
+    ground.write("forge.yaml", "undo: {max_total: 1KiB}\n")
+    found = load_program(ground.root, home, trusted=lambda _: True)
+    assert found.undo.max_total == 3 << 20
+    assert "undo is ignored" in found.notice
+
+
 @key("otel.endpoint", "otel.content")
 async def otel(ground: Ground) -> None:
     """In the person's own file: a project's does not count (tests/acceptance/test_telemetry.py)."""

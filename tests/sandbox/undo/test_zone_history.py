@@ -475,3 +475,16 @@ def test_a_turn_that_is_not_there_is_answered_by_those_that_are(project: Project
     project.end(call)
     with pytest.raises(NothingToUndo, match=r"Turns that changed files: 3\."):
         project.undo(turn=9)
+
+
+def test_packs_are_written_anew_without_losing_one_of_many_contents(tmp_path: Path) -> None:
+    store = ZoneStore(tmp_path / "undo/zone")
+    with store.locked():
+        kept = [store.keep(f"content {number}\n".encode() * 50) for number in range(300)]
+        store.keep_for("s1", kept[:200], 1)
+        store.keep_for("s2", kept[150:], 1)
+    with store.locked():
+        store.forget_session("s1")
+        store.collect()
+    with store.locked():
+        assert [store.content(one) is not None for one in kept] == [number >= 150 for number in range(300)]

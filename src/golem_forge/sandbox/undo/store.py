@@ -16,7 +16,7 @@ import fcntl
 import json
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from hashlib import sha256
 from pathlib import Path
 from threading import RLock
@@ -35,6 +35,8 @@ _BUSY: Final = "busy"
 PENDING: Final = "restore"
 """The name of the fact that holds the steps of a restore that is not finished."""
 _UNUSED: Final = 0.25
+_ASKED_SINGLY: Final = 50
+"""Past so many questions in a row all digests are read at once."""
 _VERSION: Final = 1
 _SCHEMA: Final = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
@@ -127,7 +129,14 @@ class ZoneStore:
         self._mutex = RLock()
         self._depth = 0
         self._pack: tuple[int, int] | None = None
-        self._unsynced: set[int] = set()
+        self._writing: tuple[int, int] | None = None
+        """The pack that is written to, and its descriptor."""
+        self._new: dict[str, tuple[int, int, int]] = {}
+        """Kept since the lock was taken: pack, place and size."""
+        self._known: set[str] | None = None
+        self._asked = 0
+        self._unused: list[Path] = []
+        """Packs that go once the table no longer names them on disk, too."""
         with self.locked():
             self._db = self._opened()
 
@@ -165,9 +174,14 @@ class ZoneStore:
                 if begun:
                     self._sync()
                     self._db.execute("COMMIT")
+                    self._remove_unused()
             except BaseException:
                 if begun and self._db.in_transaction:
                     self._db.execute("ROLLBACK")
+                with contextlib.suppress(OSError):
+                    self._end_writing()
+                self._forget_new()
+                self._unused.clear()
                 self._pack = None
                 raise
             finally:
@@ -189,6 +203,13 @@ class ZoneStore:
     def entry(self, parts: Parts) -> Entry | None:
         row = self._db.execute(_SELECT + " WHERE path = ?", (as_bytes(parts),)).fetchone()
         return _entry(row)[1] if row else None
+
+    def entries_at(self, paths: Collection[bytes]) -> dict[bytes, Entry | None]:
+        """Of each path; for many paths the whole table is read once."""
+        if len(paths) <= _ASKED_SINGLY:
+            return {path: self.entry(as_parts(path)) for path in paths}
+        known = dict(self.entries())
+        return {path: known.get(path) for path in paths}
 
     def entries(self) -> Iterator[tuple[bytes, Entry]]:
         for row in self._db.execute(_SELECT):
@@ -249,35 +270,44 @@ class ZoneStore:
         return [_entry(row) for row in self._db.execute(query)]
 
     def kept_bytes(self) -> int:
-        return int(self._db.execute("SELECT COALESCE(SUM(size), 0) FROM contents").fetchone()[0])
+        new = sum(size for _, _, size in self._new.values())
+        return new + int(self._db.execute("SELECT COALESCE(SUM(size), 0) FROM contents").fetchone()[0])
 
     # --- contents
 
     def has(self, digest: str) -> bool:
+        if digest in self._new:
+            return True
+        self._asked += 1
+        if self._asked > _ASKED_SINGLY and self._known is None:
+            self._known = {row[0] for row in self._db.execute("SELECT digest FROM contents")}
+        if self._known is not None:
+            return digest in self._known
         return self._db.execute("SELECT 1 FROM contents WHERE digest = ?", (digest,)).fetchone() is not None
 
     def keep(self, data: bytes) -> str:
         """Its digest. The content is on disk for good when `locked()` ends. Raises OSError."""
         digest = sha256(data).hexdigest()
         if not self.has(digest):
-            pack, end = self._open_pack()
-            fd = os.open(
-                self.folder / "packs" / str(pack), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
-            )
-            try:
-                done = 0
-                while done < len(data):
-                    done += os.pwrite(fd, data[done:], end + done)
-            finally:
-                os.close(fd)
-            self._db.execute("INSERT INTO contents VALUES (?, ?, ?, ?)", (digest, pack, end, len(data)))
-            self._pack = (pack, end + len(data))
-            self._unsynced.add(pack)
+            self._append(digest, data)
         return digest
+
+    def _append(self, digest: str, data: bytes) -> None:
+        pack, end = self._open_pack()
+        if self._writing is None or self._writing[0] != pack:
+            self._end_writing()
+            flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            self._writing = (pack, os.open(self.folder / "packs" / str(pack), flags, 0o600))
+        done = 0
+        while done < len(data):
+            done += os.pwrite(self._writing[1], data[done:] if done else data, end + done)
+        self._new[digest] = (pack, end, len(data))
+        self._pack = (pack, end + len(data))
 
     def content(self, digest: str) -> bytes | None:
         """None: it is not there any more, or is not what it was."""
-        row = self._db.execute("SELECT pack, start, size FROM contents WHERE digest = ?", (digest,)).fetchone()
+        row = self._new.get(digest)
+        row = row or self._db.execute("SELECT pack, start, size FROM contents WHERE digest = ?", (digest,)).fetchone()
         if row is None:
             return None
         try:
@@ -301,13 +331,27 @@ class ZoneStore:
         return self._pack
 
     def _sync(self) -> None:
-        for pack in self._unsynced:
-            fd = os.open(self.folder / "packs" / str(pack), os.O_RDONLY | os.O_CLOEXEC)
+        self._end_writing()
+        rows = ((digest, *place) for digest, place in self._new.items())
+        self._db.executemany("INSERT OR REPLACE INTO contents VALUES (?, ?, ?, ?)", rows)
+        self._forget_new()
+
+    def _remove_unused(self) -> None:
+        unused, self._unused = self._unused, []
+        for file in unused:
+            file.unlink(missing_ok=True)
+
+    def _end_writing(self) -> None:
+        """One sync for all that was written to a pack."""
+        writing, self._writing = self._writing, None
+        if writing is not None:
             try:
-                os.fdatasync(fd)
+                os.fdatasync(writing[1])
             finally:
-                os.close(fd)
-        self._unsynced.clear()
+                os.close(writing[1])
+
+    def _forget_new(self) -> None:
+        self._new, self._known, self._asked = {}, None, 0
 
     # --- spans
 
@@ -397,7 +441,7 @@ class ZoneStore:
         self._pack = None
         for file in (self.folder / "packs").iterdir():
             if file.name.isdigit() and int(file.name) not in used:
-                file.unlink(missing_ok=True)
+                self._unused.append(file)
         self._compact(0 if every_byte else _UNUSED)
         return self.kept_bytes()
 
@@ -416,9 +460,9 @@ class ZoneStore:
                 data = self.content(digest)
                 self._db.execute("DELETE FROM contents WHERE digest = ?", (digest,))
                 if data is not None:
-                    self.keep(data)
+                    self._append(digest, data)
             self._sync()
-            file.unlink(missing_ok=True)
+            self._unused.append(file)
 
 
 _SELECT: Final = (

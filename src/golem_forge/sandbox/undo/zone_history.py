@@ -481,7 +481,7 @@ class ZoneHistory:
         spans = self.store.spans()
         todo = sorted(paths)
         seen = {path: self._seen(path) for path in todo}
-        entries = {path: self.store.entry(as_parts(path)) for path in todo}
+        entries = self.store.entries_at(todo)
         unknown = [path for path in todo if entries[path] is None] if spans and self.store.get("captured") else []
         index = self._git.lookup(unknown) if self._git is not None and unknown else {}
         blobs = dict(self._git.blobs(one.id for one in index.values())) if self._git is not None and index else {}
@@ -667,7 +667,7 @@ class ZoneHistory:
                 info = self._stat(as_parts(path))
                 if info is not None and not stat.S_ISDIR(info.st_mode) and was_idle(info.st_ctime_ns):
                     others = (*others, _IDLE)
-                added, removed = self.count_lines(before, after)
+                added, removed = (None, None) if path.startswith(b".git/") else self.count_lines(before, after)
                 made.append(PathChange(self._virtual(path), before, after, others, added, removed))
         digests = (state.digest for one in made for state in (one.before, one.after))
         self.store.keep_for(span.session, digests, int(time.time()))
