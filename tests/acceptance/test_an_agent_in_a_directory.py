@@ -69,9 +69,10 @@ async def test_a52_any_command_inside_the_walls_for_this_session(
         assert [offer.label for offer in person.asked[0].choices][-1] == "any command inside the walls, this session"
         assert first.status == "execution_failed"
         assert (await run(session, "make")).text.endswith("made\n")
-        assert len(person.asked) == 1, "make runs unasked now"
+        assert (await run(session, "make > f")).status == "success"
+        assert len(person.asked) == 1, "make runs unasked now, also where only the shell knows what it does"
         person.yes = False
-        for cmd in ("rm -rf x", "make > f", "cat .env", "curl https://example.test"):
+        for cmd in ("rm -rf x", "sudo make", "cat .env", "curl https://example.test"):
             more = {"network": ["example.test"]} if "curl" in cmd else {}
             (project / ".env").write_text("x")
             assert (await run(session, cmd, **more)).status == "approval_denied", cmd

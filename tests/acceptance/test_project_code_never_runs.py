@@ -153,6 +153,8 @@ VERBS: dict[str, tuple[str, ...]] = {
     "schedule": ("schedule", "add", "@daily", "go"),
     "diff": ("diff", "none"),
     "apply": ("apply", "none", "--yes"),
+    "changes": ("changes",),
+    "undo": ("undo", "--yes"),
     "inbox": ("inbox",),
     "send": ("send", "none", "hello"),
     "stop": ("stop", "none"),

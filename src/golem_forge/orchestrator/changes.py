@@ -66,6 +66,8 @@ class OpenRecordings:
     """A part of the session: calls whose processes still run."""
 
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    histories: set[ZoneHistory] = field(default_factory=set)
+    """Of the zones that calls of this session changed; kept, so that the next call looks only at what changed."""
     prune: Callable[[], None] | None = None
     """Set once something was recorded."""
 
@@ -107,6 +109,7 @@ class CallChanges:
         opened: list[tuple[ZoneHistory, Span, frozenset[Parts] | None]] = []
         for name, paths in zones.items():
             history = zone_history(self._scope.sandbox.zones[name], self._home, self._services.undo)
+            self._services.parts.get(OpenRecordings).histories.add(history)
             begin = history.begin if paths is None else _partial_begin(history, paths)
             if (span := begin(self._services.id, call, label, facts)) is not None:
                 opened.append((history, span, paths))

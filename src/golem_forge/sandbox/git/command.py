@@ -165,7 +165,9 @@ def wait_briefly(process: subprocess.Popen[bytes], seconds: float) -> None:
             process.wait(seconds)
         return
     try:
-        select.select((fd,), (), (), seconds)
+        waiting = select.poll()  # `select` refuses descriptors above 1,023
+        waiting.register(fd, select.POLLIN)
+        waiting.poll(seconds * 1000)
     finally:
         os.close(fd)
     process.poll()

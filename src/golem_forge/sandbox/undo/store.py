@@ -24,7 +24,7 @@ from typing import Any, Final, NamedTuple
 
 from golem_forge.core.changes import ABSENT, PathKind, PathState
 from golem_forge.core.lazy_dataclass import dataclass
-from golem_forge.sandbox.handles import Parts
+from golem_forge.sandbox.handles import Handle, Parts
 from golem_forge.sandbox.process.monitor import process_stat
 from golem_forge.sandbox.zones import zone_key
 from golem_forge.storage.private_file import make_private_dir
@@ -125,7 +125,8 @@ class ZoneStore:
         make_private_dir(folder.parent)
         make_private_dir(folder)
         make_private_dir(folder / "packs")
-        self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._lock = Handle(os.open(folder / "lock", flags, 0o600))
         self._mutex = RLock()
         self._depth = 0
         self._pack: tuple[int, int] | None = None
@@ -153,9 +154,7 @@ class ZoneStore:
 
     def close(self) -> None:
         self._db.close()
-        fd, self._lock = self._lock, -1
-        if fd >= 0:
-            os.close(fd)
+        self._lock.close()
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -164,7 +163,7 @@ class ZoneStore:
             if self._depth:
                 yield
                 return
-            fcntl.flock(self._lock, fcntl.LOCK_EX)
+            fcntl.flock(self._lock.fd, fcntl.LOCK_EX)
             self._depth += 1
             begun = hasattr(self, "_db")
             try:
@@ -186,7 +185,7 @@ class ZoneStore:
                 raise
             finally:
                 self._depth -= 1
-                fcntl.flock(self._lock, fcntl.LOCK_UN)
+                fcntl.flock(self._lock.fd, fcntl.LOCK_UN)
 
     # --- facts about the zone
 

@@ -27,6 +27,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final, NamedTuple, TypeVar
+from weakref import WeakValueDictionary
 
 from golem_forge.config.undo_block import UndoSettings
 from golem_forge.core.changes import ABSENT, PathChange, PathKind, PathState
@@ -698,12 +699,13 @@ _IDLE: Final = "somebody else: nothing of the command ran at that moment"
 _PRUNED: Final = "git does not have its content any more"
 _CHANGING: Final = "it changed while it was read"
 
-_histories: dict[tuple[str, str], ZoneHistory] = {}
+_histories: WeakValueDictionary[tuple[str, str], ZoneHistory] = WeakValueDictionary()
 _sharing = Lock()
 
 
 def zone_history(zone: Zone, home: Path, settings: UndoSettings) -> ZoneHistory:
-    """The one of this process for a zone, by its configured directory: a worker's zone may begin deeper."""
+    """The one of this process for a zone, by its configured directory: a worker's zone may begin deeper. Whoever calls
+    keeps it: the next one begins with a look at everything."""
     host = outer_host(zone)
     key = (host, str(home))
     with _sharing:

@@ -39,6 +39,7 @@ from golem_forge.sandbox.zones import PlaceholderNotes
 
 if TYPE_CHECKING:
     from golem_forge.sandbox.network.proxy import HostProxy
+    from golem_forge.sandbox.undo.zone_history import ZoneHistory
     from golem_forge.sandbox.walls.toolchains import VisibleToolchains
 
 
@@ -128,6 +129,8 @@ class Walls:
         system's; `wider`: see `narrowed`; `tried`: how the machine is tried, if not by a try whose result is kept in
         the directory it is given."""
         self._undo = undo or UndoSettings()
+        self._histories: dict[str, ZoneHistory] = {}
+        """Kept for the next question about coverage."""
         self._tried = tried or _probe_and_save
         self._wider = wider
         self.sandbox = sandbox
@@ -288,12 +291,8 @@ class Walls:
         zones = [zone for zone in self._planner.zones if self._planner.is_writable(zone, Job(argv=()))]
 
         def look() -> Coverage:
-            return Coverage(
-                {
-                    zone.name: zone_history(zone, self._forge_home, self._undo).coverage().below(zone.subpath)
-                    for zone in zones
-                }
-            )
+            known = self._histories = {zone.name: zone_history(zone, self._forge_home, self._undo) for zone in zones}
+            return Coverage({zone.name: known[zone.name].coverage().below(zone.subpath) for zone in zones})
 
         return await asyncio.to_thread(look)
 
