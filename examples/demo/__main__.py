@@ -1,4 +1,4 @@
-"""A worker, its sub-worker, a question, an interrupt, a resume, a tool that a worker forges, MCP; without a key.
+"""A worker, its sub-worker, a question, an interrupt, a resume, undo, a tool that a worker forges, MCP; without a key.
 
 Run it with `make demo`. On a terminal it hands you the real `forge run` and you answer the questions; without one it
 answers itself and says so, in twenty seconds. Exit: 0 if everything came out as it must, 1 if not, 130 if you stop it.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 
+from examples.demo.containing import work_and_undo
 from examples.demo.forging import forge_a_tool, show_the_tool
 from examples.demo.interrupting import Interrupt, interrupt_during, records
 from examples.demo.repository import is_git_there
@@ -46,6 +47,7 @@ def main() -> int:
         trust(stage)
         work_until_interrupted(stage, person)
         resume(stage)
+        work_and_undo(stage)
         forge_a_tool(stage, person)
         use_and_serve(stage, person)
         show_what_is_left(stage)
@@ -66,8 +68,8 @@ def work_until_interrupted(stage: Stage, person: bool) -> None:
     print(BEFORE_THE_RUN)
     if person:
         print(PERSON)
-        command(f'forge run "{TASK}"')
-        words = [FORGE, "run", TASK]
+        command(f'forge run --approval interactive "{TASK}"')
+        words = [FORGE, "run", "--approval", "interactive", TASK]
     else:
         command(f'python examples/demo/unattended.py "{TASK}"')
         words = [sys.executable, UNATTENDED, TASK]
@@ -109,7 +111,7 @@ def resume(stage: Stage) -> None:
 
 
 def show_what_is_left(stage: Stage) -> None:
-    title("6. What is left: the sessions, journals nobody altered, the tool, and what was allowed")
+    title("7. What is left: the sessions, journals nobody altered, the tool, and what was allowed")
     command("forge sessions list")
     expect("forge sessions list", stage.run(FORGE, "sessions", "list"), 0)
     command("forge log verify")

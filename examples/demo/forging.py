@@ -30,7 +30,7 @@ and then /exit."""
 
 def forge_a_tool(stage: Stage, person: bool) -> None:
     """Leaves the tool active in the stage's FORGE_HOME, unless a person would not have it."""
-    title("4. The same steps a third time: the worker forges a tool")
+    title("5. The same steps a third time: the worker forges a tool")
     if not is_git_there():
         print("There is no git on this machine, so the demo leaves this out.")
         return
@@ -43,8 +43,8 @@ def forge_a_tool(stage: Stage, person: bool) -> None:
     expect("forge trust", code, 0)
     if person:
         print(f"\n{PERSON}")
-        command(f'forge run "{TASK}"')
-        code = here.run(FORGE, "run", TASK)
+        command(f'forge run --approval interactive "{TASK}"')
+        code = here.run(FORGE, "run", "--approval", "interactive", TASK)
     else:
         command(f"python examples/demo/unattended.py {shlex.join((TASK, YES, BY_HAND))}")
         code = here.run(sys.executable, UNATTENDED, TASK, YES, BY_HAND)

@@ -29,7 +29,7 @@ starts `forge mcp serve`, calls a tool, and is asked in the middle of the call."
 
 
 def use_and_serve(stage: Stage, person: bool) -> None:
-    title("5. MCP: a server in walls, a tool that changed, and the program as a server")
+    title("6. MCP: a server in walls, a tool that changed, and the program as a server")
     print(BEFORE)
     here = stage.beside("mcp")
     command(f"forge mcp approve {SERVER} --yes")
@@ -42,8 +42,8 @@ def use_and_serve(stage: Stage, person: bool) -> None:
 def _call(here: Stage, person: bool) -> None:
     if person:
         print(f"\n{PERSON}")
-        command(f'forge run "{TASK}"')
-        code = here.run(FORGE, "run", TASK)
+        command(f'forge run --approval interactive "{TASK}"')
+        code = here.run(FORGE, "run", "--approval", "interactive", TASK)
     else:
         command(f"python examples/demo/unattended.py {shlex.quote(TASK)}")
         code = here.run(sys.executable, UNATTENDED, TASK)

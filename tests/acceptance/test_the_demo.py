@@ -81,7 +81,7 @@ def contents(directory: Path) -> dict[str, bytes]:
 
 
 FORGED = (
-    "── 4. The same steps a third time",
+    "── 5. The same steps a third time",
     "toolmaker is trusted: ",
     "> What happened in the shop in July, August and September?",
     "✓ exec_command",  # July, in two commands that no rule asks about
@@ -116,7 +116,7 @@ FORGED = (
 
 SERVED = "$ python client.py"
 SERVERS = (
-    "── 5. MCP: a server in walls",
+    "── 6. MCP: a server in walls",
     "$ forge mcp approve stock --yes",
     "zone: /shelf (rw: written)",
     "network: none",
@@ -178,9 +178,13 @@ def test_without_a_terminal_it_answers_itself_and_says_so(environ: Mapping[str, 
         "$ forge run --resume last",
         "✓ run_tests - 3 of 3 passed",
         "Nothing was changed but what you allowed.",
+        "── 4. Work without questions",
+        "changed 2 files (+2 −1) · forge changes · forge undo",
+        "    deleted  /workspace/old/list.txt  −1",
+        "3 paths restored.",
         *FORGED,
         *SERVERS,
-        "── 6. What is left",
+        "── 7. What is left",
         "  closed  main ",
         "  closed  main ",
         "  closed  main ",

@@ -88,6 +88,7 @@ _NAMED = (
     ("handle", re.compile(r"(?<=out_)[0-9a-f]{12}(?![0-9a-f])")),
 )
 _MEASURED = (
+    (re.compile(r'"logHash":"[0-9a-f]{64}"'), '"logHash":"<hash of the change log>"'),
     (re.compile(r'"ms":\d+\.\d{3}(?=[,}])'), '"ms":<ms>'),
     (re.compile(r'"wall_s":\d+(\.\d+)?(?=[,}])'), '"wall_s":<s>'),
     (re.compile(r"Wall time: \d+\.\d{3} s"), "Wall time: <s> s"),
@@ -104,7 +105,8 @@ def portable(journal: bytes) -> str:
 
     Hashes are checked and taken out: `hash = sha256(the hash before + every byte of the line before ,"hash":)`, with 64
     zeros before the first. Then: ids (32 hex digits), marks around tool output and handles of stored output → `<id 1>`,
-    … in the order in which they appear; times → `<time>`; durations → `<ms>`, `<s>`; what the walls hold → `<walls>`.
+    … in the order in which they appear; times → `<time>`; durations → `<ms>`, `<s>`; what the walls hold → `<walls>`; the
+    hash of a line of the change log, which has a time in it.
     """
     assert journal.endswith(b"\n")
     previous, lines = "0" * 64, []
