@@ -18,8 +18,9 @@ def work_and_undo(stage: Stage) -> None:
     here = stage.beside("contained")
     files = [here.program / name for name in ("list.txt", "old/list.txt")]
     before = [file.read_text() for file in files]
-    command(f'forge run --approval contained --model {SCRIPT} "{TASK}"')
-    expect("the contained run", here.run(FORGE, "run", "--approval", "contained", "--model", SCRIPT, TASK), 0)
+    command(f'forge run --approval contained --model {SCRIPT} --trace normal "{TASK}"')
+    words = ("run", "--approval", "contained", "--model", SCRIPT, "--trace", "normal", TASK)
+    expect("the contained run", here.run(FORGE, *words), 0)
     if files[1].exists():
         raise Failed("the command did not run")
     command("forge changes")

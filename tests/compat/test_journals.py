@@ -105,8 +105,8 @@ def portable(journal: bytes) -> str:
 
     Hashes are checked and taken out: `hash = sha256(the hash before + every byte of the line before ,"hash":)`, with 64
     zeros before the first. Then: ids (32 hex digits), marks around tool output and handles of stored output → `<id 1>`,
-    … in the order in which they appear; times → `<time>`; durations → `<ms>`, `<s>`; what the walls hold → `<walls>`; the
-    hash of a line of the change log, which has a time in it.
+    … in the order in which they appear; times → `<time>`; durations → `<ms>`, `<s>`; what the walls hold → `<walls>`;
+    the hash of a line of the change log, which has a time in it.
     """
     assert journal.endswith(b"\n")
     previous, lines = "0" * 64, []
