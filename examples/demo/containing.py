@@ -18,8 +18,8 @@ def work_and_undo(stage: Stage) -> None:
     here = stage.beside("contained")
     files = [here.program / name for name in ("list.txt", "old/list.txt")]
     before = [file.read_text() for file in files]
-    command(f'forge run --approval contained --model {SCRIPT} --trace normal "{TASK}"')
-    words = ("run", "--approval", "contained", "--model", SCRIPT, "--trace", "normal", TASK)
+    command(f'forge run --approval contained --model {SCRIPT} --headless "{TASK}"')
+    words = ("run", "--approval", "contained", "--model", SCRIPT, "--headless", TASK)
     expect("the contained run", here.run(FORGE, *words), 0)
     if files[1].exists():
         raise Failed("the command did not run")
