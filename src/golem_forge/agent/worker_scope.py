@@ -153,6 +153,7 @@ def open_scope(
         rules=lambda: path.path_rules(),
         tried=probe_without_saving if session_state.dry else None,
         undo=program.undo,
+        session=session_state.id,
     )
     parents: tuple[ParentPolicy, ...] = ()
     if parent is not None:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _MOST_SHOWN: Final = 200
 _MOST_WHAT: Final = 200
+_ALIVE_EVERY_S: Final = 1.0
 _CHANGES: Final = frozenset({Verb.WRITE, Verb.DELETE})
 
 
@@ -53,6 +54,8 @@ class CallRecording:
     """Children that run for it (`Child`), added by the tool that starts them."""
     told: list[tuple[ChangeSet, str]] = field(default_factory=list)
     """What was written to the change log, with the hash of the line, and is not told yet."""
+    alive: asyncio.Task[None] | None = None
+    """Says now and then that this process lives: what changes after it was killed is not the call's."""
     ends: Awaitable[Any] | None = None
     """Set by a tool whose process goes on when the call has ended: done when the process is gone."""
 
@@ -94,7 +97,10 @@ class CallChanges:
         zones = self._touched(state, effects)
         if not zones:
             return None
-        return await asyncio.to_thread(self._begin, state, zones)
+        recording = await asyncio.to_thread(self._begin, state, zones)
+        if any(paths is None for _, _, paths in recording.zones):
+            recording.alive = asyncio.ensure_future(_stay_alive(recording))
+        return recording
 
     def _begin(self, state: CallState, zones: dict[str, frozenset[Parts] | None]) -> CallRecording:
         from golem_forge.sandbox.undo.housekeeping import prune  # both load SQLite
@@ -119,6 +125,8 @@ class CallChanges:
         """Also of a call that failed or was interrupted."""
         try:
             await asyncio.shield(self._ended(recording, goes_on=recording.ends is not None))
+            if recording.ends is None and recording.alive is not None:
+                recording.alive.cancel()
             if recording.ends is not None:
                 open_ones = self._services.parts.get(OpenRecordings)
                 task = asyncio.ensure_future(self._end_later(recording, recording.ends))
@@ -132,6 +140,8 @@ class CallChanges:
     async def _end_later(self, recording: CallRecording, ends: Awaitable[Any]) -> None:
         with contextlib.suppress(Exception, asyncio.CancelledError):
             await ends
+        if recording.alive is not None:
+            recording.alive.cancel()
         await self._ended(recording)
         self.tell(recording)
 
@@ -177,7 +187,8 @@ class CallChanges:
         sandbox = self._scope.sandbox
         assert sandbox is not None
         runs = any(effect.verb is Verb.EXEC for effect in effects or ())
-        if runs and not state.read_only:
+        undoes = state.plan is not None and bool(state.plan.undoes_in)  # refs and the index go back with the files
+        if (runs and not state.read_only) or undoes:
             return {zone.name: None for zone in sandbox.zones.values() if _commands_write(zone)}
         found: dict[str, set[Parts]] = {}
         for effect in effects or ():
@@ -187,6 +198,13 @@ class CallChanges:
                     if place.zone is not None and place.zone.name != USER_TOOLS and place.zone.mode is AccessMode.RW:
                         found.setdefault(place.zone.name, set()).add((*place.zone.subpath, *place.parts))
         return {name: frozenset(paths) for name, paths in found.items()}
+
+
+async def _stay_alive(recording: CallRecording) -> None:
+    while True:
+        await asyncio.sleep(_ALIVE_EVERY_S)
+        for history, _, _ in recording.zones:
+            history.store.mark_alive()
 
 
 def files_changed(changes: ChangeSet, line: str) -> dict[str, Any]:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.errors import ToolFailed
-from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.results import ToolResult
 from golem_forge.core.text import display_name
 from golem_forge.sandbox.errors import SandboxError
+from golem_forge.sandbox.protected import GIT_FILE, marks
 from golem_forge.sandbox.undo.log import UNDO_TOOL
 from golem_forge.tools.context import ModelNotes, Plan, ToolContext
 from golem_forge.tools.factory import native_tool
@@ -111,17 +111,20 @@ def _address(path: str, sandbox: Any) -> str:
 
 
 def _effect(step: UndoStep, ctx: ToolContext) -> Effect:
+    """Of a path as it was recorded. The rules for names that people type are not asked: it may have any name, and git's
+    own (`.git/refs/heads/main`) is no file at all."""
     from golem_forge.core.changes import PathKind
 
     verb = Verb.DELETE if step.then.kind is PathKind.ABSENT else Verb.WRITE
     assert ctx.sandbox is not None
-    if PathKind.DIRECTORY not in (step.now.kind, step.then.kind):
-        with ctx.sandbox.target(step.path, verb, follow_last=False) as target:
-            return replace(target.effect(), leaves=())
-    place = ctx.sandbox.locate(step.path)
-    assert place.zone is not None, "a preview selects no other"
-    real, said = place.zone.real(place.parts), place.zone.verdict(verb)
-    return Effect(verb=verb, target=place.virtual, real=real, zone_verdict=said, leaves=())
+    _, name, *parts = step.path.split("/")
+    zone = ctx.sandbox.zones[name]
+    inside = tuple(parts[len(zone.subpath) :])
+    found = marks(parts, unprotect=zone.unprotect) if parts[0] != GIT_FILE else ()
+    real, said = zone.real(inside), zone.verdict(verb)
+    return Effect(
+        verb=verb, target=display_name(step.path), real=real, zone_verdict=said, marks=tuple(found), leaves=()
+    )
 
 
 def _summary(found: UndoPreview) -> str:

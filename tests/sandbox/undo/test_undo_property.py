@@ -21,6 +21,7 @@ NAMES = (
     "src/deep",
     "src/deep/er",
     "data",
+    ".hidden",
     "new\nline",
     "no-utf8-\udcff",
     "ünïcode",

@@ -139,9 +139,10 @@ def test_what_the_session_made_itself_stays_writable_however_large(root: Path, t
     call = project.begin(1)
     (root / "out.bin").write_bytes(os.urandom(1000))
     project.end(call)
-    assert project.history.coverage().uncovered == ()
+    assert project.history.coverage("s1").uncovered == ()
+    assert [one.parts for one in project.history.coverage("s2").uncovered] == [("out.bin",)]
     (root / "out.bin").write_bytes(os.urandom(2000))  # the person made something else of it
-    assert [one.parts for one in project.history.coverage().uncovered] == [("out.bin",)]
+    assert [one.parts for one in project.history.coverage("s1").uncovered] == [("out.bin",)]
 
 
 def test_a_file_with_a_second_name_outside_is_not_kept_and_one_with_two_names_inside_is(

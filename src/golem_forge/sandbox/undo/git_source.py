@@ -31,12 +31,14 @@ from golem_forge.sandbox.git.command import (
     run_git,
 )
 from golem_forge.sandbox.git.repository import Repository
-from golem_forge.sandbox.handles import entry_stat
+from golem_forge.sandbox.handles import CONTENT, Handle, entry_stat, read_regular
 from golem_forge.storage.private_file import make_private_dir, write_private
 
 _LIMITS: Final = GitLimits(seconds=60, output=512 << 20)
 _SETTINGS: Final = (*QUIET_SETTINGS, "core.untrackedCache=false", "core.preloadIndex=true", "core.fileMode=true")
 _LARGEST_INDEX: Final = 256 << 20
+_LARGEST_BLOB: Final = 256 << 20
+_BATCH_BYTES: Final = 64 << 20
 _LARGEST_ATTRIBUTES: Final = 1 << 20
 _PLAIN: Final = frozenset({b"H 100644 ", b"H 100755 ", b"H 120000 "})
 _ATTRIBUTES: Final = b".gitattributes"
@@ -173,6 +175,11 @@ class GitSource:
         with ThreadPoolExecutor(2) as pool:
             return self._compare(self._index, pool)
 
+    def compare_tracked(self) -> frozenset[bytes]:
+        """Only the tracked paths that differ from the copy of the index."""
+        raw = self._git(("diff-files", "-z", "--name-only", "--ignore-submodules=all"))
+        return frozenset(path for path in raw.split(b"\0") if path)
+
     def _compare(self, index: Path, pool: ThreadPoolExecutor) -> WorkTreeState:
         others = pool.submit(self._git, ("ls-files", "-o", "--directory", "-z"), index=index)
         raw = self._git(("diff-files", "-z", "--name-only", "--ignore-submodules=all"), index=index)
@@ -194,21 +201,40 @@ class GitSource:
         return found
 
     def blobs(self, ids: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
-        """(id, content) of each that is there."""
+        """(id, content) of each that is there and not too large to be read."""
         wanted = list(dict.fromkeys(ids))
-        if not wanted:
-            return
-        data = self._git(("cat-file", "--batch"), given=b"\n".join(wanted) + b"\n")
-        place = 0
-        for id_ in wanted:
-            end = data.index(b"\n", place)
-            words = data[place:end].split()
-            place = end + 1
-            if words[1:2] != [b"blob"]:
+        for batch in self._batches(wanted) if wanted else ():
+            try:
+                data = self._git(("cat-file", "--batch"), given=b"\n".join(batch) + b"\n")
+            except GitUnusable:  # these are lost, and the others are not
                 continue
-            size = int(words[2])
-            yield id_, data[place : place + size]
-            place += size + 1
+            place = 0
+            for id_ in batch:
+                end = data.index(b"\n", place)
+                words = data[place:end].split()
+                place = end + 1
+                if words[1:2] != [b"blob"]:
+                    continue
+                size = int(words[2])
+                yield id_, data[place : place + size]
+                place += size + 1
+
+    def _batches(self, ids: list[bytes]) -> Iterator[list[bytes]]:
+        """As many at a time as fit into memory."""
+        sizes = self._git(("cat-file", "--batch-check=%(objectsize)"), given=b"\n".join(ids) + b"\n").splitlines()
+        batch: list[bytes] = []
+        total = 0
+        for id_, said in zip(ids, sizes, strict=True):
+            size = int(said) if said.isdigit() else 0
+            if size > _LARGEST_BLOB:
+                continue
+            if batch and total + size > _BATCH_BYTES:
+                yield batch
+                batch, total = [], 0
+            batch.append(id_)
+            total += size
+        if batch:
+            yield batch
 
     # --- whether blobs are what is in the files
 
@@ -232,13 +258,11 @@ class GitSource:
     def _harmless_attributes(self, entries: bytes, untracked: Sequence[bytes]) -> bool:
         files = []
         if _ATTRIBUTES + b"\0" in entries:
-            files = [_path_of(one) for one in entries.split(b"\0") if one.endswith(_ATTRIBUTES)]
-        files += [path for path in untracked if path.endswith(_ATTRIBUTES)]
+            files = [path for one in entries.split(b"\0") if _is_attributes(path := _path_of(one))]
+        files += filter(_is_attributes, untracked)
         for path in files:
-            try:
-                with open(os.path.join(os.fsencode(self._zone), path), "rb") as file:
-                    text = file.read(_LARGEST_ATTRIBUTES).decode("utf-8", "replace")
-            except OSError:
+            text = _regular_text(os.path.join(os.fsencode(self._zone), path))
+            if text is None:
                 return False
             lines = (line.strip() for line in text.splitlines())
             if not all(
@@ -326,6 +350,20 @@ def _odd_entries(entries: bytes) -> list[bytes]:
     if plain == entries.count(b"\0"):
         return []
     return [one for one in entries.split(b"\0") if one and one[:9] not in _PLAIN]
+
+
+def _is_attributes(path: bytes) -> bool:
+    return path.rpartition(b"/")[2] == _ATTRIBUTES
+
+
+def _regular_text(path: bytes) -> str | None:
+    """None: no regular file. Threat: a link that leads elsewhere, a FIFO that nobody writes to."""
+    try:
+        file = Handle(os.open(path, CONTENT))
+        data = read_regular(file.fd, _LARGEST_ATTRIBUTES)
+    except OSError:
+        return None
+    return data.decode("utf-8", "replace") if data is not None else None
 
 
 def _path_of(line: bytes) -> bytes:

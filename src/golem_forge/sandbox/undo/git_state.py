@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,6 +30,8 @@ from golem_forge.sandbox.git.command import (
     run_git,
 )
 from golem_forge.sandbox.git.repository import Repository
+from golem_forge.sandbox.handles import CONTENT, Handle, read_regular
+from golem_forge.storage.private_file import write_private
 
 PREFIX: Final = ".git/"
 HEAD: Final = f"{PREFIX}HEAD"
@@ -40,6 +43,15 @@ _EMPTY_TREE: Final = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 _SYMBOLIC: Final = "ref: "
 _CONFLICT: Final = "the index is in the middle of a merge"
 _DEEPEST: Final = 24
+_FLAGS: Final = b"\0flags\0"
+_OPERATIONS: Final = (
+    *("MERGE_HEAD", "MERGE_MSG", "MERGE_MODE", "CHERRY_PICK_HEAD", "REVERT_HEAD", "REBASE_HEAD", "AUTO_MERGE"),
+    *("BISECT_LOG", "BISECT_START", "BISECT_TERMS", "BISECT_NAMES", "BISECT_EXPECTED_REV", "BISECT_ANCESTORS_OK"),
+    *("rebase-merge", "rebase-apply", "sequencer", "SQUASH_MSG"),
+)
+"""Files and directories by which git knows that something is not finished."""
+_MOST_FILES: Final = 200
+_LARGEST_FILE: Final = 1 << 20
 
 
 class GitRefused(Exception):
@@ -58,7 +70,8 @@ class GitState:
     def stamp(self) -> tuple[object, ...]:
         own = (_stamp(os.path.join(self._own, name)) for name in ("HEAD", "index"))
         common = (_stamp(os.path.join(self._common, name)) for name in ("packed-refs", "logs/refs/stash", "reftable"))
-        return (*own, *common, *_directories(os.path.join(self._common, "refs")))
+        going_on = (_stamp(os.path.join(self._own, name)) for name in _OPERATIONS)
+        return (*own, *common, *going_on, *_directories(os.path.join(self._common, "refs")))
 
     def read(self) -> dict[str, tuple[PathState, bytes]]:
         """Path → state, and the content where it is a file; the caller keeps it. Raises GitRefused."""
@@ -76,10 +89,34 @@ class GitState:
         words = ("diff-index", "--cached", "--raw", "-z", "--no-renames", "--no-abbrev", "--ignore-submodules=none")
         diff = self._git(*words, commit or _EMPTY_TREE, may_fail=not commit)
         if any(line.startswith(b":") and line.endswith(b" U") for line in diff.split(b"\0")):
-            found[INDEX] = (PathState(PathKind.FILE, 0, f"unread:{hash(diff)}", lost=_CONFLICT), b"")
+            mark = f"unread:{sha256(diff).hexdigest()}"
+            found[INDEX] = (PathState(PathKind.FILE, 0, mark, lost=_CONFLICT), b"")
         else:
-            found[INDEX] = (PathState(PathKind.FILE), commit.encode() + b"\n" + diff)
+            found[INDEX] = (PathState(PathKind.FILE), commit.encode() + b"\n" + diff + _FLAGS + self._flags())
+        for file, content in self._operation_files():
+            found[PREFIX + file] = (PathState(PathKind.FILE), content)
         return found
+
+    def _flags(self) -> bytes:
+        """Entries that are hidden by a flag: `h path` assumed unchanged, `S path` not in the work tree."""
+        lines = self._git("ls-files", "-v", "-z").split(b"\0")
+        return b"\0".join(line for line in lines if line[:1] not in (b"H", b""))
+
+    def _operation_files(self) -> Iterator[tuple[str, bytes]]:
+        """Of a merge, rebase, cherry-pick, revert or bisect that is not finished."""
+        waiting = [name for name in _OPERATIONS if os.path.lexists(os.path.join(self._own, name))]
+        while waiting:
+            name = waiting.pop()
+            path = os.path.join(self._own, name)
+            if os.path.isdir(path) and not os.path.islink(path):
+                if name.count("/") < 2:
+                    waiting += [f"{name}/{each}" for each in os.listdir(path)[:_MOST_FILES]]
+                continue
+            with contextlib.suppress(OSError):
+                file = Handle(os.open(path, CONTENT))
+                data = read_regular(file.fd, _LARGEST_FILE)
+                if data is not None:
+                    yield name, data
 
     def _head(self) -> str:
         """`ref: refs/heads/main`, or a commit."""
@@ -110,7 +147,7 @@ class GitState:
     def restore(self, steps: Sequence[tuple[str, PathState, PathState]], content: Mapping[str, bytes]) -> None:
         """`steps`: path, what stands there, what it becomes; `content`: of the index to come, by its path. All of the
         refs move, or none does. Raises GitRefused."""
-        refs = [one for one in steps if one[0] not in (HEAD, INDEX, STASH)]
+        refs = [one for one in steps if one[0].startswith(f"{PREFIX}refs/") and one[0] != STASH]
         lines: list[bytes] = [b"start"]
         for path, now, then in refs:
             name = os.fsencode(path.removeprefix(PREFIX))
@@ -137,6 +174,22 @@ class GitState:
                 if then.lost:
                     raise GitRefused(then.lost)
                 self._restore_index(content[path])
+            elif path.removeprefix(PREFIX).partition("/")[0] in _OPERATIONS:
+                self._restore_file(path.removeprefix(PREFIX), content.get(path))
+
+    def _restore_file(self, name: str, content: bytes | None) -> None:
+        path = Path(self._own, name)
+        if content is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_private(path, content, durable=False)
+            path.chmod(0o644)
+            return
+        path.unlink(missing_ok=True)
+        for parent in path.parents:
+            if parent == Path(self._own):
+                break
+            with contextlib.suppress(OSError):
+                parent.rmdir()
 
     def _restore_stash(self, now: list[str], then: list[str]) -> None:
         """Entries that came are dropped, those that went are stored again, newest last."""
@@ -150,7 +203,9 @@ class GitState:
             self._git("stash", "store", "-q", "-m", message, one)
 
     def _restore_index(self, content: bytes) -> None:
-        commit, _, diff = content.partition(b"\n")
+        commit, _, rest = content.partition(b"\n")
+        diff, _, flags = rest.partition(_FLAGS)
+        hidden = [line for line in flags.split(b"\0") if line]
         fields = diff.split(b"\0")[:-1]
         entries = b"".join(
             b"%s %s\t%s\0" % (facts.split(b" ")[1], facts.split(b" ")[3], path)
@@ -169,6 +224,10 @@ class GitState:
                 named = {"GIT_INDEX_FILE": str(fresh)}
                 self._git("read-tree", commit.decode() or _EMPTY_TREE, environ=named)
                 self._git("update-index", "-z", "--index-info", environ=named, given=entries)
+                for tag, option in ((b"h", "--assume-unchanged"), (b"S", "--skip-worktree")):
+                    paths = b"".join(line[2:] + b"\0" for line in hidden if line[:1] == tag)
+                    if paths:
+                        self._git("update-index", option, "-z", "--stdin", environ=named, given=paths)
                 self._git("update-index", "-q", "--refresh", environ=named, may_fail=True)
                 file.write(fresh.read_bytes())
                 fresh.unlink()

@@ -32,7 +32,7 @@ from golem_forge.sandbox.files import temp_name
 from golem_forge.sandbox.handles import ENTRY, LISTING, Parts
 from golem_forge.sandbox.protected import GIT_FILE
 from golem_forge.sandbox.sandbox import Sandbox
-from golem_forge.sandbox.undo.git_state import GitRefused
+from golem_forge.sandbox.undo.git_state import INDEX, GitRefused
 from golem_forge.sandbox.undo.log import UNDO_TOOL, UNDONE, SessionChanges, taken_back
 from golem_forge.sandbox.undo.store import PENDING, find_content
 from golem_forge.sandbox.undo.zone_history import OWN_NAME, ZoneHistory, same_state, zone_history
@@ -334,13 +334,16 @@ def _carry_out(history: ZoneHistory, items: Iterable[dict[str, object]], *, agai
         with contextlib.suppress(OSError):
             directory = history.open(parts, LISTING)
             os.fchmod(directory.fd, mode)
-    left |= _carry_out_git(history, in_git)
+    left |= _carry_out_git(history, in_git, again=again)
     history.sync()
     return left
 
 
-def _carry_out_git(history: ZoneHistory, steps: list[tuple[str, PathState, PathState]]) -> dict[str, str]:
-    """After the files: the index is compared with them when it is written."""
+def _carry_out_git(
+    history: ZoneHistory, steps: list[tuple[str, PathState, PathState]], *, again: bool
+) -> dict[str, str]:
+    """After the files: the index is compared with them when it is written. `again`: refs may have moved already, and
+    what the index is depends on them."""
     left: dict[str, str] = {}
     todo = []
     with history.store.locked():
@@ -348,8 +351,8 @@ def _carry_out_git(history: ZoneHistory, steps: list[tuple[str, PathState, PathS
             found = history.state(tuple(path.split("/")))
             if same_state(found, then):
                 continue
-            if same_state(found, now):
-                todo.append((path, now, then))
+            if same_state(found, now) or (again and path == INDEX):
+                todo.append((path, found, then))
             else:
                 left[f"/{history.name}/{path}"] = EDITED
         try:

@@ -139,7 +139,21 @@ class ZoneStore:
         self._unused: list[Path] = []
         """Packs that go once the table no longer names them on disk, too."""
         with self.locked():
-            self._db = self._opened()
+            try:
+                self._db = self._opened()
+            except sqlite3.DatabaseError as error:
+                if isinstance(error, sqlite3.OperationalError) and "already exists" not in str(error):
+                    raise
+                self._set_aside()
+                self._db = self._opened()
+
+    def _set_aside(self) -> None:
+        """A table that is none any more: what it named cannot be undone, what comes can."""
+        for name in ("table.db", "table.db-wal", "table.db-shm", "index"):
+            with contextlib.suppress(OSError):
+                os.replace(self.folder / name, self.folder / f"{name}.damaged")
+        for pack in (self.folder / "packs").iterdir():
+            pack.unlink(missing_ok=True)
 
     def _opened(self) -> sqlite3.Connection:
         path = self.folder / "table.db"
@@ -148,8 +162,7 @@ class ZoneStore:
         db.execute("PRAGMA journal_mode=WAL")
         db.execute("PRAGMA synchronous=NORMAL")
         if db.execute("PRAGMA user_version").fetchone()[0] != _VERSION:
-            db.executescript(_SCHEMA)
-            db.execute(f"PRAGMA user_version={_VERSION}")
+            db.executescript(f"BEGIN;{_SCHEMA}PRAGMA user_version={_VERSION};COMMIT;")
         return db
 
     def close(self) -> None:
@@ -402,6 +415,21 @@ class ZoneStore:
         self._db.execute("DELETE FROM spans WHERE id = ?", (span.id,))
         self.mark_idle()
 
+    def abandon_span(self, span: Span) -> None:
+        """Its end could not be recorded: it counts as one of a process that is gone."""
+        self._db.execute("UPDATE spans SET pid = 0 WHERE id = ?", (span.id,))
+
+    def last_alive(self) -> int:
+        """When a process with an open call was last seen alive, in nanoseconds of the files' clock."""
+        try:
+            return (self.folder / _BUSY).stat().st_mtime_ns
+        except OSError:
+            return 0
+
+    def mark_alive(self) -> None:
+        with contextlib.suppress(OSError):
+            os.utime(self.folder / _BUSY)
+
     def mark_busy(self) -> None:
         """Something is open that a killed process would leave behind (`is_busy`)."""
         os.close(os.open(self.folder / _BUSY, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
@@ -476,6 +504,8 @@ def _entry(row: tuple[Any, ...]) -> tuple[bytes, Entry]:
 
 
 def _lives(pid: int, started: int) -> bool:
+    if not pid:
+        return False
     facts = process_stat(pid)
     return facts is not None and facts.alive and facts.started == started
 

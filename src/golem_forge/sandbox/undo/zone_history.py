@@ -24,6 +24,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final, NamedTuple, TypeVar
@@ -60,6 +61,13 @@ _MOST_COMPARED: Final = 1 << 20
 _MOST_COMPARISONS: Final = 250_000
 _SECRET: Final = "its name says that it is a secret"
 _NO_STAMP: Final = Stamp(0, 0, 0, 0, 0, 0)
+_IDLE: Final = "somebody else: nothing of the command ran at that moment"
+_AFTER_IT: Final = "somebody else: Forge was ended before that"
+_DYING_NS: Final = 3_000_000_000
+"""So long a process may have gone on after Forge was last seen alive."""
+_LATEST: Final = 1 << 62
+_SAMPLED: Final = 200
+_WHOLE: Final = b"./"
 _ENVIRONMENT: Final = {"PATH": os.defpath, "LC_ALL": "C"}
 _FIND: Final = GitLimits(seconds=60, output=64 << 20)
 
@@ -94,6 +102,7 @@ class ZoneHistory:
         self._folder = zone_folder(home, host)
         self._mark: ScanMark | None = None
         self._problem = ""
+        self._too_much = ""
         self._budget: int | None = None
         self.store: ZoneStore
         self._git: GitSource | None = None
@@ -145,7 +154,7 @@ class ZoneHistory:
 
         def work() -> list[PathChange]:
             if paths is None:
-                self.look()
+                self._look_in_any_case()
             else:
                 self._note(self._update(self._with_parents(paths)))
             made = self._changes(span, was_idle)
@@ -158,8 +167,8 @@ class ZoneHistory:
             return made
 
         made = self._guarded(work, None)
-        if made is None:  # others would take it for a call that still runs
-            self._guarded(lambda: self.store.close_span(span), None, may_fail=True)
+        if made is None:  # the next session finds it, and what it changed
+            self._guarded(lambda: self.store.abandon_span(span), None, may_fail=True)
         return made or []
 
     def recover(self) -> list[tuple[Span, list[PathChange]]]:
@@ -167,27 +176,30 @@ class ZoneHistory:
 
         def work() -> list[tuple[Span, list[PathChange]]]:
             dead = self.store.dead_spans()
+            ended = self.store.last_alive() + _DYING_NS
             if dead:
                 self._mark = None
-                self.look()
-            found = [(span, self._changes(span)) for span in dead]
+                self._look_in_any_case()
+            found = [(span, self._changes(span, lambda time_ns: time_ns > ended, _AFTER_IT)) for span in dead]
             for span in dead:
                 self.store.close_span(span)
             return found
 
         return self._guarded(work, []) if (self._folder / "table.db").exists() else []
 
-    def coverage(self) -> ZoneCoverage:
-        """After a look of its own."""
+    def coverage(self, session: str = "") -> ZoneCoverage:
+        """After a look of its own. `session`: what it made itself may be lost with its other work."""
 
         def work() -> ZoneCoverage:
             self.look()
             found = [
                 UncoveredPath(as_parts(path), one.state.lost)
                 for path, one in self.store.lost_entries()
-                if one.state.lost != _SECRET and not one.made_by
+                if one.state.lost != _SECRET and not (session and one.made_by == session)
             ]
             folded = fold_uncovered(found, self._covered() if len(found) > 1 else ())
+            if os.path.isdir(os.path.join(self.host, GIT_FILE, "modules")):
+                return ZoneCoverage("the history of its submodules is not kept")
             if folded is None:
                 return ZoneCoverage(f"{len(found):,} files cannot be kept (the first: {'/'.join(found[0].parts)})")
             return ZoneCoverage("", folded)
@@ -235,13 +247,16 @@ class ZoneHistory:
                     done = work()
             except TooMuch as error:
                 self._fail(str(error))
+            except (GitUnusable, GitRefused) as error:
+                self._fail(f"git cannot read it ({error})")
             except sqlite3.Error as error:
                 self._fail(f"its table cannot be used ({error})")
             except OSError as error:
                 full = error.errno in (errno.ENOSPC, errno.EDQUOT)
                 self._fail("the disk is full" if full else f"it cannot be kept ({os.strerror(error.errno or 0)})")
             else:
-                self._problem = self._problem if may_fail else ""
+                if not may_fail:
+                    self._problem, self._too_much = self._too_much, ""
                 return done
             return otherwise
 
@@ -267,15 +282,17 @@ class ZoneHistory:
     def _open(self) -> None:
         """What the table was made with, where an earlier process made it."""
         if said := self.store.get("regenerable"):
-            self._regenerable = {tuple(parts) for parts in json.loads(said)}
+            self._regenerable = {tuple(parts) for parts in json.loads(said) if self._is_regenerable(tuple(parts))}
         if said := self.store.get("modes"):
             plain, runs = json.loads(said)
             self._modes = (plain, runs)
-        if self._git is None and (found := find_git(self.host)) is not None:
-            self._git = GitSource(self.host, found, self._folder)
-            self._git_state = GitState(self.host, found, self._folder)
-            if self.store.get("source") != "git":
-                self._git.forget_snapshot()
+        if self._git_state is None and (found := find_git(self.host)) is not None:
+            root = str(Path(self.host).parents[len(found.below) - 1]) if found.below else self.host
+            self._git_state = GitState(root, found, self._folder)
+            if not found.below:  # else the index is of more than this zone
+                self._git = GitSource(self.host, found, self._folder)
+                if self.store.get("source") != "git":
+                    self._git.forget_snapshot()
 
     # --- looking
 
@@ -283,6 +300,7 @@ class ZoneHistory:
         """Inside `locked()`. Raises TooMuch, OSError, sqlite3.Error."""
         self._scan.refresh()
         mark = self._scan.mark()
+        self._regenerable = {parts for parts in self._regenerable if self._is_regenerable(parts)}
         if self._mark is None:
             self._open()
             self._look_at_all()
@@ -295,6 +313,20 @@ class ZoneHistory:
                 self._look_at(found.paths, listed)
         self._look_at_git()
         self._mark = mark
+
+    def _look_in_any_case(self) -> None:
+        """At the end of a call. Where there is too much to look at, at least what was there before the call: a flood of
+        files hides no deletion."""
+        try:
+            self.look()
+        except TooMuch as error:
+            self._open()
+            paths = {path for path, _ in self.store.entries() if not path.startswith(b".git/")}
+            if self._git is not None and self._git.has_snapshot:
+                paths |= self._git.compare_tracked()
+            self._note(self._update(paths))
+            self._look_at_git()
+            self._mark, self._too_much = None, str(error)
 
     def _look_at_git(self) -> None:
         """HEAD, refs, index and stash."""
@@ -322,7 +354,10 @@ class ZoneHistory:
         """Raises GitRefused."""
         if self._git_state is None:
             raise GitRefused("there is no repository any more")
-        content = {path: self.store.content(then.digest) or b"" for path, _, then in steps if path == INDEX}
+        files = (one for one in steps if one[2].kind is PathKind.FILE)
+        content = {path: data for path, _, then in files if (data := self.store.content(then.digest)) is not None}
+        if any(path == INDEX and path not in content and not then.lost for path, _, then in steps):
+            raise GitRefused("its index is not kept any more")
         self._git_state.restore(steps, content)
 
     def _look_at(self, changed: Collection[Parts], listed: Collection[Parts]) -> None:
@@ -354,6 +389,8 @@ class ZoneHistory:
         }
         if len(directories) > MOST_ENTRIES:
             raise TooMuch(f"more than {MOST_ENTRIES:,} entries")
+        # Git lists nothing in a directory that some system would take for a repository.
+        passed_over = [path + b"/" for path in directories if path.rpartition(b"/")[2].lower() == b".git"]
         first = not self.store.get("captured")
         if first:
             self.store.clear_entries()
@@ -361,14 +398,14 @@ class ZoneHistory:
         if spans and not first and self._git is not None and self._git.has_snapshot:
             with contextlib.suppress(GitUnusable):
                 state = self._git.compare()
-                self._compare({*state.changed, *self._files(state.untracked)}, directories, note=True)
+                self._compare({*state.changed, *self._files((*state.untracked, *passed_over))}, directories, note=True)
         try:
             if self._git is None:
                 raise GitUnusable
             with ThreadPoolExecutor(1) as pool:
                 unusual = pool.submit(self._unusual_files)
                 state = self._git.take_snapshot()
-                paths = {*state.changed, *self._files(state.untracked), *unusual.result()}
+                paths = {*state.changed, *self._files((*state.untracked, *passed_over)), *unusual.result()}
             linked = (self._stat(as_parts(path)) for path in unusual.result())
             self._scan.single_links = all(info is not None and info.st_nlink == 1 for info in linked)
             self.store.set("source", "git")
@@ -376,7 +413,7 @@ class ZoneHistory:
         except GitUnusable:
             if self._git is not None:
                 self._git.forget_snapshot()
-            paths = set(self._files((b"./",)))
+            paths = set(self._files((_WHOLE,)))
             self.store.set("source", "walk")
         self._compare(paths, directories, note=not first)
         self.store.set("captured", "1")
@@ -419,7 +456,7 @@ class ZoneHistory:
             if not root.endswith(b"/"):
                 yield root
                 continue
-            waiting = [as_parts(root.removesuffix(b"/").removeprefix(b"."))]
+            waiting = [() if root == _WHOLE else as_parts(root.removesuffix(b"/"))]
             while waiting:
                 here = waiting.pop()
                 if here and self._makes_again(here):
@@ -485,7 +522,7 @@ class ZoneHistory:
         entries = self.store.entries_at(todo)
         unknown = [path for path in todo if entries[path] is None] if spans and self.store.get("captured") else []
         index = self._git.lookup(unknown) if self._git is not None and unknown else {}
-        blobs = dict(self._git.blobs(one.id for one in index.values())) if self._git is not None and index else {}
+        blobs = self._kept_blobs(index.values())
         links = self._links(seen)
         maker = spans[0].session if len({span.session for span in spans}) == 1 else ""
         changed: list[tuple[bytes, PathState]] = []
@@ -524,18 +561,29 @@ class ZoneHistory:
         if self._git is None or path.startswith(b".git/"):
             return ABSENT
         found = self._git.lookup([path]).get(path)
-        return self._from_git(found, dict(self._git.blobs([found.id]))) if found is not None else ABSENT
+        return self._from_git(found, self._kept_blobs([found])) if found is not None else ABSENT
 
-    def _from_git(self, entry: IndexEntry | None, blobs: Mapping[bytes, bytes]) -> PathState:
+    def _kept_blobs(self, entries: Iterable[IndexEntry]) -> dict[tuple[bytes, bool], PathState]:
+        """The blobs of these entries, in the store from now on: (id, whether it is a link) → its state."""
+        wanted: dict[bytes, set[bool]] = {}
+        for entry in entries:
+            wanted.setdefault(entry.id, set()).add(stat.S_ISLNK(entry.mode))
+        kept: dict[tuple[bytes, bool], PathState] = {}
+        for id_, data in self._git.blobs(wanted) if self._git is not None and wanted else ():
+            for link in wanted[id_]:
+                kept[id_, link] = (
+                    PathState(PathKind.LINK, target=os.fsdecode(data))
+                    if link
+                    else PathState(PathKind.FILE, 0, self.store.keep(data), len(data))
+                )
+        return kept
+
+    def _from_git(self, entry: IndexEntry | None, blobs: Mapping[tuple[bytes, bool], PathState]) -> PathState:
         if entry is None:
             return ABSENT
-        data = blobs.get(entry.id)
-        if stat.S_ISLNK(entry.mode):
-            return PathState(PathKind.LINK, target=os.fsdecode(data or b""), lost="" if data is not None else _PRUNED)
-        mode = self._modes[1 if entry.mode & 0o100 else 0]
-        if data is None:
-            return PathState(PathKind.FILE, mode, lost=_PRUNED)
-        return PathState(PathKind.FILE, mode, self.store.keep(data), len(data))
+        link = stat.S_ISLNK(entry.mode)
+        state = blobs.get((entry.id, link)) or PathState(PathKind.LINK if link else PathKind.FILE, lost=_PRUNED)
+        return state if link else replace(state, mode=self._modes[1 if entry.mode & 0o100 else 0])
 
     def _seen(self, path: bytes) -> _Seen | None:
         """None: nothing that is kept stands there."""
@@ -630,12 +678,24 @@ class ZoneHistory:
         """Whether a directory can be made again, and nothing in it was ever kept or is tracked."""
         if parts in self._regenerable:
             return True
-        if not self._is_regenerable(parts) or self.store.has_files_below(parts):
+        if not self._is_regenerable(parts) or self.store.has_files_below(parts) or self._was_moved(parts):
             return False
         if self._git is not None and self._git.has_snapshot and self._git.lookup([as_bytes(parts)]):
             return False
         self._regenerable.add(parts)
         return True
+
+    def _was_moved(self, parts: Parts) -> bool:
+        """Whether a directory that was not there at the last look holds what is older: somebody's work, moved."""
+        if self._mark is None or not self.store.spans() or self.store.entry(parts) is not None:
+            return False
+        try:
+            directory = self.open(parts, LISTING)
+            with os.scandir(directory.fd) as found:
+                some = [entry.stat(follow_symlinks=False) for entry in islice(found, _SAMPLED)]
+        except OSError:
+            return True
+        return any(info.st_ctime_ns < self._mark.time_ns for info in some)
 
     def _is_regenerable(self, parts: Parts) -> bool:
         name = parts[-1]
@@ -659,20 +719,31 @@ class ZoneHistory:
         if changed and (spans := self.store.spans()):
             self.store.note_changes(changed, spans)
 
-    def _changes(self, span: Span, was_idle: Callable[[int], bool] = lambda time_ns: False) -> list[PathChange]:
-        """What changed since the span began; the contents are kept for its session."""
+    def _changes(
+        self, span: Span, somebody_else: Callable[[int], bool] = lambda time_ns: False, who: str = _IDLE
+    ) -> list[PathChange]:
+        """What changed since the span began; the contents are kept for its session. `somebody_else`: whether a change
+        at a moment was not the call's; `who`: in words."""
         made: list[PathChange] = []
         for path, before, others in self.store.span_changes(span):
             after = self._known(path)
             if not same_state(before, after):
-                info = self._stat(as_parts(path))
-                if info is not None and not stat.S_ISDIR(info.st_mode) and was_idle(info.st_ctime_ns):
-                    others = (*others, _IDLE)
+                if (when := self._changed_at(path)) is not None and somebody_else(when):
+                    others = (*others, who)
                 added, removed = (None, None) if path.startswith(b".git/") else self.count_lines(before, after)
                 made.append(PathChange(self._virtual(path), before, after, others, added, removed))
         digests = (state.digest for one in made for state in (one.before, one.after))
         self.store.keep_for(span.session, digests, int(time.time()))
         return made
+
+    def _changed_at(self, path: bytes) -> int | None:
+        """When it last changed; of what is gone, when its directory did; of git's own, the last moment there is."""
+        parts = as_parts(path)
+        if _is_in_git(parts):
+            return _LATEST
+        while parts and (info := self._stat(parts)) is None:
+            parts = parts[:-1]
+        return info.st_ctime_ns if parts and info is not None else os.stat(self.host).st_ctime_ns
 
     def _virtual(self, path: bytes) -> str:
         return f"/{self.name}/{os.fsdecode(path)}"
@@ -695,8 +766,7 @@ class ZoneHistory:
         return data.decode("utf-8", "replace")
 
 
-_IDLE: Final = "somebody else: nothing of the command ran at that moment"
-_PRUNED: Final = "git does not have its content any more"
+_PRUNED: Final = "git does not have its content any more, or it is too large"
 _CHANGING: Final = "it changed while it was read"
 
 _histories: WeakValueDictionary[tuple[str, str], ZoneHistory] = WeakValueDictionary()
@@ -724,13 +794,12 @@ def outer_host(zone: Zone) -> str:
 
 
 def find_git(host: str) -> Repository | None:
-    """The repository whose work tree begins at this very directory."""
+    """The repository whose work tree this directory is, or lies in."""
 
     class _Place(NamedTuple):
         host: str
 
-    found = find_repository(_Place(host))  # type: ignore[arg-type]
-    return found if found is not None and not found.below else None
+    return find_repository(_Place(host))  # type: ignore[arg-type]
 
 
 def same_state(one: PathState, other: PathState) -> bool:

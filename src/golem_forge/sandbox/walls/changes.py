@@ -168,7 +168,8 @@ def changed_below(host: str, earliest: int, seconds: float) -> list[Parts] | Non
 
 
 def is_in_git_dir(parts: Parts) -> bool:
-    return bool(parts) and parts[0].casefold() == GIT_FILE
+    """In the repository at the zone's root. By its very name: a `.GIT` beside it is a directory like any other."""
+    return bool(parts) and parts[0] == GIT_FILE
 
 
 MODIFY: Final = 0x002

@@ -124,11 +124,13 @@ class Walls:
         wider: Walls | None = None,
         tried: Callable[[Path], Awaitable[ProbeReport]] | None = None,
         undo: UndoSettings | None = None,
+        session: str = "",
     ) -> None:
         """`environ`, `home`: the person's own, if not those of this process; `bwrap`: another backend than the
         system's; `wider`: see `narrowed`; `tried`: how the machine is tried, if not by a try whose result is kept in
         the directory it is given."""
         self._undo = undo or UndoSettings()
+        self._session = session
         self._histories: dict[str, ZoneHistory] = {}
         """Kept for the next question about coverage."""
         self._tried = tried or _probe_and_save
@@ -175,6 +177,7 @@ class Walls:
             bwrap=self._bwrap,
             wider=self,
             undo=self._undo,
+            session=self._session,
         )
 
     async def report(self) -> ProbeReport:
@@ -292,7 +295,7 @@ class Walls:
 
         def look() -> Coverage:
             known = self._histories = {zone.name: zone_history(zone, self._forge_home, self._undo) for zone in zones}
-            return Coverage({zone.name: known[zone.name].coverage().below(zone.subpath) for zone in zones})
+            return Coverage({zone.name: known[zone.name].coverage(self._session).below(zone.subpath) for zone in zones})
 
         return await asyncio.to_thread(look)
 
