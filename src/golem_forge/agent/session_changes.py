@@ -19,6 +19,7 @@ from golem_forge.core.text import one_line, shorten
 from golem_forge.events.index import SessionIndex
 from golem_forge.sandbox.undo.log import UNDO_TOOL, SessionChanges, taken_back
 from golem_forge.sandbox.undo.restore import change_diff
+from golem_forge.sandbox.undo.store import changing_sessions
 
 NOTHING_CHANGED: Final = "This session changed no files."
 ID_SHOWN: Final = 12
@@ -32,11 +33,14 @@ def read_changes(home: Path, session: str) -> tuple[ChangeSet, ...]:
 
 
 def newest_changed_session(home: Path, root: str, most: int = 200) -> str:
-    """The id of the newest session of this directory that changed something, other than by undoing; empty: there is
-    none."""
-    for each in SessionIndex(home).sessions(limit=most):
-        if each.root == root and any(not made.undoes for made in read_changes(home, each.id)):
-            return each.id
+    """The id of the session that last changed something in this directory, other than by undoing; empty: there is none.
+    A single call (`forge call`) is a session too, of which only the undo store knows the directory."""
+    known = {each.id for each in SessionIndex(home).sessions(limit=most) if each.root == root}
+    known |= changing_sessions(home, root)
+    found = [(log.path.stat().st_mtime_ns, id) for id in known if (log := SessionChanges(home, id)).path.exists()]
+    for _, id in sorted(found, reverse=True):
+        if any(made.tool != UNDO_TOOL for made in read_changes(home, id)):
+            return id
     return ""
 
 

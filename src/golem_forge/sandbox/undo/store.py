@@ -114,6 +114,16 @@ def find_content(home: Path, digest: str) -> bytes | None:
     return None
 
 
+def changing_sessions(home: Path, host: str) -> set[str]:
+    """The ids of sessions that changed something in the zone at this directory, and for which it is still kept."""
+    folder = zone_folder(home, os.path.realpath(host))
+    if not (folder / "table.db").exists():
+        return set()
+    with contextlib.suppress(OSError, sqlite3.Error), contextlib.closing(ZoneStore(folder)) as store:
+        return set(store.sessions())
+    return set()
+
+
 def zone_folder(home: Path, host: str) -> Path:
     return home / FOLDER / zone_key(host)
 
