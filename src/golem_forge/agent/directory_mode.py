@@ -42,7 +42,7 @@ async def ask_directory_mode(runtime: WorkerRuntime) -> None:
     try:
         report = await unless_interrupted(runtime.signal, runtime.walls.report())
         covered = await unless_interrupted(runtime.signal, runtime.walls.coverage())
-        if report.level is not Level.FULL or covered.problem:
+        if report.level is not Level.FULL or covered.problem or not covered.zones:
             return
         question = ui.request_form(DIRECTORY_QUESTION, worker_id=runtime.id)
         chosen = _CHOICES.get((await unless_interrupted(runtime.signal, question))["action"])
