@@ -34,7 +34,7 @@ from golem_forge.sandbox.protected import GIT_FILE
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.undo.git_state import INDEX, GitRefused
 from golem_forge.sandbox.undo.log import UNDO_TOOL, UNDONE, SessionChanges, taken_back
-from golem_forge.sandbox.undo.store import PENDING, find_content
+from golem_forge.sandbox.undo.store import PENDING, find_content, is_alive, own_process
 from golem_forge.sandbox.undo.zone_history import OWN_NAME, ZoneHistory, same_state, zone_history
 
 _NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -265,7 +265,7 @@ def restore(history: ZoneHistory, steps: Sequence[UndoStep]) -> dict[str, str]:
         {"path": one.path, "now": one.now.to_json(), "then": one.then.to_json()} for one in steps
     ]
     with history.store.locked():
-        history.store.set(PENDING, json.dumps(items))
+        history.store.set(PENDING, json.dumps({"owner": own_process(), "steps": items}))
         history.store.mark_busy()
     left = _carry_out(history, items)
     with history.store.locked():
@@ -282,7 +282,10 @@ def finish_restores(history: ZoneHistory) -> tuple[str, ...]:
         pending = history.store.get(PENDING)
     if not pending:
         return ()
-    items = json.loads(pending)
+    said = json.loads(pending)
+    items = said["steps"]
+    if is_alive(*said["owner"]):  # it is being done
+        return ()
     for parts in {tuple(item["path"].split("/")[2:-1]) for item in items}:
         _remove_temporary(history, parts)
     left = _carry_out(history, items, again=True)

@@ -378,8 +378,7 @@ class ZoneStore:
     # --- spans
 
     def open_span(self, session: str, call: str, label: str, facts: dict[str, Any]) -> Span:
-        me = process_stat(os.getpid())
-        values = (session, call, label, json.dumps(facts), os.getpid(), me.started if me else 0)
+        values = (session, call, label, json.dumps(facts), *own_process())
         cursor = self._db.execute(
             "INSERT INTO spans (session, call, label, facts, pid, started) VALUES (?, ?, ?, ?, ?, ?)", values
         )
@@ -393,7 +392,9 @@ class ZoneStore:
     def dead_spans(self) -> list[Span]:
         """Those of processes that are gone."""
         rows = self._db.execute("SELECT id, session, call, label, facts, pid, started FROM spans").fetchall()
-        return [Span(row[0], row[1], row[2], row[3], json.loads(row[4])) for row in rows if not _lives(row[5], row[6])]
+        return [
+            Span(row[0], row[1], row[2], row[3], json.loads(row[4])) for row in rows if not is_alive(row[5], row[6])
+        ]
 
     def note_changes(self, changed: Iterable[tuple[bytes, PathState]], spans: Iterable[Span]) -> None:
         """`changed`: each path with the state before. Of each span the first one counts."""
@@ -513,7 +514,13 @@ def _entry(row: tuple[Any, ...]) -> tuple[bytes, Entry]:
     return path, Entry(state, Stamp(ctime, inode, device, links, size, mode), made_by)
 
 
-def _lives(pid: int, started: int) -> bool:
+def own_process() -> tuple[int, int]:
+    """By which others know whether this process lives: its id, and when it began."""
+    me = process_stat(os.getpid())
+    return os.getpid(), me.started if me else 0
+
+
+def is_alive(pid: int, started: int) -> bool:
     if not pid:
         return False
     facts = process_stat(pid)
