@@ -23,7 +23,7 @@ from benchmarks.rows import Row, at_most, below, row
 from golem_forge.config.undo_block import UndoSettings
 from golem_forge.core.changes import ChangeSet
 from golem_forge.sandbox.sandbox import open_sandbox
-from golem_forge.sandbox.undo.log import SessionChanges
+from golem_forge.sandbox.undo.log import SessionChangeLog
 from golem_forge.sandbox.undo.restore import preview, restore_all
 from golem_forge.sandbox.undo.zone_history import ZoneHistory, zone_history
 from golem_forge.sandbox.walls.model import Job
@@ -173,7 +173,7 @@ def _undo_blocks(root: Path, folder: Path) -> dict[str, Block]:
     shutil.copytree(root, folder / "saved")
     sandbox = open_sandbox([ZoneSpec(name="workspace", path=root)])
     history = zone_history(sandbox.zones["workspace"], home, UndoSettings())
-    log = SessionChanges(home, "s")
+    log = SessionChangeLog(home, "s")
     calls = itertools.count()
 
     def change() -> Any:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from golem_forge.core.changes import ABSENT, ChangeSet, PathChange, PathKind, PathState
-from golem_forge.sandbox.undo.log import SessionChanges
+from golem_forge.sandbox.undo.log import SessionChangeLog
 
 
 def a_file(content: str) -> PathState:
@@ -29,7 +29,7 @@ def change_set(session: str, call: str, turn: int, *changes: PathChange, **more:
 
 def record(home: Path, *sets: ChangeSet) -> None:
     for each in sets:
-        SessionChanges(home, each.session).append(each)
+        SessionChangeLog(home, each.session).append(each)
 
 
 def files_changed(turn: int, *changes: PathChange, call: str = "c1", **more: Any) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.table import columns
 from golem_forge.core.text import one_line, shorten
 from golem_forge.events.index import SessionIndex
-from golem_forge.sandbox.undo.log import UNDO_TOOL, SessionChanges, taken_back
+from golem_forge.sandbox.undo.log import UNDO_TOOL, SessionChangeLog, taken_back
 from golem_forge.sandbox.undo.restore import change_diff
 from golem_forge.sandbox.undo.store import changing_sessions
 
@@ -29,7 +29,7 @@ _SHORTEST_PREFIX: Final = 2
 
 def read_changes(home: Path, session: str) -> tuple[ChangeSet, ...]:
     """Oldest first."""
-    return SessionChanges(home, session).read()
+    return SessionChangeLog(home, session).read()
 
 
 def newest_changed_session(home: Path, root: str, most: int = 200) -> str:
@@ -37,7 +37,7 @@ def newest_changed_session(home: Path, root: str, most: int = 200) -> str:
     A single call (`forge call`) is a session too, of which only the undo store knows the directory."""
     known = {each.id for each in SessionIndex(home).sessions(limit=most) if each.root == root}
     known |= changing_sessions(home, root)
-    found = [(log.path.stat().st_mtime_ns, id) for id in known if (log := SessionChanges(home, id)).path.exists()]
+    found = [(log.path.stat().st_mtime_ns, id) for id in known if (log := SessionChangeLog(home, id)).path.exists()]
     for _, id in sorted(found, reverse=True):
         if any(made.tool != UNDO_TOOL for made in read_changes(home, id)):
             return id

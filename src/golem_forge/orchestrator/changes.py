@@ -14,7 +14,6 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,7 +24,7 @@ from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.text import display_name, shorten
 from golem_forge.sandbox.errors import SandboxError
-from golem_forge.sandbox.undo.log import SessionChanges
+from golem_forge.sandbox.undo.log import SessionChangeLog
 from golem_forge.sandbox.zones import USER_TOOLS, AccessMode, Zone
 
 if TYPE_CHECKING:
@@ -81,7 +80,7 @@ class OpenRecordings:
             await asyncio.to_thread(self.prune)
 
 
-class CallChanges:
+class ChangeRecorder:
     def __init__(self, scope: CallScope, recorder: Recorder) -> None:
         services = scope.services
         self._scope = scope
@@ -157,8 +156,8 @@ class CallChanges:
         made, problem = await asyncio.to_thread(look)
         if made or problem:
             assert self._home is not None
-            changes = ChangeSet(**_fields(recording.facts), at=_now(), changes=tuple(made), problem=problem)
-            recording.told.append((changes, SessionChanges(self._home, changes.session).append(changes)))
+            changes = ChangeSet(**_fields(recording.facts), changes=tuple(made), problem=problem)
+            recording.told.append((changes, SessionChangeLog(self._home, changes.session).append(changes)))
 
     def tell(self, recording: CallRecording) -> None:
         """Emits what was recorded; after the result of the call."""
@@ -251,7 +250,3 @@ def _commands_write(zone: Zone) -> bool:
 
 def _partial_begin(history: ZoneHistory, paths: frozenset[Parts]) -> Any:
     return lambda *facts: history.begin_at(paths, *facts)
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

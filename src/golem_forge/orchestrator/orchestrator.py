@@ -24,7 +24,7 @@ from golem_forge.core.signals import InterruptSignal
 from golem_forge.events.journal_files import JournalError
 from golem_forge.orchestrator.approve import ApprovalStage
 from golem_forge.orchestrator.call_state import CallState
-from golem_forge.orchestrator.changes import CallChanges
+from golem_forge.orchestrator.changes import ChangeRecorder
 from golem_forge.orchestrator.outputs import OutputStore
 from golem_forge.orchestrator.plan import make_plan, still_as_judged
 from golem_forge.orchestrator.present import Presenter, failure_text, learn_typed_secrets
@@ -104,7 +104,7 @@ class Orchestrator:
         """Those of a model that wait for an answer, or for the calls before them."""
         self._approval = ApprovalStage(scope, approval, self.judge)
         self._recorder = Recorder(services, scope.worker, scope.worker_id)
-        self.changes = CallChanges(scope, self._recorder)
+        self.changes = ChangeRecorder(scope, self._recorder)
         self._present = Presenter(services.redactor, self.outputs, scope.worker, scope.sandbox)
 
     @property

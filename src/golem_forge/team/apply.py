@@ -30,7 +30,7 @@ from golem_forge.sandbox.handles import CONTENT, DIRECTORY, Handle, best_opener,
 from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
 from golem_forge.sandbox.target import Target
 from golem_forge.sandbox.zones import AccessMode, ZoneSpec
-from golem_forge.team.changes import MOST_APPLIED, ApplyPlan, ChangeSet, Conflict, apply_plan, blob_id
+from golem_forge.team.changes import MOST_APPLIED, ApplyPlan, Conflict, WorkspaceChangeSet, apply_plan, blob_id
 from golem_forge.team.workspace import (
     Clone,
     TreeEntry,
@@ -74,7 +74,7 @@ class Checkout:
     """Of the commit that is checked out."""
 
     @classmethod
-    def open(cls, start: Path, given: ChangeSet, place: Path) -> Self:
+    def open(cls, start: Path, given: WorkspaceChangeSet, place: Path) -> Self:
         """`start`: a directory in it; `place`: an empty private directory for the time of the command."""
         here = Path(os.path.realpath(start))
         top = next((one for one in (here, *here.parents) if is_work_tree(os.fspath(one))), None)
@@ -94,7 +94,7 @@ class Checkout:
             raise WorkspaceError("Forge cannot read which commit is checked out here; check out a branch first.")
         return cls(top=top, scratch=scratch, tracked=read_tree(scratch, head, sizes=False))
 
-    def plan(self, given: ChangeSet, sandbox: Sandbox) -> ApplyPlan:
+    def plan(self, given: WorkspaceChangeSet, sandbox: Sandbox) -> ApplyPlan:
         """With all reasons against it among the conflicts."""
         found = apply_plan(given, self.top, self.scratch)
         changed = [(one.path, Verb.WRITE) for one in found.writes]

@@ -110,7 +110,7 @@ class Difference(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChangeSet:
+class WorkspaceChangeSet:
     """All that a session changed, with the contents before and after."""
 
     base: str
@@ -197,7 +197,7 @@ def _count(text: bytes) -> int | None:
 class SessionChanges(NamedTuple):
     files: tuple[Change, ...]
     diff: WorkspaceDiff
-    contents: ChangeSet | None = None
+    contents: WorkspaceChangeSet | None = None
 
 
 def changes_to_json(found: SessionChanges) -> dict[str, Any]:
@@ -230,7 +230,7 @@ def _fits(one: Change) -> bool:
     return all(isinstance(each, str) for each in texts) and all(isinstance(each, int) for each in numbers)
 
 
-def _contents_from_json(told: Mapping[str, Any]) -> ChangeSet:
+def _contents_from_json(told: Mapping[str, Any]) -> WorkspaceChangeSet:
     """ValueError for what is none."""
     found = tuple(Difference(*map(str, one)) for one in told["differences"])
     base, commit = str(told["base"]), str(told["commit"])
@@ -243,7 +243,7 @@ def _contents_from_json(told: Mapping[str, Any]) -> ChangeSet:
         raise ValueError("not a set of changes")
     if any(blob_id(data, id) != id for id, data in blobs.items()):
         raise ValueError("a content is not the one that its id names")
-    return ChangeSet(base=base, commit=commit, differences=found, blobs=blobs)
+    return WorkspaceChangeSet(base=base, commit=commit, differences=found, blobs=blobs)
 
 
 def blob_id(data: bytes, like: str) -> str:
@@ -259,12 +259,12 @@ def _shown(path: str) -> str:
 # ---- into another checkout
 
 
-def read_change_set(clone: Clone, limit: int = MOST_APPLIED) -> ChangeSet:
+def read_change_set(clone: Clone, limit: int = MOST_APPLIED) -> WorkspaceChangeSet:
     """`limit`: bytes of all contents."""
     commit = last_commit(clone)
     found, _ = _read_raw(_compare(clone, "-z", "--raw", "--no-abbrev").split(b"\0"))
     blobs = _read_blobs(clone, wanted_blobs(found), limit)
-    return ChangeSet(base=clone.base, commit=commit, differences=tuple(found), blobs=blobs)
+    return WorkspaceChangeSet(base=clone.base, commit=commit, differences=tuple(found), blobs=blobs)
 
 
 def wanted_blobs(found: Iterable[Difference]) -> set[str]:
@@ -272,7 +272,7 @@ def wanted_blobs(found: Iterable[Difference]) -> set[str]:
     return {id for one in files for id in (one.old_id, one.id) if id.strip("0")}
 
 
-def apply_plan(given: ChangeSet, checkout: Path, scratch: Clone) -> ApplyPlan:
+def apply_plan(given: WorkspaceChangeSet, checkout: Path, scratch: Clone) -> ApplyPlan:
     """`checkout`: the top of a work tree; its repository is not read, so a file counts as what it is on disk.
     `scratch`: where files are merged."""
     planner = _Planner(scratch, checkout, given.blobs)

@@ -15,7 +15,7 @@ import pytest
 from tests.sandbox.undo.tree import Project, git, snapshot
 
 from golem_forge.config.undo_block import UndoSettings
-from golem_forge.sandbox.undo import git_source
+from golem_forge.sandbox.undo import git_baseline
 from golem_forge.sandbox.undo import zone_history as engine
 from golem_forge.sandbox.undo.housekeeping import recover
 from golem_forge.sandbox.undo.restore import preview
@@ -100,8 +100,8 @@ def test_deleting_more_tracked_bytes_than_one_answer_of_git_is_recorded(
     git(project.root, "commit", "-qm", "big")
     (project.root / "thesis.txt").write_text("four years\n")
     before = snapshot(project.root)
-    monkeypatch.setattr(git_source, "_LIMITS", git_source.GitLimits(seconds=60, output=500_000))
-    monkeypatch.setattr(git_source, "_BATCH_BYTES", 300_000)
+    monkeypatch.setattr(git_baseline, "_LIMITS", git_baseline.GitLimits(seconds=60, output=500_000))
+    monkeypatch.setattr(git_baseline, "_BATCH_BYTES", 300_000)
     call = project.begin(1)
     for number in range(4):
         (project.root / f"big{number}").unlink()

@@ -18,7 +18,7 @@ from golem_forge.config.undo_block import UndoSettings
 from golem_forge.core.changes import PathKind
 from golem_forge.sandbox.undo import zone_history as engine
 from golem_forge.sandbox.undo.housekeeping import forget_session, prune, recover
-from golem_forge.sandbox.undo.log import SessionChanges
+from golem_forge.sandbox.undo.log import SessionChangeLog
 from golem_forge.sandbox.undo.restore import NothingToUndo, preview
 from golem_forge.sandbox.undo.store import ZoneStore
 
@@ -465,7 +465,7 @@ def test_a_deleted_session_leaves_nothing_behind(root: Path, tmp_path: Path) -> 
     (root / "a.txt").write_text("one\n")
     project.history.coverage()
     forget_session(project.home, "s1")
-    assert not SessionChanges(project.home, "s1").path.exists()
+    assert not SessionChangeLog(project.home, "s1").path.exists()
     kept = b"".join(path.read_bytes() for path in (project.home / "undo").rglob("packs/*"))
     assert b"canary of a deleted" not in kept
 

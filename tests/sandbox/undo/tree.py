@@ -11,7 +11,7 @@ from pathlib import Path
 from golem_forge.config.undo_block import UndoSettings
 from golem_forge.core.changes import ChangeSet
 from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
-from golem_forge.sandbox.undo.log import UNDO_TOOL, SessionChanges
+from golem_forge.sandbox.undo.log import UNDO_TOOL, SessionChangeLog
 from golem_forge.sandbox.undo.restore import preview, restore_all
 from golem_forge.sandbox.undo.zone_history import ZoneHistory, zone_history
 from golem_forge.sandbox.zones import ZoneSpec
@@ -78,7 +78,7 @@ class Project:
         self.settings = settings or UndoSettings()
         self.sandbox: Sandbox = open_sandbox([ZoneSpec(name="workspace", path=root)])
         self.history: ZoneHistory = zone_history(self.sandbox.zones["workspace"], home, self.settings)
-        self.log = SessionChanges(home, session)
+        self.log = SessionChangeLog(home, session)
         self._calls = 0
 
     def begin(self, turn: int) -> tuple[object, dict[str, object]]:

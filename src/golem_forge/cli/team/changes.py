@@ -21,7 +21,7 @@ from golem_forge.core.text import display_path, escape_control_chars, escape_con
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.storage.home import forge_home
 from golem_forge.team.apply import TOOL_NAME, Checkout, apply_tool, checkout_zone
-from golem_forge.team.changes import ApplyPlan, ChangeSet, SessionChanges
+from golem_forge.team.changes import ApplyPlan, SessionChanges, WorkspaceChangeSet
 from golem_forge.team.database import TeamError
 from golem_forge.team.people import PersonStore
 from golem_forge.team.remote import RemoteStore
@@ -104,7 +104,7 @@ def _changes(reference: str, *, contents: bool) -> tuple[str, SessionChanges]:
     return row.id, read_changes(facts, forge_home().path, row.id, contents=contents)
 
 
-def _apply(session_id: str, given: ChangeSet, folder: Path, *, yes: bool) -> int:
+def _apply(session_id: str, given: WorkspaceChangeSet, folder: Path, *, yes: bool) -> int:
     checkout = Checkout.open(Path.cwd(), given, folder)
     sandbox = checkout_zone(checkout.top, forge_home().path)
     for notice in recover_patches(

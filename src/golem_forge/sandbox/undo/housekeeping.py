@@ -8,11 +8,8 @@ beyond `undo.max_disk`, never one that runs. Neither touches a file of a zone th
 from __future__ import annotations
 
 import contextlib
-import os
 import sqlite3
 import time
-from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -20,9 +17,9 @@ from golem_forge.config.undo_block import UndoSettings
 from golem_forge.core.changes import ChangeSet
 from golem_forge.events.journal_files import is_locked
 from golem_forge.sandbox.sandbox import Sandbox
-from golem_forge.sandbox.undo.log import SessionChanges
+from golem_forge.sandbox.undo.log import SessionChangeLog
 from golem_forge.sandbox.undo.restore import finish_restores
-from golem_forge.sandbox.undo.store import FOLDER, ZoneStore, is_busy, zone_folder
+from golem_forge.sandbox.undo.store import FOLDER, ZoneStore, all_stores, is_busy, zone_folder
 from golem_forge.sandbox.undo.zone_history import outer_host, zone_history
 from golem_forge.sandbox.zones import AccessMode
 
@@ -43,9 +40,9 @@ def recover(home: Path, sandbox: Sandbox, settings: UndoSettings) -> list[str]:
                 said.append(f"An undo in /{zone.name} was cut short and is finished now: {_count(finished)}.")
         for span, made in history.recover():
             facts = {**span.facts, "undoes": tuple(span.facts.get("undoes", ()))}
-            changes = ChangeSet(**facts, at=_now(), changes=tuple(made), problem=CUT_SHORT)
+            changes = ChangeSet(**facts, changes=tuple(made), problem=CUT_SHORT)
             with contextlib.suppress(OSError):
-                SessionChanges(home, span.session).append(changes)
+                SessionChangeLog(home, span.session).append(changes)
             if made:
                 said.append(
                     f"{span.label} of session {span.session[:12]} was cut short after it changed {_count(made)}: "
@@ -64,7 +61,7 @@ def prune(home: Path, settings: UndoSettings, *, now: float | None = None) -> No
     with contextlib.suppress(OSError):
         stamp.touch(mode=0o600)
     with contextlib.ExitStack() as stack:
-        stores = [stack.enter_context(contextlib.closing(one)) for one in _stores(home)]
+        stores = [stack.enter_context(contextlib.closing(one)) for one in all_stores(home)]
         total = 0
         ages: list[tuple[int, str, ZoneStore]] = []
         for store in stores:
@@ -88,28 +85,13 @@ def prune(home: Path, settings: UndoSettings, *, now: float | None = None) -> No
 
 def forget_session(home: Path, session: str) -> None:
     """It was deleted: nothing that it changed can be undone any more."""
-    SessionChanges(home, session).remove()
-    for store in _stores(home):
+    SessionChangeLog(home, session).remove()
+    for store in all_stores(home):
         with contextlib.closing(store), contextlib.suppress(OSError, sqlite3.Error), store.locked():
             store.forget_session(session)
             store.collect(every_byte=True)
 
 
-def _stores(home: Path) -> Iterator[ZoneStore]:
-    try:
-        folders = sorted(entry.path for entry in os.scandir(home / FOLDER) if entry.is_dir(follow_symlinks=False))
-    except OSError:
-        return
-    for folder in folders:
-        if os.path.exists(os.path.join(folder, "table.db")):
-            with contextlib.suppress(OSError, sqlite3.Error):
-                yield ZoneStore(Path(folder))
-
-
 def _count(paths: object) -> str:
     count = len(paths)  # type: ignore[arg-type]
     return f"{count} path{'s' if count != 1 else ''}"
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,7 +1,7 @@
 """The change log of a session: a ChangeSet a line in FORGE_HOME/sessions/<id>.changes, each with a hash of all before.
 
-The journal has the hash of each line (event `filesChanged`), so neither file can be changed alone without being
-noticed. `read` gives what is complete: a line that a crash cut short is left out.
+The journal has the hash of each line (event `filesChanged`), so the two can be compared. `read`
+gives what is complete: a line that a crash cut short is left out.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ import fcntl
 import json
 import os
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
 from golem_forge.core.changes import ChangeSet
+from golem_forge.core.lazy_dataclass import replace
 from golem_forge.storage.private_file import READ_FLAGS, make_private_dir
 
 UNDO_TOOL: Final = "undo_changes"
@@ -25,12 +27,14 @@ _APPEND: Final = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLO
 _LONGEST_TAIL: Final = 1 << 26
 
 
-class SessionChanges:
+class SessionChangeLog:
     def __init__(self, home: Path, session: str) -> None:
         self.path = home / "sessions" / f"{session}.changes"
 
     def append(self, made: ChangeSet) -> str:
-        """The hash of the new line. Raises OSError."""
+        """The hash of the new line, which says when it was written. Raises OSError."""
+        now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        made = replace(made, at=made.at or now)
         make_private_dir(self.path.parent)
         fd = os.open(self.path, _APPEND, 0o600)
         try:
@@ -51,20 +55,6 @@ class SessionChanges:
             with contextlib.suppress(ValueError, KeyError, TypeError):
                 found.append(ChangeSet.from_json(json.loads(line)["set"]))
         return tuple(found)
-
-    def is_intact(self) -> bool:
-        """Whether every line has the hash that follows from the lines before it."""
-        last = ""
-        for line in self._lines():
-            try:
-                said = json.loads(line)
-                text = json.dumps(said["set"], separators=(",", ":"))
-            except (ValueError, KeyError, TypeError):
-                continue
-            last = sha256(f"{last}\n{text}".encode()).hexdigest()
-            if said.get("hash") != last:
-                return False
-        return True
 
     def remove(self) -> None:
         with contextlib.suppress(OSError):

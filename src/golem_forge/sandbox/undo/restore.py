@@ -33,7 +33,7 @@ from golem_forge.sandbox.handles import ENTRY, LISTING, Parts
 from golem_forge.sandbox.protected import GIT_FILE
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.undo.git_state import INDEX, GitRefused
-from golem_forge.sandbox.undo.log import UNDO_TOOL, UNDONE, SessionChanges, taken_back
+from golem_forge.sandbox.undo.log import UNDO_TOOL, UNDONE, SessionChangeLog, taken_back
 from golem_forge.sandbox.undo.store import PENDING, find_content, is_alive, own_process
 from golem_forge.sandbox.undo.zone_history import OWN_NAME, ZoneHistory, same_state, zone_history
 
@@ -143,7 +143,7 @@ def preview(
     settings: UndoSettings | None = None,
 ) -> UndoPreview:
     """Raises NothingToUndo. `also`: paths to take although they are not selected by themselves."""
-    sets = SessionChanges(home, session).read()
+    sets = SessionChangeLog(home, session).read()
     chosen = choose_calls(sets, turn=turn, call=call, paths=paths, redo=redo)
     steps: list[UndoStep] = []
     lost: list[UndoStep] = []

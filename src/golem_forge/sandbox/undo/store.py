@@ -68,7 +68,7 @@ class Stamp(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class PathEntry:
     state: PathState
     stamp: Stamp
     made_by: str = ""
@@ -103,15 +103,23 @@ def is_busy(folder: Path) -> bool:
 
 def find_content(home: Path, digest: str) -> bytes | None:
     """A content that is kept for any zone of this home; None: it is not, or not any more."""
-    try:
-        folders = sorted(entry.path for entry in os.scandir(home / FOLDER) if entry.is_dir(follow_symlinks=False))
-    except OSError:
-        return None
-    for folder in folders if digest else ():
-        with contextlib.suppress(OSError, sqlite3.Error), contextlib.closing(ZoneStore(Path(folder))) as store:
+    for store in all_stores(home) if digest else ():
+        with contextlib.closing(store):
             if (data := store.content(digest)) is not None:
                 return data
     return None
+
+
+def all_stores(home: Path) -> Iterator[ZoneStore]:
+    """Of every zone for which something is kept; whoever takes one closes it."""
+    try:
+        folders = sorted(entry.path for entry in os.scandir(home / FOLDER) if entry.is_dir(follow_symlinks=False))
+    except OSError:
+        return
+    for folder in folders:
+        if os.path.exists(os.path.join(folder, "table.db")):
+            with contextlib.suppress(OSError, sqlite3.Error):
+                yield ZoneStore(Path(folder))
 
 
 def changing_sessions(home: Path, host: str) -> set[str]:
@@ -222,18 +230,18 @@ class ZoneStore:
 
     # --- entries
 
-    def entry(self, parts: Parts) -> Entry | None:
+    def entry(self, parts: Parts) -> PathEntry | None:
         row = self._db.execute(_SELECT + " WHERE path = ?", (as_bytes(parts),)).fetchone()
         return _entry(row)[1] if row else None
 
-    def entries_at(self, paths: Collection[bytes]) -> dict[bytes, Entry | None]:
+    def entries_at(self, paths: Collection[bytes]) -> dict[bytes, PathEntry | None]:
         """Of each path; for many paths the whole table is read once."""
         if len(paths) <= _ASKED_SINGLY:
             return {path: self.entry(as_parts(path)) for path in paths}
         known = dict(self.entries())
         return {path: known.get(path) for path in paths}
 
-    def entries(self) -> Iterator[tuple[bytes, Entry]]:
+    def entries(self) -> Iterator[tuple[bytes, PathEntry]]:
         for row in self._db.execute(_SELECT):
             yield _entry(row)
 
@@ -261,7 +269,7 @@ class ZoneStore:
         query = "SELECT 1 FROM entries WHERE path >= ? AND path < ? AND kind IN ('file', 'link') LIMIT 1"
         return self._db.execute(query, (start, start[:-1] + b"0")).fetchone() is not None
 
-    def put(self, entries: Iterable[tuple[bytes, Entry]]) -> None:
+    def put(self, entries: Iterable[tuple[bytes, PathEntry]]) -> None:
         self._db.executemany(
             "INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
@@ -287,7 +295,7 @@ class ZoneStore:
     def clear_entries(self) -> None:
         self._db.execute("DELETE FROM entries")
 
-    def lost_entries(self) -> list[tuple[bytes, Entry]]:
+    def lost_entries(self) -> list[tuple[bytes, PathEntry]]:
         query = _SELECT + " WHERE lost <> ''"
         return [_entry(row) for row in self._db.execute(query)]
 
@@ -508,10 +516,10 @@ _SELECT: Final = (
 )
 
 
-def _entry(row: tuple[Any, ...]) -> tuple[bytes, Entry]:
+def _entry(row: tuple[Any, ...]) -> tuple[bytes, PathEntry]:
     path, kind, mode, size, digest, target, lost, ctime, inode, device, links, made_by = row
     state = PathState(PathKind(kind), mode, digest, size, os.fsdecode(target), lost)
-    return path, Entry(state, Stamp(ctime, inode, device, links, size, mode), made_by)
+    return path, PathEntry(state, Stamp(ctime, inode, device, links, size, mode), made_by)
 
 
 def own_process() -> tuple[int, int]:
@@ -527,4 +535,4 @@ def is_alive(pid: int, started: int) -> bool:
     return facts is not None and facts.alive and facts.started == started
 
 
-__all__ = ["ABSENT", "Entry", "Span", "Stamp", "ZoneStore", "as_bytes", "as_parts", "zone_folder"]
+__all__ = ["ABSENT", "PathEntry", "Span", "Stamp", "ZoneStore", "as_bytes", "as_parts", "zone_folder"]

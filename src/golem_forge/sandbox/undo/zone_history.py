@@ -40,9 +40,9 @@ from golem_forge.sandbox.git.repository import Repository, find_repository
 from golem_forge.sandbox.handles import CONTENT, DIRECTORY, LISTING, Handle, Parts, best_opener, call_libc, entry_stat
 from golem_forge.sandbox.protected import GIT_FILE, is_secret_name
 from golem_forge.sandbox.undo.coverage import UncoveredPath, ZoneCoverage, fold_uncovered
-from golem_forge.sandbox.undo.git_source import GitSource, GitUnusable, IndexEntry
+from golem_forge.sandbox.undo.git_baseline import GitBaseline, GitUnusable, IndexEntry
 from golem_forge.sandbox.undo.git_state import INDEX, GitRefused, GitState, left_commits
-from golem_forge.sandbox.undo.store import Entry, Span, Stamp, ZoneStore, as_bytes, as_parts, zone_folder
+from golem_forge.sandbox.undo.store import PathEntry, Span, Stamp, ZoneStore, as_bytes, as_parts, zone_folder
 from golem_forge.sandbox.walls.changes import ScanMark
 from golem_forge.sandbox.walls.scan import ZoneScan, shared_scan
 from golem_forge.sandbox.zones import PLACEHOLDER_NAMES, PlaceholderNotes, Zone
@@ -105,7 +105,7 @@ class ZoneHistory:
         self._too_much = ""
         self._budget: int | None = None
         self.store: ZoneStore
-        self._git: GitSource | None = None
+        self._git: GitBaseline | None = None
         self._git_state: GitState | None = None
         self._git_stamp: object = None
         self._modes = (0o644, 0o755)
@@ -290,7 +290,7 @@ class ZoneHistory:
             root = str(Path(self.host).parents[len(found.below) - 1]) if found.below else self.host
             self._git_state = GitState(root, found, self._folder)
             if not found.below:  # else the index is of more than this zone
-                self._git = GitSource(self.host, found, self._folder)
+                self._git = GitBaseline(self.host, found, self._folder)
                 if self.store.get("source") != "git":
                     self._git.forget_snapshot()
 
@@ -346,7 +346,7 @@ class ZoneHistory:
         if not first:
             self._note([(path, old.get(path, ABSENT)) for path in moved])
         self.store.drop(path for path in moved if path not in now)
-        self.store.put((path, Entry(now[path], _NO_STAMP)) for path in moved if path in now)
+        self.store.put((path, PathEntry(now[path], _NO_STAMP)) for path in moved if path in now)
         self.store.set("git", "1")
         self._git_stamp = stamp
 
@@ -526,19 +526,19 @@ class ZoneHistory:
         links = self._links(seen)
         maker = spans[0].session if len({span.session for span in spans}) == 1 else ""
         changed: list[tuple[bytes, PathState]] = []
-        new: list[tuple[bytes, Entry]] = []
+        new: list[tuple[bytes, PathEntry]] = []
         # The smallest first: where not all can be kept, most are.
         for path in sorted(todo, key=lambda path: one.stamp.size if (one := seen[path]) else 0):
             here, entry = seen[path], entries[path]
             if entry is not None and here is not None and entry.stamp.ctime and entry.stamp == here.stamp:
                 continue
             before = entry.state if entry is not None else self._from_git(index.get(path), blobs)
-            now = (self._read(path, here, links) if here is not None else None) or Entry(ABSENT, _NO_STAMP)
+            now = (self._read(path, here, links) if here is not None else None) or PathEntry(ABSENT, _NO_STAMP)
             made_by = entry.made_by if entry is not None else ""
             if not same_state(before, now.state):
                 changed.append((path, before))
                 made_by = maker if before.kind is PathKind.ABSENT or made_by == maker else ""
-            new.append((path, Entry(now.state, now.stamp, made_by)))
+            new.append((path, PathEntry(now.state, now.stamp, made_by)))
         self.store.put(new)
         if self.store.get("source") != "git":  # there is no index that would show them again
             self.store.drop(path for path, one in new if one.state.kind is PathKind.ABSENT)
@@ -608,22 +608,22 @@ class ZoneHistory:
             return None
         return entry_stat(parts[-1], directory.fd) if parts else None
 
-    def _read(self, path: bytes, here: _Seen, links: Mapping[tuple[int, int], int]) -> Entry | None:
+    def _read(self, path: bytes, here: _Seen, links: Mapping[tuple[int, int], int]) -> PathEntry | None:
         """Reads and keeps what stands at a path. None: it is gone meanwhile, or something else."""
         stamp, parts = here.stamp, as_parts(path)
         if here.kind is PathKind.DIRECTORY:
-            return Entry(PathState(PathKind.DIRECTORY, stamp.mode), _NO_STAMP)
+            return PathEntry(PathState(PathKind.DIRECTORY, stamp.mode), _NO_STAMP)
         try:
             if here.kind is PathKind.LINK:
                 directory = Handle(self._opener(self._root.fd, parts[:-1], DIRECTORY))
                 target = os.readlink(parts[-1], dir_fd=directory.fd)
-                return Entry(PathState(PathKind.LINK, target=target), stamp)
+                return PathEntry(PathState(PathKind.LINK, target=target), stamp)
             if why := self._why_not(path, stamp, links):
-                return Entry(_unread(stamp, why), stamp)
+                return PathEntry(_unread(stamp, why), stamp)
             file = Handle(self._opener(self._root.fd, parts, CONTENT))
             info = os.fstat(file.fd)
             if not stat.S_ISREG(info.st_mode) or info.st_size > self._settings.max_file:
-                return Entry(_unread(stamp, _CHANGING), _NO_STAMP)
+                return PathEntry(_unread(stamp, _CHANGING), _NO_STAMP)
             data = b""
             while len(data) <= info.st_size and (more := os.read(file.fd, info.st_size - len(data) + 1)):
                 data = data + more if data else more
@@ -632,7 +632,7 @@ class ZoneHistory:
             if abs(time.time_ns() - info.st_ctime_ns) < _TICK_NS or info.st_ctime_ns != stamp.ctime:
                 stamp = stamp._replace(ctime=0)
         except PermissionError:
-            return Entry(_unread(stamp, "it cannot be read"), stamp)
+            return PathEntry(_unread(stamp, "it cannot be read"), stamp)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -640,7 +640,7 @@ class ZoneHistory:
                 return None
             raise
         state = PathState(PathKind.FILE, stat.S_IMODE(info.st_mode), self.store.keep(data), len(data))
-        return Entry(state, stamp._replace(size=info.st_size, mode=stat.S_IMODE(info.st_mode)))
+        return PathEntry(state, stamp._replace(size=info.st_size, mode=stat.S_IMODE(info.st_mode)))
 
     def _why_not(self, path: bytes, stamp: Stamp, links: Mapping[tuple[int, int], int]) -> str:
         """Why the content of a file is not kept; empty: it is."""
@@ -821,8 +821,8 @@ def _unread(stamp: Stamp, why: str) -> PathState:
     return PathState(PathKind.FILE, stamp.mode, mark, stamp.size, lost=why)
 
 
-def _directory(mode: int) -> Entry:
-    return Entry(PathState(PathKind.DIRECTORY, stat.S_IMODE(mode)), _NO_STAMP)
+def _directory(mode: int) -> PathEntry:
+    return PathEntry(PathState(PathKind.DIRECTORY, stat.S_IMODE(mode)), _NO_STAMP)
 
 
 def _is_in_git(parts: Parts) -> bool:

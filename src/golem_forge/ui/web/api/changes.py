@@ -81,7 +81,7 @@ class ChangesShown(ApiModel, title="ChangesShown"):
     """Whether earlier ones, or further files of a call, are left out."""
 
 
-class ChangesQuery(ApiModel, title="ChangesQuery"):
+class ChangeSelectionQuery(ApiModel, title="ChangeSelectionQuery"):
     turn: int | None = None
     call: _Call = ""
     path: _Path = ""
@@ -122,7 +122,7 @@ class UndoShown(ApiModel, title="UndoShown"):
 
 
 @operation("GET", "/api/sessions/{id}/changes", "list_changes", tag="changes")
-async def list_changes(call: ApiCall, subject: RequestedSession, query: ChangesQuery) -> ChangesShown:
+async def list_changes(call: ApiCall, subject: RequestedSession, query: ChangeSelectionQuery) -> ChangesShown:
     """What the calls of a session changed in the zones; of one turn, call or path where it is named."""
     every = await _changes(call, subject)
     found = _selected(every, query).of(every)

@@ -1,4 +1,4 @@
-"""GitSource: the files of a zone that need not be copied, because the person's repository has their content.
+"""GitBaseline: the files of a zone that need not be copied, because the person's repository has their content.
 
 A private copy of the person's index says which tracked files are unchanged (`git diff-files`) and which blob each of
 them is; git tells what is untracked (`git ls-files -o`). Git works on an object store that only borrows the person's,
@@ -127,7 +127,7 @@ class WorkTreeState(NamedTuple):
     """Files, and directories (they end with `/`) with nothing tracked below."""
 
 
-class GitSource:
+class GitBaseline:
     def __init__(self, zone: str, repository: Repository, folder: Path) -> None:
         """`folder`: private, for the copy of the index and the borrowing object store."""
         self._zone = zone
