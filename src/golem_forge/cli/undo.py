@@ -16,6 +16,7 @@ from golem_forge.core.calls import EXIT_CODES
 from golem_forge.core.signals import run_to_exit_code
 from golem_forge.core.text import escape_control_chars, one_line
 from golem_forge.sandbox.undo.restore import NothingToUndo, UndoPreview, preview
+from golem_forge.toolsets.undo import undo_summary
 from golem_forge.ui.line_terminal import ask_yes, can_ask, print_lines
 from golem_forge.ui.render.lines import Line, Style, line, styled_diff
 
@@ -57,8 +58,13 @@ async def _undo(named: NamedChanges, also: Sequence[str], *, redo: bool, yes: bo
     selected, id = named.selected, named.session.id
     taken = tuple(select_paths(named.every, also).paths) if also else ()
 
+    shown = ""
+
     def agreed(request: ApprovalRequest) -> dict[str, Any]:
-        return {"approved": True}  # the person has seen every file and said so
+        """The person has seen every file and said so; what is planned now must be the same."""
+        if request.payload == shown:
+            return {"approved": True}
+        return {"approved": False, "reason": "files changed since they were shown; run it again"}
 
     try:
         async with entry_session(
@@ -76,6 +82,7 @@ async def _undo(named: NamedChanges, also: Sequence[str], *, redo: bool, yes: bo
                 also=taken,
                 redo=redo,
             )
+            shown = undo_summary(found)
             if not any(step.selected for step in found.steps):
                 print_lines(preview_lines(found))
                 return fail("undo", f"there is nothing to {'redo' if redo else 'undo'}.", FAILED)

@@ -94,7 +94,7 @@ def _plan(args: dict[str, Any], ctx: ToolContext) -> Plan:
         run=partial(_run, found, ctx),
         effects=tuple(_effect(step, ctx) for step in selected),
         diff="".join(step.diff for step in selected),
-        payload=_summary(found),
+        payload=undo_summary(found),
         undoes=found.calls,
         undoes_in=session,
         warnings=tuple(_warnings(found)),
@@ -127,8 +127,9 @@ def _effect(step: UndoStep, ctx: ToolContext) -> Effect:
     )
 
 
-def _summary(found: UndoPreview) -> str:
-    lines = [f"{step.action.value} {display_name(step.path)}" for step in found.selected[:_MOST_SHOWN]]
+def undo_summary(found: UndoPreview) -> str:
+    """What a card shows: a line for each path that goes back."""
+    lines = [f"{step.action} {display_name(step.path)}" for step in found.selected[:_MOST_SHOWN]]
     return "\n".join(lines)
 
 
