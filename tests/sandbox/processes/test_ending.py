@@ -298,7 +298,46 @@ async def test_forge_killed_while_it_starts_somebody(root, marker):
     forge = await another_forge(KILLED_WHILE_STARTING, marker, root.value)
 
     assert await asyncio.wait_for(forge.wait(), PATIENCE) == 0
-    gone_within(marker, 10)
+    gone_within(marker, PATIENCE)
+
+
+KILLED_BEFORE_THE_INNER_PROCESS_GOES_ON = """
+from golem_forge.sandbox.process import monitor
+
+spawn, memfd_create = starting.spawn, os.memfd_create
+
+def full_pipe(name, *flags):
+    if name != "noted":
+        return memfd_create(name, *flags)
+    reads, writes = os.pipe()
+    os.set_blocking(writes, False)
+    try:
+        while os.write(writes, b" " * 65536):
+            pass
+    except BlockingIOError:
+        os.set_blocking(writes, True)
+    return writes
+
+async def work(_):
+    def killed_when_bwrap_waits(*given):
+        pid = spawn(*given)
+        while not (monitor.children(pid) and monitor.process_stat(pid).state == "S"):
+            time.sleep(0.001)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    os.memfd_create, starting.spawn = full_pipe, killed_when_bwrap_waits
+    await start(Root.NAMESPACE, "sleep", "60")
+
+each_is_killed((1,), work)
+"""
+
+
+async def test_forge_killed_while_bwrap_holds_its_inner_process_back(marker):
+    """bwrap dies with Forge, and its inner process would wait for its word for ever."""
+    forge = await another_forge(KILLED_BEFORE_THE_INNER_PROCESS_GOES_ON, marker)
+
+    assert await asyncio.wait_for(forge.wait(), PATIENCE) == 0
+    gone_within(marker, PATIENCE)
 
 
 def watchdogs_of(pid: int) -> list[int]:

@@ -20,10 +20,10 @@ from typing import Any, Final
 
 from golem_forge.sandbox.errors import SandboxError, walls_unavailable
 from golem_forge.sandbox.process import monitor
-from golem_forge.sandbox.process.launch import ChildFd, ChildPipes, Launch, Terminal, spawn
+from golem_forge.sandbox.process.launch import ChildFd, ChildPipes, Launch, Terminal, TreeRoot, spawn
 from golem_forge.sandbox.process.monitor import ExitStatus, ResourceMonitor
 from golem_forge.sandbox.process.output import Capture, OutputBudget, OutputReader, TailBuffer, TextFilter
-from golem_forge.sandbox.process.tree import ProcessTree, kill_unfinished
+from golem_forge.sandbox.process.tree import ProcessTree, kill_unfinished, watchdog
 from golem_forge.sandbox.walls.model import Streams
 
 GRACE_S: Final = 0.3
@@ -253,6 +253,8 @@ def _spawn_child(
     try:
         lay()
         filters = [text_filter() for number in (ChildFd.STDOUT, ChildFd.STDERR) if number in pipes.ours]
+        if launch.root is TreeRoot.NAMESPACE:
+            watchdog.note_start(pipes.theirs[ChildFd.READY])
         pid = spawn(launch.argv, launch.env, {**launch.descriptors, **pipes.theirs})
     finally:
         pipes.close_theirs()

@@ -29,7 +29,7 @@ from golem_forge.sandbox.handles import Handle
 from golem_forge.sandbox.host import isolated
 from golem_forge.sandbox.process import monitor
 from golem_forge.sandbox.process.launch import TreeRoot, spawn
-from golem_forge.sandbox.process.watchdog_child import END_ALL, FORGE, SOCKET
+from golem_forge.sandbox.process.watchdog_child import END_ALL, FORGE, PIPE_NUMBER_BYTES, SOCKET
 
 _SWEEP_EVERY_S: Final = 0.02
 _SWEEPS_ALONE: Final = 10
@@ -290,14 +290,26 @@ class Watchdog:
         """Never fails and never waits. Give it back by `release` before it is closed."""
         with self._lock:
             self._held[handle] = ends_by
-            if self._wire is not None and _send_handle(self._wire, handle, ends_by):
-                return
-            self._let_go()  # the one there was is dead
-            with contextlib.suppress(OSError):
-                self._wire = _start_program()
-                self._send_beat()
-                for each, number in self._held.items():
-                    _send_handle(self._wire, each, number)
+            self._send(bytes([ends_by]), handle)
+
+    def note_start(self, ready: int) -> None:
+        """A bwrap is about to start with this pipe under READY. Until its root is held, only the pipe tells who is
+        of it."""
+        with self._lock:
+            self._idle_since = time.monotonic()
+            self._send(os.fstat(ready).st_ino.to_bytes(PIPE_NUMBER_BYTES, "little"))
+
+    def _send(self, message: bytes, *handles: int) -> None:
+        if self._wire is not None and _send_message(self._wire, message, *handles):
+            return
+        self._let_go()  # the one there was is dead
+        with contextlib.suppress(OSError):
+            self._wire = _start_program()
+            self._send_beat()
+            for each, number in self._held.items():
+                _send_message(self._wire, bytes([number]), each)
+            if not handles:
+                _send_message(self._wire, message)
 
     def beat(self, seconds: int) -> None:
         """From any thread: the trees may live on for so long without another beat."""
@@ -378,14 +390,11 @@ def _reap_shell(pid: int) -> None:
     shell.call(over)
 
 
-def _send_handle(wire: socket.socket, handle: int, ends_by: int) -> bool:
+def _send_message(wire: socket.socket, message: bytes, *handles: int) -> bool:
     """Whether there is somebody to tell."""
+    beside = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", handles))] if handles else []
     try:
-        wire.sendmsg(
-            [bytes([ends_by])],
-            [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [handle]))],
-            socket.MSG_NOSIGNAL,
-        )
+        wire.sendmsg([message], beside, socket.MSG_NOSIGNAL)
     except ConnectionError:
         return False
     except OSError:  # it is there, and has more to read than it can take

@@ -4,7 +4,9 @@ Runs as a program of its own in a bare interpreter, started by `Watchdog`, in a 
 message for each tree, with a handle (pidfd) of the tree's root and the signal that ends the tree; its end, or the end
 of the process behind FORGE, means that Forge is gone or needs us no longer. A message without a handle is a beat: its
 byte says for how many seconds Forge may be silent before the trees are ended. So a Forge that was stopped (SIGSTOP, a
-frozen machine) loses what it started before others go on in its place.
+frozen machine) loses what it started before others go on in its place. A message with the number of a pipe says that a
+bwrap is about to start with it: if Forge and bwrap die while bwrap holds its inner process back, that one would wait
+for ever, and nobody has a handle of it yet.
 Threat: a child that took over the first process of its namespace, and with it the death signal that ties the tree to
 Forge. Nobody in there can see this process, and a handle cannot be outrun.
 """
@@ -23,6 +25,13 @@ END_ALL = 12
 """To a launcher, as it defines it: it ends everybody that it holds together. A killed one would leave them."""
 _HANDLES = 4
 """Of one message; each has one."""
+PIPE_NUMBER_BYTES = 8
+READY = 9
+"""Where a bwrap has that pipe, and what it starts, until the command itself runs."""
+_STARTS = 64
+"""As many of the newest may still be in the middle of it."""
+_ROUNDS = 3
+"""One that was being made while we looked is found by the next."""
 
 
 def main() -> None:
@@ -31,7 +40,10 @@ def main() -> None:
             _signal.signal(number, _signal.SIG_IGN)
         except (OSError, ValueError):  # not to be changed
             continue
-    _end(_held_at_the_end())
+    starts: list[bytes] = []
+    _end(_held_at_the_end(starts))
+    for _ in range(_ROUNDS if starts else 0):
+        _end_unfinished({b"pipe:[%d]" % int.from_bytes(number, "little") for number in starts})
     os._exit(0)
 
 
@@ -44,8 +56,21 @@ def _end(trees: dict[int, int]) -> None:
             continue
 
 
-def _held_at_the_end() -> dict[int, int]:
-    """Returns when Forge is gone."""
+def _end_unfinished(pipes: set[bytes]) -> None:
+    """Every bwrap that still has one of these pipes under READY."""
+    for pid in os.listdir(b"/proc"):
+        try:
+            if not pid.isdigit() or os.readlink(b"/proc/%b/fd/%d" % (pid, READY)) not in pipes:
+                continue
+            with open(b"/proc/%b/comm" % pid, "rb") as name:
+                if name.read() == b"bwrap\n":
+                    os.kill(int(pid), _signal.SIGKILL)
+        except OSError:  # gone, or somebody else's
+            continue
+
+
+def _held_at_the_end(starts: list[bytes]) -> dict[int, int]:
+    """Returns when Forge is gone. `starts` gets the pipes of the newest starts."""
     wire = _socket.socket(fileno=SOCKET)
     poll = select.poll()
     held: dict[int, int] = {}
@@ -64,7 +89,9 @@ def _held_at_the_end() -> dict[int, int]:
             held = _alive(held) | dict.fromkeys(brought, said[0] if said else 0)
             if not said:
                 return held
-            if not brought:
+            if len(said) == PIPE_NUMBER_BYTES:
+                starts[:] = [*starts[1 - _STARTS :], said]
+            elif not brought:
                 silent_until = monotonic() + said[0]
         elif FORGE in ready:
             return held
@@ -92,7 +119,7 @@ def _introduce(wire: _socket.socket) -> None:
 
 def _received(wire: _socket.socket) -> tuple[bytes, set[int]]:
     try:
-        said, beside, _, _ = wire.recvmsg(1, _socket.CMSG_SPACE(4 * _HANDLES))
+        said, beside, _, _ = wire.recvmsg(PIPE_NUMBER_BYTES, _socket.CMSG_SPACE(4 * _HANDLES))
     except ConnectionResetError:  # told once if Forge went without reading; what it said before comes after that
         return _received(wire)
     except OSError:
