@@ -69,9 +69,11 @@ class IndexListing:
 
     def at(self, path: bytes) -> dict[bytes, IndexEntry]:
         """A path, or all below a directory."""
-        found = self._between(path, path + b"\0") if path else {}
-        start = path + b"/" if path else b""
-        return found | self._between(start, start[:-1] + b"0" if start else b"\xff" * 8)
+        if not path:
+            return self._between(b"", b"\xff" * 8)
+        line = self._line(self._place(path))
+        found = _index_entry(line) if _path_of(line) == path else {}
+        return found or self._between(path + b"/", path + b"0")  # a file has nothing below
 
     def inside(self, directory: bytes) -> dict[bytes, IndexEntry]:
         """What lies directly in a directory."""
@@ -137,6 +139,8 @@ class GitBaseline:
         self._index = folder / "index"
         self._listing: IndexListing | None = None
         self._listed = 0
+        self.hidden: tuple[os.stat_result, list[tuple[bytes, bytes]]] | None = None
+        """Of the person's index as it was then: the entries with a flag, as (letter of `ls-files -v`, path)."""
 
     @property
     def has_snapshot(self) -> bool:
@@ -145,8 +149,9 @@ class GitBaseline:
     def forget_snapshot(self) -> None:
         self._index.unlink(missing_ok=True)
 
-    def take_snapshot(self) -> WorkTreeState:
-        """A new copy of the person's index, and what differs from it. The old copy is replaced only by a good one."""
+    def take_snapshot(self, files: int | None = None) -> WorkTreeState:
+        """A new copy of the person's index, and what differs from it. The old copy is replaced only by a good one.
+        `files`: how many there are in the zone, where that is known."""
         self._make_borrower()
         fresh = self._folder / "index.new"
         try:
@@ -154,37 +159,52 @@ class GitBaseline:
             write_private(fresh, data, durable=False)
             os.utime(fresh, ns=(info.st_mtime_ns, info.st_mtime_ns))  # git tells by it which entries are racy
             with ThreadPoolExecutor(3) as pool:
-                listed = pool.submit(self._git, ("ls-files", "-s", "-v", "-z"), index=fresh)
+                listed = pool.submit(self._list_index, fresh)
                 settings = pool.submit(self._converting_settings)
-                state = self._compare(fresh, pool)
-                entries, careful = listed.result(), settings.result()
-            odd = _odd_entries(entries)
-            changed = state.changed | frozenset(map(_path_of, odd))
-            if careful or not self._harmless_attributes(entries, state.untracked):
+                others = pool.submit(self._untracked, fresh) if files != _count_in_header(data) else None
+                changed = self.compare_tracked(fresh)
+                (entries, odd), careful = listed.result(), settings.result()
+                if others is not None:
+                    untracked = others.result()
+                elif not odd and files == entries.count(b"\0") - sum(not self._is_file(path) for path in changed):
+                    untracked = ()  # every file is a tracked one
+                else:
+                    untracked = self._untracked(fresh)
+            changed |= frozenset(map(_path_of, odd))
+            if careful or not self._harmless_attributes(entries, untracked):
                 changed |= self._converted(entries.split(b"\0"), changed, fresh)
             os.replace(fresh, self._index)
             self._listing, self._listed = IndexListing(entries), self._index.stat().st_ino
+            self.hidden = (info, [(one[:1], _path_of(one)) for one in odd if one[:1] != b"H"])
         except OSError as error:
             raise GitUnusable(os.strerror(error.errno or 0)) from None
         submodules = tuple(_path_of(one) + b"/" for one in odd if one[2:8] == b"160000")
-        return WorkTreeState(changed, (*state.untracked, *submodules))
+        return WorkTreeState(changed, (*untracked, *submodules))
 
     def compare(self) -> WorkTreeState:
         """What differs from the copy of the index that stands."""
         self._make_borrower()
-        with ThreadPoolExecutor(2) as pool:
-            return self._compare(self._index, pool)
+        with ThreadPoolExecutor(1) as pool:
+            others = pool.submit(self._untracked, self._index)
+            return WorkTreeState(self.compare_tracked(), others.result())
 
-    def compare_tracked(self) -> frozenset[bytes]:
+    def compare_tracked(self, index: Path | None = None) -> frozenset[bytes]:
         """Only the tracked paths that differ from the copy of the index."""
-        raw = self._git(("diff-files", "-z", "--name-only", "--ignore-submodules=all"))
+        raw = self._git(("diff-files", "-z", "--name-only", "--ignore-submodules=all"), index=index)
         return frozenset(path for path in raw.split(b"\0") if path)
 
-    def _compare(self, index: Path, pool: ThreadPoolExecutor) -> WorkTreeState:
-        others = pool.submit(self._git, ("ls-files", "-o", "--directory", "-z"), index=index)
-        raw = self._git(("diff-files", "-z", "--name-only", "--ignore-submodules=all"), index=index)
-        untracked = tuple(path for path in others.result().split(b"\0") if path and not path.startswith(b".git/"))
-        return WorkTreeState(frozenset(path for path in raw.split(b"\0") if path), untracked)
+    def _untracked(self, index: Path) -> tuple[bytes, ...]:
+        raw = self._git(("ls-files", "-o", "--directory", "-z"), index=index)
+        return tuple(path for path in raw.split(b"\0") if path and not path.startswith(b".git/"))
+
+    def _list_index(self, index: Path) -> tuple[bytes, list[bytes]]:
+        """All entries as `ls-files -s -v` prints them, and those that are no plain tracked file."""
+        entries = self._git(("ls-files", "-s", "-v", "-z"), index=index)
+        return entries, _odd_entries(entries)
+
+    def _is_file(self, path: bytes) -> bool:
+        info = entry_stat(os.path.join(self._zone, os.fsdecode(path)))
+        return info is not None and not stat.S_ISDIR(info.st_mode)
 
     def lookup(self, paths: Collection[bytes], *, inside: Collection[bytes] = ()) -> dict[bytes, IndexEntry]:
         """Of the copied index: these paths, the files directly in each directory of `inside`, and all below a path."""
@@ -203,21 +223,30 @@ class GitBaseline:
     def blobs(self, ids: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
         """(id, content) of each that is there and not too large to be read."""
         wanted = list(dict.fromkeys(ids))
-        for batch in self._batches(wanted) if wanted else ():
-            try:
-                data = self._git(("cat-file", "--batch"), given=b"\n".join(batch) + b"\n")
-            except GitUnusable:  # these are lost, and the others are not
-                continue
-            place = 0
-            for id_ in batch:
-                end = data.index(b"\n", place)
-                words = data[place:end].split()
-                place = end + 1
-                if words[1:2] != [b"blob"]:
-                    continue
+        if not wanted:
+            return
+        try:
+            yield from self._contents(wanted, GitLimits(seconds=_LIMITS.seconds, output=_BATCH_BYTES))
+            return
+        except GitUnusable:  # more than that
+            batches = self._batches(wanted)
+        for batch in batches:
+            with contextlib.suppress(GitUnusable):  # these are lost, and the others are not
+                yield from self._contents(batch)
+
+    def _contents(self, ids: list[bytes], limits: GitLimits = _LIMITS) -> list[tuple[bytes, bytes]]:
+        data = self._git(("cat-file", "--batch"), given=b"\n".join(ids) + b"\n", limits=limits)
+        found: list[tuple[bytes, bytes]] = []
+        place = 0
+        for id_ in ids:
+            end = data.index(b"\n", place)
+            words = data[place:end].split()
+            place = end + 1
+            if words[1:2] == [b"blob"]:
                 size = int(words[2])
-                yield id_, data[place : place + size]
+                found.append((id_, data[place : place + size]))
                 place += size + 1
+        return found
 
     def _batches(self, ids: list[bytes]) -> Iterator[list[bytes]]:
         """As many at a time as fit into memory."""
@@ -305,7 +334,9 @@ class GitBaseline:
         write_private(git / "config", b"[core]\nrepositoryformatversion = 0\nbare = false\n", durable=False)
         write_private(git / "HEAD", b"ref: refs/heads/none\n", durable=False)
 
-    def _git(self, words: Sequence[str], *, given: bytes = b"", index: Path | None = None) -> bytes:
+    def _git(
+        self, words: Sequence[str], *, given: bytes = b"", index: Path | None = None, limits: GitLimits = _LIMITS
+    ) -> bytes:
         environ = {
             **QUIET_ENVIRONMENT,
             "PATH": os.environ.get("PATH", os.defpath),
@@ -314,19 +345,24 @@ class GitBaseline:
             "GIT_WORK_TREE": self._zone,
             "GIT_INDEX_FILE": str(index or self._index),
         }
-        run = self._run(words, environ, given)
+        run = self._run(words, environ, given, limits=limits)
         if run.code:
             raise GitUnusable(run.errors or f"git {words[0]} ended with {run.code}")
         return run.output
 
     def _run(
-        self, words: Sequence[str], environ: dict[str, str], given: bytes = b"", settings: Sequence[str] = _SETTINGS
+        self,
+        words: Sequence[str],
+        environ: dict[str, str],
+        given: bytes = b"",
+        settings: Sequence[str] = _SETTINGS,
+        limits: GitLimits = _LIMITS,
     ) -> GitRun:
         options = [word for one in settings for word in ("-c", one)]
         folder = self._folder
         try:
             return run_git(
-                ("-C", self._zone, *options, *words), folder=folder, environ=environ, limits=_LIMITS, stdin=given
+                ("-C", self._zone, *options, *words), folder=folder, environ=environ, limits=limits, stdin=given
             )
         except GitMissing:
             raise GitUnusable("there is no git") from None
@@ -343,10 +379,15 @@ def _read_index(path: str) -> tuple[bytes, os.stat_result]:
         return file.read(), info
 
 
+def _count_in_header(index: bytes) -> int:
+    """How many entries an index says it has. Only a hint: git counts them itself."""
+    return int.from_bytes(index[8:12], "big")
+
+
 def _odd_entries(entries: bytes) -> list[bytes]:
     """Of `ls-files -s -v`: what is no plain tracked file. Hidden by a flag, in conflict, a submodule. Counted first: a
     list of 50,000 lines takes longer than all the rest."""
-    plain = sum((b"\0" + entries).count(b"\0" + start) for start in _PLAIN)
+    plain = sum(entries.count(b"\0" + start) + entries.startswith(start) for start in _PLAIN)
     if plain == entries.count(b"\0"):
         return []
     return [one for one in entries.split(b"\0") if one and one[:9] not in _PLAIN]

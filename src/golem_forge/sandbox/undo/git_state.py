@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
@@ -73,8 +74,17 @@ class GitState:
         going_on = (_stamp(os.path.join(self._own, name)) for name in _OPERATIONS)
         return (*own, *common, *going_on, *_directories(os.path.join(self._common, "refs")))
 
-    def read(self) -> dict[str, tuple[PathState, bytes]]:
-        """Path → state, and the content where it is a file; the caller keeps it. Raises GitRefused."""
+    def read(
+        self, hidden: tuple[os.stat_result, list[tuple[bytes, bytes]]] | None = None
+    ) -> dict[str, tuple[PathState, bytes]]:
+        """Path → state, and the content where it is a file; the caller keeps it. `hidden`: entries with a flag, as
+        somebody read them from the index that had this stat. Raises GitRefused."""
+        with ThreadPoolExecutor(1) as pool:
+            if hidden is not None and _stamp_of(hidden[0]) == _stamp(os.path.join(self._own, "index")):
+                return self._read(lambda: hidden[1])
+            return self._read(pool.submit(self._hidden).result)
+
+    def _read(self, hidden: Callable[[], list[tuple[bytes, bytes]]]) -> dict[str, tuple[PathState, bytes]]:
         found: dict[str, tuple[PathState, bytes]] = {}
         for line in self._git("for-each-ref", "--format=%(objectname) %(refname)").splitlines():
             id_, _, name = line.partition(b" ")
@@ -92,15 +102,18 @@ class GitState:
             mark = f"unread:{sha256(diff).hexdigest()}"
             found[INDEX] = (PathState(PathKind.FILE, 0, mark, lost=_CONFLICT), b"")
         else:
-            found[INDEX] = (PathState(PathKind.FILE), commit.encode() + b"\n" + diff + _FLAGS + self._flags())
+            flags = b"\0".join(tag + b" " + path for tag, path in hidden())
+            found[INDEX] = (PathState(PathKind.FILE), commit.encode() + b"\n" + diff + _FLAGS + flags)
         for file, content in self._operation_files():
             found[PREFIX + file] = (PathState(PathKind.FILE), content)
         return found
 
-    def _flags(self) -> bytes:
-        """Entries that are hidden by a flag: `h path` assumed unchanged, `S path` not in the work tree."""
-        lines = self._git("ls-files", "-v", "-z").split(b"\0")
-        return b"\0".join(line for line in lines if line[:1] not in (b"H", b""))
+    def _hidden(self) -> list[tuple[bytes, bytes]]:
+        """Entries that are hidden by a flag: `h` assumed unchanged, `S` not in the work tree."""
+        listed = self._git("ls-files", "-v", "-z")
+        if listed.count(b"\0H ") + listed.startswith(b"H ") == listed.count(b"\0"):
+            return []
+        return [(line[:1], line[2:]) for line in listed.split(b"\0") if line[:1] not in (b"H", b"")]
 
     def _operation_files(self) -> Iterator[tuple[str, bytes]]:
         """Of a merge, rebase, cherry-pick, revert or bisect that is not finished."""
@@ -286,9 +299,12 @@ def _link(target: str) -> PathState:
 
 def _stamp(path: str) -> tuple[int, int, int] | None:
     try:
-        info = os.lstat(path)
+        return _stamp_of(os.lstat(path))
     except OSError:
         return None
+
+
+def _stamp_of(info: os.stat_result) -> tuple[int, int, int]:
     return info.st_mtime_ns, info.st_ino, info.st_size
 
 

@@ -18,6 +18,7 @@ import os
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path
 from threading import RLock
 from typing import Any, Final, NamedTuple
@@ -36,6 +37,7 @@ PENDING: Final = "restore"
 """The name of the fact that holds the steps of a restore that is not finished."""
 _UNUSED: Final = 0.25
 _ASKED_SINGLY: Final = 50
+_ASKED_AT_ONCE: Final = 500
 """Past so many questions in a row all digests are read at once."""
 _VERSION: Final = 1
 _SCHEMA: Final = """
@@ -235,11 +237,13 @@ class ZoneStore:
         return _entry(row)[1] if row else None
 
     def entries_at(self, paths: Collection[bytes]) -> dict[bytes, PathEntry | None]:
-        """Of each path; for many paths the whole table is read once."""
-        if len(paths) <= _ASKED_SINGLY:
-            return {path: self.entry(as_parts(path)) for path in paths}
-        known = dict(self.entries())
-        return {path: known.get(path) for path in paths}
+        """Of each path."""
+        found: dict[bytes, PathEntry | None] = dict.fromkeys(paths)
+        wanted = iter(paths)
+        while some := list(islice(wanted, _ASKED_AT_ONCE)):
+            marks = ",".join("?" * len(some))
+            found.update(map(_entry, self._db.execute(f"{_SELECT} WHERE path IN ({marks})", some)))
+        return found
 
     def entries(self) -> Iterator[tuple[bytes, PathEntry]]:
         for row in self._db.execute(_SELECT):

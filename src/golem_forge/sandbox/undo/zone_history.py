@@ -70,6 +70,8 @@ _SAMPLED: Final = 200
 _WHOLE: Final = b"./"
 _ENVIRONMENT: Final = {"PATH": os.defpath, "LC_ALL": "C"}
 _FIND: Final = GitLimits(seconds=60, output=64 << 20)
+_FIND_AT_ONCE: Final = 400
+"""Directories of one `find`, so that their names fit into its arguments (4 KiB each, of 2 MiB)."""
 
 
 class TooMuch(Exception):
@@ -333,7 +335,7 @@ class ZoneHistory:
         if self._git_state is None or (stamp := self._git_state.stamp()) == self._git_stamp:
             return
         try:
-            found = self._git_state.read()
+            found = self._git_state.read(self._git.hidden if self._git is not None else None)
         except GitRefused:
             return
         first = not self.store.get("git")
@@ -403,8 +405,8 @@ class ZoneHistory:
             if self._git is None:
                 raise GitUnusable
             with ThreadPoolExecutor(1) as pool:
-                unusual = pool.submit(self._unusual_files)
-                state = self._git.take_snapshot()
+                unusual = pool.submit(self._unusual_files, directories)
+                state = self._git.take_snapshot(self._scan.count_files())
                 paths = {*state.changed, *self._files((*state.untracked, *passed_over)), *unusual.result()}
             linked = (self._stat(as_parts(path)) for path in unusual.result())
             self._scan.single_links = all(info is not None and info.st_nlink == 1 for info in linked)
@@ -477,17 +479,25 @@ class ZoneHistory:
                     else:
                         yield as_bytes((*here, entry.name))
 
-    def _unusual_files(self) -> list[bytes]:
+    def _unusual_files(self, directories: Collection[bytes]) -> list[bytes]:
         """Tracked or not: files of more than one link, or with a mode that git would not give them back with."""
         self._modes = self._usual_modes()
         plain, runs = (f"{mode:o}" for mode in self._modes)
-        words = ("/usr/bin/find", ".", "-name", GIT_FILE, "-prune", "-o", "-type", "f")
-        tests = ("(", "-links", "+1", "-o", "(", "!", "-perm", plain, "!", "-perm", runs, ")", ")", "-print0")
+        tests = ("-maxdepth", "1", "-type", "f", "(", "-links", "+1")
+        tests = (*tests, "-o", "(", "!", "-perm", plain, "!", "-perm", runs, ")", ")", "-print0")
+
+        def find(some: list[bytes]) -> bytes:
+            words = ("/usr/bin/find", *map(os.fsdecode, some), *tests)
+            return run_program(words, folder=self._folder, cwd=self.host, environ=_ENVIRONMENT, limits=_FIND).output
+
+        places = [b".", *(b"./" + path for path in directories)]
+        each = min(-(-len(places) // (os.cpu_count() or 1)), _FIND_AT_ONCE)
         try:
-            run = run_program((*words, *tests), folder=self._folder, cwd=self.host, environ=_ENVIRONMENT, limits=_FIND)
+            with ThreadPoolExecutor(os.cpu_count()) as pool:
+                found = b"".join(pool.map(find, (places[at : at + each] for at in range(0, len(places), each))))
         except (OSError, GitTimeout, GitOutputLimit):
             raise GitUnusable from None
-        return [path.removeprefix(b"./") for path in run.output.split(b"\0") if path]
+        return [path.removeprefix(b"./") for path in found.split(b"\0") if path]
 
     def _usual_modes(self) -> tuple[int, int]:
         """Which modes a checkout gives files here: as most of some have."""

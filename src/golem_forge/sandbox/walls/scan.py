@@ -274,6 +274,14 @@ class ZoneScan:
         with self._lock:
             return {parts: one.mode for parts, one in self._listings.items()}
 
+    def count_files(self) -> int | None:
+        """Whatever is no directory, outside git's own; None: the last look did not see everything."""
+        with self._lock:
+            if self._unseen or any(one.unlisted for found in self._found.values() for one in found):
+                return None
+            seen = (one for here, one in self._listings.items() if not is_in_git_dir(here))
+            return sum(one.size - len(one.directories) for one in seen)
+
     def is_own_fifo(self, parts: Parts) -> bool:
         return parts in self._sockets.own_fifos
 
