@@ -483,8 +483,8 @@ class ZoneHistory:
         """Tracked or not: files of more than one link, or with a mode that git would not give them back with."""
         self._modes = self._usual_modes()
         plain, runs = (f"{mode:o}" for mode in self._modes)
-        tests = ("-maxdepth", "1", "-type", "f", "(", "-links", "+1")
-        tests = (*tests, "-o", "(", "!", "-perm", plain, "!", "-perm", runs, ")", ")", "-print0")
+        other_mode = ("(", "!", "-perm", plain, "!", "-perm", runs, ")")
+        tests = ("-maxdepth", "1", "-type", "f", "(", "-links", "+1", "-o", *other_mode, ")", "-print0")
 
         def find(some: list[bytes]) -> bytes:
             words = ("/usr/bin/find", *map(os.fsdecode, some), *tests)
