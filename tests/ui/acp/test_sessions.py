@@ -222,6 +222,28 @@ def test_one_turn_at_a_time_and_a_command_beside_it(program: Any) -> None:
     assert [(call.tool, call.starts) for call in program.calls()] == [("write_file", 1)]
 
 
+@pytest.mark.parametrize("leaves_by", ["/exit", "close", "end of input"])
+def test_a_session_that_is_left_while_it_answers_a_prompt(program: Any, leaves_by: str) -> None:
+    with Editor(program) as editor:
+        session = editor.new()
+        editor.use_script(
+            session, s="turns: [{calls: [{tool: write_file, args: {path: n.txt, content: x}}]}, {say: ok}]\n"
+        )
+        editor.answers = None
+        number = editor.begin_prompt(session, "write")
+        editor.until(lambda frame: frame.get("method") == "session/request_permission", "the question")
+        assert editor.prompt(session, "/status") == {"stopReason": "end_turn"}
+        if leaves_by == "/exit":
+            assert editor.prompt(session, "/exit") == {"stopReason": "end_turn"}
+            assert editor.result(number) == {"stopReason": "cancelled"}
+            assert editor.prompt(session, "more")["error"]["code"] == -32002
+        elif leaves_by == "close":
+            assert editor.request("session/close", sessionId=session) == {}
+            assert editor.result(number) == {"stopReason": "cancelled"}
+        assert editor.leave() == 0
+    assert not (program.root / "n.txt").exists()
+
+
 def test_a_form_and_a_reason_where_the_editor_has_forms(program: Any) -> None:
     def answers(frame: Any) -> Any:
         if frame["method"] == "elicitation/create":

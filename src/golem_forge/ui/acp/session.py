@@ -52,7 +52,6 @@ _MODE_NAMES: Final = {
     ApprovalMode.INTERACTIVE: "Ask",
     ApprovalMode.CONTAINED: "Work on its own here",
     ApprovalMode.STRICT: "Ask for everything",
-    ApprovalMode.CONTAINED: "Work inside the walls",
     ApprovalMode.AUTO_DENY: "Deny what asks",
     ApprovalMode.APPROVE_ALL: "Approve all",
 }
@@ -71,8 +70,10 @@ _REFRESHING: Final = frozenset({"manualToolsAvailable", "catalogChanged", "mcpSt
 BUSY: Final = "this session answers a prompt; wait for it, or cancel it first"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Prompt:
+    """Known by identity: a turn and a command beside it look alike."""
+
     cancelled: bool = False
 
 
