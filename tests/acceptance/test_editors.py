@@ -156,7 +156,8 @@ def test_a_write_asks_and_the_answer_counts(program: Any, answer: str, status: s
         editor.answers = answer if answer != "cancelled" else lambda _: {"outcome": {"outcome": "cancelled"}}
         session = editor.new()
         editor.use_script(session, write=WRITE)
-        assert editor.prompt(session, "write it") == {"stopReason": "end_turn"}
+        stop = "cancelled" if answer == "cancelled" else "end_turn"
+        assert editor.prompt(session, "write it") == {"stopReason": stop}
         [asked] = editor.asked()
         [card, diff] = asked["toolCall"]["content"]
         file = str(program.root / "new.txt")

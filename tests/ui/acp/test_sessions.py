@@ -244,6 +244,18 @@ def test_a_session_that_is_left_while_it_answers_a_prompt(program: Any, leaves_b
     assert not (program.root / "n.txt").exists()
 
 
+def test_a_question_that_is_cancelled_cancels_the_turn(program: Any) -> None:
+    with Editor(program) as editor:
+        session = editor.new()
+        editor.use_script(
+            session, s="turns: [{calls: [{tool: write_file, args: {path: n.txt, content: x}}]}, {say: went on}]\n"
+        )
+        editor.answers = lambda frame: {"outcome": {"outcome": "cancelled"}}
+        assert editor.prompt(session, "write") == {"stopReason": "cancelled"}
+        assert "went on" not in editor.text()
+    assert not (program.root / "n.txt").exists()
+
+
 def test_a_form_and_a_reason_where_the_editor_has_forms(program: Any) -> None:
     def answers(frame: Any) -> Any:
         if frame["method"] == "elicitation/create":

@@ -1,7 +1,8 @@
 """Questions of the runtime as requests to the client: approvals as permissions, forms as elicitations.
 
 Every question of a call is asked with its card, its diff, and an option for each thing that can be remembered. The
-answer goes onto the bus like that of any other UI, and names `acp:<client>`. A cancelled or malformed answer denies.
+answer goes onto the bus like that of any other UI, and names `acp:<client>`. A malformed answer denies; a cancelled one
+denies and cancels the turn.
 Threat: clients answer permissions by themselves (`--approve-all`). So this UI is attached without the right to trust:
 a question of trust is never sent as a permission, and the runtime counts no such answer from here.
 A field that holds a secret is never asked for in the client: what is typed there is on record there.
@@ -62,15 +63,23 @@ class SessionLink:
 
 class Questions:
     def __init__(
-        self, bus: EventBus, link: SessionLink, updates: UpdateStream, page_link: Callable[[], Awaitable[str]]
+        self,
+        bus: EventBus,
+        link: SessionLink,
+        updates: UpdateStream,
+        page_link: Callable[[], Awaitable[str]],
+        cancel: Callable[[], None],
     ) -> None:
-        """`page_link` gives a link to this session's page. Raises ForgeError."""
+        """`page_link` gives a link to this session's page, and raises ForgeError. `cancel`: the whole turn."""
         self._bus = bus
         self._link = link
         self._updates = updates
         self._page_link = page_link
+        self._cancel = cancel
         self._open: dict[str, asyncio.Task[None]] = {}
         self._forms: set[str] = set()
+        self._cancelled: set[str] = set()
+        """Calls whose question was cancelled: each is recorded as denied, and then the turn ends."""
 
     def take(self, event: Event) -> None:
         match event.type:
@@ -83,6 +92,13 @@ class Questions:
                 self._forms.discard(str(event.wire["requestId"]))
                 if (task := self._open.pop(str(event.wire["requestId"]), None)) is not None:
                     task.cancel()
+            case "toolResult":
+                self._end_cancelled(str(event.wire["toolCallId"]))
+
+    def _end_cancelled(self, call_id: str) -> None:
+        if call_id in self._cancelled:
+            self._cancelled.discard(call_id)
+            self._cancel()
 
     def cancel_forms(self) -> None:
         """Closes the forms that were shown here: a slash command waits for its form, whatever else is interrupted."""
@@ -145,6 +161,10 @@ class Questions:
             self._updates.calls.pop(call_id, None)
             self._link.send({"sessionUpdate": "tool_call_update", "toolCallId": call_id, "status": status})
         self._say("approvalResponse", response)
+        if _is_cancelled(answer):
+            self._cancelled.add(call_id)
+            if not wire.get("toolCallId"):
+                self._end_cancelled(call_id)
 
     async def _reason(self) -> str:
         if not self._link.client.forms:
@@ -227,6 +247,12 @@ def _chosen_option(answer: Mapping[str, Any], options: Sequence[Json]) -> str | 
     outcome = answer.get("outcome")
     chosen = outcome.get("optionId") if isinstance(outcome, Mapping) and outcome.get("outcome") == "selected" else None
     return next((str(each["optionId"]) for each in options if each["optionId"] == chosen), None)
+
+
+def _is_cancelled(answer: Mapping[str, Any]) -> bool:
+    """The person cancelled the prompt, as the protocol says it; an answer that cannot be read only denies."""
+    outcome = answer.get("outcome")
+    return isinstance(outcome, Mapping) and outcome.get("outcome") == "cancelled"
 
 
 def _form_request(message: str, schema: Json) -> Json:

@@ -83,7 +83,7 @@ class EditorSession:
         runtime.open_page = self._open_page
         self._link = link
         self._updates = UpdateStream(self)
-        self._questions = Questions(runtime.bus, link, self._updates, self.page_link)
+        self._questions = Questions(runtime.bus, link, self._updates, self.page_link, self.cancel)
         self._page: WebAdapter | None = None
         self._page_link = ""
         self._conversation: Conversation | None = None
