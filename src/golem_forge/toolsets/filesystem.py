@@ -40,6 +40,7 @@ from golem_forge.toolsets.file_access import (
     reading_plan,
 )
 from golem_forge.toolsets.text import (
+    DIFF_LIMIT,
     PAGE_BYTES,
     SAMPLE_BYTES,
     closing_note,
@@ -364,7 +365,19 @@ _WRITE_FILE: Final = FileTool(
 def _plan_delete(access: FileAccess, args: dict[str, Any], ctx: ToolContext) -> Plan:
     target = access.target(args["path"], Verb.DELETE, ctx)
     effects = (access.effect(target, ctx),)
-    return Plan(run=lambda: _delete(target), effects=effects, recheck=target.recheck, close=target.close)
+    diff = _deletion_diff(target)
+    return Plan(run=lambda: _delete(target), effects=effects, diff=diff, recheck=target.recheck, close=target.close)
+
+
+def _deletion_diff(target: Target) -> str:
+    if target.kind is not FileKind.FILE or target.stat is None or target.unreadable:
+        return ""
+    size = target.stat.st_size
+    if Mark.SECRET_PATH in target.marks:
+        return replaced_secret(target.virtual, size, None)
+    if size > DIFF_LIMIT:
+        return replaced_whole(target.virtual, size, None)
+    return unified_diff(target.virtual, files.read_bytes(target), None)
 
 
 def _delete(target: Target) -> str:

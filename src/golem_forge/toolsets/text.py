@@ -217,6 +217,8 @@ def unified_diff(
         return header + _replaced(f"{_described(old)} is binary", new)
     if old and len(old) > COMPARE_LIMIT:
         return header + _replaced(f"{_described(old)} is too large to show", new)
+    if old and new and _ends_lines_by_crlf(old) and _ends_lines_by_crlf(new):  # so none of its line ends changes
+        old, new = old.replace(b"\r\n", b"\n"), new.replace(b"\r\n", b"\n")
     old_lines, new_lines = _diff_lines(old), _diff_lines(new)
     if changes is None or not covers_all_changes(changes, old_lines, new_lines):
         changes = line_changes(old_lines, new_lines, most_comparisons=_MAX_COMPARISONS)
@@ -226,14 +228,18 @@ def unified_diff(
     return _escape_invalid_utf8(text)
 
 
-def replaced_whole(path: str, old_size: int, new: bytes) -> str:
+def replaced_whole(path: str, old_size: int, new: bytes | None) -> str:
     """The same for an old content too large even to be read."""
-    return _header(path, True, True) + _replaced(f"The old content ({old_size} bytes) is too large to show", new)
+    return _header(path, True, new is not None) + _replaced(
+        f"The old content ({old_size} bytes) is too large to show", new
+    )
 
 
-def replaced_secret(path: str, old_size: int, new: bytes) -> str:
+def replaced_secret(path: str, old_size: int, new: bytes | None) -> str:
     """The same for an old content that nobody asked to read: a write must not show it to a prompt, event or log."""
-    return _header(path, True, True) + _replaced(f"The old content ({old_size} bytes) is a secret and not shown", new)
+    return _header(path, True, new is not None) + _replaced(
+        f"The old content ({old_size} bytes) is a secret and not shown", new
+    )
 
 
 def _header(path: str, had: bool, has: bool, moved_from: str = "") -> str:
@@ -249,6 +255,10 @@ def _replaced(why: str, new: bytes | None) -> str:
     lines = _diff_lines(new)
     whole = [LineChange(0, 0, 0, len(lines))] if lines else []
     return _escape_invalid_utf8(f"# {why}; it is {what}.\n" + "".join(unified_hunks([], lines, whole)))
+
+
+def _ends_lines_by_crlf(data: bytes) -> bool:
+    return b"\n" in data and data.count(b"\r\n") == data.count(b"\n")
 
 
 def _diff_lines(data: bytes | None) -> list[str]:

@@ -256,6 +256,36 @@ def test_a_question_that_is_cancelled_cancels_the_turn(program: Any) -> None:
     assert not (program.root / "n.txt").exists()
 
 
+def test_changes_are_shown_as_diffs_that_can_be_read(program: Any) -> None:
+    """A deletion, a file with lines that end by CRLF, and one that is too large to be shown."""
+    root = program.root
+    (root / "gone.txt").write_text("one\ntwo\n")
+    (root / "crlf.txt").write_bytes(b"a\r\nb\r\n")
+    (root / "big.txt").write_text("a line of text\n" * 140_000)
+    script = """
+      turns:
+        - calls: [{tool: delete_file, args: {path: gone.txt}}]
+        - calls: [{tool: write_file, args: {path: crlf.txt, content: "a\\r\\nc\\r\\n"}}]
+        - calls: [{tool: write_file, args: {path: big.txt, content: "x\\n"}}]
+        - say: done
+    """
+    with Editor(program) as editor:
+        session = editor.new()
+        editor.use_script(session, s=script)
+        assert editor.prompt(session, "go") == {"stopReason": "end_turn"}
+        deleted, crlf, big = (asked["toolCall"] for asked in editor.asked())
+        ends = {
+            each["toolCallId"]: each for each in editor.updates("tool_call_update") if each["status"] == "completed"
+        }
+    gone = {"type": "diff", "path": str(root / "gone.txt"), "oldText": "one\ntwo\n", "newText": ""}
+    assert deleted["content"][1:] == [gone] and gone in ends[deleted["toolCallId"]]["content"]
+    [_, changed] = crlf["content"]
+    assert (changed["oldText"], changed["newText"]) == ("a\nb\n", "a\nc\n") and "x0d" not in json.dumps(crlf["content"])
+    [text] = ends[big["toolCallId"]]["content"]
+    assert "replaced whole" in text["content"]["text"] and "/dev/null" not in text["content"]["text"]
+    assert len(json.dumps(big)) + len(json.dumps(ends[big["toolCallId"]])) < 10_000
+
+
 def test_a_form_and_a_reason_where_the_editor_has_forms(program: Any) -> None:
     def answers(frame: Any) -> Any:
         if frame["method"] == "elicitation/create":

@@ -79,6 +79,8 @@ class ShownCall:
     worker_id: str
     output: str = ""
     """The last of what it printed."""
+    diffs: list[Json] = field(default_factory=list)
+    """What its card showed: a deletion says no more afterwards than that it was done."""
 
 
 @dataclass(slots=True)
@@ -150,6 +152,8 @@ class UpdateStream:
         wire = event.wire
         diffs = self._diffs_of(str(wire.get("diff") or ""), event.worker_id)
         rows = approval_card(wire, [], with_diff=not diffs)
+        if call := self.calls.get(str(wire.get("toolCallId"))):
+            call.diffs = diffs
         return [text_content(fenced_block(plain_text(rows))), *diffs]
 
     def locations(self, event: Event) -> list[Json]:
@@ -287,7 +291,7 @@ class UpdateStream:
         diffs, changed = self._changes(value if isinstance(value, Mapping) else {}, event.worker_id)
         content = [] if done else [text_content(f"{status}: {escape_control_chars(str(data.get('error') or ''))}")]
         text = "" if diffs else _result_text(data)
-        content += ([text_content(fenced_block(text))] if text else []) + diffs
+        content += ([text_content(fenced_block(text))] if text else []) + (diffs or (call.diffs if done else []))
         update = self._update("tool_call_update", toolCallId=call_id, status="completed" if done else "failed")
         if content or call.output:
             update["content"] = content

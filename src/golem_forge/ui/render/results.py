@@ -42,6 +42,7 @@ _HALF: Final = 10
 _MIN_LINES: Final = 5
 """A text with fewer line ends is cut by its characters."""
 _MAX_WHOLE: Final = 2000
+_REPLACED_WHOLE: Final = "The old content is not shown; it was replaced whole by:"
 _SUCCESS: Final = "success"
 _ON_THE_CARD: Final = frozenset({"diff", "patch.result"})
 """Kinds of results that their card has shown."""
@@ -82,7 +83,10 @@ def whole_value(data: Fields) -> list[Line]:
     value = _value(data)
     if value.get("kind") == "diff" and isinstance(value.get("modified"), str):
         original = value["original"] if isinstance(value.get("original"), str) else None
-        rows = styled_diff(content_diff(to_text(value.get("path", "")), original, value["modified"]))
+        if original is None and not value.get("isNew"):
+            rows = [*lines_of(_REPLACED_WHOLE, "dim"), *prose_lines(value["modified"])]
+        else:
+            rows = styled_diff(content_diff(to_text(value.get("path", "")), original, value["modified"]))
     elif isinstance(value.get("diff"), str):
         rows = styled_diff(value["diff"])
     else:
