@@ -173,7 +173,7 @@ def test_open_calls_are_running_while_their_session_lives_and_may_have_run_after
 CALLS = (
     ("2026-11-10T23:59:59.999Z", "c1", "llm", "shop"),
     ("2026-11-11T00:00:00.000Z", "c2", "human", ""),
-    ("2026-11-11T09:30:59.500Z", "c3", "mcp", "shop/inner"),
+    ("2026-11-11T09:30:59.500Z", "c3", "mcp:laptop", "shop/inner"),
     ("2026-11-11T23:59:59.999Z", "c4", "tool", "shopping"),
 )
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from golem_forge.tools.inputs import SchemaInput
 from golem_forge.tools.schema import field_path, json_path
-from golem_forge.tools.validation import SchemaCheck, ToolDefinitionError
+from golem_forge.tools.validation import InputInvalid, SchemaCheck, ToolDefinitionError
 
 DRAFT_7 = "http://json-schema.org/draft-07/schema#"
 
@@ -253,3 +254,12 @@ def test_paths(parts: tuple[str | int, ...], field: str, path: str) -> None:
 
 def test_a_path_is_bounded() -> None:
     assert len(json_path(["k" * 500] * 1000)) < 5000
+
+
+def test_an_argument_that_is_required_and_has_a_default_may_be_left_out():
+    properties = {"text": {"type": "string"}, "times": {"type": "integer", "default": 2}}
+    spec = SchemaInput({"type": "object", "properties": properties, "required": ["text", "times"]})
+    assert spec.check({"text": "hi"}).values == {"text": "hi", "times": 2}
+    assert spec.check({"text": "hi", "times": 3}).plain == {"text": "hi", "times": 3}
+    with pytest.raises(InputInvalid, match="text"):
+        spec.check({})

@@ -179,7 +179,7 @@ class _Calls:
     def _fits(self, call: CallSummary) -> bool:
         asked = self._asked
         return bool(
-            asked.caller in ("", call.caller)
+            asked.caller in ("", call.caller.partition(":")[0])  # `mcp:laptop` names its client
             and asked.since <= call.proposed_at
             and (not asked.until or call.proposed_at <= asked.until)
             and (self._sessions is None or call.session_id in self._sessions)

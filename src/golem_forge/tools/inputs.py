@@ -27,7 +27,7 @@ from golem_forge.core.errors import error_name
 from golem_forge.core.json import copy_json, digest
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.regex import regex
-from golem_forge.tools.schema import field_path, instance_path, with_defaults
+from golem_forge.tools.schema import field_path, instance_path, resolve_schema, with_defaults
 from golem_forge.tools.validation import InputInvalid, SchemaCheck, ToolDefinitionError
 
 if TYPE_CHECKING:
@@ -208,7 +208,18 @@ class SchemaInput:
             return None  # the schema itself says whether others are welcome
         return frozenset(self._schema.get("properties", ()))
 
+    @functools.cached_property
+    def _required_defaults(self) -> dict[str, Any]:
+        """Of arguments that are required and have a default: whoever leaves one out means the default."""
+        properties, required = self._schema.get("properties"), self._schema.get("required")
+        if not isinstance(properties, dict) or not isinstance(required, list) or "'default'" not in repr(properties):
+            return {}
+        named = {name: resolve_schema(properties.get(name), self._schema).schema for name in required}
+        return {name: said["default"] for name, said in named.items() if "default" in said}
+
     def check(self, args: dict[str, Any]) -> Arguments:
+        if self._required_defaults:
+            args = {**self._required_defaults, **args}
         if problems := self._check.errors(args, limit=_MAX_PROBLEMS):
             raise InputInvalid("; ".join(f"{p}: {t}" if p else t for p, t in problems), fields=problems)
         # the caller may change its own object, and a tool what it is given, but not what was judged and recorded
