@@ -124,12 +124,14 @@ def _make_starter(
     options = _LOGIN_START if args["login"] else _PLAIN_START[args["shell"]]
 
     async def start() -> WalledChild:
+        env = environment.child_env(settings.env, analysis, ctx, tty=args["tty"], hosts=bool(args["network"]))
         job = Job(
             argv=(shell, *options, text),
             cwd=cwd,
-            env=environment.child_env(settings.env, analysis, ctx, tty=args["tty"], hosts=bool(args["network"])),
+            env=env,
             streams=Streams.TERMINAL if args["tty"] else Streams.MERGED,
             hosts=tuple(_host_grant(target, ctx) for target in args["network"]),
+            loopback=None if args["network"] else await environment.loopback(analysis, env, ctx),
             lifted=analysis.unmasked_paths(ctx.path_rules()),
             not_kept=analysis.not_kept(ctx),
             reads_only=analysis.reads_only,

@@ -24,6 +24,7 @@ from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.regex import regex
 from golem_forge.core.results import ToolResult
 from golem_forge.core.text import TextSource, head_and_tail
+from golem_forge.sandbox.network.loopback import OWN_LOOPBACK, SessionLoopbacks
 from golem_forge.sandbox.process.monitor import ENDED, REASONS, TIMEOUT, WALLS_CHANGED, ExitStatus
 from golem_forge.sandbox.walls.denials import blocked_line
 from golem_forge.tools.context import ToolContext
@@ -81,6 +82,7 @@ async def report(
     finished = ToolCompletion(result=ToolResult(value, ""), status=state.status, code=state.code, bounded=True)
     if ending is None:
         value["session_id"] = running.number
+        lines += own_loopback_hint(running, ctx)
     else:
         value |= {"signal": ending.signal} if ending.signal else {"exit_code": ending.exit_code}
         lines += network_hint(running)
@@ -226,6 +228,21 @@ def bound_with_handle(whole: TextSource, limit: int, handle: str) -> BoundedText
     """The same for a text that was stored already, alone or as part of another."""
     cut = whole.size > limit
     return BoundedText(head_and_tail(whole, limit, handle), handle if cut else "", cut)
+
+
+_HAS_HOSTS: Final = (
+    "It has hosts, so its ports are its own: a server that other calls reach is started without `network`."
+)
+
+
+def own_loopback_hint(running: RunningCommand, ctx: ToolContext) -> tuple[str, ...]:
+    """For a command that goes on where no other one reaches it, although a server in it may be meant to be reached."""
+    if running.no_walls or running.walled.loopback is not None:
+        return ()
+    if not running.offline:
+        return (_HAS_HOSTS,)
+    problem = ctx.parts.get(SessionLoopbacks).problem
+    return (f"Here {OWN_LOOPBACK}: {problem}.",) if problem else ()
 
 
 NETWORK_IS_OFF: Final = "The network is off inside; name hosts in 'network'."
