@@ -230,9 +230,7 @@ def bound_with_handle(whole: TextSource, limit: int, handle: str) -> BoundedText
     return BoundedText(head_and_tail(whole, limit, handle), handle if cut else "", cut)
 
 
-_HAS_HOSTS: Final = (
-    "It has hosts, so its ports are its own: a server that other calls reach is started without `network`."
-)
+_HAS_HOSTS: Final = "It has hosts, so its ports are its own: start a server that other calls reach without `network`."
 
 
 def own_loopback_hint(running: RunningCommand, ctx: ToolContext) -> tuple[str, ...]:
