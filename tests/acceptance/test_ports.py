@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
+import urllib.error
+import urllib.request
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
+from tests.deadlines import PATIENCE
 
 from golem_forge.agent.session import entry_session
-from golem_forge.core.decisions import Status
+from golem_forge.core.calls import Caller
+from golem_forge.core.decisions import Risk, Status
+from golem_forge.toolsets.exec.ports import port_rows
 
 SERVER = """\
 import http.server, sys
@@ -93,3 +102,65 @@ async def test_two_sessions_have_the_same_port_each(session: Any, project: Path)
         await serve(other, 3000, "second")
         assert await fetch(other, "http://127.0.0.1:3000/") == "second /\n"
         assert await fetch(session, "http://127.0.0.1:3000/") == "first /\n"
+
+
+async def listed(session: Any) -> list[dict[str, Any]]:
+    return await asyncio.to_thread(port_rows, session.path.parts, session.path.walls.redact)
+
+
+async def get(url: str) -> str:
+    def ask() -> str:
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=PATIENCE) as answer:
+            return str(answer.read().decode())
+
+    return await asyncio.to_thread(ask)
+
+
+async def test_the_person_opens_a_published_port_in_a_browser(session: Any) -> None:
+    await serve(session, 3000)
+    published = await session.call("publish_port", {"port": 3000})
+    assert published.status is Status.SUCCESS, published.error
+    url = published.result.value["url"]
+    address = ip_address(urlsplit(url).hostname)
+    assert address in ip_network("127.0.0.0/8") and address not in ip_network("127.0.0.0/16")
+    assert url in published.result.text and "no other computer" in published.result.text
+    pages = await asyncio.gather(*(get(f"{url}{number}") for number in range(20)))
+    assert pages == [f"hello /{number}" for number in range(20)]
+    again = await session.call("publish_port", {"port": 3000})
+    assert again.result.value["url"] == url
+    (row,) = await listed(session)
+    assert (row["port"], row["url"]) == (3000, url) and row["command"].endswith("python3 server.py 3000 hello")
+    began = datetime.fromisoformat(row["since"])
+    assert abs((datetime.now(UTC) - began).total_seconds()) < PATIENCE
+    ended = await session.call("unpublish_port", {"port": 3000}, caller=Caller.HUMAN)
+    assert ended.status is Status.SUCCESS
+    with pytest.raises(urllib.error.URLError):
+        await get(url)
+
+
+async def test_a_link_ends_with_the_session(project: Path) -> None:
+    async with entry_session(project, approval="approve_all") as session:
+        await serve(session, 3000)
+        url = (await session.call("publish_port", {"port": 3000})).result.value["url"]
+        assert await get(url) == "hello /"
+    with pytest.raises(urllib.error.URLError):
+        await get(url)
+
+
+async def test_publishing_asks_and_says_who_reaches_it(project: Path) -> None:
+    async with entry_session(project, approval="contained") as session:
+        await serve(session, 3000)
+        asked = await session.call("publish_port", {"port": 3000})
+        assert asked.status is Status.APPROVAL_DENIED
+        assert asked.decision.not_contained == ("port 3000 becomes reachable from outside the walls",)
+        assert asked.decision.risk is Risk.HIGH
+        by_the_person = await session.call("publish_port", {"port": 3000}, caller=Caller.HUMAN)
+        assert by_the_person.status is Status.SUCCESS
+        model = await session.call("unpublish_port", {"port": 3000})
+        assert model.status is Status.TOOL_NOT_FOUND
+
+
+async def test_what_does_not_listen_is_not_published(session: Any) -> None:
+    missing = await session.call("publish_port", {"port": 3000})
+    assert missing.status is Status.EXECUTION_FAILED and "listens on port 3000" in missing.error
+    assert await listed(session) == []
