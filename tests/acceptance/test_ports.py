@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import urllib.error
 import urllib.request
@@ -16,9 +17,11 @@ from urllib.parse import urlsplit
 import pytest
 from tests.deadlines import PATIENCE
 
+from golem_forge import open_session
 from golem_forge.agent.session import entry_session
 from golem_forge.core.calls import Caller
 from golem_forge.core.decisions import Risk, Status
+from golem_forge.storage.home import forge_home
 from golem_forge.toolsets.exec.ports import port_rows
 
 SERVER = """\
@@ -164,3 +167,129 @@ async def test_what_does_not_listen_is_not_published(session: Any) -> None:
     missing = await session.call("publish_port", {"port": 3000})
     assert missing.status is Status.EXECUTION_FAILED and "listens on port 3000" in missing.error
     assert await listed(session) == []
+
+
+class HostService:
+    """A service of the host's own loopback: says who it is and what it was told."""
+
+    def __init__(self) -> None:
+        self.said: list[bytes] = []
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.said.append(await reader.readline())
+        writer.write(b"the host's database\n")
+        await writer.drain()
+        writer.close()
+
+
+@pytest.fixture
+async def service() -> AsyncIterator[tuple[HostService, int]]:
+    made = HostService()
+    async with await asyncio.start_server(made.answer, "127.0.0.1", 0) as listening:
+        yield made, listening.sockets[0].getsockname()[1]
+
+
+QUERY = """\
+import socket, sys
+with socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=20) as line:
+    line.sendall(b"select 1\\n")
+    print(line.makefile().read().strip())
+"""
+
+
+async def query(session: Any, host: str, port: int, **more: Any) -> Any:
+    command = {"cmd": f"python3 query.py {host} {port}", "yield_time_ms": 30_000, **more}
+    return await session.call("exec_command", command)
+
+
+def reached(session: Any) -> list[str]:
+    """From the journal."""
+    lines = (forge_home().path / "sessions" / f"{session.state.id}.jsonl").read_bytes().splitlines()
+    records = [record for record in map(json.loads, lines) if record.get("event") == "serviceReached"]
+    return [record["data"]["target"] for record in records]
+
+
+async def test_a_service_of_the_host_is_reached_by_the_call_that_names_it(
+    session: Any, project: Path, service: tuple[HostService, int]
+) -> None:
+    database, port = service
+    (project / "query.py").write_text(QUERY)
+    without = await query(session, "localhost", port)
+    assert without.status is Status.EXECUTION_FAILED and not database.said
+    by_curl = await session.call("exec_command", {"cmd": f"echo 'localhost port {port}: Connection refused'; exit 7"})
+    assert f"name one in 'network': localhost:{port}." in by_curl.result.text
+    for host in ("localhost", "127.0.0.1"):
+        answered = await query(session, host, port, network=[f"{host}:{port}"])
+        assert answered.result.value["output"] == "the host's database\n", answered.result.text
+    assert database.said == [b"select 1\n"] * 2
+    other = await query(session, "127.0.0.1", port + 1 if port < 65535 else port - 1, network=[f"localhost:{port}"])
+    assert other.status is Status.EXECUTION_FAILED
+    again = await query(session, "localhost", port)
+    assert again.status is Status.EXECUTION_FAILED and len(database.said) == 2
+    assert reached(session) == [f"localhost:{port}", f"127.0.0.1:{port}"]
+
+
+RULES = """\
+version: 1
+rules:
+  - {{command: [python3, query.py], verdict: preApproved}}
+  - {{host: localhost, ports: [{port}], {private}verdict: preApproved}}
+"""
+
+
+@pytest.mark.parametrize(("private", "status"), [("private: true, ", "success"), ("", "approval_denied")])
+async def test_a_rule_for_a_service_must_say_that_it_is_private(
+    project: Path, service: tuple[HostService, int], private: str, status: str
+) -> None:
+    database, port = service
+    (project / "query.py").write_text(QUERY)
+    forge_home().ensure()
+    (forge_home().path / "rules.yaml").write_text(RULES.format(port=port, private=private))
+    async with entry_session(project, approval="auto_deny") as session:
+        outcome = await query(session, "localhost", port, network=[f"localhost:{port}"])
+        assert outcome.status.value == status, outcome.error
+    assert len(database.said) == (status == "success")
+
+
+async def test_a_service_asks_with_what_it_is(project: Path, service: tuple[HostService, int]) -> None:
+    database, port = service
+    (project / "query.py").write_text(QUERY)
+    cards: list[Any] = []
+
+    def answer(request: Any) -> Any:
+        cards.append(request)
+        return {"approved": len(cards) == 1}
+
+    async with open_session(project, approval="interactive", approval_callback=answer) as session:
+        outcome = await query(session, "localhost", port, network=[f"localhost:{port}"])
+        assert outcome.status is Status.SUCCESS, outcome.error
+        again = await query(session, "localhost", port, network=[f"localhost:{port}"])
+        assert again.status is Status.APPROVAL_DENIED
+    assert "a service of this computer" in str(cards[0].warnings)
+    assert len(database.said) == 1
+
+
+async def test_webfetch_reads_a_page_of_the_session_and_asks_first(project: Path) -> None:
+    cards: list[Any] = []
+
+    def answer(request: Any) -> Any:
+        cards.append(request)
+        if request.tool == "webfetch":
+            choice = next(each.id for each in request.choices if "session.localhost" in each.label)
+            return {"approved": True, "choice": choice}
+        return {"approved": True}
+
+    async with open_session(project, approval="interactive", approval_callback=answer) as session:
+        early = await session.call("webfetch", {"url": "http://localhost:3000/"})
+        assert early.status is Status.POLICY_DENIED and "3000" in early.error
+        await serve(session, 3000)
+        page = await session.call("webfetch", {"url": "http://localhost:3000/page"})
+        assert page.status is Status.SUCCESS, page.error
+        assert page.result.value["text"] == "hello /page"
+        asked = len(cards)
+        again = await session.call("webfetch", {"url": "http://127.0.0.1:3000/more"})
+        named = await session.call("webfetch", {"url": "http://session.localhost:3000/named"})
+        assert (again.result.value["text"], named.result.value["text"]) == ("hello /more", "hello /named")
+        assert len(cards) == asked
+        silent = await session.call("webfetch", {"url": "http://session.localhost:3001/"})
+        assert silent.status is Status.EXECUTION_FAILED and "listens on port 3001" in silent.error

@@ -29,7 +29,7 @@ import time
 from collections.abc import Hashable, Iterator
 from functools import lru_cache, partial
 from ipaddress import IPv4Address, IPv6Address
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import one_line
@@ -37,6 +37,9 @@ from golem_forge.sandbox.network.forward import Streams
 from golem_forge.sandbox.network.proxy import open_sockets_blocking
 from golem_forge.sandbox.network.resolve import ThreadLimitReached, run_in_thread
 from golem_forge.sandbox.walls.bubblewrap import find_bwrap, find_system_program
+
+if TYPE_CHECKING:
+    from golem_forge.sandbox.walls.walls import Walls
 
 _GET_USER_NAMESPACE: Final = 0xB701
 _PATIENCE_S: Final = 10.0
@@ -360,6 +363,12 @@ def _joining_problem(bwrap: str, made: SessionLoopback) -> str:
 def _last_words(said: bytes) -> str:
     lines = said.decode("utf-8", "replace").strip().splitlines()
     return one_line(lines[-1].rpartition(": ")[2])[:_MOST_SAID] if lines else "no reason given"
+
+
+def loopback_key(walls: Walls, guest: str) -> Hashable:
+    """Who shares a loopback: workers of one caller (`guest`: a client of a served session) with the same zones, modes
+    and rules about paths."""
+    return (guest, walls.sharing_key())
 
 
 class SessionLoopbacks:

@@ -47,6 +47,8 @@ class HostGrant:
     host: str
     port: int = 443
     private: bool = False
+    service: bool = False
+    """A port of this machine's own loopback, at the same address inside: TCP, not through the proxy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,8 @@ class Job:
     """None: those of the settings."""
     hosts: tuple[HostGrant, ...] = ()
     """The child may reach exactly these, through the proxy; empty: no network."""
+    service_reached: Callable[[HostGrant], None] = lambda grant: None
+    """Told of each connection to one of `hosts` that is a service."""
     shares_network: bool = False
     """The host's own network instead, declared by a trusted tool or server: its loopback services and abstract sockets
     are in reach then, too."""

@@ -40,6 +40,7 @@ from golem_forge.sandbox.zones import PlaceholderNotes
 if TYPE_CHECKING:
     from golem_forge.sandbox.network.loopback import NamespaceHold
     from golem_forge.sandbox.network.proxy import HostProxy
+    from golem_forge.sandbox.network.services import HostServices
     from golem_forge.sandbox.undo.zone_history import ZoneHistory
     from golem_forge.sandbox.walls.toolchains import VisibleToolchains
 
@@ -53,6 +54,7 @@ class _FullStart:
         self.inspection = Inspection(planner)
         self.planned: PlannedWalls
         self.proxy: HostProxy | None = None
+        self.services: HostServices | None = None
         self.masks: tuple[Mask, ...] = ()
         """Those that bubblewrap does not put up."""
         self._leases: list[ZoneLease] = []
@@ -83,10 +85,14 @@ class _FullStart:
             if writable:
                 self._leases.append(await wait_for_lease(zone))
             await self.inspection.begin(zone, self.job, self._leases[-1] if writable else None)
-        if self.job.hosts:
+        if named := [grant for grant in self.job.hosts if not grant.service]:
             from golem_forge.sandbox.network.proxy import HostProxy, user_proxy
 
-            self.proxy = HostProxy(self.job.hosts, upstream=user_proxy(person_environ()))
+            self.proxy = HostProxy(named, upstream=user_proxy(person_environ()))
+        if services := [grant for grant in self.job.hosts if grant.service]:
+            from golem_forge.sandbox.network.services import HostServices
+
+            self.services = HostServices(services, self.job.service_reached)
 
     def plan(self) -> Callable[[], bool] | None:
         """Sets `planned`; returns the question whether the walls are still what was planned. Ask for it before
@@ -101,7 +107,7 @@ class _FullStart:
 
     @property
     def has_work_inside(self) -> bool:
-        return self.proxy is not None or bool(self.masks)
+        return self.proxy is not None or self.services is not None or bool(self.masks)
 
     async def work_inside(self, pid: int) -> None:
         """What is done in the walls once they stand, before the command starts. Raises WALLS_UNAVAILABLE."""
@@ -109,12 +115,16 @@ class _FullStart:
             await put_up(pid, self.masks)
         if self.proxy is not None:
             await self.proxy.serve_inside(pid)
+        if self.services is not None:
+            await self.services.serve_inside(pid)
 
     def leave(self) -> Awaitable[None] | None:
         """What is left to wait for, if anything is."""
         self.joined()
         if self.proxy is not None:
             self.proxy.close()
+        if self.services is not None:
+            self.services.close()
         for lease in self._leases:
             lease.release()
         layout.restore_device_modes()

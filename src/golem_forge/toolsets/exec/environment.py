@@ -28,7 +28,7 @@ from golem_forge.policy.containment import command_reasons, process_reasons, wal
 from golem_forge.policy.shell.arguments import file_words
 from golem_forge.policy.shell.strict import REDIRECTIONS, Parsed, parse_strict, quote, render
 from golem_forge.sandbox.errors import SandboxError, walls_unavailable
-from golem_forge.sandbox.network.loopback import SessionLoopbacks
+from golem_forge.sandbox.network.loopback import SessionLoopbacks, loopback_key
 from golem_forge.sandbox.protected import is_secret_name
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.target import FileKind, Target
@@ -42,7 +42,7 @@ from golem_forge.tools.context import ToolContext
 from golem_forge.tools.threads import run_in_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from golem_forge.policy.facts import CommandFacts
     from golem_forge.sandbox.network.loopback import SessionLoopback
@@ -96,7 +96,7 @@ class ExecEnvironment:
         needs none, and joins it where there is one: it may ask who listens."""
         if analysis.level is not Level.FULL or not self.walls.may_join(env):
             return None
-        loopbacks, key = ctx.parts.get(SessionLoopbacks), loopback_key(self.walls, ctx)
+        loopbacks, key = ctx.parts.get(SessionLoopbacks), loopback_key(self.walls, ctx.guest)
         return loopbacks.find(key) if analysis.reads_only else await loopbacks.get(key)
 
     @property
@@ -106,11 +106,6 @@ class ExecEnvironment:
             for zone in self.sandbox.zones.values()
             if zone.name != USER_TOOLS
         )
-
-
-def loopback_key(walls: Walls, ctx: ToolContext) -> Hashable:
-    """Who shares a loopback: workers of one caller with the same zones, modes and rules about paths."""
-    return (ctx.guest, walls.sharing_key())
 
 
 class EmbedderWalls:

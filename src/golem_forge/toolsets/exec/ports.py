@@ -188,12 +188,12 @@ async def _plan_publish(sandbox: Sandbox | None, args: dict[str, Any], ctx: Tool
 async def _loopback_with(port: int, sandbox: Sandbox | None, ctx: ToolContext) -> SessionLoopback:
     """Where the port listens: in the loopback of the worker that asks; for a person in that of any worker. Raises
     ToolFailed."""
-    from golem_forge.sandbox.network.loopback import SessionLoopbacks
+    from golem_forge.sandbox.network.loopback import SessionLoopbacks, loopback_key
     from golem_forge.tools.threads import run_in_thread
-    from golem_forge.toolsets.exec.environment import environment_of, loopback_key
+    from golem_forge.toolsets.exec.environment import environment_of
 
     loopbacks = ctx.parts.get(SessionLoopbacks)
-    own = loopbacks.find(loopback_key(environment_of(sandbox, ctx).walls, ctx))
+    own = loopbacks.find(loopback_key(environment_of(sandbox, ctx).walls, ctx.guest))
     found = [each for each in (own, *(loopbacks.made if ctx.caller is Caller.HUMAN else ())) if each is not None]
     for loopback in found:
         if any(each.port == port for each in await run_in_thread(loopback.listening)):

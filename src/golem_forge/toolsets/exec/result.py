@@ -252,11 +252,31 @@ _NO_NETWORK: Final = regex(
 )
 
 
+_REFUSED: Final = regex(
+    r"connection refused|ECONNREFUSED|couldn't connect to server|could not connect to", re.IGNORECASE
+)
+_OWN_PORT: Final = regex(
+    r"(?:localhost|127\.0\.0\.1|::1)\W{1,4}(?:\([0-9.:]{3,40}\), )?(?:port )?([0-9]{2,5})\b", re.IGNORECASE
+)
+
+
 def network_hint(running: RunningCommand) -> tuple[str, ...]:
     """For a command that had no hosts and failed, if the end of its output is about reaching one."""
     ending = running.ending
     if ending is None or not ending.exit_code or not running.offline:
         return ()
     output = running.child.output
-    text = output.read(max(0, output.size - _INSPECTED_BYTES)).decode("utf-8", "replace")
-    return (NETWORK_IS_OFF,) if _NO_NETWORK.search(text) else ()
+    return network_hint_in(output.read(max(0, output.size - _INSPECTED_BYTES)).decode("utf-8", "replace"))
+
+
+def network_hint_in(text: str) -> tuple[str, ...]:
+    if _NO_NETWORK.search(text):
+        return (NETWORK_IS_OFF,)
+    if not _REFUSED.search(text):
+        return ()
+    port = _OWN_PORT.search(text)
+    return (
+        (f"Commands do not reach services of this computer; name one in 'network': localhost:{port[1]}.",)
+        if port
+        else ()
+    )
