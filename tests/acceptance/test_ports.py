@@ -15,12 +15,16 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from tests.acceptance.test_session_commands import Typing
+from tests.agent.conftest import calls
 from tests.deadlines import PATIENCE
 
 from golem_forge import open_session
 from golem_forge.agent.session import entry_session
 from golem_forge.core.calls import Caller
 from golem_forge.core.decisions import Risk, Status
+from golem_forge.sandbox.network import loopback
+from golem_forge.sandbox.network.proxy import PROXY_PORT
 from golem_forge.storage.home import forge_home
 from golem_forge.toolsets.exec.ports import port_rows
 
@@ -293,3 +297,86 @@ async def test_webfetch_reads_a_page_of_the_session_and_asks_first(project: Path
         assert len(cards) == asked
         silent = await session.call("webfetch", {"url": "http://session.localhost:3001/"})
         assert silent.status is Status.EXECUTION_FAILED and "listens on port 3001" in silent.error
+
+
+async def test_a_server_does_not_collect_the_hosts_of_a_later_call(session: Any) -> None:
+    """Threat: whoever listens first on the proxy's port would be what the next call takes for its proxy."""
+    await serve(session, PROXY_PORT, "rogue")
+    through_proxy = {"network": ["nobody.invalid:80"], "yield_time_ms": 30_000}
+    said = await session.call("exec_command", {"cmd": "python3 client.py http://nobody.invalid/", **through_proxy})
+    assert "rogue" not in said.result.text and "502" in said.result.text
+    direct = f"python3 client.py http://127.0.0.1:{PROXY_PORT}/"
+    found = await session.call("exec_command", {"cmd": f"unset http_proxy HTTP_PROXY; {direct}", **through_proxy})
+    assert "rogue" not in found.result.text and "400" in found.result.text
+
+
+async def test_a_call_with_hosts_serves_nobody_else(
+    session: Any, project: Path, service: tuple[HostService, int]
+) -> None:
+    """Threat: a server with a grant would lend it to every command of the session."""
+    database, port = service
+    (project / "query.py").write_text(QUERY)
+    said = await serve(session, 4000, "granted", network=[f"localhost:{port}"])
+    assert "its ports are its own" in said
+    assert "refused" in await fetch(session, "http://127.0.0.1:4000/")
+    stolen = await query(session, "127.0.0.1", port)
+    assert stolen.status is Status.EXECUTION_FAILED and not database.said
+    published = await session.call("publish_port", {"port": 4000})
+    assert published.status is Status.EXECUTION_FAILED
+
+
+ABSTRACT = """\
+import socket, sys
+ours = socket.socket(socket.AF_UNIX)
+if sys.argv[1] == "serve":
+    ours.bind("\\0forge-test")
+    ours.listen()
+    print("listening", flush=True)
+    while True:
+        ours.accept()[0].sendall(b"abstract hello")
+ours.connect("\\0forge-test")
+print(ours.recv(100).decode())
+"""
+
+
+async def test_abstract_sockets_are_shared_by_the_session_alone(session: Any, project: Path) -> None:
+    (project / "server.py").write_text(ABSTRACT)
+    await serve(session, 0, cmd="python3 server.py serve")
+    ask = {"cmd": "python3 server.py ask", "yield_time_ms": 30_000}
+    assert (await session.call("exec_command", ask)).result.value["output"] == "abstract hello\n"
+    granted = await session.call("exec_command", {**ask, "network": ["nobody.invalid:80"]})
+    assert granted.status is Status.EXECUTION_FAILED
+    with socket.socket(socket.AF_UNIX) as ours, pytest.raises(ConnectionRefusedError):
+        ours.connect("\0forge-test")
+    async with entry_session(project, approval="approve_all") as other:
+        assert (await other.call("exec_command", ask)).status is Status.EXECUTION_FAILED
+
+
+async def test_where_it_cannot_be_shared_the_result_says_so(session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loopback, "find_system_program", lambda name: None)
+    said = await serve(session, 3000)
+    assert "each command has a loopback of its own" in said and "nsenter of util-linux is not installed" in said
+    assert "refused" in await fetch(session, "http://127.0.0.1:3000/")
+
+
+async def test_a_person_types_the_commands(project: Path) -> None:
+    async with Typing(project, approval_mode="contained") as person:
+        assert await person.type("/ports") == "No command of this session listens on a port."
+        assert "No command of this session listens on port 3000" in await person.type("/publish 3000")
+        assert "/publish PORT" in await person.type("/publish three")
+        server = {"cmd": "python3 server.py 3000 hello", "yield_time_ms": 0}
+        waits = {"cmd": "until python3 client.py http://127.0.0.1:3000/; do :; done", "yield_time_ms": 30_000}
+        person.turns = [calls(("exec_command", server)), calls(("exec_command", waits))]
+        await person.runtime.turn("Start the server")
+        head, row, more = (await person.type("/ports")).splitlines()
+        assert head.split()[:2] == ["PORT", "COMMAND"] and "/publish" in more
+        assert row.startswith("3000") and "server.py 3000 hello" in row
+        results: list[Any] = []
+        person.runtime.bus.on("toolResult", lambda event: results.append(event.wire))
+        assert await person.type("/publish 3000") == ""
+        url = results[-1]["value"]["url"]
+        assert await get(url) == "hello /"
+        assert url in await person.type("/ports")
+        assert await person.type("/unpublish 3000") == ""
+        assert url not in await person.type("/ports")
+        assert "is not published" in await person.type("/unpublish 3000")
