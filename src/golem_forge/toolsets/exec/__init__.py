@@ -64,12 +64,9 @@ MAX_HOSTS: Final = 20
 _EXEC_DESCRIPTION: Final = (
     "Run a shell script inside walls: it may change the rw zones, reads the ro ones and system directories, and has no "
     "network but the hosts in `network`. Returns when it ends or after `yield_time_ms`; then it goes on as a session "
-    "that write_stdin reads, types into (with `tty`) and signals. Commands without `network` share one loopback: a "
-    "server that goes on is reached by later ones. Long output is cut in the middle and kept whole for read_output."
+    "that write_stdin reads, types into (with `tty`) and signals. Long output is cut in the middle and kept whole for "
+    "read_output."
 )
-
-
-_NETWORK: Final = "Hosts it needs: host or host:port (443); localhost:5432 is a service of the person's computer."
 
 
 def exec_command_tool(
@@ -122,7 +119,7 @@ def _exec_arguments() -> type[BaseModel]:
         ),
         "network": (
             list[host],
-            Field(default_factory=list, max_length=MAX_HOSTS, description=_NETWORK),
+            Field(default_factory=list, max_length=MAX_HOSTS, description="Hosts it needs: host or host:port (443)."),
         ),
         "justification": (words, Field(default="", description="Why, in one sentence, for the person who is asked.")),
         "prefix_rule": (

@@ -41,7 +41,8 @@ UNPUBLISH_TOOL: Final = "unpublish_port"
 MOST_PUBLISHED: Final = 20
 _PUBLISH_DESCRIPTION: Final = (
     "Let the person open a port that a command of this session listens on, in their own browser: gives a link that "
-    "programs of their computer reach until the session ends. Start the server first, without `network`."
+    "programs of their computer reach until the session ends. Start the server first, with exec_command and without "
+    "`network`. Your own later commands without `network` reach it at localhost without this."
 )
 _UNPUBLISH_DESCRIPTION: Final = "End what publish_port made: nobody outside the session reaches the port any more."
 WHO_REACHES: Final = "Every program and every user of this computer reaches it; no other computer does."
