@@ -209,7 +209,14 @@ async def _loopback_with(port: int, sandbox: Sandbox | None, ctx: ToolContext) -
 
 async def _publish(loopback: SessionLoopback, port: int, ctx: ToolContext) -> ToolResult:
     made = await ctx.parts.get(PublishedPorts).publish(loopback, port)
-    value = {"kind": "port.published", "port": port, "address": made.place, "url": made.url}
+    value = {
+        "kind": "port.published",
+        "summary": f"port {port} is at {made.url}",
+        "port": port,
+        "address": made.place,
+        "url": made.url,
+        "reached_by": WHO_REACHES,
+    }
     text = f"Port {port} is at {made.url} until the session ends. {WHO_REACHES}"
     return ToolResult(value=value, text=text)
 

@@ -256,7 +256,7 @@ _REFUSED: Final = regex(
     r"connection refused|ECONNREFUSED|couldn't connect to server|could not connect to", re.IGNORECASE
 )
 _OWN_PORT: Final = regex(
-    r"(?:localhost|127\.0\.0\.1|::1)\W{1,4}(?:\([0-9.:]{3,40}\), )?(?:port )?([0-9]{2,5})\b", re.IGNORECASE
+    r"(?:localhost|127\.0\.0\.1|::1)(?:\]?:|', |[^\n]{0,40}?\bport:? )([0-9]{2,5})\b", re.IGNORECASE
 )
 
 
