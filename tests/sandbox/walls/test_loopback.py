@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import os
+import subprocess
+import sys
 import tempfile
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.deadlines import PATIENCE
 from tests.sandbox.conftest import PLAIN_USER, in_child
 
 from golem_forge.core.decisions import Verdict
@@ -27,6 +31,7 @@ from golem_forge.sandbox.network.loopback import (
 from golem_forge.sandbox.process import child as _start  # noqa: F401 - loaded while it can be read
 from golem_forge.sandbox.walls import walls as _walls  # noqa: F401
 from golem_forge.sandbox.walls.bubblewrap import ripgrep_path
+from golem_forge.sandbox.walls.model import Job
 from golem_forge.sandbox.zones import ZoneSpec
 
 from .house import House, path_rule, ran
@@ -175,3 +180,61 @@ def test_only_the_same_zones_modes_and_rules_share_one(house: House) -> None:
     assert house.walls(ZoneSpec(name="workspace", path=house.workspace, delete="blocked")).sharing_key() != whole
     hidden = path_rule("/workspace/part/**", Verdict.BLOCKED, Verb.READ, literal="/workspace/part")
     assert house.walls(rw, rules=lambda: (hidden,)).sharing_key() != whole
+
+
+ANOTHER_FORGE = """
+import asyncio, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from house import House, Job
+from golem_forge.sandbox.network.loopback import make_loopback
+
+async def main():
+    shared = await make_loopback()
+    job = Job(argv=("bash", "-c", "setsid sleep 987654 & echo up; wait"), loopback=shared)
+    child = (await House(Path(sys.argv[2])).walls().start(job)).child
+    while b"up" not in child.output.read():
+        await asyncio.sleep(0.01)
+    print("stands", shared.number, flush=True)
+    sys.stdin.read()
+
+asyncio.run(main())
+"""
+
+
+def test_a_forge_that_is_killed_leaves_nobody_in_it(house: House) -> None:
+    words = [sys.executable, "-c", ANOTHER_FORGE, os.path.dirname(__file__), str(house.root)]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as forge:
+        assert forge.stdout is not None
+        said, number = forge.stdout.readline().split()
+        assert said == "stands" and loopback._processes_in(int(number))
+        forge.kill()
+    end = time.monotonic() + PATIENCE
+    while loopback._processes_in(int(number)):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+async def test_what_listens_is_named_whoever_opened_it(house: House, shared: SessionLoopback) -> None:
+    script = (
+        "import socket, sys, time; a = socket.create_server(('127.0.0.1', 4001));"
+        " b = socket.create_server(('::1', 4002), family=socket.AF_INET6);"
+        " c = socket.create_server(('0.0.0.0', 4003)); print('up', flush=True); time.sleep(3600)"
+    )
+    walls = house.walls()
+    child = (await walls.start(Job(argv=("python3", "-c", script, "\x1b[31m\nname"), loopback=shared))).child
+    try:
+        while b"up" not in child.output.read():
+            assert child.ending is None, child.output.read()
+            await asyncio.sleep(0.01)
+        found = await asyncio.to_thread(shared.listening)
+        assert [(each.port, each.address) for each in found] == [(4001, "127.0.0.1"), (4002, "::1"), (4003, "0.0.0.0")]
+        assert all("create_server" in each.command and each.since for each in found)
+        for port in (4001, 4002, 4003):
+            _, writer = await shared.connect(port)
+            writer.close()
+        with pytest.raises(ConnectionRefusedError):
+            await shared.connect(4004)
+    finally:
+        await child.end()
+    assert await asyncio.to_thread(shared.listening) == ()

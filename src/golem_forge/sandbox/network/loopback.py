@@ -29,6 +29,7 @@ import time
 from collections.abc import Hashable, Iterator
 from functools import lru_cache, partial
 from ipaddress import IPv4Address, IPv6Address
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from golem_forge.core.lazy_dataclass import dataclass
@@ -179,7 +180,7 @@ _LISTENS: Final = "0A"
 _MOST_LISTENING: Final = 200
 _MOST_LINES: Final = 10_000
 _MOST_PROCESSES: Final = 4_096
-_MOST_DESCRIPTORS: Final = 1_024
+_MOST_DESCRIPTORS: Final = 50_000
 _LONGEST_COMMAND: Final = 4_096
 
 
@@ -213,7 +214,7 @@ def _listening_sockets(pid: int) -> Iterator[tuple[str, tuple[str, int]]]:
     left = _MOST_LISTENING
     for table in ("tcp", "tcp6"):
         with contextlib.suppress(OSError), open(f"/proc/{pid}/net/{table}", "rb") as file:
-            for _, line in zip(range(_MOST_LINES), file, strict=False):
+            for line in islice(file, _MOST_LINES):
                 words = line.decode("ascii", "replace").split()
                 if len(words) > 9 and words[3] == _LISTENS and left:
                     left -= 1
@@ -230,9 +231,13 @@ def _address(text: str) -> str:
 def _owners(pids: list[int], links: set[str]) -> dict[str, int]:
     """Socket → the first process that has it."""
     found: dict[str, int] = {}
+    left = _MOST_DESCRIPTORS
     for pid in pids:
+        if len(found) == len(links) or left <= 0:
+            break
         with contextlib.suppress(OSError), os.scandir(f"/proc/{pid}/fd") as entries:
-            for _, entry in zip(range(_MOST_DESCRIPTORS), entries, strict=False):
+            for entry in islice(entries, left):
+                left -= 1
                 with contextlib.suppress(OSError):
                     link = os.readlink(entry.path)
                     if link in links:

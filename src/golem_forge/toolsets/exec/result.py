@@ -65,6 +65,7 @@ async def report(
 ) -> ToolCompletion:
     """What is new since the last report, and how the process stands."""
     ending = running.ending
+    first = not running.number
     if ending is None:
         sessions.assign_number(running)
         if ctx.recording is not None:
@@ -82,7 +83,7 @@ async def report(
     finished = ToolCompletion(result=ToolResult(value, ""), status=state.status, code=state.code, bounded=True)
     if ending is None:
         value["session_id"] = running.number
-        lines += own_loopback_hint(running, ctx)
+        lines += own_loopback_hint(running, ctx) if first else ()
     else:
         value |= {"signal": ending.signal} if ending.signal else {"exit_code": ending.exit_code}
         lines += network_hint(running)
