@@ -23,6 +23,7 @@ def test_table_order() -> None:
         "shell",
         "exec_command",
         "write_stdin",
+        "publish_port",
         "apply_patch",
         "list_dir",
         "grep_files",

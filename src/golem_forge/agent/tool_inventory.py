@@ -26,6 +26,7 @@ from golem_forge.tools.tool import Tool
 from golem_forge.tools.validation import ToolDefinitionError
 from golem_forge.toolsets import ALIASES
 from golem_forge.toolsets.client import client_tools
+from golem_forge.toolsets.exec.ports import create_unpublish_port_tool
 from golem_forge.toolsets.undo import create_undo_changes_tool
 
 if TYPE_CHECKING:
@@ -62,7 +63,8 @@ TOOL_LIST: Final[tuple[Tool, ...]] = tuple(_tools())
 TOOLKIT: Final[Mapping[str, Tool]] = MappingProxyType({tool.name: tool for tool in TOOL_LIST})
 
 
-_UNDO: Final = create_undo_changes_tool()
+_BY_PEOPLE: Final = (create_undo_changes_tool(), create_unpublish_port_tool())
+"""People have /undo and /unpublish."""
 
 
 def build_catalog(
@@ -76,7 +78,8 @@ def build_catalog(
             catalog.add_alias(alias, name)
     for tool in client_tools():
         catalog.add(tool)
-    catalog.hide(_UNDO, by_models=False)  # people have /undo
+    for tool in _BY_PEOPLE:
+        catalog.hide(tool, by_models=False)
     for tool in as_tools(tools):
         if (bad := catalog.add_checked(tool)) is not None:
             raise ToolDefinitionError(f"tool {bad.name!r} cannot be offered: {bad.reason.partition(': ')[2]}")

@@ -57,6 +57,7 @@ from golem_forge.policy.containment import walls_reason
 from golem_forge.policy.rules.load import parse_rules
 from golem_forge.policy.rules.model import RuleOrigin
 from golem_forge.sandbox.host import find_program, person_environ
+from golem_forge.sandbox.network.loopback import OWN_LOOPBACK, LoopbackUnavailable, make_loopback_blocking
 from golem_forge.sandbox.walls.bubblewrap import SYSTEM_DIRECTORIES, find_bwrap, ripgrep_path
 from golem_forge.sandbox.walls.model import DIFFERS, GUARANTEES, Level, LevelResult, ProbeReport
 from golem_forge.sandbox.walls.probe import probe_with_retry
@@ -535,6 +536,8 @@ def check_walls(program: Program | None, home: ForgeHome) -> Iterator[DoctorFind
         off = ProbeReport(level=Level.OFF) if program.walls.off else report
         if why := walls_reason(off):
             yield note("approval", f"contained, but {why}: a session here asks as in the mode interactive", report.fix)
+    if report.level is Level.FULL:
+        yield from _loopback_finding()
     if path := ripgrep_path():
         yield ok("ripgrep", display_path(path))
     else:
@@ -567,6 +570,16 @@ def _level_findings(report: ProbeReport, *, off: bool, writes: bool = True) -> I
         yield problem("walls", f"{report.cause}: until they are, nothing that needs a process runs", report.fix)
     elif report.level is Level.NONE:
         yield problem("walls", "no level of walls works here, so Forge starts no process", report.fix)
+
+
+def _loopback_finding() -> Iterator[DoctorFinding]:
+    try:
+        make_loopback_blocking().close()
+    except LoopbackUnavailable as error:
+        fix = "Install nsenter (the package util-linux), or allow it and bwrap to use namespaces."
+        yield note("loopback", f"{OWN_LOOPBACK}: {error}", fix)
+    else:
+        yield ok("loopback", "commands of one session share one: what one serves, the next can reach")
 
 
 def _guarantees_missing(tried: LevelResult) -> str:

@@ -532,6 +532,16 @@ class WallsReport(EventData, type="wallsReport"):
     fix: str | None = None
 
 
+class ServiceReached(EventData, type="serviceReached"):
+    """A call opened a connection to a service of the machine that the session runs on."""
+
+    tool_call_id: str
+    target: str
+    """`localhost:5432`"""
+    last: bool | None = None
+    """Further connections of this call are not written down."""
+
+
 class SessionEnd(EventData, type="sessionEnd"):
     reason: Literal["completed", "error", "interrupted"]
     message: str | None = None

@@ -67,6 +67,7 @@ def path_rules(rules: RuleSet, worker: str, project: str) -> tuple[PathRule, ...
             verdict=rule.verdict,
             access=frozenset(rule.access),
             accepts_secret=_accepts_secret(rule),
+            pattern=rule.path,
         )
         for rule in rules.paths
         if (rule.verdict is not Verdict.PRE_APPROVED or _accepts_secret(rule)) and in_scope(rule, here)

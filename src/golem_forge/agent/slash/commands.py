@@ -50,6 +50,7 @@ from golem_forge.agent.slash.invocation import (
 )
 from golem_forge.agent.slash.manual import ordered_manual_tools
 from golem_forge.agent.slash.parser import CommandError, callable_names, find_name
+from golem_forge.agent.slash.port_commands import ports_command, publish_command, unpublish_command
 from golem_forge.agent.slash.session_commands import (
     NO_MODEL,
     compact_command,
@@ -499,6 +500,9 @@ BUILT_IN_COMMANDS: Final = {
     "rewind": BuiltInCommand(
         "/rewind [N [conversation|files|both]]", "go back to an earlier message of yours", rewind_command
     ),
+    "ports": BuiltInCommand("/ports", "list the ports that commands of this session listen on", ports_command),
+    "publish": BuiltInCommand("/publish PORT", "get a link to one of those ports for your browser", publish_command),
+    "unpublish": BuiltInCommand("/unpublish PORT", "end such a link", unpublish_command),
     "why": BuiltInCommand("/why [CALL]", "show what was decided about the last call, or another", why_command),
     "sessions": BuiltInCommand("/sessions", "recorded sessions", sessions_command),
     "resume": BuiltInCommand(

@@ -138,6 +138,11 @@ def host_matches(pattern: str, host: str) -> bool:
     return host.endswith(pattern[1:]) if pattern.startswith("*.") else host == pattern
 
 
+def is_own_machine(host: str) -> bool:
+    """Whether a host in normal form is the loopback of this machine."""
+    return host in ("localhost", "::1") or (host.startswith("127.") and _is_numeric(host))
+
+
 @lru_cache(maxsize=1024)
 def host_and_port(target: str) -> tuple[str, int] | None:
     """A `net` effect's `host:port`; None for what is not a network host (`mcp://server`)."""

@@ -20,7 +20,7 @@ from golem_forge.core.decisions import Verdict, is_stricter, strictest
 from golem_forge.core.effects import Effect, Mark, Verb
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.policy.facts import CallFacts, EffectVerdict, McpName
-from golem_forge.policy.rules.globs import host_and_port, host_matches, name_glob, path_matches_glob
+from golem_forge.policy.rules.globs import host_and_port, host_matches, is_own_machine, name_glob, path_matches_glob
 from golem_forge.policy.rules.model import OBEYED_PATH, SECRET_PATH, ArgTest, Hit, Rule, RuleKind, RuleOrigin
 from golem_forge.policy.shell.lenient import find_commands
 from golem_forge.policy.shell.patterns import (
@@ -116,7 +116,10 @@ def _net_matches(rule: Rule, effect: Effect) -> bool:
     if effect.verb is not Verb.NET:
         return False
     place = host_and_port(effect.target)
-    return place is not None and place[1] in rule.ports and host_matches(rule.host, place[0])
+    if place is None or place[1] not in rule.ports or not host_matches(rule.host, place[0]):
+        return False
+    # A service of this machine is not what a rule for a host was written for, unless it says so.
+    return rule.verdict is not Verdict.PRE_APPROVED or rule.private or not is_own_machine(place[0])
 
 
 def mcp_matches(rule: Rule, name: McpName) -> bool:

@@ -1,8 +1,10 @@
-"""Opens one listening socket inside the network namespace of another process and hands it to its parent.
+"""Opens sockets inside the network namespace of another process and hands them to its parent.
 
-Run as `python -I -S namespace_child.py <pid> <port>` with a Unix socket as standard input. Says nothing; exit 0 means
-that the socket was sent. It is a process of its own because only one with a single thread may change its user
-namespace. Nothing of it stays behind in the namespace but the socket.
+Run as `python -I -S namespace_child.py <pid> <order>…` with a Unix socket as standard input. An order is `host:port`, a
+socket that listens there, or `tcp4*8` or `tcp6*8`, so many sockets that are not connected yet. The pid 0 stands for
+itself: it was started inside. Says nothing; exit 0 means that all of them were sent, in order. It is a process of its
+own because only one with a single thread may change its user namespace. Nothing of it stays behind in the namespace but
+the sockets.
 """
 
 import ctypes
@@ -37,14 +39,25 @@ def _enter_network(pid: int) -> None:
         _enter(network, _NEW_NET)
 
 
-def main() -> None:
-    pid, port = int(sys.argv[1]), int(sys.argv[2])
-    parent = socket.socket(fileno=os.dup(0))
-    _enter_network(pid)
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    listener.bind(("127.0.0.1", port))
+def _opened(order: str) -> "list[socket.socket]":
+    kind, star, count = order.partition("*")
+    if star:
+        family = socket.AF_INET6 if kind == "tcp6" else socket.AF_INET
+        return [socket.socket(family, socket.SOCK_STREAM) for _ in range(int(count))]
+    host, _, port = order.rpartition(":")
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    listener.bind((host, int(port)))
     listener.listen(64)
-    socket.send_fds(parent, [b"!"], [listener.fileno()])
+    return [listener]
+
+
+def main() -> None:
+    pid, orders = int(sys.argv[1]), sys.argv[2:]
+    parent = socket.socket(fileno=os.dup(0))
+    if pid:
+        _enter_network(pid)
+    opened = [each for order in orders for each in _opened(order)]
+    socket.send_fds(parent, [b"!"], [each.fileno() for each in opened])
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.regex import regex
 from golem_forge.sandbox.errors import SandboxError, walls_unavailable
 from golem_forge.sandbox.host import isolated
+from golem_forge.sandbox.network.forward import relay
 from golem_forge.sandbox.network.resolve import Lookup, PrivateAddress, connect, lookup, refuse_private, run_in_thread
 from golem_forge.sandbox.walls.model import HostGrant
 
@@ -36,7 +37,6 @@ MAX_HEAD: Final = 1 << 16
 MAX_RECORDS: Final = 100
 IDLE_SECONDS: Final = 60.0
 CONNECT_SECONDS: Final = 20.0
-_PIECE: Final = 1 << 16
 _NOT_GRANTED: Final = "not among the approved hosts"
 PRIVATE_ADDRESS: Final = "resolves to a private address"
 _PROXY_VARIABLES: Final = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
@@ -174,7 +174,7 @@ class HostProxy:
                 writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
             else:
                 far_writer.write(request.forward)
-            await _relay((reader, far_writer), (far_reader, writer), self._idle_seconds)
+            await relay((reader, far_writer), (far_reader, writer), self._idle_seconds)
         finally:
             far_writer.transport.abort() if self._closed else far_writer.close()
 
@@ -245,30 +245,6 @@ async def _send(writer: asyncio.StreamWriter, data: bytes) -> None:
         writer.write(data)
         async with asyncio.timeout(5):
             await writer.drain()
-
-
-_Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-
-
-async def _relay(out: _Stream, back: _Stream, idle_seconds: float) -> None:
-    """Bytes in both directions until both ends are done, or neither said anything for a while."""
-    loop = asyncio.get_running_loop()
-    async with asyncio.timeout(idle_seconds) as idle:
-
-        async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            while data := await reader.read(_PIECE):
-                idle.reschedule(loop.time() + idle_seconds)
-                writer.write(data)
-                await writer.drain()
-            with contextlib.suppress(OSError, RuntimeError):  # the other side hung up first
-                writer.write_eof()
-
-        both = [asyncio.ensure_future(pass_on(*way)) for way in (out, back)]
-        try:
-            await asyncio.gather(*both)
-        finally:
-            for each in both:
-                each.cancel()
 
 
 _REQUEST_LINE: Final = regex(r"([A-Z]{1,20}) ([!-~]{1,8192}) HTTP/1\.([01])")
@@ -365,11 +341,24 @@ async def open_listener(pid: int, port: int = PROXY_PORT) -> socket.socket:
 
 
 def open_listener_blocking(pid: int, port: int = PROXY_PORT) -> socket.socket:
+    return open_listeners_blocking(pid, [f"127.0.0.1:{port}"])[0]
+
+
+def open_listeners_blocking(pid: int, places: Sequence[str]) -> list[socket.socket]:
+    """Sockets that listen at each `host:port` in the network namespace of a process. Raises WALLS_UNAVAILABLE."""
+    try:
+        return open_sockets_blocking((str(pid), *places), len(places))
+    except OSError as error:
+        raise _unavailable(str(error)) from None
+
+
+def open_sockets_blocking(orders: Sequence[str], count: int, before: Sequence[str] = ()) -> list[socket.socket]:
+    """What `namespace_child.py` opens. `before`: words that start it inside. Raises OSError with the reason."""
     ours, theirs = socket.socketpair()
     with ours:
         with theirs:
             child = subprocess.Popen(
-                isolated(str(_CHILD_PROGRAM), str(pid), str(port)),
+                [*before, *isolated(str(_CHILD_PROGRAM), *orders)],
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
@@ -378,20 +367,23 @@ def open_listener_blocking(pid: int, port: int = PROXY_PORT) -> socket.socket:
             )
         try:
             ours.settimeout(_PATIENCE)
-            descriptors = socket.recv_fds(ours, 1, 1)[1]
-            listener = socket.socket(fileno=descriptors[0]) if descriptors else None
+            descriptors = socket.recv_fds(ours, 1, count, socket.MSG_CMSG_CLOEXEC)[1]
+            found = [socket.socket(fileno=each) for each in descriptors]
             words = child.communicate(timeout=_PATIENCE)[1]
         except (TimeoutError, subprocess.TimeoutExpired):
             child.kill()
             child.communicate()
-            raise _unavailable("it took too long") from None
-    if listener is None:  # it ended without sending one
+            raise OSError("it took too long") from None
+    if len(found) != count:
+        for each in found:
+            each.close()
         lines = words.decode("utf-8", "replace").strip().splitlines()
-        raise _unavailable(lines[-1][:200] if lines else "no reason given")
-    return listener
+        raise OSError(lines[-1][:200] if lines else "no reason given")
+    return found
 
 
 def _unavailable(why: str) -> SandboxError:
     return walls_unavailable(
-        f"the proxy could not be opened inside ({why})", "Run the command without `network`, or see `forge doctor`."
+        f"the proxy or a port for a service could not be opened inside ({why})",
+        "Run the command without `network`, or see `forge doctor`.",
     )

@@ -86,7 +86,8 @@ def command(
     table: MountTable = MountTable.SHOWN,
 ) -> tuple[tuple[str, ...], dict[int, int]]:
     """What starts a command behind these mounts, and the descriptors for it by the numbers they will have. `network`:
-    NONE where the filter refuses all sockets, so that no namespace is needed. `waits`: for a line on GO."""
+    NONE where the filter refuses all sockets, so that no namespace is needed; JOINED where the caller puts the words in
+    front that enter one. `waits`: for a line on GO."""
     handed = _LaunchDescriptors(backend)
     try:
         words = [*(("--unshare-net",) if network is Network.OWN else ()), *handed.words(mounts, terminal=terminal)]
@@ -278,9 +279,14 @@ class Backend:
 
 
 def find_bwrap(directories: tuple[str, ...] = SYSTEM_DIRECTORIES) -> str | None:
-    """The first safe `bwrap`. The directory it is in must be as safe as the file."""
+    """The first safe `bwrap`."""
+    return find_system_program("bwrap", directories)
+
+
+def find_system_program(name: str, directories: tuple[str, ...] = SYSTEM_DIRECTORIES) -> str | None:
+    """The first safe program of this name. The directory it is in must be as safe as the file."""
     for directory in directories:
-        path = os.path.join(os.path.realpath(directory), "bwrap")
+        path = os.path.join(os.path.realpath(directory), name)
         if (
             _is_safe_file(os.path.dirname(path), stat.S_ISDIR)
             and _is_safe_file(path, stat.S_ISREG)

@@ -53,10 +53,12 @@ def job_environment(job: Job, toolchains: VisibleToolchains, *, home: str, tmp: 
     if level is not Level.FULL:
         own = os.path.dirname(ripgrep_path())
         path = tuple(own if entry == SHIPPED else entry for entry in path)
-    elif job.hosts:  # without namespaces no proxy stands there
+    elif not all(grant.service for grant in job.hosts):  # without namespaces no proxy stands there
         from golem_forge.sandbox.network.proxy import proxy_environment
+        from golem_forge.sandbox.network.services import bypassing
 
-        proxy = proxy_environment()
+        direct = bypassing([grant for grant in job.hosts if grant.service])
+        proxy = proxy_environment() | {"NO_PROXY": direct, "no_proxy": direct}
     fixed = {"PATH": ":".join((*job.path_first, *path)), "HOME": home}
     return {**toolchains.variables, **base, **job.env, **proxy, **fixed}
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from golem_forge.config.sandbox_block import ResourceLimits
 from golem_forge.core.decisions import Verdict
@@ -19,6 +19,9 @@ from golem_forge.core.effects import Verb
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.sandbox.host import is_below
 from golem_forge.sandbox.undo.coverage import UncoveredPath
+
+if TYPE_CHECKING:
+    from golem_forge.sandbox.network.loopback import SessionLoopback
 
 
 class Streams(StrEnum):
@@ -44,6 +47,8 @@ class HostGrant:
     host: str
     port: int = 443
     private: bool = False
+    service: bool = False
+    """A port of this machine's own loopback, at the same address inside: TCP, not through the proxy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +75,13 @@ class Job:
     """None: those of the settings."""
     hosts: tuple[HostGrant, ...] = ()
     """The child may reach exactly these, through the proxy; empty: no network."""
+    service_reached: Callable[[HostGrant], None] = lambda grant: None
+    """Told of each connection to one of `hosts` that is a service."""
     shares_network: bool = False
     """The host's own network instead, declared by a trusted tool or server: its loopback services and abstract sockets
     are in reach then, too."""
+    loopback: SessionLoopback | None = None
+    """The loopback of the session, for a command without hosts; None: one of its own. Full walls only."""
     lifted: frozenset[str] = frozenset()
     """Virtual paths of secrets (or of paths with a read rule) that this call's approved effects name."""
     not_kept: tuple[tuple[str, UncoveredPath], ...] = ()
@@ -373,6 +382,8 @@ class PathRule:
     access: frozenset[Verb]
     accepts_secret: bool = False
     """A preApproved rule of the person's own that accepts `secret_path`: what it matches is not masked."""
+    pattern: str = ""
+    """As written."""
 
 
 def is_masked(virtual: str, *, secret: bool, rules: Sequence[PathRule]) -> bool:

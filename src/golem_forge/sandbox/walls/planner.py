@@ -148,7 +148,7 @@ class Planner:
         """Hidden for a zone that is not shown at its host path, which the table would name. Threat: what hides it has
         capabilities for a moment, so no program of it may load what a variable names."""
         hides = any(not zone.at_host_path for zone in self.zones) and can_hide_mount_table() and not job.own_program
-        return MountTable.HIDDEN if hides and not any(map(_LOADING.match, env)) else MountTable.SHOWN
+        return MountTable.HIDDEN if hides and not loads_code(env) else MountTable.SHOWN
 
     def is_writable(self, zone: Zone, job: Job) -> bool:
         """In the eyes of the child: consent that is never given is a read-only mount."""
@@ -480,6 +480,11 @@ class Planner:
         """Of a linked worktree, which commands that cannot write see as it is."""
         found = repository.find_repository(zone)
         return found.git_dir if found is not None and found.own and self._may_show(found.git_dir) else None
+
+
+def loads_code(env: Mapping[str, str]) -> bool:
+    """Whether one of these variables names code that programs of the system load."""
+    return any(map(_LOADING.match, env))
 
 
 def _why_unlisted(path: str) -> str:

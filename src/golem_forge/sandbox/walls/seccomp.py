@@ -23,6 +23,8 @@ from golem_forge.sandbox.errors import walls_unavailable
 class Network(StrEnum):
     OWN = "own"
     """A network namespace of its own: ordinary sockets reach nothing outside it."""
+    JOINED = "joined"
+    """One that other commands of the session are in, too; otherwise the same."""
     SHARED = "shared"
     """The host's network, declared by a tool or server and trusted so."""
     NONE = "none"

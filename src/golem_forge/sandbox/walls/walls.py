@@ -9,7 +9,7 @@ walls around it; once it has ended, its Aftermath says what the walls refused an
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,13 +32,15 @@ from golem_forge.sandbox.walls.environment import job_environment, output_redact
 from golem_forge.sandbox.walls.inspection import Inspection, mount_check
 from golem_forge.sandbox.walls.masks import Mask, put_up, split_masks
 from golem_forge.sandbox.walls.model import Job, Level, PathRule, ProbeReport, Streams, WallPlan
-from golem_forge.sandbox.walls.planner import PathExplanation, PlannedWalls, Planner, explain
+from golem_forge.sandbox.walls.planner import PathExplanation, PlannedWalls, Planner, explain, loads_code
 from golem_forge.sandbox.walls.seccomp import Network
 from golem_forge.sandbox.walls.zone_lease import ZoneLease, remove_stale_placeholders, wait_for_lease
 from golem_forge.sandbox.zones import PlaceholderNotes
 
 if TYPE_CHECKING:
+    from golem_forge.sandbox.network.loopback import NamespaceHold
     from golem_forge.sandbox.network.proxy import HostProxy
+    from golem_forge.sandbox.network.services import HostServices
     from golem_forge.sandbox.undo.zone_history import ZoneHistory
     from golem_forge.sandbox.walls.toolchains import VisibleToolchains
 
@@ -52,9 +54,26 @@ class _FullStart:
         self.inspection = Inspection(planner)
         self.planned: PlannedWalls
         self.proxy: HostProxy | None = None
+        self.services: HostServices | None = None
         self.masks: tuple[Mask, ...] = ()
         """Those that bubblewrap does not put up."""
         self._leases: list[ZoneLease] = []
+        self._joined: NamespaceHold | None = None
+
+    def join(self) -> tuple[str, ...]:
+        """The words that go before those of bubblewrap. Raises WALLS_UNAVAILABLE."""
+        if self.job.loopback is None:
+            return ()
+        try:
+            self._joined = self._joined or self.job.loopback.hold()
+        except OSError as error:
+            raise walls_unavailable(f"the session's loopback is gone ({error})", "Start a new session.") from None
+        return self._joined.words
+
+    def joined(self) -> None:
+        """The command stands in it, or never will."""
+        if self._joined is not None:
+            self._joined.close()
 
     async def take_zones(self) -> None:
         """Before anything is planned. Raises WALLS_UNAVAILABLE."""
@@ -66,10 +85,14 @@ class _FullStart:
             if writable:
                 self._leases.append(await wait_for_lease(zone))
             await self.inspection.begin(zone, self.job, self._leases[-1] if writable else None)
-        if self.job.hosts:
+        if named := [grant for grant in self.job.hosts if not grant.service]:
             from golem_forge.sandbox.network.proxy import HostProxy, user_proxy
 
-            self.proxy = HostProxy(self.job.hosts, upstream=user_proxy(person_environ()))
+            self.proxy = HostProxy(named, upstream=user_proxy(person_environ()))
+        if services := [grant for grant in self.job.hosts if grant.service]:
+            from golem_forge.sandbox.network.services import HostServices
+
+            self.services = HostServices(services, self.job.service_reached)
 
     def plan(self) -> Callable[[], bool] | None:
         """Sets `planned`; returns the question whether the walls are still what was planned. Ask for it before
@@ -84,7 +107,7 @@ class _FullStart:
 
     @property
     def has_work_inside(self) -> bool:
-        return self.proxy is not None or bool(self.masks)
+        return self.proxy is not None or self.services is not None or bool(self.masks)
 
     async def work_inside(self, pid: int) -> None:
         """What is done in the walls once they stand, before the command starts. Raises WALLS_UNAVAILABLE."""
@@ -92,11 +115,16 @@ class _FullStart:
             await put_up(pid, self.masks)
         if self.proxy is not None:
             await self.proxy.serve_inside(pid)
+        if self.services is not None:
+            await self.services.serve_inside(pid)
 
     def leave(self) -> Awaitable[None] | None:
         """What is left to wait for, if anything is."""
+        self.joined()
         if self.proxy is not None:
             self.proxy.close()
+        if self.services is not None:
+            self.services.close()
         for lease in self._leases:
             lease.release()
         layout.restore_device_modes()
@@ -147,6 +175,7 @@ class Walls:
         self._output: tuple[int, Redactor] | None = None
         self._forge_home = forge_home
         self._tidied = False
+        self._shares: Hashable | None = None
         self._planner: Planner = Planner(
             sandbox,
             self._settings,
@@ -269,6 +298,26 @@ class Walls:
         said = {"PYTHONPYCACHEPREFIX": layout.BYTECODE} if kept else {"PYTHONDONTWRITEBYTECODE": "1"}
         return replace(job, bytecode=kept, env={**said, **job.env})
 
+    def may_join(self, env: Mapping[str, str]) -> bool:
+        """Whether a command with these variables may enter the session's loopback. Threat: what enters it runs on the
+        host for a moment, so no program of it may load what a variable names."""
+        return not loads_code(env)
+
+    def sharing_key(self) -> Hashable:
+        """Equal for walls that show and refuse the same: the same zones, modes and rules about paths. Kept from the
+        first time: a rule that is added later changes nothing about who shared a loopback before."""
+        if self._shares is None:
+            zones = sorted(
+                (zone.host, zone.mode.value, self._planner.is_writable(zone, Job(argv=())))
+                for zone in self._planner.zones
+            )
+            rules = sorted(
+                (rule.pattern, rule.verdict.value, tuple(sorted(rule.access)), rule.accepts_secret)
+                for rule in self._planner.rules()
+            )
+            self._shares = (tuple(zones), tuple(rules))
+        return self._shares
+
     def mount_point(self, zone: str, level: Level = Level.FULL) -> str:
         """Where a child finds a zone; empty if it has none of that name."""
         found = next((one for one in self._planner.zones if one.name == zone), None)
@@ -322,6 +371,7 @@ class Walls:
                 await left
             raise
         child = await start_process(launch, job.streams, stdin=job.stdin, stdout=job.stdout, filter=self._text_filter)
+        start.joined()
         plan = replace(start.planned.plan, cwd=place.inner, mounted=True)
         return WalledChild(child, plan, start, tell=self._tell_unread)
 
@@ -358,6 +408,7 @@ class Walls:
         home, toolchains = self._planner.home_of(job), self._planner.toolchains
         env = job_environment(job, toolchains, home=home, tmp=layout.TEMPORARY, level=Level.FULL)
         addresses = [zone.virtual(()) for zone in self._planner.zones]
+        joining = start.join()
         for last in (False, True):
             guard = start.plan()
             mounts, start.masks = split_masks((*start.planned.mounts, layout.final_arguments(cwd)))
@@ -368,7 +419,7 @@ class Walls:
                     job.argv,
                     limits=limits,
                     terminal=job.streams is Streams.TERMINAL,
-                    network=Network.NONE if job.own_program else Network.SHARED if job.shares_network else Network.OWN,
+                    network=_network(job),
                     waits=start.has_work_inside,
                     table=self._planner.mount_table(job, env),
                 )
@@ -378,7 +429,7 @@ class Walls:
                 start.inspection.begin_again()
                 continue
             return Launch(
-                argv=argv,
+                argv=(*joining, *argv),
                 env=env,
                 root=TreeRoot.NAMESPACE,
                 limits=limits,
@@ -438,6 +489,14 @@ class Walls:
         return self._output[1]
 
 
+def _network(job: Job) -> Network:
+    if job.own_program:
+        return Network.NONE
+    if job.shares_network:
+        return Network.SHARED
+    return Network.OWN if job.loopback is None else Network.JOINED
+
+
 async def probe_without_saving(cache: Path) -> ProbeReport:
     """For `Walls` that nothing is started in: what is kept is read, and a new try is not kept."""
     from golem_forge.sandbox.walls.probe import cached_report, probe_with_retry
@@ -476,6 +535,8 @@ class WalledChild:
         `report_unread`."""
         self.child = child
         self.plan = plan
+        self.loopback = start.job.loopback if start is not None else None
+        """Of the session, if it is in that one."""
         self._start = start
         self._left: tuple[tuple[str, ...], tuple[Leftover, ...]] | None = None
         self._tell = tell

@@ -1,5 +1,5 @@
 """The `exec` toolset: exec_command runs a shell script inside walls, write_stdin types into, signals or reads the
-session it goes on as.
+session it goes on as, publish_port makes a port that it listens on reachable for the person.
 
 `create_<tool>_tool(sandbox)` gives one tool for embedders; without a sandbox it uses the one of each call's context.
 Building the tools imports nothing heavy; planning and running (`command_plan`, `sessions`) are loaded with the first
@@ -26,6 +26,7 @@ from golem_forge.tools.context import Plan, ToolContext
 from golem_forge.tools.factory import ToolsetContext, native_tool
 from golem_forge.tools.tool import NeedsApproval, Tool
 from golem_forge.toolsets.edit.patch import rebase_patch, split_patch_command
+from golem_forge.toolsets.exec.ports import create_publish_port_tool
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -47,7 +48,7 @@ class ExecToolset:
             walled = Verdict(block.walled)
             asks = walled is Verdict.ASK and "walled" in block.model_fields_set
             settings = ExecSettings(walled=walled, asks=asks, env=block.env)
-        return [exec_command_tool(settings, ctx.sandbox), write_stdin_tool()]
+        return [exec_command_tool(settings, ctx.sandbox), write_stdin_tool(), create_publish_port_tool(ctx.sandbox)]
 
 
 def create_exec_command_tool(sandbox: Sandbox | None = None, needs_approval: NeedsApproval | None = None) -> Tool:

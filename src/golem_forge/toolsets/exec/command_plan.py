@@ -7,13 +7,13 @@ sessions, walls that cannot hold it. Nothing is started here.
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.core.errors import ToolFailed
 from golem_forge.policy.commands import SYSTEM_PATH, is_system_directory
-from golem_forge.policy.rules.globs import host_and_port
+from golem_forge.policy.rules.globs import host_and_port, is_own_machine
 from golem_forge.policy.shell.strict import canonical_text
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.walls.model import HostGrant, Job, Level, Streams
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 _PRESENTATION_ARGS: Final = frozenset({"yield_time_ms", "max_output_tokens", "justification", "prefix_rule"})
 _PLAIN_START: Final = {"bash": ("--noprofile", "--norc", "-c"), "zsh": ("-f", "-c"), "sh": ("-c",)}
 _LOGIN_START: Final = ("-l", "-c")
+_MOST_RECORDED: Final = 1_000
 
 
 async def plan_command(settings: ExecSettings, sandbox: Sandbox | None, args: dict[str, Any], ctx: ToolContext) -> Plan:
@@ -87,6 +88,7 @@ async def plan_command(settings: ExecSettings, sandbox: Sandbox | None, args: di
             recheck=place.recheck if place else None,
             close=place.close if place else None,
             model_note=args["justification"],
+            warnings=_service_warnings(args["network"]),
         )
     except BaseException:
         if place is not None:
@@ -124,12 +126,15 @@ def _make_starter(
     options = _LOGIN_START if args["login"] else _PLAIN_START[args["shell"]]
 
     async def start() -> WalledChild:
+        env = environment.child_env(settings.env, analysis, ctx, tty=args["tty"], hosts=bool(args["network"]))
         job = Job(
             argv=(shell, *options, text),
             cwd=cwd,
-            env=environment.child_env(settings.env, analysis, ctx, tty=args["tty"], hosts=bool(args["network"])),
+            env=env,
             streams=Streams.TERMINAL if args["tty"] else Streams.MERGED,
             hosts=tuple(_host_grant(target, ctx) for target in args["network"]),
+            service_reached=_ServiceLog(ctx).reached,
+            loopback=None if args["network"] else await environment.loopback(analysis, env, ctx),
             lifted=analysis.unmasked_paths(ctx.path_rules()),
             not_kept=analysis.not_kept(ctx),
             reads_only=analysis.reads_only,
@@ -143,4 +148,27 @@ def _host_grant(target: str, ctx: ToolContext) -> HostGrant:
     place = host_and_port(target)
     assert place is not None  # checked when the arguments were
     host, port = place
+    if is_own_machine(host):  # that the call runs means that somebody agreed to this very service
+        return HostGrant(host, port, private=True, service=True)
     return HostGrant(host, port, private=ctx.host_rule(host, port).private)
+
+
+class _ServiceLog:
+    """Writes each connection of one call to a service of this machine into the journal."""
+
+    def __init__(self, ctx: ToolContext) -> None:
+        self._ctx = ctx
+        self._count = 0
+
+    def reached(self, grant: HostGrant) -> None:
+        self._count += 1
+        if self._count <= _MOST_RECORDED:
+            last = {"last": True} if self._count == _MOST_RECORDED else {}
+            target = f"[{grant.host}]:{grant.port}" if ":" in grant.host else f"{grant.host}:{grant.port}"
+            self._ctx.show("serviceReached", {"toolCallId": self._ctx.call_id, "target": target, **last})
+
+
+def _service_warnings(targets: Sequence[str]) -> tuple[str, ...]:
+    """For the card: what a service is."""
+    own = [target for target in targets if (place := host_and_port(target)) is not None and is_own_machine(place[0])]
+    return (f"{' and '.join(own)}: a service of this computer, with all that it lets its users do.",) if own else ()

@@ -28,6 +28,7 @@ from golem_forge.policy.containment import command_reasons, process_reasons, wal
 from golem_forge.policy.shell.arguments import file_words
 from golem_forge.policy.shell.strict import REDIRECTIONS, Parsed, parse_strict, quote, render
 from golem_forge.sandbox.errors import SandboxError, walls_unavailable
+from golem_forge.sandbox.network.loopback import SessionLoopbacks, loopback_key
 from golem_forge.sandbox.protected import is_secret_name
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.target import FileKind, Target
@@ -41,9 +42,10 @@ from golem_forge.tools.context import ToolContext
 from golem_forge.tools.threads import run_in_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from golem_forge.policy.facts import CommandFacts
+    from golem_forge.sandbox.network.loopback import SessionLoopback
     from golem_forge.sandbox.undo.coverage import Coverage, UncoveredPath
     from golem_forge.sandbox.walls.model import PathRule
 
@@ -86,6 +88,16 @@ class ExecEnvironment:
         declared = {} if block is None else resolve_env(block, os.environ, ctx.redactor).values
         environ = own | (reading_environment(declared) if analysis.reads_only else declared)
         return self.walls.with_git_settings(environ) if level is Level.FULL else environ
+
+    async def loopback(
+        self, analysis: CommandAnalysis, env: Mapping[str, str], ctx: ToolContext
+    ) -> SessionLoopback | None:
+        """The one that a command without hosts shares with the others of its session; None: its own. What only reads
+        needs none, and joins it where there is one: it may ask who listens."""
+        if analysis.level is not Level.FULL or not self.walls.may_join(env):
+            return None
+        loopbacks, key = ctx.parts.get(SessionLoopbacks), loopback_key(self.walls, ctx.guest)
+        return loopbacks.find(key) if analysis.reads_only else await loopbacks.get(key)
 
     @property
     def writable(self) -> bool:

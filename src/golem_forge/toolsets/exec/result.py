@@ -24,6 +24,7 @@ from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.regex import regex
 from golem_forge.core.results import ToolResult
 from golem_forge.core.text import TextSource, head_and_tail
+from golem_forge.sandbox.network.loopback import OWN_LOOPBACK, SessionLoopbacks
 from golem_forge.sandbox.process.monitor import ENDED, REASONS, TIMEOUT, WALLS_CHANGED, ExitStatus
 from golem_forge.sandbox.walls.denials import blocked_line
 from golem_forge.tools.context import ToolContext
@@ -64,6 +65,7 @@ async def report(
 ) -> ToolCompletion:
     """What is new since the last report, and how the process stands."""
     ending = running.ending
+    first = not running.number
     if ending is None:
         sessions.assign_number(running)
         if ctx.recording is not None:
@@ -81,6 +83,7 @@ async def report(
     finished = ToolCompletion(result=ToolResult(value, ""), status=state.status, code=state.code, bounded=True)
     if ending is None:
         value["session_id"] = running.number
+        lines += own_loopback_hint(running, ctx) if first else ()
     else:
         value |= {"signal": ending.signal} if ending.signal else {"exit_code": ending.exit_code}
         lines += network_hint(running)
@@ -228,6 +231,19 @@ def bound_with_handle(whole: TextSource, limit: int, handle: str) -> BoundedText
     return BoundedText(head_and_tail(whole, limit, handle), handle if cut else "", cut)
 
 
+_HAS_HOSTS: Final = "It has hosts, so its ports are its own: start a server that other calls reach without `network`."
+
+
+def own_loopback_hint(running: RunningCommand, ctx: ToolContext) -> tuple[str, ...]:
+    """For a command that goes on where no other one reaches it, although a server in it may be meant to be reached."""
+    if running.no_walls or running.walled.loopback is not None:
+        return ()
+    if not running.offline:
+        return (_HAS_HOSTS,)
+    problem = ctx.parts.get(SessionLoopbacks).problem
+    return (f"Here {OWN_LOOPBACK}: {problem}.",) if problem else ()
+
+
 NETWORK_IS_OFF: Final = "The network is off inside; name hosts in 'network'."
 _INSPECTED_BYTES: Final = 64 * 1024
 _NO_NETWORK: Final = regex(
@@ -237,11 +253,31 @@ _NO_NETWORK: Final = regex(
 )
 
 
+_REFUSED: Final = regex(
+    r"connection refused|ECONNREFUSED|couldn't connect to server|could not connect to", re.IGNORECASE
+)
+_OWN_PORT: Final = regex(
+    r"(?:localhost|127\.0\.0\.1|::1)(?:\]?:|', |[^\n]{0,40}?\bport:? )([0-9]{2,5})\b", re.IGNORECASE
+)
+
+
 def network_hint(running: RunningCommand) -> tuple[str, ...]:
     """For a command that had no hosts and failed, if the end of its output is about reaching one."""
     ending = running.ending
     if ending is None or not ending.exit_code or not running.offline:
         return ()
     output = running.child.output
-    text = output.read(max(0, output.size - _INSPECTED_BYTES)).decode("utf-8", "replace")
-    return (NETWORK_IS_OFF,) if _NO_NETWORK.search(text) else ()
+    return network_hint_in(output.read(max(0, output.size - _INSPECTED_BYTES)).decode("utf-8", "replace"))
+
+
+def network_hint_in(text: str) -> tuple[str, ...]:
+    if _NO_NETWORK.search(text):
+        return (NETWORK_IS_OFF,)
+    if not _REFUSED.search(text):
+        return ()
+    port = _OWN_PORT.search(text)
+    return (
+        (f"Commands do not reach services of this computer; name one in 'network': localhost:{port[1]}.",)
+        if port
+        else ()
+    )

@@ -111,16 +111,18 @@ class _Program:
     environment: ExecEnvironment
     analysis: CommandAnalysis
 
-    def job(self, ctx: ToolContext) -> Job:
+    async def job(self, ctx: ToolContext) -> Job:
         level = self.analysis.level
+        env = self.environment.child_env(self.settings.env, self.analysis, ctx)
         argv = _proven_words(self.words, self.analysis) if self.analysis.reads_only else self.words
         if level is not Level.FULL:
             argv = rewrite_word_paths(argv, lambda word: to_host_path(word, self.cwd, self.environment.sandbox))
         job = Job(
             argv=argv,
             cwd=self.cwd,
-            env=self.environment.child_env(self.settings.env, self.analysis, ctx),
+            env=env,
             streams=Streams.APART,
+            loopback=await self.environment.loopback(self.analysis, env, ctx),
             lifted=self.analysis.unmasked_paths(ctx.path_rules()),
             not_kept=self.analysis.not_kept(ctx),
             reads_only=self.analysis.reads_only,
@@ -147,7 +149,7 @@ def _proven_words(words: tuple[str, ...], analysis: CommandAnalysis) -> tuple[st
 async def _run_program(program: _Program, ctx: ToolContext) -> ToolCompletion:
     if code := program.unusable():
         return missing_program(program.words[0], code)
-    walled = await program.environment.walls.start(program.job(ctx))
+    walled = await program.environment.walls.start(await program.job(ctx))
     if ctx.recording is not None:
         ctx.recording.processes.append(walled.child)
     child, ending = walled.child, await wait_to_end(walled, ctx, program.timeout_s)

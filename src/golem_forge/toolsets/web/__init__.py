@@ -10,6 +10,7 @@ there because every `create_<tool>_tool` has it.
 from __future__ import annotations
 
 import re
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -19,6 +20,7 @@ from golem_forge.core.errors import ForgeError, ToolFailed
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.regex import regex
 from golem_forge.core.results import ToolResult
+from golem_forge.policy.rules.globs import is_own_machine
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.tools.context import Plan, ToolContext
 from golem_forge.tools.factory import ToolsetContext, native_tool
@@ -27,13 +29,21 @@ from golem_forge.tools.tool import NeedsApproval, Tool
 from golem_forge.tools.validation import InputInvalid
 from golem_forge.toolsets.text import looks_binary
 from golem_forge.toolsets.web.address import MAX_URL, WebAddress, read_url
-from golem_forge.toolsets.web.fetch import FetchedPage, OffsiteRedirect, check_address, fetch
+from golem_forge.toolsets.web.fetch import (
+    FetchedPage,
+    FetchResult,
+    OffsiteRedirect,
+    check_address,
+    fetch,
+    fetch_inside,
+)
 from golem_forge.toolsets.web.page_text import PageText, html_to_text
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from golem_forge.events.redaction import Redactor
+    from golem_forge.sandbox.network.loopback import SessionLoopback
     from golem_forge.sandbox.network.resolve import Lookup
 
 
@@ -111,13 +121,47 @@ def _plan(lookup: Lookup | None, seconds: float, args: dict[str, Any], ctx: Tool
         address = read_url(args["url"])
     except ValueError as error:
         raise InputInvalid(f"webfetch: url: {error}", fields=(("url", str(error)),)) from None
-    check_address(address, ctx.host_rule(address.host, address.port))
+    inside = _session_server(address, ctx)
+    if inside is None:
+        check_address(address, ctx.host_rule(address.host, address.port))
+    target = address.target if inside is None else f"{SESSION_HOST}:{address.port}"
+    fetching = partial(_fetch, address, ctx, lookup, inside)
     part = _TextRange(start=args.get("start_index", 0), length=args.get("max_length", DEFAULT_LENGTH))
     return Plan(
-        run=partial(_run, address, ctx, part, lookup=lookup, seconds=seconds, raw=args.get("raw", False)),
-        effects=(Effect(verb=Verb.NET, target=address.target),),
+        run=partial(_run, address, ctx, part, fetching, seconds=seconds, raw=args.get("raw", False)),
+        effects=(Effect(verb=Verb.NET, target=target),),
         read_only=True,
     )
+
+
+SESSION_HOST: Final = "session.localhost"
+"""How rules, cards and URLs name the loopback of the session. `localhost` means it too, where something listens there:
+what a command serves goes before what this computer does."""
+
+
+def _session_server(address: WebAddress, ctx: ToolContext) -> SessionLoopback | None:
+    """The loopback that a URL leads to; None: it leads elsewhere. Raises ToolFailed for a port that nobody has there.
+    Reads /proc, as a planner may that is no coroutine."""
+    if address.host != SESSION_HOST and not is_own_machine(address.host):
+        return None
+    from golem_forge.sandbox.network.loopback import SessionLoopbacks, loopback_key
+
+    walls = ctx.walls
+    loopback = ctx.parts.get(SessionLoopbacks).find(loopback_key(walls, ctx.guest)) if walls is not None else None
+    listens = loopback is not None and any(each.port == address.port for each in loopback.listening())
+    if address.host == SESSION_HOST and not listens:
+        raise ToolFailed(f"No command of this session listens on port {address.port}.", code="NOT_LISTENING")
+    return loopback if listens else None
+
+
+async def _fetch(
+    address: WebAddress, ctx: ToolContext, lookup: Lookup | None, inside: SessionLoopback | None
+) -> FetchResult:
+    from golem_forge.sandbox.network import resolve
+
+    if inside is not None:
+        return await fetch_inside(address, inside, _is_text)
+    return await fetch(address, ctx.host_rule, _is_text, lookup or resolve.lookup)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,15 +171,19 @@ class _TextRange:
 
 
 async def _run(
-    address: WebAddress, ctx: ToolContext, part: _TextRange, *, lookup: Lookup | None, seconds: float, raw: bool
+    address: WebAddress,
+    ctx: ToolContext,
+    part: _TextRange,
+    fetching: Callable[[], Awaitable[FetchResult]],
+    *,
+    seconds: float,
+    raw: bool,
 ) -> ToolResult:
     import asyncio
 
-    from golem_forge.sandbox.network import resolve
-
     try:
         async with asyncio.timeout(seconds):
-            fetched = await fetch(address, ctx.host_rule, _is_text, lookup or resolve.lookup)
+            fetched = await fetching()
             if isinstance(fetched, OffsiteRedirect):
                 text = f"Redirects to {fetched.url}; call webfetch with it to follow."
                 page = {"url": address.url, "status": fetched.status, "type": "", "chars": 0, "start": 0, "end": 0}

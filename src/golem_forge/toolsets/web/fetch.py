@@ -18,6 +18,7 @@ from golem_forge.tools.context import HostPermission, HostRule
 from golem_forge.toolsets.web.address import MAX_URL, WebAddress, read_url
 
 if TYPE_CHECKING:
+    from golem_forge.sandbox.network.loopback import SessionLoopback
     from golem_forge.sandbox.network.resolve import Lookup
     from golem_forge.toolsets.web.http_client import HttpResponse
 
@@ -47,6 +48,9 @@ class OffsiteRedirect:
     status: int
 
 
+FetchResult = FetchedPage | OffsiteRedirect
+
+
 def check_address(address: WebAddress, permission: HostPermission) -> None:
     """What can be said without looking anything up. Raises `policy_denied`."""
     from golem_forge.sandbox.network.resolve import is_public
@@ -60,9 +64,7 @@ def check_address(address: WebAddress, permission: HostPermission) -> None:
         raise _denied(f"{text}: {rule}, private: true, verdict: ask}}.", "PRIVATE_ADDRESS")
 
 
-async def fetch(
-    address: WebAddress, host_rule: HostRule, wants: Callable[[str], bool], lookup: Lookup
-) -> FetchedPage | OffsiteRedirect:
+async def fetch(address: WebAddress, host_rule: HostRule, wants: Callable[[str], bool], lookup: Lookup) -> FetchResult:
     """`wants(content type)`: whether the body is worth reading."""
     from golem_forge.toolsets.web.http_client import http_get
 
@@ -75,6 +77,25 @@ async def fetch(
                 return await _read_response(address, answer, wants)
         following = _redirect_target(address, location)
         if not _is_same_origin(address, following, host_rule):
+            return OffsiteRedirect(following.url, answer.status)
+        address = following
+    raise ToolFailed(f"More than {MAX_REDIRECTS} redirects; the last one leads to {address.url}")
+
+
+async def fetch_inside(address: WebAddress, loopback: SessionLoopback, wants: Callable[[str], bool]) -> FetchResult:
+    """The same from a server in the session's loopback. What leads to another port or host is told."""
+    from golem_forge.toolsets.web.http_client import http_get
+
+    port, name = address.port, address.host
+    for _ in range(MAX_REDIRECTS + 1):
+        async with http_get(
+            address, (), lambda tls, limit: loopback.connect(port, tls=tls, name=name, limit=limit)
+        ) as answer:
+            location = answer.headers.get("location") if answer.status in _REDIRECTS else None
+            if not location:
+                return await _read_response(address, answer, wants)
+        following = _redirect_target(address, location)
+        if (following.scheme, following.host, following.port) != (address.scheme, address.host, address.port):
             return OffsiteRedirect(following.url, answer.status)
         address = following
     raise ToolFailed(f"More than {MAX_REDIRECTS} redirects; the last one leads to {address.url}")

@@ -17,7 +17,7 @@ from __future__ import annotations
 import codecs
 import re
 import zlib
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
@@ -28,7 +28,7 @@ from golem_forge.core.regex import regex
 from golem_forge.toolsets.web.address import WebAddress
 
 if TYPE_CHECKING:
-    from asyncio import StreamReader
+    from asyncio import StreamReader, StreamWriter
     from ssl import SSLContext
 
 MAX_HEADERS: Final = 1 << 16
@@ -48,9 +48,16 @@ class HttpResponse:
     reader: StreamReader
 
 
-def http_get(address: WebAddress, addresses: Sequence[str]) -> AbstractAsyncContextManager[HttpResponse]:
+Dial = Callable[["SSLContext | None", int], Awaitable[tuple["StreamReader", "StreamWriter"]]]
+"""(TLS context or None, longest line) → a connection. Raises OSError."""
+
+
+def http_get(
+    address: WebAddress, addresses: Sequence[str], dial: Dial | None = None
+) -> AbstractAsyncContextManager[HttpResponse]:
+    """`dial`: connects elsewhere than to these addresses."""
     headers = {"Accept": _ACCEPT, "Accept-Encoding": ACCEPTED_ENCODINGS}
-    return _http_request(address, addresses, _request("GET", address, headers))
+    return _http_request(address, addresses, _request("GET", address, headers), dial)
 
 
 def http_post(
@@ -63,14 +70,19 @@ def http_post(
 
 
 @asynccontextmanager
-async def _http_request(address: WebAddress, addresses: Sequence[str], request: bytes) -> AsyncIterator[HttpResponse]:
+async def _http_request(
+    address: WebAddress, addresses: Sequence[str], request: bytes, dial: Dial | None = None
+) -> AsyncIterator[HttpResponse]:
     import ssl
 
     from golem_forge.sandbox.network.resolve import connect
 
     tls = await _tls_context() if address.scheme == "https" else None
     try:
-        reader, writer = await connect(addresses, address.port, tls=tls, name=address.host, limit=MAX_HEADERS)
+        if dial is not None:
+            reader, writer = await dial(tls, MAX_HEADERS)
+        else:
+            reader, writer = await connect(addresses, address.port, tls=tls, name=address.host, limit=MAX_HEADERS)
     except ssl.SSLCertVerificationError as error:
         why = error.verify_message or "it does not verify"
         raise ToolFailed(f"The certificate of '{address.host}' is not trusted: {why}.", code="TLS_FAILED") from None

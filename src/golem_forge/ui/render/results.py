@@ -296,6 +296,9 @@ _KIND_RENDERERS: Final[Mapping[str, Callable[[Fields], list[Line] | None]]] = {
     "patch.result": lambda value: diff_excerpt(value["diff"]) if isinstance(value.get("diff"), str) else None,
     "web.page": lambda value: text_body(value["text"]) if isinstance(value.get("text"), str) else None,
     "plan.update": lambda _: [],  # a `planUpdated` event has shown it
+    "port.published": lambda value: (
+        text_body(value["reached_by"]) if isinstance(value.get("reached_by"), str) else None
+    ),
 }
 """Kind → its lines; None: the value is not what the kind promises, and is shown like any other."""
 

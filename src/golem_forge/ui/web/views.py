@@ -12,6 +12,7 @@ what it leaves out. Its cost depends on what it gives, not on what it is given.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final, TypeVar
@@ -348,6 +349,17 @@ def _exec_view(value: Fields) -> View | None:
     return {"form": "output", "parts": parts, "cut": cut}
 
 
+def _link_view(value: Fields) -> View | None:
+    """A link to a published port. Threat: any tool can give a value of this kind, so it leads to an address of 127/8
+    and nowhere else; not to 127.0.0.1, where this very page is."""
+    url, said = value.get("url"), value.get("reached_by")
+    if not isinstance(url, str) or not isinstance(said, str) or not _PUBLISHED.fullmatch(url):
+        return None
+    return {**_text_view(said), "form": "link", "url": url}
+
+
+_PUBLISHED: Final = regex(r"http://127\.(?!0\.)\d{1,3}\.\d{1,3}\.\d{1,3}:\d{1,5}/", re.ASCII)
+
 _KIND_VIEWS: Final[Mapping[str, Callable[[Fields], View | None]]] = {
     "diff": _diff_kind_view,
     "patch.result": lambda value: diff_view(value["diff"]) if isinstance(value.get("diff"), str) else None,
@@ -358,6 +370,7 @@ _KIND_VIEWS: Final[Mapping[str, Callable[[Fields], View | None]]] = {
     "tool.created": lambda _: _text_view(""),  # its summary has said it
     "plan.update": lambda _: _text_view(""),  # a `planUpdated` event has shown it
     "web.page": lambda value: _text_view(value["text"]) if isinstance(value.get("text"), str) else None,
+    "port.published": _link_view,
 }
 """Kind → its view; None: the value is not what the kind promises, and is shown like any other."""
 

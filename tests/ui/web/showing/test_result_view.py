@@ -316,3 +316,23 @@ def test_an_approval_card_shows_every_argument_whole() -> None:
     assert any("rm -rf /" in row for row in rows) and view["cut"] is False
     many = {**request, "args": {f"a{number}": "v" * 3_000 for number in range(300)}}
     assert event_with_view(Event("approvalRequired", many))["view"]["cut"] is True
+
+
+@pytest.mark.parametrize(
+    ("url", "form"),
+    [
+        ("http://127.83.12.201:3000/", "link"),
+        ("http://127.0.0.1:3000/", "tree"),
+        ("http://127.0.9.1:3000/", "tree"),
+        ("http://127.83.12.201:3000/steal", "tree"),
+        ("http://127.83.12.201.evil.test:80/", "tree"),
+        ("https://evil.test/", "tree"),
+        ("javascript:alert(1)", "tree"),
+        ("http://127.83.12.201:3000/\n", "tree"),
+    ],
+)
+def test_a_published_port_is_a_link_to_this_machine_and_nothing_else_is(url: str, form: str) -> None:
+    value = {"kind": "port.published", "port": 3000, "url": url, "reached_by": "Every program of this computer."}
+    shown = view(value)
+    assert shown["form"] == form
+    assert ("url" in shown) is (form == "link")

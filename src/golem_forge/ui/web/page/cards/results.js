@@ -147,6 +147,8 @@ const storedOutput = (handle, ctx) =>
 const PICTURE = /^data:image\/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]*$/;
 const NUMBER = /^-?\d[\d,.]*$/;
 const MOST_DIFF_ROWS = 400;
+const PUBLISHED = /^http:\/\/127\.(?!0\.)\d{1,3}\.\d{1,3}\.\d{1,3}:\d{1,5}\/$/;
+
 const textBody = (view, label) => scrollBox(label, view.maxHeight, el("pre.result-text", words(view.text ?? "")));
 
 const codeBody = (view) => {
@@ -208,6 +210,15 @@ const outputBody = (view) =>
     ]),
   );
 
+/** A published port: a link that opens in a window of its own, never inside this page. */
+const linkBody = (view) =>
+  el("div.result-link",
+    PUBLISHED.test(view.url ?? "")
+      ? h("a", { href: view.url, target: "_blank", rel: "noopener noreferrer" }, view.url)
+      : el("code", words(view.url ?? "")),
+    el("p.dim", words(view.text ?? "")),
+  );
+
 /** @type {Record<string, (view: any, shown: Shown, ctx: any) => Node | null>} */
 const FORMS = {
   text: (view) => (view.text ? textBody(view, "Result") : null),
@@ -222,6 +233,7 @@ const FORMS = {
   table: tableBody,
   tree: (view) => scrollBox("Data", view.maxHeight, treeNode(view.data)),
   image: imageBody,
+  link: linkBody,
   output: (view) => (view.parts?.some((part) => part.text) ? outputBody(view) : null),
   hidden: () => null,
 };
