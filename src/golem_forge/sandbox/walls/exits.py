@@ -123,16 +123,17 @@ def find_exits(settings: WallSettings, zones: Mapping[str, str], forge_home: str
     for name in settings.devices:
         group = name in DEVICE_GROUPS
         found = group_nodes(name) if group else [name]
-        usable = []
+        usable, problems = [], []
         for path in found:
             real = os.path.realpath(path)
             if why := _device_problem(real):
-                told.append(f"sandbox.devices: {escape_control_chars(path)} {why}")
+                problems.append(f"sandbox.devices: {escape_control_chars(path)} {why}")
                 continue
             usable.append(real)
             links += [(path, real)] if path != real else []
         if group and not found:
             told.append(f"sandbox.devices: this machine has no {name} device")
+        told += problems if not usable else ()  # of a group some nodes are for its administrator alone
         if usable:
             nodes.update(dict.fromkeys(usable))
             named.append(name)
@@ -177,7 +178,7 @@ def _device_problem(real: str) -> str:
         return "is the memory of this machine, and commands never get it"
     if major in _TERMINALS or (major == 4 and minor < _VIRTUAL_CONSOLES):
         return "is a terminal, and commands never get yours: run them with tty"
-    if not os.access(real, os.R_OK | os.W_OK):
+    if not os.access(real, os.R_OK):
         return "cannot be opened by you: join the group that owns it (ls -l says which)"
     return ""
 
