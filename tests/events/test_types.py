@@ -44,7 +44,7 @@ WIRE = {
     "catalogChanged": "added changed removed diagnostics",
     "mcpStatus": "server state error? retryAt? tools",
     "toolSuggested": "sequence occurrences parameters",
-    "wallsReport": "level guarantees missing cause? fix?",
+    "wallsReport": "level guarantees missing cause? fix? exits?",
     "serviceReached": "toolCallId target last?",
     "sessionEnd": "reason message?",
     "runResult": "success status response partial? usage error? warning?",

@@ -250,6 +250,11 @@ def _sandbox_rows(host: SlashHost) -> Iterator[tuple[str, str, str]]:
     yield "sandbox.toolchains", "on" if walls.toolchains else "off", _where_written(files, "sandbox", "toolchains")
     off = _where_written(files[-1:], "sandbox", "walls")
     yield "sandbox.walls", "off" if walls.off else "on", off if walls.off else _DEFAULT
+    for key, names in (("devices", walls.devices), ("sockets", walls.sockets)):
+        for name in names:
+            yield f"sandbox.{key}", name, _written_or_typed(files, key)
+    if walls.outside:
+        yield "sandbox.outside", "ask", _written_or_typed(files, "outside")
     usual = ResourceLimits()
     for each in fields(usual):
         value = getattr(walls.limits, each.name)
@@ -279,6 +284,12 @@ def _where_written(files: list[YamlFile], *key: str) -> str:
         if value is not None:
             return file.at(key)
     return _DEFAULT
+
+
+def _written_or_typed(files: list[YamlFile], key: str) -> str:
+    """Of a key that only the person's own file or the command line can have."""
+    where = _where_written(files[-1:], "sandbox", key)
+    return "the command line" if where == _DEFAULT else where
 
 
 def _shown_path(host: SlashHost, path: str) -> str:

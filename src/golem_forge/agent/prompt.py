@@ -83,6 +83,8 @@ class PromptState:
     default_zone: str = ""
     walls: Level | None = None
     """None: not tried yet."""
+    exits: tuple[str, ...] = ()
+    """What is open in the walls (`Walls.exit_lines`)."""
     tools: frozenset[str] = frozenset()
     """Names of the tools there are."""
     blocked: tuple[str, ...] = ()
@@ -101,6 +103,7 @@ class PromptState:
             zones=tuple(ZoneState.of(zone) for _, zone in sorted(scope.sandbox.zones.items())),
             default_zone=scope.sandbox.default_zone or "",
             walls=scope.walls.known_level,
+            exits=scope.walls.exits().describe(),
             tools=frozenset(tool.name for tool in tools),
             blocked=tuple(blocked),
             output_schema=scope.worker.output_schema,
@@ -128,6 +131,8 @@ def _facts(state: PromptState) -> list[str]:
     facts = _zones(state)
     if "exec_command" in state.tools and state.walls is not None:
         facts.append(f"- {_WALLS[state.walls]}")
+        if state.exits and state.walls is Level.FULL:
+            facts.append(f"- Inside them commands also have: {', '.join(state.exits)}.")
     facts.append(f"- {_network(state)}")
     facts.append(f"- {_MODES[state.approval]}")
     if state.blocked:

@@ -31,6 +31,7 @@ from golem_forge.sandbox.walls.walls import Aftermath, Walls, probe_without_savi
 from golem_forge.tools.catalog import Catalog
 from golem_forge.tools.tool import Tool
 from golem_forge.toolsets.edit.apply import recover_patches
+from golem_forge.toolsets.exec import offer_outside
 
 if TYPE_CHECKING:
     from golem_forge.mcp.client.tool_source import ServerTools
@@ -155,6 +156,8 @@ def open_scope(
         undo=program.undo,
         session=session_state.id,
     )
+    if walls.offers_outside:
+        offer_outside(catalog)
     parents: tuple[ParentPolicy, ...] = ()
     if parent is not None:
         judge = parent.orchestrator.judge
@@ -175,7 +178,14 @@ def open_scope(
         on_effects=on_effects,
     )
     path = Orchestrator(calls, session_state.controller)
-    walls.on_report(lambda report: session_state.bus.emit("wallsReport", report.to_wire(), link.id))
+
+    def tell_walls(report: ProbeReport) -> None:
+        exits = walls.exit_lines()
+        session_state.bus.emit(
+            "wallsReport", {**report.to_wire(), **({"exits": list(exits)} if exits else {})}, link.id
+        )
+
+    walls.on_report(tell_walls)
     if parent is None:
         walls.on_report(lambda report: _tell_not_contained(session_state, link.id, report))
     walls.on_unread(lambda after: _emit_leftovers(session_state, link.id, after))

@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, NoReturn
 
-from golem_forge.cli.args import declare, parser
+from golem_forge.cli.args import EXIT_OPTIONS, declare, exit_overrides, parser
 from golem_forge.cli.format import fail, print_error
 from golem_forge.cli.mcp.install import (
     PRODUCTS,
@@ -50,6 +50,8 @@ program, Forge starts the built-in worker.
   -a, --approval MODE         interactive, strict, contained, approve_all or auto_deny. An editor can choose approve_all
                               only if it is given here or in the configuration
       --set KEY.PATH=VALUE    a value of forge.yaml for every session (repeat for more)
+      --device NAME           let commands use nvidia, dri, kvm or a node below /dev (repeat for more)
+      --socket PATH           let commands reach this Unix socket of the host; each then asks (repeat for more)
 
 `forge acp install` prints the configuration of an editor, or writes it.
 The command ends when stdin ends, or with SIGTERM.
@@ -75,7 +77,7 @@ def run(words: list[str]) -> int:
     if words[:1] == ["install"]:
         return run_install(words[1:])
     modes = f"-a,--approval {'|'.join(ApprovalMode)}"
-    reader = declare(parser("acp", HELP), "--worker FILE", "-m,--model NAME", modes, "--set PAIR…")
+    reader = declare(parser("acp", HELP), "--worker FILE", "-m,--model NAME", modes, "--set PAIR…", *EXIT_OPTIONS)
     asked = reader.parse_args(words)
     if find_spec("acp") is None:
         return fail("acp", f"editors need the package agent-client-protocol: {install_command('acp')}", 1)
@@ -85,7 +87,7 @@ def run(words: list[str]) -> int:
     worker = asked.worker
     if worker is not None and os.path.isfile(worker):
         worker = os.path.abspath(worker)
-    code = run_to_exit_code(_serve(worker, asked.model, asked.approval, asked.set))
+    code = run_to_exit_code(_serve(worker, asked.model, asked.approval, [*asked.set, *exit_overrides(asked)]))
     if code == 0:
         _exit_now()
     return code

@@ -6,6 +6,8 @@ A group's verbs are given as verb → (module in the group's package, what it do
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 from collections.abc import Mapping
 from importlib import import_module
@@ -81,6 +83,16 @@ def declare(reader: Declared, *declared: str) -> Declared:
             choices = value.split("|") if "|" in value else None
             reader.add_argument(*names.split(","), choices=choices, type=_TYPES.get(value, str))
     return reader
+
+
+EXIT_OPTIONS: Final = ("--device NAME…", "--socket PATH…")
+
+
+def exit_overrides(given: Namespace) -> list[str]:
+    """`--device` and `--socket` as the overrides that they stand for."""
+    sockets = [os.path.abspath(os.path.expanduser(path)) for path in given.socket]
+    lists = {"devices": given.device, "sockets": sockets}
+    return [f"sandbox.{key}={json.dumps(names)}" for key, names in lists.items() if names]
 
 
 def run_verb(group: str, package: str, verbs: Verbs, words: list[str], usage: str) -> int:

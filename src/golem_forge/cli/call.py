@@ -370,6 +370,8 @@ def next_step(outcome: Outcome, session: Session) -> str:
         # no rule lifts distrust, and its text says what does
         and all(source.id != Mark.DEFINITION_CHANGED for source in outcome.decision.sources)
     ):
+        if outcome.decision.only_a_person:
+            return "run it on a terminal to be asked: no mode and no rule answers this one."
         return "run it on a terminal to be asked, or use --approval approve_all, or add a rule (`forge rules --help`)."
     if outcome.status is Status.POLICY_DENIED:
         return "`forge rules explain` shows which rule or zone decides."

@@ -601,3 +601,22 @@ def _inside_walls(program: Program, home: ForgeHome, report: ProbeReport) -> Ite
             yield note("toolchains", f"{display_path(directory)} is hidden from commands: {why}")
         for text in walls.check_zones():
             yield note("walls", text)
+        if report.level is Level.FULL and not program.walls.off:
+            yield from _exit_findings(walls)
+
+
+def _exit_findings(walls: Walls) -> Iterator[DoctorFinding]:
+    """What the person's own config opens in full walls; what is named and not there is told by the walls."""
+    exits = walls.exits()
+    sockets = {socket.places[0] for socket in exits.sockets}
+    for name in exits.named:
+        if name in sockets:
+            text = f"commands reach the socket {name}, whose owner acts outside the walls: each one asks as critical"
+            yield note("exits", text, "remove it from sandbox.sockets when you do not need it")
+        elif name in exits.unknown:
+            yield note("exits", f"commands may use the device {name}; the mode contained asks for each of them")
+        else:
+            yield ok("exits", f"commands may use the device {name}")
+    if walls.offers_outside:
+        text = "a command may ask to run outside the walls (sandbox.outside: ask); only your own yes lets it"
+        yield note("exits", text)

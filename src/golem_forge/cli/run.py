@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from golem_forge.cli.args import CommandUsageError, declare, parser
+from golem_forge.cli.args import EXIT_OPTIONS, CommandUsageError, declare, exit_overrides, parser
 from golem_forge.cli.web import ADDRESS_OPTIONS
 from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.core.errors import ConfigError
@@ -43,6 +43,8 @@ worker. With INPUT the worker answers once. Without INPUT, on a terminal, a conv
       --resume ID             go on with an earlier session; words are its input. ID is its id, the beginning of it, or
                               `last`: the latest of the program in this directory, else the latest of all
       --set KEY.PATH=VALUE    a value of forge.yaml for this run (repeat for more)
+      --device NAME           let commands use nvidia, dri, kvm or a node below /dev (repeat for more)
+      --socket PATH           let commands reach this Unix socket of the host; each then asks (repeat for more)
       --background            queue it in the store and return; `forge ps` and `forge inbox` show how it goes on
       --no-runner             with --background: start no runner on this machine
       --worker NAME           the worker NAME, where the first word would not be taken for it (a team's server)
@@ -116,6 +118,7 @@ def parse_run_args(words: list[str]) -> RunArgs:
         *("-m,--model NAME", "-a,--approval MODE", "-i,--input TEXT", "-f,--file FILE", "-A,--attach FILE…"),
         *("-p,--program DIR", "-t,--trace quiet|summary|normal|debug", "--ui terminal|web|terminal,web|web,terminal"),
         *ADDRESS_OPTIONS,
+        *EXIT_OPTIONS,
         *("--headless", "--json", "--resume ID", "--set PAIR…", "--dry-run", "--max-cost USD", "words*"),
         *("--background", "--no-runner", "--worker NAME", "--label L", "--workspace GIT"),
     )
@@ -144,7 +147,7 @@ def parse_run_args(words: list[str]) -> RunArgs:
         host=given.host,
         allow_host=given.allow_host,
         resume=given.resume,
-        overrides=[*given.set, *_cost_override(given.max_cost)],
+        overrides=[*given.set, *exit_overrides(given), *_cost_override(given.max_cost)],
         dry_run=given.dry_run,
         background=given.background,
         no_runner=given.no_runner,

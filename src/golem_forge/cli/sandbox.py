@@ -122,7 +122,7 @@ async def _run(asked: SandboxArgs) -> int:
         # One word is a script, as it would be for a shell's `-c`; several are a program and its arguments.
         script = ("bash", "--noprofile", "--norc", "-c", *asked.command)
         argv = script if len(asked.command) == 1 else tuple(asked.command)
-        job = Job(argv=argv, env=environment, streams=streams, limits=limits, stdin=stdin)
+        job = Job(argv=argv, env=environment, streams=streams, limits=limits, stdin=stdin, exits=walls.exits())
         record = _Record(session, asked.command)
         try:
             try:

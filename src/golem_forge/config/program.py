@@ -55,6 +55,7 @@ from golem_forge.config.sandbox_block import (
     WallSettings,
     ZoneEntry,
     effective_walls,
+    refuse_exits,
     restrict_untrusted_walls,
     walls_notice,
     zone_entries,
@@ -415,6 +416,8 @@ def _read_layer(path: Path, name: str, found: list[str], overrides: Sequence[str
         return ConfigLayer(mcp=McpFile())
     problems = ConfigProblems(file)
     values = check(_SCHEMA, file, problems)
+    if name == PROGRAM_FILE:
+        refuse_exits(file.value.get("sandbox"), problems)
     sandbox: dict[str, Any] = values.get("sandbox", {})
     zones = None
     if "zones" in sandbox:

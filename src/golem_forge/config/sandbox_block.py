@@ -7,7 +7,8 @@ says which line its problems belong to.
 `WallSettings` and `ResourceLimits` are plain data: limits of a child, what it may read besides zones, walls on or off.
 `effective_walls` puts a program's block over the user's. Threat: a
 stranger's program could ask for more than its user would give, so of an untrusted program only what is stricter counts,
-and no program at all may switch walls off.
+and no program at all may switch walls off. `refuse_exits`: no program and no worker may open the walls for a device, a
+socket or a command outside; a file that tries is an error, not a notice.
 
 `variable_problem` says why an environment variable must not be given to a child (sandbox.md §11). Threat: a variable
 that decides which code runs there (`LD_PRELOAD`, `BASH_ENV`) is a command in disguise, and one that Forge sets itself
@@ -35,9 +36,10 @@ from golem_forge.config.schema import (
     positive,
     refuse,
     text,
+    value_that,
     whole_between,
 )
-from golem_forge.config.yaml_file import YamlFile, YamlPath
+from golem_forge.config.yaml_file import YamlFile, YamlPath, is_override
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.regex import regex
@@ -129,6 +131,12 @@ class WallSettings:
     """False: `sandbox.toolchains: off`."""
     off: bool = False
     """True: `sandbox.walls: off`, by the person's own config or command line."""
+    devices: tuple[str, ...] = ()
+    """Devices that commands may use: a group (`nvidia`, `dri`, `kvm`) or a node below /dev. The person's own word."""
+    sockets: tuple[str, ...] = ()
+    """Unix sockets of the host that commands may reach, absolute. The person's own word."""
+    outside: bool = False
+    """True: `sandbox.outside: ask`: a command may ask to run outside the walls, once. The person's own word."""
     limits: ResourceLimits = field(default_factory=ResourceLimits)
 
 
@@ -157,10 +165,28 @@ _LIMIT_CHECKS: Final[dict[str, Check]] = {
     "open_files": whole_number,
     "output": size,
 }
+DEVICE_GROUPS: Final = ("nvidia", "dri", "kvm")
+_device: Final = value_that(
+    lambda value: value in DEVICE_GROUPS or (_is_plain_path(value) and value.startswith("/dev/")),
+    f"one of {', '.join(DEVICE_GROUPS)}, or the path of a device below /dev",
+)
+_socket: Final = value_that(
+    lambda value: _is_plain_path(value) and value.startswith(("/", "~/")),
+    "the path of a Unix socket, from / or from ~/",
+)
+
+
+def _is_plain_path(value: Any) -> bool:
+    return isinstance(value, str) and value.isprintable() and ".." not in value.split("/") and not value.endswith("/")
+
+
 WALL_KEYS: Final[dict[str, Check]] = {
     "read": list_of(text),
     "toolchains": one_of("on", "off"),
     "walls": one_of("on", "off"),
+    "devices": list_of(_device),
+    "sockets": list_of(_socket),
+    "outside": one_of("ask", "off"),
     "limits": MappingSchema(_LIMIT_CHECKS),
 }
 
@@ -193,12 +219,42 @@ def effective_walls(project: ConfigLayer, person: ConfigLayer) -> WallSettings:
         for directory in layer.block("sandbox").get("read", ())
     )
     toolchains = {**person.block("sandbox"), **project.block("sandbox")}.get("toolchains")
+    outside = {**person.block("sandbox"), **project.block("sandbox")}.get("outside")
     return WallSettings(
         read=tuple(dict.fromkeys(read)),
         toolchains=toolchains != "off",
         off=person.block("sandbox").get("walls") == "off",
+        devices=_from_both("devices", project, person),
+        sockets=tuple(os.path.expanduser(path) for path in _from_both("sockets", project, person)),
+        outside=outside == "ask",
         limits=ResourceLimits(**{**person.block("sandbox", "limits"), **project.block("sandbox", "limits")}),
     )
+
+
+def _from_both(key: str, project: ConfigLayer, person: ConfigLayer) -> tuple[str, ...]:
+    """What the command line adds stands in the program's layer, where nothing else of it may stand."""
+    said = (item for layer in (person, project) for item in layer.block("sandbox").get(key, ()))
+    return tuple(dict.fromkeys(said))
+
+
+EXIT_FLAGS: Final = {
+    "devices": "start Forge with --device",
+    "sockets": "start Forge with --socket",
+    "outside": "start Forge with --set sandbox.outside=ask",
+}
+"""Key → how the person says it on the command line."""
+
+
+def refuse_exits(block: Any, problems: ConfigProblems) -> None:
+    """Adds a problem for each key of a program's or a worker's `sandbox` block that opens the walls."""
+    for key, flag_ in EXIT_FLAGS.items() if isinstance(block, Mapping) else ():
+        path: YamlPath = ("sandbox", key)
+        if key in block and not is_override(problems.file.at(path)):
+            problems.add(
+                path,
+                "opens the walls, so only you can say it, for every program: write it into config.yaml in FORGE_HOME "
+                f"(~/.forge), or {flag_}",
+            )
 
 
 def walls_notice(project: ConfigLayer) -> str:

@@ -146,6 +146,8 @@ class Decision:
     door: str = ""
     not_contained: tuple[str, ...] = ()
     """In the mode `contained`, why a call asks all the same, in plain words that follow `because`."""
+    only_a_person: bool = False
+    """Nothing but a person's answer to this very call lets it run: no mode, no memory, no reviewer."""
     compute_keys: Callable[[], tuple[str, str]] | None = field(default=None, repr=False, compare=False)
     _keys: tuple[str, str] | None = field(default=None, repr=False, compare=False)
 
@@ -177,6 +179,8 @@ class Decision:
         who: dict[str, Any] = {"answeredAs": self.answered_as, "door": self.door} if self.answered_as else {}
         if self.not_contained:
             who["notContained"] = list(self.not_contained)
+        if self.only_a_person:
+            who["onlyAPerson"] = True
         return {
             "verdict": self.verdict.value,
             "sources": [source.to_json() for source in self.sources],

@@ -38,6 +38,8 @@ class Mark(StrEnum):
     OPAQUE = "opaque"
     DANGER = "danger"
     NO_WALLS = "no_walls"
+    OUTSIDE_WALLS = "outside_walls"
+    """One command outside the walls: only a person's answer to this very call lets it run, no mode and no memory."""
     DEFINITION_CHANGED = "definition_changed"
     DESTRUCTIVE = "destructive"
 
@@ -78,6 +80,8 @@ class Effect:
     """What the tool's own settings say of this effect (a rule in a toolset's block); None: nothing."""
     said_by: str = ""
     """In words, which setting that is."""
+    no_walls_because: str = ""
+    """With the mark NO_WALLS, why no walls hold it, in words; empty: they are switched off."""
     walled: Walled = Walled.NO
     grant: str = ""
     """A grant for the session that a person may give and that covers this effect: `input to session 7`. Used by

@@ -530,6 +530,8 @@ class WallsReport(EventData, type="wallsReport"):
     missing: list[str]
     cause: str | None = None
     fix: str | None = None
+    exits: list[str] | None = None
+    """What the person's own config opens in these walls: `device nvidia`, `socket /run/docker.sock`."""
 
 
 class ServiceReached(EventData, type="serviceReached"):

@@ -41,18 +41,20 @@ class ApprovalStage:
         self._session_id = scope.services.id
         self._ancestors = scope.ancestors or _ancestors(scope.worker)
         self._on_kept = scope.on_kept
+        self._walls = scope.walls
 
     async def approve(self, state: CallState, replan: Replan) -> None:
         answer: ApprovalResult | None = None
-        shown = Risk.LOW
+        shown, shown_outside = Risk.LOW, False
         for _ in range(MAX_EDITS):
             decision = _judged(state).decision
             if decision.verdict is Verdict.BLOCKED:
                 raise _blocked(state)
             if decision.runs_unasked and answer is None:
                 return
-            if answer is None or is_riskier(decision.risk, shown):
-                shown = decision.risk
+            unseen = decision.only_a_person and not shown_outside
+            if answer is None or is_riskier(decision.risk, shown) or unseen:
+                shown, shown_outside = decision.risk, decision.only_a_person
                 answer = await self._ask(state)
                 if answer.args is not None:
                     await self._edit(state, answer.args, replan)
@@ -157,6 +159,8 @@ class ApprovalStage:
         )
         request.worker_path = (*self._ancestors, *tools)
         request.id = question_id(self._session_id, request)
+        if self._walls is not None and (open_ := self._walls.exit_lines()):
+            request.warnings = (*request.warnings, f"This session's walls are open for: {'; '.join(open_)}")
         return PendingApproval(
             request=request,
             check_edit=lambda args: _edit_problems(state, args),
@@ -165,10 +169,13 @@ class ApprovalStage:
             reevaluate=lambda: self._covered(state),
             signal=state.waiting,
             is_edit=lambda args: not same_json(validate(state.tool, args).plain, state.arguments.plain),
+            alone=judged.decision.only_a_person,
         )
 
     def _offers(self, state: CallState) -> tuple[ApprovalOffer, ...]:
         judged = _judged(state)
+        if judged.decision.only_a_person:
+            return ()
         by = judged.decision.decided_by
         rules = self._judge.rules
         offers = offers_from(
@@ -204,6 +211,8 @@ class ApprovalStage:
         return tried.decision.verdict is Verdict.PRE_APPROVED
 
     def _covered(self, state: CallState) -> ApprovalResult | None:
+        if _judged(state).decision.only_a_person:
+            return None
         if answer := self._controller.remembered(_judged(state).decision.fingerprint):
             return answer
         return ApprovalResult(approved=True, by=AnsweredBy.RULE) if self._would_lift(state) else None

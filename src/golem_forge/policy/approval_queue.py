@@ -85,6 +85,8 @@ class PendingApproval:
     signal: InterruptSignal
     is_edit: Callable[[dict[str, Any]], bool] = field(default=lambda args: True)
     """Whether valid edited arguments, as `restore` gives them, make another call of it."""
+    alone: bool = False
+    """It shares its card with no other call, not even with the same one."""
     answer: asyncio.Future[ApprovalResult] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
@@ -109,6 +111,8 @@ class ApprovalQueue:
         if self.pending >= MAX_PENDING:
             return denied_result("too many pending approvals")
         key = f"{waiting.request.fingerprint} {waiting.request.diff}"  # one card only for what looks the same too
+        if waiting.alone:
+            key = f"{waiting.request.call_id} {key}"
         card = self._cards.get(key)
         if card is None:
             card = self._cards[key] = _Card([waiting])

@@ -17,6 +17,7 @@ from typing import Any, Final
 from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.core.decisions import AnsweredBy, Decision, Risk, Verdict
 from golem_forge.core.errors import ForgeError
+from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.options import options_from, require, takes_options
 from golem_forge.core.signals import InterruptSignal
 from golem_forge.core.text import nearest_hint
@@ -80,6 +81,8 @@ class ApprovalController:
 
     async def approve(self, decision: Decision, tool: str, wait: Callable[[], PendingApproval]) -> ApprovalResult:
         """Answers one `ask`. `wait` builds the request; it is only called when a person must see it."""
+        if decision.only_a_person:
+            return await self._ask_person(tool, wait)
         if decision.answered_by is AnsweredBy.CONTAINED:
             return ApprovalResult(approved=True, by=AnsweredBy.CONTAINED)
         if self.mode is ApprovalMode.APPROVE_ALL:
@@ -95,6 +98,16 @@ class ApprovalController:
         if not answer.approved and answer.by is AnsweredBy.PERSON:
             self.memory.deny(decision.fingerprint)
         return answer
+
+    async def _ask_person(self, tool: str, wait: Callable[[], PendingApproval]) -> ApprovalResult:
+        """Whatever the mode lets run and whatever was said before: this very call needs an answer of its own."""
+        if self.mode is ApprovalMode.AUTO_DENY or self._queue is None:
+            text = f"Nobody can be asked, and {tool} outside the walls runs only by a person's own yes"
+            return denied_result(text, by=AnsweredBy.MODE, unaskable=True)
+        answer = await self._queue.wait(wait())
+        if answer.approved and answer.by is not AnsweredBy.PERSON:
+            return denied_result(f"{tool} outside the walls runs only by a person's own yes", by=answer.by)
+        return replace(answer, choice=None)
 
     def remembered(self, fingerprint: str) -> ApprovalResult | None:
         """The answer that was kept for this very call; None: there is none."""

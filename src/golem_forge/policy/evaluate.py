@@ -34,7 +34,7 @@ from golem_forge.core.decisions import (
     is_stricter,
     strictest,
 )
-from golem_forge.core.effects import Effect, Verb
+from golem_forge.core.effects import Effect, Mark, Verb
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.policy.base import (
@@ -258,6 +258,7 @@ class Judge:
             risk_reasons=tuple(dict.fromkeys(floor.reason for floor in floors)),
             answered_by=answered_by,
             not_contained=asks_because,
+            only_a_person=any(Mark.OUTSIDE_WALLS in effect.marks for effect in effects),
             compute_keys=keys,
         )
         return Evaluation(decision, facts, bases, own_base, outcome, granted)

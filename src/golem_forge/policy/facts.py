@@ -87,8 +87,10 @@ _FLOOR_REASONS: Final = {
     Mark.OBEYED_PATH: "other programs read {target} and obey it on their own",
     Mark.OUTSIDE_ZONE: "{target} {does} outside every zone",
     Mark.DESTRUCTIVE: "{target} says that this tool destroys or overwrites",
-    Mark.NO_WALLS: "NO WALLS: the command would run without isolation",
+    Mark.NO_WALLS: "NO WALLS: {because}",
 }
+
+_SWITCHED_OFF: Final = "the command would run without isolation"
 
 ANY_WALLED: Final = "any command inside the walls"
 """The session grant that covers every effect with `Walled.OFFERED`."""
@@ -166,4 +168,5 @@ def floors_of(effect: Effect, granted: Container[str] = ()) -> Iterator[tuple[st
             yield mark.value, f"the command cannot be checked: {why}"
         elif mark in _FLOOR_REASONS:
             does = "reaches" if effect.verb is Verb.EXEC else "is"
-            yield mark.value, _FLOOR_REASONS[mark].format(target=effect.quoted, does=does)
+            because = effect.no_walls_because or _SWITCHED_OFF
+            yield mark.value, _FLOOR_REASONS[mark].format(target=effect.quoted, does=does, because=because)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import socket
 from pathlib import Path
 
 import pytest
-from tests.agent.every_key.ground import Cases, Ground
+from tests.agent.conftest import calls
+from tests.agent.every_key.ground import COMMANDS, ZONE, Cases, Ground
 
 from golem_forge.storage.home import forge_home
 
@@ -59,6 +61,36 @@ async def walls(ground: Ground) -> None:
         forge_home().config.write_text(file)
         await ground.command(f"echo x > {outside}")
         assert outside.exists() is reached
+
+
+@key("sandbox.devices")
+async def devices(ground: Ground) -> None:
+    """A node that every command has besides, named once more: the session says so."""
+    forge_home().ensure()
+    for file, told in (("sandbox: {devices: [/dev/null]}\n", True), ("sandbox: {devices: []}\n", False)):
+        forge_home().config.write_text(file)
+        seen = await ground.run([calls(("exec_command", {"cmd": "touch x"})), "ok"], worker=COMMANDS + ZONE)
+        assert ("device /dev/null" in str(seen.all("wallsReport"))) is told
+
+
+@key("sandbox.sockets")
+async def sockets(ground: Ground) -> None:
+    forge_home().ensure()
+    path = ground.root.parent / "s.sock"
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+        for file, found in ((f"sandbox: {{sockets: [{path}]}}\n", True), ("sandbox: {sockets: []}\n", False)):
+            forge_home().config.write_text(file)
+            assert ("it is here" in await ground.command(f"test -S {path} && echo it is here")) is found
+
+
+@key("sandbox.outside")
+async def outside(ground: Ground) -> None:
+    forge_home().ensure()
+    for word, offered in (("ask", True), ("off", False)):
+        forge_home().config.write_text(f"sandbox: {{outside: {word}}}\n")
+        seen = await ground.run(["ok"], worker=COMMANDS + ZONE)
+        assert ("outside" in seen.offered["exec_command"]) is offered
 
 
 async def limited(ground: Ground, limit: str, cmd: str) -> str:

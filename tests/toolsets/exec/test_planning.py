@@ -15,6 +15,7 @@ from golem_forge.core.errors import ForgeError
 from golem_forge.policy.commands import SYSTEM_PATH
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.walls.environment import EnvBlock
+from golem_forge.sandbox.walls.exits import NO_EXITS, Exits
 from golem_forge.sandbox.walls.model import Level, LevelResult, PathRule, ProbeReport
 from golem_forge.tools.context import Plan, ToolContext
 from golem_forge.tools.factory import ToolsetContext
@@ -41,6 +42,9 @@ class StatedWalls:
 
     def path_rules(self) -> tuple[PathRule, ...]:
         return ()
+
+    def exits(self) -> Exits:
+        return NO_EXITS
 
 
 def context(sandbox: Sandbox, level: Level = Level.FULL) -> ToolContext:

@@ -140,7 +140,8 @@ async def test_what_the_walls_refuse_is_said(shell: Any, workspace: Path) -> Non
     (workspace / ".git/config").touch()
     outcome = await shell("touch .git/config")
     assert outcome.status is Status.SANDBOX_DENIED
-    assert "\nBlocked by the sandbox: write /workspace/.git/config (protected).\nstderr:\n" in outcome.text
+    way = "A person can allow it, you cannot: forge.yaml: sandbox: {unprotect: [.git/config]}"
+    assert f"\nBlocked by the sandbox: write /workspace/.git/config (protected).\n{way}\nstderr:\n" in outcome.text
     assert outcome.result.value["denials"]
 
 

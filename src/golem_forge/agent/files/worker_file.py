@@ -21,7 +21,7 @@ from golem_forge.agent.tool_inventory import TOOLSETS
 from golem_forge.config.mcp_blocks import FOREIGN_SERVERS_KEY, MCP_KEYS
 from golem_forge.config.program import PROGRAM_FILE
 from golem_forge.config.run_block import BUDGET_CHECK, RUN_KEYS, BudgetLimits, model_choice
-from golem_forge.config.sandbox_block import ZONE_APPROVAL, whole_number, zone_verdict
+from golem_forge.config.sandbox_block import EXIT_FLAGS, ZONE_APPROVAL, refuse_exits, whole_number, zone_verdict
 from golem_forge.config.schema import (
     ConfigProblems,
     MappingSchema,
@@ -90,10 +90,21 @@ def checked_worker(given: Worker | Mapping[str, Any]) -> Worker:
 
 def _checked_values(problems: ConfigProblems) -> dict[str, Any]:
     """Raises ConfigError with every problem."""
-    values = check(_SHAPE, problems.file, problems)
+    values = check(_SHAPE, _without_exits(problems), problems)
     _check_zones(values.get("sandbox"), problems)
     problems.raise_if_any()
     return values
+
+
+def _without_exits(problems: ConfigProblems) -> YamlFile:
+    """The file without keys that only a person may say, of which the problem is told here."""
+    file = problems.file
+    block = file.value.get("sandbox")
+    refuse_exits(block, problems)
+    if not isinstance(block, dict):
+        return file
+    kept = {key: value for key, value in block.items() if key not in EXIT_FLAGS}
+    return replace(file, value={**file.value, "sandbox": kept})
 
 
 def missing_sandbox(worker: Worker) -> str:

@@ -25,6 +25,7 @@ from golem_forge.core.regex import regex
 from golem_forge.core.text import clip, escape_control_chars, process_link
 from golem_forge.sandbox.errors import one_line
 from golem_forge.sandbox.protected import GIT_FILE, INSTALL_OUTSIDE, PROTECTED_NAMES, marks
+from golem_forge.sandbox.walls.exits import exit_denials
 from golem_forge.sandbox.walls.model import Refusal, RefusalReason, WallPlan
 from golem_forge.sandbox.zones import is_zone_name
 
@@ -55,15 +56,18 @@ def find_denials(
     exit_code: int | None = None,
     signal_number: int | None = None,
     refused_hosts: Iterable[Mapping[str, Any]] = (),
+    environ: Mapping[str, str] | None = None,
 ) -> tuple[dict[str, Any], ...]:
     """The denials there is evidence of, in order of appearance, each once, at most 20.
 
-    `refused_hosts`: `{host, port, why}` as the proxy recorded them.
+    `refused_hosts`: `{host, port, why}` as the proxy recorded them. `environ`: the person's own, which says where their
+    sockets are; None: nobody looks for devices and sockets that the command missed.
     """
     found: dict[tuple[str, str, str], dict[str, Any]] = {}
     by_git = _tracked_secrets(plan, text) if exit_code else ()
     by_system = _system_call(text, exit_code, signal_number)
-    for one in (*by_system, *_hosts(refused_hosts), *_paths(plan, text, exit_code), *by_git):
+    missed = exit_denials(text, plan.exits, environ) if exit_code and environ is not None else ()
+    for one in (*by_system, *_hosts(refused_hosts), *_paths(plan, text, exit_code), *by_git, *missed):
         found.setdefault((one["kind"], one["target"], one["access"]), one)
         if len(found) == MOST_DENIALS:
             break
@@ -77,6 +81,15 @@ def blocked_line(denials: Sequence[Mapping[str, Any]]) -> str:
     shown = "; ".join(f"{one['access']} {one['target']} ({one['why']})" for one in denials[:_IN_ONE_LINE])
     more = f"; and {len(denials) - _IN_ONE_LINE} more" if len(denials) > _IN_ONE_LINE else ""
     return f"Blocked by the sandbox: {shown}{more}."
+
+
+def way_line(denials: Sequence[Mapping[str, Any]]) -> str:
+    """How a person can allow what was refused first, in one sentence that a model can pass on; empty if nothing was."""
+    ways = dict.fromkeys(one["widen"] for one in denials if one.get("widen"))
+    if not ways:
+        return ""
+    more = f" ({len(ways) - 1} more in `denials`)" if len(ways) > 1 else ""
+    return f"A person can allow it, you cannot: {next(iter(ways))}{more}"
 
 
 def _reason_text(refusal: Refusal) -> str:

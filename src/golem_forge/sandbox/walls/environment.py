@@ -80,6 +80,12 @@ def exec_environment(*, tty: bool, level: Level, hosts: bool, workspace: str) ->
     }
 
 
+def person_identity(environ: Mapping[str, str]) -> dict[str, str]:
+    """What a command outside the walls gets of the person's own variables: who they are and where their sockets are.
+    Nothing else: a key among them would be in its output."""
+    return {name: environ[name] for name in ("USER", "LOGNAME", "XDG_RUNTIME_DIR") if environ.get(name)}
+
+
 _HARMLESS: Final = regex(r"TZ|LANG|LANGUAGE|LC_[A-Z]+|COLUMNS|LINES")
 _GIT_SETTINGS: Final = {
     "core.fsmonitor": "false",

@@ -221,7 +221,7 @@ def landlock_command(
         lifted=tuple(zone.real(parts) for zone, parts in lifted),
         network=Network.SHARED if job.shares_network else Network.NONE,
         gitconfig=planner.gitconfig(),
-        home=job.home,
+        home=str(planner.home) if job.outside else job.home,
     )
 
 

@@ -16,13 +16,13 @@ import os
 import posixpath
 import stat
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
 from typing import Final
 
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.sandbox.handles import Parts, entry_stat
 from golem_forge.sandbox.host import SYSTEM, is_below
 from golem_forge.sandbox.protected import GIT_FILE
+from golem_forge.sandbox.walls.exits import NO_EXITS, Exits
 from golem_forge.sandbox.walls.model import Restriction, ShadowPlan
 from golem_forge.sandbox.walls.restrictions import ZoneRestrictions
 from golem_forge.sandbox.zones import Zone
@@ -132,9 +132,10 @@ class ExpectedPath:
 Mount = RawArguments | ZoneMount | HostMount | TextMount | MaskedFile | MaskedDirectory | EmptyFile | ExpectedPath
 
 
-def system_mounts(*, uid: int, gid: int) -> tuple[Mount, ...]:
-    """The empty root filled with what every child may read, and its private directories."""
-    device_modes()
+def system_mounts(*, uid: int, gid: int, exits: Exits = NO_EXITS) -> tuple[Mount, ...]:
+    """The empty root filled with what every child may read, and its private directories; with the devices of `exits`,
+    for which there must be places before /dev becomes read-only."""
+    remember_device_modes((*(f"/dev/{name}" for name in DEVICES), *exits.devices))
     return (
         RawArguments(("--ro-bind", "/usr", "/usr")),
         *_system_directories(),
@@ -142,6 +143,8 @@ def system_mounts(*, uid: int, gid: int) -> tuple[Mount, ...]:
         RawArguments(
             ("--dev", "/dev", "--perms", "1777", "--size", str(_SHARED_MEMORY_BYTES), "--tmpfs", _SHARED_MEMORY)
         ),
+        *(RawArguments(("--dev-bind", device, device)) for device in exits.devices),
+        *(RawArguments(("--symlink", node, place)) for place, node in exits.links),
         RawArguments(("--remount-ro", "/dev")),
         RawArguments(("--perms", "1777", "--size", str(PRIVATE_BYTES), "--tmpfs", TEMPORARY)),
         RawArguments(("--perms", "0700", "--size", str(PRIVATE_BYTES), "--tmpfs", HOME)),
@@ -165,6 +168,14 @@ def naming_mounts() -> Iterator[Mount]:
         except OSError:
             continue
     yield TextMount("/etc/nsswitch.conf", _NSSWITCH.replace("hosts: files", "hosts: files dns"))
+
+
+def exit_mounts(exits: Exits) -> Iterator[Mount]:
+    """Sockets of the host, and what drivers of its devices read; on top of everything else."""
+    for path in exits.readable:
+        yield RawArguments(("--ro-bind-try", path, path))
+    for socket in exits.sockets:
+        yield from (RawArguments(("--ro-bind", socket.host, place)) for place in socket.places)
 
 
 def kept_home_mount_point(others: Iterable[str]) -> str:
@@ -345,17 +356,20 @@ def _accounts(own: str, root: str, number: int) -> str:
 DEVICES: Final = ("null", "zero", "full", "random", "urandom", "tty")
 
 
-@lru_cache(maxsize=1)
-def device_modes() -> tuple[tuple[str, int], ...]:
-    """As they are now; call it before the first child starts. Nobody but root can change them."""
+_device_modes: Final[dict[str, int]] = {}
+
+
+def remember_device_modes(paths: Iterable[str]) -> None:
+    """As they are now; call it before the first child starts that has them. Nobody but root can change them."""
     if os.geteuid() != 0:
-        return ()
-    paths = (f"/dev/{name}" for name in DEVICES)
-    return tuple((path, mode) for path in paths if (mode := _mode(path)) is not None)
+        return
+    for path in paths:
+        if path not in _device_modes and (mode := _mode(path)) is not None:
+            _device_modes[path] = mode
 
 
 def restore_device_modes() -> None:
-    for path, mode in device_modes():
+    for path, mode in _device_modes.items():
         if _mode(path) not in (mode, None):
             with contextlib.suppress(OSError):
                 os.chmod(path, mode)
@@ -371,9 +385,17 @@ IS_PRIVATE: Final = "private, gone afterwards"
 IS_HIDDEN: Final = "hidden: there, empty and unreadable"
 _IS_OWN_FILE: Final = "system, read-only; a small file of the walls' own"
 IS_PARENT: Final = "a directory with nothing but what is shown below it, read-only"
-_KINDS: Final = {"own": _IS_OWN_FILE, "masked": IS_HIDDEN, "system": "system, read-only", "private": IS_PRIVATE}
+IS_DEVICE: Final = "a device of the host (sandbox.devices)"
+IS_SOCKET: Final = "a socket of the host (sandbox.sockets)"
+_KINDS: Final = {
+    "own": _IS_OWN_FILE,
+    "masked": IS_HIDDEN,
+    "system": "system, read-only",
+    "private": IS_PRIVATE,
+    "device": IS_DEVICE,
+}
 _MOST_LINKS: Final = 8
-_ARGUMENTS: Final = {"--ro-bind": 2, "--ro-bind-try": 2, "--bind": 2, "--symlink": 2}
+_ARGUMENTS: Final = {"--ro-bind": 2, "--ro-bind-try": 2, "--bind": 2, "--dev-bind": 2, "--symlink": 2}
 """How many words follow; one where it is not said."""
 
 
@@ -408,12 +430,19 @@ def _describe_at(path: str, mounts: Sequence[Mount], toolchains: tuple[str, ...]
             said = _KINDS[kind]
         elif not os.path.lexists(source + rest):
             said = IS_ABSENT
+        elif not rest and _is_socket(source):
+            said = IS_SOCKET
         elif place in toolchains:
             said = "toolchain, read-only"
         else:
             system = any(is_below(place, one) for one in (*SYSTEM, "/etc", SHIPPED))
             said = "system, read-only" if system else "read-only"
     return said, link
+
+
+def _is_socket(path: str) -> bool:
+    info = entry_stat(path)
+    return info is not None and stat.S_ISSOCK(info.st_mode)
 
 
 def mounted_at(mount: Mount) -> tuple[str, ...]:
@@ -446,6 +475,8 @@ def _argument_operations(words: tuple[str, ...]) -> Iterator[tuple[str, str, str
         at += 1 + count
         if word in ("--ro-bind", "--ro-bind-try", "--bind"):
             yield ("system" if given[1].startswith("/proc") else "shown"), given[0], given[1]
+        elif word == "--dev-bind":
+            yield "device", given[0], given[1]
         elif word == "--symlink":
             yield "link", given[0], given[1]
         elif word == "--proc":

@@ -19,6 +19,7 @@ from golem_forge.core.effects import Verb
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.sandbox.host import is_below
 from golem_forge.sandbox.undo.coverage import UncoveredPath
+from golem_forge.sandbox.walls.exits import NO_EXITS, Exits
 
 if TYPE_CHECKING:
     from golem_forge.sandbox.network.loopback import SessionLoopback
@@ -108,6 +109,12 @@ class Job:
     afterwards."""
     bytecode: str = ""
     """A host directory that stands at `layout.BYTECODE`, writable, for Python's bytecode (`Walls.keeping_bytecode`)."""
+    exits: Exits | None = None
+    """Devices and sockets of the host that the person's own config gives this command, as they were judged; level full
+    only. None: it is no command that could have any."""
+    outside: bool = False
+    """One command that a person approved word for word runs without walls, in their own home (`Walls.start_outside`).
+    """
     shown: tuple[HostDirectory, ...] = ()
     """Read-only, below everything else that is shown: a zone or a toolchain at the same place, and what is masked of
     it, stands on top."""
@@ -299,6 +306,7 @@ class WallPlan:
     """Directories outside of zones that can be read but not changed."""
     mounted: bool = False
     """A read-only zone is a read-only mount, which refuses with no other error than that."""
+    exits: Exits = NO_EXITS
 
     def refusal(self, path: str, access: Verb) -> Refusal | None:
         """Why this absolute, folded path cannot be read (READ) or changed (WRITE, DELETE); None: the walls allow it."""
@@ -306,6 +314,8 @@ class WallPlan:
             parts = zone.inside(path)
             if parts is not None:
                 return _refusal_in(zone, parts, access)
+        if self.exits.shows(path):
+            return None
         around = [one for one in (*self.private, "/dev", *self.readable) if is_below(path, one)]
         innermost = max(around, key=len, default="")  # which is what stands there
         if around and (access is Verb.READ or innermost in (*self.private, "/dev")):

@@ -19,7 +19,7 @@ from typing import Final
 from golem_forge.config.sandbox_block import WallSettings
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Mark, Verb
-from golem_forge.core.lazy_dataclass import dataclass, field
+from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.core.regex import regex
 from golem_forge.sandbox import errors, protected
 from golem_forge.sandbox.git import repository
@@ -33,6 +33,7 @@ from golem_forge.sandbox.target import FileKind
 from golem_forge.sandbox.walls import layout, listing, model
 from golem_forge.sandbox.walls.bubblewrap import can_hide_mount_table, ripgrep_path
 from golem_forge.sandbox.walls.cache import cache_directory
+from golem_forge.sandbox.walls.exits import NO_EXITS, Exits, find_exits
 from golem_forge.sandbox.walls.listing import EntryKind, ScanFinding
 from golem_forge.sandbox.walls.masks import MOST_MASKS
 from golem_forge.sandbox.walls.model import Job, PathRule, ShadowPlan
@@ -101,7 +102,7 @@ class Planner:
         self.scans = {zone.name: shared_scan(zone.host, zone.unprotect) for zone in self.zones}
         self._declared: dict[str, ZoneScan] = {}
         self._toolchains: VisibleToolchains | None = None
-        self._system: tuple[layout.Mount, ...] = ()
+        self._system: dict[Exits, tuple[layout.Mount, ...]] = {}
         self._shadows: dict[str, tuple[object, GitShadow | ReadOnlyGit | None]] = {}
         """By zone, for as long as its git directory does not change."""
         self._git_paths = {zone.name: GitPaths(zone, home=str(self.home), environ=self.environ) for zone in self.zones}
@@ -129,6 +130,14 @@ class Planner:
             )
             self._declared = {path: shared_scan(path) for path in self._toolchains.declared}
         return self._toolchains
+
+    def exits(self) -> tuple[Exits, tuple[str, ...]]:
+        """What the person's config gives commands of the host's devices and sockets now; a sentence for each name that
+        gives nothing."""
+        if not (self._settings.devices or self._settings.sockets):
+            return NO_EXITS, ()
+        zones = {zone.name: zone.host for zone in self.zones}
+        return find_exits(self._settings, zones, str(self.forge_home))
 
     def gitconfig(self) -> str:
         return repository.git_identity(str(self.home), self._config_home())
@@ -208,6 +217,7 @@ class Planner:
             job.home,
             job.bytecode,
             job.shares_network,
+            job.exits or NO_EXITS,
             tuple(self._git(zone, job) for zone in self.zones),
             tuple(self._named_by_git(zone, job) for zone in self.zones),
         )
@@ -362,6 +372,7 @@ class Planner:
             for zone in self.zones
         }
         self._check_masks(held)
+        exits = job.exits or NO_EXITS
         plans = (held[zone.name].git for zone in self.zones)
         copies = {plan.outside: plan for plan in plans if plan is not None and plan.outside}
         repositories = [path for zone in self.zones if (path := self._repository(zone)) and path not in copies]
@@ -380,12 +391,20 @@ class Planner:
         occupied += [self.mount_point(zone) for zone in self.zones]
         for zone in self.zones:
             mounts += layout.alias_mounts(zone, self.mount_point(zone), occupied)
+        mounts += layout.exit_mounts(exits)
         self.notices = (
             *(notice for each in held.values() for notice in each.notices),
             *(notice for zone in self.zones for notice in self.scans[zone.name].notices(zone.virtual(()))),
         )
         return PlannedWalls(
-            plan=self._plan(held, [*repositories, *(one.inner for one in job.shown)], self.home_of(job)),
+            plan=replace(
+                self._plan(
+                    held,
+                    [*repositories, *(one.inner for one in job.shown), *exits.readable],
+                    self.home_of(job),
+                ),
+                exits=exits,
+            ),
             mounts=tuple(mounts),
             held=held,
             known={zone.name: self.scans[zone.name].findings for zone in self.zones},
@@ -455,9 +474,12 @@ class Planner:
         return layout.kept_home_mount_point((*zones, *self.toolchains.directories, *(one.inner for one in job.shown)))
 
     def _system_mounts(self, job: Job) -> Iterator[layout.Mount]:
-        if not self._system:
-            self._system = layout.system_mounts(uid=os.getuid(), gid=os.getgid())
-        yield from self._system
+        exits = job.exits or NO_EXITS
+        if exits not in self._system:
+            if len(self._system) >= _MOST_CACHED:
+                self._system.clear()
+            self._system[exits] = layout.system_mounts(uid=os.getuid(), gid=os.getgid(), exits=exits)
+        yield from self._system[exits]
         if gitconfig := self.gitconfig():
             yield layout.TextMount(f"{layout.HOME}/.gitconfig", gitconfig)
         yield layout.RawArguments(("--dir", layout.EMPTY))
@@ -590,7 +612,7 @@ def _hidden_below(plan: model.WallPlan, inner: str) -> str:
 
 
 def _explain_outside(path: str, planner: Planner) -> PathExplanation:
-    planned = planner.planned(Job(argv=()))
+    planned = planner.planned(Job(argv=(), exits=planner.exits()[0]))
     read, write = (planned.plan.refusal(path, verb) for verb in (Verb.READ, Verb.WRITE))
     if any(zone.inside(path) is not None for zone in planned.plan.zones):
         return PathExplanation(virtual="", inner=path, read=read, write=write)

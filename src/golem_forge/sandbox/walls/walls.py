@@ -2,14 +2,15 @@
 
 The same zones that decide what tools open decide here what the kernel lets a child do. Refuses with
 WALLS_UNAVAILABLE, and then nothing was run: a machine without walls, a zone that is not what it was, a job that
-needs more than this machine's walls can hold. No single call can go around them. WalledChild is a process and the
+needs more than this machine's walls can hold. No single call can go around them, but one: a command that a person
+approved word for word, where their own config offers that (`start_outside`). WalledChild is a process and the
 walls around it; once it has ended, its Aftermath says what the walls refused and what it left behind.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,7 +29,13 @@ from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.undo.coverage import Coverage
 from golem_forge.sandbox.walls import bubblewrap, denials, landlock, layout
 from golem_forge.sandbox.walls.cache import BytecodeCache, cache_directory, kept_home, write_gitconfig
-from golem_forge.sandbox.walls.environment import job_environment, output_redactor, with_part_of_a_work_tree
+from golem_forge.sandbox.walls.environment import (
+    job_environment,
+    output_redactor,
+    person_identity,
+    with_part_of_a_work_tree,
+)
+from golem_forge.sandbox.walls.exits import NO_EXITS, Exits
 from golem_forge.sandbox.walls.inspection import Inspection, mount_check
 from golem_forge.sandbox.walls.masks import Mask, put_up, split_masks
 from golem_forge.sandbox.walls.model import Job, Level, PathRule, ProbeReport, Streams, WallPlan
@@ -261,7 +268,14 @@ class Walls:
     @property
     def notices(self) -> tuple[str, ...]:
         """For the person, at start-up: what behaves otherwise than they may expect, as far as it is known."""
-        return (*self._planner.start_up_notices(), *self._planner.notices)
+        return (*self._planner.start_up_notices(), *self._planner.notices, *self._exit_notices())
+
+    def _exit_notices(self) -> Iterator[str]:
+        exits, told = self._planner.exits()
+        yield from told
+        if exits and self.known_level is Level.LANDLOCK:
+            names = ", ".join(exits.describe())
+            yield f"commands cannot use {names}: that needs full walls, and these are read-only (`forge doctor`)."
 
     def check_zones(self) -> tuple[str, ...]:
         """The same after a look at every zone, for `forge doctor`; what would stop a start is among it."""
@@ -348,6 +362,29 @@ class Walls:
 
         return await asyncio.to_thread(look)
 
+    def exits(self) -> Exits:
+        """What commands get now of the host's devices and sockets: what the person's own config names and is there."""
+        return self._planner.exits()[0]
+
+    @property
+    def offers_outside(self) -> bool:
+        """The person's own config lets a command ask to run outside the walls."""
+        return self._settings.outside
+
+    def exit_lines(self) -> tuple[str, ...]:
+        """What is open in these walls, for cards and start lines: `device nvidia`, `socket /run/docker.sock`,
+        `one command outside, if you say so`."""
+        outside = ("commands outside, each by your own yes",) if self._settings.outside else ()
+        return (*self.exits().describe(), *outside)
+
+    async def start_outside(self, job: Job) -> WalledChild:
+        """One command without walls, where the person's config offers that. Whoever calls has the person's answer to
+        exactly this command. Limits, the end of its tree and what its output may say are those of every child."""
+        if not self._settings.outside:
+            raise walls_unavailable("this session has no way out of its walls", "Run the command yourself.")
+        env = {**job.env, **person_identity(self._planner.environ)}
+        return await self._start_without_namespaces(replace(job, outside=True, env=env), ProbeReport(level=Level.OFF))
+
     async def start(self, job: Job) -> WalledChild:
         """Returns when the command is about to run. Raises SandboxError; nothing was run then."""
         if not self._tidied:
@@ -373,7 +410,7 @@ class Walls:
         child = await start_process(launch, job.streams, stdin=job.stdin, stdout=job.stdout, filter=self._text_filter)
         start.joined()
         plan = replace(start.planned.plan, cwd=place.inner, mounted=True)
-        return WalledChild(child, plan, start, tell=self._tell_unread)
+        return WalledChild(child, plan, start, tell=self._tell_unread, environ=self._environ_for(job))
 
     def still_valid(self, walled: WalledChild, job: Job) -> bool:
         """Whether walls built for this job now would show and refuse what those around a running child do: rules and
@@ -450,7 +487,7 @@ class Walls:
         place = self._planner.working_directory(job)
         if job.home:
             write_gitconfig(job.home, self._planner.gitconfig())
-        planned = self._planner.planned(replace(job, reads_only=True))
+        planned = self._planner.planned(replace(job, reads_only=True, exits=NO_EXITS))
         command = landlock.landlock_command(
             job,
             self.sandbox,
@@ -468,7 +505,11 @@ class Walls:
             filter=self._text_filter,
         )
         plan = replace(planned.plan, cwd=place.host or "/") if level is Level.LANDLOCK else None
-        return WalledChild(child, plan)
+        return WalledChild(child, plan, environ=self._environ_for(job))
+
+    def _environ_for(self, job: Job) -> Mapping[str, str] | None:
+        """Says where a person's sockets are, which only commands are told of."""
+        return self._planner.environ if job.exits is not None else None
 
     def _found_backend(self) -> bubblewrap.Backend:
         if self._backend is None:
@@ -530,9 +571,11 @@ class WalledChild:
         start: _FullStart | None = None,
         *,
         tell: Callable[[Aftermath], None] = lambda after: None,
+        environ: Mapping[str, str] | None = None,
     ) -> None:
         """Without a plan there are no walls, which cannot have refused anything. `start`: of full walls. `tell`: see
-        `report_unread`."""
+        `report_unread`. `environ`: the person's own."""
+        self._environ = environ
         self.child = child
         self.plan = plan
         self.loopback = start.job.loopback if start is not None else None
@@ -566,6 +609,7 @@ class WalledChild:
                 exit_code=ending.exit_code if ending else None,
                 signal_number=ending.signal if ending else None,
                 refused_hosts=self._start.proxy.refused if self._start and self._start.proxy else (),
+                environ=self._environ,
             ),
             protected_created=self._left[0],
             leftovers=self._left[1],

@@ -5,6 +5,9 @@ session it goes on as, publish_port makes a port that it listens on reachable fo
 Building the tools imports nothing heavy; planning and running (`command_plan`, `sessions`) are loaded with the first
 call. The YAML block is checked here, with the `env` part that `shell` has too.
 
+Where the person's own config says `sandbox.outside: ask` (`offer_outside`), exec_command has two more parameters:
+`outside` asks for one exact command without walls, and `reason` says why. Elsewhere they do not exist.
+
 A script that is nothing but one call of apply_patch becomes that call before it is judged; what does not fit the schema
 is left for validation to refuse.
 """
@@ -19,12 +22,13 @@ from golem_forge._version import __version__
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.json import sha256_hex
-from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.policy.rules.globs import normal_host
 from golem_forge.sandbox.sandbox import Sandbox
+from golem_forge.tools.catalog import Catalog
 from golem_forge.tools.context import Plan, ToolContext
 from golem_forge.tools.factory import ToolsetContext, native_tool
-from golem_forge.tools.tool import NeedsApproval, Tool
+from golem_forge.tools.tool import NeedsApproval, SourceKind, Tool
 from golem_forge.toolsets.edit.patch import rebase_patch, split_patch_command
 from golem_forge.toolsets.exec.ports import create_publish_port_tool
 
@@ -69,15 +73,22 @@ _EXEC_DESCRIPTION: Final = (
 )
 
 
+_OUTSIDE_DESCRIPTION: Final = (
+    " With `outside` it runs on the person's machine without walls: for one exact command that cannot work inside. "
+    "`reason` says why. The person reads and answers each such call."
+)
+
+
 def exec_command_tool(
     settings: ExecSettings, sandbox: Sandbox | None = None, needs_approval: NeedsApproval | None = None
 ) -> Tool:
     # Variables of the block decide what a command does: with others it is not the call that was approved.
     variables = "" if settings.env is None else f" {sha256_hex(repr(settings.env))}"
-    return native_tool(
+    make = native_tool if not settings.outside else partial(Tool, source=SourceKind.NATIVE)  # its schema is not shipped
+    return make(
         "exec_command",
-        _EXEC_DESCRIPTION,
-        input_schema=_exec_arguments,
+        _EXEC_DESCRIPTION + (_OUTSIDE_DESCRIPTION if settings.outside else ""),
+        input_schema=_exec_arguments_with_outside if settings.outside else _exec_arguments,
         planner=partial(_plan_exec, settings, sandbox),
         needs_approval=needs_approval,
         label="Run command",
@@ -86,6 +97,15 @@ def exec_command_tool(
         code_digest=__version__ + variables,
         redirect=redirect_patch,
     )
+
+
+def offer_outside(catalog: Catalog) -> None:
+    """Puts the exec_command that may ask to run outside the walls in the place of the plain one, if there is one."""
+    tool = catalog.get("exec_command")
+    if tool is not None and tool.source is SourceKind.NATIVE and isinstance(tool.planner, partial):
+        settings, sandbox = tool.planner.args[:2]
+        changed = replace(settings, outside=True)
+        catalog.add(exec_command_tool(changed, sandbox, tool.needs_approval), replace=True)
 
 
 async def _plan_exec(settings: ExecSettings, sandbox: Sandbox | None, args: dict[str, Any], ctx: ToolContext) -> Plan:
@@ -128,6 +148,18 @@ def _exec_arguments() -> type[BaseModel]:
         ),
     }
     return create_model("exec_command", **fields)
+
+
+def _exec_arguments_with_outside() -> type[BaseModel]:
+    from pydantic import Field, create_model
+
+    asks = "Run exactly this command outside the walls; the person must agree to it. Not with `tty` or `network`."
+    why = "With `outside`: why it cannot run inside, for the person who decides."
+    fields: dict[str, Any] = {
+        "outside": (bool, Field(default=False, description=asks)),
+        "reason": (str, Field(default="", max_length=1000, description=why)),
+    }
+    return create_model("exec_command", __base__=_exec_arguments(), **fields)
 
 
 def clamped(low: int, high: int) -> Any:
@@ -210,6 +242,8 @@ class ExecSettings:
     asks: bool = False
     """Somebody wrote `walled: ask`, which holds in the mode `contained`, too."""
     env: EnvBlock | None = None
+    outside: bool = False
+    """The person's own config lets a command ask to run outside the walls."""
 
 
 def exec_settings(tool: Tool) -> ExecSettings:

@@ -38,7 +38,7 @@ from golem_forge.toolsets.exec.sessions import CommandSpec, ExecSessions
 if TYPE_CHECKING:
     from golem_forge.sandbox.walls.walls import WalledChild
 
-_PRESENTATION_ARGS: Final = frozenset({"yield_time_ms", "max_output_tokens", "justification", "prefix_rule"})
+_PRESENTATION_ARGS: Final = frozenset({"yield_time_ms", "max_output_tokens", "justification", "prefix_rule", "reason"})
 _PLAIN_START: Final = {"bash": ("--noprofile", "--norc", "-c"), "zsh": ("-f", "-c"), "sh": ("-c",)}
 _LOGIN_START: Final = ("-l", "-c")
 _MOST_RECORDED: Final = 1_000
@@ -52,6 +52,8 @@ async def plan_command(settings: ExecSettings, sandbox: Sandbox | None, args: di
     sessions.check_room()
     shell = system_shell(args["shell"])
     environment = environment_of(sandbox, ctx)
+    outside = bool(args.get("outside"))
+    _check_outside(args, ctx)
     place = start_directory(args["workdir"], environment.sandbox)
     cwd = place.virtual if place else PRIVATE_DIRECTORY
     try:
@@ -63,6 +65,7 @@ async def plan_command(settings: ExecSettings, sandbox: Sandbox | None, args: di
             walled=settings.walled,
             contains=ctx.contains,
             asks="its toolset says walled: ask" if settings.asks else "",
+            outside=outside,
         )
         return Plan(
             run=partial(
@@ -73,7 +76,9 @@ async def plan_command(settings: ExecSettings, sandbox: Sandbox | None, args: di
                     owner=ctx.owner,
                     tty=args["tty"],
                     timeout_s=args["timeout_ms"] / 1000,
-                    no_walls=analysis.level is Level.OFF,
+                    no_walls=analysis.no_walls,
+                    no_walls_because=analysis.exits.no_walls_because,
+                    outside=outside,
                     hosts=bool(args["network"]),
                 ),
                 args,
@@ -83,17 +88,32 @@ async def plan_command(settings: ExecSettings, sandbox: Sandbox | None, args: di
             command=analysis.facts,
             payload=text,
             fingerprint_args=_fingerprint_args(args, cwd),
-            targets=(f"cwd {place.real if place else cwd}",),
+            targets=(f"cwd {place.real if place else cwd}", *analysis.exits.targets()),
             read_only=analysis.reads_only,
             recheck=place.recheck if place else None,
             close=place.close if place else None,
-            model_note=args["justification"],
+            model_note=args.get("reason") or args["justification"],
             warnings=_service_warnings(args["network"]),
         )
     except BaseException:
         if place is not None:
             place.close()
         raise
+
+
+def _check_outside(args: dict[str, Any], ctx: ToolContext) -> None:
+    """Raises InputInvalid, or ToolFailed for a caller that has no person of this machine behind it."""
+    if not args.get("outside"):
+        if args.get("reason"):
+            raise InputInvalid("exec_command: reason: is for `outside: true`; use `justification`")
+        return
+    if not args["reason"].strip():
+        raise InputInvalid("exec_command: reason: say why the command cannot run inside the walls")
+    if args["tty"] or args["network"]:
+        key = "tty" if args["tty"] else "network"
+        raise InputInvalid(f"exec_command: {key}: has no place beside `outside`: one exact command runs, with no walls")
+    if ctx.guest:
+        raise ToolFailed("A client of a served session cannot run a command outside the walls.", code="OUTSIDE_WALLS")
 
 
 def system_shell(name: str) -> str:
@@ -108,6 +128,9 @@ def system_shell(name: str) -> str:
 def _fingerprint_args(args: dict[str, Any], cwd: str) -> dict[str, Any]:
     """The call without presentation, its command and directory in their one spelling."""
     kept = {name: value for name, value in args.items() if name not in _PRESENTATION_ARGS}
+    if kept.get("outside"):
+        return kept | {"workdir": cwd}  # exact bytes
+    kept.pop("outside", None)
     return kept | {"cmd": canonical_text(args["cmd"]), "workdir": cwd}
 
 
@@ -121,7 +144,7 @@ def _make_starter(
     analysis: CommandAnalysis,
 ) -> Callable[[], Awaitable[WalledChild]]:
     text = proven_text(analysis.facts) if analysis.reads_only else args["cmd"]
-    if analysis.level is not Level.FULL:
+    if analysis.level is not Level.FULL and not analysis.outside:
         text = rewrite_paths(text, lambda word: to_host_path(word, cwd, environment.sandbox))
     options = _LOGIN_START if args["login"] else _PLAIN_START[args["shell"]]
 
@@ -138,7 +161,10 @@ def _make_starter(
             lifted=analysis.unmasked_paths(ctx.path_rules()),
             not_kept=analysis.not_kept(ctx),
             reads_only=analysis.reads_only,
+            exits=analysis.exits,
         )
+        if analysis.outside:
+            return await environment.walls.start_outside(job)
         return await environment.walls.start(environment.walls.keeping_bytecode(job, analysis.level))
 
     return start

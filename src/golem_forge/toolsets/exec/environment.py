@@ -34,6 +34,7 @@ from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.target import FileKind, Target
 from golem_forge.sandbox.walls.bubblewrap import ripgrep_path
 from golem_forge.sandbox.walls.environment import EnvBlock, exec_environment, reading_environment, resolve_env
+from golem_forge.sandbox.walls.exits import NO_EXITS, Exits
 from golem_forge.sandbox.walls.model import Level, is_masked
 from golem_forge.sandbox.walls.walls import Walls
 from golem_forge.sandbox.zones import USER_TOOLS, AccessMode
@@ -171,8 +172,17 @@ class CommandAnalysis:
     level: Level
     reads_only: bool
     """Every segment is proven to only read, if all zones are read-only for it."""
+    exits: Exits = NO_EXITS
+    """What of the host's devices and sockets it gets."""
+    outside: bool = False
+    """It asks to run outside the walls."""
     coverage: Coverage | None = None
     """What could not be brought back if it changed it, where the approval mode is `contained`."""
+
+    @property
+    def no_walls(self) -> bool:
+        """Nothing confines it: what is typed into it later is as grave as its start."""
+        return self.level is Level.OFF or bool(self.exits.sockets)
 
     def not_kept(self, ctx: ToolContext) -> tuple[tuple[str, UncoveredPath], ...]:
         """What is read-only for this call: nobody was asked, and it could not be undone."""
@@ -197,10 +207,13 @@ async def analyze_command(
     walled: Verdict,
     contains: bool = False,
     asks: str = "",
+    outside: bool = False,
 ) -> CommandAnalysis:
     """`hosts` are `host:port` in normal form; `walled` is what the toolset's block says of commands in full walls;
     `contains`: the effects say what leaves the walls or cannot be undone; `asks`: which hand-written setting makes the
-    command ask, whatever stays inside."""
+    command ask, whatever stays inside; `outside`: it asks to run without walls."""
+    if outside:
+        return await _analyze_outside(text, environment, cwd)
     report = await environment.walls.report()
     level = report.level
     if level is Level.NONE:
@@ -215,18 +228,45 @@ async def analyze_command(
     if level is Level.LANDLOCK and not reads_only and environment.writable:
         cause = "this machine has read-only walls, and the command is not proven to only read"
         raise walls_unavailable(f"{cause} ({report.cause})" if report.cause else cause, report.fix)
-    marked = tuple(_mark_effects(effects, level, walled if not hosts else None))
+    # What is proven to only read needs no device and no socket, and gets none.
+    exits = environment.walls.exits() if level is Level.FULL and not reads_only else NO_EXITS
+    marked = tuple(_mark_effects(effects, level, walled if not hosts else None, exits))
     nets = tuple(Effect(verb=Verb.NET, target=host) for host in dict.fromkeys(hosts))
     effects, coverage = (*marked, *nets), None
     if contains and not reads_only:
-        reasons = [reason for reason in (walls_reason(report), asks) if reason]
+        reasons = [reason for reason in (walls_reason(report), asks, *exits.leaves()) if reason]
         if level is Level.FULL:
             known = coverage = await environment.walls.coverage()
             sandbox = environment.sandbox
             reasons += process_reasons(sandbox.zones.values(), known)
             reasons += await run_in_thread(lambda: tuple(command_reasons(text, sandbox, cwd, known)))
         effects = tuple(_with_reasons(effects, tuple(dict.fromkeys(reasons))))
-    return CommandAnalysis(facts=facts, effects=effects, level=level, reads_only=reads_only, coverage=coverage)
+    return CommandAnalysis(
+        facts=facts, effects=effects, level=level, reads_only=reads_only, coverage=coverage, exits=exits
+    )
+
+
+_OUTSIDE: Final = "this one command would run outside the walls, as you: with your files, your network, and no undo"
+
+
+async def _analyze_outside(text: str, environment: ExecEnvironment, cwd: str) -> CommandAnalysis:
+    """Of a command without walls only what is dangerous in it matters, and that nothing but a person lets it run."""
+    facts, effects = await run_in_thread(
+        lambda: command_facts(text, environment.command_world(), cwd, is_secret_name, full_walls=False)
+    )
+    marked = tuple(
+        replace(
+            effect,
+            proven=False,
+            marks=(*effect.marks, Mark.NO_WALLS, Mark.OUTSIDE_WALLS),
+            no_walls_because=_OUTSIDE,
+            leaves=("it runs outside the walls",),
+        )
+        for effect in effects
+        if effect.verb is Verb.EXEC
+    )
+    facts = replace(facts, reads_only=False, started=None)
+    return CommandAnalysis(facts=facts, effects=marked, level=Level.OFF, reads_only=False, outside=True)
 
 
 def _with_reasons(effects: tuple[Effect, ...], reasons: tuple[str, ...]) -> Iterator[Effect]:
@@ -236,7 +276,7 @@ def _with_reasons(effects: tuple[Effect, ...], reasons: tuple[str, ...]) -> Iter
         yield replace(effect, leaves=reasons) if effect.verb is Verb.EXEC else effect
 
 
-def _mark_effects(effects: tuple[Effect, ...], level: Level, walled: Verdict | None) -> Iterator[Effect]:
+def _mark_effects(effects: tuple[Effect, ...], level: Level, walled: Verdict | None, exits: Exits) -> Iterator[Effect]:
     """`walled` None: whatever the block says, full walls alone are not enough for this call."""
     given = Walled.GIVEN if walled is Verdict.PRE_APPROVED else Walled.OFFERED
     for effect in effects:
@@ -244,6 +284,10 @@ def _mark_effects(effects: tuple[Effect, ...], level: Level, walled: Verdict | N
             yield effect
         elif level is Level.OFF:
             yield replace(effect, marks=(*effect.marks, Mark.NO_WALLS))
+        elif exits.no_walls_because:
+            yield replace(
+                effect, marks=(*effect.marks, Mark.NO_WALLS), no_walls_because=exits.no_walls_because, at_most=None
+            )
         elif level is Level.FULL and walled is not None and not effect.marks:
             yield replace(effect, walled=given)
         elif level is Level.FULL and walled is not None and effect.marks == (Mark.OPAQUE,):

@@ -26,7 +26,7 @@ from golem_forge.core.results import ToolResult
 from golem_forge.core.text import TextSource, head_and_tail
 from golem_forge.sandbox.network.loopback import OWN_LOOPBACK, SessionLoopbacks
 from golem_forge.sandbox.process.monitor import ENDED, REASONS, TIMEOUT, WALLS_CHANGED, ExitStatus
-from golem_forge.sandbox.walls.denials import blocked_line
+from golem_forge.sandbox.walls.denials import blocked_line, way_line
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.live_output import show_live_output
 from golem_forge.tools.threads import run_in_thread
@@ -94,9 +94,14 @@ async def report(
             value["denials"] = list(after.denials)
             if state.status is Status.EXECUTION_FAILED and not ended_well(ending) and not state.code:
                 finished.status = Status.SANDBOX_DENIED
-                lines.append(blocked_line(after.denials))
-    if finished.status is not Status.SUCCESS:
-        finished.error = lines[-1] if finished.status is Status.SANDBOX_DENIED else state.line
+                lines += filter(None, (blocked_line(after.denials), way_line(after.denials)))
+    if finished.status is Status.SANDBOX_DENIED:
+        finished.error = blocked_line(finished.denials)
+    elif finished.status is not Status.SUCCESS:
+        finished.error = state.line
+    if running.outside:
+        value["outside"] = True
+        lines.append("It ran outside the walls.")
     value |= {"wall_s": round(running.seconds, 3), "bytes": new.size, "output": shown.text}
     if shown.handle:
         value["handle"] = finished.output_handle = shown.handle

@@ -59,8 +59,12 @@ class CommandSpec:
     tty: bool
     timeout_s: float
     no_walls: bool = False
-    """The person switched walls off: typing into it is then as grave as starting it was."""
+    """Walls are off, or open for a socket: typing into it is then as grave as starting it was."""
+    no_walls_because: str = ""
+    """As `Effect.no_walls_because`."""
     hosts: bool = False
+    outside: bool = False
+    """It runs outside the walls, by a person's answer to it alone."""
 
 
 class RunningCommand:
@@ -71,7 +75,8 @@ class RunningCommand:
         self.owner = kind.owner
         self.tty = kind.tty
         self.timeout_s = kind.timeout_s
-        self.no_walls = kind.no_walls
+        self.no_walls, self.no_walls_because = kind.no_walls, kind.no_walls_because
+        self.outside = kind.outside
         self.offline = not kind.hosts and not kind.no_walls
         self.contained = False
         """Nobody was asked about its start, so its walls hold what could not be undone."""
@@ -278,6 +283,7 @@ def _line_effect(number: int, judged: PendingLine, running: RunningCommand, ctx:
         marks=tuple(mark for mark, holds in marks if holds),
         dangers=tuple(dangers),
         danger_parts=tuple(dangers.values()),
+        no_walls_because=running.no_walls_because,
         grant=f"input to session {number}",
         leaves=leaves,
     )

@@ -21,7 +21,7 @@ from golem_forge.core.text import FixedText, TextSource
 from golem_forge.policy.shell.strict import quote, render
 from golem_forge.sandbox.process.monitor import TIMEOUT, ExitStatus
 from golem_forge.sandbox.sandbox import Sandbox
-from golem_forge.sandbox.walls.denials import blocked_line
+from golem_forge.sandbox.walls.denials import blocked_line, way_line
 from golem_forge.sandbox.walls.model import Job, Level, Streams
 from golem_forge.tools.context import Plan, ToolContext
 from golem_forge.tools.live_output import wait_to_end
@@ -91,7 +91,7 @@ async def plan_program(
             command=analysis.facts,
             payload=args["command"],
             fingerprint_args={"command": text, "timeout_s": program.timeout_s},
-            targets=(f"cwd {place.real if place else cwd}",),
+            targets=(f"cwd {place.real if place else cwd}", *analysis.exits.targets()),
             read_only=analysis.reads_only,
             recheck=place.recheck if place else None,
             close=place.close if place else None,
@@ -126,6 +126,7 @@ class _Program:
             lifted=self.analysis.unmasked_paths(ctx.path_rules()),
             not_kept=self.analysis.not_kept(ctx),
             reads_only=self.analysis.reads_only,
+            exits=self.analysis.exits,
         )
         return self.environment.walls.keeping_bytecode(job, level)
 
@@ -183,7 +184,7 @@ async def shell_result(ran: ProgramRun, ctx: ToolContext) -> ToolCompletion:
     head = [_status_line(ending, ran.timeout_s)]
     if found.denials and status is Status.EXECUTION_FAILED and not code:
         status = Status.SANDBOX_DENIED
-        head.append(blocked_line(found.denials))
+        head += filter(None, (blocked_line(found.denials), way_line(found.denials)))
     err = _program_stderr(ran)
     whole = JoinedText([FixedText("\n".join(head).encode()), *_sections(ran.out, err)])
     # What must be kept on disk may be 64 MiB; the loop does not wait for it.
@@ -203,7 +204,7 @@ async def shell_result(ran: ProgramRun, ctx: ToolContext) -> ToolCompletion:
     return ToolCompletion(
         result=ToolResult(value, shown.text),
         status=status,
-        error="" if status is Status.SUCCESS else head[-1],
+        error="" if status is Status.SUCCESS else head[min(1, len(head) - 1)],
         code=code,
         denials=found.denials,
         protected_created=found.protected_created,

@@ -89,7 +89,10 @@ def walls_lines(report: Fields) -> list[Line]:
     if missing and isinstance(missing, Sequence) and not isinstance(missing, str):
         parts.append(f"without {', '.join(one_line(one) for one in missing)}")
     parts += [one_line(report[name]) for name in ("cause", "fix") if report.get(name)]
-    return [[("warn" if level in ("none", "off") else "dim", "; ".join(parts))]]
+    exits = report.get("exits")
+    if exits and isinstance(exits, Sequence) and not isinstance(exits, str):
+        parts.append(f"open for {', '.join(one_line(one) for one in exits)}")
+    return [[("warn" if exits or level in ("none", "off") else "dim", "; ".join(parts))]]
 
 
 def session_line(data: Fields) -> Line:

@@ -86,12 +86,12 @@ class CallFolds:
             self._screen.say(rows)
 
     def draw_start(self, event: Event, rows: list[Line]) -> None:
-        """`sessionStarted` and `wallsReport` as one line, where the walls lack nothing."""
+        """`sessionStarted` and `wallsReport` as one line, where the walls lack nothing and nothing is open in them."""
         wire = event.wire
         if event.type == "sessionStarted":
             self._start = session_line(wire) if rows else []
             self._screen.say(rows, _START)
-        elif rows and self._start and not wire.get("missing") and wire.get("level") in _CONFINED:
+        elif rows and self._start and wire.get("level") in _CONFINED and not (wire.get("missing") or wire.get("exits")):
             walls = walls_lines(wire)[0][0][1]
             if self._screen.can_fold(_START):
                 rows = wrapped_lines([[*self._start, ("dim", f" · {walls}")]], self._screen.width)

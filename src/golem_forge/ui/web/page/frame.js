@@ -121,7 +121,7 @@ const drawFoot = (place, open) => {
     mode ? `approval ${oneLine(mode)}` : "",
     context?.tokenLimit ? `context ${percent(context.tokensUsed, context.tokenLimit)}` : "",
     typeof spent === "number" ? cost(spent) : "",
-    walls ? `walls ${walls.level}` : "",
+    walls ? `walls ${walls.level}${walls.exits?.length ? ", open in places" : ""}` : "",
   ].filter(Boolean);
   const drawn = `${mayChoose} ${open.id} ${words.join()}`;
   if (place.dataset.words === drawn) return;

@@ -153,7 +153,8 @@ const surroundings = (open) => {
 const wallsRow = (walls) => {
   const none = walls.level === "none" || walls.level === "off";
   const missing = Array.isArray(walls.missing) && walls.missing.length ? `without ${walls.missing.join(", ")}` : "";
-  const why = [missing, walls.cause, walls.fix].filter(Boolean).join("; ");
+  const open = Array.isArray(walls.exits) && walls.exits.length ? `open for ${walls.exits.join(", ")}` : "";
+  const why = [missing, walls.cause, walls.fix, open].filter(Boolean).join("; ");
   return h("div.walls", { dataset: { level: none ? "none" : "some" } },
     el("p", el("span", "Walls"), el("strong", walls.level)),
     why ? el("p.dim.small", why) : null,
