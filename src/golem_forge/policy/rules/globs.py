@@ -6,16 +6,20 @@ one character of a set. Everything compares exactly: no case folding, no normali
 
 `normal_host` gives a host in its one spelling: lower case, no final dot, IDNA as ASCII, addresses in their shortest
 form; ValueError with the reason for anything that is not a host. A host pattern is such a name, or `*.` before one with
-at least two labels.
+at least two labels. `places_of_group` gives the hosts that the name of a group stands for on this machine.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
 from golem_forge.core.regex import regex
+from golem_forge.sandbox.host import person_environ
+from golem_forge.sandbox.network.registries import GROUP_PREFIX, HostGroup, group_places, mirror_places
 
 _LITERAL: Final = regex(r"[^*?\[]*")
 
@@ -131,6 +135,49 @@ def host_pattern(text: str) -> str:
     if "." not in domain or _is_numeric(domain):
         raise ValueError("`*.` needs a domain with at least two labels, like *.example.com")
     return f"*.{domain}"
+
+
+GROUPS: Final = tuple(group.value for group in HostGroup)
+
+
+def places_of_group(group: str) -> tuple[tuple[str, int], ...]:
+    """Its hosts, in their one spelling, and ports. What the person's settings name and is no host is left out."""
+    found: dict[tuple[str, int], None] = {}
+    for host, port in group_places(HostGroup(group), person_environ()):
+        with contextlib.suppress(ValueError):
+            found[normal_host(host), port] = None
+    return tuple(found)
+
+
+def group_targets(word: str) -> tuple[str, ...]:
+    """`group:python` as `host:port` each; empty for any other word. Raises ValueError for a group that there is not."""
+    if not word.startswith(GROUP_PREFIX):
+        return ()
+    group = word.removeprefix(GROUP_PREFIX)
+    if group not in GROUPS:
+        raise ValueError(f"there is no such group; groups are {', '.join(GROUPS)}")
+    return tuple(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in places_of_group(group))
+
+
+def groups_with(places: Iterable[tuple[str, int]]) -> tuple[str, ...] | None:
+    """The groups that these hosts belong to, as few as there can be; None: one belongs to none."""
+    found: list[str] = []
+    for place in places:
+        if not any(place in places_of_group(group) for group in found):
+            group = next((group for group in GROUPS if place in places_of_group(group)), None)
+            if group is None:
+                return None
+            found.append(group)
+    return tuple(found)
+
+
+def is_mirror(host: str, port: int) -> bool:
+    """Whether the person's own settings name this host as a mirror of a package registry."""
+    for named, at in mirror_places(person_environ()):
+        with contextlib.suppress(ValueError):
+            if (normal_host(named), at) == (host, port):
+                return True
+    return False
 
 
 def host_matches(pattern: str, host: str) -> bool:

@@ -24,6 +24,8 @@ from golem_forge.core.effects import Mark, Verb
 from golem_forge.core.regex import regex
 from golem_forge.core.text import clip, escape_control_chars, process_link
 from golem_forge.sandbox.errors import one_line
+from golem_forge.sandbox.host import person_environ
+from golem_forge.sandbox.network.registries import GROUP_PREFIX, group_of_place
 from golem_forge.sandbox.protected import GIT_FILE, INSTALL_OUTSIDE, PROTECTED_NAMES, marks
 from golem_forge.sandbox.walls.model import Refusal, RefusalReason, WallPlan
 from golem_forge.sandbox.zones import is_zone_name
@@ -77,6 +79,21 @@ def blocked_line(denials: Sequence[Mapping[str, Any]]) -> str:
     shown = "; ".join(f"{one['access']} {one['target']} ({one['why']})" for one in denials[:_IN_ONE_LINE])
     more = f"; and {len(denials) - _IN_ONE_LINE} more" if len(denials) > _IN_ONE_LINE else ""
     return f"Blocked by the sandbox: {shown}{more}."
+
+
+def host_advice(denials: Iterable[Mapping[str, Any]]) -> list[str]:
+    """What would let a command reach the hosts that it was refused, a sentence each: the rule for a private address,
+    the group that a package registry belongs to."""
+    said: dict[str, None] = {}
+    for one in denials:
+        if one["kind"] != "host":
+            continue
+        host, _, port = str(one["target"]).rpartition(":")
+        if "private" in str(one["why"]):
+            said[f"To allow {one['target']}, add to {one['widen']}."] = None
+        elif (group := group_of_place((host.strip("[]"), int(port)), person_environ())) is not None:
+            said[f"{one['target']} belongs to {GROUP_PREFIX}{group.value}: name that in 'network'."] = None
+    return list(said)[:_IN_ONE_LINE]
 
 
 def _reason_text(refusal: Refusal) -> str:
@@ -482,6 +499,10 @@ _RULES_FILE = "rules.yaml in FORGE_HOME, under `rules:`"
 
 def widen_host(host: str, port: int, *, private: bool) -> str:
     """`private`: the name leads to an address in a private range, so the call had named it already."""
+    group = None if private else group_of_place((host, port), person_environ())
+    if group is not None:
+        rule = f"{_RULES_FILE}: - {{group: {group.value}, verdict: preApproved}}"
+        return f"{rule} (and the call names {GROUP_PREFIX}{group.value} in `network`)"
     extra = ", private: true" if private else ""
     rule = f"{_RULES_FILE}: - {{host: {_yaml(host)}, ports: [{port}]{extra}, verdict: preApproved}}"
     return rule if private else f"{rule} (and the call names it in `network`)"

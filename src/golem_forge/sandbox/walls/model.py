@@ -99,6 +99,8 @@ class Job:
     afterwards."""
     bytecode: str = ""
     """A host directory that stands at `layout.BYTECODE`, writable, for Python's bytecode (`Walls.keeping_bytecode`)."""
+    cache: str = ""
+    """A host directory that stands at `layout.CACHE`, writable (`PackageCache`). Empty: a private one."""
     shown: tuple[HostDirectory, ...] = ()
     """Read-only, below everything else that is shown: a zone or a toolchain at the same place, and what is masked of
     it, stands on top."""

@@ -20,7 +20,7 @@ from golem_forge.core.decisions import Verdict
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.json import sha256_hex
 from golem_forge.core.lazy_dataclass import dataclass
-from golem_forge.policy.rules.globs import normal_host
+from golem_forge.policy.rules.globs import GROUP_PREFIX, GROUPS, group_targets, normal_host
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.tools.context import Plan, ToolContext
 from golem_forge.tools.factory import ToolsetContext, native_tool
@@ -65,6 +65,10 @@ _EXEC_DESCRIPTION: Final = (
     "network but the hosts in `network`. Returns when it ends or after `yield_time_ms`; then it goes on as a session "
     "that write_stdin reads, types into (with `tty`) and signals. Long output is cut in the middle and kept whole for "
     "read_output."
+)
+_HOSTS_DESCRIPTION: Final = (
+    f"Hosts it needs: host or host:port (443); {', '.join(f'{GROUP_PREFIX}{group}' for group in GROUPS)} stand for "
+    "package registries."
 )
 
 
@@ -118,7 +122,7 @@ def _exec_arguments() -> type[BaseModel]:
         ),
         "network": (
             list[host],
-            Field(default_factory=list, max_length=MAX_HOSTS, description="Hosts it needs: host or host:port (443)."),
+            Field(default_factory=list, max_length=MAX_HOSTS, description=_HOSTS_DESCRIPTION),
         ),
         "justification": (words, Field(default="", description="Why, in one sentence, for the person who is asked.")),
         "prefix_rule": (
@@ -136,7 +140,10 @@ def clamped(low: int, high: int) -> Any:
 
 
 def _usable_host(text: str) -> str:
-    """`host:port` in its one spelling."""
+    """`host:port` in its one spelling, or `group:name`."""
+    if text.strip().startswith(GROUP_PREFIX):
+        group_targets(text.strip())
+        return text.strip()
     if "://" in text:
         raise ValueError("write the host alone, without a scheme")
     name, port = _split_port(text.strip())

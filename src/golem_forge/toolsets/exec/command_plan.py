@@ -7,13 +7,13 @@ sessions, walls that cannot hold it. Nothing is started here.
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.core.errors import ToolFailed
 from golem_forge.policy.commands import SYSTEM_PATH, is_system_directory
-from golem_forge.policy.rules.globs import host_and_port
+from golem_forge.policy.rules.globs import group_targets, host_and_port, is_mirror
 from golem_forge.policy.shell.strict import canonical_text
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.walls.model import HostGrant, Job, Level, Streams
@@ -53,12 +53,13 @@ async def plan_command(settings: ExecSettings, sandbox: Sandbox | None, args: di
     environment = environment_of(sandbox, ctx)
     place = start_directory(args["workdir"], environment.sandbox)
     cwd = place.virtual if place else PRIVATE_DIRECTORY
+    hosts = named_hosts(args["network"])
     try:
         analysis = await analyze_command(
             text,
             environment,
             cwd,
-            hosts=args["network"],
+            hosts=hosts,
             walled=settings.walled,
             contains=ctx.contains,
             asks="its toolset says walled: ask" if settings.asks else "",
@@ -67,13 +68,22 @@ async def plan_command(settings: ExecSettings, sandbox: Sandbox | None, args: di
             run=partial(
                 first_wait,
                 sessions,
-                _make_starter(settings, args, ctx, environment, place.virtual if place else "", shell, analysis),
+                _make_starter(
+                    settings,
+                    args | {"network": hosts},
+                    ctx,
+                    environment,
+                    place.virtual if place else "",
+                    shell,
+                    analysis,
+                ),
                 CommandSpec(
                     owner=ctx.owner,
                     tty=args["tty"],
                     timeout_s=args["timeout_ms"] / 1000,
                     no_walls=analysis.level is Level.OFF,
-                    hosts=bool(args["network"]),
+                    hosts=bool(hosts),
+                    text=text,
                 ),
                 args,
                 ctx,
@@ -134,13 +144,19 @@ def _make_starter(
             not_kept=analysis.not_kept(ctx),
             reads_only=analysis.reads_only,
         )
-        return await environment.walls.start(environment.walls.keeping_bytecode(job, analysis.level))
+        return await environment.walls.start(environment.walls.as_command(job, analysis.level))
 
     return start
 
 
+def named_hosts(network: Iterable[str]) -> list[str]:
+    """`host:port` for each host, and for each of a group's."""
+    return list(dict.fromkeys(host for word in network for host in group_targets(word) or (word,)))
+
+
 def _host_grant(target: str, ctx: ToolContext) -> HostGrant:
+    """A mirror that the person's own settings name may be at a private address, as any host that a rule says so of."""
     place = host_and_port(target)
     assert place is not None  # checked when the arguments were
     host, port = place
-    return HostGrant(host, port, private=ctx.host_rule(host, port).private)
+    return HostGrant(host, port, private=ctx.host_rule(host, port).private or is_mirror(host, port))

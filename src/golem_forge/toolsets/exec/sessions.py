@@ -61,6 +61,8 @@ class CommandSpec:
     no_walls: bool = False
     """The person switched walls off: typing into it is then as grave as starting it was."""
     hosts: bool = False
+    text: str = ""
+    """The command, for a hint about what it would have needed."""
 
 
 class RunningCommand:
@@ -73,6 +75,7 @@ class RunningCommand:
         self.timeout_s = kind.timeout_s
         self.no_walls = kind.no_walls
         self.offline = not kind.hosts and not kind.no_walls
+        self.text = kind.text
         self.contained = False
         """Nobody was asked about its start, so its walls hold what could not be undone."""
         self.number = 0
