@@ -45,6 +45,7 @@ WIRE = {
     "mcpStatus": "server state error? retryAt? tools",
     "toolSuggested": "sequence occurrences parameters",
     "wallsReport": "level guarantees missing cause? fix?",
+    "credentialUsed": "toolCallId variable host method path",
     "sessionEnd": "reason message?",
     "runResult": "success status response partial? usage error? warning?",
     "userInput": "requestId content attachments?",

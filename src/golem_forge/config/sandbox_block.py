@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from golem_forge.config.approval_modes import VERDICT_CHECK
+from golem_forge.config.credentials_block import CREDENTIALS_CHECK, HostCredential, effective_credentials
 from golem_forge.config.layer import ConfigLayer
 from golem_forge.config.schema import (
     Check,
@@ -130,6 +131,8 @@ class WallSettings:
     off: bool = False
     """True: `sandbox.walls: off`, by the person's own config or command line."""
     limits: ResourceLimits = field(default_factory=ResourceLimits)
+    credentials: tuple[HostCredential, ...] = ()
+    """Of the person's own config alone."""
 
 
 _SIZE_UNITS: Final = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
@@ -162,6 +165,7 @@ WALL_KEYS: Final[dict[str, Check]] = {
     "toolchains": one_of("on", "off"),
     "walls": one_of("on", "off"),
     "limits": MappingSchema(_LIMIT_CHECKS),
+    "credentials": CREDENTIALS_CHECK,
 }
 
 
@@ -198,6 +202,7 @@ def effective_walls(project: ConfigLayer, person: ConfigLayer) -> WallSettings:
         toolchains=toolchains != "off",
         off=person.block("sandbox").get("walls") == "off",
         limits=ResourceLimits(**{**person.block("sandbox", "limits"), **project.block("sandbox", "limits")}),
+        credentials=effective_credentials(person),
     )
 
 

@@ -532,6 +532,16 @@ class WallsReport(EventData, type="wallsReport"):
     fix: str | None = None
 
 
+class CredentialUsed(EventData, type="credentialUsed"):
+    """A command is about to use a credential at the proxy: never its value."""
+
+    tool_call_id: str
+    variable: str
+    host: str
+    method: str
+    path: str
+
+
 class SessionEnd(EventData, type="sessionEnd"):
     reason: Literal["completed", "error", "interrupted"]
     message: str | None = None

@@ -1,4 +1,4 @@
-"""Mirrors of package registries: which variables commands get, which hosts they name, and that they hold no password."""
+"""Mirrors of package registries: which variables commands get, which hosts they name, and that no password is left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cache of commands: whose it is, that no other zone sees it, its bounds, and what becomes of those of gone zones."""
+"""The cache of commands: whose it is, that no other zone sees it, its bounds, and when it is removed."""
 
 from __future__ import annotations
 

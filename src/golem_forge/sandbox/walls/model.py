@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from golem_forge.config.sandbox_block import ResourceLimits
 from golem_forge.core.decisions import Verdict
@@ -19,6 +19,10 @@ from golem_forge.core.effects import Verb
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.sandbox.host import is_below
 from golem_forge.sandbox.undo.coverage import UncoveredPath
+
+if TYPE_CHECKING:
+    from golem_forge.config.credentials_block import HostCredential
+    from golem_forge.sandbox.network.credentials import CredentialUse
 
 
 class Streams(StrEnum):
@@ -70,6 +74,10 @@ class Job:
     """None: those of the settings."""
     hosts: tuple[HostGrant, ...] = ()
     """The child may reach exactly these, through the proxy; empty: no network."""
+    credentials: tuple[HostCredential, ...] = ()
+    """What the proxy may put into requests to these hosts (`Walls.as_command`). Without their values."""
+    credential_used: Callable[[CredentialUse], None] | None = None
+    """Records each use before it happens. None: the job has no credentials."""
     shares_network: bool = False
     """The host's own network instead, declared by a trusted tool or server: its loopback services and abstract sockets
     are in reach then, too."""

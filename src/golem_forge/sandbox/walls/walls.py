@@ -9,10 +9,11 @@ walls around it; once it has ended, its Aftermath says what the walls refused an
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from golem_forge.config.credentials_block import PLACEHOLDER, TLS_PORT, HostCredential
 from golem_forge.config.sandbox_block import ResourceLimits, WallSettings
 from golem_forge.config.undo_block import UndoSettings
 from golem_forge.core.calls import Leftover
@@ -38,7 +39,7 @@ from golem_forge.sandbox.walls.environment import (
 )
 from golem_forge.sandbox.walls.inspection import Inspection, mount_check
 from golem_forge.sandbox.walls.masks import Mask, put_up, split_masks
-from golem_forge.sandbox.walls.model import Job, Level, PathRule, ProbeReport, Streams, WallPlan
+from golem_forge.sandbox.walls.model import HostGrant, Job, Level, PathRule, ProbeReport, Streams, WallPlan
 from golem_forge.sandbox.walls.package_cache import PackageCache, cache_variables, is_look_due, look_after
 from golem_forge.sandbox.walls.planner import PathExplanation, PlannedWalls, Planner, explain
 from golem_forge.sandbox.walls.seccomp import Network
@@ -76,9 +77,13 @@ class _FullStart:
                 self._leases.append(await wait_for_lease(zone))
             await self.inspection.begin(zone, self.job, self._leases[-1] if writable else None)
         if self.job.hosts:
+            from golem_forge.sandbox.network.credentials import CredentialStore
             from golem_forge.sandbox.network.proxy import HostProxy, user_proxy
 
-            self.proxy = HostProxy(self.job.hosts, upstream=user_proxy(person_environ()))
+            store, told = None, self.job.credential_used
+            if self.job.credentials and told is not None:
+                store = CredentialStore(self.job.credentials, person_environ(), told)
+            self.proxy = HostProxy(self.job.hosts, upstream=user_proxy(person_environ()), credentials=store)
 
     def plan(self) -> Callable[[], bool] | None:
         """Sets `planned`; returns the question whether the walls are still what was planned. Ask for it before
@@ -299,8 +304,16 @@ class Walls:
         cache = self._cache.directory(job, writable) if self._planner.has_room_for_cache(job) else ""
         toolchains = self._planner.toolchains.variables
         kept = cache_variables(cache, toolchains, hosts=bool(job.hosts)) if cache else {}
-        env = {**mirrors, **certificates.env, **kept, **declared}
-        return replace(made, env=env, cache=cache, shown=(*certificates.shown, *job.shown))
+        credentials = self.credentials_for(job.hosts) if job.credential_used is not None else ()
+        placed = {each.variable: PLACEHOLDER + each.variable for each in credentials}
+        env = {**mirrors, **certificates.env, **kept, **placed, **declared}
+        shown = (*certificates.shown, *job.shown)
+        return replace(made, env=env, cache=cache, shown=shown, credentials=credentials)
+
+    def credentials_for(self, hosts: Iterable[HostGrant]) -> tuple[HostCredential, ...]:
+        """What `sandbox.credentials` has for commands that may reach these."""
+        named = {grant.host for grant in hosts if grant.port == TLS_PORT}
+        return tuple(each for each in self._settings.credentials if each.host in named)
 
     def _person_certificates(self) -> Certificates:
         """Read once. A variable that names none is left out: `notices` says so."""

@@ -7,7 +7,7 @@ sessions, walls that cannot hold it. Nothing is started here.
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -36,6 +36,7 @@ from golem_forge.toolsets.exec.result import first_wait
 from golem_forge.toolsets.exec.sessions import CommandSpec, ExecSessions
 
 if TYPE_CHECKING:
+    from golem_forge.sandbox.network.credentials import CredentialUse
     from golem_forge.sandbox.walls.walls import WalledChild
 
 _PRESENTATION_ARGS: Final = frozenset({"yield_time_ms", "max_output_tokens", "justification", "prefix_rule"})
@@ -97,6 +98,7 @@ async def plan_command(settings: ExecSettings, sandbox: Sandbox | None, args: di
             recheck=place.recheck if place else None,
             close=place.close if place else None,
             model_note=args["justification"],
+            warnings=tuple(_credential_warnings(environment, hosts)),
         )
     except BaseException:
         if place is not None:
@@ -143,10 +145,23 @@ def _make_starter(
             lifted=analysis.unmasked_paths(ctx.path_rules()),
             not_kept=analysis.not_kept(ctx),
             reads_only=analysis.reads_only,
+            credential_used=partial(_show_use, ctx),
         )
         return await environment.walls.start(environment.walls.as_command(job, analysis.level))
 
     return start
+
+
+def _credential_warnings(environment: ExecEnvironment, hosts: Iterable[str]) -> Iterator[str]:
+    places = (place for host in hosts if (place := host_and_port(host)) is not None)
+    for each in environment.walls.credentials_for(HostGrant(*place) for place in places):
+        yield f"it can use your {each.variable} at {each.host} ({each.describe()})"
+
+
+def _show_use(ctx: ToolContext, use: CredentialUse) -> None:
+    """In the journal before the request goes out."""
+    data = {"variable": use.variable, "host": use.host, "method": use.method, "path": use.path}
+    ctx.show("credentialUsed", {"toolCallId": ctx.call_id, **data})
 
 
 def named_hosts(network: Iterable[str]) -> list[str]:
