@@ -358,7 +358,7 @@ async def _chunks(reader: asyncio.StreamReader, idle_seconds: float) -> AsyncIte
 async def _line(reader: asyncio.StreamReader, idle_seconds: float) -> bytes:
     try:
         async with asyncio.timeout(idle_seconds):
-            return await reader.readuntil(b"\r\n")
+            return await reader.readuntil(b"\n")
     except asyncio.LimitOverrunError:
         raise asyncio.IncompleteReadError(b"", None) from None
 
