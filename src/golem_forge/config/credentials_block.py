@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from golem_forge.config.layer import ConfigLayer
 from golem_forge.config.mcp_spec import normalise_target
-from golem_forge.config.schema import INVALID, ConfigProblems, MappingSchema, list_of, one_of, refuse
+from golem_forge.config.schema import INVALID, Check, ConfigProblems, MappingSchema, list_of, one_of, refuse
 from golem_forge.config.yaml_file import YamlPath
 from golem_forge.core.globs import path_matches_glob
 from golem_forge.core.lazy_dataclass import dataclass
@@ -86,11 +86,9 @@ def _path(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
     return refuse(problems, path, value, "a path as the server knows it, like /repos/me/** (no %, //, .. or query)")
 
 
-def _at_least_one(check: Any, what: str) -> Any:
-    listed = list_of(check)
-
+def _at_least_one(item: Check, what: str) -> Check:
     def check_list(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
-        return listed(value, path, problems) if value else refuse(problems, path, value, f"a list of {what}")
+        return list_of(item)(value, path, problems) if value else refuse(problems, path, value, f"a list of {what}")
 
     return check_list
 

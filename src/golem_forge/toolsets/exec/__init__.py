@@ -20,7 +20,7 @@ from golem_forge.core.decisions import Verdict
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.json import sha256_hex
 from golem_forge.core.lazy_dataclass import dataclass
-from golem_forge.policy.rules.globs import GROUPS, group_targets, normal_host
+from golem_forge.policy.rules.globs import group_targets, normal_host
 from golem_forge.sandbox.network.registries import GROUP_PREFIX
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.tools.context import Plan, ToolContext
@@ -66,10 +66,6 @@ _EXEC_DESCRIPTION: Final = (
     "network but the hosts in `network`. Returns when it ends or after `yield_time_ms`; then it goes on as a session "
     "that write_stdin reads, types into (with `tty`) and signals. Long output is cut in the middle and kept whole for "
     "read_output."
-)
-_HOSTS_DESCRIPTION: Final = (
-    f"Hosts it needs: host or host:port (443); {', '.join(f'{GROUP_PREFIX}{group}' for group in GROUPS)} stand for "
-    "package registries."
 )
 
 
@@ -123,7 +119,7 @@ def _exec_arguments() -> type[BaseModel]:
         ),
         "network": (
             list[host],
-            Field(default_factory=list, max_length=MAX_HOSTS, description=_HOSTS_DESCRIPTION),
+            Field(default_factory=list, max_length=MAX_HOSTS, description="Hosts it needs: host or host:port (443)."),
         ),
         "justification": (words, Field(default="", description="Why, in one sentence, for the person who is asked.")),
         "prefix_rule": (
