@@ -46,6 +46,7 @@ WIRE = {
     "toolSuggested": "sequence occurrences parameters",
     "wallsReport": "level guarantees missing cause? fix? exits?",
     "serviceReached": "toolCallId target last?",
+    "credentialUsed": "toolCallId variable host method path",
     "sessionEnd": "reason message?",
     "runResult": "success status response partial? usage error? warning?",
     "userInput": "requestId content attachments?",

@@ -23,6 +23,7 @@ from golem_forge.agent.model.selection import PROVIDERS, key_variable
 from golem_forge.agent.session_facts import kept_recorder
 from golem_forge.agent.session_plan import SessionPlan, SessionRequest, plan_embedded
 from golem_forge.config.approval_modes import ApprovalMode
+from golem_forge.config.credentials_block import credential_parts
 from golem_forge.config.mcp_expand import declared_secrets, expand_text
 from golem_forge.config.mcp_spec import AuthKind, ServerSpec
 from golem_forge.config.program import Program, otel_secrets
@@ -271,6 +272,9 @@ def learn_declared(session_state: SessionState, toolsets: Iterable[Mapping[str, 
         for block in _env_blocks(blocks):
             redact_values(block, os.environ, redactor)
     learn_servers(session_state.program.mcp.servers.values(), redactor)
+    for credential in session_state.program.walls.credentials:
+        for part in credential_parts(person_environ().get(credential.variable, "").strip()):
+            learn_secret(redactor, credential.variable, part)
     for hook in session_state.program.store.notify:
         for name, value in hook.secrets():
             learn_secret(redactor, name, value)

@@ -126,7 +126,7 @@ async def _run(asked: SandboxArgs) -> int:
         record = _Record(session, asked.command)
         try:
             try:
-                walled = await walls.start(walls.keeping_bytecode(job, level))
+                walled = await walls.start(walls.as_command(job, level))
                 if feed:
                     feed.start()
             except ForgeError as error:

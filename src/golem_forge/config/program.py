@@ -30,6 +30,7 @@ from golem_forge.config.approval_modes import (
     is_stricter_mode,
     verdict_settings,
 )
+from golem_forge.config.credentials_block import credentials_notice
 from golem_forge.config.layer import ConfigLayer
 from golem_forge.config.mcp_blocks import (
     MCP_KEYS,
@@ -377,7 +378,7 @@ def load_program(
     zones = _zones(project, person, root)
     otel = effective_otel(project, person)
     own_only = (_own_only_notice(project, block) for block in ("otel", "undo"))
-    remarks = (walls_notice(project), *own_only, otel.problem)
+    remarks = (walls_notice(project), credentials_notice(project), *own_only, otel.problem)
     unprotect = (layer.block("sandbox").get("unprotect") for layer in (project, person))
     return Program(
         root=root,

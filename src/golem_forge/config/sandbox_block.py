@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from golem_forge.config.approval_modes import VERDICT_CHECK
+from golem_forge.config.credentials_block import CREDENTIALS_CHECK, HostCredential, effective_credentials
 from golem_forge.config.layer import ConfigLayer
 from golem_forge.config.schema import (
     Check,
@@ -138,6 +139,8 @@ class WallSettings:
     outside: bool = False
     """True: `sandbox.outside: ask`: a command may ask to run outside the walls, once. The person's own word."""
     limits: ResourceLimits = field(default_factory=ResourceLimits)
+    credentials: tuple[HostCredential, ...] = ()
+    """Of the person's own config alone."""
 
 
 _SIZE_UNITS: Final = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
@@ -188,6 +191,7 @@ WALL_KEYS: Final[dict[str, Check]] = {
     "sockets": list_of(_socket),
     "outside": one_of("ask", "off"),
     "limits": MappingSchema(_LIMIT_CHECKS),
+    "credentials": CREDENTIALS_CHECK,
 }
 
 
@@ -228,6 +232,7 @@ def effective_walls(project: ConfigLayer, person: ConfigLayer) -> WallSettings:
         sockets=tuple(os.path.expanduser(path) for path in _from_both("sockets", project, person)),
         outside=outside == "ask",
         limits=ResourceLimits(**{**person.block("sandbox", "limits"), **project.block("sandbox", "limits")}),
+        credentials=effective_credentials(person),
     )
 
 

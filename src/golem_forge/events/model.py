@@ -544,6 +544,16 @@ class ServiceReached(EventData, type="serviceReached"):
     """Further connections of this call are not written down."""
 
 
+class CredentialUsed(EventData, type="credentialUsed"):
+    """A command is about to use a credential at the proxy: never its value."""
+
+    tool_call_id: str
+    variable: str
+    host: str
+    method: str
+    path: str
+
+
 class SessionEnd(EventData, type="sessionEnd"):
     reason: Literal["completed", "error", "interrupted"]
     message: str | None = None

@@ -1,7 +1,7 @@
 """Redactor: removes known secrets, credentials (by argument name) and host paths from what is shown.
 
 `add_secret` and `add_path` teach it; `text` and `value` redact. A secret becomes `[secret NAME]` in every spelling it
-may have: as it is, JSON-escaped, URL-quoted, in base64, and line by line. The value of an argument named like a
+may have: as it is, JSON-escaped, URL-quoted, in hex, in base64, and line by line. The value of an argument named like a
 credential becomes `[redacted N chars sha256:xxxxxxxx]`; a zone's host path becomes its virtual path. `value` returns
 the same object when there was nothing to redact.
 
@@ -433,6 +433,8 @@ def secret_spellings(value: str) -> set[str]:
         for quoted in (quote(raw, safe=""), quote(raw), quote_plus(raw)):
             found |= {quoted, _lower_escapes(quoted)}
         found |= _base64_spellings(raw)
+        escaped = "".join(f"%{byte:02X}" for byte in raw)
+        found |= {raw.hex(), raw.hex().upper(), escaped, escaped.lower()}
     if stripped:
         found.add(stripped)
     return found

@@ -15,8 +15,8 @@ from golem_forge.core.effects import Verb
 from golem_forge.policy.evaluate import Judge
 from golem_forge.policy.facts import CallFacts
 from golem_forge.policy.rules.book import RuleBook, RuleSet
-from golem_forge.policy.rules.globs import host_matches, normal_host, path_glob
-from golem_forge.policy.rules.match import in_scope
+from golem_forge.policy.rules.globs import normal_host, path_glob
+from golem_forge.policy.rules.match import in_scope, place_matches
 from golem_forge.policy.rules.model import SECRET_PATH, Rule, RuleOrigin
 from golem_forge.sandbox.walls.model import PathRule
 from golem_forge.tools.context import HostPermission, HostRule
@@ -81,7 +81,7 @@ def host_permission(rules: RuleSet, worker: str, project: str, host: str, port: 
     except ValueError:
         return HostPermission()
     here = _scope_facts(worker, project)
-    matching = (rule for rule in rules.hosts if port in rule.ports and host_matches(rule.host, name))
+    matching = (rule for rule in rules.hosts if place_matches(rule, name, port))
     found = [rule for rule in matching if in_scope(rule, here)]
     allowing = (rule for rule in found if rule.verdict is not Verdict.BLOCKED)
     private = any(rule.private and rule.origin is RuleOrigin.USER for rule in allowing)

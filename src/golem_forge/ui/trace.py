@@ -352,6 +352,7 @@ _FORMATTERS: Final[Mapping[str, _EventFormatter]] = {
     "mcpStatus": _server_state,
     "toolSuggested": _from_normal(reports.suggestion_lines),
     "wallsReport": _from_normal(reports.walls_lines),
+    "credentialUsed": _from_normal(lambda data: [reports.credential_line(data)]),
     "sessionEnd": TraceFormatter._session_end,
     "runResult": TraceFormatter._turn_ended,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 from pathlib import Path
@@ -10,6 +11,8 @@ import pytest
 from tests.agent.conftest import calls
 from tests.agent.every_key.ground import COMMANDS, ZONE, Cases, Ground
 
+from golem_forge.sandbox.network import proxy
+from golem_forge.sandbox.walls import walls as walls_module
 from golem_forge.storage.home import forge_home
 
 CASES = Cases()
@@ -142,3 +145,46 @@ async def output(ground: Ground) -> None:
     speak = "head -c 300000 /dev/zero | tr '\\0' x; echo; echo done"
     assert "done" in await limited(ground, "output: 1MiB", speak)
     assert "sandbox.limits.output" in await limited(ground, "output: 100KiB", f"{speak}; sleep 60")
+
+
+CREDENTIAL = {
+    "host": "localhost",
+    "header": "Authorization",
+    "value": "env:CANARY_TOKEN",
+    "methods": ["GET"],
+    "paths": ["/a/**"],
+}
+
+
+@key(*(f"sandbox.credentials[].{name}" for name in CREDENTIAL))
+async def credentials(ground: Ground) -> None:
+    """A request that each part of an entry allows; with another value of that part it is refused. Nobody listens at
+    the other end, which is asked last."""
+    with pytest.MonkeyPatch.context() as patch, socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        port = nobody.getsockname()[1]
+        for module in (proxy, walls_module):
+            patch.setattr(module, "TLS_PORT", port)
+        patch.setenv("CANARY_TOKEN", "canary-token-4711")
+        patch.setenv("OTHER_TOKEN", "other-token-4711")
+        forge_home().ensure()
+        rule = {"host": "localhost", "ports": [port], "private": True, "verdict": "preApproved"}
+        forge_home().rules.write_text(json.dumps({"rules": [rule]}))
+        for name, other in (
+            ("", ""),
+            ("host", "other.test"),
+            ("header", "X-Key"),
+            ("value", "env:OTHER_TOKEN"),
+            ("methods", ["POST"]),
+            ("paths", ["/b"]),
+        ):
+            entry = CREDENTIAL | ({name: other} if name else {})
+            forge_home().config.write_text(json.dumps({"sandbox": {"credentials": [entry]}}))
+            header = "Authorization: Bearer forge-credential-CANARY_TOKEN"
+            cmd = f"curl -s -o /dev/null -w code=%{{http_code}} -H '{header}' http://localhost/a/x"
+            worker = COMMANDS + ZONE
+            seen = await ground.run(
+                [calls(("exec_command", {"cmd": cmd, "network": [f"localhost:{port}"]})), "ok"], worker=worker
+            )
+            assert ("code=403" in seen.texts()) is bool(name), (name, seen.texts())
+            assert len(seen.all("credentialUsed")) == (0 if name else 1)

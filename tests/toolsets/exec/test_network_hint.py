@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from golem_forge.toolsets.exec.result import network_hint_in
+from golem_forge.core.text import FixedText
+from golem_forge.toolsets.exec.result import offline_hint
 
 
 @pytest.mark.parametrize(
@@ -23,4 +24,4 @@ from golem_forge.toolsets.exec.result import network_hint_in
 )
 def test_a_refused_connection_names_the_way_to_a_service(text: str, port: str) -> None:
     way = f"Commands do not reach services of this computer; name one in 'network': localhost:{port}."
-    assert network_hint_in(f"some output\n{text}\n") == ((way,) if port else ())
+    assert offline_hint("make test", FixedText(f"some output\n{text}\n".encode())) == ((way,) if port else ())

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
+import json
 import ssl
 import tarfile
 import zipfile
-from base64 import urlsafe_b64encode
+from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Mapping
 from functools import partial
-from hashlib import sha256
+from hashlib import sha256, sha512
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -47,6 +48,10 @@ class Index:
             def log_message(self, *_: object) -> None:
                 asked.append(self.path)
 
+            def end_headers(self) -> None:
+                self.send_header("Cache-Control", "max-age=600")
+                super().end_headers()
+
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(root)))
         if context is not None:
             self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
@@ -64,6 +69,29 @@ class Index:
                 member = tarfile.TarInfo(f"{name}-1.0/{path}")
                 member.size = len(text.encode())
                 archive.addfile(member, io.BytesIO(text.encode()))
+
+    def node_package(self, name: str, files: Mapping[str, str]) -> str:
+        """Below `npm`; gives its integrity."""
+        made = io.BytesIO()
+        inside = {"package.json": json.dumps({"name": name, "version": "1.0.0"}), **files}
+        with tarfile.open(fileobj=made, mode="w:gz") as archive:
+            for path, text in inside.items():
+                member = tarfile.TarInfo(f"package/{path}")
+                member.size = len(text.encode())
+                archive.addfile(member, io.BytesIO(text.encode()))
+        registry = self.root / "npm"
+        (registry / "-").mkdir(parents=True, exist_ok=True)
+        (registry / "-" / f"{name}-1.0.0.tgz").write_bytes(made.getvalue())
+        integrity = f"sha512-{b64encode(sha512(made.getvalue()).digest()).decode()}"
+        tarball = f"http://{self.host}/npm/-/{name}-1.0.0.tgz"
+        version = {"name": name, "version": "1.0.0", "dist": {"tarball": tarball, "integrity": integrity}}
+        document = {"name": name, "dist-tags": {"latest": "1.0.0"}, "versions": {"1.0.0": version}}
+        (registry / name).write_text(json.dumps(document))
+        return integrity
+
+    def downloads(self, ending: str) -> int:
+        """How often a file with this ending was asked for."""
+        return sum(path.endswith(ending) for path in self.asked)
 
     def _folder(self, project: str) -> Path:
         folder = self.root / "simple" / project

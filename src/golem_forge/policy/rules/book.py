@@ -47,7 +47,8 @@ class RuleSet:
 
     @property
     def hosts(self) -> tuple[Rule, ...]:
-        return tuple(rule for rule in self.rules if rule.kind is RuleKind.HOST)
+        """Rules about hosts, by name or by group."""
+        return tuple(rule for rule in self.rules if rule.kind in (RuleKind.HOST, RuleKind.GROUP))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

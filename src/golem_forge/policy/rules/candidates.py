@@ -15,7 +15,7 @@ from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.policy.facts import ANY_WALLED, CallFacts, EffectVerdict
-from golem_forge.policy.rules.globs import host_and_port
+from golem_forge.policy.rules.globs import groups_with, host_and_port
 from golem_forge.policy.rules.load import SHELL_TOOLS, make_rule
 from golem_forge.policy.rules.match import CallView
 from golem_forge.policy.rules.model import PATH_VERBS, Rule, RuleKind, RuleOrigin
@@ -28,7 +28,10 @@ _MAX_TRIED: Final = 12
 _MAX_FILE_RULES: Final = 40
 """A patch of more files can be kept exactly as it is; nobody reads a choice of a hundred rules."""
 _SESSION: Final = ("session",)
+_ALWAYS: Final = ("always",)
 _BOTH: Final = ("session", "always")
+_GROUP: Final = "group"
+"""The id of the choice that a package registry's hosts are reached from this directory."""
 
 
 class RememberKind(StrEnum):
@@ -104,7 +107,7 @@ def choices(
             label=label,
             keeps=RememberKind.RULES,
             rules=rules,
-            lifetimes=_BOTH if always else _SESSION,
+            lifetimes=(_ALWAYS if id_ == _GROUP else _BOTH) if always else _SESSION,
             worker=facts.worker,
             project=facts.project,
             suggested=suggested,
@@ -152,13 +155,15 @@ def _exact_command(
     )
 
 
-def _is_self_contained(facts: CallFacts, parsed: Parsed) -> bool:
+def _is_self_contained(facts: CallFacts, parsed: Parsed, *, with_hosts: bool = False) -> bool:
     """No segment reads what another wrote, and nothing but the words decides what they do: not the place, not the
-    shell, not a terminal."""
+    shell, not a terminal. `with_hosts`: what it reaches has rules of its own."""
     if any(segment.joined_by == "|" or segment.words[0] == "cd" for segment in parsed.segments):
         return False
     args = facts.args
-    if args.get("tty") or args.get("login") or args.get("shell", "bash") != "bash" or args.get("network"):
+    if args.get("tty") or args.get("login") or args.get("shell", "bash") != "bash":
+        return False
+    if args.get("network") and not with_hosts:
         return False
     return facts.command is not None and facts.command.cwd.count("/") == 1 and not args.get("workdir")
 
@@ -196,6 +201,7 @@ _Candidate = tuple[str, str, tuple[dict[str, Any], ...], bool, bool]
 
 def _candidates(facts: CallFacts, bases: tuple[EffectVerdict, ...]) -> Iterator[_Candidate]:
     if facts.command is not None:
+        yield from _group_candidates(facts, bases)
         yield from _command_candidates(facts, bases)
     elif facts.mcp is not None:
         mcp = {"server": escape_glob(facts.mcp.server), "tool": escape_glob(facts.mcp.tool)}
@@ -214,6 +220,25 @@ def _candidates(facts: CallFacts, bases: tuple[EffectVerdict, ...]) -> Iterator[
 
 def _tool_candidate(facts: CallFacts) -> _Candidate:
     return "tool", f"every call of {facts.tool}", (_allow_rule(RuleKind.TOOL, facts.tool),), False, False
+
+
+def _group_candidates(facts: CallFacts, bases: tuple[EffectVerdict, ...]) -> Iterator[_Candidate]:
+    """A command that needs nothing but package registries: their groups, and the command as far as it may be kept."""
+    nets = [each.effect for each in bases if each.effect.verb is Verb.NET and each.base is not Verdict.PRE_APPROVED]
+    places = [place for effect in nets if (place := host_and_port(effect.target)) is not None]
+    groups = groups_with(places) if places and len(places) == len(nets) else None
+    command = facts.command
+    if not groups or command is None or command.parsed is None:
+        return
+    if not _is_self_contained(facts, command.parsed, with_hosts=True):
+        return
+    rules = [_allow_rule(RuleKind.GROUP, group) for group in groups]
+    for words in _commands_to_allow(facts, bases):
+        saved = next(filter(is_saved_prefix, prefix_choices(words)), ())
+        rules.append(_allow_rule(RuleKind.COMMAND, list(saved or words), **({} if saved else {"exact": True})))
+    named = " and ".join(groups)
+    label = f"{render(command.parsed)} with the hosts of group{'s' if len(groups) > 1 else ''} {named}"
+    yield _GROUP, label, tuple(rules), False, True
 
 
 def _command_candidates(facts: CallFacts, bases: tuple[EffectVerdict, ...]) -> Iterator[_Candidate]:

@@ -1,96 +1,24 @@
-"""The globs that rules are written in, over paths, names and hosts; and host names in their one spelling.
-
-In a path glob `*` and `?` stay within one component, `**` crosses `/`, and `**/` also stands for no component at all.
-Names (of MCP servers and tools) have no components, so there `*` stands for anything. `[ab]`, `[a-z]` and `[!a]` are
-one character of a set. Everything compares exactly: no case folding, no normalisation.
+"""The patterns that rules are written in: host names in their one spelling, groups of hosts, and the globs of `core`.
 
 `normal_host` gives a host in its one spelling: lower case, no final dot, IDNA as ASCII, addresses in their shortest
 form; ValueError with the reason for anything that is not a host. A host pattern is such a name, or `*.` before one with
-at least two labels.
+at least two labels. `places_of_group` gives the hosts that the name of a group stands for on this machine.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
+from golem_forge.core.globs import name_glob as name_glob
+from golem_forge.core.globs import path_glob as path_glob
+from golem_forge.core.globs import path_matches_glob as path_matches_glob
 from golem_forge.core.regex import regex
-
-_LITERAL: Final = regex(r"[^*?\[]*")
-
-
-def path_matches_glob(pattern: str, path: str) -> bool:
-    """Whether a path glob stands for this path. What its first characters already decide is never compiled: of
-    thousands of rules a call is held against, nearly all begin with another directory."""
-    head = _LITERAL.match(pattern)
-    assert head is not None  # it matches nothing at all, too
-    literal = head.group()
-    if not path.startswith(literal):
-        return False
-    rest = pattern[len(literal) :]
-    if not rest:
-        return path == literal
-    return rest == "**" or path_glob(pattern).fullmatch(path) is not None
-
-
-@lru_cache(maxsize=2048)
-def path_glob(pattern: str) -> re.Pattern[str]:
-    folded = re.sub(r"(?<![^/])(\*\*/)+", "**/", pattern)  # the same meaning, without the backtracking
-    return _compile_glob(folded, any_one="[^/]", crosses=True)
-
-
-@lru_cache(maxsize=512)
-def name_glob(pattern: str) -> re.Pattern[str]:
-    return _compile_glob(pattern, any_one=".", crosses=False)
-
-
-def _compile_glob(pattern: str, *, any_one: str, crosses: bool) -> re.Pattern[str]:
-    parts: list[str] = []
-    position = 0
-    while position < len(pattern):
-        char = pattern[position]
-        if char == "*":
-            end = position
-            while pattern[end : end + 1] == "*":
-                end += 1
-            if crosses and end - position > 1:
-                whole = (position == 0 or pattern[position - 1] == "/") and pattern[end : end + 1] == "/"
-                parts.append("(?:.*/)?" if whole else ".*")
-                position = end + 1 if whole else end
-            else:
-                parts.append(f"{any_one}*")
-                position = end
-        elif char == "?":
-            parts.append(any_one)
-            position += 1
-        elif char == "[" and (end := pattern.find("]", position + 2)) > 0:
-            parts.append(_character_set(pattern[position + 1 : end], any_one))
-            position = end + 1
-        else:
-            parts.append(re.escape(char))
-            position += 1
-    return re.compile("".join(parts), re.DOTALL)
-
-
-def _character_set(inner: str, any_one: str) -> str:
-    negated = inner.startswith("!")
-    members: list[str] = []
-    rest = inner.removeprefix("!")
-    while rest:
-        if len(rest) > 2 and rest[1] == "-":
-            low, high, rest = rest[0], rest[2], rest[3:]
-            if low <= high:
-                members.append(f"{re.escape(low)}-{re.escape(high)}")
-        else:
-            members.append(re.escape(rest[0]))
-            rest = rest[1:]
-    if not members:
-        return any_one if negated else "(?!)"
-    # A set never stands for `/` in a path: the component boundary is what a path glob promises to keep.
-    boundary = "(?!/)" if any_one != "." else ""
-    return f"{boundary}[{'^' if negated else ''}{''.join(members)}]"
-
+from golem_forge.sandbox.host import person_environ
+from golem_forge.sandbox.network.registries import GROUP_PREFIX, HostGroup, group_places, mirror_places
 
 _LABEL = regex(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 
@@ -131,6 +59,49 @@ def host_pattern(text: str) -> str:
     if "." not in domain or _is_numeric(domain):
         raise ValueError("`*.` needs a domain with at least two labels, like *.example.com")
     return f"*.{domain}"
+
+
+GROUPS: Final = tuple(group.value for group in HostGroup)
+
+
+def places_of_group(group: str) -> tuple[tuple[str, int], ...]:
+    """Its hosts, in their one spelling, and ports. What the person's settings name and is no host is left out."""
+    found: dict[tuple[str, int], None] = {}
+    for host, port in group_places(HostGroup(group), person_environ()):
+        with contextlib.suppress(ValueError):
+            found[normal_host(host), port] = None
+    return tuple(found)
+
+
+def group_targets(word: str) -> tuple[str, ...]:
+    """`group:python` as `host:port` each; empty for any other word. Raises ValueError for a group that there is not."""
+    if not word.startswith(GROUP_PREFIX):
+        return ()
+    group = word.removeprefix(GROUP_PREFIX)
+    if group not in GROUPS:
+        raise ValueError(f"there is no such group; groups are {', '.join(GROUPS)}")
+    return tuple(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in places_of_group(group))
+
+
+def groups_with(places: Iterable[tuple[str, int]]) -> tuple[str, ...] | None:
+    """The groups that these hosts belong to, as few as there can be; None: one belongs to none."""
+    found: list[str] = []
+    for place in places:
+        if not any(place in places_of_group(group) for group in found):
+            group = next((group for group in GROUPS if place in places_of_group(group)), None)
+            if group is None:
+                return None
+            found.append(group)
+    return tuple(found)
+
+
+def is_mirror(host: str, port: int) -> bool:
+    """Whether the person's own settings name this host as a mirror of a package registry."""
+    for named, at in mirror_places(person_environ()):
+        with contextlib.suppress(ValueError):
+            if (normal_host(named), at) == (host, port):
+                return True
+    return False
 
 
 def host_matches(pattern: str, host: str) -> bool:

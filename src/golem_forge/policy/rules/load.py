@@ -22,7 +22,7 @@ from golem_forge.core.text import nearest_hint
 from golem_forge.policy.commands import SandboxWorld
 from golem_forge.policy.facts import McpName
 from golem_forge.policy.rules.globs import host_and_port, host_matches, normal_host, path_matches_glob
-from golem_forge.policy.rules.match import arguments_match, mcp_matches, segment_matches, text_matches
+from golem_forge.policy.rules.match import arguments_match, mcp_matches, place_matches, segment_matches, text_matches
 from golem_forge.policy.rules.model import (
     ANYWHERE,
     BUILTIN_IDS,
@@ -291,8 +291,10 @@ def _example_matches(rule: Rule, example: Any) -> bool:
         return mcp_matches(rule, McpName(server=server, tool=tool, pinned=True))
     place = host_and_port(example)
     if place is not None:  # with a port (`host:8443`) the rule's ports count too
-        return place[1] in rule.ports and host_matches(rule.host, place[0])
+        return place_matches(rule, *place)
     try:
+        if rule.kind is RuleKind.GROUP:
+            return any(host == normal_host(example) for host, _ in rule.places)
         return host_matches(rule.host, normal_host(example))
     except ValueError as error:
         raise _InvalidExample(str(error)) from None

@@ -5,7 +5,7 @@ What allows is matched narrowly (strict segments, a pinned MCP definition); what
 command the lenient detector finds). The two analysers are never swapped.
 
 Cover: one matching preApproved `tool` or `mcp` rule; or, for native tools, a matching preApproved `command`, `path` or
-`host` rule, or a base of preApproved, for every single effect. One uncovered effect, and nothing is lifted.
+`host` or `group` rule, or a base of preApproved, for every single effect. One uncovered effect, and nothing is lifted.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ Places = tuple[str, ...]
 _WHOLE_CALL: Final = -1
 """The index of a hit that is about no single effect."""
 _COMMAND, _TOOL, _MCP, _PATH = RuleKind.COMMAND, RuleKind.TOOL, RuleKind.MCP, RuleKind.PATH
+_GROUP = RuleKind.GROUP
 """Looking a member up on its enum costs more than the whole comparison, and this is done per rule and call."""
 
 
@@ -116,10 +117,17 @@ def _net_matches(rule: Rule, effect: Effect) -> bool:
     if effect.verb is not Verb.NET:
         return False
     place = host_and_port(effect.target)
-    if place is None or place[1] not in rule.ports or not host_matches(rule.host, place[0]):
+    if place is None or not place_matches(rule, *place):
         return False
     # A service of this machine is not what a rule for a host was written for, unless it says so.
     return rule.verdict is not Verdict.PRE_APPROVED or rule.private or not is_own_machine(place[0])
+
+
+def place_matches(rule: Rule, host: str, port: int) -> bool:
+    """Of a `host` or `group` rule; the host in its one spelling."""
+    if rule.kind is _GROUP:
+        return (host, port) in rule.places
+    return port in rule.ports and host_matches(rule.host, host)
 
 
 def mcp_matches(rule: Rule, name: McpName) -> bool:

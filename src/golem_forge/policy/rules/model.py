@@ -13,6 +13,7 @@ from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.json import digest
 from golem_forge.core.lazy_dataclass import dataclass, field
+from golem_forge.sandbox.network.registries import host_text
 
 PATH_VERBS: Final = (Verb.READ, Verb.WRITE, Verb.DELETE)
 SECRET_PATH: Final = "secret_path"
@@ -29,6 +30,8 @@ class RuleKind(StrEnum):
     PATH = "path"
     MCP = "mcp"
     HOST = "host"
+    GROUP = "group"
+    """All hosts of a group of package registries: the public ones, and the mirrors that the environment names."""
     MODE = "mode"
     """In which approval mode sessions of a directory start: an answer that Forge keeps, no rule about calls."""
 
@@ -108,6 +111,9 @@ class Rule:
     ports: frozenset[int] = HTTPS
     private: bool = False
     """The host may resolve to an address in a private range."""
+    group: str = ""
+    places: tuple[tuple[str, int], ...] = ()
+    """Of a group: its hosts and ports when the rule was read."""
     mode: str = ""
 
     def __hash__(self) -> int:
@@ -133,6 +139,8 @@ class Rule:
             return f"{'|'.join(self.servers)}/{'|'.join(self.mcp_tools)}"
         if self.kind is RuleKind.MODE:
             return f"{self.mode} (how sessions of this directory start)"
+        if self.kind is RuleKind.GROUP:
+            return f"{self.group} ({', '.join(map(host_text, self.places))})"
         if self.kind is RuleKind.HOST:
             return f"{self.host} (port {', '.join(map(str, sorted(self.ports)))})"
         return f"{self.tool} (with {', '.join(test.name for test in self.args)})" if self.args else self.tool

@@ -26,7 +26,7 @@ from golem_forge.config.schema import (
 from golem_forge.config.yaml_file import YamlPath
 from golem_forge.core.regex import regex
 from golem_forge.core.text import nearest_hint
-from golem_forge.policy.rules.globs import host_pattern
+from golem_forge.policy.rules.globs import GROUPS, host_pattern, places_of_group
 from golem_forge.policy.rules.model import PATH_VERBS, ArgTest, RuleKind, RuleScope
 
 _ARG_TESTS: Final = ("one_of", "glob", "min", "max", "absent")
@@ -60,7 +60,11 @@ def own_parts(kind: RuleKind, written: dict[str, Any], problems: RuleProblems) -
         if key in written:
             parts[key] = check(written[key], (*problems.path, key), problems)
     mcp = parts.pop("mcp", None)
-    return parts if not isinstance(mcp, dict) else {**parts, "servers": mcp["server"], "mcp_tools": mcp["tool"]}
+    if isinstance(mcp, dict):
+        parts |= {"servers": mcp["server"], "mcp_tools": mcp["tool"]}
+    if parts.get("group") in GROUPS:
+        parts["places"] = places_of_group(parts["group"])
+    return parts
 
 
 def _command(value: Any, path: YamlPath, problems: RuleProblems) -> Any:
@@ -155,6 +159,13 @@ def _host(value: Any, path: YamlPath, problems: RuleProblems) -> Any:
         return INVALID
 
 
+def _group(value: Any, path: YamlPath, problems: RuleProblems) -> Any:
+    if not isinstance(value, str) or value not in GROUPS:
+        problems.add(path, f"expected one of {', '.join(GROUPS)}, got {value!r}{nearest_hint(value, GROUPS)}")
+        return INVALID
+    return value
+
+
 def _ports(value: Any, path: YamlPath, problems: RuleProblems) -> Any:
     if not isinstance(value, list) or not value or not all(is_whole(port) and 0 < port < 65536 for port in value):
         return refuse(problems, path, value, "a list of ports from 1 to 65535")
@@ -197,6 +208,7 @@ _CHECKS: Final[dict[RuleKind, dict[str, Check]]] = {
     RuleKind.PATH: {"path": _path, "access": _access},
     RuleKind.MCP: {"mcp": _mcp},
     RuleKind.HOST: {"host": _host, "ports": _ports, "private": flag},
+    RuleKind.GROUP: {"group": _group},
     RuleKind.MODE: {"mode": one_of(ApprovalMode.INTERACTIVE.value, ApprovalMode.CONTAINED.value)},
 }
 OWN_KEYS: Final = {kind: tuple(key for key in checks if key != kind.value) for kind, checks in _CHECKS.items()}

@@ -15,7 +15,8 @@ from typing import Final
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.regex import regex
 from golem_forge.policy.shell.arguments import has_long, leading_options, names, plain_operands
-from golem_forge.policy.shell.lenient import CommandScan, FoundCommand
+from golem_forge.policy.shell.lenient import CommandScan, FoundCommand, find_commands
+from golem_forge.sandbox.network.registries import GROUP_PREFIX
 
 HOST: Final = "a host"
 _REGISTRY: Final = "a package registry"
@@ -40,6 +41,12 @@ class OutsideNeed:
     """Leading operands and options of calls that stay inside."""
     operand: Callable[[str], bool] | None = None
     """Only where one of the operands is so."""
+    group: str = ""
+    """The group of hosts that it needs."""
+
+    @property
+    def what(self) -> str:
+        return f"{self.needs} (`{GROUP_PREFIX}{self.group}` in `network`)" if self.group else self.needs
 
 
 _ADDRESS: Final = regex(r"[a-z][a-z0-9+.-]*://(?!/)|(?:[\w.-]+@)?[\w.-]+:(?!/?/)", re.IGNORECASE)
@@ -68,24 +75,33 @@ OUTSIDE_NEEDS: Final = (
         names("pip pip3 pipx"),
         _REGISTRY,
         _phrases("install download wheel upgrade upgrade-all inject run search index"),
+        group="python",
     ),
     OutsideNeed(
-        names("uv"), _REGISTRY, _phrases("add sync lock publish pip_install pip_sync tool_install python_install")
+        names("uv"),
+        _REGISTRY,
+        _phrases("add sync lock publish pip_install pip_sync tool_install python_install"),
+        group="python",
     ),
-    OutsideNeed(names("uvx"), _REGISTRY),
-    OutsideNeed(names("poetry pdm"), _REGISTRY, _phrases("install add update lock publish sync")),
+    OutsideNeed(names("uvx"), _REGISTRY, group="python"),
+    OutsideNeed(names("poetry pdm"), _REGISTRY, _phrases("install add update lock publish sync"), group="python"),
     OutsideNeed(names("conda mamba micromamba"), _REGISTRY, _phrases("install create update search env_create")),
     OutsideNeed(
         names("npm pnpm"),
         _REGISTRY,
         _phrases("install i ci add update up upgrade publish audit outdated view info search login dlx create"),
+        group="node",
     ),
-    OutsideNeed(names("yarn"), _REGISTRY, _phrases("install add up upgrade dlx npm create audit outdated") | {""}),
-    OutsideNeed(names("bun"), _REGISTRY, _phrases("install i add update create")),
-    OutsideNeed(names("cargo"), _REGISTRY, _phrases("install add update fetch publish search login")),
-    OutsideNeed(names("rustup"), _REGISTRY, _phrases("update install toolchain_install component_add target_add")),
-    OutsideNeed(names("go"), _REGISTRY, _phrases("get mod_download mod_tidy")),
-    OutsideNeed(names("go"), _REGISTRY, _phrases("install"), operand=lambda word: "@" in word),
+    OutsideNeed(
+        names("yarn"), _REGISTRY, _phrases("install add up upgrade dlx npm create audit outdated") | {""}, group="node"
+    ),
+    OutsideNeed(names("bun"), _REGISTRY, _phrases("install i add update create"), group="node"),
+    OutsideNeed(names("cargo"), _REGISTRY, _phrases("install add update fetch publish search login"), group="rust"),
+    OutsideNeed(
+        names("rustup"), _REGISTRY, _phrases("update install toolchain_install component_add target_add"), group="rust"
+    ),
+    OutsideNeed(names("go"), _REGISTRY, _phrases("get mod_download mod_tidy"), group="go"),
+    OutsideNeed(names("go"), _REGISTRY, _phrases("install"), operand=lambda word: "@" in word, group="go"),
     OutsideNeed(names("gem"), _REGISTRY, _phrases("install update fetch push search")),
     OutsideNeed(names("bundle bundler"), _REGISTRY, _phrases("install update add") | {""}),
     OutsideNeed(names("composer"), _REGISTRY, _phrases("install update require create-project")),
@@ -130,10 +146,19 @@ def outside_needs(found: CommandScan) -> Iterator[tuple[str, str]]:
         said = _need_of(command)
         if said is not None and said[0] not in seen:
             seen.add(said[0])
-            yield said
+            yield said[0], said[1].what
 
 
-def _need_of(command: FoundCommand) -> tuple[str, str] | None:
+def registry_groups(text: str) -> tuple[str, ...]:
+    """The groups of hosts that the commands of a text need, each once."""
+    needs = (_need_of(command) for command in find_commands(text).blockable)
+    return tuple(dict.fromkeys(said[1].group for said in needs if said is not None and said[1].group))
+
+
+_ARCHIVE: Final = OutsideNeed(names("git"), _REMOTE)
+
+
+def _need_of(command: FoundCommand) -> tuple[str, OutsideNeed] | None:
     program, arguments = command.program, command.arguments
     if _PYTHON.fullmatch(program) and arguments[:2] in (("-m", "pip"), ("-m", "pipx"), ("-m", "uv")):
         program, arguments = arguments[1], arguments[2:]
@@ -141,7 +166,7 @@ def _need_of(command: FoundCommand) -> tuple[str, str] | None:
     if not rows:
         return None
     if program == "git" and has_long(arguments, "--remote", 4) and "archive" in arguments:
-        return "git archive --remote", _REMOTE
+        return "git archive --remote", _ARCHIVE
     short, long = _VALUED.get(program, ("", frozenset()))
     _, start = leading_options(arguments, short, long)
     operands = plain_operands(arguments[start:])
@@ -154,5 +179,5 @@ def _need_of(command: FoundCommand) -> tuple[str, str] | None:
         if row.operand is not None and not any(map(row.operand, operands)):
             continue
         shown = max(row.subcommands & leading, key=len, default="")
-        return f"{program} {shown}".strip(), row.needs
+        return f"{program} {shown}".strip(), row
     return None

@@ -9,6 +9,7 @@ reached through it by name; a name known here to be private is refused first.
 
 Threat: a request head that two readers understand differently. Lines that are no plain headers are refused, and the
 forwarded head is written anew with the host that was checked. Only CONNECT and absolute-form HTTP are accepted.
+Where a host has credentials (`sandbox.network.credentials`), absolute-form HTTP to it goes out by TLS.
 """
 
 from __future__ import annotations
@@ -16,18 +17,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 import subprocess
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-from golem_forge.core.lazy_dataclass import dataclass, field
+from golem_forge.config.credentials_block import TLS_PORT
+from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.core.regex import regex
 from golem_forge.sandbox.errors import SandboxError, walls_unavailable
 from golem_forge.sandbox.host import isolated
+from golem_forge.sandbox.network.credentials import MAX_ANSWER_HEAD, CredentialStore, Refused, exchange
 from golem_forge.sandbox.network.forward import relay
 from golem_forge.sandbox.network.resolve import Lookup, PrivateAddress, connect, lookup, refuse_private, run_in_thread
 from golem_forge.sandbox.walls.model import HostGrant
@@ -41,6 +46,9 @@ _NOT_GRANTED: Final = "not among the approved hosts"
 PRIVATE_ADDRESS: Final = "resolves to a private address"
 _PROXY_VARIABLES: Final = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
 _MOST_ANSWER: Final = 1 << 14
+
+
+_Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class _ProxyAnswer(Exception):
@@ -103,7 +111,13 @@ class HostProxy:
         upstream: Upstream | None = None,
         lookup: Lookup = lookup,
         idle_seconds: float = IDLE_SECONDS,
+        credentials: CredentialStore | None = None,
+        tls: Callable[[], ssl.SSLContext] = ssl.create_default_context,
     ) -> None:
+        """`tls`: makes what the person's programs verify servers with."""
+        self._credentials = credentials
+        self._make_tls = tls
+        self._tls: ssl.SSLContext | None = None
         self._grants = tuple(grants)
         self._upstream = upstream
         self._lookup = lookup
@@ -163,6 +177,9 @@ class HostProxy:
 
     async def _serve_client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         request = await self._read_head(reader)
+        if self._credentials is not None and request.is_for(self._credentials):
+            await self._serve_credential(request, self._credentials, (reader, writer))
+            return
         addresses = await self._checked(request)
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
@@ -177,6 +194,57 @@ class HostProxy:
             await relay((reader, far_writer), (far_reader, writer), self._idle_seconds)
         finally:
             far_writer.transport.abort() if self._closed else far_writer.close()
+
+    async def _serve_credential(self, request: ProxyRequest, store: CredentialStore, client: _Stream) -> None:
+        """By TLS, to the port that the host was granted for."""
+        request = replace(request, port=TLS_PORT)
+        try:
+            going = store.prepare(request.host, request.method, request.target, request.headers, minor=request.minor)
+            addresses = await self._checked(request)
+            if going.use is not None:
+                store.tell(going.use)
+            server = await self._connected_by_tls(request, addresses)
+        except Refused as error:
+            raise self._credential_refusal(request, error) from None
+        try:
+            await exchange(going, client, server, store, self._idle_seconds)
+        except Refused as error:
+            raise _ProxyAnswer(f"{error.status.value} {error.status.phrase}", str(error)) from None
+        except BaseException:  # an answer that ends early must not look complete
+            client[1].transport.abort()
+            raise
+        finally:
+            server[1].transport.abort()
+
+    async def _connected_by_tls(self, request: ProxyRequest, addresses: tuple[str, ...]) -> _Stream:
+        """Raises _ProxyAnswer."""
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                if self._tls is None:
+                    context = await run_in_thread(self._make_tls)
+                    context.set_alpn_protocols(["http/1.1"])
+                    self._tls = context
+                if self._beyond(request.host) is None:
+                    return await connect(
+                        addresses, request.port, tls=self._tls, name=request.host, limit=MAX_ANSWER_HEAD
+                    )
+                reader, writer = await self._connected(request, addresses)
+                try:
+                    await writer.start_tls(self._tls, server_hostname=request.host)
+                except BaseException:
+                    writer.transport.abort()
+                    raise
+                return reader, writer
+        except ssl.SSLError as error:
+            why = getattr(error, "verify_message", "") or "its TLS cannot be used"
+            raise _ProxyAnswer("502 Bad Gateway", f"{request.host} was not asked: {why}.") from None
+        except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            raise _ProxyAnswer("502 Bad Gateway", f"{request.host}:{request.port} does not answer.") from None
+
+    def _credential_refusal(self, request: ProxyRequest, error: Refused) -> _ProxyAnswer:
+        if error.status is HTTPStatus.FORBIDDEN and len(self._refused) < MAX_RECORDS:
+            self._refused[request.host, request.port, str(error).rstrip(".")] = None
+        return _ProxyAnswer(f"{error.status.value} {error.status.phrase}", str(error))
 
     async def _read_head(self, reader: asyncio.StreamReader) -> ProxyRequest:
         try:
@@ -266,6 +334,15 @@ class ProxyRequest:
     port: int
     forward: bytes | None
     """The head to send on; None for CONNECT, where nothing of it is."""
+    method: str = "CONNECT"
+    target: str = ""
+    """Path and query."""
+    headers: tuple[tuple[str, str], ...] = ()
+    minor: str = "1"
+
+    def is_for(self, store: CredentialStore) -> bool:
+        """A request in plain HTTP to a host that has credentials."""
+        return self.forward is not None and self.port == 80 and store.has(self.host)
 
 
 def read_request(head: bytes) -> ProxyRequest:
@@ -294,7 +371,15 @@ def read_request(head: bytes) -> ProxyRequest:
     # `close`: a connection that stayed open could carry a second request, for a host that nobody checked.
     shown = f"[{host}]" if ":" in host else host
     first = [f"{method} {path} HTTP/1.{minor}", f"Host: {shown}{'' if port == 80 else f':{port}'}", "Connection: close"]
-    return ProxyRequest(host=host, port=port, forward="\r\n".join([*first, *kept, "", ""]).encode("latin-1"))
+    return ProxyRequest(
+        host=host,
+        port=port,
+        forward="\r\n".join([*first, *kept, "", ""]).encode("latin-1"),
+        method=method,
+        target=path,
+        headers=tuple(headers),
+        minor=minor,
+    )
 
 
 def _authority(text: str, default: int | None) -> tuple[str, int]:

@@ -24,6 +24,8 @@ from golem_forge.core.effects import Mark, Verb
 from golem_forge.core.regex import regex
 from golem_forge.core.text import clip, escape_control_chars, process_link
 from golem_forge.sandbox.errors import one_line
+from golem_forge.sandbox.host import person_environ
+from golem_forge.sandbox.network.registries import GROUP_PREFIX, group_of_place
 from golem_forge.sandbox.protected import GIT_FILE, INSTALL_OUTSIDE, PROTECTED_NAMES, marks
 from golem_forge.sandbox.walls.exits import exit_denials
 from golem_forge.sandbox.walls.model import Refusal, RefusalReason, WallPlan
@@ -90,6 +92,21 @@ def way_line(denials: Sequence[Mapping[str, Any]]) -> str:
         return ""
     more = f" ({len(ways) - 1} more in `denials`)" if len(ways) > 1 else ""
     return f"A person can allow it, you cannot: {next(iter(ways))}{more}"
+
+
+def host_advice(denials: Iterable[Mapping[str, Any]]) -> list[str]:
+    """What would let a command reach the hosts that it was refused, a sentence each: the rule for a private address,
+    the group that a package registry belongs to."""
+    said: dict[str, None] = {}
+    for one in denials:
+        if one["kind"] != "host":
+            continue
+        host, _, port = str(one["target"]).rpartition(":")
+        if "private" in str(one["why"]):
+            said[f"To allow {one['target']}, add to {one['widen']}."] = None
+        elif (group := group_of_place((host.strip("[]"), int(port)), person_environ())) is not None:
+            said[f"{one['target']} belongs to {GROUP_PREFIX}{group.value}: name that in 'network'."] = None
+    return list(said)[:_IN_ONE_LINE]
 
 
 def _reason_text(refusal: Refusal) -> str:
@@ -495,6 +512,10 @@ _RULES_FILE = "rules.yaml in FORGE_HOME, under `rules:`"
 
 def widen_host(host: str, port: int, *, private: bool) -> str:
     """`private`: the name leads to an address in a private range, so the call had named it already."""
+    group = None if private else group_of_place((host, port), person_environ())
+    if group is not None:
+        rule = f"{_RULES_FILE}: - {{group: {group.value}, verdict: preApproved}}"
+        return f"{rule} (and the call names {GROUP_PREFIX}{group.value} in `network`)"
     extra = ", private: true" if private else ""
     rule = f"{_RULES_FILE}: - {{host: {_yaml(host)}, ports: [{port}]{extra}, verdict: preApproved}}"
     return rule if private else f"{rule} (and the call names it in `network`)"

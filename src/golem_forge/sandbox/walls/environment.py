@@ -280,10 +280,17 @@ CERTIFICATE_FILES: Final = (
     "GIT_SSL_CAINFO",
     "CARGO_HTTP_CAINFO",
     "AWS_CA_BUNDLE",
+    "npm_config_cafile",
+    "NPM_CONFIG_CAFILE",
+    "YARN_CA_FILE_PATH",
+    "YARN_HTTPS_CA_FILE_PATH",
+    "DENO_CERT",
 )
 CERTIFICATE_DIRECTORY: Final = "SSL_CERT_DIR"
 CERTIFICATE_VARIABLES: Final = (*CERTIFICATE_FILES, CERTIFICATE_DIRECTORY)
 _CERTIFICATES_PLACE: Final = "/forge/certificates"
+_SHOWN_PLACES: Final = ("/etc/ssl/certs/", "/usr/share/", "/usr/lib/")
+"""Where walls show the system's certificates as they are."""
 _CERTIFICATE: Final = regex(rb"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----")
 _MOST_BYTES: Final = 8 << 20
 _MOST_FILES: Final = 2000
@@ -295,21 +302,45 @@ class Certificates:
     shown: tuple[HostDirectory, ...] = ()
 
 
-def show_certificates(variables: Mapping[str, str], home: ForgeHome) -> Certificates:
-    """Variables of other names are left out. Raises ForgeError for one that names no certificate that can be read."""
-    bundles = {name: _read_certificates(name, variables[name]) for name in CERTIFICATE_VARIABLES if variables.get(name)}
-    if not bundles:
-        return Certificates()
-    if (
-        more := bundles.pop(CERTIFICATE_DIRECTORY, None)
-    ) is not None:  # one file serves every program; hashed names do not
+def show_certificates(variables: Mapping[str, str], home: ForgeHome, problems: list[str] | None = None) -> Certificates:
+    """Variables of other names are left out. Raises ForgeError for one that names no certificate that can be read, or
+    leaves it out and says so in `problems`."""
+    env: dict[str, str] = {}
+    bundles: dict[str, bytes] = {}
+    read: dict[str, bytes] = {}
+    """By value: most variables name the same file."""
+    for name in CERTIFICATE_VARIABLES:
+        value = variables.get(name, "")
+        if not value:
+            continue
+        if _is_shown(value):
+            env[name] = value
+            continue
+        try:
+            if value not in read:
+                read[value] = _read_certificates(name, value)
+            bundles[name] = read[value]
+        except ForgeError as error:
+            if problems is None:
+                raise
+            problems.append(error.message)
+    # One file serves every program; hashed names do not.
+    if (more := bundles.pop(CERTIFICATE_DIRECTORY, None)) is not None and "SSL_CERT_FILE" not in env:
         bundles["SSL_CERT_FILE"] = bundles.get("SSL_CERT_FILE", b"") + more
+    if not bundles:
+        return Certificates(env=env)
     files = {name: f"{sha256(bundle).hexdigest()[:16]}.pem" for name, bundle in bundles.items()}
     kept = ContentStore(home).put({files[name]: bundle for name, bundle in bundles.items()})
     return Certificates(
-        env={name: f"{_CERTIFICATES_PLACE}/{file}" for name, file in files.items()},
+        env=env | {name: f"{_CERTIFICATES_PLACE}/{file}" for name, file in files.items()},
         shown=(HostDirectory(os.path.realpath(kept.path), _CERTIFICATES_PLACE),),
     )
+
+
+def _is_shown(value: str) -> bool:
+    """Whether every child finds the file there, by the same name."""
+    spellings = (f"{value}/", f"{os.path.realpath(value)}/")
+    return all(path.startswith(_SHOWN_PLACES) for path in spellings) and os.access(value, os.R_OK)
 
 
 def _read_certificates(name: str, value: str) -> bytes:

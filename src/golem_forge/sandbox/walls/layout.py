@@ -28,6 +28,8 @@ from golem_forge.sandbox.walls.restrictions import ZoneRestrictions
 from golem_forge.sandbox.zones import Zone
 
 HOME: Final = "/home/forge"
+CACHE: Final = "/home/forge/.cache"
+"""Where the cache of commands stands that is kept."""
 EMPTY: Final = "/home/forge/work"
 """Where a child without zones starts."""
 SHIPPED: Final = "/opt/forge/bin"

@@ -22,6 +22,8 @@ from golem_forge.sandbox.undo.coverage import UncoveredPath
 from golem_forge.sandbox.walls.exits import NO_EXITS, Exits
 
 if TYPE_CHECKING:
+    from golem_forge.config.credentials_block import HostCredential
+    from golem_forge.sandbox.network.credentials import CredentialUse
     from golem_forge.sandbox.network.loopback import SessionLoopback
 
 
@@ -78,6 +80,10 @@ class Job:
     """The child may reach exactly these, through the proxy; empty: no network."""
     service_reached: Callable[[HostGrant], None] = lambda grant: None
     """Told of each connection to one of `hosts` that is a service."""
+    credentials: tuple[HostCredential, ...] = ()
+    """What the proxy may put into requests to these hosts (`Walls.as_command`). Without their values."""
+    credential_used: Callable[[CredentialUse], None] | None = None
+    """Records each use before it happens. None: the job has no credentials."""
     shares_network: bool = False
     """The host's own network instead, declared by a trusted tool or server: its loopback services and abstract sockets
     are in reach then, too."""
@@ -115,6 +121,8 @@ class Job:
     outside: bool = False
     """One command that a person approved word for word runs without walls, in their own home (`Walls.start_outside`).
     """
+    cache: str = ""
+    """A host directory that stands at `layout.CACHE`, writable (`PackageCache`). Empty: a private one."""
     shown: tuple[HostDirectory, ...] = ()
     """Read-only, below everything else that is shown: a zone or a toolchain at the same place, and what is masked of
     it, stands on top."""

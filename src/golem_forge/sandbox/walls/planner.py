@@ -27,6 +27,7 @@ from golem_forge.sandbox.git.repository import GitPaths, NamedPath, Repository
 from golem_forge.sandbox.git.shadow import GitShadow, why_no_shadow
 from golem_forge.sandbox.handles import CONTENT, Parts, identity_of
 from golem_forge.sandbox.host import SYSTEM, is_below
+from golem_forge.sandbox.network.registries import person_mirrors
 from golem_forge.sandbox.protected import GIT_FILE, normal_name, own_code_notice
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.target import FileKind
@@ -216,6 +217,7 @@ class Planner:
             job.shown,
             job.home,
             job.bytecode,
+            job.cache,
             job.shares_network,
             job.exits or NO_EXITS,
             tuple(self._git(zone, job) for zone in self.zones),
@@ -304,6 +306,8 @@ class Planner:
         return not found.below or (self.mount_point(zone) == zone.host and not home)
 
     def start_up_notices(self) -> Iterator[str]:
+        if notice := person_mirrors(self.environ).notice:
+            yield notice
         yield from own_code_notice({zone.virtual(()): zone.host for zone in self.zones if zone.mode is AccessMode.RW})
         for zone in self.zones:
             found = repository.find_repository(zone)
@@ -473,6 +477,13 @@ class Planner:
         zones = (path for zone in self.zones for path in (self.mount_point(zone), *zone.aliases))
         return layout.kept_home_mount_point((*zones, *self.toolchains.directories, *(one.inner for one in job.shown)))
 
+    def has_room_for_cache(self, job: Job) -> bool:
+        """Threat: as of `kept_home_mount_point`. Nothing else may stand in a directory that commands write and that
+        stays."""
+        zones = (path for zone in self.zones for path in (self.mount_point(zone), *zone.aliases))
+        shown = (*zones, *self.toolchains.directories, *(one.inner for one in job.shown))
+        return not any(is_below(path, layout.CACHE) for path in shown)
+
     def _system_mounts(self, job: Job) -> Iterator[layout.Mount]:
         exits = job.exits or NO_EXITS
         if exits not in self._system:
@@ -489,6 +500,8 @@ class Planner:
             yield layout.HostMount(job.home, self.home_of(job), writable=True)
         if job.bytecode:
             yield layout.HostMount(job.bytecode, layout.BYTECODE, writable=True)
+        if job.cache:
+            yield layout.HostMount(job.cache, layout.CACHE, writable=True)
         yield from (layout.HostMount(one.host, one.inner) for one in job.shown)
         secrets = [
             os.path.join(path, *finding.parts)

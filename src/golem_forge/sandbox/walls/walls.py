@@ -10,10 +10,11 @@ walls around it; once it has ended, its Aftermath says what the walls refused an
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from golem_forge.config.credentials_block import PLACEHOLDER, TLS_PORT, HostCredential
 from golem_forge.config.sandbox_block import ResourceLimits, WallSettings
 from golem_forge.config.undo_block import UndoSettings
 from golem_forge.core.calls import Leftover
@@ -22,6 +23,7 @@ from golem_forge.core.text import escape_control_chars
 from golem_forge.events.redaction import Redactor, StreamRedactor
 from golem_forge.sandbox.errors import SandboxError, walls_unavailable
 from golem_forge.sandbox.host import person_environ
+from golem_forge.sandbox.network.registries import person_mirrors
 from golem_forge.sandbox.process.child import Child, start_process
 from golem_forge.sandbox.process.launch import Launch, TreeRoot
 from golem_forge.sandbox.process.output import Capture
@@ -30,19 +32,23 @@ from golem_forge.sandbox.undo.coverage import Coverage
 from golem_forge.sandbox.walls import bubblewrap, denials, landlock, layout
 from golem_forge.sandbox.walls.cache import BytecodeCache, cache_directory, kept_home, write_gitconfig
 from golem_forge.sandbox.walls.environment import (
+    Certificates,
     job_environment,
     output_redactor,
     person_identity,
+    show_certificates,
     with_part_of_a_work_tree,
 )
 from golem_forge.sandbox.walls.exits import NO_EXITS, Exits
 from golem_forge.sandbox.walls.inspection import Inspection, mount_check
 from golem_forge.sandbox.walls.masks import Mask, put_up, split_masks
-from golem_forge.sandbox.walls.model import Job, Level, PathRule, ProbeReport, Streams, WallPlan
+from golem_forge.sandbox.walls.model import HostGrant, Job, Level, PathRule, ProbeReport, Streams, WallPlan
+from golem_forge.sandbox.walls.package_cache import PackageCache, cache_variables, is_look_due, look_after
 from golem_forge.sandbox.walls.planner import PathExplanation, PlannedWalls, Planner, explain, loads_code
 from golem_forge.sandbox.walls.seccomp import Network
 from golem_forge.sandbox.walls.zone_lease import ZoneLease, remove_stale_placeholders, wait_for_lease
 from golem_forge.sandbox.zones import PlaceholderNotes
+from golem_forge.storage.home import ForgeHome
 
 if TYPE_CHECKING:
     from golem_forge.sandbox.network.loopback import NamespaceHold
@@ -93,9 +99,13 @@ class _FullStart:
                 self._leases.append(await wait_for_lease(zone))
             await self.inspection.begin(zone, self.job, self._leases[-1] if writable else None)
         if named := [grant for grant in self.job.hosts if not grant.service]:
+            from golem_forge.sandbox.network.credentials import CredentialStore
             from golem_forge.sandbox.network.proxy import HostProxy, user_proxy
 
-            self.proxy = HostProxy(named, upstream=user_proxy(person_environ()))
+            store, told = None, self.job.credential_used
+            if self.job.credentials and told is not None:
+                store = CredentialStore(self.job.credentials, person_environ(), told)
+            self.proxy = HostProxy(named, upstream=user_proxy(person_environ()), credentials=store)
         if services := [grant for grant in self.job.hosts if grant.service]:
             from golem_forge.sandbox.network.services import HostServices
 
@@ -194,6 +204,9 @@ class Walls:
         )
         cache = cache_directory(self._planner.environ, self._planner.home)
         self._bytecode = BytecodeCache(cache, forge_home, self._planner.zones)
+        self._cache = PackageCache(forge_home, self._planner.zones)
+        self._certificates: Certificates | None = None
+        self._certificate_problems: tuple[str, ...] = ()
 
     def path_rules(self) -> tuple[PathRule, ...]:
         """What rules say of paths inside these walls now."""
@@ -268,7 +281,8 @@ class Walls:
     @property
     def notices(self) -> tuple[str, ...]:
         """For the person, at start-up: what behaves otherwise than they may expect, as far as it is known."""
-        return (*self._planner.start_up_notices(), *self._planner.notices, *self._exit_notices())
+        exits = self._exit_notices()
+        return (*self._planner.start_up_notices(), *self._planner.notices, *self._certificate_problems, *exits)
 
     def _exit_notices(self) -> Iterator[str]:
         exits, told = self._planner.exits()
@@ -279,6 +293,7 @@ class Walls:
 
     def check_zones(self) -> tuple[str, ...]:
         """The same after a look at every zone, for `forge doctor`; what would stop a start is among it."""
+        self._person_certificates()
         try:
             for zone in self._planner.zones:
                 self._planner.check(zone, writable=self._planner.is_writable(zone, Job(argv=())))
@@ -331,6 +346,43 @@ class Walls:
             )
             self._shares = (tuple(zones), tuple(rules))
         return self._shares
+
+    def as_command(self, job: Job, level: Level) -> Job:
+        """The job of a command: with `keeping_bytecode`, the person's mirrors of package registries and their
+        certificates, and a cache that stays."""
+        made = self.keeping_bytecode(job, level)
+        if job.reads_only or level not in (Level.FULL, Level.OFF):
+            return made
+        mirrors = person_mirrors(self._planner.environ).env
+        if level is Level.OFF:
+            return replace(made, env={**mirrors, **made.env})
+        certificates = self._person_certificates()
+        # What a block hands on as it is would name a file that is not there.
+        unseen = {name for name in certificates.env if made.env.get(name) == self._planner.environ.get(name)}
+        declared = {name: value for name, value in made.env.items() if name not in unseen}
+        writable = [zone for zone in self._planner.zones if self._planner.is_writable(zone, job)]
+        cache = self._cache.directory(job, writable) if self._planner.has_room_for_cache(job) else ""
+        toolchains = self._planner.toolchains.variables
+        kept = cache_variables(cache, toolchains, hosts=bool(job.hosts)) if cache else {}
+        credentials = self.credentials_for(job.hosts) if job.credential_used is not None else ()
+        placed = {each.variable: PLACEHOLDER + each.variable for each in credentials}
+        env = {**mirrors, **certificates.env, **kept, **placed, **declared}
+        shown = (*certificates.shown, *job.shown)
+        return replace(made, env=env, cache=cache, shown=shown, credentials=credentials)
+
+    def credentials_for(self, hosts: Iterable[HostGrant]) -> tuple[HostCredential, ...]:
+        """What `sandbox.credentials` has for commands that may reach these."""
+        named = {grant.host for grant in hosts if grant.port == TLS_PORT}
+        return tuple(each for each in self._settings.credentials if each.host in named)
+
+    def _person_certificates(self) -> Certificates:
+        """Read once. A variable that names none is left out: `notices` says so."""
+        if self._certificates is None:
+            problems: list[str] = []
+            home = ForgeHome(self._forge_home)
+            self._certificates = show_certificates(self._planner.environ, home, problems)
+            self._certificate_problems = tuple(problems)
+        return self._certificates
 
     def mount_point(self, zone: str, level: Level = Level.FULL) -> str:
         """Where a child finds a zone; empty if it has none of that name."""
@@ -398,6 +450,8 @@ class Walls:
         return await self._start_full(job)
 
     async def _start_full(self, job: Job) -> WalledChild:
+        if job.cache and is_look_due(job.cache):
+            await asyncio.to_thread(look_after, job.cache)
         start = _FullStart(self._planner, job)
         try:
             await start.take_zones()

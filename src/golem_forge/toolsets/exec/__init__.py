@@ -23,7 +23,8 @@ from golem_forge.core.decisions import Verdict
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.json import sha256_hex
 from golem_forge.core.lazy_dataclass import dataclass, replace
-from golem_forge.policy.rules.globs import normal_host
+from golem_forge.policy.rules.globs import group_targets, normal_host
+from golem_forge.sandbox.network.registries import GROUP_PREFIX
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.tools.catalog import Catalog
 from golem_forge.tools.context import Plan, ToolContext
@@ -169,7 +170,10 @@ def clamped(low: int, high: int) -> Any:
 
 
 def _usable_host(text: str) -> str:
-    """`host:port` in its one spelling."""
+    """`host:port` in its one spelling, or `group:name`."""
+    if text.strip().startswith(GROUP_PREFIX):
+        group_targets(text.strip())
+        return text.strip()
     if "://" in text:
         raise ValueError("write the host alone, without a scheme")
     name, port = _split_port(text.strip())

@@ -7,13 +7,13 @@ sessions, walls that cannot hold it. Nothing is started here.
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.core.errors import ToolFailed
 from golem_forge.policy.commands import SYSTEM_PATH, is_system_directory
-from golem_forge.policy.rules.globs import host_and_port, is_own_machine
+from golem_forge.policy.rules.globs import group_targets, host_and_port, is_mirror, is_own_machine
 from golem_forge.policy.shell.strict import canonical_text
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.walls.model import HostGrant, Job, Level, Streams
@@ -36,6 +36,7 @@ from golem_forge.toolsets.exec.result import first_wait
 from golem_forge.toolsets.exec.sessions import CommandSpec, ExecSessions
 
 if TYPE_CHECKING:
+    from golem_forge.sandbox.network.credentials import CredentialUse
     from golem_forge.sandbox.walls.walls import WalledChild
 
 _PRESENTATION_ARGS: Final = frozenset({"yield_time_ms", "max_output_tokens", "justification", "prefix_rule", "reason"})
@@ -56,12 +57,13 @@ async def plan_command(settings: ExecSettings, sandbox: Sandbox | None, args: di
     _check_outside(args, ctx)
     place = start_directory(args["workdir"], environment.sandbox)
     cwd = place.virtual if place else PRIVATE_DIRECTORY
+    hosts = named_hosts(args["network"])
     try:
         analysis = await analyze_command(
             text,
             environment,
             cwd,
-            hosts=args["network"],
+            hosts=hosts,
             walled=settings.walled,
             contains=ctx.contains,
             asks="its toolset says walled: ask" if settings.asks else "",
@@ -71,7 +73,15 @@ async def plan_command(settings: ExecSettings, sandbox: Sandbox | None, args: di
             run=partial(
                 first_wait,
                 sessions,
-                _make_starter(settings, args, ctx, environment, place.virtual if place else "", shell, analysis),
+                _make_starter(
+                    settings,
+                    args | {"network": hosts},
+                    ctx,
+                    environment,
+                    place.virtual if place else "",
+                    shell,
+                    analysis,
+                ),
                 CommandSpec(
                     owner=ctx.owner,
                     tty=args["tty"],
@@ -79,7 +89,8 @@ async def plan_command(settings: ExecSettings, sandbox: Sandbox | None, args: di
                     no_walls=analysis.no_walls,
                     no_walls_because=analysis.exits.no_walls_because,
                     outside=outside,
-                    hosts=bool(args["network"]),
+                    hosts=bool(hosts),
+                    text=text,
                 ),
                 args,
                 ctx,
@@ -93,7 +104,7 @@ async def plan_command(settings: ExecSettings, sandbox: Sandbox | None, args: di
             recheck=place.recheck if place else None,
             close=place.close if place else None,
             model_note=args.get("reason") or args["justification"],
-            warnings=_service_warnings(args["network"]),
+            warnings=(*_service_warnings(hosts), *_credential_warnings(environment, hosts)),
         )
     except BaseException:
         if place is not None:
@@ -162,21 +173,40 @@ def _make_starter(
             not_kept=analysis.not_kept(ctx),
             reads_only=analysis.reads_only,
             exits=analysis.exits,
+            credential_used=partial(_show_use, ctx),
         )
         if analysis.outside:
             return await environment.walls.start_outside(job)
-        return await environment.walls.start(environment.walls.keeping_bytecode(job, analysis.level))
+        return await environment.walls.start(environment.walls.as_command(job, analysis.level))
 
     return start
 
 
+def _credential_warnings(environment: ExecEnvironment, hosts: Iterable[str]) -> Iterator[str]:
+    places = (place for host in hosts if (place := host_and_port(host)) is not None)
+    for each in environment.walls.credentials_for(HostGrant(*place) for place in places):
+        yield f"it can use your {each.variable} at {each.host} ({each.describe()})"
+
+
+def _show_use(ctx: ToolContext, use: CredentialUse) -> None:
+    """In the journal before the request goes out."""
+    data = {"variable": use.variable, "host": use.host, "method": use.method, "path": use.path}
+    ctx.show("credentialUsed", {"toolCallId": ctx.call_id, **data})
+
+
+def named_hosts(network: Iterable[str]) -> list[str]:
+    """`host:port` for each host, and for each of a group's."""
+    return list(dict.fromkeys(host for word in network for host in group_targets(word) or (word,)))
+
+
 def _host_grant(target: str, ctx: ToolContext) -> HostGrant:
+    """A mirror that the person's own settings name may be at a private address, as any host that a rule says so of."""
     place = host_and_port(target)
     assert place is not None  # checked when the arguments were
     host, port = place
     if is_own_machine(host):  # that the call runs means that somebody agreed to this very service
         return HostGrant(host, port, private=True, service=True)
-    return HostGrant(host, port, private=ctx.host_rule(host, port).private)
+    return HostGrant(host, port, private=ctx.host_rule(host, port).private or is_mirror(host, port))
 
 
 class _ServiceLog:

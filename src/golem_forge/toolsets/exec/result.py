@@ -24,9 +24,12 @@ from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.regex import regex
 from golem_forge.core.results import ToolResult
 from golem_forge.core.text import TextSource, head_and_tail
+from golem_forge.policy.rules.globs import GROUPS, places_of_group
+from golem_forge.policy.shell.outside_needs import registry_groups
 from golem_forge.sandbox.network.loopback import OWN_LOOPBACK, SessionLoopbacks
+from golem_forge.sandbox.network.registries import GROUP_PREFIX
 from golem_forge.sandbox.process.monitor import ENDED, REASONS, TIMEOUT, WALLS_CHANGED, ExitStatus
-from golem_forge.sandbox.walls.denials import blocked_line, way_line
+from golem_forge.sandbox.walls.denials import blocked_line, host_advice, way_line
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.live_output import show_live_output
 from golem_forge.tools.threads import run_in_thread
@@ -92,6 +95,7 @@ async def report(
         finished.protected_created, finished.leftovers = after.protected_created, after.leftovers
         if after.denials:
             value["denials"] = list(after.denials)
+            lines += host_advice(after.denials)
             if state.status is Status.EXECUTION_FAILED and not ended_well(ending) and not state.code:
                 finished.status = Status.SANDBOX_DENIED
                 lines += filter(None, (blocked_line(after.denials), way_line(after.denials)))
@@ -264,6 +268,12 @@ _REFUSED: Final = regex(
 _OWN_PORT: Final = regex(
     r"(?:localhost|127\.0\.0\.1|::1)(?:\]?:|', |[^\n]{0,40}?\bport:? )([0-9]{2,5})\b", re.IGNORECASE
 )
+_NO_REGISTRY: Final = regex(
+    r"connection refused|ECONNREFUSED|ECONNRESET|max retries exceeded|failed to fetch|META_FETCH_FAIL|no matching distr"
+    r"|couldn't connect|could not connect|tunnel|error sending request|fetch failed|network error",
+    re.IGNORECASE,
+)
+"""The same, in the words of a program that installs packages."""
 
 
 def network_hint(running: RunningCommand) -> tuple[str, ...]:
@@ -271,18 +281,21 @@ def network_hint(running: RunningCommand) -> tuple[str, ...]:
     ending = running.ending
     if ending is None or not ending.exit_code or not running.offline:
         return ()
-    output = running.child.output
-    return network_hint_in(output.read(max(0, output.size - _INSPECTED_BYTES)).decode("utf-8", "replace"))
+    return offline_hint(running.text, running.child.output)
 
 
-def network_hint_in(text: str) -> tuple[str, ...]:
-    if _NO_NETWORK.search(text):
-        return (NETWORK_IS_OFF,)
-    if not _REFUSED.search(text):
+def offline_hint(command: str, output: TextSource) -> tuple[str, ...]:
+    """What a failed command without hosts should have named: the group of its package registry, where it is known by
+    the command's words or the host that its output names, or a service of this computer."""
+    text = output.read(max(0, output.size - _INSPECTED_BYTES)).decode("utf-8", "replace")
+    groups = registry_groups(command)
+    if _NO_NETWORK.search(text) or (groups and _NO_REGISTRY.search(text)):
+        groups = groups or tuple(group for group in GROUPS if any(host in text for host, _ in places_of_group(group)))
+        if not groups:
+            return (NETWORK_IS_OFF,)
+        named = ", ".join(f'"{GROUP_PREFIX}{group}"' for group in groups)
+        return (f"The network is off inside; to install packages, name {named} in 'network' of exec_command.",)
+    port = _OWN_PORT.search(text) if _REFUSED.search(text) else None
+    if port is None:
         return ()
-    port = _OWN_PORT.search(text)
-    return (
-        (f"Commands do not reach services of this computer; name one in 'network': localhost:{port[1]}.",)
-        if port
-        else ()
-    )
+    return (f"Commands do not reach services of this computer; name one in 'network': localhost:{port[1]}.",)

@@ -65,6 +65,8 @@ class CommandSpec:
     hosts: bool = False
     outside: bool = False
     """It runs outside the walls, by a person's answer to it alone."""
+    text: str = ""
+    """The command, for a hint about what it would have needed."""
 
 
 class RunningCommand:
@@ -78,6 +80,7 @@ class RunningCommand:
         self.no_walls, self.no_walls_because = kind.no_walls, kind.no_walls_because
         self.outside = kind.outside
         self.offline = not kind.hosts and not kind.no_walls
+        self.text = kind.text
         self.contained = False
         """Nobody was asked about its start, so its walls hold what could not be undone."""
         self.number = 0

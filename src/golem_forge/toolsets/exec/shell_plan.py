@@ -45,6 +45,7 @@ from golem_forge.toolsets.exec.result import (
     bound_with_handle,
     command_status,
     limit_line,
+    offline_hint,
     output_keeper,
     signal_name,
 )
@@ -128,7 +129,7 @@ class _Program:
             reads_only=self.analysis.reads_only,
             exits=self.analysis.exits,
         )
-        return self.environment.walls.keeping_bytecode(job, level)
+        return self.environment.walls.as_command(job, level)
 
     def unusable(self) -> int:
         """0: it can be started; 127: not on the walls' PATH; 126: there, but not executable."""
@@ -156,7 +157,12 @@ async def _run_program(program: _Program, ctx: ToolContext) -> ToolCompletion:
     child, ending = walled.child, await wait_to_end(walled, ctx, program.timeout_s)
     assert child.errors is not None  # the streams were asked for apart
     ran = ProgramRun(
-        ending=ending, out=child.output, err=child.errors, after=walled.aftermath(), timeout_s=program.timeout_s
+        ending=ending,
+        out=child.output,
+        err=child.errors,
+        after=walled.aftermath(),
+        timeout_s=program.timeout_s,
+        command="" if program.analysis.level is Level.OFF else program.analysis.facts.text,
     )
     return await shell_result(ran, ctx)
 
@@ -175,6 +181,8 @@ class ProgramRun:
     err: TextSource
     after: Aftermath
     timeout_s: float
+    command: str = ""
+    """The text, for a hint about what it would have needed; empty: it had the network."""
 
 
 async def shell_result(ran: ProgramRun, ctx: ToolContext) -> ToolCompletion:
@@ -185,7 +193,9 @@ async def shell_result(ran: ProgramRun, ctx: ToolContext) -> ToolCompletion:
     if found.denials and status is Status.EXECUTION_FAILED and not code:
         status = Status.SANDBOX_DENIED
         head += filter(None, (blocked_line(found.denials), way_line(found.denials)))
-    err = _program_stderr(ran)
+    error, err = "" if status is Status.SUCCESS else head[min(1, len(head) - 1)], _program_stderr(ran)
+    if ending.exit_code and not found.denials:
+        head += offline_hint(ran.command, JoinedText([ran.out, err]))
     whole = JoinedText([FixedText("\n".join(head).encode()), *_sections(ran.out, err)])
     # What must be kept on disk may be 64 MiB; the loop does not wait for it.
     shown = await run_in_thread(lambda: bound_text(whole, _MAX_SHOWN_BYTES, output_keeper(ctx)))
@@ -204,7 +214,7 @@ async def shell_result(ran: ProgramRun, ctx: ToolContext) -> ToolCompletion:
     return ToolCompletion(
         result=ToolResult(value, shown.text),
         status=status,
-        error="" if status is Status.SUCCESS else head[min(1, len(head) - 1)],
+        error=error,
         code=code,
         denials=found.denials,
         protected_created=found.protected_created,

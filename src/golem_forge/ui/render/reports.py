@@ -95,6 +95,12 @@ def walls_lines(report: Fields) -> list[Line]:
     return [[("warn" if exits or level in ("none", "off") else "dim", "; ".join(parts))]]
 
 
+def credential_line(data: Fields) -> Line:
+    """`used GH_TOKEN: GET api.example.com/repos/me`."""
+    method, host, path = (one_line(data.get(name, "")) for name in ("method", "host", "path"))
+    return [("dim", f"used {one_line(data.get('variable', ''))}: {method} {host}{path}")]
+
+
 def session_line(data: Fields) -> Line:
     zones = ", ".join(
         f"/{one_line(zone.get('name', ''))} {one_line(zone.get('mode', ''))}" for zone in mappings_in(data.get("zones"))

@@ -25,6 +25,7 @@ from urllib.parse import unquote, urlsplit
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.regex import regex
 from golem_forge.core.text import escape_control_chars
+from golem_forge.sandbox.network.registries import PUBLIC_HOSTS, HostGroup, hosts_of, with_file_hosts
 from golem_forge.sandbox.walls.model import HostDirectory, HostGrant
 from golem_forge.tools.context import HostRule
 from golem_forge.usertools.diagnostics import DiagnosticCode, Unusable
@@ -150,9 +151,7 @@ def _invalid_block(file: str, why: str) -> Unusable:
     return Unusable(DiagnosticCode.BUILD_FAILED, f"{escape_control_chars(file)}: {escape_control_chars(why)}")
 
 
-_PYPI: Final = ("pypi.org", "files.pythonhosted.org")
-_GO_PROXY: Final = "https://proxy.golang.org"
-_GO_SUMS: Final = "sum.golang.org"
+_GO_PROXY, _GO_SUMS = PUBLIC_HOSTS[HostGroup.GO]
 _LINKS_DIR: Final = "/forge/links"
 _PASSED_VARIABLES: Final = (
     *("UV_INDEX_STRATEGY", "UV_EXCLUDE_NEWER", "UV_NATIVE_TLS", "UV_SYSTEM_CERTS", "UV_PRERELEASE"),
@@ -170,7 +169,6 @@ _PIP_TO_UV: Final = {
 _FALSE_WORDS: Final = frozenset({"", "0", "false", "no", "off", "f", "n"})
 _URL: Final = regex(r"https?://[^\s\"'<>,;\]}]+")
 _MOST_HOSTS: Final = 32
-_CREDENTIALS: Final = regex(r"(?<=://)[^/@\s]*@")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,11 +186,6 @@ class DependencySources:
         return tuple(_grant(host, host in self.own, host_rule) for host in approved)
 
 
-def without_credentials(text: str) -> str:
-    """Addresses in it without `user:password@`."""
-    return _CREDENTIALS.sub("", text)
-
-
 def python_sources(environ: Mapping[str, str], block: ScriptBlock, lock: bytes) -> DependencySources:
     local = _LocalDirectories()
     environ = _with_pip_settings(environ)
@@ -201,18 +194,18 @@ def python_sources(environ: Mapping[str, str], block: ScriptBlock, lock: bytes) 
     for name, between in _SEPARATORS.items():
         if values := [each for each in environ.get(name, "").split(between) if each.strip()]:
             env[name] = between.join(local.inside(each.strip()) for each in values)
-            own += _hosts_of(values)
+            own += hosts_of(values)
     no_index = environ.get("UV_NO_INDEX", "").lower() not in _FALSE_WORDS
     if no_index:
-        own = _hosts_of(environ.get("UV_FIND_LINKS", "").split(","))
+        own = hosts_of(environ.get("UV_FIND_LINKS", "").split(","))
     if lock:
-        hosts = _hosts_of(_URL.findall(lock.decode("utf-8", "replace")))
+        hosts = hosts_of(_URL.findall(lock.decode("utf-8", "replace")))
     else:
         replaced = no_index or any(environ.get(name) for name in ("UV_DEFAULT_INDEX", "UV_INDEX_URL"))
         urls = (found[0] for text in _all_texts((block.dependencies, block.uv)) if (found := _URL.search(text)))
-        hosts = [*(() if replaced else _PYPI), *own, *_hosts_of(urls)]
+        hosts = [*(() if replaced else PUBLIC_HOSTS[HostGroup.PYTHON]), *own, *hosts_of(urls)]
     return DependencySources(
-        hosts=tuple(dict.fromkeys(_with_file_hosts(hosts)))[:_MOST_HOSTS],
+        hosts=tuple(dict.fromkeys(with_file_hosts(hosts)))[:_MOST_HOSTS],
         own=frozenset(own),
         flags=("--no-index",) if no_index else (),
         env=env,
@@ -232,14 +225,14 @@ def _with_pip_settings(environ: Mapping[str, str]) -> Mapping[str, str]:
 
 def go_sources(environ: Mapping[str, str]) -> DependencySources:
     local = _LocalDirectories()
-    said = environ.get("GOPROXY", "") or _GO_PROXY
+    said = environ.get("GOPROXY", "") or f"https://{_GO_PROXY}"
     # Never `direct`: that would start version control programs on addresses which the module names.
     chosen = [each for each in re.split(r"[,|]", said) if each not in ("direct", "off", "")]
-    hosts = _hosts_of(chosen)
+    hosts = hosts_of(chosen)
     own = list(hosts) if environ.get("GOPROXY") else []
     sums = environ.get("GOSUMDB", "") or _GO_SUMS
     if sums != "off" and hosts:
-        hosts.append(_host_of_url(sums.split()[-1]) or sums.split("+")[0].split()[0])
+        hosts += hosts_of(sums.split()[-1:]) or [sums.split("+")[0].split()[0]]
     env = {
         "GOPROXY": ",".join(local.inside(each) for each in chosen) or "off",
         "GOSUMDB": sums if hosts else "off",  # nothing to ask; a directory of one's own is trusted as it is
@@ -264,31 +257,6 @@ class _LocalDirectories:
         inner = f"{_LINKS_DIR}/{len(self.shown)}"
         self.shown.append(HostDirectory(os.path.realpath(path), inner))
         return name + equals + ("file://" + inner if rest.startswith("file://") else inner)
-
-
-def _host_of_url(address: str) -> str:
-    """Of an address on the network; empty for anything else."""
-    url = address[address.find("http") :] if "http" in address else ""
-    try:
-        parts = urlsplit(url.strip())
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        return ""
-    if not host or parts.scheme not in ("http", "https"):
-        return ""
-    port = port or (443 if parts.scheme == "https" else 80)
-    named = f"[{host}]" if ":" in host else host
-    return named if port == 443 else f"{named}:{port}"
-
-
-def _hosts_of(addresses: Iterable[str]) -> list[str]:
-    return [host for each in addresses if (host := _host_of_url(each))]
-
-
-def _with_file_hosts(hosts: Iterable[str]) -> Iterator[str]:
-    """The public index has its files elsewhere."""
-    for host in hosts:
-        yield from _PYPI if host == _PYPI[0] else (host,)
 
 
 def _all_texts(value: Any) -> Iterator[str]:

@@ -24,11 +24,12 @@ from golem_forge.core.text import escape_control_chars
 from golem_forge.sandbox.errors import walls_unavailable
 from golem_forge.sandbox.host import is_below
 from golem_forge.sandbox.network.proxy import PRIVATE_ADDRESS
+from golem_forge.sandbox.network.registries import without_credentials
 from golem_forge.sandbox.process.monitor import MEMORY_LIMIT, TIMEOUT
+from golem_forge.sandbox.walls.denials import host_advice
 from golem_forge.sandbox.walls.model import HostDirectory, Job, Level
 from golem_forge.sandbox.walls.toolchains import ForbiddenDirectories, in_system
 from golem_forge.sandbox.walls.walls import Walls
-from golem_forge.usertools.build.dependencies import without_credentials
 from golem_forge.usertools.folder import BUILD_DIR, ELF, TOOL_DIR
 
 GO_DIR: Final = "/forge/go"
@@ -209,7 +210,7 @@ def _blocked_hosts(denials: Iterable[Mapping[str, Any]]) -> str:
     """The program itself only says that a tunnel failed."""
     hosts = [one for one in denials if one["kind"] == "host"]
     lines = [f"Blocked by the sandbox: {one['target']} ({one['why']})." for one in hosts]
-    lines += [f"To allow it, add to {one['widen']}" for one in hosts if one["why"] == PRIVATE_ADDRESS]
+    lines += host_advice(one for one in hosts if one["why"] == PRIVATE_ADDRESS)
     if any(one["why"] != PRIVATE_ADDRESS for one in hosts):
         lines.append(
             "Only hosts that your settings (UV_INDEX_URL, PIP_INDEX_URL, GOPROXY and the like), the tool or its lock "

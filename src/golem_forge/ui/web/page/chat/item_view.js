@@ -146,6 +146,7 @@ const NOTICES = {
     ];
     return [row(none ? el("strong", "Warning ") : null, parts.filter(Boolean).join("; "))];
   },
+  credentialUsed: (data) => [row(`used ${data.variable}: ${data.method} ${data.host}${data.path}`)],
   rewound: (data) => {
     const what = [data.conversation ? "conversation" : "", data.files ? "files" : ""].filter(Boolean).join(" and ");
     return [row(el("strong", `Rewound to message ${data.turn}`), `${what}: ${data.message}`)];

@@ -315,6 +315,7 @@ export const NOTICES = {
   },
   toolSuggested: notice("toolSuggested"),
   wallsReport: notice("wallsReport"),
+  credentialUsed: notice("credentialUsed"),
   diffSummary: notice("diffSummary"),
   rewound: notice("rewound", "summary"),
   diffContent: notice("diffContent"),

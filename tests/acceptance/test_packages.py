@@ -1,0 +1,209 @@
+"""Packages inside commands: pip and npm from an index of this machine, what a person is asked, and a second install
+that downloads nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.usertools.building.packages import Index
+
+from golem_forge import open_session
+from golem_forge.agent.session import Session
+from golem_forge.cli.rules import run as forge_rules
+from golem_forge.core.calls import Outcome
+from golem_forge.core.decisions import Status
+from golem_forge.sandbox.host import base_python
+from golem_forge.sandbox.walls.bubblewrap import find_bwrap
+from golem_forge.storage.home import forge_home
+from golem_forge.ui.render.card import shown_choices
+
+pytestmark = pytest.mark.skipif(find_bwrap() is None, reason="bwrap is not installed")
+PYTHON = base_python()
+PIP_INSTALL = f"{PYTHON} -m pip install --target out tiny"
+Opener = Callable[..., Any]
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Iterator[Index]:
+    made = Index(tmp_path / "index")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def project(tmp_path: Path, own_home: Path, index: Index, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The person's environment names the index, with a password for pip."""
+    for name in ("PIP_FIND_LINKS", "PIP_EXTRA_INDEX_URL", "PIP_NO_INDEX"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PIP_INDEX_URL", f"http://ada:canary-password@{index.host}/simple")
+    monkeypatch.setenv("PIP_TRUSTED_HOST", index.host)
+    monkeypatch.setenv("npm_config_registry", f"http://{index.host}/npm/")
+    root = tmp_path / "project"
+    root.mkdir()
+    monkeypatch.chdir(root)
+    return root
+
+
+def need(program: str) -> None:
+    has_pip = next(Path(PYTHON).parent.parent.glob("lib/python3*/*-packages/pip"), None) is not None
+    if shutil.which(program) is None if program != "pip" else not has_pip:
+        pytest.skip(f"{program} is not installed")
+
+
+class Person:
+    """Answers each question with the choice of that id, in that lifetime; keeps the questions."""
+
+    def __init__(self, choice: str = "") -> None:
+        self.asked: list[Any] = []
+        self.choice = choice
+
+    def __call__(self, request: Any) -> dict[str, Any]:
+        self.asked.append(request)
+        return {"approved": True, "choice": self.choice} if self.choice else {"approved": True}
+
+
+@pytest.fixture
+async def session(project: Path) -> AsyncIterator[Session]:
+    async with open_session(project, approval="approve_all") as opened:
+        yield opened
+
+
+async def run(session: Session, cmd: str, *network: str) -> Outcome:
+    return await session.call("exec_command", {"cmd": cmd, "network": list(network), "yield_time_ms": 30_000})
+
+
+async def test_pip_installs_from_the_persons_mirror_and_sees_no_password(session: Session, index: Index) -> None:
+    need("pip")
+    index.wheel("tiny", {"tiny.py": "x = 42\n"})
+    outcome = await run(
+        session, f"{PIP_INSTALL} && PYTHONPATH=out {PYTHON} -c 'import tiny; print(tiny.x)'", "group:python"
+    )
+    assert outcome.status is Status.SUCCESS, outcome.text
+    assert outcome.text.rstrip().endswith("42")
+    environment = (await run(session, "env")).text
+    assert f"PIP_INDEX_URL=http://{index.host}/simple" in environment
+    assert "canary" not in environment and "[secret" not in environment
+    assert session.path.walls is not None
+    [told] = [notice for notice in session.path.walls.notices if "PIP_INDEX_URL" in notice]
+    assert "without the user name" in told and "canary" not in told
+
+
+async def test_the_second_pip_install_downloads_nothing(project: Path, index: Index) -> None:
+    need("pip")
+    index.wheel("tiny", {"tiny.py": ""})
+    for _ in range(2):  # two sessions, one after the other
+        async with open_session(project, approval="approve_all") as session:
+            outcome = await run(session, f"rm -rf out; {PIP_INSTALL}", "group:python")
+            assert outcome.status is Status.SUCCESS, outcome.text
+    assert index.downloads(".whl") == 1
+    assert not (Path.home() / ".cache" / "pip").exists()
+
+
+async def test_the_second_npm_ci_downloads_nothing(session: Session, project: Path, index: Index) -> None:
+    need("npm")
+    integrity = index.node_package("tiny", {"index.js": "module.exports = 42\n"})
+    packages = {
+        "": {"name": "app", "version": "1.0.0", "dependencies": {"tiny": "1.0.0"}},
+        "node_modules/tiny": {
+            "version": "1.0.0",
+            "resolved": f"http://{index.host}/npm/-/tiny-1.0.0.tgz",
+            "integrity": integrity,
+        },
+    }
+    (project / "package.json").write_text(json.dumps(packages[""]))
+    lock = {"name": "app", "version": "1.0.0", "lockfileVersion": 3, "requires": True, "packages": packages}
+    (project / "package-lock.json").write_text(json.dumps(lock))
+    for _ in range(2):
+        outcome = await run(session, "npm ci --no-audit --no-fund && node -p 'require(\"tiny\")'", "group:node")
+        assert outcome.status is Status.SUCCESS and outcome.text.rstrip().endswith("42"), outcome.text
+    assert index.downloads(".tgz") == 1
+
+
+async def test_two_sessions_install_at_the_same_time(project: Path, index: Index) -> None:
+    need("pip")
+    for name in ("tiny", "other"):
+        index.wheel(name, {f"{name}.py": ""})
+
+    async def install(name: str) -> Outcome:
+        async with open_session(project, approval="approve_all") as session:
+            return await run(session, f"{PYTHON} -m pip install --target out-{name} tiny other", "group:python")
+
+    for outcome in await asyncio.gather(install("a"), install("b")):
+        assert outcome.status is Status.SUCCESS, outcome.text
+    assert (project / "out-a" / "tiny.py").exists() and (project / "out-b" / "other.py").exists()
+
+
+async def test_an_install_without_network_says_which_group_to_ask_for(session: Session, index: Index) -> None:
+    need("pip")
+    outcome = await run(session, f"{PIP_INSTALL} --retries 0")
+    assert outcome.status is Status.EXECUTION_FAILED
+    assert """to install packages, name "group:python" in 'network'""" in outcome.text
+    assert (await run(session, "echo no such host; false")).text.count("name hosts in 'network'") == 1
+    by_host = await run(session, "echo getaddrinfo ENOTFOUND registry.npmjs.org; false")
+    assert '"group:node"' in by_host.text
+
+
+async def test_its_card_offers_the_group_for_this_directory_first(project: Path, index: Index) -> None:
+    need("pip")
+    index.wheel("tiny", {"tiny.py": ""})
+    person = Person("group:always")
+    async with open_session(project, approval="interactive", approval_callback=person) as session:
+        assert (await run(session, PIP_INSTALL, "group:python")).status is Status.SUCCESS
+        [request] = person.asked
+        first = shown_choices([each.to_wire() for each in request.choices])[0]
+        assert first["id"] == "group:always" and "hosts of group python" in first["label"]
+        for host in ("pypi.org:443", "files.pythonhosted.org:443", index.host):
+            assert f"net {host}" in str(request.effects)
+        assert (await run(session, PIP_INSTALL, "group:python")).status is Status.SUCCESS
+    assert len(person.asked) == 1
+    remembered = forge_home().remembered.read_text()
+    assert '"group": "python"' in remembered and str(project) in remembered
+    other = project.parent / "other"
+    other.mkdir()
+    person.choice = ""
+    async with open_session(other, approval="interactive", approval_callback=person) as session:
+        await run(session, PIP_INSTALL, "group:python")
+    assert len(person.asked) == 2
+
+
+def test_the_verbs_know_groups(project: Path, index: Index, capsys: pytest.CaptureFixture[str]) -> None:
+    forge_home().ensure()
+    call = ["exec_command", json.dumps({"cmd": "ls", "network": ["group:python"]})]
+    assert forge_rules(["explain", *call]) == 3
+    assert "pypi.org:443" in capsys.readouterr().out
+    forge_home().rules.write_text("rules: [{group: python, verdict: preApproved}]\n")
+    assert forge_rules(["explain", *call]) == 0
+    forge_home().rules.write_text("rules: [{group: python, verdict: blocked, reason: not here}]\n")
+    assert forge_rules(["explain", *call]) == 4
+    capsys.readouterr()
+    assert forge_rules(["list"]) == 0
+    assert f"group python (pypi.org, files.pythonhosted.org, {index.host})" in capsys.readouterr().out
+    forge_home().rules.write_text("rules: [{group: pyhton, verdict: preApproved}]\n")
+    assert forge_rules(["check"]) == 1
+    assert "did you mean" in capsys.readouterr().out.lower()
+
+
+async def test_the_refusal_of_a_private_address_prints_its_rule(session: Session, index: Index) -> None:
+    need("curl")
+    port = index.host.partition(":")[2]
+    outcome = await run(session, f"curl -sSf http://localhost:{port}/", f"localhost:{port}")
+    assert outcome.status is Status.SANDBOX_DENIED
+    assert f"- {{host: localhost, ports: [{port}], private: true, verdict: preApproved}}" in outcome.text
+    refused = await run(session, "curl -sS https://pypi.org/; false", "example.test")
+    assert "pypi.org:443 belongs to group:python" in refused.text
+
+
+async def test_a_contained_session_asks_for_the_network_and_keeps_the_cache(project: Path, index: Index) -> None:
+    person = Person()
+    async with open_session(project, approval="contained", approval_callback=person) as session:
+        assert (await run(session, "mkdir -p ~/.cache/x && echo kept > ~/.cache/x/y")).status is Status.SUCCESS
+        assert (await run(session, "cat ~/.cache/x/y > found")).status is Status.SUCCESS
+        assert not person.asked and (project / "found").read_text() == "kept\n"
+        await run(session, "pip install tiny")
+    assert "needs a package registry (`group:python` in `network`)" in person.asked[0].why
