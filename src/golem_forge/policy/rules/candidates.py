@@ -200,6 +200,8 @@ def _candidates(facts: CallFacts, bases: tuple[EffectVerdict, ...]) -> Iterator[
     elif facts.mcp is not None:
         mcp = {"server": escape_glob(facts.mcp.server), "tool": escape_glob(facts.mcp.tool)}
         yield "tool", f"{facts.mcp.tool} of {facts.mcp.server}", (_allow_rule(RuleKind.MCP, mcp),), False, False
+    elif facts.rule_args:
+        yield _resolved_candidate(facts)
     elif facts.native and facts.effects:
         uncovered = [each.effect for each in bases if each.base is not Verdict.PRE_APPROVED]
         if uncovered and all(effect.verb in PATH_VERBS and effect.target.startswith("/") for effect in uncovered):
@@ -214,6 +216,17 @@ def _candidates(facts: CallFacts, bases: tuple[EffectVerdict, ...]) -> Iterator[
 
 def _tool_candidate(facts: CallFacts) -> _Candidate:
     return "tool", f"every call of {facts.tool}", (_allow_rule(RuleKind.TOOL, facts.tool),), False, False
+
+
+def _resolved_candidate(facts: CallFacts) -> _Candidate:
+    """The same again: what the plan resolved, whatever the arguments were."""
+    args: dict[str, Any] = {}
+    for name in facts.rule_args[0]:
+        values = list(dict.fromkeys(one[name] for one in facts.rule_args))
+        args[name] = values[0] if len(values) == 1 else {"one_of": values}
+    said = (str(value) if not isinstance(value, dict) else " and ".join(value["one_of"]) for value in args.values())
+    label = f"{facts.tool} {' '.join(said)}"
+    return "tool", label, (_allow_rule(RuleKind.TOOL, facts.tool, args=args),), False, False
 
 
 def _command_candidates(facts: CallFacts, bases: tuple[EffectVerdict, ...]) -> Iterator[_Candidate]:

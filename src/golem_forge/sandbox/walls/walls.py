@@ -269,6 +269,14 @@ class Walls:
         said = {"PYTHONPYCACHEPREFIX": layout.BYTECODE} if kept else {"PYTHONDONTWRITEBYTECODE": "1"}
         return replace(job, bytecode=kept, env={**said, **job.env})
 
+    async def carry_git(self) -> None:
+        """What commands did with git so far arrives in the user's repositories now, as it does while they run and when
+        they end. What there is to tell of it is told with the next command."""
+        for zone in self._planner.zones:
+            shadow = self._planner.open_shadow(zone, Job(argv=()))
+            if shadow is not None:
+                await asyncio.to_thread(shadow.carry)
+
     def mount_point(self, zone: str, level: Level = Level.FULL) -> str:
         """Where a child finds a zone; empty if it has none of that name."""
         found = next((one for one in self._planner.zones if one.name == zone), None)

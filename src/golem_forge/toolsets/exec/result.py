@@ -29,6 +29,7 @@ from golem_forge.sandbox.walls.denials import blocked_line
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.live_output import show_live_output
 from golem_forge.tools.threads import run_in_thread
+from golem_forge.toolsets.git.handover import REACHING_REMOTES, UNREACHED
 
 if TYPE_CHECKING:
     from golem_forge.sandbox.walls.walls import WalledChild
@@ -244,4 +245,6 @@ def network_hint(running: RunningCommand) -> tuple[str, ...]:
         return ()
     output = running.child.output
     text = output.read(max(0, output.size - _INSPECTED_BYTES)).decode("utf-8", "replace")
+    if UNREACHED.search(text):
+        return (REACHING_REMOTES,)
     return (NETWORK_IS_OFF,) if _NO_NETWORK.search(text) else ()
