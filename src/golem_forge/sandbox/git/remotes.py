@@ -159,7 +159,8 @@ class RefPush(NamedTuple):
     """It may lose commits at the remote: forced, or deleted."""
     tracking: str = ""
     old: str | None = None
-    """What the remote had when it was last seen: its remote-tracking ref, or the tag here. None: nobody has seen it."""
+    """What the remote had when it was last seen, as its remote-tracking ref says; of a tag that goes, the tag here.
+    None: nobody has seen it."""
 
     def describe(self) -> str:
         return f"delete {self.target}" if self.new is None else f"{self.source}:{self.target}"
@@ -331,7 +332,8 @@ def _update(person: PersonRepository, remote: Remote, spec: Refspec, *, force: b
     if not is_ref_name(target) or not target.startswith(_PUSHED) or target == f"{HEADS}HEAD":
         raise RemoteRefused(f"A push writes branches and tags, not {_quoted(target)}.")
     tracking = remote.tracking(target)
-    old = person.refs.get(tracking or target) if tracking or target.startswith(TAGS) else None
+    seen = tracking or (target if new is None and target.startswith(TAGS) else "")
+    old = person.refs.get(seen) if seen else None
     if old is not None and not is_object_id(old):
         old = None
     if new is None and old is None:
