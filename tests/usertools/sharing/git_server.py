@@ -52,6 +52,7 @@ class GitBackend(BaseHTTPRequestHandler):
         if self.moved_to:
             self.send_response(301)
             self.send_header("Location", f"{self.moved_to}{self.path}")
+            self.send_header("Content-Length", "0")
             self.end_headers()
             return
         wanted = f"Basic {base64.b64encode(self.login.encode()).decode()}"

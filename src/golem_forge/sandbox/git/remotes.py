@@ -35,7 +35,7 @@ _FETCHED: Final = (REMOTES, TAGS)
 _HOST: Final = r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_][A-Za-z0-9._-]*)"
 _HTTPS: Final = regex(rf"https://(?:([^/@\s]*)@)?{_HOST}(?::(\d{{1,5}}))?(/\S*)?")
 _SSH: Final = regex(rf"(?:ssh|git\+ssh|ssh\+git)://(?:([^/@\s:]*)(?::([^/@\s]*))?@)?{_HOST}(?::(\d{{1,5}}))?(/\S+)")
-_SCP: Final = regex(rf"(?:([A-Za-z0-9_][^/@\s:]*)@)?{_HOST}:(?!/?/)([^\s-]\S*|/\S+)")
+_SCP: Final = regex(rf"(?:([A-Za-z0-9_][^/@\s:]*)@)?{_HOST}:(?!//)([^\s:-]\S*)")
 _SCHEME: Final = regex(r"([A-Za-z0-9+.-]+)::?(?://)?")
 _LIKE_A_TOKEN: Final = 20
 _LONGEST: Final = 2000
@@ -90,8 +90,8 @@ def read_address(url: str) -> RemoteAddress:
         return RemoteAddress(url, url, found[2].lower(), 22)
     if scheme := _SCHEME.match(url):
         raise RemoteRefused(f"Forge reaches remotes by https and ssh only, not by {scheme[1]!r}.")
-    if url.startswith("-"):
-        raise RemoteRefused("A remote's address does not begin with a dash.")
+    if url.startswith("-") or ":" in url:
+        raise RemoteRefused("That is no address of a remote: Forge reaches https, ssh, and paths of this machine.")
     return RemoteAddress(url, url)
 
 
@@ -329,7 +329,7 @@ def _update(person: PersonRepository, remote: Remote, spec: Refspec, *, force: b
         if not kind or is_object_id(target):
             raise RemoteRefused(f"Where does {_quoted(spec.source)} go? Write it in full, as refs/heads/NAME.")
         target = f"{kind}{target}"
-    if not is_ref_name(target) or not target.startswith(_PUSHED) or target == f"{HEADS}HEAD":
+    if not is_ref_name(target) or not target.startswith(_PUSHED) or target == f"{HEADS}HEAD" or "/-" in target:
         raise RemoteRefused(f"A push writes branches and tags, not {_quoted(target)}.")
     tracking = remote.tracking(target)
     seen = tracking or (target if new is None and target.startswith(TAGS) else "")
