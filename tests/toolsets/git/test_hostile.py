@@ -110,6 +110,17 @@ async def test_settings_that_the_person_has_for_all_repositories_count_and_are_s
     assert project.asked[0].payload.startswith(f"git push {real}\n")
 
 
+async def test_settings_that_the_person_has_for_this_directory_count(project: Project) -> None:
+    """By `includeIf`: Forge reaches the remote from a repository that stands elsewhere."""
+    only_here = project.home / "only-here"
+    only_here.write_text(project.elsewhere.settings)
+    condition = f"gitdir:{project.root}/"
+    settings = f'[user]\n\tname = Ada\n\temail = ada@example.test\n[includeIf "{condition}"]\n\tpath = {only_here}\n'
+    (project.home / ".gitconfig").write_text(settings)
+    outcome = await project.push("main")
+    assert outcome.status is Status.SUCCESS, outcome.text
+
+
 async def test_a_remote_that_leads_elsewhere_is_not_followed(project: Project, tmp_path: Path) -> None:
     trap = bare(tmp_path / "trap")
     with (

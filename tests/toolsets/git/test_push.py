@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
 import pytest
+from tests.toolsets.exec.conftest import gone as gone
 
 from golem_forge.core.decisions import Status
 
@@ -135,9 +141,8 @@ async def test_a_branch_and_a_tag_are_deleted_only_as_they_were_seen(project: Pr
 
 
 async def test_a_rule_covers_an_address_and_a_ref_and_nothing_else(project: Project) -> None:
-    rules(
-        f"  - {{tool: git_push, args: {{url: '{project.url}', ref: {{glob: 'refs/heads/**'}}}}, verdict: preApproved}}\n"
-    )
+    ref = "{glob: 'refs/heads/**'}"
+    rules(f"  - {{tool: git_push, args: {{url: '{project.url}', ref: {ref}}}, verdict: preApproved}}\n")
     project.git("tag", "v1")
     assert (await project.push("main")).status is Status.SUCCESS
     assert project.asked == []
@@ -179,6 +184,23 @@ async def test_pointers_of_lfs_are_told(project: Project) -> None:
     outcome = await project.push()
     assert "1 file is kept by git-lfs" in str(project.asked[0].warnings)
     assert "git lfs push" in outcome.text
+
+
+async def test_an_interrupt_ends_git_and_all_that_it_started(
+    project: Project, tmp_path: Path, gone: Callable[..., Awaitable[None]]
+) -> None:
+    helper = tmp_path / "elsewhere/credential-helper"
+    asks, gate = tmp_path / "asks", tmp_path / "gate"
+    os.mkfifo(gate)
+    helper.write_text(f"#!/bin/sh\ntouch {asks}; read x < {gate}\n")
+    pushing = asyncio.ensure_future(project.push())
+    while not asks.exists():
+        assert not pushing.done(), pushing.result().text
+        await asyncio.sleep(0.01)
+    pushing.cancel()
+    await asyncio.wait([pushing])
+    await gone(str(helper))
+    assert project.served("for-each-ref") == ""
 
 
 async def test_a_denied_push_sends_nothing(project: Project) -> None:

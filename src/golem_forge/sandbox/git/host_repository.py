@@ -14,8 +14,9 @@ without end or leads elsewhere; an object store that borrows from where commands
 from __future__ import annotations
 
 import os
+import re
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -59,6 +60,9 @@ _SETTINGS: Final = (
     "transfer.credentialsInUrl=allow",
 )
 """`transfer.credentialsInUrl`: else git names the address in a warning."""
+_CONDITIONAL: Final = regex(
+    r"core\.sshcommand|ssh\.variant|(?:credential|url|http)\..*|push\.default|remote\.pushdefault", re.DOTALL
+)
 _PROTOCOLS: Final = "https:ssh"
 _REDIRECTED: Final = regex(r"unable to update url base from redirection|requested URL returned error: 30\d|redirect")
 _UNKNOWN_HOST_KEY: Final = regex(r"Host key verification failed")
@@ -89,8 +93,10 @@ class HostRepository:
         self.remote = f"forge-{os.urandom(8).hex()}"
         """The name that the remote has here: no setting of anybody's is about it."""
         self.git_dir = self.folder / "repository"
+        self._conditional: list[str] = []
         try:
             self._make(store)
+            self._conditional = list(self._conditional_settings())
         except BaseException:
             self.close()
             raise
@@ -114,6 +120,7 @@ class HostRepository:
         lines += ["\tobjectformat = sha256"] if person.sha256 else []
         lines += ["\tpartialclone = forge-promisor", '[remote "forge-promisor"]'] if person.partial else []
         lines += ["\tpromisor = true"] if person.partial else []
+        lines += self._conditional
         if remote is not None:
             lines.append(f'[remote "{self.remote}"]')
             lines += [f"\turl = {_quoted(url)}" for url in remote.urls]
@@ -121,6 +128,17 @@ class HostRepository:
         content = "\n".join((*lines, "")).encode("utf-8", "surrogateescape")
         (self.git_dir / "config").write_bytes(content)
         os.chmod(self.git_dir / "config", 0o600)
+
+    def _conditional_settings(self) -> Iterator[str]:
+        """What the user has set for repositories in certain places only (`includeIf`): it holds here too, though this
+        one stands elsewhere."""
+        here = _global_settings(str(self.git_dir), self._environ, self.folder)
+        for name, value in _global_settings(self._person.git_dir, self._environ, self.folder):
+            section, _, rest = name.partition(".")
+            middle, dot, key = rest.rpartition(".")
+            if (name, value) not in here and _CONDITIONAL.fullmatch(name) and (middle + value).isprintable():
+                yield f"[{section} {_quoted(middle)}]" if dot else f"[{section}]"
+                yield f"\t{key} = {_quoted(value)}"
 
     def address(self, remote: Remote, *, push: bool) -> RemoteAddress:
         """Where git goes for this remote, once the settings that the user has for all repositories (`insteadOf`) are
@@ -218,6 +236,26 @@ class HostRepository:
 
     def close(self) -> None:
         remove_tree(str(self.folder))
+
+
+def personal_config(git_dir: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """What the user has set for all repositories, as it holds for this one (`includeIf`); names in small letters but
+    for a part in the middle. Empty where git does not say."""
+    with tempfile.TemporaryDirectory() as folder:
+        return dict(_global_settings(git_dir, environ, Path(folder)))
+
+
+def _global_settings(git_dir: str, environ: Mapping[str, str], folder: Path) -> list[tuple[str, str]]:
+    kept = {name: environ[name] for name in ("HOME", "XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL") if name in environ}
+    own = {**QUIET_ENVIRONMENT, **kept, "PATH": safe_path(environ.get("PATH", os.defpath)), "GIT_DIR": git_dir}
+    limits = GitLimits(seconds=_LOOK_SECONDS, output=_MOST_OUTPUT)
+    try:
+        ran = run_git(["config", "--global", "--includes", "-z", "--list"], folder=folder, environ=own, limits=limits)
+    except (GitMissing, GitTimeout, GitOutputLimit, OSError):
+        return []
+    entries = ran.output.decode("utf-8", "surrogateescape").split("\0") if not ran.code else []
+    found = (entry.partition("\n") for entry in entries if entry)
+    return [(name, value if newline else "true") for name, newline, value in found]
 
 
 def failure_hint(errors: str) -> str:

@@ -174,6 +174,20 @@ _IGNORED: Final = regex(
 )
 
 
+def config_settings(repository: Repository, files: GitDir | None = None) -> list[GitSetting]:
+    """What stands in the repository's own config, without what it includes. Raises RemoteRefused, OSError."""
+    if files is None:
+        folder = Handle(os.open(repository.git_dir, DIRECTORY))
+        return config_settings(repository, GitDir(folder.fd, best_opener(), ()))
+    found: list[GitSetting] = []
+    for name in ("config", f"{repository.own}config.worktree"):
+        try:
+            found += read_config((files.read(name) or b"").decode("utf-8", "surrogateescape"))
+        except ConfigSyntaxError:
+            raise RemoteRefused("The repository's config file cannot be read as git reads it.") from None
+    return found
+
+
 class PersonRepository:
     """Of the user, on the host. What it says was read when it was made."""
 
@@ -186,7 +200,7 @@ class PersonRepository:
         except OSError:
             raise RemoteRefused("The repository's git directory cannot be opened.") from None
         self.files = GitDir(self._handle.fd, best_opener(), ())
-        self.settings = self._settings()
+        self.settings = config_settings(repository, self.files)
         self.refs = {name: value for name, value in self.files.refs().items() if is_ref_name(name)}
         head = (self.files.read(f"{repository.own}HEAD") or b"").decode("utf-8", "replace").strip()
         self.branch = head.removeprefix("ref: ") if head.startswith(f"ref: {HEADS}") else ""
@@ -197,15 +211,6 @@ class PersonRepository:
         self.partial = "extensions.partialclone" in said or any(name.endswith(".promisor") for name in said)
         if "reftable" in self.files.names() or said.get("extensions.refstorage", "files").casefold() != "files":
             raise RemoteRefused("The repository keeps its refs in another format than files, which Forge cannot read.")
-
-    def _settings(self) -> list[GitSetting]:
-        found: list[GitSetting] = []
-        for name in ("config", f"{self.repository.own}config.worktree"):
-            try:
-                found += read_config((self.files.read(name) or b"").decode("utf-8", "surrogateescape"))
-            except ConfigSyntaxError:
-                raise RemoteRefused("The repository's config file cannot be read as git reads it.") from None
-        return found
 
     def value(self, section: str, subsection: str | None, key: str) -> str:
         """The last one; empty: there is none."""

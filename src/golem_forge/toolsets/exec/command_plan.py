@@ -34,6 +34,7 @@ from golem_forge.toolsets.exec.environment import (
 )
 from golem_forge.toolsets.exec.result import first_wait
 from golem_forge.toolsets.exec.sessions import CommandSpec, ExecSessions
+from golem_forge.toolsets.git.signing import CommandSigning, SigningServer
 
 if TYPE_CHECKING:
     from golem_forge.sandbox.walls.walls import WalledChild
@@ -48,6 +49,7 @@ async def plan_command(settings: ExecSettings, sandbox: Sandbox | None, args: di
     if is_bare_patch(text):
         raise InputInvalid(BARE_PATCH)
     sessions = ctx.parts.get(ExecSessions)
+    signing = CommandSigning()
     sessions.check_room()
     shell = system_shell(args["shell"])
     environment = environment_of(sandbox, ctx)
@@ -67,13 +69,16 @@ async def plan_command(settings: ExecSettings, sandbox: Sandbox | None, args: di
             run=partial(
                 first_wait,
                 sessions,
-                _make_starter(settings, args, ctx, environment, place.virtual if place else "", shell, analysis),
+                _make_starter(
+                    settings, args, ctx, environment, place.virtual if place else "", shell, analysis, signing
+                ),
                 CommandSpec(
                     owner=ctx.owner,
                     tty=args["tty"],
                     timeout_s=args["timeout_ms"] / 1000,
                     no_walls=analysis.level is Level.OFF,
                     hosts=bool(args["network"]),
+                    signing=signing,
                 ),
                 args,
                 ctx,
@@ -117,6 +122,7 @@ def _make_starter(
     cwd: str,
     shell: str,
     analysis: CommandAnalysis,
+    signing: CommandSigning,
 ) -> Callable[[], Awaitable[WalledChild]]:
     text = proven_text(analysis.facts) if analysis.reads_only else args["cmd"]
     if analysis.level is not Level.FULL:
@@ -124,10 +130,15 @@ def _make_starter(
     options = _LOGIN_START if args["login"] else _PLAIN_START[args["shell"]]
 
     async def start() -> WalledChild:
+        env = environment.child_env(settings.env, analysis, ctx, tty=args["tty"], hosts=bool(args["network"]))
+        if analysis.level is Level.FULL and not analysis.reads_only:
+            zone = environment.sandbox.locate(cwd).zone if cwd else None
+            await ctx.parts.get(SigningServer).prepare(signing, zone, ctx)
         job = Job(
             argv=(shell, *options, text),
             cwd=cwd,
-            env=environment.child_env(settings.env, analysis, ctx, tty=args["tty"], hosts=bool(args["network"])),
+            env=signing.applied(env),
+            shown=signing.shown,
             streams=Streams.TERMINAL if args["tty"] else Streams.MERGED,
             hosts=tuple(_host_grant(target, ctx) for target in args["network"]),
             lifted=analysis.unmasked_paths(ctx.path_rules()),

@@ -52,6 +52,8 @@ async def first_wait(
     try:
         async with show_live_output(ctx, {"stdout": running.child.output}):
             await running.wait(args["yield_time_ms"] / 1000)
+            while running.ending is None and running.signing is not None and running.signing.waiting:
+                await running.wait(_SIGNING_WAIT_S)  # its call must not end while a person reads what it wants signed
     except asyncio.CancelledError:
         await running.end()
         if not ctx.cancel:  # the caller itself is gone: nobody is left to read it
@@ -84,7 +86,7 @@ async def report(
         value["session_id"] = running.number
     else:
         value |= {"signal": ending.signal} if ending.signal else {"exit_code": ending.exit_code}
-        lines += network_hint(running)
+        lines += (*network_hint(running), *signing_hint(running))
         after = running.walled.aftermath()
         finished.denials = after.denials
         finished.protected_created, finished.leftovers = after.protected_created, after.leftovers
@@ -236,6 +238,26 @@ _NO_NETWORK: Final = regex(
     r"|unable to resolve host|getaddrinfo|network is unreachable|no such host|ENOTFOUND|EAI_AGAIN|ENETUNREACH",
     re.IGNORECASE,
 )
+
+
+NOT_SIGNED: Final = (
+    "Signing is not set up for commands: once user.signingKey (and gpg.format, ssh or openpgp) stand in the user's own "
+    "git settings, Forge signs what commands commit, after asking."
+)
+_SIGNING_WAIT_S: Final = 0.5
+_SIGNING_FAILED: Final = regex(r"gpg failed to sign|failed to write commit object|unable to sign|signingkey needs")
+
+
+def signing_hint(running: RunningCommand) -> tuple[str, ...]:
+    """For a command that failed because something was not signed."""
+    ending, signing = running.ending, running.signing
+    if ending is None or not ending.exit_code or signing is None:
+        return ()
+    if signing.refused:
+        return (f"Forge did not sign it: {signing.refused}",)
+    output = running.child.output
+    text = output.read(max(0, output.size - _INSPECTED_BYTES)).decode("utf-8", "replace")
+    return (NOT_SIGNED,) if not signing.is_offered and _SIGNING_FAILED.search(text) else ()
 
 
 def network_hint(running: RunningCommand) -> tuple[str, ...]:

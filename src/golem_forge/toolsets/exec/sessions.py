@@ -47,6 +47,7 @@ from golem_forge.toolsets.exec.result import report
 if TYPE_CHECKING:
     from golem_forge.sandbox.process.child import Child
     from golem_forge.sandbox.walls.walls import WalledChild
+    from golem_forge.toolsets.git.signing import CommandSigning
 
 MAX_RUNNING: Final = 64
 MAX_ENDED: Final = 64
@@ -61,6 +62,8 @@ class CommandSpec:
     no_walls: bool = False
     """The person switched walls off: typing into it is then as grave as starting it was."""
     hosts: bool = False
+    signing: CommandSigning | None = None
+    """None: nobody signs for it."""
 
 
 class RunningCommand:
@@ -72,6 +75,7 @@ class RunningCommand:
         self.tty = kind.tty
         self.timeout_s = kind.timeout_s
         self.no_walls = kind.no_walls
+        self.signing = kind.signing
         self.offline = not kind.hosts and not kind.no_walls
         self.contained = False
         """Nobody was asked about its start, so its walls hold what could not be undone."""

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 PUSH_TOOL: Final = "git_push"
 FETCH_TOOL: Final = "git_fetch"
+SIGN_TOOL: Final = "git:sign"
+"""Only a running command reaches it (`tools/catalog.py`)."""
 _PUSH_DESCRIPTION: Final = (
     "Push branches or tags of this repository to a remote, with the user's own credentials. The user sees the address "
     "and the commits and is asked. Without arguments: the branch that is checked out, to where git would push it."
@@ -78,6 +80,23 @@ def git_fetch_tool(
     )
 
 
+def git_sign_tool() -> Tool:
+    return native_tool(
+        SIGN_TOOL,
+        "Sign a commit or tag that a command makes, with the user's own key.",
+        input_schema=_sign_arguments,
+        planner=_plan_sign,
+        label="Sign",
+        category="Git",
+    )
+
+
+async def _plan_sign(args: dict[str, Any], ctx: ToolContext) -> Plan:
+    from golem_forge.toolsets.git.signing import plan_sign
+
+    return await plan_sign(args, ctx)
+
+
 async def _plan_push(
     settings: ExecSettings | None, sandbox: Sandbox | None, args: dict[str, Any], ctx: ToolContext
 ) -> Plan:
@@ -117,6 +136,14 @@ def _push_arguments() -> type[BaseModel]:
     follow = "Afterwards the branch follows the remote's, as with `git push -u`."
     fields["set_upstream"] = (bool, Field(default=False, description=follow))
     return create_model(PUSH_TOOL, **fields)
+
+
+def _sign_arguments() -> type[BaseModel]:
+    from pydantic import Field, create_model
+
+    return create_model(
+        "git_sign", data=(str, Field(max_length=2 << 20, description="What git wants signed, in base64."))
+    )
 
 
 def _fetch_arguments() -> type[BaseModel]:

@@ -23,7 +23,8 @@ from golem_forge.sandbox.git.transport import GitFailed, RefUpdate, Transport
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.tools.context import Plan, ToolContext
 from golem_forge.toolsets.exec import ExecSettings
-from golem_forge.toolsets.git.remote_call import RemoteCall, open_call, refusals, stoppable
+from golem_forge.toolsets.git.failures import refusals, stoppable
+from golem_forge.toolsets.git.remote_call import RemoteCall, open_call
 
 _MOST_LINES: Final = 100
 _MOST_NEW: Final = 20_000

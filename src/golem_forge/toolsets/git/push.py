@@ -25,7 +25,8 @@ from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.tools.context import Plan, ToolContext
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.toolsets.exec import ExecSettings
-from golem_forge.toolsets.git.remote_call import RemoteCall, open_call, refusals, stoppable
+from golem_forge.toolsets.git.failures import refusals, stoppable
+from golem_forge.toolsets.git.remote_call import RemoteCall, open_call
 
 _MOST_COMMITS: Final = 20
 _MOST_FILES: Final = 30

@@ -7,19 +7,13 @@ what cannot be reached: no repository, one inside another, settings that command
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import os
-import threading
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
-from golem_forge.core.decisions import Status
 from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.errors import ToolFailed
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.policy.shell.strict import quote
-from golem_forge.sandbox.git.command import GitStopped
 from golem_forge.sandbox.git.host_repository import HostRepository
 from golem_forge.sandbox.git.remotes import PersonRepository, Remote, RemoteAddress, RemoteRefused
 from golem_forge.sandbox.git.repository import find_repository
@@ -32,11 +26,11 @@ from golem_forge.tools.threads import run_in_thread
 from golem_forge.toolsets.exec import ExecSettings
 from golem_forge.toolsets.exec.command_plan import plan_command
 from golem_forge.toolsets.exec.environment import ExecEnvironment, environment_of, start_directory
+from golem_forge.toolsets.git.failures import refusals
 
 if TYPE_CHECKING:
     from golem_forge.sandbox.handles import Parts
 
-_T = TypeVar("_T")
 _MOST_NAMED: Final = 8
 _OF_A_COMMAND: Final[dict[str, Any]] = {
     "shell": "bash",
@@ -185,31 +179,3 @@ def _repository(zone: Zone, parts: Parts) -> PersonRepository:
     if found is None:
         raise RemoteRefused(f"/{zone.name} is not in a git repository.")
     return PersonRepository(found)
-
-
-@contextlib.contextmanager
-def refusals() -> Iterator[None]:
-    """What cannot be done fails the call, in its own words."""
-    try:
-        yield
-    except RemoteRefused as error:
-        raise ToolFailed(str(error), code="REMOTE_REFUSED") from None
-    except GitStopped:
-        raise ToolFailed("It was interrupted.", status=Status.INTERRUPTED) from None
-    except OSError as error:
-        raise ToolFailed(f"The repository cannot be read ({os.strerror(error.errno or 0)}).") from None
-
-
-async def stoppable(work: Callable[[Callable[[], bool]], _T]) -> _T:
-    """`work(stopped)` in a thread, which is told to end when the call is cancelled."""
-    stop = threading.Event()
-
-    def guarded() -> _T:
-        with refusals():
-            return work(stop.is_set)
-
-    try:
-        return await run_in_thread(guarded)
-    except asyncio.CancelledError:
-        stop.set()
-        raise
