@@ -29,8 +29,9 @@ COVER  := build/coverage-venv
 DOCS   := build/docs-venv
 
 # System packages the tests need, by the names in scripts/system_packages.py.
-# nginx and postgresql only in CI: their packages also start servers. Tests start their own, on free ports.
-TEST_PARTS := bubblewrap chromium-headless-shell git $(if $(filter true,$(CI)),nginx postgresql)
+# nginx, openssh-server and postgresql only in CI: their packages also start servers. Tests start their own, on free
+# ports.
+TEST_PARTS := bubblewrap chromium-headless-shell git $(if $(filter true,$(CI)),nginx openssh-server postgresql)
 
 # A caller's settings must not reach the tests or distort a measurement. Without byte-code files every
 # import is compiled anew, which makes start-up two to four times slower.

@@ -35,6 +35,7 @@ PARTS: dict[str, Callable[[], bool]] = {
     "git": command("git"),
     "golang-go": command("go"),
     "nginx": command("nginx"),
+    "openssh-server": command("sshd"),
     "postgresql": lambda: any(Path("/usr/lib/postgresql").glob("*/bin/initdb")),  # Debian keeps it outside of PATH
     "python3-venv": lambda: find_spec("ensurepip") is not None,
 }

@@ -27,6 +27,7 @@ from golem_forge.tools.validation import ToolDefinitionError
 from golem_forge.toolsets import ALIASES
 from golem_forge.toolsets.client import client_tools
 from golem_forge.toolsets.exec.ports import create_unpublish_port_tool
+from golem_forge.toolsets.git import git_sign_tool
 from golem_forge.toolsets.undo import create_undo_changes_tool
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def build_catalog(
     for alias, name in ALIASES.items():
         if name in catalog:
             catalog.add_alias(alias, name)
-    for tool in client_tools():
+    for tool in (*client_tools(), git_sign_tool()):
         catalog.add(tool)
     for tool in _BY_PEOPLE:
         catalog.hide(tool, by_models=False)

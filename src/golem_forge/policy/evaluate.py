@@ -183,6 +183,7 @@ class Judge:
             mcp=_mcp_name(tool),
             handed=handed,
             project=self.project,
+            rule_args=plan.rule_args if plan else (),
         )
         if (before := self._cache.get(tool, facts)) is not None and self._cache_is_valid(facts.worker):
             return before.for_call(facts, keys)

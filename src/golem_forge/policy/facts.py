@@ -55,6 +55,8 @@ class CallFacts:
     """What is said of tools that handed this call on: it can only tighten."""
     project: str = ""
     """Host directory of the program, for rules scoped to it."""
+    rule_args: tuple[dict[str, Any], ...] = ()
+    """See `Plan.rule_args`."""
 
     @property
     def native(self) -> bool:

@@ -41,9 +41,10 @@ RESERVED: Final[Mapping[str, frozenset[Caller]]] = {
     "complete": _ON_REQUEST,
     "server": _ON_REQUEST,
     "client": frozenset({Caller.TOOL}),
+    "git": frozenset({Caller.TOOL}),
 }
 """First word of a reserved name → who reaches it: prompts and resources of the program, completion, what is passed on
-to MCP servers, and what a running tool asks its client."""
+to MCP servers, what a running tool asks its client, and what a running command has git do on the host."""
 
 
 def is_reserved(name: str) -> bool:

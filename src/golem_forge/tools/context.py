@@ -347,6 +347,9 @@ class Plan:
     """The literal text that matters (a command); empty: the arguments are the payload."""
     fingerprint_args: dict[str, Any] | None = None
     """Arguments without presentation and in normal form, where they differ from the validated ones."""
+    rule_args: tuple[dict[str, Any], ...] = ()
+    """What rules about this tool's arguments see beside them, as the plan resolved it: one mapping for each thing that
+    the call does. A rule that allows must match all of them, one that asks or blocks any. Never in the fingerprint."""
     targets: tuple[str, ...] = ()
     """Further fingerprint targets beside the effects', e.g. `cwd /srv/app`."""
     read_only: bool | None = None

@@ -1,7 +1,8 @@
-"""Git repositories behind a real https address of this machine, for tests."""
+"""Git repositories behind a real https address of this machine, for tests; with a login, who has it may push."""
 
 from __future__ import annotations
 
+import base64
 import os
 import ssl
 import subprocess
@@ -15,13 +16,14 @@ from tests.deadlines import PATIENCE
 
 
 @contextmanager
-def git_server(root: Path) -> Iterator[tuple[str, dict[str, str]]]:
-    """`https://localhost:PORT` over the repositories below `root`, and the environment in which it is believed."""
+def git_server(root: Path, login: str = "", moved_to: str = "") -> Iterator[tuple[str, dict[str, str]]]:
+    """`https://localhost:PORT` over the repositories below `root`, and the environment in which it is believed.
+    `login`: `user:password`; without it nobody may push. `moved_to`: every request is sent on to this address."""
     certificate, key = root / "certificate.pem", root / "key.pem"
     request = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost"
     names = ("-addext", "subjectAltName=DNS:localhost", "-keyout", key, "-out", certificate)
     subprocess.run(["openssl", *request.split(), *names], check=True, capture_output=True, timeout=PATIENCE)
-    server = ThreadingHTTPServer(("localhost", 0), type("Backend", (GitBackend,), {"root": str(root)}))
+    server = ThreadingHTTPServer(("localhost", 0), _backend(root, login, moved_to))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
     server.socket = context.wrap_socket(server.socket, server_side=True)
@@ -35,12 +37,31 @@ def git_server(root: Path) -> Iterator[tuple[str, dict[str, str]]]:
         thread.join()
 
 
+def _backend(root: Path, login: str, moved_to: str) -> type[GitBackend]:
+    return type("Backend", (GitBackend,), {"root": str(root), "login": login, "moved_to": moved_to})
+
+
 class GitBackend(BaseHTTPRequestHandler):
     """git's own http-backend."""
 
     root = ""
+    login = ""
+    moved_to = ""
 
     def do_GET(self) -> None:
+        if self.moved_to:
+            self.send_response(301)
+            self.send_header("Location", f"{self.moved_to}{self.path}")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        wanted = f"Basic {base64.b64encode(self.login.encode()).decode()}"
+        if self.login and self.headers.get("Authorization") != wanted:
+            self.send_response(401)
+            self.send_header("WWW-Authenticate", 'Basic realm="git"')
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
         path, _, query = self.path.partition("?")
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         environ = {
@@ -54,6 +75,7 @@ class GitBackend(BaseHTTPRequestHandler):
             "CONTENT_LENGTH": str(len(body)),
             "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding", ""),
             "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
+            **({"REMOTE_USER": self.login.partition(":")[0]} if self.login else {}),
             "GIT_CONFIG_COUNT": "1",
             "GIT_CONFIG_KEY_0": "safe.directory",
             "GIT_CONFIG_VALUE_0": "*",

@@ -206,6 +206,8 @@ def _candidates(facts: CallFacts, bases: tuple[EffectVerdict, ...]) -> Iterator[
     elif facts.mcp is not None:
         mcp = {"server": escape_glob(facts.mcp.server), "tool": escape_glob(facts.mcp.tool)}
         yield "tool", f"{facts.mcp.tool} of {facts.mcp.server}", (_allow_rule(RuleKind.MCP, mcp),), False, False
+    elif facts.rule_args:
+        yield _resolved_candidate(facts)
     elif facts.native and facts.effects:
         uncovered = [each.effect for each in bases if each.base is not Verdict.PRE_APPROVED]
         if uncovered and all(effect.verb in PATH_VERBS and effect.target.startswith("/") for effect in uncovered):
@@ -239,6 +241,17 @@ def _group_candidates(facts: CallFacts, bases: tuple[EffectVerdict, ...]) -> Ite
     named = " and ".join(groups)
     label = f"{render(command.parsed)} with the hosts of group{'s' if len(groups) > 1 else ''} {named}"
     yield _GROUP, label, tuple(rules), False, True
+
+
+def _resolved_candidate(facts: CallFacts) -> _Candidate:
+    """The same again: what the plan resolved, whatever the arguments were."""
+    args: dict[str, Any] = {}
+    for name in facts.rule_args[0]:
+        values = list(dict.fromkeys(one[name] for one in facts.rule_args))
+        args[name] = values[0] if len(values) == 1 else {"one_of": values}
+    said = (str(value) if not isinstance(value, dict) else " and ".join(value["one_of"]) for value in args.values())
+    label = f"{facts.tool} {' '.join(said)}"
+    return "tool", label, (_allow_rule(RuleKind.TOOL, facts.tool, args=args),), False, False
 
 
 def _command_candidates(facts: CallFacts, bases: tuple[EffectVerdict, ...]) -> Iterator[_Candidate]:

@@ -88,7 +88,7 @@ def _hits_anywhere(rule: Rule, view: CallView) -> list[Hit]:
     if rule.kind is _COMMAND:
         return _command_hits(rule, view)
     if rule.kind is _TOOL:
-        matches = rule.tool == facts.tool and arguments_match(rule.args, facts.args)
+        matches = rule.tool == facts.tool and _tool_matches(rule, facts)
         return [Hit(rule=rule, subject=facts.tool)] if matches else []
     if rule.kind is _MCP:
         name = facts.mcp
@@ -100,6 +100,12 @@ def _hits_anywhere(rule: Rule, view: CallView) -> list[Hit]:
         for index, effect in enumerate(facts.effects or ())
         if test(rule, effect)
     ]
+
+
+def _tool_matches(rule: Rule, facts: CallFacts) -> bool:
+    """A consent must fit all that the call does; a refusal any part of it."""
+    quantified = all if rule.verdict is Verdict.PRE_APPROVED else any
+    return quantified(arguments_match(rule.args, {**facts.args, **one}) for one in facts.rule_args or ({},))
 
 
 def _path_matches(rule: Rule, effect: Effect) -> bool:

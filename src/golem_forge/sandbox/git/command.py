@@ -1,8 +1,8 @@
 """run_git: one git command on the host, with a time limit and bounds on all that it writes.
 
 Takes git's arguments, a working directory, an environment and GitLimits; gives GitRun: exit code, output, and git's own
-words, safe to show and without credentials. Raises GitMissing, GitTimeout and GitOutputLimit. The whole process group
-ends with the command.
+words, safe to show and without credentials. Raises GitMissing, GitTimeout, GitOutputLimit and GitStopped. The whole
+process group ends with the command.
 
 The caller says which repository git works on (`GIT_DIR`). `QUIET_SETTINGS` and `QUIET_ENVIRONMENT` are what every such
 command needs. Threats: a repository's hooks, file system monitors and submodules start programs; a prompt waits for
@@ -18,7 +18,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -64,6 +64,12 @@ NETWORK_VARIABLES: Final = (
 )
 """How the person reaches the network; no other GIT_ variable, each of which could point git somewhere else."""
 
+CREDENTIAL_VARIABLES: Final = (
+    *("SSH_AUTH_SOCK", "GIT_SSH", "GIT_SSH_COMMAND", "GIT_SSH_VARIANT", "GNUPGHOME", "GPG_AGENT_INFO"),
+    *("DBUS_SESSION_BUS_ADDRESS", "XDG_DATA_HOME", "PASSWORD_STORE_DIR", "DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY"),
+)
+"""By which ssh, gpg and credential helpers of the person find keys and passwords; for what a person approved."""
+
 
 class GitMissing(Exception):
     """There is no git on PATH outside the project."""
@@ -83,6 +89,12 @@ class GitOutputLimit(Exception):
     stated_name = "GitOutputLimit"
 
 
+class GitStopped(Exception):
+    """The caller wanted it no longer."""
+
+    stated_name = "GitStopped"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GitLimits:
     seconds: float
@@ -92,6 +104,8 @@ class GitLimits:
     """Bytes of the largest file that git may write, a pack for instance."""
     cut: bool = False
     """More output ends git and is cut off, instead of GitOutputLimit."""
+    stopped: Callable[[], bool] = lambda: False
+    """Asked again and again while it runs; True ends git, with GitStopped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +199,8 @@ def _wait(process: subprocess.Popen[bytes], limits: GitLimits, out: int, errors:
     until = time.monotonic() + limits.seconds
     while process.returncode is None:
         wait_briefly(process, _POLL_SECONDS)
+        if limits.stopped():
+            raise GitStopped
         if os.fstat(out).st_size > limits.output:
             if limits.cut:
                 return True

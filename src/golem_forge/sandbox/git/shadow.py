@@ -238,6 +238,14 @@ class GitShadow:
                     IndexExchange(sync).look_at(changed)
                     self._pending += sync.leftovers
 
+    def carry(self) -> None:
+        """Carry over now what a running command did, or one that ended while git was busy. Nothing where no command ran
+        yet. What cannot be carried over now is left to the next command, which tells of it."""
+        if not os.path.exists(os.path.join(self._folder, "state.json")) or self.is_ready():
+            return
+        with contextlib.suppress(Exception):  # a hostile shadow
+            self.sync(SyncPhase.RUNNING)
+
     def skip(self, paths: Collection[Parts]) -> None:
         """Paths of the zone that the next command cannot read: inside, git takes the tracked ones as unchanged. Call it
         after `begin`. Nothing is done while git is at work: the loop does not wait for it."""

@@ -314,7 +314,7 @@ class Transport:
         places = {self._skeleton: _GIT_DIR, self._store: _SHADOW, f"{self.git_dir}/objects": _REAL}
         if not is_below(git, "/usr"):
             places[os.path.dirname(os.path.dirname(git))] = os.path.dirname(os.path.dirname(git))
-        places |= {path: path for path in _alternates(f"{self.git_dir}/objects")}
+        places |= {path: path for path in alternate_stores(f"{self.git_dir}/objects")}
         with contextlib.ExitStack() as stack:
             handed = [stack.enter_context(_file_in_memory(filter_program(network=Network.NONE)))]
             copy: tuple[str, ...] = ()
@@ -524,11 +524,11 @@ def _hash(sha256: bool, data: bytes) -> bytes:
     return hashlib.sha256(data).digest() if sha256 else hashlib.sha1(data, usedforsecurity=False).digest()
 
 
-def _alternates(objects: str, depth: int = 5) -> Iterator[str]:
+def alternate_stores(objects: str, depth: int = 5) -> Iterator[str]:
     """Other stores that the user's own one borrows from."""
     with contextlib.suppress(OSError), open(os.path.join(objects, "info/alternates"), encoding="utf-8") as file:
         for line in file.read().splitlines():
             path = os.path.normpath(os.path.join(objects, line))
             if line and not line.startswith("#") and os.path.isdir(path) and depth:
                 yield path
-                yield from _alternates(path, depth - 1)
+                yield from alternate_stores(path, depth - 1)

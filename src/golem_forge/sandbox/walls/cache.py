@@ -25,6 +25,7 @@ from golem_forge.sandbox.errors import SandboxError, walls_unavailable
 from golem_forge.sandbox.handles import LISTING, Handle
 from golem_forge.sandbox.host import is_below
 from golem_forge.sandbox.process.cleanup import empty_directory, remove_tree
+from golem_forge.sandbox.walls.layout import SIGNING
 from golem_forge.sandbox.walls.model import Job
 from golem_forge.sandbox.zones import Zone
 from golem_forge.storage.private_file import create_private, read_private, touch_private
@@ -138,7 +139,8 @@ class BytecodeCache:
     def directory(self, job: Job, writable: Iterable[Zone]) -> str:
         """Made if it is missing. Empty: this job has none. `writable`: the zones that the job may write."""
         writes = {zone.name for zone in writable}
-        more = job.own_program or job.reads_only or job.hosts or job.shares_network or job.lifted or job.shown
+        shown = [one for one in job.shown if one.inner not in (SIGNING, one.host)]  # every command has the signer
+        more = job.own_program or job.reads_only or job.hosts or job.shares_network or job.lifted or shown
         if more or job.home or not all(zone.at_host_path for zone in self._zones):
             return ""  # a zone away from its own path asks that no path of the host be seen
         named = "\0".join((*(f"{zone.host}\1{zone.name in writes}" for zone in self._zones), "", *sorted(job.env)))

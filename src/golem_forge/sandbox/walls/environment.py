@@ -118,7 +118,7 @@ def reading_environment(declared: Mapping[str, str]) -> dict[str, str]:
         "GIT_NO_LAZY_FETCH": "1",
     }
     harmless = {name: value for name, value in declared.items() if _HARMLESS.fullmatch(name)}
-    return _with_git_settings(harmless | git, _GIT_SETTINGS)
+    return with_git_settings(harmless | git, _GIT_SETTINGS)
 
 
 _PART_OF_A_WORK_TREE: Final = {"core.sparseCheckout": "true", "core.sparseCheckoutCone": "false"}
@@ -126,10 +126,11 @@ _PART_OF_A_WORK_TREE: Final = {"core.sparseCheckout": "true", "core.sparseChecko
 
 def with_part_of_a_work_tree(environ: dict[str, str]) -> dict[str, str]:
     """What git needs where the root of a work tree lies above a zone, and only the zone's files are there."""
-    return _with_git_settings({**environ, "GIT_DISCOVERY_ACROSS_FILESYSTEM": "1"}, _PART_OF_A_WORK_TREE)
+    return with_git_settings({**environ, "GIT_DISCOVERY_ACROSS_FILESYSTEM": "1"}, _PART_OF_A_WORK_TREE)
 
 
-def _with_git_settings(environ: dict[str, str], settings: Mapping[str, str]) -> dict[str, str]:
+def with_git_settings(environ: dict[str, str], settings: Mapping[str, str]) -> dict[str, str]:
+    """An environment in which git has these settings, whatever a repository says; those it had already stay."""
     count = int(environ.get("GIT_CONFIG_COUNT", "0"))
     said = {"GIT_CONFIG_COUNT": str(count + len(settings))}
     for index, (key, value) in enumerate(settings.items(), count):

@@ -36,6 +36,8 @@ SHIPPED: Final = "/opt/forge/bin"
 """Where Forge's own programs stand."""
 BYTECODE: Final = "/opt/forge/bytecode"
 """Where Python's bytecode is kept."""
+SIGNING: Final = "/forge/sign"
+"""Where git finds the stub by which commands have commits signed."""
 TEMPORARY: Final = "/tmp"  # noqa: S108 - a private one
 _SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 - the same
 PRIVATE: Final = (TEMPORARY, HOME, _SHARED_MEMORY)

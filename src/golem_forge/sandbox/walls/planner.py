@@ -23,6 +23,7 @@ from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.core.regex import regex
 from golem_forge.sandbox import errors, protected
 from golem_forge.sandbox.git import repository
+from golem_forge.sandbox.git.remotes import RemoteRefused, config_settings
 from golem_forge.sandbox.git.repository import GitPaths, NamedPath, Repository
 from golem_forge.sandbox.git.shadow import GitShadow, why_no_shadow
 from golem_forge.sandbox.handles import CONTENT, Parts, identity_of
@@ -305,12 +306,26 @@ class Planner:
         home = is_below(str(self.home), os.path.dirname(found.git_dir))  # a home under git is nobody's project
         return not found.below or (self.mount_point(zone) == zone.host and not home)
 
+    def _lacks_a_key(self, found: Repository) -> bool:
+        """Of a repository whose settings sign every commit."""
+        try:
+            said = {one.name: (one.value or "true").casefold() for one in config_settings(found)}
+        except (RemoteRefused, OSError):
+            return False
+        personal = repository.personal_settings(str(self.home), self._config_home())
+        return said.get("commit.gpgsign") in ("true", "yes", "on", "1") and not personal.get("user.signingkey")
+
     def start_up_notices(self) -> Iterator[str]:
         if notice := person_mirrors(self.environ).notice:
             yield notice
         yield from own_code_notice({zone.virtual(()): zone.host for zone in self.zones if zone.mode is AccessMode.RW})
         for zone in self.zones:
             found = repository.find_repository(zone)
+            if found is not None and self._lacks_a_key(found):
+                yield (
+                    f"/{zone.name}: the repository signs its commits, but those of commands are not signed: there is no"
+                    " user.signingKey in your own git settings."
+                )
             if found is not None and found.below and self._may_copy(zone, found):
                 name = os.path.basename(os.path.dirname(found.git_dir))
                 yield (

@@ -1,13 +1,15 @@
 """Children inside walls that Forge talks to over a socket pair, and a pool of those that are idle.
 
 `start_on_socket` starts a process whose standard input is one end of the pair; the other end is the caller's. What is
-said over it is the caller's protocol. `IdleChildren` keeps children for their next use and ends each that nobody takes
+said over it is the caller's protocol. `listen_in` is the other way round: children come to a socket in a directory that
+they are shown. `IdleChildren` keeps children for their next use and ends each that nobody takes
 within its time: its walls keep placeholders in the zones, and it holds memory.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from collections.abc import Coroutine, Iterator
 from typing import Any, Final, Generic, Protocol, TypeVar
@@ -30,6 +32,23 @@ async def start_on_socket(walls: Walls, job: Job) -> tuple[WalledChild, socket.s
     finally:
         theirs.close()
     return walled, ours
+
+
+def listen_in(directory: str, name: str, backlog: int) -> socket.socket:
+    """A socket file for children that are shown the directory. Bound through the directory's handle: the path itself
+    may be longer than a socket's address can be."""
+    handle = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    made = socket.socket(socket.AF_UNIX)
+    try:
+        made.setblocking(False)
+        made.bind(f"/proc/self/fd/{handle}/{name}")
+        made.listen(backlog)
+    except BaseException:
+        made.close()
+        raise
+    finally:
+        os.close(handle)
+    return made
 
 
 class _Endable(Protocol):

@@ -384,6 +384,14 @@ class Walls:
             self._certificate_problems = tuple(problems)
         return self._certificates
 
+    async def carry_git(self) -> None:
+        """What commands did with git so far arrives in the user's repositories now, as it does while they run and when
+        they end. What there is to tell of it is told with the next command."""
+        for zone in self._planner.zones if await self.level() is Level.FULL else ():
+            shadow = self._planner.open_shadow(zone, Job(argv=()))
+            if shadow is not None:
+                await asyncio.to_thread(shadow.carry)
+
     def mount_point(self, zone: str, level: Level = Level.FULL) -> str:
         """Where a child finds a zone; empty if it has none of that name."""
         found = next((one for one in self._planner.zones if one.name == zone), None)

@@ -8,13 +8,15 @@ call. The YAML block is checked here, with the `env` part that `shell` has too.
 Where the person's own config says `sandbox.outside: ask` (`offer_outside`), exec_command has two more parameters:
 `outside` asks for one exact command without walls, and `reason` says why. Elsewhere they do not exist.
 
-A script that is nothing but one call of apply_patch becomes that call before it is judged; what does not fit the schema
-is left for validation to refuse.
+A script that is nothing but one call of apply_patch becomes that call before it is judged, and one that is nothing but
+`git push`, `fetch`, `pull` or `ls-remote` a call of git_push or git_fetch; what does not fit the schema is left for
+validation to refuse.
 """
 
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Callable
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
@@ -32,6 +34,7 @@ from golem_forge.tools.factory import ToolsetContext, native_tool
 from golem_forge.tools.tool import NeedsApproval, SourceKind, Tool
 from golem_forge.toolsets.edit.patch import rebase_patch, split_patch_command
 from golem_forge.toolsets.exec.ports import create_publish_port_tool
+from golem_forge.toolsets.git import git_tools
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -53,7 +56,8 @@ class ExecToolset:
             walled = Verdict(block.walled)
             asks = walled is Verdict.ASK and "walled" in block.model_fields_set
             settings = ExecSettings(walled=walled, asks=asks, env=block.env)
-        return [exec_command_tool(settings, ctx.sandbox), write_stdin_tool(), create_publish_port_tool(ctx.sandbox)]
+        command = exec_command_tool(settings, ctx.sandbox, redirect=redirect_command)
+        return [command, write_stdin_tool(), create_publish_port_tool(ctx.sandbox), *git_tools(settings, ctx.sandbox)]
 
 
 def create_exec_command_tool(sandbox: Sandbox | None = None, needs_approval: NeedsApproval | None = None) -> Tool:
@@ -66,6 +70,8 @@ def create_write_stdin_tool(sandbox: Sandbox | None = None, needs_approval: Need
 
 
 MAX_HOSTS: Final = 20
+Redirect = Callable[[dict[str, Any]], tuple[str, dict[str, Any]] | None]
+_BEGINS_WITHIN: Final = 40
 _EXEC_DESCRIPTION: Final = (
     "Run a shell script inside walls: it may change the rw zones, reads the ro ones and system directories, and has no "
     "network but the hosts in `network`. Returns when it ends or after `yield_time_ms`; then it goes on as a session "
@@ -81,7 +87,11 @@ _OUTSIDE_DESCRIPTION: Final = (
 
 
 def exec_command_tool(
-    settings: ExecSettings, sandbox: Sandbox | None = None, needs_approval: NeedsApproval | None = None
+    settings: ExecSettings,
+    sandbox: Sandbox | None = None,
+    needs_approval: NeedsApproval | None = None,
+    *,
+    redirect: Redirect | None = None,
 ) -> Tool:
     # Variables of the block decide what a command does: with others it is not the call that was approved.
     variables = "" if settings.env is None else f" {sha256_hex(repr(settings.env))}"
@@ -96,7 +106,7 @@ def exec_command_tool(
         category="Commands",
         argument_aliases=ARGUMENT_ALIASES,
         code_digest=__version__ + variables,
-        redirect=redirect_patch,
+        redirect=redirect or redirect_patch,
     )
 
 
@@ -283,6 +293,18 @@ def _checked_env(value: Any) -> Any:
         return make_env_block(value)
     except ConfigError as error:
         raise ValueError("; ".join(error.problems)) from None
+
+
+def redirect_command(args: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:
+    """Beside a patch: what git_push and git_fetch do. A call that names hosts wants to reach them itself."""
+    if (patch := redirect_patch(args)) is not None or args.get("network"):
+        return patch
+    text, workdir = args.get("cmd", args.get("command")), args.get("workdir", args.get("working_dir", ""))
+    if not isinstance(text, str) or not isinstance(workdir, str) or "git" not in text[:_BEGINS_WITHIN]:
+        return None
+    from golem_forge.toolsets.git.handover import hand_over
+
+    return hand_over(text, workdir)
 
 
 def redirect_patch(args: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:

@@ -34,6 +34,7 @@ from golem_forge.toolsets.exec.environment import (
 )
 from golem_forge.toolsets.exec.result import first_wait
 from golem_forge.toolsets.exec.sessions import CommandSpec, ExecSessions
+from golem_forge.toolsets.git.signing import CommandSigning, SigningServer
 
 if TYPE_CHECKING:
     from golem_forge.sandbox.network.credentials import CredentialUse
@@ -50,6 +51,7 @@ async def plan_command(settings: ExecSettings, sandbox: Sandbox | None, args: di
     if is_bare_patch(text):
         raise InputInvalid(BARE_PATCH)
     sessions = ctx.parts.get(ExecSessions)
+    signing = CommandSigning()
     sessions.check_room()
     shell = system_shell(args["shell"])
     environment = environment_of(sandbox, ctx)
@@ -81,6 +83,7 @@ async def plan_command(settings: ExecSettings, sandbox: Sandbox | None, args: di
                     place.virtual if place else "",
                     shell,
                     analysis,
+                    signing,
                 ),
                 CommandSpec(
                     owner=ctx.owner,
@@ -91,6 +94,7 @@ async def plan_command(settings: ExecSettings, sandbox: Sandbox | None, args: di
                     outside=outside,
                     hosts=bool(hosts),
                     text=text,
+                    signing=signing,
                 ),
                 args,
                 ctx,
@@ -153,6 +157,7 @@ def _make_starter(
     cwd: str,
     shell: str,
     analysis: CommandAnalysis,
+    signing: CommandSigning,
 ) -> Callable[[], Awaitable[WalledChild]]:
     text = proven_text(analysis.facts) if analysis.reads_only else args["cmd"]
     if analysis.level is not Level.FULL and not analysis.outside:
@@ -161,10 +166,15 @@ def _make_starter(
 
     async def start() -> WalledChild:
         env = environment.child_env(settings.env, analysis, ctx, tty=args["tty"], hosts=bool(args["network"]))
+        if analysis.level is Level.FULL and not analysis.reads_only and not analysis.outside:
+            zone = environment.sandbox.locate(cwd).zone if cwd else None
+            await ctx.parts.get(SigningServer).prepare(signing, zone, ctx)
+        env = signing.applied(env)
         job = Job(
             argv=(shell, *options, text),
             cwd=cwd,
             env=env,
+            shown=signing.shown,
             streams=Streams.TERMINAL if args["tty"] else Streams.MERGED,
             hosts=tuple(_host_grant(target, ctx) for target in args["network"]),
             service_reached=_ServiceLog(ctx).reached,

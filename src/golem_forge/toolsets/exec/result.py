@@ -33,6 +33,7 @@ from golem_forge.sandbox.walls.denials import blocked_line, host_advice, way_lin
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.live_output import show_live_output
 from golem_forge.tools.threads import run_in_thread
+from golem_forge.toolsets.git.handover import REACHING_REMOTES, UNREACHED
 
 if TYPE_CHECKING:
     from golem_forge.sandbox.walls.walls import WalledChild
@@ -55,6 +56,8 @@ async def first_wait(
     try:
         async with show_live_output(ctx, {"stdout": running.child.output}):
             await running.wait(args["yield_time_ms"] / 1000)
+            while running.ending is None and running.signing is not None and running.signing.waiting:
+                await running.wait(_SIGNING_WAIT_S)  # its call must not end while a person reads what it wants signed
     except asyncio.CancelledError:
         await running.end()
         if not ctx.cancel:  # the caller itself is gone: nobody is left to read it
@@ -89,7 +92,7 @@ async def report(
         lines += own_loopback_hint(running, ctx) if first else ()
     else:
         value |= {"signal": ending.signal} if ending.signal else {"exit_code": ending.exit_code}
-        lines += network_hint(running)
+        lines += (*network_hint(running), *signing_hint(running))
         after = running.walled.aftermath()
         finished.denials = after.denials
         finished.protected_created, finished.leftovers = after.protected_created, after.leftovers
@@ -274,6 +277,24 @@ _NO_REGISTRY: Final = regex(
     re.IGNORECASE,
 )
 """The same, in the words of a program that installs packages."""
+NOT_SIGNED: Final = (
+    "Signing is not set up for commands: once user.signingKey (and gpg.format, ssh or openpgp) stand in the user's own "
+    "git settings, Forge signs what commands commit, after asking."
+)
+_SIGNING_WAIT_S: Final = 0.5
+_SIGNING_FAILED: Final = regex(r"gpg failed to sign|failed to write commit object|unable to sign|signingkey needs")
+
+
+def signing_hint(running: RunningCommand) -> tuple[str, ...]:
+    """For a command that failed because something was not signed."""
+    ending, signing = running.ending, running.signing
+    if ending is None or not ending.exit_code or signing is None:
+        return ()
+    if signing.refused:
+        return (f"Forge did not sign it: {signing.refused}",)
+    output = running.child.output
+    text = output.read(max(0, output.size - _INSPECTED_BYTES)).decode("utf-8", "replace")
+    return (NOT_SIGNED,) if not signing.is_offered and _SIGNING_FAILED.search(text) else ()
 
 
 def network_hint(running: RunningCommand) -> tuple[str, ...]:
@@ -288,6 +309,8 @@ def offline_hint(command: str, output: TextSource) -> tuple[str, ...]:
     """What a failed command without hosts should have named: the group of its package registry, where it is known by
     the command's words or the host that its output names, or a service of this computer."""
     text = output.read(max(0, output.size - _INSPECTED_BYTES)).decode("utf-8", "replace")
+    if UNREACHED.search(text):
+        return (REACHING_REMOTES,)
     groups = registry_groups(command)
     if _NO_NETWORK.search(text) or (groups and _NO_REGISTRY.search(text)):
         groups = groups or tuple(group for group in GROUPS if any(host in text for host, _ in places_of_group(group)))

@@ -47,6 +47,7 @@ from golem_forge.toolsets.exec.result import report
 if TYPE_CHECKING:
     from golem_forge.sandbox.process.child import Child
     from golem_forge.sandbox.walls.walls import WalledChild
+    from golem_forge.toolsets.git.signing import CommandSigning
 
 MAX_RUNNING: Final = 64
 MAX_ENDED: Final = 64
@@ -67,6 +68,8 @@ class CommandSpec:
     """It runs outside the walls, by a person's answer to it alone."""
     text: str = ""
     """The command, for a hint about what it would have needed."""
+    signing: CommandSigning | None = None
+    """None: nobody signs for it."""
 
 
 class RunningCommand:
@@ -79,6 +82,7 @@ class RunningCommand:
         self.timeout_s = kind.timeout_s
         self.no_walls, self.no_walls_because = kind.no_walls, kind.no_walls_because
         self.outside = kind.outside
+        self.signing = kind.signing
         self.offline = not kind.hosts and not kind.no_walls
         self.text = kind.text
         self.contained = False

@@ -40,6 +40,7 @@ from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.text import escape_control_chars
 from golem_forge.sandbox.host import base_python
 from golem_forge.sandbox.walls.model import HostDirectory, Level
+from golem_forge.sandbox.walls.socket_child import listen_in
 from golem_forge.sandbox.walls.toolchains import own_python_directory
 from golem_forge.storage.home import ForgeHome, forge_home
 from golem_forge.tools.cli_args import bind_options, words_as_tokens
@@ -91,7 +92,7 @@ class CallServer(ABC):
             client = client_folder(self._home)
             directory = str(self._stack.enter_context(private_directory(self._home, "calls")).resolve())
             self._folders = (HostDirectory(directory, CALL_DIRECTORY), *client)
-            listener = self._stack.enter_context(_open_listener(directory))
+            listener = self._stack.enter_context(listen_in(directory, _SOCKET_NAME, MOST_CONNECTIONS))
         except BaseException:
             self._stack.close()
             raise
@@ -176,22 +177,6 @@ class CallServer(ABC):
             for task in (call, leaving):
                 task.cancel()
             await asyncio.gather(call, leaving, return_exceptions=True)
-
-
-def _open_listener(directory: str) -> socket.socket:
-    """Bound through the directory's handle: the path itself may be longer than a socket's address can be."""
-    handle = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    made = socket.socket(socket.AF_UNIX)
-    try:
-        made.setblocking(False)
-        made.bind(f"/proc/self/fd/{handle}/{_SOCKET_NAME}")
-        made.listen(MOST_CONNECTIONS)
-    except BaseException:
-        made.close()
-        raise
-    finally:
-        os.close(handle)
-    return made
 
 
 MOST_CALLS: Final = 64

@@ -1,0 +1,205 @@
+"""Planning and running git_fetch: fetch, pull (a fetch on the host, then a merge inside the walls), ls-remote.
+
+What the remote sends arrives in a private repository first, where git checks every object. From there it goes to the
+user's repository as what commands made does: by a push that git verifies, with the old value of each ref compared
+(`sandbox/git/transport.py`). Only remote-tracking branches and tags are written, and FETCH_HEAD.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, Final
+
+from golem_forge.core.effects import Effect, Verb
+from golem_forge.core.errors import ToolFailed
+from golem_forge.core.lazy_dataclass import replace
+from golem_forge.core.text import escape_control_chars
+from golem_forge.sandbox.git.directory import GitLocked, is_object_id, is_ref_name
+from golem_forge.sandbox.git.host_repository import failure_hint, remote_words
+from golem_forge.sandbox.git.remotes import HEADS, REMOTES, TAGS, FetchSpec, RemoteRefused, fetch_refspecs
+from golem_forge.sandbox.git.transport import GitFailed, RefUpdate, Transport
+from golem_forge.sandbox.sandbox import Sandbox
+from golem_forge.tools.context import Plan, ToolContext
+from golem_forge.toolsets.exec import ExecSettings
+from golem_forge.toolsets.git.failures import refusals, stoppable
+from golem_forge.toolsets.git.remote_call import RemoteCall, open_call
+
+_MOST_LINES: Final = 100
+_MOST_NEW: Final = 20_000
+_FETCH_HEAD: Final = "FETCH_HEAD"
+_THEN: Final = {
+    "merge": ("merge", "--no-edit", _FETCH_HEAD),
+    "ff-only": ("merge", "--ff-only", _FETCH_HEAD),
+    "rebase": ("rebase", _FETCH_HEAD),
+}
+
+
+async def plan_fetch(
+    settings: ExecSettings | None, sandbox: Sandbox | None, args: dict[str, Any], ctx: ToolContext
+) -> Plan:
+    call = await open_call(settings, sandbox, args, ctx, push=False)
+    try:
+        if call.address.is_local:
+            return await call.plan_local(_local_words(args), args["refspecs"])
+        return await _plan(call, args)
+    except BaseException:
+        call.host.close()
+        raise
+
+
+def _local_words(args: dict[str, Any]) -> tuple[str, ...]:
+    if args["list_only"]:
+        return ("ls-remote",)
+    pull = {"": ("fetch",), "merge": ("pull", "--no-rebase", "--no-edit"), "ff-only": ("pull", "--ff-only")}
+    return pull.get(args["then"], ("pull", "--rebase"))
+
+
+async def _plan(call: RemoteCall, args: dict[str, Any]) -> Plan:
+    shown, then = call.address.shown, args["then"]
+    if args["list_only"] and then:
+        raise ToolFailed("git_fetch: `list_only` only looks; leave `then` out.")
+    with refusals():
+        patterns = _patterns(args["refspecs"]) if args["list_only"] else ()
+        specs = () if args["list_only"] else fetch_refspecs(call.person, call.remote, args["refspecs"])
+    if then and not any(spec.for_merge for spec in specs):
+        raise ToolFailed("The branch that is checked out follows no branch of that remote; name one in `refspecs`.")
+    words = [f"git ls-remote {shown}", *patterns] if args["list_only"] else [f"git fetch {shown}"]
+    words += [f"  {spec.describe()}" for spec in specs]
+    what = "ls-remote" if args["list_only"] else "fetch"
+    sources = [spec.source for spec in specs] or ["*"]
+    plan = Plan(
+        run=partial(_run_listing, call, patterns) if args["list_only"] else partial(_run, call, specs),
+        effects=(Effect(verb=Verb.NET, target=f"{shown} {what} {' '.join(sources)}"), call.reached()),
+        payload="\n".join(words),
+        fingerprint_args={
+            "remote": call.remote.name,
+            "refspecs": [spec.describe() for spec in specs] or list(patterns),
+            "then": then,
+            "list_only": args["list_only"],
+            "workdir": call.zone.virtual(()),
+        },
+        rule_args=tuple({"url": shown, "ref": source} for source in dict.fromkeys(sources)),
+        targets=(f"repository {call.person.git_dir}",),
+        close=call.host.close,
+        warnings=call.warnings(),
+    )
+    return await _with_merge(call, plan, then) if then else plan
+
+
+async def _with_merge(call: RemoteCall, plan: Plan, then: str) -> Plan:
+    inner = await call.plan_inside(*_THEN[then])
+
+    async def run() -> Any:
+        said = await plan.run()
+        done = inner.run()
+        done = await done if inspect.isawaitable(done) else done
+        done.result.text = f"{said}\n{done.result.text}"
+        return done
+
+    def close() -> None:
+        call.host.close()
+        inner.release()
+
+    return replace(
+        plan,
+        run=run,
+        effects=(*(plan.effects or ()), *(inner.effects or ())),
+        command=inner.command,
+        payload=f"{plan.payload}\nthen, inside the walls:\n{inner.payload}",
+        targets=(*plan.targets, *inner.targets),
+        recheck=inner.recheck,
+        close=close,
+    )
+
+
+def _patterns(given: list[str]) -> tuple[str, ...]:
+    for pattern in given:
+        if pattern.startswith("-") or not pattern.isprintable() or len(pattern) > 1000:
+            raise RemoteRefused("A pattern of refs is a name, as refs/heads/*.")
+    return tuple(given)
+
+
+async def _run_listing(call: RemoteCall, patterns: tuple[str, ...]) -> str:
+    return await stoppable(partial(_list, call, patterns))
+
+
+def _list(call: RemoteCall, patterns: tuple[str, ...], stopped: Callable[[], bool]) -> str:
+    ran = call.host.reach("ls-remote", "--", call.host.remote, *patterns, stopped=stopped)
+    if ran.code and not ran.cut:
+        raise _failure(call, "ls-remote of", ran.errors)
+    text = escape_control_chars(ran.output.decode("utf-8", "replace"))
+    return text.rstrip("\n") or f"{call.address.shown} has no such refs."
+
+
+async def _run(call: RemoteCall, specs: tuple[FetchSpec, ...]) -> str:
+    return await stoppable(partial(_fetch, call, specs))
+
+
+def _fetch(call: RemoteCall, specs: tuple[FetchSpec, ...], stopped: Callable[[], bool]) -> str:
+    before = {name: value for name, value in call.person.files.refs().items() if is_object_id(value)}
+    call.host.put_refs(before)
+    words = [spec.describe() for spec in specs]
+    options = ["--no-recurse-submodules", "--no-auto-maintenance", "--no-progress", "--no-write-fetch-head"]
+    options += ["--no-tags"] if call.remote.no_tags else []
+    ran = call.host.reach("fetch", *options, "--", call.host.remote, *words, stopped=stopped)
+    if ran.code:
+        raise _failure(call, "Fetch from", ran.errors)
+    after = call.host.refs()
+    moved = [
+        RefUpdate(name, before.get(name), value)
+        for name, value in sorted(after.items())
+        if name.startswith((REMOTES, TAGS)) and is_ref_name(name) and is_object_id(value) and before.get(name) != value
+    ]
+    if len(moved) > _MOST_NEW:
+        raise RemoteRefused(f"The remote sent {len(moved):,} refs; name the branches that are needed.")
+    refused = _carry(call, moved, before) if moved else {}
+    _write_fetch_head(call, specs, after)
+    return "\n".join((f"Fetched from {call.address.shown}:", *_told(call, moved, refused)))
+
+
+def _carry(call: RemoteCall, moved: list[RefUpdate], before: dict[str, str]) -> dict[str, str]:
+    """Into the user's repository. Gives for each ref why it was not set; empty: it was."""
+    host, person = call.host, call.person
+    transport = Transport(person.git_dir, str(host.git_dir / "objects"), str(host.folder), person.settings)
+    wanted = list(dict.fromkeys(one.new for one in moved if one.new))
+    try:
+        return transport.push(moved, wanted, list(dict.fromkeys(before.values())))
+    except GitFailed as error:
+        raise RemoteRefused(f"What was fetched could not be taken over: {error}") from None
+
+
+def _write_fetch_head(call: RemoteCall, specs: tuple[FetchSpec, ...], refs: dict[str, str]) -> None:
+    """As git writes it: what a merge takes comes first."""
+    lines = []
+    for spec in sorted(specs, key=lambda one: not one.for_merge):
+        if value := refs.get(spec.target):
+            kind = "tag" if spec.source.startswith(TAGS) else "branch"
+            name = spec.source.removeprefix(HEADS).removeprefix(TAGS)
+            mark = "" if spec.for_merge else "not-for-merge"
+            lines.append(f"{value}\t{mark}\t{kind} '{name}' of {call.address.shown}\n")
+    try:
+        call.person.files.replace(f"{call.person.repository.own}{_FETCH_HEAD}", "".join(lines).encode())
+    except GitLocked:
+        raise RemoteRefused("Another git has the lock of FETCH_HEAD; try again.") from None
+
+
+def _told(call: RemoteCall, moved: list[RefUpdate], refused: dict[str, str]) -> Iterator[str]:
+    for one in moved[:_MOST_LINES]:
+        name = one.name.removeprefix(REMOTES).removeprefix(TAGS)
+        if why := refused.get(one.name):
+            yield f"{name} was not set: {why}"
+        else:
+            yield f"{name} {f'{one.old[:10]}..' if one.old else 'new, '}{(one.new or '')[:10]}"
+    if len(moved) > _MOST_LINES:
+        yield f"… and {len(moved) - _MOST_LINES} more"
+    if not moved:
+        yield "nothing new"
+
+
+def _failure(call: RemoteCall, what: str, errors: str) -> ToolFailed:
+    hint = failure_hint(errors)
+    said = remote_words(errors, call.address)
+    lines = (f"{what} {call.address.shown} failed.", f"git said: {said}", *([hint] if hint else []))
+    return ToolFailed("\n".join(lines), code="FETCH_FAILED")

@@ -1,0 +1,75 @@
+"""Which commands are git_push or git_fetch in other words: takes the text of a command, gives the tool and its
+arguments, or None.
+
+Only a text that the strict parser reads as one plain `git push`, `fetch`, `pull` or `ls-remote`, with options that
+these tools know. Everything else stays a command inside the walls, where no remote is reached, and says so
+(`REACHING_REMOTES`). Where the remote is, the plan finds out: here is nothing but words.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from golem_forge.core.regex import regex
+from golem_forge.policy.shell.strict import Parsed, parse_strict
+from golem_forge.toolsets.git import FETCH_TOOL, PUSH_TOOL
+
+REACHING_REMOTES: Final = (
+    "Git reaches a remote with the user's credentials only as a command of its own: run `git push REMOTE BRANCH`, "
+    "`git fetch REMOTE`, `git pull` or `git ls-remote REMOTE` and nothing beside it, or call git_push or git_fetch."
+)
+UNREACHED: Final = regex(
+    r"fatal: unable to access '|fatal: Could not read from remote repository|ssh: Could not resolve hostname",
+    re.IGNORECASE,
+)
+"""What git says inside the walls about a remote that needs the network."""
+_SILENT: Final = frozenset({"-q", "--quiet", "-v", "--verbose", "--progress", "--no-progress"})
+_OPTIONS: Final[dict[str, dict[str, tuple[str, Any]]]] = {
+    "push": {
+        **dict.fromkeys(("-f", "--force", "--force-with-lease"), ("force", True)),
+        **dict.fromkeys(("-u", "--set-upstream"), ("set_upstream", True)),
+        **dict.fromkeys(("--no-verify", "--porcelain"), ("", None)),
+        **dict.fromkeys(("-d", "--delete"), ("delete", True)),
+    },
+    "fetch": {},
+    "pull": {
+        **dict.fromkeys(("-r", "--rebase", "--rebase=true"), ("then", "rebase")),
+        **dict.fromkeys(("--no-rebase", "--rebase=false", "--ff", "--no-edit"), ("then", "merge")),
+        "--ff-only": ("then", "ff-only"),
+    },
+    "ls-remote": {},
+}
+
+
+def hand_over(text: str, workdir: str) -> tuple[str, dict[str, Any]] | None:
+    parsed = parse_strict(text)
+    if not isinstance(parsed, Parsed) or len(parsed.segments) != 1 or parsed.segments[0].redirections:
+        return None
+    program, *words = parsed.segments[0].words
+    if program != "git" or not words or (command := words[0]) not in _OPTIONS:
+        return None
+    said: dict[str, Any] = {}
+    operands: list[str] = []
+    for word in words[1:]:
+        if not word.startswith("-") or word == "-":
+            operands.append(word)
+        elif word in _OPTIONS[command]:
+            name, value = _OPTIONS[command][word]
+            said |= {name: value} if name else {}
+        elif word not in _SILENT:
+            return None
+    args: dict[str, Any] = {"workdir": workdir} if workdir else {}
+    args |= {"remote": operands[0]} if operands else {}
+    args |= {"refspecs": operands[1:]} if operands[1:] else {}
+    if command == "push":
+        if said.pop("delete", False):
+            if not operands[1:] or any(":" in one for one in operands[1:]):
+                return None
+            args["refspecs"] = [f":{one}" for one in operands[1:]]
+        return PUSH_TOOL, args | said
+    if command == "pull":
+        args |= {"then": "ff-only"} | said
+    elif command == "ls-remote":
+        args["list_only"] = True
+    return FETCH_TOOL, args

@@ -1,0 +1,181 @@
+"""RemoteCall: what a push and a fetch have in common: whose repository, which remote, what the card says of it.
+
+`open_call` takes the arguments and the context; carries over what commands did with git so far; gives the user's
+repository, the remote and its address, and a private repository to reach it from. Refuses (ToolFailed, without a card)
+what cannot be reached: no repository, one inside another, settings that commands may write, an unknown remote.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Final
+
+from golem_forge.core.effects import Effect, Verb
+from golem_forge.core.errors import ToolFailed
+from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.policy.shell.strict import quote
+from golem_forge.sandbox.git.host_repository import HostRepository
+from golem_forge.sandbox.git.remotes import PersonRepository, Remote, RemoteAddress, RemoteRefused
+from golem_forge.sandbox.git.repository import find_repository
+from golem_forge.sandbox.host import is_below, person_environ
+from golem_forge.sandbox.protected import GIT_FILE, normal_name
+from golem_forge.sandbox.sandbox import Sandbox
+from golem_forge.sandbox.zones import USER_TOOLS, AccessMode, Zone
+from golem_forge.tools.context import Plan, ToolContext
+from golem_forge.tools.threads import run_in_thread
+from golem_forge.toolsets.exec import ExecSettings
+from golem_forge.toolsets.exec.command_plan import plan_command
+from golem_forge.toolsets.exec.environment import ExecEnvironment, environment_of, start_directory
+from golem_forge.toolsets.git.failures import refusals
+
+if TYPE_CHECKING:
+    from golem_forge.sandbox.handles import Parts
+
+_MOST_NAMED: Final = 8
+_OF_A_COMMAND: Final[dict[str, Any]] = {
+    "shell": "bash",
+    "login": False,
+    "tty": False,
+    "yield_time_ms": 30_000,
+    "timeout_ms": 1_800_000,
+    "max_output_tokens": 10_000,
+    "network": [],
+    "justification": "",
+    "prefix_rule": [],
+}
+
+
+@dataclass(slots=True, kw_only=True)
+class RemoteCall:
+    settings: ExecSettings
+    sandbox: Sandbox | None
+    ctx: ToolContext
+    zone: Zone
+    workdir: str
+    """As the caller wrote it."""
+    person: PersonRepository
+    host: HostRepository
+    remote: Remote
+    address: RemoteAddress
+
+    def warnings(self) -> tuple[str, ...]:
+        said = []
+        if names := self.person.unheeded():
+            more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+            said.append(
+                f"Not followed, because the repository's own config says it: {', '.join(names[:_MOST_NAMED])}{more}. "
+                "What the remote needs belongs into your own git settings."
+            )
+        if not self.remote.name:
+            said.append("This address is not one of the repository's remotes.")
+        if self.address.secrets:
+            said.append(
+                "The remote's address holds a password or token. Commands can read it in .git/config: use a "
+                "credential helper instead."
+            )
+        return tuple(said)
+
+    def reached(self) -> Effect:
+        """For rules about hosts."""
+        return Effect(verb=Verb.NET, target=self.address.target)
+
+    async def plan_inside(self, *words: str) -> Plan:
+        """A git command inside the walls, judged as any other command."""
+        args = {**_OF_A_COMMAND, "cmd": " ".join(map(quote, ("git", *words))), "workdir": self.workdir}
+        return await plan_command(self.settings, self.sandbox, args, self.ctx)
+
+    async def plan_local(self, words: tuple[str, ...], refspecs: list[str]) -> Plan:
+        """The same command inside the walls, for a remote on this machine. Raises ToolFailed where no command gets
+        there."""
+        if not await run_in_thread(self._in_a_zone):
+            raise ToolFailed(
+                "The remote is a directory of this machine outside every zone, so no command can reach it. "
+                "Do it yourself, or add that directory as a zone.",
+                code="REMOTE_OUTSIDE_ZONES",
+            )
+        self.host.close()
+        return await self.plan_inside(*words, "--", self.remote.name or self.address.url, *refspecs)
+
+    def _in_a_zone(self) -> bool:
+        path = self.address.url.removeprefix("file://")
+        root = self.zone.host if self.person.repository.in_zone else os.path.dirname(self.person.git_dir)
+        place = os.path.realpath(os.path.join(root, path))
+        zones = environment_of(self.sandbox, self.ctx).sandbox.zones.values()
+        return any(is_below(place, zone.host) for zone in zones if zone.name != USER_TOOLS)
+
+
+async def open_call(
+    settings: ExecSettings | None, sandbox: Sandbox | None, args: dict[str, Any], ctx: ToolContext, *, push: bool
+) -> RemoteCall:
+    environment = environment_of(sandbox, ctx)
+    zone, parts = _place(args["workdir"], environment)
+    await environment.walls.carry_git()
+    return await run_in_thread(
+        lambda: _opened(settings or ExecSettings(), sandbox, args, ctx, environment, zone, parts, push)
+    )
+
+
+def _opened(
+    settings: ExecSettings,
+    sandbox: Sandbox | None,
+    args: dict[str, Any],
+    ctx: ToolContext,
+    environment: ExecEnvironment,
+    zone: Zone,
+    parts: Parts,
+    push: bool,
+) -> RemoteCall:
+    with refusals():
+        person = _repository(zone, parts)
+        writable = [one.host for one in environment.sandbox.zones.values() if one.mode is AccessMode.RW]
+        cache = ctx.home / "cache" if ctx.home is not None else None
+        host = HostRepository(person, cache, person_environ(), writable)
+        try:
+            personal = host.personal("remote.pushDefault") if push and not args["remote"] else ""
+            name = args["remote"] or person.default_remote(push=push, personal=personal)
+            remote = person.remote(name)
+            address = host.address(remote, push=push)
+        except BaseException:
+            host.close()
+            raise
+    if ctx.redactor is not None:
+        for secret in address.secrets:
+            ctx.redactor.add_secret("in the remote's address", secret)
+    return RemoteCall(
+        settings=settings,
+        sandbox=sandbox,
+        ctx=ctx,
+        zone=zone,
+        workdir=args["workdir"],
+        person=person,
+        host=host,
+        remote=remote,
+        address=address,
+    )
+
+
+def _place(workdir: str, environment: ExecEnvironment) -> tuple[Zone, Parts]:
+    target = start_directory(workdir, environment.sandbox)
+    if target is None or target.zone is None:
+        raise ToolFailed("There is no repository here: this worker has no zone.")
+    try:
+        return target.zone, target.parts
+    finally:
+        target.close()
+
+
+def _repository(zone: Zone, parts: Parts) -> PersonRepository:
+    free = {normal_name(name) for name in zone.unprotect}
+    if free & {GIT_FILE, ".git/config"}:
+        raise RemoteRefused(
+            "Commands may write this repository's settings (`unprotect`), so your credentials are not used for it."
+        )
+    inner = [parts[:length] for length in range(1, len(parts) + 1)]
+    if any(os.path.lexists(os.path.join(zone.real(each), GIT_FILE)) for each in inner):
+        raise RemoteRefused(
+            "That directory belongs to another repository inside this one; start Forge there to push or fetch it."
+        )
+    found = find_repository(zone)
+    if found is None:
+        raise RemoteRefused(f"/{zone.name} is not in a git repository.")
+    return PersonRepository(found)

@@ -1,0 +1,318 @@
+"""Signing for commands inside the walls: a stub that git takes for its signing program, the socket it speaks to, and
+the tool `git:sign`, by which Forge signs on the host.
+
+A command whose user has signing set up (`user.signingkey`) gets the stub and the settings that lead git to it. What the
+stub hands over becomes a call of `git:sign` by the command's own call, on the one path: its card shows the commit or
+tag, and "for this session" covers the others. Signed is only what `sandbox/git/signing.py` takes for a commit or tag of
+the user, with parents that the user's repository has, or that were signed here before.
+
+Without a key nothing is signed: `commit.gpgSign` is off for commands, whatever the repository says.
+
+Threats: a command that floods the socket (few at once, small requests, a number of them for each command), or another
+process that finds it (a token for each command).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import contextlib
+import hashlib
+import hmac
+import json
+import os
+import secrets
+import shlex
+import tempfile
+from collections import OrderedDict
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from golem_forge.core.effects import Effect, Verb
+from golem_forge.core.errors import ForgeError, ToolFailed
+from golem_forge.core.lazy_dataclass import dataclass, field
+from golem_forge.core.results import ToolResult
+from golem_forge.core.text import shorten
+from golem_forge.sandbox.git.host_repository import HostRepository, personal_config
+from golem_forge.sandbox.git.remotes import PersonRepository, RemoteRefused, config_settings
+from golem_forge.sandbox.git.repository import Repository, find_repository
+from golem_forge.sandbox.git.signing import (
+    MOST_SIGNED,
+    Identity,
+    Signable,
+    SigningSettings,
+    is_on,
+    read_signable,
+    sign,
+    signing_settings,
+)
+from golem_forge.sandbox.host import base_python, person_environ
+from golem_forge.sandbox.process.cleanup import remove_tree
+from golem_forge.sandbox.walls.environment import with_git_settings
+from golem_forge.sandbox.walls.layout import SIGNING
+from golem_forge.sandbox.walls.model import HostDirectory
+from golem_forge.sandbox.walls.socket_child import listen_in
+from golem_forge.sandbox.walls.toolchains import own_python_directory
+from golem_forge.sandbox.zones import AccessMode, Zone
+from golem_forge.storage.home import forge_home
+from golem_forge.tools.context import Plan, ToolContext
+from golem_forge.tools.threads import run_in_thread
+from golem_forge.toolsets.exec.environment import ExecEnvironment, environment_of
+from golem_forge.toolsets.git import SIGN_TOOL
+from golem_forge.toolsets.git.failures import refusals
+
+_GRANT: Final = "sign commits and tags of this repository"
+_SOCKET: Final = "socket"
+_STUB: Final = "signer"
+_MOST_REQUEST: Final = 2 * MOST_SIGNED
+_READ_S: Final = 5.0
+_AT_ONCE: Final = 4
+_MOST_TOKENS: Final = 256
+_MOST_OF_A_COMMAND: Final = 500
+_SHOWN: Final = 4000
+
+
+@dataclass(slots=True)
+class CommandSigning:
+    """What one command gets, and what became of its requests."""
+
+    env: dict[str, str] = field(default_factory=dict)
+    git: dict[str, str] = field(default_factory=dict)
+    """Settings."""
+    shown: tuple[HostDirectory, ...] = ()
+    ctx: ToolContext | None = None
+    asked: int = 0
+    waiting: int = 0
+    """Requests that nobody has answered yet."""
+    refused: str = ""
+    """Why the last one was not signed."""
+
+    @property
+    def is_offered(self) -> bool:
+        return self.ctx is not None
+
+    def applied(self, env: dict[str, str]) -> dict[str, str]:
+        return with_git_settings({**env, **self.env}, self.git) if self.git else env
+
+
+class SigningServer:
+    """A part of the session; opened with the first command that may sign."""
+
+    def __init__(self) -> None:
+        self._folder = ""
+        self._server: asyncio.AbstractServer | None = None
+        self._root = secrets.token_hex(16)
+        """Of every token: kept out of all output, which makes the rest of it worthless."""
+        self._free = asyncio.Semaphore(_AT_ONCE)
+        self._commands: OrderedDict[str, CommandSigning] = OrderedDict()
+        self._personal: dict[str, dict[str, str]] = {}
+        self._shown: tuple[HostDirectory, ...] = ()
+        self.signed: set[str] = set()
+        """Ids of commits as git makes them of what was signed here."""
+
+    async def personal(self, repository: Repository) -> dict[str, str]:
+        """What the user has set for all repositories, as it holds for this one; asked for once."""
+        if repository.git_dir not in self._personal:
+            found = await run_in_thread(partial(personal_config, repository.git_dir, person_environ()))
+            self._personal[repository.git_dir] = found
+        return self._personal[repository.git_dir]
+
+    async def prepare(self, command: CommandSigning, zone: Zone | None, ctx: ToolContext) -> None:
+        """`zone`: where the command starts. Its settings lead git to the stub, or switch signing off."""
+        repository = find_repository(zone) if zone is not None else None
+        if repository is None:
+            return
+        personal = await self.personal(repository)
+        settings = signing_settings(personal)
+        own = _repository_settings(repository)
+        if settings is None:
+            names = ("commit.gpgsign", "tag.gpgsign")
+            command.git = dict.fromkeys((name for name in names if is_on(own.get(name, ""))), "false")
+            return
+        with contextlib.suppress(OSError, ForgeError):  # without the stub git says that it cannot sign
+            await self._open(ctx)
+            token = f"{self._root}-{secrets.token_hex(16)}"
+            self._commands[token] = command
+            if len(self._commands) > _MOST_TOKENS:
+                self._commands.popitem(last=False)
+            if ctx.redactor is not None and self._root not in ctx.redactor.secrets:
+                ctx.redactor.add_secret("FORGE_SIGNING_TOKEN", self._root)
+            command.env = {"FORGE_SIGNING_SOCKET": f"{SIGNING}/{_SOCKET}", "FORGE_SIGNING_TOKEN": token}
+            command.git = _stub_settings(settings, own)
+            command.shown, command.ctx = self._shown, ctx
+
+    async def _open(self, ctx: ToolContext) -> None:
+        if self._server is not None:
+            return
+        home = ctx.home or forge_home().path
+        python, why = own_python_directory(home)
+        if why:
+            raise ToolFailed(f"Forge's Python {why}")
+        self._folder = _stub_folder(home / "cache")
+        listener = listen_in(self._folder, _SOCKET, _AT_ONCE * 4)
+        self._server = await asyncio.start_unix_server(self._serve, sock=listener, limit=_MOST_REQUEST)
+        further = (HostDirectory(python, python),) if python else ()
+        self._shown = (HostDirectory(self._folder, SIGNING), *further)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with self._free:
+                answer = await self._answer(reader)
+            writer.write(json.dumps(answer).encode() + b"\n")
+            await writer.drain()
+        except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            return
+        finally:
+            writer.close()
+
+    async def _answer(self, reader: asyncio.StreamReader) -> dict[str, str]:
+        async with asyncio.timeout(_READ_S):
+            line = await reader.readuntil(b"\n")
+        try:
+            said = json.loads(line)
+            token, data = said["token"], said["data"]
+            base64.b64decode(data, validate=True)
+        except (ValueError, KeyError, TypeError, RecursionError, binascii.Error):
+            return {"error": "that is no request"}
+        known = (one for each, one in self._commands.items() if hmac.compare_digest(each, str(token)))
+        command = next(known, None)
+        if command is None or command.ctx is None:
+            return {"error": "no command of this session asks"}
+        command.asked += 1
+        if command.asked > _MOST_OF_A_COMMAND:
+            return {"error": f"one command has at most {_MOST_OF_A_COMMAND} things signed"}
+        command.waiting += 1
+        try:
+            outcome = await command.ctx.call(SIGN_TOOL, {"data": data})
+        finally:
+            command.waiting -= 1
+        if not outcome.ok or outcome.result is None:
+            command.refused = shorten(outcome.error or outcome.status.value, 500)
+            return {"error": command.refused}
+        return {"signature": outcome.result.value["signature"]}
+
+    async def aclose(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        if self._folder:
+            remove_tree(self._folder)
+        self._commands.clear()
+
+
+def _stub_folder(cache: Path) -> str:
+    """A private directory with the stub in it."""
+    cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder = os.path.realpath(tempfile.mkdtemp(prefix="sign-", dir=cache))
+    source = (Path(__file__).parents[2] / "sandbox/git/signer_child.py").read_bytes()
+    header = f"#!/bin/sh\n''':'\nexec {shlex.quote(base_python())} -I -S -B \"$0\" \"$@\"\n'''\n"
+    stub = Path(folder, _STUB)
+    stub.write_bytes(header.encode() + source)
+    stub.chmod(0o500)
+    return folder
+
+
+def _stub_settings(settings: SigningSettings, own: Mapping[str, str]) -> dict[str, str]:
+    """What leads git inside to the stub. The key stays a name: the stub does not need it."""
+    stub = f"{SIGNING}/{_STUB}"
+    said = {"gpg.format": settings.format, "user.signingKey": f"{SIGNING}/key"}
+    said |= {"gpg.program": stub, "gpg.openpgp.program": stub, "gpg.ssh.program": stub, "gpg.x509.program": stub}
+    for name, personal in (("commit.gpgSign", settings.commits), ("tag.gpgSign", settings.tags)):
+        here = own.get(name.lower())
+        said[name] = str(personal if here is None else is_on(here)).lower()
+    return said
+
+
+def _repository_settings(repository: Repository) -> dict[str, str]:
+    try:
+        found = config_settings(repository)
+    except (RemoteRefused, OSError):
+        return {}
+    return {one.name: "true" if one.value is None else one.value for one in found}
+
+
+async def plan_sign(args: dict[str, Any], ctx: ToolContext) -> Plan:
+    environment = environment_of(None, ctx)
+    await environment.walls.carry_git()
+    server = ctx.parts.get(SigningServer)
+    data = base64.b64decode(args["data"])
+    zone = environment.sandbox.zones.get(environment.sandbox.default_zone or "")
+    found = [(one, find_repository(one)) for one in environment.sandbox.zones.values()]
+    repositories = [repository for one, repository in found if repository is not None]
+    if zone is None or not repositories:
+        raise ToolFailed("there is no repository here")
+    personal = await server.personal(repositories[0])
+    settings = signing_settings(personal)
+    if settings is None:
+        raise ToolFailed("signing is not set up")
+    with refusals():
+        meant = await run_in_thread(partial(_checked, data, repositories, personal, environment, server.signed))
+    return Plan(
+        run=partial(_run, data, settings, environment, server, ctx),
+        effects=(Effect(verb=Verb.EXEC, target=f"sign {meant.kind} {shorten(meant.title, 100)}", grant=_GRANT),),
+        payload=shorten(data.decode("utf-8", "replace"), _SHOWN),
+        fingerprint_args={"sha256": hashlib.sha256(data).hexdigest()},
+        read_only=True,
+    )
+
+
+def _checked(
+    data: bytes,
+    repositories: list[Repository],
+    personal: Mapping[str, str],
+    environment: ExecEnvironment,
+    signed: set[str],
+) -> Signable:
+    """Raises RemoteRefused."""
+    people = [PersonRepository(one) for one in repositories]
+    allowed = {Identity(personal.get("user.name", ""), personal.get("user.email", ""))}
+    for person in people:
+        own = {one.name: one.value or "" for one in person.settings}
+        name, email = (own.get(f"user.{key}", personal.get(f"user.{key}", "")) for key in ("name", "email"))
+        allowed.add(Identity(name, email))
+    meant = read_signable(data, [one for one in allowed if one.email])
+    unknown = [one for one in meant.parents if one not in signed]
+    for person in people:
+        if unknown:
+            host = HostRepository(person, forge_home().path / "cache", person_environ(), _writable(environment))
+            try:
+                said = host.look("cat-file", "--batch-check", given="\n".join((*unknown, "")).encode())
+            finally:
+                host.close()
+            missing = {line.split(" ")[0] for line in said.splitlines() if line.endswith(" missing")}
+            unknown = [one for one in unknown if one in missing]
+    if unknown:
+        raise RemoteRefused("it follows a commit that the user's repository does not have yet")
+    return meant
+
+
+def _writable(environment: ExecEnvironment) -> list[str]:
+    return [one.host for one in environment.sandbox.zones.values() if one.mode is AccessMode.RW]
+
+
+async def _run(
+    data: bytes, settings: SigningSettings, environment: ExecEnvironment, server: SigningServer, ctx: ToolContext
+) -> ToolResult:
+    cache = (ctx.home or forge_home().path) / "cache"
+    cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def work() -> str:
+        with refusals():
+            return sign(data, settings, person_environ(), cache, _writable(environment))
+
+    signature = await run_in_thread(work)
+    server.signed |= set(_commit_ids(data, signature))
+    return ToolResult(value={"kind": "git.signature", "signature": signature}, text="signed")
+
+
+def _commit_ids(data: bytes, signature: str) -> tuple[str, ...]:
+    """Of the commit that git makes of it: the signature becomes a header, each further line behind a blank."""
+    head, _, message = data.partition(b"\n\n")
+    lines = signature.rstrip("\n").replace("\n", "\n ").encode()
+    ids = []
+    for name, make in (("gpgsig", hashlib.sha1), ("gpgsig-sha256", hashlib.sha256)):
+        content = head + b"\n" + name.encode() + b" " + lines + b"\n\n" + message
+        ids.append(make(b"commit %d\0" % len(content) + content).hexdigest())
+    return tuple(ids)

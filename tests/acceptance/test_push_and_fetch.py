@@ -1,0 +1,124 @@
+"""An agent works in my repository and pushes: with my ssh agent or my credential helper, which it never sees."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.git_remotes import PASSWORD, Elsewhere, bare, git, https_remote, ssh_remote
+
+COMMIT = "echo two > a.txt && git commit -qam 'the second'"
+
+
+def words(*commands: str) -> str:
+    calls = [{"calls": [{"tool": "exec_command", "args": {"cmd": command}}]} for command in commands]
+    return json.dumps({"turns": [*calls, {"say": "done"}]})
+
+
+@pytest.fixture(params=["https", "ssh"])
+def elsewhere(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Elsewhere]:
+    with (https_remote if request.param == "https" else ssh_remote)(tmp_path / "elsewhere") as remote:
+        yield remote
+
+
+def repository(place: Any, own_home: Path, url: str, settings: str = "") -> Path:
+    """One commit on main, a remote `origin`, and the person's own settings."""
+    (own_home / ".gitconfig").write_text(f"[user]\n\tname = Ada\n\temail = ada@example.test\n{settings}")
+    root: Path = place.root
+    (root / "a.txt").write_text("one\n")
+    (root / ".gitignore").write_text("words.json\n")
+    git(root, "init", "-q", "-b", "main", ".", home=own_home)
+    git(root, "add", "a.txt", ".gitignore", home=own_home)
+    git(root, "commit", "-q", "-m", "the first", home=own_home)
+    git(root, "remote", "add", "origin", url, home=own_home)
+    return root
+
+
+def run(place: Any, *commands: str, **environ: str) -> Any:
+    place.write(**{"words.json": words(*commands)})
+    return place.forge("run", "--model", "scripted:words.json", "--approval", "approve_all", "-i", "go", **environ)
+
+
+def ran_as(place: Any, at: int = -1) -> list[tuple[str, str]]:
+    """The tool that each call became, and how it ended."""
+    records = place.records(at)
+    tools = [one["tool"] for one in records if one["type"] == "started"]
+    return list(zip(tools, (one["status"] for one in records if one["type"] == "finished"), strict=True))
+
+
+def served(elsewhere_root: Path, *words: str) -> str:
+    return git(elsewhere_root / "served/project.git", *words)
+
+
+def test_the_agent_commits_and_pushes_with_my_credentials(
+    desk: Callable[..., Any], own_home: Path, tmp_path: Path, elsewhere: Elsewhere
+) -> None:
+    place = desk({})
+    place.know_walls()
+    root = repository(place, own_home, elsewhere.url, elsewhere.settings)
+    ran = run(place, COMMIT, "git push -u origin main", "git ls-remote origin", **elsewhere.environ)
+    assert ran.code == 0, ran.out + ran.err
+    assert served(tmp_path / "elsewhere", "log", "--format=%s", "main") == "the second\nthe first"
+    assert ran_as(place) == [("exec_command", "success"), ("git_push", "success"), ("git_fetch", "success")]
+    # As git would: the remote-tracking branch, and what main follows.
+    assert git(root, "log", "-1", "--format=%s", "origin/main") == "the second"
+    assert git(root, "rev-parse", "--symbolic-full-name", "main@{upstream}") == "refs/remotes/origin/main"
+    kept = place.kept_bytes() + (ran.out + ran.err).encode()
+    assert PASSWORD.encode() not in kept
+
+
+def test_the_agent_fetches_and_merges_what_others_pushed(
+    desk: Callable[..., Any], own_home: Path, tmp_path: Path, elsewhere: Elsewhere
+) -> None:
+    place = desk({})
+    place.know_walls()
+    root = repository(place, own_home, elsewhere.url, elsewhere.settings)
+    assert run(place, "git push -u origin main", **elsewhere.environ).code == 0
+    other = tmp_path / "other"
+    git(tmp_path, "clone", "-q", str(tmp_path / "elsewhere/served/project.git"), str(other))
+    (other / "b.txt").write_text("theirs\n")
+    git(other, "add", ".")
+    git(other, "-c", "user.name=B", "-c", "user.email=b@example.test", "commit", "-q", "-m", "by another")
+    git(other, "push", "-q", "origin", "main")
+    ran = run(place, "git pull", "git log --format=%s", **elsewhere.environ)
+    assert ran.code == 0, ran.out + ran.err
+    assert (root / "b.txt").read_text() == "theirs\n"
+    assert git(root, "log", "-1", "--format=%s", "main") == "by another"
+    assert ("git_fetch", "success") in ran_as(place, 0) + ran_as(place, 1)
+
+
+def test_a_remote_in_a_zone_is_reached_inside_the_walls(desk: Callable[..., Any], own_home: Path) -> None:
+    place = desk({})
+    place.know_walls()
+    remote = bare(place.root / "remotes", "here.git")
+    root = repository(place, own_home, f"file://{remote}")
+    ran = run(place, COMMIT, "git push origin main")
+    assert ran.code == 0, ran.out + ran.err
+    assert git(remote, "log", "-1", "--format=%s", "main") == "the second"
+    assert git(root, "log", "-1", "--format=%s", "origin/main") == "the second"
+
+
+def test_a_remote_outside_every_zone_is_refused_with_the_reason(
+    desk: Callable[..., Any], own_home: Path, tmp_path: Path
+) -> None:
+    place = desk({})
+    place.know_walls()
+    remote = bare(tmp_path / "remotes", "there.git")
+    repository(place, own_home, str(remote))
+    run(place, "git push origin main")
+    (call,) = place.calls()
+    assert call.status == "execution_failed" and "outside every zone" in call.error
+    assert str(tmp_path) not in call.error
+
+
+def test_a_script_that_pushes_is_told_how_to(desk: Callable[..., Any], own_home: Path) -> None:
+    place = desk({})
+    place.know_walls()
+    repository(place, own_home, "https://git.example.test/me/project.git")
+    run(place, "for b in main; do git push origin $b; done")
+    (call,) = place.calls()
+    assert (call.tool, call.status) == ("exec_command", "execution_failed")
+    assert "call git_push or git_fetch" in str(place.history())

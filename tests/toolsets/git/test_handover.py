@@ -1,0 +1,75 @@
+"""Which commands are handed over to git_push and git_fetch, and which stay commands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from golem_forge.core.decisions import Status
+from golem_forge.toolsets.exec import redirect_command
+
+from .conftest import Project
+
+
+@pytest.mark.parametrize(
+    ("cmd", "tool", "args"),
+    [
+        ("git push", "git_push", {}),
+        ("git push origin main", "git_push", {"remote": "origin", "refspecs": ["main"]}),
+        ("git push -u origin HEAD", "git_push", {"remote": "origin", "refspecs": ["HEAD"], "set_upstream": True}),
+        ("git push --force-with-lease", "git_push", {"force": True}),
+        ("git push origin --delete old", "git_push", {"remote": "origin", "refspecs": [":old"]}),
+        ("bash -lc 'git push origin main'", "git_push", {"remote": "origin", "refspecs": ["main"]}),
+        ("git fetch -q upstream", "git_fetch", {"remote": "upstream"}),
+        ("git pull", "git_fetch", {"then": "ff-only"}),
+        ("git pull --rebase origin main", "git_fetch", {"remote": "origin", "refspecs": ["main"], "then": "rebase"}),
+        ("git ls-remote origin", "git_fetch", {"remote": "origin", "list_only": True}),
+    ],
+)
+def test_handed_over(cmd: str, tool: str, args: dict[str, Any]) -> None:
+    assert redirect_command({"cmd": cmd}) == (tool, args)
+    assert redirect_command({"command": cmd, "working_dir": "sub"}) == (tool, {"workdir": "sub", **args})
+
+
+@pytest.mark.parametrize(
+    "cmd",
+    [
+        "git push && ls",
+        "cd sub && git push",
+        "git push > log",
+        "git push origin $BRANCH",
+        "git -c core.sshCommand=evil push",
+        "git -C sub push",
+        "git push --receive-pack=evil origin",
+        "git fetch --upload-pack evil origin",
+        "git push --mirror",
+        "git push --all origin",
+        "GIT_SSH_COMMAND=evil git push",
+        "/tmp/git push",
+        "git status",
+        "git clone https://git.example.test/a/b",
+        "echo git push",
+    ],
+)
+def test_a_command_stays_a_command(cmd: str) -> None:
+    assert redirect_command({"cmd": cmd}) is None
+
+
+def test_a_call_that_names_hosts_reaches_them_itself() -> None:
+    assert redirect_command({"cmd": "git fetch origin", "network": ["git.example.test"]}) is None
+
+
+async def test_a_block_on_the_command_blocks_what_it_is_handed_over_to(project: Project) -> None:
+    from .test_push import rules
+
+    rules("  - {command: [git, push], verdict: blocked, reason: not by agents}\n")
+    outcome = await project.bench.cmd("git push origin main")
+    assert outcome.status is Status.POLICY_DENIED and "not by agents" in outcome.text
+    assert project.asked == [] and project.served("for-each-ref") == ""
+
+
+async def test_one_call_has_one_card(project: Project) -> None:
+    outcome = await project.bench.cmd("git push origin main")
+    assert (outcome.tool, outcome.status) == ("git_push", Status.SUCCESS)
+    assert [request.tool for request in project.asked] == ["git_push"]

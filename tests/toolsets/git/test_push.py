@@ -1,0 +1,215 @@
+"""git_push: what the card shows is what is pushed; what could lose something is shown, and never covered by a rule."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from tests.toolsets.exec.conftest import gone as gone
+
+from golem_forge.core.decisions import Status
+
+from .conftest import Project
+
+
+def rules(text: str) -> None:
+    from golem_forge.storage.home import forge_home
+
+    home = forge_home().path
+    home.mkdir(parents=True, exist_ok=True)
+    (home / "rules.yaml").write_text(f"version: 1\nrules:\n{text}")
+
+
+async def test_the_card_shows_the_address_the_refs_the_commits_and_the_files(project: Project) -> None:
+    project.commit("second", "b.txt")
+    outcome = await project.push("main", remote="origin")
+    assert outcome.status is Status.SUCCESS, outcome.text
+    (request,) = project.asked
+    for text in (
+        f"git push {project.url}",
+        "refs/heads/main → refs/heads/main   new..",
+        "Ada: first",
+        "Ada: second",
+        "b.txt | 1 +",
+        "2 files changed, 2 insertions(+)",
+    ):
+        assert text in request.payload
+    assert request.effects[0] == f"net {project.url} refs/heads/main:refs/heads/main"
+    assert request.risk == "high"
+    assert project.served("log", "--format=%s", "main") == "second\nfirst"
+    assert project.git("rev-parse", "origin/main") == project.git("rev-parse", "main")
+    assert "update by push" in project.git("reflog", "origin/main")
+
+
+async def test_without_arguments_the_branch_goes_where_git_would_push_it(project: Project) -> None:
+    project.git("checkout", "-q", "-b", "work")
+    assert (await project.push()).status is Status.SUCCESS
+    assert project.served("for-each-ref", "--format=%(refname)") == "refs/heads/work"
+    project.git("config", "branch.work.remote", "origin")
+    project.git("config", "branch.work.merge", "refs/heads/elsewhere")
+    project.commit("second")
+    outcome = await project.push()
+    assert "name the refspec" in outcome.text and len(project.asked) == 1
+    project.git("config", "push.default", "upstream")
+    assert (await project.push()).status is Status.SUCCESS
+    assert project.served("log", "-1", "--format=%s", "elsewhere") == "second"
+
+
+async def test_what_is_there_already_asks_nobody(project: Project) -> None:
+    await project.push()
+    outcome = await project.push()
+    assert outcome.status is Status.SUCCESS and outcome.text.startswith("Everything up to date")
+    assert len(project.asked) == 1
+
+
+async def test_a_commit_made_while_the_card_is_open_is_not_pushed_unseen(project: Project) -> None:
+    def answer(request: object) -> object:
+        if len(project.asked) == 1:
+            project.commit("behind your back")
+        return {"approved": True}
+
+    project.answers = answer
+    outcome = await project.push()
+    assert outcome.status is Status.SUCCESS
+    assert "behind your back" not in project.asked[0].payload
+    assert "behind your back" in project.asked[1].payload
+
+
+async def test_what_the_remote_has_more_is_refused_before_anybody_is_asked(project: Project) -> None:
+    await project.push()
+    project.others_push("by another")
+    await project.fetch()
+    project.commit("mine")
+    asked = len(project.asked)
+    outcome = await project.push()
+    assert outcome.status is Status.EXECUTION_FAILED and "only `force` would overwrite" in outcome.text
+    assert len(project.asked) == asked
+
+
+@pytest.mark.parametrize("how", ["force", "plus", "delete"])
+async def test_a_force_shows_what_is_lost_and_no_rule_covers_it(project: Project, how: str) -> None:
+    await project.push()
+    project.others_push("precious")
+    await project.fetch()
+    project.commit("mine")
+    rules(f"  - {{tool: git_push, args: {{url: '{project.url}', ref: refs/heads/main}}, verdict: preApproved}}\n")
+    asked = len(project.asked)
+    spec = {"force": "main", "plus": "+main:main", "delete": ":refs/heads/main"}[how]
+    outcome = await project.push(spec, force=how == "force")
+    (request,) = project.asked[asked:]
+    assert request.risk == "critical" and "git_rewrite" in str(request.risk_reasons)
+    assert "LOST" in request.payload and "B: precious" in request.payload
+    assert [choice.scope for choice in request.choices] == ["session"] and request.choices[0].exact
+    if how == "delete":  # the server itself refuses to lose its HEAD
+        assert outcome.status is Status.EXECUTION_FAILED
+        assert project.served("log", "-1", "--format=%s", "main") == "precious"
+    else:
+        assert outcome.status is Status.SUCCESS, outcome.text
+        assert project.served("log", "--format=%s", "main") == "mine\nfirst"
+
+
+async def test_a_force_never_loses_what_nobody_was_shown(project: Project) -> None:
+    await project.push()
+    await project.fetch()
+    project.others_push("arrived since")
+    project.git("commit", "-q", "--amend", "-m", "rewritten")
+    outcome = await project.push("main", force=True)
+    assert outcome.status is Status.EXECUTION_FAILED and "call git_fetch" in outcome.text
+    assert project.served("log", "-1", "--format=%s", "main") == "arrived since"
+    unseen = await project.push("main:other", force=True)
+    assert unseen.status is Status.SUCCESS
+    project.others_push("on other", "third")
+    unseen = await project.push("main:third", force=True)
+    assert unseen.status is Status.EXECUTION_FAILED
+    assert "nobody here has seen that ref" in project.asked[-1].payload
+    assert project.served("log", "-1", "--format=%s", "third") == "on other"
+
+
+async def test_a_branch_and_a_tag_are_deleted_only_as_they_were_seen(project: Project) -> None:
+    project.git("branch", "gone")
+    project.git("tag", "v1")
+    assert (await project.push("gone", "v1")).status is Status.SUCCESS
+    outcome = await project.push(":gone", ":refs/tags/v1")
+    assert outcome.status is Status.SUCCESS, outcome.text
+    assert project.served("for-each-ref", "--format=%(refname)") == ""
+    assert project.git("for-each-ref", "--format=%(refname)", "refs/remotes") == ""
+    outcome = await project.push(":never-seen")
+    assert "call git_fetch first" in outcome.text
+
+
+async def test_a_rule_covers_an_address_and_a_ref_and_nothing_else(project: Project) -> None:
+    ref = "{glob: 'refs/heads/**'}"
+    rules(f"  - {{tool: git_push, args: {{url: '{project.url}', ref: {ref}}}, verdict: preApproved}}\n")
+    project.git("tag", "v1")
+    assert (await project.push("main")).status is Status.SUCCESS
+    assert project.asked == []
+    assert (await project.push("main:other", "v1")).status is Status.SUCCESS
+    assert len(project.asked) == 1  # the tag is not in the rule
+
+
+async def test_a_blocked_ref_blocks_a_push_of_several(project: Project) -> None:
+    rules("  - {tool: git_push, args: {ref: refs/heads/main}, verdict: blocked, reason: by review only}\n")
+    outcome = await project.push("main:other", "main")
+    assert outcome.status is Status.POLICY_DENIED and "by review only" in outcome.text
+    assert project.asked == []
+
+
+async def test_a_rule_about_a_host_does_not_cover_a_push_but_blocks_it(project: Project) -> None:
+    port = project.url.split(":")[2].split("/")[0]
+    rules(f"  - {{host: localhost, ports: [{port}], verdict: preApproved}}\n")
+    await project.push()
+    assert len(project.asked) == 1
+    rules(f"  - {{host: localhost, ports: [{port}], verdict: blocked, reason: not this host}}\n")
+    project.commit("second")
+    assert (await project.push()).status is Status.POLICY_DENIED
+
+
+async def test_what_is_remembered_is_the_address_and_the_ref(project: Project) -> None:
+    project.answers = lambda request: {"approved": True, "choice": request.choices[-1].id}
+    await project.push()
+    assert project.asked[0].choices[-1].label == f"git_push {project.url} refs/heads/main"
+    project.commit("second")
+    assert (await project.push()).status is Status.SUCCESS
+    assert len(project.asked) == 1
+    await project.push("main:other")
+    assert len(project.asked) == 2
+
+
+async def test_pointers_of_lfs_are_told(project: Project) -> None:
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:" + "0" * 64 + "\nsize 5"
+    project.commit(pointer, "large.bin")
+    outcome = await project.push()
+    assert "1 file is kept by git-lfs" in str(project.asked[0].warnings)
+    assert "git lfs push" in outcome.text
+
+
+async def test_an_interrupt_ends_git_and_all_that_it_started(
+    project: Project, tmp_path: Path, gone: Callable[..., Awaitable[None]]
+) -> None:
+    helper = tmp_path / "elsewhere/credential-helper"
+    asks, gate = tmp_path / "asks", tmp_path / "gate"
+    os.mkfifo(gate)
+    helper.write_text(f"#!/bin/sh\ntouch {asks}; read x < {gate}\n")
+    pushing = asyncio.ensure_future(project.push())
+    while not asks.exists():
+        assert not pushing.done(), pushing.result().text
+        await asyncio.sleep(0.01)
+    pushing.cancel()
+    await asyncio.wait([pushing])
+    await gone(str(helper))
+    assert project.served("for-each-ref") == ""
+
+
+async def test_a_denied_push_sends_nothing(project: Project) -> None:
+    project.answers = lambda request: {"approved": False}
+    assert (await project.push()).status is Status.APPROVAL_DENIED
+    assert project.served("for-each-ref") == ""
+
+
+async def test_nothing_is_left_of_the_private_repository(project: Project) -> None:
+    await project.push()
+    cache = project.root.parent / "cache"
+    assert [path.name for path in cache.glob("git-*")] == []
