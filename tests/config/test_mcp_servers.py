@@ -59,7 +59,7 @@ mcp:
       pass_env: [TOKEN, TOKEN]
       cwd: /workspace/sub
       zones: {workspace: rw, docs: ro}
-      network: [Example.COM., "api.test:8443", "[2001:DB8::1]:443", example.com]
+      network: [Example.COM., "api.test:8443", "[2001:DB8::1]:443", example.com, "group:node"]
       enabled: false
       required: true
       trust: trusted
@@ -82,7 +82,7 @@ mcp:
     assert (git.command, git.args) == ("uvx", ("mcp-server-git", "--repository", "${zone:workspace}", ""))
     assert (dict(git.env), git.pass_env, git.cwd) == ({"A": "${B:-c}"}, ("TOKEN",), "/workspace/sub")
     assert dict(git.zones) == {"workspace": "rw", "docs": "ro"}
-    assert git.network == ("example.com", "api.test:8443", "[2001:db8::1]:443")
+    assert git.network == ("example.com", "api.test:8443", "[2001:db8::1]:443", "group:node")
     assert (git.enabled, git.required, git.trust) == (False, True, ServerTrust.TRUSTED)
     assert (git.allow, git.deny, git.always_load) == (("git_*",), ("git_push",), ("git_status",))
     assert git.approval_default == Setting(Verdict.ASK, "forge.yaml:17")
@@ -152,6 +152,7 @@ HTTP = "mcp:\n  servers:\n    a:\n      url: https://h.test\n      "
         (STDIO + "network: maybe", "5: mcp.servers.a.network: expected true, false or a list of hosts"),
         (STDIO + "network: ['*.x.test']", "5: mcp.servers.a.network[0]: '*.x.test': name one host"),
         (STDIO + "network: ['https://x.test']", "without scheme"),
+        (STDIO + "network: ['group:perl']", "groups are python, node, rust, go"),
         (STDIO + "network: ['x.test:99999']", "a port is a number from 1 to 65535"),
         (STDIO + "network: ['0x7f.1']", "is not a usable address"),
         (STDIO + "enabled: 1", "5: mcp.servers.a.enabled: expected true or false"),

@@ -35,6 +35,7 @@ def test_every_verb_is_shown():
         "concepts/zones-and-walls.md",
         "guides/clients.md",
         "guides/command-line.md",
+        "guides/development.md",
         "guides/editors.md",
         "guides/mcp.md",
         "guides/telemetry.md",

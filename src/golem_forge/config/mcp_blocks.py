@@ -41,6 +41,7 @@ from golem_forge.config.schema import (
 from golem_forge.config.yaml_file import YamlFile, YamlPath, is_override
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.errors import ConfigError
+from golem_forge.core.host_groups import named_group
 from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.core.regex import regex
 from golem_forge.core.text import escape_control_chars
@@ -151,7 +152,7 @@ def _network(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
     hosts: list[str] = []
     for index, written in enumerate(list_of(text)(value, path, problems)):
         try:
-            hosts.append(normalise_target(written))
+            hosts.append(written if named_group(written) else normalise_target(written))
         except ValueError as error:
             problems.add((*path, index), f"{escape_control_chars(written[:80])!r}: {error}")
     return tuple(dict.fromkeys(hosts)) or False

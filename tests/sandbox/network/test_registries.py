@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from golem_forge.core.host_groups import HostGroup
 from golem_forge.sandbox.network.registries import (
     MIRRORS,
     PUBLIC_HOSTS,
-    HostGroup,
     group_of_place,
     group_places,
     mirror_places,

@@ -25,6 +25,7 @@ from golem_forge.core.text import escape_control_chars
 from golem_forge.events.redaction import Redactor
 from golem_forge.mcp.client.json_lines import LineReader, LineWriter
 from golem_forge.mcp.client.transport import CannotStart, TransportError, WallsFailed
+from golem_forge.policy.rules.globs import expand_groups, is_mirror
 from golem_forge.sandbox.errors import SandboxError
 from golem_forge.sandbox.process.child import Child
 from golem_forge.sandbox.process.monitor import ENDED, REASONS
@@ -174,7 +175,7 @@ class StdioTransport:
             env=env,
             shown=found.shown,
             limits=long_running_limits(self._walls.limits),
-            hosts=() if isinstance(network, bool) else tuple(map(self._grant, network)),
+            hosts=() if isinstance(network, bool) else tuple(map(self._grant, expand_groups(network))),
             shares_network=network is True,
             home=self._home(),
         )
@@ -185,7 +186,8 @@ class StdioTransport:
         if not colon or not port.isdigit() or host.endswith(":"):
             host, port = target, "443"
         host = host.strip("[]")
-        return HostGrant(host, int(port), self._host_rule(host, int(port)).private)
+        private = self._host_rule(host, int(port)).private or is_mirror(host, int(port))
+        return HostGrant(host, int(port), private)
 
     def _home(self) -> str:
         made = self._walls.kept_home("golem-forge", "mcp", server_home_name(self._spec))

@@ -11,14 +11,14 @@ import contextlib
 import re
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Final
 
 from golem_forge.core.globs import name_glob as name_glob
 from golem_forge.core.globs import path_glob as path_glob
 from golem_forge.core.globs import path_matches_glob as path_matches_glob
+from golem_forge.core.host_groups import GROUPS, HostGroup, named_group
 from golem_forge.core.regex import regex
 from golem_forge.sandbox.host import person_environ
-from golem_forge.sandbox.network.registries import GROUP_PREFIX, HostGroup, group_places, mirror_places
+from golem_forge.sandbox.network.registries import group_places, mirror_places
 
 _LABEL = regex(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 
@@ -61,9 +61,6 @@ def host_pattern(text: str) -> str:
     return f"*.{domain}"
 
 
-GROUPS: Final = tuple(group.value for group in HostGroup)
-
-
 def places_of_group(group: str) -> tuple[tuple[str, int], ...]:
     """Its hosts, in their one spelling, and ports. What the person's settings name and is no host is left out."""
     found: dict[tuple[str, int], None] = {}
@@ -75,12 +72,15 @@ def places_of_group(group: str) -> tuple[tuple[str, int], ...]:
 
 def group_targets(word: str) -> tuple[str, ...]:
     """`group:python` as `host:port` each; empty for any other word. Raises ValueError for a group that there is not."""
-    if not word.startswith(GROUP_PREFIX):
+    group = named_group(word)
+    if group is None:
         return ()
-    group = word.removeprefix(GROUP_PREFIX)
-    if group not in GROUPS:
-        raise ValueError(f"there is no such group; groups are {', '.join(GROUPS)}")
     return tuple(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in places_of_group(group))
+
+
+def expand_groups(network: Iterable[str]) -> list[str]:
+    """A list of hosts with the hosts of each group in its place, each once."""
+    return list(dict.fromkeys(host for word in network for host in group_targets(word) or (word,)))
 
 
 def groups_with(places: Iterable[tuple[str, int]]) -> tuple[str, ...] | None:

@@ -24,9 +24,10 @@ from golem_forge.config.schema import (
     value_that,
 )
 from golem_forge.config.yaml_file import YamlPath
+from golem_forge.core.host_groups import GROUPS
 from golem_forge.core.regex import regex
 from golem_forge.core.text import nearest_hint
-from golem_forge.policy.rules.globs import GROUPS, host_pattern, places_of_group
+from golem_forge.policy.rules.globs import host_pattern, places_of_group
 from golem_forge.policy.rules.model import PATH_VERBS, ArgTest, RuleKind, RuleScope
 
 _ARG_TESTS: Final = ("one_of", "glob", "min", "max", "absent")

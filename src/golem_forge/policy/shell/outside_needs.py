@@ -12,11 +12,11 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from golem_forge.core.host_groups import GROUP_PREFIX
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.regex import regex
 from golem_forge.policy.shell.arguments import has_long, leading_options, names, plain_operands
 from golem_forge.policy.shell.lenient import CommandScan, FoundCommand, find_commands
-from golem_forge.sandbox.network.registries import GROUP_PREFIX
 
 HOST: Final = "a host"
 _REGISTRY: Final = "a package registry"

@@ -12,25 +12,16 @@ anything, and of an address nothing that lets somebody in.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from enum import StrEnum
 from typing import Final
 from urllib.parse import parse_qsl, urlsplit
 
+from golem_forge.core.host_groups import HostGroup
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.regex import regex
 from golem_forge.events.redaction import NO_CREDENTIAL, classify_name
 
-GROUP_PREFIX: Final = "group:"
-"""`group:python` stands in a list of hosts for all hosts of the group."""
 Place = tuple[str, int]
 """A host and a port."""
-
-
-class HostGroup(StrEnum):
-    PYTHON = "python"
-    NODE = "node"
-    RUST = "rust"
-    GO = "go"
 
 
 PUBLIC_HOSTS: Final[dict[HostGroup, tuple[str, ...]]] = {

@@ -21,11 +21,12 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from golem_forge.core.effects import Mark, Verb
+from golem_forge.core.host_groups import GROUP_PREFIX
 from golem_forge.core.regex import regex
 from golem_forge.core.text import clip, escape_control_chars, process_link
 from golem_forge.sandbox.errors import one_line
 from golem_forge.sandbox.host import person_environ
-from golem_forge.sandbox.network.registries import GROUP_PREFIX, group_of_place
+from golem_forge.sandbox.network.registries import group_of_place
 from golem_forge.sandbox.protected import GIT_FILE, INSTALL_OUTSIDE, PROTECTED_NAMES, marks
 from golem_forge.sandbox.walls.exits import exit_denials
 from golem_forge.sandbox.walls.model import Refusal, RefusalReason, WallPlan

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.core.errors import ToolFailed
 from golem_forge.policy.commands import SYSTEM_PATH, is_system_directory
-from golem_forge.policy.rules.globs import group_targets, host_and_port, is_mirror, is_own_machine
+from golem_forge.policy.rules.globs import expand_groups, host_and_port, is_mirror, is_own_machine
 from golem_forge.policy.shell.strict import canonical_text
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.walls.model import HostGrant, Job, Level, Streams
@@ -59,7 +59,7 @@ async def plan_command(settings: ExecSettings, sandbox: Sandbox | None, args: di
     _check_outside(args, ctx)
     place = start_directory(args["workdir"], environment.sandbox)
     cwd = place.virtual if place else PRIVATE_DIRECTORY
-    hosts = named_hosts(args["network"])
+    hosts = expand_groups(args["network"])
     try:
         analysis = await analyze_command(
             text,
@@ -202,11 +202,6 @@ def _show_use(ctx: ToolContext, use: CredentialUse) -> None:
     """In the journal before the request goes out."""
     data = {"variable": use.variable, "host": use.host, "method": use.method, "path": use.path}
     ctx.show("credentialUsed", {"toolCallId": ctx.call_id, **data})
-
-
-def named_hosts(network: Iterable[str]) -> list[str]:
-    """`host:port` for each host, and for each of a group's."""
-    return list(dict.fromkeys(host for word in network for host in group_targets(word) or (word,)))
 
 
 def _host_grant(target: str, ctx: ToolContext) -> HostGrant:

@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.core.calls import ToolCompletion
 from golem_forge.core.decisions import Status
+from golem_forge.core.host_groups import GROUP_PREFIX, GROUPS
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.regex import regex
 from golem_forge.core.results import ToolResult
 from golem_forge.core.text import TextSource, head_and_tail
-from golem_forge.policy.rules.globs import GROUPS, places_of_group
+from golem_forge.policy.rules.globs import places_of_group
 from golem_forge.policy.shell.outside_needs import registry_groups
 from golem_forge.sandbox.network.loopback import OWN_LOOPBACK, SessionLoopbacks
-from golem_forge.sandbox.network.registries import GROUP_PREFIX
 from golem_forge.sandbox.process.monitor import ENDED, REASONS, TIMEOUT, WALLS_CHANGED, ExitStatus
 from golem_forge.sandbox.walls.denials import blocked_line, host_advice, way_line
 from golem_forge.tools.context import ToolContext

@@ -22,10 +22,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
+from golem_forge.core.host_groups import HostGroup
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.regex import regex
 from golem_forge.core.text import escape_control_chars
-from golem_forge.sandbox.network.registries import PUBLIC_HOSTS, HostGroup, hosts_of, with_file_hosts
+from golem_forge.sandbox.network.registries import PUBLIC_HOSTS, hosts_of, with_file_hosts
 from golem_forge.sandbox.walls.model import HostDirectory, HostGrant
 from golem_forge.tools.context import HostRule
 from golem_forge.usertools.diagnostics import DiagnosticCode, Unusable
