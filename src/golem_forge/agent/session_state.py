@@ -21,6 +21,7 @@ from typing import Any
 from golem_forge.agent.model.keys import ModelKeys
 from golem_forge.agent.model.selection import PROVIDERS, key_variable
 from golem_forge.agent.session_facts import kept_recorder
+from golem_forge.agent.session_hooks import prepare_hooks
 from golem_forge.agent.session_plan import SessionPlan, SessionRequest, plan_embedded
 from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.config.mcp_expand import declared_secrets, expand_text
@@ -85,6 +86,7 @@ class SessionState(SessionServices):
         """The program as it is now: somebody trusted it, or its files changed."""
         self.program = program
         self.strange_zones = program.strange_zones
+        self.hooks = prepare_hooks(program, self.trust, self.home, dry=self.dry)
 
     def interrupt(self, reason: str = "interrupted") -> None:
         self.signal.interrupt(reason)
@@ -199,6 +201,7 @@ def open_session_state(
         project_trusted_with=partial(trust.trusted_with, program.root),
         shared=None if isinstance(options.journal, bool) else options.journal.shared_rules,
     )
+    hooks = prepare_hooks(program, trust, home, dry=options.dry)
     session_bus = session_bus or new_session_bus(home)
     bus, redactor = session_bus.bus, session_bus.redactor
     if not options.dry:
@@ -233,6 +236,7 @@ def open_session_state(
         controller=ApprovalController(mode, options.approval_callback, ask=ask, timeout=seconds),
         signal=InterruptSignal() if options.signal is None else options.signal,
         on_kept=kept_recorder(book),
+        hooks=hooks,
         notices=[program.notice] if program.notice else [],
         overrides=plan.overrides,
         dry=options.dry,

@@ -30,6 +30,13 @@ from golem_forge.config.approval_modes import (
     is_stricter_mode,
     verdict_settings,
 )
+from golem_forge.config.hooks_block import (
+    HOOK_KEYS,
+    Hook,
+    check_hooks,
+    effective_hooks,
+    restrict_untrusted_hooks,
+)
 from golem_forge.config.layer import ConfigLayer
 from golem_forge.config.mcp_blocks import (
     MCP_KEYS,
@@ -250,6 +257,7 @@ _SCHEMA: Final = MappingSchema(
         **MCP_KEYS,
         **UI_KEYS,
         **STORE_KEYS,
+        **HOOK_KEYS,
         "instructions": MappingSchema({"project_files": flag}),
         "otel": MappingSchema({"endpoint": base_url, "content": flag}),
         "undo": MappingSchema(UNDO_KEYS),
@@ -297,6 +305,7 @@ class Program:
     store: StoreSettings = field(default_factory=StoreSettings)
     workspace: WorkspaceSettings = field(default_factory=WorkspaceSettings)
     undo: UndoSettings = field(default_factory=UndoSettings)
+    hooks: tuple[Hook, ...] = ()
     withheld_zones: frozenset[str] = frozenset()
     """Zones that the program's file names and that it is not trusted to name: a worker goes without them."""
     unused: tuple[str, ...] = ()
@@ -352,7 +361,7 @@ def load_program(
     problems: list[str] = []
     project = person = ConfigLayer(mcp=McpFile())
     if os.path.lexists(home.config):
-        person = _read_layer(home.config, home.shown(home.config), problems)
+        person = _read_layer(home.config, home.shown(home.config), problems, own=True)
         check_own_servers(person.mcp, problems)
     if found or overrides:
         project = _read_layer(root / PROGRAM_FILE, PROGRAM_FILE, problems, overrides)
@@ -393,6 +402,7 @@ def load_program(
         otel=otel,
         store=effective_store(project, person),
         undo=_effective_undo(project, person),
+        hooks=effective_hooks(project, person),
         workspace=effective_workspace(project, person, "" if project.block("workspace") else clones),
         withheld_zones=frozenset(named - {zone.name for zone in project.zones or ()}),
         unused=tuple(unused),
@@ -405,8 +415,10 @@ def _zones(project: ConfigLayer, person: ConfigLayer, root: Path) -> tuple[ZoneE
     return next((layer.zones for layer in (project, person) if layer.zones is not None), workspace)
 
 
-def _read_layer(path: Path, name: str, found: list[str], overrides: Sequence[str] = ()) -> ConfigLayer:
-    """Its problems are added to `found`. With overrides the file need not exist."""
+def _read_layer(
+    path: Path, name: str, found: list[str], overrides: Sequence[str] = (), *, own: bool = False
+) -> ConfigLayer:
+    """Its problems are added to `found`. With overrides the file need not exist. `own`: it is the person's."""
     try:
         data = b"" if overrides and not os.path.lexists(path) else read_bytes(path, name)
         file = with_overrides(normalise_keys(parse_yaml(data, name)), overrides)
@@ -421,6 +433,7 @@ def _read_layer(path: Path, name: str, found: list[str], overrides: Sequence[str
         zones = zone_entries(file, sandbox["zones"], path.parent / os.path.expanduser(sandbox.get("root", ".")))
     elif "root" in sandbox:
         problems.add(("sandbox", "root"), "has no effect without `zones`")
+    check_hooks(values, problems, own=own)
     mcp = mcp_file(values, problems)
     found.extend(problems.found)
     return ConfigLayer(file=file, data=data, values=values, folder=path.parent, zones=zones, mcp=mcp)
@@ -458,6 +471,7 @@ def _restrict_untrusted(project: ConfigLayer, person: ConfigLayer, root: Path, u
     store = restrict_untrusted_store(project, unused)
     notify = restrict_untrusted_notify(project, unused)
     workspace = restrict_untrusted_workspace(project, unused)
+    hooks = restrict_untrusted_hooks(project, unused)
     mcp = restrict_untrusted_mcp(project.mcp, unused)
     said = verdict_settings(project.file, approval, ("approval",))
     if "default" in said:
@@ -475,6 +489,7 @@ def _restrict_untrusted(project: ConfigLayer, person: ConfigLayer, root: Path, u
                 "store": store,
                 "notify": notify,
                 "workspace": workspace,
+                "hooks": hooks,
             }
         ),
         zones=None if project.zones is None else tuple(zones),

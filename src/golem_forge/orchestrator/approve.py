@@ -1,8 +1,8 @@
 """approve: turns an `ask` into a yes or a no. Takes the judged call; gives back when it may run.
 
 A person may edit the arguments: the edited call goes through validate, plan and judge again, and the approval counts
-for exactly that call, unless its risk is higher than the one they saw. Refuses with `policy_denied` (blocked),
-`approval_denied`, or `interrupted`.
+for exactly that call, unless its risk is higher than the one they saw or a hook asks for another reason. Refuses with
+`policy_denied` (blocked), `approval_denied`, or `interrupted`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from golem_forge.policy.approval_queue import MAX_EDITS, ApprovalResult, Pending
 from golem_forge.policy.controller import ApprovalController
 from golem_forge.policy.evaluate import Evaluation, Judge, refusal_message
 from golem_forge.policy.facts import grant_of
+from golem_forge.policy.hooks import asks_of_hooks
 from golem_forge.policy.request import ApprovalOffer, ApprovalRequest, build_request, offers_from
 from golem_forge.policy.rules.candidates import choices
 from golem_forge.policy.rules.model import Rule
@@ -44,15 +45,16 @@ class ApprovalStage:
 
     async def approve(self, state: CallState, replan: Replan) -> None:
         answer: ApprovalResult | None = None
-        shown = Risk.LOW
+        shown, asking = Risk.LOW, frozenset[tuple[str, str]]()
         for _ in range(MAX_EDITS):
             decision = _judged(state).decision
             if decision.verdict is Verdict.BLOCKED:
                 raise _blocked(state)
             if decision.runs_unasked and answer is None:
                 return
-            if answer is None or is_riskier(decision.risk, shown):
-                shown = decision.risk
+            hooks = asks_of_hooks(decision.sources)
+            if answer is None or is_riskier(decision.risk, shown) or not hooks <= asking:
+                shown, asking = decision.risk, hooks
                 answer = await self._ask(state)
                 if answer.args is not None:
                     await self._edit(state, answer.args, replan)
@@ -156,6 +158,7 @@ class ApprovalStage:
             previously_denied=self._controller.memory.denials(judged.decision.fingerprint),
         )
         request.worker_path = (*self._ancestors, *tools)
+        request.warnings = (*request.warnings, *state.hook_lines)
         request.id = question_id(self._session_id, request)
         return PendingApproval(
             request=request,
@@ -176,7 +179,8 @@ class ApprovalStage:
                 judged.facts,
                 judged.left_to_allow,
                 critical=judged.decision.risk is Risk.CRITICAL,
-                explicit_ask=by is not None and by.source in ("rules", "config"),
+                explicit_ask=(by is not None and by.source in ("rules", "config"))
+                or bool(asks_of_hooks(judged.decision.sources)),
                 grant=self._possible_grant(state),
                 would_lift=lambda extra: self._would_lift(state, extra=extra),
                 remembered_file=rules.remembered_in if rules else "",
