@@ -17,6 +17,7 @@ from golem_forge.core.errors import ForgeError, error_name
 from golem_forge.core.json import copy_json, restore_hidden_values, same_json, sha256_hex
 from golem_forge.events.serialization import iso_now
 from golem_forge.orchestrator.call_state import CallState, describe_changes
+from golem_forge.orchestrator.hooks import CallHooks
 from golem_forge.orchestrator.resolve import validate
 from golem_forge.orchestrator.scope import CallScope
 from golem_forge.policy.approval_queue import MAX_EDITS, ApprovalResult, PendingApproval
@@ -35,8 +36,9 @@ Replan = Callable[[], Awaitable[None]]
 
 
 class ApprovalStage:
-    def __init__(self, scope: CallScope, controller: ApprovalController, judge: Judge) -> None:
+    def __init__(self, scope: CallScope, controller: ApprovalController, judge: Judge, hooks: CallHooks) -> None:
         self._controller = controller
+        self._hooks = hooks
         self._judge = judge
         self._redactor = scope.services.redactor
         self._session_id = scope.services.id
@@ -66,7 +68,8 @@ class ApprovalStage:
     async def _ask(self, state: CallState) -> ApprovalResult:
         decision = _judged(state).decision
         decision.asked_at = iso_now()
-        answer = await self._controller.approve(decision, state.tool.name, lambda: self._pending(state))
+        first = partial(self._before_person, state) if self._hooks.hooks is not None else None
+        answer = await self._controller.approve(decision, state.tool.name, lambda: self._pending(state), first)
         decision.asked_at, decision.answered_at = answer.asked_at or decision.asked_at, answer.answered_at or iso_now()
         state.asked = state.asked or answer.by is AnsweredBy.PERSON
         if not answer.approved:
@@ -84,6 +87,11 @@ class ApprovalStage:
                 state.judged, state.decision = now, now.decision
                 raise _blocked(state)
         return answer
+
+    async def _before_person(self, state: CallState, waiting: PendingApproval) -> ApprovalResult | None:
+        """Before a person sees the card."""
+        self._hooks.notify(state.call.id, waiting.request.to_wire())
+        return None
 
     def _evaluate_again(self, state: CallState, *, extra: tuple[Rule, ...] = (), extra_grant: str = "") -> Evaluation:
         judged = _judged(state)

@@ -13,6 +13,8 @@ Each run of a hook is an event `hookRan`, which the journal keeps.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.config.approval_modes import ApprovalMode
@@ -50,8 +52,30 @@ if TYPE_CHECKING:
 
 _MOST_RESULT: Final = 16_000
 """Characters of a result that a hook is told."""
+_MOST_AT_ONCE: Final = 20
 _TOUCHES_FILES: Final = frozenset({Verb.READ, Verb.WRITE, Verb.DELETE})
 _CHANGES: Final = frozenset({Verb.WRITE, Verb.DELETE})
+
+
+class HookTasks:
+    """A part of the session: hooks that nobody waits for."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        if len(self._tasks) >= _MOST_AT_ONCE:  # a person who is asked so often is notified enough
+            work.close()
+            return
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def aclose(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(set(self._tasks))
 
 
 class CallHooks:
@@ -201,6 +225,22 @@ class CallHooks:
         if walls is None or self._judge.mode is not ApprovalMode.CONTAINED or await walls.level() is not Level.FULL:
             return ()
         return (await walls.coverage()).not_kept
+
+    def notify(self, call_id: str, card: dict[str, Any]) -> None:
+        """A person is about to be asked. Nobody waits for these hooks, and nothing that they say counts."""
+        for ready in self.hooks.at(HookPoint.QUESTION) if self.hooks is not None else ():
+            self._scope.services.parts.get(HookTasks).start(self._notify(ready, call_id, card))
+
+    async def _notify(self, ready: ReadyHook, call_id: str, card: dict[str, Any]) -> None:
+        facts = {
+            **await self.place(),
+            "call": call_id,
+            "tool": card["tool"],
+            "message": card["description"],
+            "card": card,
+        }
+        run = await self.processes.run(HookOrder(ready=ready, input=hook_input(ready.hook, facts)))
+        self.tell(ready.hook, run, read_answer(ready.hook, run), call_id)
 
     def tell(self, hook: Hook, run: HookRun, answer: HookAnswer, call_id: str = "") -> None:
         """The event: what it said and did, and a line for the person where they should hear of it."""

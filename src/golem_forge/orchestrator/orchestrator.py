@@ -103,10 +103,10 @@ class Orchestrator:
         """The ids of calls that have no Outcome yet."""
         self._waiting: set[str] = set()
         """Those of a model that wait for an answer, or for the calls before them."""
-        self._approval = ApprovalStage(scope, approval, self.judge)
         self._recorder = Recorder(services, scope.worker, scope.worker_id)
         self.changes = ChangeRecorder(scope, self._recorder)
         self.hooks = CallHooks(scope, self._recorder, self.judge)
+        self._approval = ApprovalStage(scope, approval, self.judge, self.hooks)
         self._present = Presenter(services.redactor, self.outputs, scope.worker, scope.sandbox)
 
     @property
