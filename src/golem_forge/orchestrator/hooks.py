@@ -111,16 +111,16 @@ class CallHooks:
     def asked_about(self, tool: Tool, requested: str, effects: tuple[Effect, ...] | None) -> tuple[Hook, ...]:
         """The `before_call` hooks that such a call would ask; for explanations."""
         hooks = () if self.hooks is None else self.hooks.for_call(HookPoint.BEFORE_CALL, *_tool_names(tool, requested))
-        return tuple(each.hook for each in hooks if _is_about(each.hook, effects) is not None)
+        return tuple(each.hook for each in hooks if call_paths(each.hook, effects) is not None)
 
     async def tighten(self, state: CallState, judged: Evaluation) -> Evaluation:
         said: list[VerdictSource] = []
         lines: list[str] = []
         for ready in self.before(state):
-            hook, paths = ready.hook, _is_about(ready.hook, judged.facts.effects)
+            hook, paths = ready.hook, call_paths(ready.hook, judged.facts.effects)
             if paths is None:
                 continue
-            facts = await self.facts(state, hook, judged, paths)
+            facts = await self.facts(state, judged, paths)
             order = HookOrder(ready=ready, input=hook_input(hook, facts), paths=paths)
             run = await self.processes.run(order)
             answer = read_answer(hook, run)
@@ -137,7 +137,7 @@ class CallHooks:
         tightened = replace(judged.facts, handed=(*judged.facts.handed, *said))
         return self._judge.evaluate(state.tool, tightened, judged.base, judged.decision.keys)
 
-    async def facts(self, state: CallState, hook: Hook, judged: Evaluation, paths: list[str]) -> dict[str, Any]:
+    async def facts(self, state: CallState, judged: Evaluation, paths: list[str]) -> dict[str, Any]:
         """What a hook is told of a call."""
         decision, effects = judged.decision, judged.facts.effects
         call, tool = state.call, state.tool
@@ -286,7 +286,7 @@ def _tool_names(tool: Tool, requested: str) -> tuple[str, ...]:
     return (tool.name, requested if requested != tool.name else "", remote)
 
 
-def _is_about(hook: Hook, effects: tuple[Effect, ...] | None) -> list[str] | None:
+def call_paths(hook: Hook, effects: tuple[Effect, ...] | None) -> list[str] | None:
     """The paths of a call that the hook is about; None: it is not about this call. A call of which nobody can say
     which paths it touches is every hook's business."""
     known = [each.target for each in effects or () if each.verb in _TOUCHES_FILES and each.target.startswith("/")]

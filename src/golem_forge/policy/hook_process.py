@@ -29,7 +29,7 @@ from golem_forge.core.text import display_name
 from golem_forge.events.redaction import Redactor
 from golem_forge.policy.hooks import MOST_PATHS, HookOrder, HookRun, ReadyHook
 from golem_forge.sandbox.errors import SandboxError
-from golem_forge.sandbox.host import SYSTEM, person_environ
+from golem_forge.sandbox.host import SYSTEM, person_environ, safe_path
 from golem_forge.sandbox.process.monitor import OUTPUT_LIMIT, REASONS, TIMEOUT, ExitStatus
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.walls.model import HostDirectory, Job, Level, Streams
@@ -47,9 +47,9 @@ _MOST_TEXT: Final = 100_000
 """Characters of a command with its paths; the kernel takes 128 KiB."""
 _MOST_FILE: Final = 32 << 20
 _IN: Final = 'cd "$0" && exec /bin/sh -c "$1"'
-_ON_HOST: Final = 'cd "$0" && HOME="$1" && export HOME && shift && exec "$@"'
+_ON_HOST: Final = 'cd "$0" && HOME="$1" && PATH="$2" && export HOME PATH && shift 2 && exec "$@"'
 _DESKTOP: Final = (
-    *("PATH", "LANG", "LC_ALL", "USER", "LOGNAME", "DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY"),
+    *("LANG", "LC_ALL", "USER", "LOGNAME", "DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY"),
     *("XDG_RUNTIME_DIR", "XDG_CURRENT_DESKTOP", "DBUS_SESSION_BUS_ADDRESS"),
 )
 """What a program on the host gets of the person's environment."""
@@ -210,8 +210,9 @@ class HookProcesses:
             nothing = Sandbox(has_block=False)
             self._on_host = Walls(nothing, WallSettings(off=True), forge_home=home.path, redactor=self._redactor)
         environ = person_environ()
+        path = safe_path(environ.get("PATH", ""), (zone.host for zone in walls.sandbox.zones.values()))
         job = Job(
-            argv=(_SHELL, "-c", _ON_HOST, str(home.path), environ.get("HOME", "/"), *argv),
+            argv=(_SHELL, "-c", _ON_HOST, str(home.path), environ.get("HOME", "/"), path, *argv),
             env={name: environ[name] for name in _DESKTOP if name in environ},
             streams=Streams.APART,
             limits=replace(self._on_host.limits, output=MOST_OUTPUT, timeout_s=None),

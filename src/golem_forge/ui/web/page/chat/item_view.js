@@ -146,6 +146,7 @@ const NOTICES = {
     ];
     return [row(none ? el("strong", "Warning ") : null, parts.filter(Boolean).join("; "))];
   },
+  hookRan: (data) => [row(data.status === "failed" ? el("strong", "Warning ") : null, `hook ${data.hook}: ${data.line}`)],
   rewound: (data) => {
     const what = [data.conversation ? "conversation" : "", data.files ? "files" : ""].filter(Boolean).join(" and ");
     return [row(el("strong", `Rewound to message ${data.turn}`), `${what}: ${data.message}`)];

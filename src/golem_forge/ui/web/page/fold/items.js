@@ -317,6 +317,10 @@ export const NOTICES = {
   wallsReport: notice("wallsReport"),
   diffSummary: notice("diffSummary"),
   rewound: notice("rewound", "summary"),
+  hookRan: (state, shown, changes) => {
+    const { line, status } = shown.event.data;
+    if (line) notice("hookRan", status === "failed" ? "summary" : "normal")(state, shown, changes);
+  },
   diffContent: notice("diffContent"),
   usageUpdated: notice("usageUpdated", "debug"),
   contextUsage: (state, shown, changes) =>
