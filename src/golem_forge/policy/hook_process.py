@@ -5,8 +5,8 @@ Takes a ReadyHook or the path of a reviewer's program; gives a HookRun. Raises n
 cannot be built, a file that is not what was trusted, too much time and too much output are a HookRun with a `problem`.
 
 A program's hook runs from the snapshot of what was trusted: its command starts there, and what it names is found there
-and nowhere else. A hook of the person's own names files by absolute paths; those are shown at their place as they are
-now. Zones are read-only, except for `after_call`. There is no network and no environment of the person's. On the host
+and nowhere else. A hook of the person's own names files by absolute paths; it gets copies of them as they are now.
+Zones are read-only, except for `after_call`. There is no network and no environment of the person's. On the host
 (`walls: host`) a program of the person's own runs in FORGE_HOME, with what a desktop needs and no credential.
 
 Threat: code that a model can change decides about the model's calls. So nothing that lies in a zone is started by name.
@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import shlex
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -151,7 +151,8 @@ class HookProcesses:
             env["PYTHONPATH"] = ":".join(os.path.join(place, folder).rstrip("/") for folder in ready.folders)
             env["PYTHONSAFEPATH"] = "1"  # else `-m` would look into the working directory first
         elif ready.hook.own:
-            shown = tuple(self._own_files(ready.hook, walls))
+            shown, text = self._own_files(text, walls, level)
+            argv = (_SHELL, "-c", text)
         may_write = order.may_write and level is not Level.LANDLOCK
         return Job(
             argv=argv,
@@ -168,27 +169,29 @@ class HookProcesses:
         assert self._home is not None
         return self._home
 
-    def _own_files(self, hook: Hook, walls: Walls) -> Iterator[HostDirectory]:
-        """What stands for the directories of the files that a hook of the person's own names: these files alone."""
-        found: dict[str, dict[str, bytes]] = {}
-        executable: dict[str, set[str]] = {}
+    def _own_files(self, text: str, walls: Walls, level: Level) -> tuple[tuple[HostDirectory, ...], str]:
+        """The files that a command of the person's own names, as they are now, each in a directory of its own; and the
+        command with these places for theirs, which the walls do not show."""
+        shown: list[HostDirectory] = []
         visible = (*SYSTEM, *walls.toolchains().directories)
-        for word in command_words(hook.run) or ():
+        store = ContentStore(self._needed_home())
+        for word in dict.fromkeys(command_words(text) or ()):
             if not os.path.isabs(word) or not os.path.isfile(word):
                 continue
             real = os.path.realpath(word)
             if _is_in(real, visible):
                 continue
             self._refuse_zones(real, walls.sandbox, word)
-            folder, name = os.path.split(os.path.abspath(word))
+            if word not in text:
+                raise _NotUsable(f"was not started: write {display_name(word)} without backslashes in its command")
             mode, data = _read(real, word)
-            found.setdefault(folder, {})[name] = data
-            if mode & 0o111:
-                executable.setdefault(folder, set()).add(name)
-        store = ContentStore(self._needed_home())
-        for folder, files in found.items():
-            snapshot = store.put(files, executable=executable.get(folder, ()))
-            yield HostDirectory(os.path.realpath(snapshot.path), folder)
+            name = os.path.basename(word)
+            snapshot = store.put({name: data}, executable=(name,) if mode & 0o111 else ())
+            folder = _real(snapshot.path)
+            place = f"{SNAPSHOT}/{len(shown)}" if level is Level.FULL else folder
+            shown.append(HostDirectory(folder, place))
+            text = text.replace(word, f"{place}/{name}")
+        return tuple(shown), text
 
     @staticmethod
     def _refuse_zones(real: str, sandbox: Sandbox, named: str) -> None:
