@@ -74,8 +74,7 @@ class HookProcesses:
         try:
             if hook.on_host:
                 return await self._finish(await self._start_on_host(hook, order.input), hook.timeout_s, started)
-            text, left_out = await self._command(hook, order.paths)
-            job = await self._job(order, text)
+            job, left_out = await self._job(order)
             run = await self._finish(await self._needed_walls().start(job), hook.timeout_s, started)
             return replace(run, left_out=left_out)
         except _NotUsable as error:
@@ -114,21 +113,22 @@ class HookProcesses:
             raise _NotUsable("could not be started: this session has no walls to run it in")
         return self._walls
 
-    async def _command(self, hook: Hook, paths: Sequence[str]) -> tuple[str, int]:
-        """With its paths put in, each as one single-quoted word; and how many had no room."""
-        if PATHS not in hook.run:
-            return hook.run, 0
+    async def _with_paths(self, text: str, paths: Sequence[str]) -> tuple[str, int]:
+        """The command with its paths put in, each as one single-quoted word; and how many had no room."""
+        if PATHS not in text:
+            return text, 0
         words: list[str] = []
-        length = len(hook.run)
+        length = len(text)
         for path in await self.shown_paths(paths[:MOST_PATHS]):
             word = _single_quoted(path)
-            length += (len(word) + 1) * hook.run.count(PATHS)
+            length += (len(word) + 1) * text.count(PATHS)
             if length > _MOST_TEXT:
                 break
             words.append(word)
-        return hook.run.replace(PATHS, " ".join(words)), len(paths) - len(words)
+        return text.replace(PATHS, " ".join(words)), len(paths) - len(words)
 
-    async def _job(self, order: HookOrder, text: str) -> Job:
+    async def _job(self, order: HookOrder) -> tuple[Job, int]:
+        """And how many paths had no room."""
         walls, ready = self._needed_walls(), order.ready
         level = await walls.level()
         directory = await self.directory()
@@ -140,22 +140,23 @@ class HookProcesses:
             "LC_ALL": "C.UTF-8",
             "PYTHONDONTWRITEBYTECODE": "1",
         }
-        argv: tuple[str, ...] = (_SHELL, "-c", text)
         shown: tuple[HostDirectory, ...] = ()
+        text = ready.hook.run
+        before: tuple[str, ...] = (_SHELL, "-c")
         if ready.snapshot is not None:
             ContentStore(self._needed_home()).check(ready.snapshot)
             real = _real(ready.snapshot.path)
             place = SNAPSHOT if level is Level.FULL else real
             shown = (HostDirectory(real, place),)
-            argv = (_SHELL, "-c", _IN, place, text)
+            before = (_SHELL, "-c", _IN, place)
             env["PYTHONPATH"] = ":".join(os.path.join(place, folder).rstrip("/") for folder in ready.folders)
             env["PYTHONSAFEPATH"] = "1"  # else `-m` would look into the working directory first
         elif ready.hook.own:
             shown, text = self._own_files(text, walls, level)
-            argv = (_SHELL, "-c", text)
+        text, left_out = await self._with_paths(text, order.paths)
         may_write = order.may_write and level is not Level.LANDLOCK
-        return Job(
-            argv=argv,
+        job = Job(
+            argv=(*before, text),
             env=env,
             streams=Streams.APART,
             limits=replace(walls.limits, output=MOST_OUTPUT, timeout_s=None),
@@ -164,6 +165,7 @@ class HookProcesses:
             not_kept=order.not_kept,
             reads_only=not may_write,
         )
+        return job, left_out
 
     def _needed_home(self) -> ForgeHome:
         assert self._home is not None
