@@ -300,6 +300,8 @@ async def run_turn(
         message["attachments"] = [{"name": each.name, "size": each.size} for each in kept]
     loop.dialogue.last_text = ""
     session.state.turn += 1
+    if session.state.reviewer is not None:
+        session.state.reviewer.begin_turn(session.state.redactor.redact_secrets(text))
     run.scope.emit("message", {"message": message})
     run.emit_update("running", text)
     return await _end_turn(session, signal, loop, await loop.answer(text, kept))

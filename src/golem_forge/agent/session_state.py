@@ -16,7 +16,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from golem_forge.agent.model.keys import ModelKeys
 from golem_forge.agent.model.selection import PROVIDERS, key_variable
@@ -45,6 +45,9 @@ from golem_forge.policy.rules.book import RuleBook
 from golem_forge.sandbox.host import person_environ
 from golem_forge.sandbox.walls.environment import EnvBlock, make_env_block, redact_values
 from golem_forge.storage.home import ForgeHome
+
+if TYPE_CHECKING:
+    from golem_forge.policy.reviewer import Reviewer
 
 _MIN_SECRET_LENGTH = 8
 """Shorter values would be found in ordinary words."""
@@ -237,6 +240,7 @@ def open_session_state(
         signal=InterruptSignal() if options.signal is None else options.signal,
         on_kept=kept_recorder(book),
         hooks=hooks,
+        reviewer=None if options.dry else _reviewer(program, home),
         notices=[program.notice] if program.notice else [],
         overrides=plan.overrides,
         dry=options.dry,
@@ -244,6 +248,14 @@ def open_session_state(
         depth=options.depth,
         end_telemetry=None if options.dry else _start_telemetry(program, bus),
     )
+
+
+def _reviewer(program: Program, home: ForgeHome) -> Reviewer | None:
+    if program.approval.reviewer is None:
+        return None
+    from golem_forge.agent.review import make_reviewer  # loads what asks models
+
+    return make_reviewer(program, home)
 
 
 def _start_telemetry(program: Program, bus: EventBus) -> Callable[[], None] | None:

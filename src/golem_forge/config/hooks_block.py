@@ -6,7 +6,8 @@
       - {on: turn_end, run: /usr/bin/notify-send Forge done, walls: host}
 
 Takes the checked layers; gives the `Hook`s that count, the person's first. Hooks of a program that is not trusted do
-not count. Refuses what could not hold: keys that have no effect at a point, `walls: host` in a program's file.
+not count, and `--set` names none. Refuses what could not hold: keys that have no effect at a point, `walls: host` in a
+program's file.
 
 Threat: a file name is a stranger's word. `{paths}` becomes single-quoted words, so it must stand where quotes mean what
 they say: as a word of its own, not inside other quotes, and not in a command that is read twice.
@@ -121,7 +122,10 @@ def check_hooks(values: dict[str, Any], problems: ConfigProblems, *, own: bool) 
         if "on" not in said or "run" not in said:
             continue  # said already
         path: YamlPath = ("hooks", number)
-        for key, problem in _problems(said, own=own or is_override(problems.file.at(path))):
+        if is_override(problems.file.at(path)):
+            problems.add(path, "a hook is written in a file: in your own config.yaml, or in forge.yaml")
+            return
+        for key, problem in _problems(said, own=own):
             problems.add((*path, key), problem)
         if (name := said.get("name")) in named:
             problems.add((*path, "name"), f"{name!r} is the name of another hook")
@@ -208,10 +212,8 @@ def with_own_home(run: str) -> str:
 def effective_hooks(project: ConfigLayer, person: ConfigLayer) -> tuple[Hook, ...]:
     """The person's first. Each has a name that no other has."""
     found: list[Hook] = []
-    for layer, whose in ((person, True), (project, False)):
+    for layer, own in ((person, True), (project, False)):
         for number, said in enumerate(layer.values.get("hooks") or ()):
-            origin = layer.at("hooks", number)
-            own = whose or is_override(origin)
             name = said.get("name") or _usual_name(said["run"])
             run = with_own_home(said["run"]) if own else said["run"]
             found.append(
@@ -225,7 +227,7 @@ def effective_hooks(project: ConfigLayer, person: ConfigLayer) -> tuple[Hook, ..
                     timeout_s=float(said.get("timeout_s", 10.0)),
                     on_host=said.get("walls") == ON_HOST,
                     max_rounds=said.get("max_rounds", 3),
-                    origin=origin,
+                    origin=layer.at("hooks", number),
                     own=own,
                 )
             )
@@ -235,8 +237,6 @@ def effective_hooks(project: ConfigLayer, person: ConfigLayer) -> tuple[Hook, ..
 def restrict_untrusted_hooks(project: ConfigLayer, unused: list[str]) -> list[Any]:
     """Of a stranger's hooks none counts."""
     said: list[Any] = project.values.get("hooks") or []
-    if not said or is_override(project.at("hooks")):
-        return said
     unused += [f"{project.at('hooks', number)}: hooks: {each['run'][:80]!r}" for number, each in enumerate(said)]
     return []
 

@@ -49,6 +49,13 @@ from golem_forge.config.mcp_blocks import (
 from golem_forge.config.mcp_json import read_mcp_json
 from golem_forge.config.mcp_merge import ProgramZones, check_own_servers, effective_mcp
 from golem_forge.config.mcp_spec import McpSettings
+from golem_forge.config.reviewer_block import (
+    REVIEWER_CHECK,
+    ReviewerSettings,
+    check_reviewer,
+    effective_reviewer,
+    reviewer_notice,
+)
 from golem_forge.config.run_block import (
     RUN_KEYS,
     RunSettings,
@@ -268,6 +275,7 @@ _SCHEMA: Final = MappingSchema(
                 **APPROVAL_KEYS,
                 "timeout": positive,
                 "four_eyes": one_of(*FOUR_EYES),
+                "reviewer": REVIEWER_CHECK,
             }
         ),
     }
@@ -285,6 +293,8 @@ class ApprovalSettings:
     project_mode: Setting[ApprovalMode] | None = None
     four_eyes: Setting[str] | None = None
     """From this risk on somebody else than who started the session has to answer."""
+    reviewer: ReviewerSettings | None = None
+    """Who answers small questions before a person does; None: nobody."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -385,7 +395,7 @@ def load_program(
     zones = _zones(project, person, root)
     otel = effective_otel(project, person)
     own_only = (_own_only_notice(project, block) for block in ("otel", "undo"))
-    remarks = (walls_notice(project), *own_only, otel.problem)
+    remarks = (walls_notice(project), *own_only, reviewer_notice(project), otel.problem)
     unprotect = (layer.block("sandbox").get("unprotect") for layer in (project, person))
     return Program(
         root=root,
@@ -434,6 +444,7 @@ def _read_layer(
     elif "root" in sandbox:
         problems.add(("sandbox", "root"), "has no effect without `zones`")
     check_hooks(values, problems, own=own)
+    check_reviewer(values, problems)
     mcp = mcp_file(values, problems)
     found.extend(problems.found)
     return ConfigLayer(file=file, data=data, values=values, folder=path.parent, zones=zones, mcp=mcp)
@@ -534,6 +545,7 @@ def _effective_approval(project: ConfigLayer, person: ConfigLayer) -> ApprovalSe
         user_mode=typed or _mode(person),
         project_mode=mode,
         four_eyes=_strictest_four_eyes(project, person),
+        reviewer=effective_reviewer(project, person),
     )
 
 

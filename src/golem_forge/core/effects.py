@@ -78,6 +78,8 @@ class Effect:
     """What the tool's own settings say of this effect (a rule in a toolset's block); None: nothing."""
     said_by: str = ""
     """In words, which setting that is."""
+    by_hand: str = ""
+    """Which setting that somebody wrote makes it ask, though nothing else would; empty: none."""
     walled: Walled = Walled.NO
     grant: str = ""
     """A grant for the session that a person may give and that covers this effect: `input to session 7`. Used by

@@ -477,6 +477,14 @@ class HookRan(EventData, type="hookRan"):
     """What it told the model."""
 
 
+class Reviewed(EventData, type="reviewed"):
+    reviewer: str
+    answer: Literal["approve", "deny", "unsure"]
+    reason: str | None = None
+    tool_call_id: str | None = None
+    duration_ms: float = emit_default(int)
+
+
 class Rewound(EventData, type="rewound"):
     """The person went back to an earlier message of theirs."""
 

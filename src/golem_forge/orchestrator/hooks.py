@@ -39,6 +39,7 @@ from golem_forge.policy.hooks import (
     told_model,
     verdict_source,
 )
+from golem_forge.policy.reviewer import ReviewAnswer
 from golem_forge.sandbox.walls.model import Level
 from golem_forge.tools.tool import Tool
 
@@ -270,6 +271,12 @@ class CallHooks:
         self._recorder.show(
             "hookRan", data | {name: value for name, value in optional.items() if value not in ("", None)}
         )
+
+    def tell_review(self, name: str, said: ReviewAnswer, call_id: str) -> None:
+        """The event: what a reviewer answered."""
+        data: dict[str, Any] = {"reviewer": name, "answer": said.says.value, "toolCallId": call_id}
+        data |= {"durationMs": round(said.seconds * 1000, 1)} | ({"reason": said.reason} if said.reason else {})
+        self._recorder.show("reviewed", data)
 
 
 def _says_something(answer: HookAnswer) -> bool:

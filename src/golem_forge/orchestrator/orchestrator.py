@@ -169,6 +169,8 @@ class Orchestrator:
         outcome = self._recorder.finished(state, outcome)
         if state.recording is not None:
             self.changes.tell(state.recording)
+        if (reviewer := self.scope.services.reviewer) is not None:
+            reviewer.note_call(outcome, self._recorder.shown_args(state, outcome.args), hidden=state.reads_secret)
         if cancelled is not None:
             raise cancelled
         return outcome

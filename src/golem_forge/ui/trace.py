@@ -349,6 +349,7 @@ _FORMATTERS: Final[Mapping[str, _EventFormatter]] = {
     "filesChanged": TraceFormatter._files_changed,
     "rewound": lambda self, data, _: [line(reports.rewound_text(data), "dim")] if self._at(TraceLevel.SUMMARY) else [],
     "hookRan": lambda self, data, _: reports.hook_lines(data) if self._at(_hook_level(data)) else [],
+    "reviewed": _from_normal(lambda data: [line(reports.review_text(data), "dim")]),
     "planUpdated": _from_normal(reports.plan_lines),
     "contextUsage": TraceFormatter._context,
     "contextCompacted": _from_normal(_compacted),
@@ -365,7 +366,7 @@ _FORMATTERS: Final[Mapping[str, _EventFormatter]] = {
 _PROSE: Final = frozenset(
     {"sessionStarted", "status", "workerUpdate", "manualToolsAvailable", "contextUsage", "contextCompacted"}
     | {"usageUpdated", "catalogChanged", "mcpStatus", "toolSuggested", "wallsReport", "sessionEnd", "approvalResolved"}
-    | {"rewound", "hookRan"}
+    | {"rewound", "hookRan", "reviewed"}
 )
 """Types whose lines are Forge's own prose, which is wrapped. All else is shown as it is."""
 

@@ -67,6 +67,13 @@ def hook_lines(data: Fields) -> list[Line]:
     return [line(text, "warn" if data.get("status") == "failed" else "dim")] if text else []
 
 
+def review_text(data: Fields) -> str:
+    """A `reviewed` event."""
+    reason = one_line(data.get("reason") or "")
+    said = f"reviewer {one_line(data.get('reviewer', ''))}: {one_line(data.get('answer', ''))}"
+    return f"{said} ({reason})" if reason else said
+
+
 def hook_text(data: Fields) -> str:
     said = one_line(data.get("line") or "")
     return f"hook {one_line(data.get('hook', ''))}: {said}" if said else ""

@@ -317,6 +317,7 @@ export const NOTICES = {
   wallsReport: notice("wallsReport"),
   diffSummary: notice("diffSummary"),
   rewound: notice("rewound", "summary"),
+  reviewed: notice("reviewed"),
   hookRan: (state, shown, changes) => {
     const { line, status } = shown.event.data;
     if (line) notice("hookRan", status === "failed" ? "summary" : "normal")(state, shown, changes);
