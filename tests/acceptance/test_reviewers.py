@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.agent.conftest import Script, calls
+from tests.deadlines import PATIENCE
+from tests.ready import ReadyForge
+from tests.team.background import Program, until, write_call
 
 from golem_forge import open_session, tool
 from golem_forge.agent.model.scripted import FunctionScript
+from golem_forge.agent.runtime import WorkerRuntime
 from golem_forge.agent.trust import trust_store
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ConfigError
@@ -379,3 +389,92 @@ def _outside_fences(text: str, words: str) -> bool:
         elif words in line:
             return True
     return False
+
+
+# ---- 7: killed between its yes and the run
+
+
+KILLED = """
+import asyncio, os, signal, sys
+from golem_forge.agent.runtime import WorkerRuntime
+from golem_forge.orchestrator.record import Recorder
+
+started, moment = Recorder.started, sys.argv[1]
+
+
+def killed(self, state):
+    assert state.decision.answered_by == "reviewer"
+    if moment == "after":
+        started(self, state)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def main():
+    asks = {"approval_callback": lambda request: {}}
+    async with WorkerRuntime(directory=sys.argv[2], model="scripted:s.yaml", **asks) as made:
+        Recorder.started = killed
+        await made.turn("go")
+
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize(("moment", "told"), [("before", "interrupted before it started"), ("after", "may have run")])
+async def test_killed_between_its_yes_and_the_run_nothing_runs_twice(
+    place: Place, asked: Callable[..., Any], moment: str, told: str
+) -> None:
+    place.reviewer("echo approve")
+    write = {"tool": "write_file", "args": {"path": "/workspace/new.txt", "content": "x"}}
+    (place.root / "s.yaml").write_text(json.dumps({"turns": [{"calls": [write]}]}))
+    command = [sys.executable, "-c", KILLED, moment, str(place.root)]
+    done = await asyncio.to_thread(subprocess.run, command, timeout=PATIENCE, capture_output=True, text=True)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert not (place.root / "new.txt").exists()
+    script = Script([calls((WRITE[0], WRITE[1])), "done"])
+    resumed = WorkerRuntime(
+        directory=place.root, model=script.model, resume="last", approval_callback=asked({"approved": False})
+    )
+    async with resumed:
+        assert (await resumed.turn("go on")).response == "done"
+        texts = [result.text for message in script.requests[0].messages for result in getattr(message, "results", ())]
+        assert len(texts) == 1 and told in texts[0]
+        records = [json.loads(line) for line in resumed.journal.path.read_text().splitlines()]
+    starts = [record["call"] for record in records if record["type"] in ("started", "begun")]
+    assert len(starts) == len(set(starts)) == (2 if moment == "after" else 1), "the model's second call is another call"
+
+
+# ---- 8: a background session
+
+
+def test_a_background_session_waits_only_for_what_its_reviewer_left(tmp_path: Path, ready_forge: ReadyForge) -> None:
+    program = Program(tmp_path / "shop", tmp_path / "home", ready=ready_forge)
+    try:
+        (program.folder / "forge.yaml").write_text(
+            "model: scripted:script.yaml\nsandbox: {zones: {work: {path: ./work, mode: rw}}}\n"
+        )
+        program.forge("trust", "--yes")
+        review = tmp_path / "review"
+        review.write_text("#!/bin/sh\ngrep -q b.txt && echo 'unsure: b is not mine' || echo approve\n")
+        review.chmod(0o755)
+        with (program.home / "config.yaml").open("a") as file:
+            file.write(f"approval: {{reviewer: {{run: {review}}}}}\n")
+        names = ("a", "b", "c")
+        program.play(*({"calls": [write_call(f"/work/{name}.txt", name)]} for name in names), {"say": "written"})
+        program.forge("run", "--background", "write the files")
+        store = program.store()
+        (session,) = [row.id for row in store.sessions()]
+        program.wait_for(session, "waiting")
+        (question,) = store.questions()
+        shown = program.forge("inbox", question.id[:12])
+        assert "write /work/b.txt" in shown and "The reviewer 'review' said unsure: b is not mine" in shown
+        assert not (program.folder / "work" / "b.txt").exists()
+        program.forge("inbox", "answer", question.id[:12], "--approve")
+        program.wait_for(session, "finished")
+        assert sorted(path.name for path in (program.folder / "work").iterdir()) == [f"{name}.txt" for name in names]
+        assert "answered by reviewer review" in program.forge("log", "--session", session[:12])
+    finally:
+        for runner in program.store().runners():
+            os.kill(runner["pid"], signal.SIGTERM)
+        until(lambda: not program.store().runners())
+        program.close()
