@@ -26,6 +26,7 @@ from golem_forge.agent.session_plan import SessionPlan, SessionRequest, plan_cal
 from golem_forge.agent.session_state import SessionOptions
 from golem_forge.agent.tool_inventory import TOOLKIT, has_tool_folder, has_tool_folders
 from golem_forge.config.approval_modes import ApprovalMode, Setting
+from golem_forge.config.hooks_block import Hook
 from golem_forge.core.calls import Caller, ToolCall
 from golem_forge.core.decisions import AnsweredBy, Status, Verdict, strictest
 from golem_forge.core.effects import Effect
@@ -84,6 +85,8 @@ class ExplainedCall:
     """What the rules alone said."""
     refusal: ForgeError | None = None
     """Ends the call before it is judged."""
+    hooks: tuple[Hook, ...] = ()
+    """Those that would be asked about it; nothing that they would say is known."""
 
     @property
     def verdict(self) -> Verdict | None:
@@ -137,6 +140,7 @@ class DryEvaluator:
                 judged = self.orchestrator.judge.evaluate(tool, judged.facts, judged.base, keys, extra=self.extra)
             explained.outcome = judged.outcome
             explained.judged = judged
+            explained.hooks = self.orchestrator.hooks.asked_about(tool, name, judged.facts.effects)
         except ForgeError as error:
             explained.refusal = error
         finally:
@@ -324,6 +328,15 @@ _OUTCOMES: Final = {
 
 def outcome_sentence(explained: ExplainedCall, dry: DryEvaluator) -> str:
     """What becomes of the call, for the one who reads only one line."""
+    said = _outcome_without_hooks(explained, dry)
+    if not explained.hooks or explained.verdict is Verdict.BLOCKED:
+        return said
+    names = ", ".join(f"'{hook.name}'" for hook in explained.hooks)
+    which = f"the hook {names} agrees" if len(explained.hooks) == 1 else f"the hooks {names} agree"
+    return f"{said}, if {which}"
+
+
+def _outcome_without_hooks(explained: ExplainedCall, dry: DryEvaluator) -> str:
     verdict, mode = explained.verdict, dry.mode
     if verdict is Verdict.BLOCKED:
         return "it would be refused, in every mode, for every caller"
@@ -410,6 +423,9 @@ def explanation_json(explained: ExplainedCall, dry: DryEvaluator) -> dict[str, A
         "then": outcome_sentence(explained, dry),
         "effects": effects_json(explained) if explained.judged.facts.effects is not None else None,
         "segments": segments_json(explained),
+        **(
+            {"hooks": [{"name": hook.name, "file": hook.origin} for hook in explained.hooks]} if explained.hooks else {}
+        ),
         "decision": explained.judged.decision.to_json(),
     }
 

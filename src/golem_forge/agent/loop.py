@@ -83,6 +83,10 @@ class Loop:
         text = self.scope.state.redactor.redact_secrets(valid_unicode(text))
         return await self._run(UserMessage(text=text, attachments=tuple(attachments)), OpenTurn())
 
+    async def answer_note(self, text: str) -> RunResult:
+        """The same for a message of Forge's own, in the same turn."""
+        return await self._run(UserMessage(text=text, kind="note"), OpenTurn())
+
     async def go_on(self, turn: OpenTurn) -> RunResult:
         """Answers the input of a turn that another process began; its history is this loop's already."""
         return await self._run(None, turn)

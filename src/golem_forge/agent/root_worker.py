@@ -24,7 +24,7 @@ from golem_forge.agent.files.program_files import PATH_SUFFIXES
 from golem_forge.agent.files.roster import Roster, check_preflight
 from golem_forge.agent.files.worker import Worker
 from golem_forge.agent.history import History, recap
-from golem_forge.agent.loop import INTERRUPTED_TEXT
+from golem_forge.agent.loop import INTERRUPTED_TEXT, Loop
 from golem_forge.agent.messages import Attachment
 from golem_forge.agent.model.interface import Model, ModelError
 from golem_forge.agent.model.keys import ModelKeys
@@ -33,6 +33,7 @@ from golem_forge.agent.prompt import input_problem
 from golem_forge.agent.resume import OpenTurn, Resumed, native_definition, resume
 from golem_forge.agent.run_result import RunInterrupted, RunResult, RunStatus, unless_interrupted
 from golem_forge.agent.session_facts import RunFacts, record_run
+from golem_forge.agent.session_hooks import TurnHooks
 from golem_forge.agent.session_plan import SessionPlan, plan_session, replan
 from golem_forge.agent.session_state import SessionBus, SessionOptions, SessionState, open_session_state
 from golem_forge.agent.slash.manual import manual_tools_event
@@ -44,7 +45,7 @@ from golem_forge.config.program import program_root
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.core.ids import new_id
-from golem_forge.core.lazy_dataclass import dataclass, field
+from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.core.options import require
 from golem_forge.core.signals import InterruptSignal
 from golem_forge.events.index import LAST
@@ -104,6 +105,8 @@ class StartedSession:
     """What the person should know, one text each."""
     remarks: list[str] = field(default_factory=list)
     """The same, for what is no warning."""
+    hooks: TurnHooks | None = None
+    """None: the session has no hooks."""
 
 
 class StartInterrupted(ForgeError):
@@ -208,7 +211,13 @@ async def _start_root(
     unused = [notice] if (notice := plan.program.notice_with(roster.unused)) else []
     notices = [*unused, *notices, *roster.warnings, *run.notices]
     return StartedSession(
-        state=session_state, workers=manager, run=run, resumed=resumed, notices=notices, remarks=_mode_remarks(plan)
+        state=session_state,
+        workers=manager,
+        run=run,
+        resumed=resumed,
+        notices=notices,
+        remarks=_mode_remarks(plan),
+        hooks=TurnHooks(run.scope, resumed=resumed is not None) if session_state.hooks is not None else None,
     )
 
 
@@ -275,6 +284,7 @@ async def run_turn(
     try:
         loop = await unless_interrupted(signal, session.workers.wait_for_model(run))
         kept = _check_input(session, text, attachments)
+        denied = await unless_interrupted(signal, session.hooks.begin_turn(text)) if loop and session.hooks else ""
     except ConfigError as error:
         return _refused_result(run, RunStatus.INVALID_CONFIG, str(error))
     except ModelError as error:
@@ -283,14 +293,18 @@ async def run_turn(
         return RunResult(success=True, status=stopped.status, response=INTERRUPTED_TEXT, worker=run.worker.name)
     if loop is None:
         return _refused_result(run, RunStatus.MODEL_UNAVAILABLE, NO_MODEL)
+    if denied:
+        return _refused_result(run, RunStatus.FAILED, denied)
     message: dict[str, Any] = {"role": "user", "content": text}
     if kept:
         message["attachments"] = [{"name": each.name, "size": each.size} for each in kept]
     loop.dialogue.last_text = ""
     session.state.turn += 1
+    if session.state.reviewer is not None:
+        session.state.reviewer.begin_turn(session.state.redactor.redact_secrets(text))
     run.scope.emit("message", {"message": message})
     run.emit_update("running", text)
-    return await _end_turn(session, await loop.answer(text, kept))
+    return await _end_turn(session, signal, loop, await loop.answer(text, kept))
 
 
 async def continue_turn(session: StartedSession, signal: InterruptSignal, turn: OpenTurn) -> RunResult:
@@ -306,12 +320,14 @@ async def continue_turn(session: StartedSession, signal: InterruptSignal, turn: 
         return _refused_result(run, RunStatus.MODEL_UNAVAILABLE, NO_MODEL)
     loop.dialogue.last_text = ""
     run.emit_update("running")
-    return await _end_turn(session, await loop.go_on(turn))
+    return await _end_turn(session, signal, loop, await loop.go_on(turn))
 
 
-async def _end_turn(session: StartedSession, result: RunResult) -> RunResult:
-    """Emits how a turn ended."""
+async def _end_turn(session: StartedSession, signal: InterruptSignal, loop: Loop, result: RunResult) -> RunResult:
+    """Emits how a turn ended, once hooks have nothing more to send back."""
     run = session.run
+    if session.hooks is not None:
+        result = await _with_hooks(session.hooks, signal, loop, result)
     done = result.status is RunStatus.COMPLETED
     run.emit_update("complete" if done else "error", result.error or result.status.value)
     if result.error:
@@ -319,6 +335,20 @@ async def _end_turn(session: StartedSession, result: RunResult) -> RunResult:
     elif run.user_tools is not None and done:
         await session_suggestions(session.state).after_turn(run.scope)
     return result
+
+
+async def _with_hooks(hooks: TurnHooks, signal: InterruptSignal, loop: Loop, result: RunResult) -> RunResult:
+    """The last answer, after each that a hook at `turn_end` was not content with."""
+    calls = result.tool_call_count
+    try:
+        while result.status is RunStatus.COMPLETED and (
+            complaint := await unless_interrupted(signal, hooks.end_turn(result))
+        ):
+            result = await loop.answer_note(complaint)
+            calls += result.tool_call_count
+    except RunInterrupted:
+        pass  # of a hook: the answer is there
+    return replace(result, tool_call_count=calls)
 
 
 def receive_attachment(session: StartedSession, name: str, data: bytes) -> ReceivedFile:

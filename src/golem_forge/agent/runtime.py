@@ -155,6 +155,8 @@ class WorkerRuntime:
             depth=depth,
         )
         self._started: StartedSession | None = None
+        self._ended = False
+        """Whether the session is over, and not only this process's part of it."""
         self._commands: SlashCommands | None = None
         self._on_event = on_event
         self._forget: list[Callable[[], None]] = []
@@ -249,6 +251,7 @@ class WorkerRuntime:
         status = result.status if result is not None else RunStatus.COMPLETED
         stopped = status in (RunStatus.INTERRUPTED, RunStatus.TERMINATED)
         reason = "interrupted" if stopped else "completed" if status is RunStatus.COMPLETED else "error"
+        self._ended = True
         self.ui.end_session(reason, (result.error if result else "") or None)
 
     async def aclose(self) -> None:
@@ -256,6 +259,8 @@ class WorkerRuntime:
             if self._commands is not None:
                 await self._commands.aclose()
             started, self._started = self._started, None
+            if self._ended and started.hooks is not None:
+                await started.hooks.end_session()
             self.bus.conceal = None
             await started.workers.stop(started.run)
             await started.state.aclose()

@@ -16,11 +16,12 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from golem_forge.agent.model.keys import ModelKeys
 from golem_forge.agent.model.selection import PROVIDERS, key_variable
 from golem_forge.agent.session_facts import kept_recorder
+from golem_forge.agent.session_hooks import prepare_hooks
 from golem_forge.agent.session_plan import SessionPlan, SessionRequest, plan_embedded
 from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.config.credentials_block import credential_parts
@@ -45,6 +46,9 @@ from golem_forge.policy.rules.book import RuleBook
 from golem_forge.sandbox.host import person_environ
 from golem_forge.sandbox.walls.environment import EnvBlock, make_env_block, redact_values
 from golem_forge.storage.home import ForgeHome
+
+if TYPE_CHECKING:
+    from golem_forge.policy.reviewer import Reviewer
 
 _MIN_SECRET_LENGTH = 8
 """Shorter values would be found in ordinary words."""
@@ -86,6 +90,7 @@ class SessionState(SessionServices):
         """The program as it is now: somebody trusted it, or its files changed."""
         self.program = program
         self.strange_zones = program.strange_zones
+        self.hooks = prepare_hooks(program, self.trust, self.home, dry=self.dry)
 
     def interrupt(self, reason: str = "interrupted") -> None:
         self.signal.interrupt(reason)
@@ -200,6 +205,7 @@ def open_session_state(
         project_trusted_with=partial(trust.trusted_with, program.root),
         shared=None if isinstance(options.journal, bool) else options.journal.shared_rules,
     )
+    hooks = prepare_hooks(program, trust, home, dry=options.dry)
     session_bus = session_bus or new_session_bus(home)
     bus, redactor = session_bus.bus, session_bus.redactor
     if not options.dry:
@@ -234,6 +240,8 @@ def open_session_state(
         controller=ApprovalController(mode, options.approval_callback, ask=ask, timeout=seconds),
         signal=InterruptSignal() if options.signal is None else options.signal,
         on_kept=kept_recorder(book),
+        hooks=hooks,
+        reviewer=None if options.dry else _reviewer(program, home),
         notices=[program.notice] if program.notice else [],
         overrides=plan.overrides,
         dry=options.dry,
@@ -241,6 +249,14 @@ def open_session_state(
         depth=options.depth,
         end_telemetry=None if options.dry else _start_telemetry(program, bus),
     )
+
+
+def _reviewer(program: Program, home: ForgeHome) -> Reviewer | None:
+    if program.approval.reviewer is None:
+        return None
+    from golem_forge.agent.review import make_reviewer  # loads what asks models
+
+    return make_reviewer(program, home)
 
 
 def _start_telemetry(program: Program, bus: EventBus) -> Callable[[], None] | None:

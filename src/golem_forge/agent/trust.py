@@ -3,9 +3,10 @@
 Untrusted, nothing of a program's code is imported; where it needs code and nobody can be asked, it does not start.
 `ask_for_trust` shows one card with the text of everything that trust covers, or its diff.
 
-`covered_files` returns the front matter of every worker file (the instructions may change freely) and every tool
-module that a `custom` block names, with the program files it imports. `trust_store` is the only way to make a
-TrustStore: two that cover different files would disagree.
+`covered_files` returns the front matter of every worker file (the instructions may change freely), every tool module
+that a `custom` block names, with the program files it imports, and every file that the command of a hook names, with
+the program files that a Python file among them imports. `trust_store` is the only way to make a TrustStore: two that
+cover different files would disagree.
 
 `module_files` finds a tool module and the program files it imports by parsing; nothing is imported or run. These bytes
 are what trust covers and what a host's snapshot is made of, so a file that is not among them cannot be imported there.
@@ -35,6 +36,7 @@ from golem_forge.agent.files.program_files import (
     worker_files,
     worker_places,
 )
+from golem_forge.config.hooks_block import command_words
 from golem_forge.config.program import PROGRAM_FILE, Program
 from golem_forge.config.run_block import MAIN_WORKER, RunSettings
 from golem_forge.config.trust import MAX_FILES, MAX_TOTAL_BYTES, TrustSnapshot, TrustStore, too_large_to_trust
@@ -148,7 +150,7 @@ class _Walk:
         self._total = 0
 
     def run(self) -> list[tuple[str, bytes]]:
-        entry, worker_paths = self._program()
+        entry, worker_paths, commands = self._program()
         try:
             places = worker_places(self.root, worker_paths)
         except ConfigError:
@@ -168,19 +170,26 @@ class _Walk:
             blocks = _toolsets(front)
             waiting += self._allowed(blocks, path.parent, places)
             self._add_modules(blocks, path.parent)
+        for command in commands:
+            files, visited = scan_command(self.root, command)
+            self.visited |= dict.fromkeys(visited)
+            self._found |= files
         return sorted(self._found.items())
 
-    def _program(self) -> tuple[str, tuple[str, ...]]:
-        """`entry` and `worker_paths` of forge.yaml, as far as they can be read."""
+    def _program(self) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+        """`entry`, `worker_paths` and the commands of `hooks` of forge.yaml, as far as they can be read."""
         self.visited[self.root / PROGRAM_FILE] = None
         defaults = RunSettings()
         try:
             value = read_yaml(self.root / PROGRAM_FILE, PROGRAM_FILE).value
         except ConfigError:
-            return defaults.entry, defaults.worker_paths
+            return defaults.entry, defaults.worker_paths, ()
         entry, paths = value.get("entry", MAIN_WORKER), value.get("worker_paths", list(defaults.worker_paths))
         usable = tuple(path for path in paths if isinstance(path, str)) if isinstance(paths, list) else ()
-        return entry if isinstance(entry, str) else MAIN_WORKER, usable
+        hooks = value.get("hooks")
+        said = [each.get("run") for each in hooks if isinstance(each, dict)] if isinstance(hooks, list) else []
+        commands = tuple(run for run in said if isinstance(run, str))
+        return entry if isinstance(entry, str) else MAIN_WORKER, usable, commands
 
     def _listed(self, places: tuple[Path, ...]) -> Iterator[Path]:
         for place in places:
@@ -236,6 +245,27 @@ class _Walk:
                 scan = scan_module(self.root, path)
                 self.visited |= dict.fromkeys(scan.visited)
                 self._found |= scan.files
+
+
+def scan_command(root: Path, command: str) -> tuple[dict[str, bytes], tuple[Path, ...]]:
+    """(name below the root → bytes, everywhere a file was looked for) of what the command of a program's hook names,
+    and of what Python files among it import. Raises ConfigError."""
+    root = _real(root)
+    files: dict[str, bytes] = {}
+    visited: list[Path] = []
+    for number, word in enumerate(command_words(command) or ()):
+        if number == 0 and "/" not in word:
+            continue  # a program, which is looked up on PATH
+        for part in dict.fromkeys((word, word.rpartition("=")[2])):
+            path = below_root(root, Path(part)) if part and "\0" not in part else None
+            if path is None or path == root:
+                continue
+            visited.append(path)
+            if os.path.isfile(path):
+                scan = scan_module(root, path)  # of a file that is no Python it finds no imports
+                visited += scan.visited
+                files |= scan.files
+    return files, tuple(visited)
 
 
 def _toolsets(front: bytes) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.cli.format import print_error
 from golem_forge.config.program import program_root
-from golem_forge.core.decisions import Status
+from golem_forge.core.decisions import AnsweredBy, Status
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.text import one_line, shorten
 from golem_forge.events.index import LAST, CallSummary, SessionIndex, SessionSummary, find_session
@@ -188,8 +188,10 @@ def display_status(word: str) -> str:
 
 
 def answerer(decision: dict[str, Any]) -> str:
-    """`person`, or who it was: `bob (page)`, `door:program`."""
+    """`person`, or who it was: `bob (page)`, `door:program`, `reviewer NAME`."""
     if name := decision.get("answeredAs"):
+        if decision["answeredBy"] == REVIEWER:
+            return f"{REVIEWER} {name}"
         door = decision.get("door", "")
         return str(name) if str(name).startswith(f"{door}:") else f"{name} ({door})"
     return str(decision["answeredBy"])
@@ -212,6 +214,7 @@ def describe_decision(decision: dict[str, Any] | None, most: int = 0) -> str:
 
 
 _LEAST_REASON: Final = 20
+REVIEWER: Final = AnsweredBy.REVIEWER.value
 
 
 def root_here() -> str:

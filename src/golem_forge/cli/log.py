@@ -406,9 +406,24 @@ def _print_decision(decision: dict[str, Any]) -> None:
 def _record_row(record: dict[str, Any]) -> tuple[str, ...]:
     kind = str(record.get("type", ""))
     if kind == "event":
-        return f"line {record['n']}", local_time(record["ts"]), f"event {record.get('event')}", ""
+        data = record.get("data")
+        said = hook_record(data) if record.get("event") == "hookRan" and isinstance(data, dict) else ""
+        return f"line {record['n']}", local_time(record["ts"]), f"event {record.get('event')}", said
     fields = ", ".join(name for name in record if name not in _OF_EVERY_RECORD)
     return f"line {record['n']}", local_time(record["ts"]), kind, fields
+
+
+_MOST_SAID: Final = 200
+
+
+def hook_record(data: dict[str, Any]) -> str:
+    """What a hook said and did, of its `hookRan` event."""
+    said = (data.get("verdict"), data.get("reason"), data.get("line"), data.get("told"))
+    words = "; ".join(dict.fromkeys(str(each) for each in said if each))
+    return shorten(
+        one_line(f"{data.get('hook')} at {data.get('on')}: {data.get('status')}" + (f" ({words})" if words else "")),
+        200,
+    )
 
 
 def _indented(text: str) -> str:

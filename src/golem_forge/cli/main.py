@@ -28,6 +28,7 @@ VERBS = {
     "acp": "be the agent of an editor (Agent Client Protocol); `install` sets the editor up",
     "sandbox": "run a command inside this directory's walls; explain what they allow",
     "rules": "check, explain, list and revoke approval rules",
+    "hooks": "list the hooks of this directory; test what one would say to a call",
     "log": "show which calls were made, who decided and what happened; verify the journal",
     "trust": "trust this program's files as they are now",
     "runner": "run sessions that were started with `forge run --background`",

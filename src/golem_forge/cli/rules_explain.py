@@ -103,6 +103,13 @@ def _print_explained(explained: ExplainedCall, dry: DryEvaluator) -> None:
     if segments := segments_json(explained):
         print("segments")
         print(columns(([each["verdict"], each["text"]] for each in segments), indent="  "))
+    if explained.hooks:
+        print("hooks that are asked before it runs")
+        print(
+            columns(
+                ([hook.name, hook.origin, shorten(hook.run, _PAYLOAD_WIDTH)] for hook in explained.hooks), indent="  "
+            )
+        )
     print("sources")
     sources = []
     for each in decision.sources:

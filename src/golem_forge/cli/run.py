@@ -7,6 +7,7 @@ Arguments that contradict each other raise CommandUsageError.
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import sys
@@ -30,6 +31,8 @@ worker. With INPUT the worker answers once. Without INPUT, on a terminal, a conv
 
   -m, --model PROVIDER:NAME   the root worker's model (also FORGE_MODEL)
   -a, --approval MODE         interactive, strict, contained, approve_all or auto_deny
+      --reviewer PATH|MODEL   who answers small questions first: a program by its absolute path, or a model as
+                              PROVIDER:NAME; `off`: nobody, whatever your config.yaml says
   -i, --input TEXT            the input; or -f, --file FILE; or words; or standard input
   -A, --attach FILE           hand a file over with the input (repeat for more)
   -p, --program DIR           run the program in that directory instead of this one
@@ -120,6 +123,7 @@ def parse_run_args(words: list[str]) -> RunArgs:
         *ADDRESS_OPTIONS,
         *EXIT_OPTIONS,
         *("--headless", "--json", "--resume ID", "--set PAIR…", "--dry-run", "--max-cost USD", "words*"),
+        "--reviewer WHO",
         *("--background", "--no-runner", "--worker NAME", "--label L", "--workspace GIT"),
     )
     reader.set_defaults(resume="")
@@ -147,7 +151,12 @@ def parse_run_args(words: list[str]) -> RunArgs:
         host=given.host,
         allow_host=given.allow_host,
         resume=given.resume,
-        overrides=[*given.set, *exit_overrides(given), *_cost_override(given.max_cost)],
+        overrides=[
+            *given.set,
+            *exit_overrides(given),
+            *_cost_override(given.max_cost),
+            *_reviewer_override(given.reviewer),
+        ],
         dry_run=given.dry_run,
         background=given.background,
         no_runner=given.no_runner,
@@ -159,6 +168,17 @@ def parse_run_args(words: list[str]) -> RunArgs:
     asked.input = _input(given.input, given.file, rest, asked.dry_run or asked.on_page)
     _check_ui(asked, given.ui)
     return asked
+
+
+def _reviewer_override(named: str | None) -> list[str]:
+    if named is None:
+        return []
+    if named == "off":
+        return ["approval.reviewer={}"]
+    if not named.startswith("/") and ":" not in named:
+        raise CommandUsageError("--reviewer takes the absolute path of a program, PROVIDER:NAME, or `off`")
+    key = "run" if named.startswith("/") else "model"
+    return [f"approval.reviewer={json.dumps({key: named})}"]
 
 
 def _check_background(asked: RunArgs) -> None:

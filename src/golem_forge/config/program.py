@@ -31,6 +31,13 @@ from golem_forge.config.approval_modes import (
     verdict_settings,
 )
 from golem_forge.config.credentials_block import credentials_notice
+from golem_forge.config.hooks_block import (
+    HOOK_KEYS,
+    Hook,
+    check_hooks,
+    effective_hooks,
+    restrict_untrusted_hooks,
+)
 from golem_forge.config.layer import ConfigLayer
 from golem_forge.config.mcp_blocks import (
     MCP_KEYS,
@@ -43,6 +50,13 @@ from golem_forge.config.mcp_blocks import (
 from golem_forge.config.mcp_json import read_mcp_json
 from golem_forge.config.mcp_merge import ProgramZones, check_own_servers, effective_mcp
 from golem_forge.config.mcp_spec import McpSettings
+from golem_forge.config.reviewer_block import (
+    REVIEWER_CHECK,
+    ReviewerSettings,
+    check_reviewer,
+    effective_reviewer,
+    reviewer_notice,
+)
 from golem_forge.config.run_block import (
     RUN_KEYS,
     RunSettings,
@@ -252,6 +266,7 @@ _SCHEMA: Final = MappingSchema(
         **MCP_KEYS,
         **UI_KEYS,
         **STORE_KEYS,
+        **HOOK_KEYS,
         "instructions": MappingSchema({"project_files": flag}),
         "otel": MappingSchema({"endpoint": base_url, "content": flag}),
         "undo": MappingSchema(UNDO_KEYS),
@@ -262,6 +277,7 @@ _SCHEMA: Final = MappingSchema(
                 **APPROVAL_KEYS,
                 "timeout": positive,
                 "four_eyes": one_of(*FOUR_EYES),
+                "reviewer": REVIEWER_CHECK,
             }
         ),
     }
@@ -279,6 +295,8 @@ class ApprovalSettings:
     project_mode: Setting[ApprovalMode] | None = None
     four_eyes: Setting[str] | None = None
     """From this risk on somebody else than who started the session has to answer."""
+    reviewer: ReviewerSettings | None = None
+    """Who answers small questions before a person does; None: nobody."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -299,6 +317,7 @@ class Program:
     store: StoreSettings = field(default_factory=StoreSettings)
     workspace: WorkspaceSettings = field(default_factory=WorkspaceSettings)
     undo: UndoSettings = field(default_factory=UndoSettings)
+    hooks: tuple[Hook, ...] = ()
     withheld_zones: frozenset[str] = frozenset()
     """Zones that the program's file names and that it is not trusted to name: a worker goes without them."""
     unused: tuple[str, ...] = ()
@@ -354,7 +373,7 @@ def load_program(
     problems: list[str] = []
     project = person = ConfigLayer(mcp=McpFile())
     if os.path.lexists(home.config):
-        person = _read_layer(home.config, home.shown(home.config), problems)
+        person = _read_layer(home.config, home.shown(home.config), problems, own=True)
         check_own_servers(person.mcp, problems)
     if found or overrides:
         project = _read_layer(root / PROGRAM_FILE, PROGRAM_FILE, problems, overrides)
@@ -378,7 +397,7 @@ def load_program(
     zones = _zones(project, person, root)
     otel = effective_otel(project, person)
     own_only = (_own_only_notice(project, block) for block in ("otel", "undo"))
-    remarks = (walls_notice(project), credentials_notice(project), *own_only, otel.problem)
+    remarks = (walls_notice(project), credentials_notice(project), *own_only, reviewer_notice(project), otel.problem)
     unprotect = (layer.block("sandbox").get("unprotect") for layer in (project, person))
     return Program(
         root=root,
@@ -395,6 +414,7 @@ def load_program(
         otel=otel,
         store=effective_store(project, person),
         undo=_effective_undo(project, person),
+        hooks=effective_hooks(project, person),
         workspace=effective_workspace(project, person, "" if project.block("workspace") else clones),
         withheld_zones=frozenset(named - {zone.name for zone in project.zones or ()}),
         unused=tuple(unused),
@@ -407,8 +427,10 @@ def _zones(project: ConfigLayer, person: ConfigLayer, root: Path) -> tuple[ZoneE
     return next((layer.zones for layer in (project, person) if layer.zones is not None), workspace)
 
 
-def _read_layer(path: Path, name: str, found: list[str], overrides: Sequence[str] = ()) -> ConfigLayer:
-    """Its problems are added to `found`. With overrides the file need not exist."""
+def _read_layer(
+    path: Path, name: str, found: list[str], overrides: Sequence[str] = (), *, own: bool = False
+) -> ConfigLayer:
+    """Its problems are added to `found`. With overrides the file need not exist. `own`: it is the person's."""
     try:
         data = b"" if overrides and not os.path.lexists(path) else read_bytes(path, name)
         file = with_overrides(normalise_keys(parse_yaml(data, name)), overrides)
@@ -425,6 +447,8 @@ def _read_layer(path: Path, name: str, found: list[str], overrides: Sequence[str
         zones = zone_entries(file, sandbox["zones"], path.parent / os.path.expanduser(sandbox.get("root", ".")))
     elif "root" in sandbox:
         problems.add(("sandbox", "root"), "has no effect without `zones`")
+    check_hooks(values, problems, own=own)
+    check_reviewer(values, problems)
     mcp = mcp_file(values, problems)
     found.extend(problems.found)
     return ConfigLayer(file=file, data=data, values=values, folder=path.parent, zones=zones, mcp=mcp)
@@ -462,6 +486,7 @@ def _restrict_untrusted(project: ConfigLayer, person: ConfigLayer, root: Path, u
     store = restrict_untrusted_store(project, unused)
     notify = restrict_untrusted_notify(project, unused)
     workspace = restrict_untrusted_workspace(project, unused)
+    hooks = restrict_untrusted_hooks(project, unused)
     mcp = restrict_untrusted_mcp(project.mcp, unused)
     said = verdict_settings(project.file, approval, ("approval",))
     if "default" in said:
@@ -479,6 +504,7 @@ def _restrict_untrusted(project: ConfigLayer, person: ConfigLayer, root: Path, u
                 "store": store,
                 "notify": notify,
                 "workspace": workspace,
+                "hooks": hooks,
             }
         ),
         zones=None if project.zones is None else tuple(zones),
@@ -523,6 +549,7 @@ def _effective_approval(project: ConfigLayer, person: ConfigLayer) -> ApprovalSe
         user_mode=typed or _mode(person),
         project_mode=mode,
         four_eyes=_strictest_four_eyes(project, person),
+        reviewer=effective_reviewer(project, person),
     )
 
 

@@ -93,6 +93,8 @@ class Outcome:
     """Protected names, as virtual paths, that exist now and did not before."""
     leftovers: tuple[Leftover, ...] = ()
     """What the command left in a zone that the person's own programs would run or obey."""
+    hook_texts: tuple[str, ...] = ()
+    """What hooks that ran after the call tell the caller."""
 
     @property
     def ok(self) -> bool:
@@ -100,7 +102,8 @@ class Outcome:
 
     @property
     def text(self) -> str:
-        """What the caller reads: what was left behind, the notes, then the result or the reason there is none."""
+        """What the caller reads: what was left behind, the notes, the result or the reason there is none, then what
+        hooks say."""
         return "\n".join(part for part in (*self.leftover_texts, self.text_without_leftovers) if part)
 
     @property
@@ -116,7 +119,9 @@ class Outcome:
         body = self.result.text if self.result and self.result.text else self.error
         if self.error and self.result and self.result.text and self.error not in body:
             body = f"{self.error}\n{body}"
-        return "\n".join((*self.notes, body)) if self.notes else body
+        if not (self.notes or self.hook_texts):
+            return body
+        return "\n".join(part for part in (*self.notes, body, *self.hook_texts) if part or not self.hook_texts)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -90,6 +90,8 @@ class AnsweredBy(StrEnum):
     RULE = "rule"
     CONTAINED = "contained"
     """Nobody: in the mode `contained`, what stays inside the walls and can be undone needs no answer."""
+    REVIEWER = "reviewer"
+    """A program or a model that the person lets answer small questions."""
     PERSON = "person"
 
 

@@ -82,6 +82,8 @@ class Effect:
     """In words, which setting that is."""
     no_walls_because: str = ""
     """With the mark NO_WALLS, why no walls hold it, in words; empty: they are switched off."""
+    by_hand: str = ""
+    """Which setting that somebody wrote makes it ask, though nothing else would; empty: none."""
     walled: Walled = Walled.NO
     grant: str = ""
     """A grant for the session that a person may give and that covers this effect: `input to session 7`. Used by

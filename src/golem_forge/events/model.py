@@ -460,6 +460,31 @@ class FilesChanged(EventData, type="filesChanged"):
     """Why some changes may be missing."""
 
 
+class HookRan(EventData, type="hookRan"):
+    hook: str
+    """Its name."""
+    on: str
+    """The point: `before_call`, `after_call`, `session_start`, …"""
+    status: Literal["ok", "said", "failed"]
+    duration_ms: float = emit_default(int)
+    tool_call_id: str | None = None
+    exit_code: int | None = None
+    line: str | None = None
+    """What the person should read of it; None: nothing."""
+    verdict: str | None = None
+    reason: str | None = None
+    told: str | None = None
+    """What it told the model."""
+
+
+class Reviewed(EventData, type="reviewed"):
+    reviewer: str
+    answer: Literal["approve", "deny", "unsure"]
+    reason: str | None = None
+    tool_call_id: str | None = None
+    duration_ms: float = emit_default(int)
+
+
 class Rewound(EventData, type="rewound"):
     """The person went back to an earlier message of theirs."""
 

@@ -1,60 +1,71 @@
 """approve: turns an `ask` into a yes or a no. Takes the judged call; gives back when it may run.
 
 A person may edit the arguments: the edited call goes through validate, plan and judge again, and the approval counts
-for exactly that call, unless its risk is higher than the one they saw. Refuses with `policy_denied` (blocked),
-`approval_denied`, or `interrupted`.
+for exactly that call, unless its risk is higher than the one they saw or a hook asks for another reason. Refuses with
+`policy_denied` (blocked), `approval_denied`, or `interrupted`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.core.decisions import AnsweredBy, Risk, Status, Verdict, is_riskier
 from golem_forge.core.errors import ForgeError, error_name
 from golem_forge.core.json import copy_json, restore_hidden_values, same_json, sha256_hex
+from golem_forge.core.lazy_dataclass import replace
 from golem_forge.events.serialization import iso_now
 from golem_forge.orchestrator.call_state import CallState, describe_changes
+from golem_forge.orchestrator.hooks import CallHooks
 from golem_forge.orchestrator.resolve import validate
+from golem_forge.orchestrator.run import wait_with_signal
 from golem_forge.orchestrator.scope import CallScope
 from golem_forge.policy.approval_queue import MAX_EDITS, ApprovalResult, PendingApproval
 from golem_forge.policy.controller import ApprovalController
 from golem_forge.policy.evaluate import Evaluation, Judge, refusal_message
 from golem_forge.policy.facts import grant_of
+from golem_forge.policy.hooks import asks_of_hooks
 from golem_forge.policy.request import ApprovalOffer, ApprovalRequest, build_request, offers_from
+from golem_forge.policy.reviewer import ReviewAnswer, Reviewer, Says
 from golem_forge.policy.rules.candidates import choices
 from golem_forge.policy.rules.model import Rule
 from golem_forge.tools.forms import restore_secrets
 from golem_forge.tools.validation import InputInvalid
 
+_WAITED_FOR: Final = frozenset({AnsweredBy.PERSON, AnsweredBy.REVIEWER})
+"""Who takes their time: what was judged is looked at again after their answer."""
 Replan = Callable[[], Awaitable[None]]
 """Plans and judges the call's present arguments again."""
 
 
 class ApprovalStage:
-    def __init__(self, scope: CallScope, controller: ApprovalController, judge: Judge) -> None:
+    def __init__(self, scope: CallScope, controller: ApprovalController, judge: Judge, hooks: CallHooks) -> None:
         self._controller = controller
+        self._hooks = hooks
         self._judge = judge
         self._redactor = scope.services.redactor
         self._session_id = scope.services.id
+        self._services = scope.services
+        self._sandbox = scope.sandbox
+        self._guest = bool(scope.guest)
         self._ancestors = scope.ancestors or _ancestors(scope.worker)
         self._on_kept = scope.on_kept
         self._walls = scope.walls
 
     async def approve(self, state: CallState, replan: Replan) -> None:
         answer: ApprovalResult | None = None
-        shown, shown_outside = Risk.LOW, False
+        shown, shown_outside, asking = Risk.LOW, False, frozenset[tuple[str, str]]()
         for _ in range(MAX_EDITS):
             decision = _judged(state).decision
             if decision.verdict is Verdict.BLOCKED:
                 raise _blocked(state)
             if decision.runs_unasked and answer is None:
                 return
-            unseen = decision.only_a_person and not shown_outside
-            if answer is None or is_riskier(decision.risk, shown) or unseen:
-                shown, shown_outside = decision.risk, decision.only_a_person
+            hooks, unseen = asks_of_hooks(decision.sources), decision.only_a_person and not shown_outside
+            if answer is None or is_riskier(decision.risk, shown) or unseen or not hooks <= asking:
+                shown, shown_outside, asking = decision.risk, decision.only_a_person, hooks
                 answer = await self._ask(state)
                 if answer.args is not None:
                     await self._edit(state, answer.args, replan)
@@ -66,9 +77,11 @@ class ApprovalStage:
     async def _ask(self, state: CallState) -> ApprovalResult:
         decision = _judged(state).decision
         decision.asked_at = iso_now()
-        answer = await self._controller.approve(decision, state.tool.name, lambda: self._pending(state))
+        listens = self._hooks.hooks is not None or self._services.reviewer is not None
+        first = partial(self._before_person, state) if listens else None
+        answer = await self._controller.approve(decision, state.tool.name, lambda: self._pending(state), first)
         decision.asked_at, decision.answered_at = answer.asked_at or decision.asked_at, answer.answered_at or iso_now()
-        state.asked = state.asked or answer.by is AnsweredBy.PERSON
+        state.asked = state.asked or answer.by in _WAITED_FOR
         if not answer.approved:
             text = answer.message
             if answer.unaskable and state.plan is not None and state.plan.unasked:
@@ -84,6 +97,40 @@ class ApprovalStage:
                 state.judged, state.decision = now, now.decision
                 raise _blocked(state)
         return answer
+
+    async def _before_person(self, state: CallState, waiting: PendingApproval) -> ApprovalResult | None:
+        """Before a person sees the card: a reviewer may answer, and who wants to be notified is."""
+        request, reviewer = waiting.request, self._services.reviewer
+        if reviewer is not None and not self._guest and not self._not_reviewable(reviewer, _judged(state)):
+            said = await wait_with_signal(reviewer.review(request.to_wire(), self._hooks.processes), state.waiting)
+            answer = self._reviewed(state, reviewer, said)
+            self._hooks.tell_review(reviewer.name, said, state.call.id)
+            if answer is not None:
+                return answer
+            why = f": {said.reason}" if said.reason else "."
+            request.warnings = (*request.warnings, f"The reviewer '{reviewer.name}' said {said.says}{why}")
+        self._hooks.notify(state.call.id, request.to_wire())
+        return None
+
+    def _reviewed(self, state: CallState, reviewer: Reviewer, said: ReviewAnswer) -> ApprovalResult | None:
+        """None: a person has to answer. Raises where a rule that blocks was written meanwhile."""
+        answer = ApprovalResult(approved=True, by=AnsweredBy.REVIEWER, answered_as=reviewer.name)
+        if said.says is Says.DENY:
+            why = f": {said.reason}" if said.reason else "."
+            return replace(answer, approved=False, message=f"Denied by the reviewer '{reviewer.name}'{why}")
+        if said.says is Says.UNSURE:
+            return None
+        # Threat: a rule was written while it thought. What blocks, blocks; what asks now is not its to answer.
+        now = self._evaluate_again(state)
+        if now.decision.verdict is Verdict.BLOCKED:
+            state.judged, state.decision = now, now.decision
+            raise _blocked(state)
+        if self._not_reviewable(reviewer, now):
+            return None
+        return answer
+
+    def _not_reviewable(self, reviewer: Reviewer, judged: Evaluation) -> str:
+        return reviewer.not_reviewable(judged, self._controller.mode, self._sandbox)
 
     def _evaluate_again(self, state: CallState, *, extra: tuple[Rule, ...] = (), extra_grant: str = "") -> Evaluation:
         judged = _judged(state)
@@ -158,6 +205,7 @@ class ApprovalStage:
             previously_denied=self._controller.memory.denials(judged.decision.fingerprint),
         )
         request.worker_path = (*self._ancestors, *tools)
+        request.warnings = (*request.warnings, *state.hook_lines)
         request.id = question_id(self._session_id, request)
         if self._walls is not None and (open_ := self._walls.exit_lines()):
             request.warnings = (*request.warnings, f"This session's walls are open for: {'; '.join(open_)}")
@@ -183,7 +231,8 @@ class ApprovalStage:
                 judged.facts,
                 judged.left_to_allow,
                 critical=judged.decision.risk is Risk.CRITICAL,
-                explicit_ask=by is not None and by.source in ("rules", "config"),
+                explicit_ask=(by is not None and by.source in ("rules", "config"))
+                or bool(asks_of_hooks(judged.decision.sources)),
                 grant=self._possible_grant(state),
                 would_lift=lambda extra: self._would_lift(state, extra=extra),
                 remembered_file=rules.remembered_in if rules else "",

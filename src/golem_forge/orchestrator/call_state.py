@@ -55,6 +55,8 @@ class CallState:
     depth = 0
     recording: CallRecording | None = None
     """What it changes in the zones, while it runs."""
+    hook_lines: tuple[str, ...] = ()
+    """What hooks say about it, for its card."""
     reads_only = False
     """Whether the slot at the gate it runs under is a reader's."""
 

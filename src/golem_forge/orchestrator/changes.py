@@ -18,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.core.calls import Caller
-from golem_forge.core.changes import ChangeSet, PathChange
+from golem_forge.core.changes import ChangeSet, PathChange, PathKind
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.lazy_dataclass import dataclass, field
@@ -88,12 +88,15 @@ class ChangeRecorder:
         self._recorder = recorder
         self._home = services.home.path if services.home is not None and services.journal is not None else None
 
-    async def begin(self, state: CallState) -> CallRecording | None:
-        """None: the call changes no file of a zone, or nothing is kept here."""
+    async def begin(self, state: CallState, *, everywhere: bool = False) -> CallRecording | None:
+        """None: the call changes no file of a zone, or nothing is kept here. `everywhere`: hooks may change any file
+        after it."""
         if self._home is None or self._scope.sandbox is None or _is_recorded(state):
             return None
         effects = state.judged.facts.effects if state.judged is not None else state.tool.effects
         zones = self._touched(state, effects)
+        if everywhere:
+            zones |= {zone.name: None for zone in self._scope.sandbox.zones.values() if _commands_write(zone)}
         if not zones:
             return None
         recording = await asyncio.to_thread(self._begin, state, zones)
@@ -158,6 +161,19 @@ class ChangeRecorder:
             assert self._home is not None
             changes = ChangeSet(**_fields(recording.facts), changes=tuple(made), problem=problem)
             recording.told.append((changes, SessionChangeLog(self._home, changes.session).append(changes)))
+
+    async def changed_so_far(self, recording: CallRecording) -> list[str]:
+        """The files, as virtual paths, that the call has changed and not deleted; it is still being recorded."""
+
+        def look() -> list[PathChange]:
+            return [
+                change
+                for history, span, paths in recording.zones
+                for change in history.changes_so_far(span, paths, recording.was_idle)
+            ]
+
+        made = await asyncio.to_thread(look)
+        return [one.path for one in made if one.is_file and one.after.kind is not PathKind.ABSENT]
 
     def tell(self, recording: CallRecording) -> None:
         """Emits what was recorded; after the result of the call."""

@@ -25,6 +25,7 @@ from golem_forge.events.journal_files import JournalError
 from golem_forge.orchestrator.approve import ApprovalStage
 from golem_forge.orchestrator.call_state import CallState
 from golem_forge.orchestrator.changes import ChangeRecorder
+from golem_forge.orchestrator.hooks import CallHooks
 from golem_forge.orchestrator.outputs import OutputStore
 from golem_forge.orchestrator.plan import make_plan, still_as_judged
 from golem_forge.orchestrator.present import Presenter, failure_text, learn_typed_secrets
@@ -42,7 +43,7 @@ from golem_forge.orchestrator.schedule import (
 )
 from golem_forge.orchestrator.scope import CallScope
 from golem_forge.policy.controller import ApprovalController
-from golem_forge.policy.evaluate import Judge
+from golem_forge.policy.evaluate import Evaluation, Judge
 from golem_forge.policy.path_access import PathAccess
 from golem_forge.tools.catalog import Catalog, ToolNotFound
 from golem_forge.tools.context import ToolContext
@@ -102,9 +103,10 @@ class Orchestrator:
         """The ids of calls that have no Outcome yet."""
         self._waiting: set[str] = set()
         """Those of a model that wait for an answer, or for the calls before them."""
-        self._approval = ApprovalStage(scope, approval, self.judge)
         self._recorder = Recorder(services, scope.worker, scope.worker_id)
         self.changes = ChangeRecorder(scope, self._recorder)
+        self.hooks = CallHooks(scope, self._recorder, self.judge)
+        self._approval = ApprovalStage(scope, approval, self.judge, self.hooks)
         self._present = Presenter(services.redactor, self.outputs, scope.worker, scope.sandbox)
 
     @property
@@ -144,19 +146,15 @@ class Orchestrator:
         cancelled: asyncio.CancelledError | None = None
         try:
             outcome = await self._run_stages(state, order, index)
-        except CallAborted as ended:
-            outcome = self._present.ended(state, ended)
-        except ForgeError as error:
-            outcome = state.outcome(error.status, error=self._present.safe(error.message), code=error.code)
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 cancelled = error
                 outcome = state.outcome(Status.INTERRUPTED, error="The caller was cancelled.")
-            else:  # the tool cancelled something of its own and let it escape
-                outcome = state.outcome(Status.EXECUTION_FAILED, error=failure_text(error))
+            else:
+                outcome = self._failed(state, error)
         except BaseException as error:
-            outcome = state.outcome(Status.EXECUTION_FAILED, error=self._present.safe(failure_text(error)))
+            outcome = self._failed(state, error)
         finally:
             state.ended = True
             if state.ctx is not None:  # it refers to the state that refers to it: only the collector would free them
@@ -171,9 +169,22 @@ class Orchestrator:
         outcome = self._recorder.finished(state, outcome)
         if state.recording is not None:
             self.changes.tell(state.recording)
+        if (reviewer := self.scope.services.reviewer) is not None:
+            reviewer.note_call(outcome, self._recorder.shown_args(state, outcome.args), hidden=state.reads_secret)
         if cancelled is not None:
             raise cancelled
         return outcome
+
+    def _failed(self, state: CallState, error: BaseException) -> Outcome:
+        """Of a call that raised, in a stage or in its tool."""
+        if isinstance(error, CallAborted):
+            return self._present.ended(state, error)
+        if isinstance(error, ForgeError):
+            return state.outcome(error.status, error=self._present.safe(error.message), code=error.code)
+        text = failure_text(error)
+        if isinstance(error, asyncio.CancelledError):  # the tool cancelled something of its own and let it escape
+            return state.outcome(Status.EXECUTION_FAILED, error=text)
+        return state.outcome(Status.EXECUTION_FAILED, error=self._present.safe(text))
 
     def propose(self, calls: Sequence[ToolCall], waiting: InterruptSignal) -> list[CallState]:
         """Puts a whole batch on record before any of it starts, so that a crash shows what never ran."""
@@ -223,7 +234,12 @@ class Orchestrator:
                     order.announce(index, writes_of(state, self.sandbox))
                 if tool.planner is None:
                     order.touches(index, touched_by(state))
-            if tool.planner is not None or state.handover_sources or not self._decide_at_once(state):
+            if (
+                tool.planner is not None
+                or state.handover_sources
+                or (self._has_hooks and self.hooks.before(state))
+                or not self._decide_at_once(state)
+            ):
                 await self._plan_in_order(state, order, index)
                 tool = state.tool
             if state.judged is not None and not state.judged.decision.runs_unasked:
@@ -250,23 +266,45 @@ class Orchestrator:
                     self._about_to_run(state)
                     if self._recorder.commits_later and tool.effects != ():
                         await self._recorder.committed(state)
-                    return self._present.ran(state, await self._run_recorded(state))
+                    return await self._run_recorded(state)
             finally:
                 if slot:
                     self._gate.leave(read_only)
         raise ForgeError(f"'{tool.name}' keeps changing between approval and run", status=Status.POLICY_DENIED)
 
-    async def _run_recorded(self, state: CallState) -> Any:
-        """Runs the tool; what it changes in the zones is kept before and recorded after."""
-        recording = state.recording = await self.changes.begin(state)
-        if recording is None:
-            return await run(state)
+    @property
+    def _has_hooks(self) -> bool:
+        return self.scope.services.hooks is not None
+
+    async def _run_recorded(self, state: CallState) -> Outcome:
+        """Runs the tool, and hooks after it; what they change in the zones is kept before and recorded after."""
+        hooks = self._has_hooks and bool(self.hooks.after(state))
+        recording = await self.changes.begin(state, everywhere=hooks and self.hooks.may_write(state))
+        state.recording = recording
         if state.ctx is not None:
             state.ctx.recording = recording
         try:
-            return await run(state)
+            if hooks:
+                return await self._run_with_hooks(state)
+            value = await run(state)
         finally:
-            await self.changes.end(recording)
+            if recording is not None:
+                await self.changes.end(recording)
+        return self._present.ran(state, value)
+
+    async def _run_with_hooks(self, state: CallState) -> Outcome:
+        try:
+            outcome = self._present.ran(state, await run(state))
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            outcome = self._failed(state, asyncio.CancelledError())
+        except BaseException as error:
+            outcome = self._failed(state, error)
+        with contextlib.suppress(CallAborted):  # an interrupt ends the hooks; the call has run
+            await wait_with_signal(self.hooks.run_after(state, outcome, self.changes), state.signal)
+        return outcome
 
     def _resolve(self, state: CallState) -> None:
         """resolve and validate."""
@@ -331,7 +369,8 @@ class Orchestrator:
                     self._resolve(state)
                 await self._plan(state)
                 self._announce(state, order, index)
-        with order.checking(index) if callable(state.tool.needs_approval) else contextlib.nullcontext():
+        slow = callable(state.tool.needs_approval) or (self._has_hooks and self.hooks.before(state))
+        with order.checking(index) if slow else contextlib.nullcontext():
             await self._judge(state)
 
     def _announce(self, state: CallState, order: BatchOrder, index: int) -> None:
@@ -365,13 +404,18 @@ class Orchestrator:
         state.plan = await make_plan(state, self._context(state), self._gate)
 
     async def _judge(self, state: CallState) -> None:
-        judging = self.judge.judge(
-            state.tool, state.arguments, state.plan, self._context(state), state.handover_sources
-        )
         # a check must not outlive an interrupt
-        state.judged = await run_with_limits(judging, CallLimits(state.waiting))
+        state.judged = await run_with_limits(self._evaluated(state), CallLimits(state.waiting))
         state.decision = state.judged.decision
         state.decision.edited = state.edited
+
+    async def _evaluated(self, state: CallState) -> Evaluation:
+        judged = await self.judge.judge(
+            state.tool, state.arguments, state.plan, self._context(state), state.handover_sources
+        )
+        if not self._has_hooks or judged.decision.verdict is Verdict.BLOCKED:
+            return judged
+        return await self.hooks.tighten(state, judged)
 
     async def _enter_gate(self, state: CallState, read_only: bool, order: BatchOrder | None, index: int) -> None:
         """Waits for this call's turn. Interrupting ends the wait with zero executions."""

@@ -137,7 +137,7 @@ class Recorder:
             return result.value
         return cast(dict[str, Any], self._redactor.value(result.value))
 
-    def _shown_args(self, state: CallState, args: Any) -> Any:
+    def shown_args(self, state: CallState, args: Any) -> Any:
         """A copy: a listener must be able to change neither the call nor its Outcome."""
         return copy_json(self._redactor.value(_without_secrets(state, args)))
 
@@ -146,7 +146,7 @@ class Recorder:
         data = {
             "toolCallId": call.id,
             "toolName": state.tool.name,
-            "args": self._shown_args(state, state.arguments.plain),
+            "args": self.shown_args(state, state.arguments.plain),
             "caller": call.caller.value,
             "workerId": self._shown_as,
         }
@@ -164,7 +164,7 @@ class Recorder:
         data: dict[str, Any] = {
             "toolCallId": outcome.call.id,
             "toolName": outcome.tool,
-            "args": self._shown_args(state, args),
+            "args": self.shown_args(state, args),
             "status": outcome.status.value,
             "durationMs": round(outcome.duration_ms, 3),
             "decision": shown_decision,

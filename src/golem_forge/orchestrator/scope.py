@@ -23,6 +23,8 @@ from golem_forge.orchestrator.schedule import Gate
 from golem_forge.policy.base import ApprovalBlocks
 from golem_forge.policy.evaluate import ParentPolicy
 from golem_forge.policy.fingerprint import DirectoryNames
+from golem_forge.policy.hooks import HookSet
+from golem_forge.policy.reviewer import Reviewer
 from golem_forge.policy.rules.book import RuleBook
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.storage.home import ForgeHome, forge_home
@@ -63,6 +65,12 @@ class SessionServices:
     """How many messages of the person there were."""
     directory_names: DirectoryNames = field(default_factory=dict)
     """What fingerprints call directories that lie elsewhere on each machine of the session."""
+    hooks: HookSet | None = None
+    """None: the session has none, and no call looks for any."""
+    reviewer: Reviewer | None = None
+    """Who answers small questions before a person does."""
+    told_hooks: set[str] = field(default_factory=set)
+    """Hooks whose failure the person has heard of."""
 
     @property
     def output_folder(self) -> Path:

@@ -10,7 +10,7 @@ request asks again and says so.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import fields
 from typing import Any, Final
 
@@ -34,6 +34,8 @@ from golem_forge.policy.approval_queue import (
 from golem_forge.policy.fingerprint import both_keys
 from golem_forge.policy.request import ApprovalOffer, ApprovalRequest
 
+BeforePerson = Callable[[PendingApproval], Awaitable[ApprovalResult | None]]
+"""Given a question that a person is about to see; an answer, or None: ask them."""
 _NEEDS_A_PERSON = frozenset({ApprovalMode.INTERACTIVE, ApprovalMode.STRICT})
 
 
@@ -79,8 +81,15 @@ class ApprovalController:
     def pending(self) -> int:
         return self._queue.pending if self._queue else 0
 
-    async def approve(self, decision: Decision, tool: str, wait: Callable[[], PendingApproval]) -> ApprovalResult:
-        """Answers one `ask`. `wait` builds the request; it is only called when a person must see it."""
+    async def approve(
+        self,
+        decision: Decision,
+        tool: str,
+        wait: Callable[[], PendingApproval],
+        first: BeforePerson | None = None,
+    ) -> ApprovalResult:
+        """Answers one `ask`. `wait` builds the request; it is only called when a person must see it. `first`: is given
+        it before they do, and may answer in their place."""
         if decision.only_a_person:
             return await self._ask_person(tool, wait)
         if decision.answered_by is AnsweredBy.CONTAINED:
@@ -94,7 +103,10 @@ class ApprovalController:
             if decision.not_contained:
                 text = f"Nobody can be asked, and {tool} asks because {'; '.join(decision.not_contained)}"
             return denied_result(text, by=AnsweredBy.MODE, unaskable=True)
-        answer = await self._queue.wait(wait())
+        waiting = wait()
+        if first is not None and (answered := await first(waiting)) is not None:
+            return answered
+        answer = await self._queue.wait(waiting)
         if not answer.approved and answer.by is AnsweredBy.PERSON:
             self.memory.deny(decision.fingerprint)
         return answer

@@ -60,6 +60,7 @@ from golem_forge.policy.facts import (
     stays_inside,
 )
 from golem_forge.policy.fingerprint import DirectoryNames, both_keys, targets_of
+from golem_forge.policy.hooks import SOURCE as HOOK_SOURCE
 from golem_forge.policy.rules.book import RuleBook
 from golem_forge.policy.rules.load import SHELL_TOOLS
 from golem_forge.policy.rules.match import RuleOutcome, in_scope, uncovered_effects, unmentioned_effects
@@ -491,7 +492,7 @@ class DecisionCache:
         self._by_tool.clear()
 
 
-_DECIDING_ORDER: Final = ("floor", "config", "rules", "mode", "base")
+_DECIDING_ORDER: Final = ("floor", HOOK_SOURCE, "config", "rules", "mode", "base")
 
 
 def computed_base(
@@ -570,7 +571,7 @@ def _not_contained(tool: Tool, facts: CallFacts, sources: list[VerdictSource]) -
             continue
         if source.source == "base" and tool.needs_approval is not None:
             yield source.reason
-        elif source.source in ("config", "rules"):
+        elif source.source in ("config", "rules", HOOK_SOURCE):
             yield f"{source.describe()} says ask"
         elif source.source == "floor" and not stays_inside(source.id):
             yield source.reason

@@ -324,6 +324,10 @@ def _compacted(data: Fields) -> list[Line]:
     return [line(f"context compacted: {before:,} → {after:,} tokens", "dim")]
 
 
+def _hook_level(data: Fields) -> TraceLevel:
+    return TraceLevel.SUMMARY if data.get("status") == "failed" else TraceLevel.NORMAL
+
+
 _FORMATTERS: Final[Mapping[str, _EventFormatter]] = {
     "sessionStarted": _from_normal(lambda data: [reports.session_line(data)]),
     "message": TraceFormatter._message,
@@ -344,6 +348,8 @@ _FORMATTERS: Final[Mapping[str, _EventFormatter]] = {
     "diffContent": _from_normal(diff_content_lines),
     "filesChanged": TraceFormatter._files_changed,
     "rewound": lambda self, data, _: [line(reports.rewound_text(data), "dim")] if self._at(TraceLevel.SUMMARY) else [],
+    "hookRan": lambda self, data, _: reports.hook_lines(data) if self._at(_hook_level(data)) else [],
+    "reviewed": _from_normal(lambda data: [line(reports.review_text(data), "dim")]),
     "planUpdated": _from_normal(reports.plan_lines),
     "contextUsage": TraceFormatter._context,
     "contextCompacted": _from_normal(_compacted),
@@ -361,7 +367,7 @@ _FORMATTERS: Final[Mapping[str, _EventFormatter]] = {
 _PROSE: Final = frozenset(
     {"sessionStarted", "status", "workerUpdate", "manualToolsAvailable", "contextUsage", "contextCompacted"}
     | {"usageUpdated", "catalogChanged", "mcpStatus", "toolSuggested", "wallsReport", "sessionEnd", "approvalResolved"}
-    | {"rewound"}
+    | {"rewound", "hookRan", "reviewed"}
 )
 """Types whose lines are Forge's own prose, which is wrapped. All else is shown as it is."""
 

@@ -18,7 +18,7 @@ from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.text import escape_control_chars
 from golem_forge.mcp.server.host import ANSWER_SECONDS, ClientQuestion, ElicitationReply, ServedCalls
 from golem_forge.policy.approval_queue import ApprovalResult, PendingApproval, denied_result
-from golem_forge.policy.controller import ApprovalController
+from golem_forge.policy.controller import ApprovalController, BeforePerson
 from golem_forge.policy.request import ApprovalOffer, ApprovalRequest
 
 MOST_SHOWN: Final = 256 * 1024
@@ -52,11 +52,19 @@ class ClientApproval(ApprovalController):
         self._calls = calls
         self._seconds = min(timeout or ANSWER_SECONDS, ANSWER_SECONDS)
 
-    async def approve(self, decision: Decision, tool: str, wait: Callable[[], PendingApproval]) -> ApprovalResult:
+    async def approve(
+        self,
+        decision: Decision,
+        tool: str,
+        wait: Callable[[], PendingApproval],
+        first: BeforePerson | None = None,
+    ) -> ApprovalResult:
         by_itself = self.mode in (ApprovalMode.APPROVE_ALL, ApprovalMode.AUTO_DENY)
         if by_itself or self.memory.granted(decision.fingerprint):
-            return await super().approve(decision, tool, wait)
+            return await super().approve(decision, tool, wait, first)
         waiting = wait()
+        if first is not None and (answered := await first(waiting)) is not None:
+            return answered
         answer = await self._ask(waiting, tool)
         if not answer.approved and answer.by is AnsweredBy.PERSON:
             self.memory.deny(decision.fingerprint)

@@ -173,6 +173,20 @@ class ZoneHistory:
             self._guarded(lambda: self.store.abandon_span(span), None, may_fail=True)
         return made or []
 
+    def changes_so_far(
+        self, span: Span, paths: Collection[Parts] | None, was_idle: Callable[[int], bool]
+    ) -> list[PathChange]:
+        """The same while the call goes on; `end` gives all of it again."""
+
+        def work() -> list[PathChange]:
+            if paths is None:
+                self._look_in_any_case()
+            else:
+                self._note(self._update(self._with_parents(paths)))
+            return self._changes(span, was_idle)
+
+        return self._guarded(work, [])
+
     def recover(self) -> list[tuple[Span, list[PathChange]]]:
         """What calls changed whose process was killed. Call it before a session begins; it compares everything."""
 

@@ -233,6 +233,8 @@ async def analyze_command(
     marked = tuple(_mark_effects(effects, level, walled if not hosts else None, exits))
     nets = tuple(Effect(verb=Verb.NET, target=host) for host in dict.fromkeys(hosts))
     effects, coverage = (*marked, *nets), None
+    if asks and not reads_only:
+        effects = tuple(replace(each, by_hand=asks) if each.verb is Verb.EXEC else each for each in effects)
     if contains and not reads_only:
         reasons = [reason for reason in (walls_reason(report), asks, *exits.leaves()) if reason]
         if level is Level.FULL:

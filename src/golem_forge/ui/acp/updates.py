@@ -23,7 +23,7 @@ from golem_forge.events.envelope import Event
 from golem_forge.events.open_questions import ANSWER_REFUSED
 from golem_forge.ui.render.card import approval_card
 from golem_forge.ui.render.lines import file_diffs, plain_text
-from golem_forge.ui.render.reports import TurnChanges, rewound_text
+from golem_forge.ui.render.reports import TurnChanges, hook_text, review_text, rewound_text
 from golem_forge.ui.render.results import file_name, whole_result
 
 Json = dict[str, Any]
@@ -119,6 +119,10 @@ class UpdateStream:
                 yield from self._result(event, data)
             case "filesChanged":
                 self._turn_changes.add(data)
+            case "hookRan" if said := hook_text(data):
+                yield self.say(f"{said}\n", thought=data["status"] != "failed")
+            case "reviewed":
+                yield self.say(f"{review_text(data)}\n", thought=True)
             case "sessionEnd":
                 yield from self.end_turn()
             case "rewound" if self.replayed:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from golem_forge.core.text import shorten, slash_command
-from golem_forge.ui.render.lines import Line, Style, change_counts, finite_number, mappings_in, one_line, to_text
+from golem_forge.ui.render.lines import Line, Style, change_counts, finite_number, line, mappings_in, one_line, to_text
 from golem_forge.ui.render.results import more_line
 
 Fields = Mapping[str, Any]
@@ -59,6 +59,24 @@ def rewound_text(data: Fields) -> str:
     what = [name for name in ("conversation", "files") if data.get(name) is True]
     message = one_line(data.get("message", ""))
     return f"rewound to message {one_line(data.get('turn'))} ({' and '.join(what) or 'nothing'}): {message}"
+
+
+def hook_lines(data: Fields) -> list[Line]:
+    """A `hookRan` event: nothing, unless the person should hear of it."""
+    text = hook_text(data)
+    return [line(text, "warn" if data.get("status") == "failed" else "dim")] if text else []
+
+
+def review_text(data: Fields) -> str:
+    """A `reviewed` event."""
+    reason = one_line(data.get("reason") or "")
+    said = f"reviewer {one_line(data.get('reviewer', ''))}: {one_line(data.get('answer', ''))}"
+    return f"{said} ({reason})" if reason else said
+
+
+def hook_text(data: Fields) -> str:
+    said = one_line(data.get("line") or "")
+    return f"hook {one_line(data.get('hook', ''))}: {said}" if said else ""
 
 
 def usage_text(used: Fields) -> str:

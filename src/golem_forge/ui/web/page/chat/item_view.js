@@ -147,6 +147,8 @@ const NOTICES = {
     return [row(none ? el("strong", "Warning ") : null, parts.filter(Boolean).join("; "))];
   },
   credentialUsed: (data) => [row(`used ${data.variable}: ${data.method} ${data.host}${data.path}`)],
+  hookRan: (data) => [row(data.status === "failed" ? el("strong", "Warning ") : null, `hook ${data.hook}: ${data.line}`)],
+  reviewed: (data) => [row(`reviewer ${data.reviewer}: ${data.answer}${data.reason ? ` (${data.reason})` : ""}`)],
   rewound: (data) => {
     const what = [data.conversation ? "conversation" : "", data.files ? "files" : ""].filter(Boolean).join(" and ");
     return [row(el("strong", `Rewound to message ${data.turn}`), `${what}: ${data.message}`)];

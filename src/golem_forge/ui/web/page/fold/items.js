@@ -318,6 +318,11 @@ export const NOTICES = {
   credentialUsed: notice("credentialUsed"),
   diffSummary: notice("diffSummary"),
   rewound: notice("rewound", "summary"),
+  reviewed: notice("reviewed"),
+  hookRan: (state, shown, changes) => {
+    const { line, status } = shown.event.data;
+    if (line) notice("hookRan", status === "failed" ? "summary" : "normal")(state, shown, changes);
+  },
   diffContent: notice("diffContent"),
   usageUpdated: notice("usageUpdated", "debug"),
   contextUsage: (state, shown, changes) =>

@@ -1,0 +1,321 @@
+"""hooks: other people's judgement about a call, before it may run and after it ran.
+
+`tighten` belongs to the judge stage. Takes the judged call; gives its evaluation with what `before_call` hooks said
+added as sources that only tighten, so every later look at the call (an answer, an edit, a rule written meanwhile) keeps
+them. A hook that fails is a `blocked`: the call is refused in every mode.
+
+`run_after` belongs to the run stage, under the call's slot at the gate and inside its change set. Takes the Outcome;
+adds what `after_call` hooks tell the model. Files that they change belong to the call. A call that only reads, and one
+whose changes nobody records, leaves the zones read-only for its hooks. Refuses nothing: the call has run.
+
+Each run of a hook is an event `hookRan`, which the journal keeps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, Final
+
+from golem_forge.config.approval_modes import ApprovalMode
+from golem_forge.config.hooks_block import Hook, HookPoint
+from golem_forge.core.calls import Outcome
+from golem_forge.core.decisions import Status, Verdict, VerdictSource
+from golem_forge.core.effects import Effect, Verb
+from golem_forge.core.lazy_dataclass import replace
+from golem_forge.core.text import escape_control_chars, shorten_middle
+from golem_forge.policy.evaluate import Evaluation, Judge
+from golem_forge.policy.hooks import (
+    MOST_PATHS,
+    HookAnswer,
+    HookOrder,
+    HookRun,
+    HookSet,
+    ReadyHook,
+    hook_input,
+    matching_paths,
+    needs_paths,
+    read_answer,
+    told_model,
+    verdict_source,
+)
+from golem_forge.policy.reviewer import ReviewAnswer
+from golem_forge.sandbox.walls.model import Level
+from golem_forge.tools.tool import Tool
+
+if TYPE_CHECKING:
+    from golem_forge.orchestrator.call_state import CallState
+    from golem_forge.orchestrator.changes import ChangeRecorder
+    from golem_forge.orchestrator.record import Recorder
+    from golem_forge.orchestrator.scope import CallScope
+    from golem_forge.policy.hook_process import HookProcesses
+    from golem_forge.sandbox.walls.walls import WalledChild
+
+_MOST_RESULT: Final = 16_000
+"""Characters of a result that a hook is told."""
+_MOST_AT_ONCE: Final = 20
+_TOUCHES_FILES: Final = frozenset({Verb.READ, Verb.WRITE, Verb.DELETE})
+_CHANGES: Final = frozenset({Verb.WRITE, Verb.DELETE})
+
+
+class HookTasks:
+    """A part of the session: hooks that nobody waits for."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        if len(self._tasks) >= _MOST_AT_ONCE:  # a person who is asked so often is notified enough
+            work.close()
+            return
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def aclose(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(set(self._tasks))
+
+
+class CallHooks:
+    """The hooks of one worker's calls. Without hooks in the session it is not asked anything."""
+
+    def __init__(self, scope: CallScope, recorder: Recorder, judge: Judge) -> None:
+        services = scope.services
+        self._scope = scope
+        self._recorder = recorder
+        self._judge = judge
+        self._redactor = services.redactor
+        self._processes: HookProcesses | None = None
+
+    @property
+    def processes(self) -> HookProcesses:
+        if self._processes is None:
+            from golem_forge.policy.hook_process import HookProcesses  # loads the walls
+
+            self._processes = HookProcesses(self._scope.walls, self._scope.services.home, self._redactor)
+        return self._processes
+
+    @property
+    def hooks(self) -> HookSet | None:
+        return self._scope.services.hooks
+
+    def before(self, state: CallState) -> tuple[ReadyHook, ...]:
+        """Those that may be asked before this call, whatever its arguments are."""
+        return () if self.hooks is None else self.hooks.for_call(HookPoint.BEFORE_CALL, *_names(state))
+
+    def after(self, state: CallState) -> tuple[ReadyHook, ...]:
+        return () if self.hooks is None else self.hooks.for_call(HookPoint.AFTER_CALL, *_names(state))
+
+    def asked_about(self, tool: Tool, requested: str, effects: tuple[Effect, ...] | None) -> tuple[Hook, ...]:
+        """The `before_call` hooks that such a call would ask; for explanations."""
+        hooks = () if self.hooks is None else self.hooks.for_call(HookPoint.BEFORE_CALL, *_tool_names(tool, requested))
+        return tuple(each.hook for each in hooks if call_paths(each.hook, effects) is not None)
+
+    async def tighten(self, state: CallState, judged: Evaluation) -> Evaluation:
+        said: list[VerdictSource] = []
+        lines: list[str] = []
+        for ready in self.before(state):
+            hook, paths = ready.hook, call_paths(ready.hook, judged.facts.effects)
+            if paths is None:
+                continue
+            facts = await self.facts(state, judged, paths)
+            order = HookOrder(ready=ready, input=hook_input(hook, facts), paths=paths)
+            run = await self.processes.run(order)
+            answer = read_answer(hook, run)
+            self.tell(hook, run, answer, state.call.id)
+            if answer.to_person:
+                lines.append(f"{hook.name}: {answer.to_person}")
+            if (source := verdict_source(hook, answer)) is not None:
+                said.append(source)
+                if source.verdict is Verdict.BLOCKED:
+                    break
+        state.hook_lines = tuple(lines)
+        if not said:
+            return judged
+        tightened = replace(judged.facts, handed=(*judged.facts.handed, *said))
+        return self._judge.evaluate(state.tool, tightened, judged.base, judged.decision.keys)
+
+    async def facts(self, state: CallState, judged: Evaluation, paths: list[str]) -> dict[str, Any]:
+        """What a hook is told of a call."""
+        decision, effects = judged.decision, judged.facts.effects
+        call, tool = state.call, state.tool
+        return {
+            **await self.place(),
+            "call": call.id,
+            "tool": tool.name,
+            "requested": str(call.name)[:200],
+            "arguments": self._redactor.value(tool.without_secrets(state.arguments.plain)),
+            "effects": None if effects is None else [_effect(each) for each in effects[:MOST_PATHS]],
+            "verdict": decision.verdict.value,
+            "risk": decision.risk.value,
+            "caller": call.caller.value,
+            "paths": await self.processes.shown_paths(paths[:MOST_PATHS]),
+        }
+
+    async def place(self) -> dict[str, Any]:
+        services = self._scope.services
+        return {"session": services.id, "worker": self._scope.worker, "directory": await self.processes.directory()}
+
+    def may_write(self, state: CallState) -> bool:
+        """Whether hooks after this call may change files: it holds a writer's slot, and what it changes is recorded
+        as a whole."""
+        if state.reads_only or state.read_only or not (state.tool.gated or state.parent is not None):
+            return False
+        above = state.parent
+        while above is not None:
+            if above.recording is not None:
+                return all(paths is None for _, _, paths in above.recording.zones)
+            above = above.parent
+        return True
+
+    async def run_after(self, state: CallState, outcome: Outcome, changes: ChangeRecorder) -> None:
+        hooks = self.after(state)
+        if outcome.status is Status.INTERRUPTED or state.signal:
+            return
+        recording = state.recording
+        changed = await changes.changed_so_far(recording) if recording is not None else _effect_paths(state)
+        for ready in hooks:
+            hook = ready.hook
+            paths = matching_paths(hook, changed)
+            if needs_paths(hook) and not paths:
+                continue
+            facts = await self._after_facts(state, outcome, paths)
+            may_write = self.may_write(state)
+            order = HookOrder(
+                ready=ready,
+                input=hook_input(hook, facts),
+                paths=paths,
+                may_write=may_write,
+                not_kept=await self._not_kept() if may_write else (),
+            )
+            started: list[WalledChild] = []
+            run = await self.processes.run(order, started)
+            for walled in started:
+                if recording is not None and recording.processes:  # else nobody can tell when the call itself wrote
+                    recording.processes.append(walled.child)
+                _add_aftermath(outcome, walled)
+            answer = read_answer(hook, run)
+            self.tell(hook, run, answer, state.call.id)
+            if answer.to_model:
+                outcome.hook_texts = (*outcome.hook_texts, told_model(hook, answer.to_model))
+
+    async def _after_facts(self, state: CallState, outcome: Outcome, paths: list[str]) -> dict[str, Any]:
+        redact, tool = self._redactor, state.tool
+        text = "[the content of a secret file is not shown]" if state.reads_secret else outcome.text_without_leftovers
+        return {
+            **await self.place(),
+            "call": state.call.id,
+            "tool": tool.name,
+            "requested": str(state.call.name)[:200],
+            "arguments": redact.value(tool.without_secrets(state.arguments.plain)),
+            "caller": state.call.caller.value,
+            "outcome": {
+                "status": outcome.status.value,
+                "error": outcome.error,
+                "text": shorten_middle(redact.redact_secrets(text), _MOST_RESULT, "\n … \n"),
+            },
+            "paths": await self.processes.shown_paths(paths[:MOST_PATHS]),
+        }
+
+    async def _not_kept(self) -> tuple[Any, ...]:
+        """In the mode `contained`, what could not be undone is read-only for hooks too."""
+        walls = self._scope.walls
+        if walls is None or self._judge.mode is not ApprovalMode.CONTAINED or await walls.level() is not Level.FULL:
+            return ()
+        return (await walls.coverage()).not_kept
+
+    def notify(self, call_id: str, card: dict[str, Any]) -> None:
+        """A person is about to be asked. Nobody waits for these hooks, and nothing that they say counts."""
+        for ready in self.hooks.at(HookPoint.QUESTION) if self.hooks is not None else ():
+            self._scope.services.parts.get(HookTasks).start(self._notify(ready, call_id, card))
+
+    async def _notify(self, ready: ReadyHook, call_id: str, card: dict[str, Any]) -> None:
+        facts = {
+            **await self.place(),
+            "call": call_id,
+            "tool": card["tool"],
+            "message": card["description"],
+            "card": card,
+        }
+        run = await self.processes.run(HookOrder(ready=ready, input=hook_input(ready.hook, facts)))
+        self.tell(ready.hook, run, read_answer(ready.hook, run), call_id)
+
+    def tell(self, hook: Hook, run: HookRun, answer: HookAnswer, call_id: str = "") -> None:
+        """The event: what it said and did, and a line for the person where they should hear of it."""
+        told = self._scope.services.told_hooks
+        lines = [answer.to_person, *answer.warnings]
+        if answer.failure and (hook.name not in told or hook.on is HookPoint.BEFORE_CALL):
+            told.add(hook.name)
+            lines.append(answer.failure)
+        if run.left_out:
+            lines.append(f"{run.left_out} paths had no room in its command")
+        if answer.verdict is Verdict.BLOCKED:
+            lines.append(f"refused: {answer.reason}")
+        data: dict[str, Any] = {
+            "hook": hook.name,
+            "on": hook.on.value,
+            "status": "failed" if answer.failure else "said" if _says_something(answer) else "ok",
+            "durationMs": round(run.seconds * 1000, 1),
+        }
+        optional = {
+            "toolCallId": call_id,
+            "exitCode": run.exit_code,
+            "line": escape_control_chars("; ".join(filter(None, lines))),
+            "verdict": answer.verdict.value if answer.verdict is not None else "",
+            "reason": answer.reason or answer.failure,
+            "told": answer.to_model,
+        }
+        self._recorder.show(
+            "hookRan", data | {name: value for name, value in optional.items() if value not in ("", None)}
+        )
+
+    def tell_review(self, name: str, said: ReviewAnswer, call_id: str) -> None:
+        """The event: what a reviewer answered."""
+        data: dict[str, Any] = {"reviewer": name, "answer": said.says.value, "toolCallId": call_id}
+        data |= {"durationMs": round(said.seconds * 1000, 1)} | ({"reason": said.reason} if said.reason else {})
+        self._recorder.show("reviewed", data)
+
+
+def _says_something(answer: HookAnswer) -> bool:
+    return bool(answer.verdict or answer.to_model or answer.to_person or answer.warnings)
+
+
+def _names(state: CallState) -> tuple[str, ...]:
+    return _tool_names(state.tool, str(state.call.name))
+
+
+def _tool_names(tool: Tool, requested: str) -> tuple[str, ...]:
+    """By which a hook may know the tool: its own, the one that was asked for, and a server's."""
+    remote = f"{tool.remote.server}/{tool.remote.tool}" if tool.remote is not None else ""
+    return (tool.name, requested if requested != tool.name else "", remote)
+
+
+def call_paths(hook: Hook, effects: tuple[Effect, ...] | None) -> list[str] | None:
+    """The paths of a call that the hook is about; None: it is not about this call. A call of which nobody can say
+    which paths it touches is every hook's business."""
+    known = [each.target for each in effects or () if each.verb in _TOUCHES_FILES and each.target.startswith("/")]
+    paths = matching_paths(hook, known)
+    if paths or not hook.paths:
+        return paths
+    open_ended = effects is None or any(each.verb not in _TOUCHES_FILES and not each.proven for each in effects)
+    return [] if open_ended else None
+
+
+def _effect(effect: Effect) -> dict[str, Any]:
+    return {"verb": effect.verb.value, "target": effect.target, "marks": [mark.value for mark in effect.marks]}
+
+
+def _effect_paths(state: CallState) -> list[str]:
+    """Of a call whose changes nobody records: what it said it would change."""
+    effects = state.judged.facts.effects if state.judged is not None else state.tool.effects
+    return [each.target for each in effects or () if each.verb in _CHANGES and each.target.startswith("/")]
+
+
+def _add_aftermath(outcome: Outcome, walled: WalledChild) -> None:
+    """What a hook left behind belongs to the call, as its changes do."""
+    after = walled.aftermath()
+    outcome.protected_created = tuple(dict.fromkeys((*outcome.protected_created, *after.protected_created)))
+    outcome.leftovers = tuple(dict.fromkeys((*outcome.leftovers, *after.leftovers)))

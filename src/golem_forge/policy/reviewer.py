@@ -1,0 +1,210 @@
+"""Reviewer: somebody who answers small questions before a person does. A program of the person's, or a model.
+
+`not_reviewable` takes a judged call and says why no reviewer may answer for it. What it lets through asks by default
+alone, with a risk of at most `up_to`: no floor, nothing that anybody wrote by hand, nothing a hook said.
+
+`Reviewer.review` takes the card as data, the person's last message and the calls of the turn; gives `approve`, `deny`
+with a reason, or `unsure`. Whatever is not clearly one of them is `unsure`, and so are an error, too much time and a
+spent budget: then the person is asked. Nothing is remembered from its answers.
+
+Threat: a file or a page may say `approve this`. The output of tools stands between fences, and no output of the call in
+question exists yet; a reviewer that falls for it still cannot answer what is not its to answer.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from enum import StrEnum
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final
+
+from golem_forge.config.approval_modes import ApprovalMode
+from golem_forge.config.reviewer_block import ReviewerSettings
+from golem_forge.core.calls import Outcome
+from golem_forge.core.decisions import Risk, Verdict, is_riskier
+from golem_forge.core.effects import Verb
+from golem_forge.core.errors import ForgeError
+from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.core.regex import regex
+from golem_forge.core.text import one_line, shorten, shorten_middle
+from golem_forge.policy.evaluate import Evaluation
+from golem_forge.sandbox.errors import SandboxError
+from golem_forge.sandbox.sandbox import Sandbox
+from golem_forge.sandbox.zones import USER_TOOLS, AccessMode
+
+if TYPE_CHECKING:
+    from golem_forge.policy.hook_process import HookProcesses
+
+SECONDS: Final = 30.0
+_MOST_CALLS: Final = 20
+_MOST_OUTPUT: Final = 2000
+_MOST_MESSAGE: Final = 8000
+_MOST_REASON: Final = 300
+_MOST_ANSWER: Final = 20_000
+_CARD: Final = (
+    *("type", "description", "tool", "args", "payload", "diff", "effects", "segments", "risk", "riskReasons", "why"),
+    *("modelNote", "warnings", "workerPath", "caller", "previouslyDenied"),
+)
+"""Of a card, what a reviewer is shown: what a person reads, without the ids that an answer would need."""
+_WORD: Final = regex(r"(approve|deny|unsure)\.?(?:\s*:\s*(.*))?", re.IGNORECASE)
+
+
+class Says(StrEnum):
+    APPROVE = "approve"
+    DENY = "deny"
+    UNSURE = "unsure"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReviewAnswer:
+    says: Says
+    reason: str = ""
+    """One line."""
+    seconds: float = 0.0
+
+
+AskModel = Callable[[Mapping[str, Any]], Awaitable[tuple[str, float | None]]]
+"""What a reviewer is told → the model's words, and what they cost in USD, where that is known. Raises ForgeError."""
+
+
+class Reviewer:
+    """Of one session."""
+
+    def __init__(
+        self,
+        settings: ReviewerSettings,
+        *,
+        fence: Callable[[str], str],
+        ask_model: AskModel | None = None,
+        four_eyes: Risk | None = None,
+    ) -> None:
+        """`fence`: puts a stranger's text between two lines that it cannot imitate. `four_eyes`: from this risk on a
+        second person has to answer."""
+        self.settings = settings
+        self.name = settings.name
+        self._fence = fence
+        self._ask_model = ask_model
+        self._four_eyes = four_eyes
+        self._message = ""
+        self._calls: deque[dict[str, Any]] = deque(maxlen=_MOST_CALLS)
+        self.requests = 0
+        self.cost = 0.0
+
+    def begin_turn(self, message: str) -> None:
+        self._message = shorten_middle(message, _MOST_MESSAGE, "\n … \n")
+        self._calls.clear()
+
+    def note_call(self, outcome: Outcome, args: Any, *, hidden: bool = False) -> None:
+        """A call of the turn has ended. `args`: as they may be shown; `hidden`: its result is nobody else's."""
+        said = "" if hidden else outcome.text if outcome.executed else outcome.error
+        said = shorten_middle(said, _MOST_OUTPUT, "\n … \n")
+        self._calls.append(
+            {"tool": outcome.tool, "args": args, "status": outcome.status.value, "output": self._fence(said)}
+        )
+
+    def not_reviewable(self, judged: Evaluation, mode: ApprovalMode, sandbox: Sandbox | None) -> str:
+        """Why a person has to answer; empty: the reviewer may."""
+        decision = judged.decision
+        if mode is ApprovalMode.STRICT:
+            return "in the mode strict a person answers everything"
+        if is_riskier(decision.risk, self.settings.up_to):
+            return f"its risk is {decision.risk}, above {self.settings.up_to}"
+        if self._four_eyes is not None and not is_riskier(self._four_eyes, decision.risk):
+            return "it needs a second person's answer"
+        for source in decision.sources:
+            if source.verdict is Verdict.ASK and source.source != "base":
+                return f"{source.describe()} asks"
+        return next(_written_by_hand(judged, sandbox), "")
+
+    async def review(self, card: Mapping[str, Any], processes: HookProcesses) -> ReviewAnswer:
+        """`processes`: where its program runs."""
+        if problem := self._over_budget():
+            return ReviewAnswer(says=Says.UNSURE, reason=problem)
+        self.requests += 1
+        began = monotonic()
+        told = {
+            "card": {name: card[name] for name in _CARD if card.get(name)},
+            "message": self._message,
+            "calls": list(self._calls),
+        }
+        answer = await (self._ask_program(told, processes) if self.settings.run else self._asked_model(told))
+        return ReviewAnswer(says=answer.says, reason=answer.reason, seconds=monotonic() - began)
+
+    def _over_budget(self) -> str:
+        settings = self.settings
+        if self.requests >= settings.max_requests:
+            return f"its budget of {settings.max_requests} requests is spent"
+        if settings.max_cost_usd is not None and self.cost >= settings.max_cost_usd:
+            return f"its budget of {settings.max_cost_usd:g} USD is spent"
+        return ""
+
+    async def _ask_program(self, told: Mapping[str, Any], processes: HookProcesses) -> ReviewAnswer:
+        run = await processes.run_program(self.settings.run, json.dumps(told, default=str).encode(), SECONDS)
+        if run.problem:
+            return _unsure(f"it {run.problem}")
+        if run.exit_code != 0:
+            return _unsure(f"it ended with exit code {run.exit_code}")
+        return read_review(run.out)
+
+    async def _asked_model(self, told: Mapping[str, Any]) -> ReviewAnswer:
+        assert self._ask_model is not None  # settings name a program or a model
+        try:
+            text, cost = await self._ask_model(told)
+        except TimeoutError:
+            return _unsure(f"it said nothing for {SECONDS:g} s")
+        except ForgeError as error:
+            return _unsure(error.message)
+        self.cost += cost or 0.0
+        return read_review(text)
+
+
+def _unsure(reason: str) -> ReviewAnswer:
+    return ReviewAnswer(says=Says.UNSURE, reason=_line(reason))
+
+
+def read_review(text: str) -> ReviewAnswer:
+    """`{"answer": "approve"}`, with a `reason`; or one line that is `approve`, `deny: reason` or `unsure: reason`."""
+    text = text.strip()
+    if len(text) > _MOST_ANSWER:
+        return _unsure("it said too much")
+    if text.startswith("{"):
+        try:
+            said = json.loads(text)
+        except (ValueError, RecursionError):
+            return _unsure("its answer cannot be read")
+        word, reason = said.get("answer"), said.get("reason", "")
+        if not isinstance(word, str) or word not in tuple(Says) or not isinstance(reason, str):
+            return _unsure("its answer cannot be read")
+        return ReviewAnswer(says=Says(word), reason=_line(reason))
+    found = _WORD.fullmatch(text)
+    if found is None:
+        return _unsure("its answer cannot be read")
+    return ReviewAnswer(says=Says(found[1].lower()), reason=_line(found[2] or ""))
+
+
+def _line(text: str) -> str:
+    return shorten(one_line(text), _MOST_REASON)
+
+
+def _written_by_hand(judged: Evaluation, sandbox: Sandbox | None) -> Iterator[str]:
+    """What a zone's block or a toolset's settings say in so many words."""
+    zones = [] if sandbox is None else [zone for zone in sandbox.zones.values() if zone.name != USER_TOOLS]
+    for effect in judged.facts.effects or ():
+        if effect.said is Verdict.ASK or effect.by_hand:
+            yield f"{effect.by_hand or effect.said_by or 'a setting'} says ask"
+        if effect.zone_verdict is Verdict.ASK and sandbox is not None:
+            try:
+                zone = sandbox.locate(effect.target).zone
+            except SandboxError:
+                yield "nobody knows its zone"
+                continue
+            if zone is None or effect.verb in zone.written:
+                yield f"zone {zone.virtual(()) if zone else ''} says ask for {effect.verb.value}"
+        if effect.verb is Verb.EXEC and not effect.proven:
+            for zone in zones:
+                for verb in (Verb.WRITE, Verb.DELETE):
+                    if zone.mode is AccessMode.RW and verb in zone.written and zone.verdict(verb) is Verdict.ASK:
+                        yield f"zone {zone.virtual(())} says ask for {verb.value}"

@@ -1,0 +1,356 @@
+"""A person who lets other programs have their say about calls: formatters, checks, company policy (hooks.md §1, §3)."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from golem_forge import open_session
+from golem_forge.agent.trust import trust_store
+from golem_forge.core.decisions import Status
+from golem_forge.core.errors import ConfigError
+from golem_forge.storage.home import forge_home
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    root = tmp_path / "project"
+    root.mkdir()
+    (root / "a.txt").write_text("one\n")
+    return root
+
+
+class Place:
+    """A project, the person's own config.yaml, and programs of theirs."""
+
+    def __init__(self, root: Path, home: Path) -> None:
+        self.root = root
+        self.home = home
+
+    def program(self, name: str, text: str) -> str:
+        path = self.home / "bin" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        path.chmod(0o755)
+        return str(path)
+
+    def own(self, *hooks: dict[str, Any], **more: Any) -> None:
+        forge_home().ensure()
+        forge_home().config.write_text(json.dumps({"hooks": list(hooks), **more}))
+
+    def theirs(self, *hooks: dict[str, Any], trusted: bool = True) -> None:
+        (self.root / "forge.yaml").write_text(json.dumps({"hooks": list(hooks)}))
+        if trusted:
+            trust_store(forge_home()).give(self.root)
+
+    def session(self, approval: str = "approve_all", **options: Any) -> Any:
+        return open_session(self.root, approval=approval, **options)
+
+
+@pytest.fixture
+def place(project: Path, own_home: Path) -> Place:
+    return Place(project, own_home)
+
+
+def ran(session: Any) -> list[dict[str, Any]]:
+    records = [json.loads(line) for line in session.journal.path.read_text().splitlines()]
+    return [each["data"] for each in records if each.get("event") == "hookRan"]
+
+
+WRITE = ("write_file", {"path": "/workspace/new.py", "content": "x=1\n"})
+UPPER = """#!/usr/bin/env python3
+import json, sys
+told = json.load(sys.stdin)
+for path in sys.argv[1:]:
+    text = open(path).read()
+    open(path, "w").write(text.upper())
+print(f"{len(sys.argv) - 1} files reformatted")
+"""
+
+
+# ---- 1: a formatter after each edit
+
+
+async def test_a_formatter_runs_after_an_edit_and_undo_takes_both_back(place: Place) -> None:
+    tool = place.program("upper", UPPER)
+    place.own(
+        {"on": "after_call", "tools": ["write_file"], "paths": ["**/*.py"], "run": f"{tool} {{paths}}", "tell": "model"}
+    )
+    async with place.session() as session:
+        outcome = await session.call(*WRITE)
+        assert outcome.ok and (place.root / "new.py").read_text() == "X=1\n"
+        assert "The hook 'upper' says:\n  | 1 files reformatted" in outcome.text
+        (made,) = session.changes()
+        assert [one.path for one in made.files] == ["/workspace/new.py"]
+        undone = await session.undo(call=made.call)
+        assert undone.ok, undone.text
+        assert not (place.root / "new.py").exists()
+        (said, *_) = ran(session)
+        assert (said["hook"], said["on"], said["status"], said["toolCallId"]) == (
+            "upper",
+            "after_call",
+            "said",
+            made.call,
+        )
+
+
+async def test_a_formatter_may_change_other_files_which_belong_to_the_call(place: Place) -> None:
+    tool = place.program("more", "#!/bin/sh\necho more >> a.txt\necho beside > beside.txt\n")
+    place.own({"on": "after_call", "tools": ["write_file"], "run": tool})
+    async with place.session() as session:
+        await session.call(*WRITE)
+        (made,) = session.changes()
+        assert {one.path for one in made.files} == {f"/workspace/{name}" for name in ("new.py", "a.txt", "beside.txt")}
+        assert (await session.undo(call=made.call)).ok
+        assert (place.root / "a.txt").read_text() == "one\n" and not (place.root / "beside.txt").exists()
+
+
+async def test_a_command_and_its_formatter_are_one_change_set(place: Place) -> None:
+    tool = place.program("upper", UPPER)
+    place.own({"on": "after_call", "tools": ["exec_command"], "run": f"{tool} {{paths}}"})
+    async with place.session() as session:
+        outcome = await session.call("exec_command", {"cmd": "echo b > b.txt"})
+        assert outcome.ok and (place.root / "b.txt").read_text() == "B\n"
+        (made,) = session.changes()
+        (one,) = made.files
+        assert not one.others, "the hook is no stranger"
+
+
+async def test_a_call_that_only_reads_leaves_the_zones_read_only_for_its_hooks(place: Place) -> None:
+    tool = place.program("touches", "#!/bin/sh\ntouch made || exit 7\n")
+    place.own({"on": "after_call", "tools": ["read_file"], "run": tool})
+    async with place.session() as session:
+        assert (await session.call("read_file", {"path": "/workspace/a.txt"})).ok
+        assert not (place.root / "made").exists()
+        (said,) = ran(session)
+        assert said["status"] == "failed" and "exit code 7" in said["reason"]
+
+
+async def test_a_linters_complaint_reaches_the_model_whatever_its_exit_code(place: Place) -> None:
+    tool = place.program("lint", "#!/bin/sh\necho 'new.py:1 E225 missing whitespace'\nexit 1\n")
+    place.own({"on": "after_call", "tools": ["write_file"], "run": tool, "tell": "model"})
+    async with place.session() as session:
+        assert "  | new.py:1 E225 missing whitespace" in (await session.call(*WRITE)).text
+
+
+async def test_a_denied_call_has_no_hook_after_it(place: Place) -> None:
+    place.own({"on": "after_call", "run": place.program("any", "#!/bin/sh\nexit 0\n")})
+    async with place.session("auto_deny") as session:
+        assert (await session.call(*WRITE)).status is Status.APPROVAL_DENIED
+        assert ran(session) == []
+
+
+# ---- 2: a hook before a call, and one that fails
+
+
+@pytest.mark.parametrize("approval", ["approve_all", "contained", "interactive"])
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("#!/bin/sh\nsleep 600\n", "took longer than"),
+        ("#!/bin/sh\nkill -SEGV $$\n", "signal"),
+        ("#!/bin/sh\nexit 9\n", "exit code 9"),
+        ("#!/bin/sh\nhead -c 1000000000 /dev/zero\n", "printed more than 256 KiB"),
+        ('#!/bin/sh\necho \'{"verdict": "maybe"}\'\n', "'maybe'"),
+        ("#!/bin/sh\necho '{\"verdict\": '\n", "cannot be read"),
+        ('#!/bin/sh\necho \'{"hookSpecificOutput": {"updatedInput": {}}}\'\n', "change the arguments"),
+        ("no program at all", "exit code"),
+    ],
+    ids=["hangs", "crashes", "exits", "floods", "unknown word", "half an answer", "edits", "no program"],
+)
+async def test_a_hook_that_fails_refuses_the_call(
+    place: Place, asked: Callable[..., Any], approval: str, text: str, why: str
+) -> None:
+    tool = place.program("check", text)
+    place.own({"on": "before_call", "tools": ["write_file"], "run": tool, "timeout_s": 2})
+    ask = asked({"approved": True})
+    async with place.session(approval, approval_callback=ask) as session:
+        outcome = await session.call(*WRITE)
+        assert outcome.status is Status.POLICY_DENIED
+        assert "the hook 'check'" in outcome.error and why in outcome.error
+        assert not outcome.executed and not list(ask) and not (place.root / "new.py").exists()
+        assert (await session.call("read_file", {"path": "/workspace/a.txt"})).ok, "the session goes on"
+        assert ran(session)[0]["status"] == "failed"
+
+
+async def test_a_hook_refuses_with_its_reason(place: Place) -> None:
+    tool = place.program("policy", "#!/bin/sh\necho 'not on a Friday' >&2\nexit 2\n")
+    place.own({"on": "before_call", "tools": ["write_file"], "run": tool})
+    async with place.session() as session:
+        outcome = await session.call(*WRITE)
+        assert (outcome.status, outcome.code) == (Status.POLICY_DENIED, "BLOCKED")
+        assert "not on a Friday" in outcome.error and "[hook policy" in outcome.error
+
+
+async def test_a_hook_that_wants_to_loosen_is_ignored_with_a_warning(place: Place) -> None:
+    tool = place.program("kind", '#!/bin/sh\necho \'{"verdict": "preApproved"}\'\n')
+    place.own({"on": "before_call", "run": tool})
+    async with place.session("auto_deny") as session:
+        assert (await session.call(*WRITE)).status is Status.APPROVAL_DENIED
+        (said,) = ran(session)
+        assert "'preApproved' was ignored" in said["line"]
+
+
+async def test_a_hooks_ask_is_answered_by_a_person_alone_and_kept_for_this_call_only(
+    place: Place, asked: Callable[..., Any]
+) -> None:
+    tool = place.program(
+        "asks", """#!/bin/sh\necho '{"verdict": "ask", "reason": "look twice", "tell": "seen by asks"}'\n"""
+    )
+    place.own({"on": "before_call", "tools": ["write_file"], "run": tool})
+    ask = asked({"approved": True, "remember": "session"})
+    async with place.session("contained", approval_callback=ask) as session:
+        outcome = await session.call(*WRITE)
+        assert outcome.ok and outcome.decision.answered_by == "person"
+        (card,) = ask
+        assert "look twice" in card.why and "asks: seen by asks" in card.warnings
+        assert [offer.exact for offer in card.choices] == [True]
+        assert (await session.call(*WRITE)).decision.answered_by == "memory"
+        other = await session.call("write_file", {"path": "/workspace/other.py", "content": ""})
+        assert other.decision.answered_by == "person" and len(ask) == 2
+
+
+async def test_an_edit_asks_the_hooks_again(place: Place, asked: Callable[..., Any]) -> None:
+    text = """#!/usr/bin/env python3
+import json, sys
+path = json.load(sys.stdin)["arguments"]["path"]
+if "secret" in path:
+    sys.stderr.write("never there")
+    sys.exit(2)
+"""
+    place.own({"on": "before_call", "tools": ["write_file"], "run": place.program("check", text)})
+    ask = asked({"approved": True, "args": {"path": "/workspace/secret.txt", "content": "x"}})
+    async with place.session("interactive", approval_callback=ask) as session:
+        outcome = await session.call(*WRITE)
+        assert outcome.status is Status.POLICY_DENIED and "never there" in outcome.error
+
+
+HOSTILE_NAMES = ("$(touch pwn).py", "`touch pwn`", "a'; touch pwn; '", "-rf", "a\nb", 'x" && touch pwn #')
+
+
+async def test_no_file_name_becomes_a_command(place: Place) -> None:
+    tool = place.program("names", "#!/bin/sh\nprintf '%s\\n' \"$@\"\n")
+    place.own({"on": "after_call", "run": f"{tool} {{paths}}", "tell": "model"})
+    make = "import sys; [open(name, 'w') for name in (*sys.argv[1:], b'no-utf8-\\xff')]"
+    async with place.session() as session:
+        words = " ".join(map(shlex.quote, HOSTILE_NAMES))
+        outcome = await session.call("exec_command", {"cmd": f"/usr/bin/python3 -c {shlex.quote(make)} -- {words}"})
+        for name in HOSTILE_NAMES:
+            assert f"/{name}".splitlines()[0] in outcome.text, outcome.text
+        assert "no-utf8-" in outcome.text
+        assert not (place.root / "pwn").exists()
+
+
+async def test_a_hook_cannot_write_outside_nor_reach_anybody(place: Place, tmp_path: Path) -> None:
+    outside = tmp_path / "outside.txt"
+    tool = place.program(
+        "hostile",
+        f"#!/bin/sh\necho x > {outside} ; echo x > {place.home}/x ; cat {place.home}/.forge/config.yaml; env\ntrue\n",
+    )
+    place.own({"on": "after_call", "tools": ["write_file"], "run": tool, "tell": "model"})
+    os.environ["CANARY_API_KEY"] = "canary-0123456789"
+    try:
+        async with place.session() as session:
+            outcome = await session.call(*WRITE)
+    finally:
+        del os.environ["CANARY_API_KEY"]
+    assert not outside.exists() and not (place.home / "x").exists()
+    assert "after_call" not in outcome.text.replace("FORGE_HOOK", "") and "canary" not in outcome.text
+
+
+# ---- 3: hooks of a program
+
+
+async def test_hooks_of_a_stranger_never_run_and_i_am_told(place: Place) -> None:
+    place.theirs({"on": "before_call", "run": "touch /workspace/ran; exit 2"}, trusted=False)
+    async with place.session() as session:
+        assert (await session.call(*WRITE)).ok
+        assert ran(session) == [] and any("forge.yaml:1: hooks" in notice for notice in session.notices)
+
+
+CHECK = """#!/usr/bin/env python3
+import json, sys
+from rules import forbidden
+if forbidden(json.load(sys.stdin)["arguments"].get("path", "")):
+    sys.stderr.write("forbidden by the project")
+    sys.exit(2)
+"""
+
+
+def _with_policy(place: Place) -> None:
+    policy = place.root / "policy"
+    policy.mkdir()
+    (policy / "check.py").write_text(CHECK)
+    (policy / "check.py").chmod(0o755)
+    (policy / "rules.py").write_text("def forbidden(path): return 'new' in path\n")
+    place.theirs({"on": "before_call", "tools": ["write_file"], "run": "./policy/check.py", "timeout_s": 30})
+
+
+async def test_a_programs_hook_runs_from_what_was_trusted_imports_included(place: Place) -> None:
+    _with_policy(place)
+    async with place.session() as session:
+        assert "forbidden by the project" in (await session.call(*WRITE)).error
+        for name in ("check.py", "rules.py"):  # a model rewrites the policy in its zone
+            await session.call(
+                "write_file", {"path": f"/workspace/policy/{name}", "content": "def forbidden(p): return 0"}
+            )
+        assert "forbidden by the project" in (await session.call(*WRITE)).error
+        assert not (place.root / "new.py").exists()
+
+
+@pytest.mark.parametrize("name", ["check.py", "rules.py"])
+async def test_a_changed_hook_file_ends_the_trust_with_the_diff(place: Place, name: str) -> None:
+    _with_policy(place)
+    store = trust_store(forge_home())
+    assert store.trusted(place.root)
+    with (place.root / "policy" / name).open("a") as file:
+        file.write("# more\n")
+    assert not store.trusted(place.root)
+    assert "+# more" in store.changes(place.root)
+    async with place.session() as session:
+        assert (await session.call(*WRITE)).ok and ran(session) == []
+    store.give(place.root)
+    async with place.session() as session:
+        assert (await session.call(*WRITE)).status is Status.POLICY_DENIED
+
+
+async def test_a_programs_hook_before_a_call_cannot_write_in_the_zones(place: Place) -> None:
+    place.theirs({"on": "before_call", "tools": ["write_file"], "run": "touch pwn; touch /workspace/pwn; true"})
+    async with place.session() as session:
+        assert (await session.call(*WRITE)).ok
+    assert not (place.root / "pwn").exists()
+
+
+def test_what_is_wrong_with_a_hook_is_said_with_its_line(place: Place) -> None:
+    (place.root / "forge.yaml").write_text(
+        "hooks:\n"
+        "  - {on: after_cal, run: x}\n"
+        "  - {on: turn_end, run: x, tools: [a]}\n"
+        "  - {on: after_call, run: 'sh -c \"x {paths}\"'}\n"
+        "  - {on: turn_end, run: /bin/x, walls: host}\n"
+        "  - {on: before_call, run: x, tell: model}\n"
+        "  - {on: before_call}\n"
+        "  - {on: before_call, run: x, timout_s: 3}\n"
+    )
+    with pytest.raises(ConfigError) as caught:
+        place.session()
+    problems = str(caught.value)
+    for line, part in (
+        (2, "expected one of session_start"),
+        (3, "has no effect at turn_end"),
+        (4, "must stand as a word of its own"),
+        (5, "only your own config.yaml"),
+        (6, "nothing to tell the model"),
+        (7, "'run' is missing"),
+        (8, "'timeout_s'"),
+    ):
+        assert any(each.startswith(f"forge.yaml:{line}: ") and part in each for each in problems.splitlines()), (
+            line,
+            problems,
+        )

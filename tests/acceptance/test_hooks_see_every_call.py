@@ -1,0 +1,206 @@
+"""Every caller × every source of tools: a `before_call` hook sees each call, none goes around it (hooks.md §3, 4)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.acceptance.mcp_bench import McpBench
+from tests.acceptance.mcp_serving import activate, served_program, user_tool
+from tests.agent.conftest import Script, calls
+from tests.deadlines import PATIENCE
+
+from golem_forge.agent.mcp_serve import serve_session
+from golem_forge.agent.runtime import WorkerRuntime
+from golem_forge.agent.session import entry_session
+from golem_forge.core.calls import Caller
+from golem_forge.core.ids import new_id
+from golem_forge.core.signals import InterruptSignal
+from golem_forge.mcp.server.host import ClientFacts
+
+SOURCES: dict[str, tuple[str, dict[str, Any]]] = {
+    "native, which plans": ("read_file", {"path": "/workspace/hello.txt"}),
+    "native, decided at once": ("update_plan", {"plan": [{"step": "look", "status": "pending"}]}),
+    "native command": ("exec_command", {"cmd": "true"}),
+    "module": ("double", {"x": 2}),
+    "user tool": ("greet", {"who": "you"}),
+    "user tool by name": ("run_custom_tool", {"tool_name": "greet", "arguments": {"who": "you"}}),
+    "MCP server": ("echo__echo", {"text": "hi"}),
+    "worker": ("helper", {"input": "go"}),
+}
+WORKER = """\
+---
+name: main
+description: Serves.
+toolsets:
+  filesystem: {}
+  exec: {}
+  plan: {}
+  user_tools: {approval: {default: preApproved}}
+  custom:
+    module: ./tools.py
+    tools: [double, relay]
+    approval: {default: preApproved}
+  mcp: {servers: [echo]}
+  workers: {allow: [helper.worker], approval: {default: preApproved}}
+sandbox:
+  zones:
+    - {name: workspace, mode: rw}
+---
+"""
+TOOLS = '''\
+from golem_forge import ToolContext
+
+
+def double(x: int) -> int:
+    """Twice as much."""
+    return 2 * x
+
+
+async def relay(name: str, args: dict, *, ctx: ToolContext) -> str:
+    """Calls another tool."""
+    outcome = await ctx.call(name, args)
+    return f"{outcome.status} {outcome.text}"
+'''
+SEES = """#!/usr/bin/env python3
+import json, sys
+told = json.load(sys.stdin)
+if told["tool"] != "relay":
+    sys.stderr.write(f"seen {told['requested']} of {told['caller']}")
+    sys.exit(2)
+"""
+
+
+@pytest.fixture
+def program(mcp_bench: McpBench, monkeypatch: pytest.MonkeyPatch) -> McpBench:
+    bench = mcp_bench
+    monkeypatch.setenv("FORGE_HOME", os.fspath(bench.home.path))
+    served_program(bench, worker=WORKER, tools=TOOLS)
+    (bench.workspace / "helper.worker").write_text("---\nname: helper\ndescription: Helps.\n---\nHelp.\n")
+    bench.trust()
+    user_tool(bench, "greet")
+    activate(bench, "greet")
+    check = bench.root / "check"
+    check.write_text(SEES)
+    check.chmod(0o755)
+    bench.home.config.write_text(json.dumps({"hooks": [{"on": "before_call", "run": str(check), "timeout_s": 60}]}))
+    return bench
+
+
+Call = Callable[[str, dict[str, Any]], Awaitable[tuple[str, str]]]
+"""(name, arguments) → (status, text)"""
+
+
+@contextlib.asynccontextmanager
+async def runtime(program: McpBench, turns: list[Any]) -> AsyncIterator[tuple[WorkerRuntime, Script]]:
+    script = Script(turns)
+    made = WorkerRuntime("main.worker", directory=program.workspace, model=script.model, approval_mode="approve_all")
+    async with made:
+        yield made, script
+
+
+@contextlib.asynccontextmanager
+async def model(program: McpBench) -> AsyncIterator[Call]:
+    turns: list[Any] = []
+    async with runtime(program, turns) as (made, script):
+
+        async def call(name: str, args: dict[str, Any]) -> tuple[str, str]:
+            script._turns += [calls((name, args)), "done"]
+            await made.turn("go")
+            return script.results()[0]
+
+        yield call
+
+
+@contextlib.asynccontextmanager
+async def person(program: McpBench) -> AsyncIterator[Call]:
+    async with runtime(program, []) as (made, _):
+
+        async def call(name: str, args: dict[str, Any]) -> tuple[str, str]:
+            ended: asyncio.Future[tuple[str, str]] = asyncio.get_running_loop().create_future()
+            call_id = new_id()
+
+            def look(event: Any) -> None:
+                wire = event.wire
+                if wire["toolCallId"] == call_id and not ended.done():
+                    ended.set_result((wire["status"], wire.get("error", "")))
+
+            forget = made.bus.on("toolResult", look)
+            made.bus.emit("manualToolInvoke", {"toolName": name, "args": args, "requestId": call_id})
+            try:
+                return await asyncio.wait_for(ended, PATIENCE)
+            finally:
+                forget()
+
+        yield call
+
+
+@contextlib.asynccontextmanager
+async def python(program: McpBench) -> AsyncIterator[Call]:
+    async with entry_session(program.workspace, approval="approve_all") as session:
+        await session.look()
+
+        async def call(name: str, args: dict[str, Any]) -> tuple[str, str]:
+            outcome = await session.call(name, args)
+            return outcome.status.value, outcome.text
+
+        yield call
+
+
+@contextlib.asynccontextmanager
+async def another_tool(program: McpBench) -> AsyncIterator[Call]:
+    async with python(program) as outer:
+
+        async def call(name: str, args: dict[str, Any]) -> tuple[str, str]:
+            status, text = await outer("relay", {"name": name, "args": args})
+            assert status == "success", text
+            inner, _, said = text.partition(" ")
+            return inner.rpartition(".")[2].lower(), said
+
+        yield call
+
+
+@contextlib.asynccontextmanager
+async def mcp_client(program: McpBench) -> AsyncIterator[Call]:
+    async with serve_session(program.workspace, approval="approve_all") as host:
+        await host.gathered()
+        guest = host.admit(ClientFacts())
+
+        async def call(name: str, args: dict[str, Any]) -> tuple[str, str]:
+            outcome = await guest.call(
+                name, args, call_id=new_id(), cancel=InterruptSignal(), progress=lambda done, of, text: None
+            )
+            return outcome.status.value, outcome.text
+
+        yield call
+
+
+FOR_MODELS = {"module", "worker"}
+"""What no person calls by hand: its mode is `llm`."""
+CALLERS = {
+    model: Caller.LLM,
+    person: Caller.HUMAN,
+    python: Caller.LLM,
+    another_tool: Caller.TOOL,
+    mcp_client: Caller.MCP,
+}
+
+
+@pytest.mark.parametrize("door", CALLERS, ids=lambda door: door.__name__)
+async def test_a_hook_sees_the_calls_of_every_source(program: McpBench, door: Any) -> None:
+    missed = []
+    async with door(program) as call:
+        for source, (name, args) in SOURCES.items():
+            if door is person and source in FOR_MODELS:
+                continue
+            status, text = await call(name, args)
+            if status != "policy_denied" or f"seen {name} of {CALLERS[door].value}" not in text:
+                missed.append((source, status, text))
+    assert missed == []
+    assert not (Path(program.workspace) / "notes").exists()
