@@ -276,6 +276,7 @@ class WorkerManager:
                 clean=session_state.redactor.redact_secrets,
             )
         scope.orchestrator.refresh_tools = partial(self.refresh, run)
+        scope.orchestrator.scope.spend_call = run.budget.take_call
         session_state.parts.get(ClientRequests).set_worker(scope.orchestrator.worker, partial(self._partner, run))
         return run
 

@@ -93,6 +93,8 @@ class Outcome:
     """Protected names, as virtual paths, that exist now and did not before."""
     leftovers: tuple[Leftover, ...] = ()
     """What the command left in a zone that the person's own programs would run or obey."""
+    whole: ToolResult | None = None
+    """The result before it was cut, redacted like it, for a program that made the call; never recorded or shown."""
 
     @property
     def ok(self) -> bool:

@@ -8,8 +8,9 @@ for exactly that call, unless its risk is higher than the one they saw. Refuses 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from functools import partial
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.core.decisions import AnsweredBy, Risk, Status, Verdict, is_riskier
@@ -29,6 +30,7 @@ from golem_forge.policy.rules.model import Rule
 from golem_forge.tools.forms import restore_secrets
 from golem_forge.tools.validation import InputInvalid
 
+_DENIED: Final = Status.APPROVAL_DENIED
 Replan = Callable[[], Awaitable[None]]
 """Plans and judges the call's present arguments again."""
 
@@ -62,9 +64,13 @@ class ApprovalStage:
         raise ForgeError("The arguments were edited too often; the call was not run.", status=Status.APPROVAL_DENIED)
 
     async def _ask(self, state: CallState) -> ApprovalResult:
-        decision = _judged(state).decision
+        decision, program = _judged(state).decision, state.program
         decision.asked_at = iso_now()
-        answer = await self._controller.approve(decision, state.tool.name, lambda: self._pending(state))
+        if program is not None and (said := program.denied.get(decision.fingerprint)) is not None:
+            decision.answered_by, decision.message = AnsweredBy.MEMORY, said
+            raise ForgeError(f"{said} (this program was denied the same call before)", status=_DENIED, code="DENIED")
+        with program.asking() if program is not None else nullcontext():
+            answer = await self._controller.approve(decision, state.tool.name, lambda: self._pending(state))
         decision.asked_at, decision.answered_at = answer.asked_at or decision.asked_at, answer.answered_at or iso_now()
         state.asked = state.asked or answer.by is AnsweredBy.PERSON
         if not answer.approved:
@@ -74,6 +80,8 @@ class ApprovalStage:
             decision.answered_by, decision.message = answer.by, text
             decision.answered_as, decision.door = answer.answered_as, answer.door
             state.stop_turn = answer.stop
+            if program is not None and answer.status is _DENIED:
+                program.denied[decision.fingerprint] = text
             raise ForgeError(text, status=answer.status, code="DENIED")
         if answer.by is AnsweredBy.PERSON:  # the others answer at once
             # Threat: a rule that blocks was written while a person looked at the card; nobody's yes is above it.

@@ -40,7 +40,7 @@ from golem_forge.usertools.expectations import (
 from golem_forge.usertools.folder import ProgramKind, ToolEntry, ToolProgram
 from golem_forge.usertools.manifest import TestCase, ToolManifest, input_schema
 from golem_forge.usertools.run import ProcessInput, RunInfo, process_input, tool_environment
-from golem_forge.usertools.run.call_server import RefusingCallServer
+from golem_forge.usertools.run.call_server import ReplayingCallServer
 from golem_forge.usertools.run.interpreter import WaitingInterpreter, python_job
 from golem_forge.usertools.scratch import program_directory, scratch_walls
 
@@ -141,7 +141,7 @@ async def _run_program(
     )
     async with contextlib.AsyncExitStack() as opened:
         if run.entry.manifest.calls:
-            server = await opened.enter_async_context(RefusingCallServer(run.home))
+            server = await opened.enter_async_context(ReplayingCallServer(run.home))
             env = {**job.env, **server.env}
             job = replace(job, shown=(*job.shown, *server.shown), env=env, path_first=server.path)
         return await _wait_for_end(await _start_program(walls, job, program, passed), walls, case, seconds)
