@@ -24,7 +24,6 @@ def test_table_order() -> None:
         "exec_command",
         "write_stdin",
         "run_code",
-        "run_code",
         "apply_patch",
         "list_dir",
         "grep_files",
