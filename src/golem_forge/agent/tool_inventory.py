@@ -71,11 +71,15 @@ _UNDO: Final = create_undo_changes_tool()
 
 
 def build_catalog(
-    tools: Iterable[Tool | Callable[..., Any]] = (), toolsets: Mapping[str, Any] | None = None
+    tools: Iterable[Tool | Callable[..., Any]] = (),
+    toolsets: Mapping[str, Any] | None = None,
+    off: Iterable[str] = (),
 ) -> Catalog:
-    """`toolsets`: the worker's blocks by name; None: every native tool as it is (the built-in worker). Raises
-    ToolDefinitionError for one of `tools` that cannot be offered."""
-    catalog = Catalog(TOOL_LIST if toolsets is None else _tools_of(toolsets))
+    """`toolsets`: the worker's blocks by name; None: every native tool as it is (the built-in worker). `off`: native
+    toolsets that are left out of either. Raises ToolDefinitionError for one of `tools` that cannot be offered."""
+    native = TOOL_LIST if toolsets is None else _tools_of(toolsets)
+    left_out = {tool.name for name in off for tool in TOOLSETS[name].get_tools(ToolsetContext())}
+    catalog = Catalog(tool for tool in native if tool.name not in left_out)
     for alias, name in ALIASES.items():
         if name in catalog:
             catalog.add_alias(alias, name)

@@ -251,7 +251,7 @@ class WorkerManager:
             session_state,
             worker,
             sandbox,
-            build_catalog(more_tools, plan.native),
+            build_catalog(more_tools, plan.native, plan.program.toolsets_off),
             parent=parent,
             task=task,
             worker_id=worker_id,
