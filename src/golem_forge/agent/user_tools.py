@@ -71,10 +71,18 @@ def session_workshop(session_state: SessionState) -> Workshop:
         state = session_state
         workshop = _open_workshop(state.home, state.program, state.rules, state.redactor)
         workshop.session_id, workshop.background_runner = state.id, run_in_background
+        workshop.journal = lambda: _flushed_journal(state)
         workshop.report = lambda kind, text: state.bus.emit("status", {"type": kind, "message": text})
         return workshop
 
     return session_state.parts.get(Workshop, opened)
+
+
+def _flushed_journal(session_state: SessionState) -> Path | None:
+    if (journal := session_state.journal) is None:
+        return None
+    journal.flush()
+    return journal.path
 
 
 def open_program_workshop(

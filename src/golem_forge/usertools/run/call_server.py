@@ -51,8 +51,8 @@ from golem_forge.tools.tool import Tool
 from golem_forge.usertools.run.interpreter import CALL_DIRECTORY
 from golem_forge.usertools.run.tool_values import (
     KeptHandles,
-    RecordedCall,
-    call_key,
+    Recording,
+    Replay,
     describe_tool,
     list_tools,
     replayed_answer,
@@ -337,28 +337,29 @@ class ToolCallServer(SessionCallServer):
 
 
 class ReplayingCallServer(CallServer):
-    """For a tool under test: makes no call, answers those that were recorded, in any order, and denies all others."""
+    """For a tool under test: makes no call, answers those that were recorded, and denies all others."""
 
-    def __init__(self, home: ForgeHome, recorded: Sequence[RecordedCall] = ()) -> None:
+    def __init__(self, home: ForgeHome, recording: Recording | None = None) -> None:
         super().__init__(home, secrets.token_hex(16), Level.FULL)
-        self._left: dict[str, list[RecordedCall]] = {}
-        for one in recorded:
-            self._left.setdefault(one.key, []).append(one)
-        self._names = sorted({one.name for one in recorded})
+        self._replay = Replay(recording or Recording())
 
     async def answer(self, request: CallRequest, number: int) -> dict[str, Any]:
-        found = self._left.get(call_key(request.name, request.args), ())
-        if found:
-            # The last answer serves whoever asks again: what a run asked twice it may ask three times.
-            return replayed_answer(found.pop(0) if len(found) > 1 else found[0], request.wants_value)
+        found = self._replay.answer(request.name, {} if request.words is not None else request.args)
+        if found is not None:
+            return replayed_answer(found, request.wants_value)
         call = ToolCall(request.name, request.args, Caller.TOOL)
         refused = Outcome(call, request.name, Status.POLICY_DENIED, error=FROM_A_TEST)
         return outcome_answer(refused, request, session_id="")
 
     async def look_up(self, request: LookupRequest) -> dict[str, Any]:
+        recording = self._replay.recording
         if request.op == "tools":
-            return {"status": Status.SUCCESS.value, "names": self._names, "servers": _by_server(self._names)}
-        return refusal_answer(Status.POLICY_DENIED, FROM_A_TEST)
+            names = list(dict.fromkeys(each.name for each in recording.calls))
+            return {"status": Status.SUCCESS.value, "names": names, "servers": _by_server(names)}
+        described = recording.describe(str(request.said.get("name"))) if request.op == "describe" else None
+        if described is None:
+            return refusal_answer(Status.POLICY_DENIED, FROM_A_TEST)
+        return {"status": Status.SUCCESS.value, "tool": described}
 
 
 def _by_server(names: Sequence[str]) -> dict[str, dict[str, str]]:

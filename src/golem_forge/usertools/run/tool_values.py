@@ -5,7 +5,8 @@ kind its members. `value_answer` takes an Outcome and gives the answer on the wi
 what is larger, and images and other blobs, are kept and given as handles, whose parts `KeptHandles.read` gives to the
 run that got the handle and to no other. A failed call's answer has its status, code and text.
 
-`RecordedCall` is a call of a run that was kept, with the answer it got; `replayed_answer` gives that answer again.
+`RecordedCall` is a call of a run that was kept, with the answer it got; a `Recording` holds all of a run, and `Replay`
+gives the answers again.
 Threat: what a server or a tool says is a stranger's. It is bounded, its descriptions have no secret in them, and a
 value cannot say that it is a handle: that stands beside it.
 """
@@ -14,14 +15,14 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from golem_forge.core.calls import EXIT_CODES, Outcome
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError
-from golem_forge.core.json import canonical, safe_json, sha256_hex
+from golem_forge.core.json import safe_json, same_json
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.results import ToolResult, block_text
 from golem_forge.core.text import clip, escape_control_chars
@@ -267,10 +268,6 @@ class RecordedCall:
     error: str = ""
     """Of a call that did not succeed."""
 
-    @property
-    def key(self) -> str:
-        return call_key(self.name, self.arguments)
-
     def to_json(self) -> dict[str, Any]:
         said: dict[str, Any] = {"name": self.name, "arguments": dict(self.arguments)}
         if self.status == Status.SUCCESS.value:
@@ -291,17 +288,71 @@ class RecordedCall:
         return cls(name=name, arguments=arguments, value=said.get("value"), status=status, code=code, error=error)
 
 
-def call_key(name: str, arguments: Any) -> str:
-    """The same for the same call."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recording:
+    """The calls of a run, and the order of the parameters of the tools it called, as a file beside a tool."""
+
+    calls: tuple[RecordedCall, ...] = ()
+    parameters: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def to_bytes(self) -> bytes:
+        said = {"parameters": self.parameters, "calls": [each.to_json() for each in self.calls]}
+        return (json.dumps(said, ensure_ascii=False, indent=1) + "\n").encode("utf-8", "replace")
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Recording:
+        """Raises ValueError."""
+        try:
+            said = json.loads(data)
+        except RecursionError:
+            raise ValueError("it is nested too deep") from None
+        if not isinstance(said, Mapping) or not isinstance(said.get("calls"), list):
+            raise ValueError("it has a list of `calls`")
+        order = said.get("parameters", {})
+        if not isinstance(order, Mapping) or not all(isinstance(each, list) for each in order.values()):
+            raise ValueError("`parameters` gives the names of each tool's parameters as a list")
+        return cls(calls=tuple(map(RecordedCall.from_json, said["calls"])), parameters=order)
+
+    def describe(self, name: str) -> dict[str, Any] | None:
+        """As far as a replay needs it: which argument comes first."""
+        names = self.parameters.get(name)
+        if names is None:
+            return None
+        schema = {"properties": {str(each): {} for each in names}, "required": list(map(str, names))}
+        return {"name": name, "description": "", "parameters": schema, "returns": "what was recorded"}
+
+
+class Replay:
+    """Answers the calls of a recording, in any order. A record has the defaults of its arguments too, so a call that
+    leaves them out is the same call; what was asked twice may be asked again."""
+
+    def __init__(self, recording: Recording) -> None:
+        self.recording = recording
+        self._left = list(recording.calls)
+        self._used: list[RecordedCall] = []
+
+    def answer(self, name: str, arguments: Any) -> RecordedCall | None:
+        given = _as_mapping(arguments)
+        if given is None:
+            return None
+        for one in (*self._left, *reversed(self._used)):
+            if one.name == name and all(
+                key in one.arguments and same_json(one.arguments[key], value) for key, value in given.items()
+            ):
+                if one in self._left:
+                    self._left.remove(one)
+                    self._used.append(one)
+                return one
+        return None
+
+
+def _as_mapping(arguments: Any) -> Mapping[str, Any] | None:
     if isinstance(arguments, str):
         try:
             arguments = json.loads(arguments)
         except (ValueError, RecursionError):
-            arguments = None
-    try:
-        return sha256_hex(f"{name} {canonical(arguments)}")
-    except (ValueError, TypeError, RecursionError):
-        return ""
+            return None
+    return arguments if isinstance(arguments, Mapping) else None
 
 
 def replayed_answer(recorded: RecordedCall, wants_value: bool) -> dict[str, Any]:
