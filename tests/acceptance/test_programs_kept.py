@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.acceptance.user_tools import Bench, card_text, run
+from tests.deadlines import PATIENCE
 
 from golem_forge import tool
+from golem_forge.agent.model.scripted import FunctionScript, Turn, TurnCall
+from golem_forge.agent.runtime import WorkerRuntime
+from golem_forge.events.journal_reader import read
 from golem_forge.tools.validation import InputInvalid
 from golem_forge.usertools.kept_program import with_parameters
 
@@ -179,3 +184,66 @@ def test_a_name_of_its_own_and_overlapping_literals_are_refused() -> None:
     ):
         with pytest.raises(InputInvalid):
             with_parameters(code, literals)
+
+
+class Talk:
+    """A worker whose model says what it is told, in one home; somebody answers yes."""
+
+    def __init__(self, bench: Bench, *turns: Any) -> None:
+        self.turns = list(turns)
+        self.requests: list[Any] = []
+        self.cards = bench.cards
+        self.said: list[str] = []
+        self.runtime = WorkerRuntime(
+            directory=bench.workspace, home=bench.home, model=FunctionScript(self._next), approval_callback=bench.cards
+        )
+        self.runtime.bus.on("status", lambda event: self.said.append(str(event.wire.get("message"))))
+
+    def _next(self, request: Any) -> Any:
+        self.requests.append(request)
+        turn = self.turns.pop(0)
+        return turn if isinstance(turn, str) else Turn(calls=tuple(TurnCall(tool=t, args=a) for t, a in turn))
+
+    async def type(self, line: str) -> str:
+        self.said.clear()
+        await asyncio.wait_for(self.runtime.bus.commands.run(line), PATIENCE)
+        return "\n".join(self.said)
+
+
+PAIRS = """
+from forge_tools import file_exists, read_file
+for name in ("a", "b", "c"):
+    file_exists(path=f"/workspace/src/{name}.txt")
+    read_file(path=f"/workspace/src/{name}.txt")
+"""
+
+
+async def test_keep_makes_a_tool_of_the_last_program(bench: Bench) -> None:
+    talk = Talk(bench, [(CODE, {"code": COUNTING})], "done")
+    async with talk.runtime:
+        assert "no program in this session" in await talk.type("/keep")
+        await talk.runtime.turn("go")
+        assert await talk.type("/keep") == ""
+        assert "already exists" in await talk.type("/keep grep_read")
+        assert "identical to custom tool 'grep_read'" in await talk.type("/keep todo-counter")
+        assert "One name" in await talk.type("/keep a b")
+    assert sorted(each.name for each in bench.tools.iterdir()) == ["grep_read"]
+    assert [card.tool for card in bench.cards] == ["create_custom_tool"]
+    assert bench.forge_here("tools", "test", "grep_read", "--yes").code == 0
+
+
+async def test_a_suggestion_proposes_the_program_of_the_last_run(bench: Bench) -> None:
+    """The same calls in programs of two sessions: the third one's model is told, with its own program filled in."""
+    for _ in range(2):
+        talk = Talk(bench, [(CODE, {"code": PAIRS})], "done")
+        async with talk.runtime:
+            await talk.runtime.turn("go")
+    talk = Talk(bench, [(CODE, {"code": PAIRS})], "done", "and on")
+    async with talk.runtime:
+        await talk.runtime.turn("go")
+        await talk.runtime.turn("go on")
+        journal = [each for each in read(talk.runtime.journal.path) if each.get("tool") == CODE]
+    run_id = journal[0]["call"]
+    notes = [each.text for each in talk.requests[-1].messages if getattr(each, "kind", "") == "note"]
+    assert len(notes) == 1 and "file_exists" in notes[0] and "read_file" in notes[0], notes
+    assert f'create_custom_tool(from_run="{run_id}", name="file_read"' in notes[0]

@@ -232,7 +232,7 @@ class ToolSuggestions:
             self._show(scope, suggestion)
             self._sent.add(suggestion.key)
             try:
-                history.add(UserMessage(text=line_for_model(suggestion), kind="note"))
+                history.add(UserMessage(text=line_for_model(suggestion, self._session_state.id), kind="note"))
             except ForgeError as error:  # the journal refuses; the turn will say so where it matters
                 _log.warning("a suggestion was not told: %s", error.message)
                 return

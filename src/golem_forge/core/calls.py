@@ -93,7 +93,7 @@ class Outcome:
     """Protected names, as virtual paths, that exist now and did not before."""
     leftovers: tuple[Leftover, ...] = ()
     """What the command left in a zone that the person's own programs would run or obey."""
-    whole: ToolResult | None = None
+    whole: ToolResult | None = field(default=None, compare=False, repr=False)
     """The result before it was cut, redacted like it, for a program that made the call; never recorded or shown."""
 
     @property

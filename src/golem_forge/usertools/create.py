@@ -114,9 +114,9 @@ async def program_of(workshop: Workshop, args: Mapping[str, Any]) -> RecordedPro
             raise invalid_field("parameters", "is a list; only with `from_run` it maps names to literals")
         return None
     for key in _NOT_WITH_RUN:
-        if args.get(key):
+        if args.get(key) not in (None, "", [], Language.PYTHON.value):
             raise invalid_field(key, "comes from the program; leave it out together with `from_run`")
-    if not isinstance(args.get("parameters", {}), Mapping):
+    if args.get("parameters") and not isinstance(args["parameters"], Mapping):
         raise invalid_field("parameters", "with `from_run` it maps each name to the literal that it replaces")
     journal = workshop.journal()
     return await run_in_thread(lambda: find_program(journal, str(call)))

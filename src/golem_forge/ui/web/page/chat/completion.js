@@ -25,6 +25,7 @@ export const COMMANDS = /** @type {const} */ ([
   ["changes", "list the files this session changed, or show a diff"],
   ["undo", "undo what the last turn changed, or another"],
   ["redo", "take the last undo back"],
+  ["keep", "make a tool of the last program that worked"],
   ["rewind", "go back to an earlier message of yours"],
   ["why", "show what was decided about the last call, or another"],
   ["sessions", "recorded sessions"],
