@@ -167,6 +167,45 @@ def test_w42_killed_while_a_tool_of_a_sub_worker_runs(
     assert program.forge("log", "verify").code == 0
 
 
+PROGRAMMER = """\
+---
+name: main
+toolsets:
+  code:
+  custom: {module: ./tools.py, tools: [effect, slow_effect], approval: {default: preApproved}}
+sandbox: {zones: [{name: workspace, mode: rw}]}
+---
+Do it.
+"""
+PROGRAM = """\
+from forge_tools import effect, slow_effect
+for number in range(1, 40):
+    effect(number=number)
+slow_effect(number=40, marker="MARKER")
+effect(number=41)
+"""
+
+
+def test_killed_while_a_program_calls_tools(program: Any, marker: str) -> None:
+    """The program is not run again; the model is told which of its calls happened."""
+    turn = {"calls": [{"tool": "run_code", "args": {"code": PROGRAM.replace("MARKER", marker)}}]}
+    program.write(**{"main.worker": PROGRAMMER, "s.yaml": json.dumps({"turns": [turn]})})
+    program.trust()
+    process = program.start("run", "-m", "scripted:s.yaml", "-i", "begin", "--json")
+    until = time.monotonic() + PATIENCE
+    while len(effects(program)) < 40 and time.monotonic() < until:
+        time.sleep(0.01)
+    kill(process)
+    assert marked(marker, 1 + ROOM) == []
+    go_on(program)
+    assert effects(program) == list(range(1, 41))
+    (results,) = [each["results"] for each in program.history() if each["role"] == "results"]
+    assert results[0]["status"] == "interrupted"
+    assert results[0]["text"] == (
+        f"{MAY_HAVE_RUN}. Calls that it made before that: effect: 39 done; slow_effect: 1 {MAY_HAVE_RUN}"
+    )
+
+
 def test_killed_again_and_again_while_the_journal_is_written(desk: Callable[..., Any], marker: str) -> None:
     """(d) Among hundreds of calls that change a file, and while it resumes; one line is torn besides. Each time the
     same session goes on, and no effect happens twice."""

@@ -24,6 +24,7 @@ def test_table_order() -> None:
         "exec_command",
         "write_stdin",
         "publish_port",
+        "run_code",
         "apply_patch",
         "list_dir",
         "grep_files",
@@ -74,7 +75,7 @@ def test_coding_is_a_bundle_that_hands_its_members_their_keys() -> None:
         ({"search": {"x": 1}}, "toolsets.search.x: unknown key; this toolset has only the key 'approval'"),
         ({"coding": {"search": {"x": 1}}}, "toolsets.coding.search.x: unknown key"),
         ({"coding": {"edit": {"x": 1}}}, "toolsets.coding.edit.x: unknown key"),
-        ({"shell": []}, "toolsets.shell: must be a mapping, not list"),
+        ({"shell": []}, "toolsets.shell: must be a mapping or `off`, not list"),
         ({"shell": {"rules": [{"pattern": ""}]}}, "a pattern needs the name of a program"),
     ],
 )

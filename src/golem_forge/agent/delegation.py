@@ -35,7 +35,7 @@ from golem_forge.core.lazy_dataclass import replace
 from golem_forge.policy.base import ApprovalBlock
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.zones import AccessMode
-from golem_forge.tools.context import Plan, ToolContext
+from golem_forge.tools.context import Plan, ProgramCalls, ToolContext
 from golem_forge.tools.results import to_result
 from golem_forge.tools.tool import Tool
 
@@ -129,7 +129,7 @@ def _plan(
 
     async def run() -> ToolCompletion:
         async with places:
-            return await _run_child(manager, caller, worker, text, args.get("instructions", ""), attached)
+            return await _run_child(manager, caller, worker, text, args.get("instructions", ""), attached, ctx.program)
 
     def close() -> None:
         for each in attached:
@@ -192,12 +192,15 @@ async def _run_child(
     text: str,
     instructions: str,
     attached: tuple[OfferedFile, ...],
+    program: ProgramCalls | None,
 ) -> ToolCompletion:
+    """`program`: the one that called it, if one did."""
     if instructions:
         together = f"{worker.instructions}\n\n## Additional Instructions\n\n{instructions}"
         worker = replace(worker, instructions=together)
     model = choose_child_model(worker, caller.model_choice).model
     run = await manager.start(worker, model=model, caller=caller, task=task_line(text))
+    run.scope.orchestrator.scope.program = program
     run.emit_update("running")
     result: RunResult | None = None
     try:

@@ -20,11 +20,10 @@ from golem_forge.core.decisions import Status
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.events.journal_records import join_records
 from golem_forge.orchestrator.orchestrator import Orchestrator
-from golem_forge.policy.evaluate import always_refused
 from golem_forge.tools.catalog import ToolNotFound, schema_problem
 from golem_forge.tools.deferral import DeferralThreshold, ToolSplit, add_loaded, sources, split_tools
 from golem_forge.tools.schema import model_schema
-from golem_forge.tools.tool import SourceKind, Tool, llm_tools
+from golem_forge.tools.tool import SourceKind, Tool
 from golem_forge.toolsets.tool_search import TOOL_SEARCH, ToolSearchResult, create_tool_search_tool
 
 if TYPE_CHECKING:
@@ -118,10 +117,14 @@ class ModelTools:
 
     def _make_selection(self, inputs: tuple[Any, ...]) -> _Selection:
         path, catalog, settings = self._orchestrator, self._orchestrator.catalog, self._settings
-        usable = [tool for tool in llm_tools(catalog) if not always_refused(path.judge, tool, path.sandbox)]
-        tools = split_tools(usable, settings.deferral, self._always_loaded)
+        usable = path.usable_tools()
+        tools = split_tools(usable.values(), settings.deferral, self._always_loaded)
         search = None
-        if tools.waiting and self._threshold.passed(usable, settings.deferral) and TOOL_SEARCH not in catalog:
+        if (
+            tools.waiting
+            and self._threshold.passed(tuple(usable.values()), settings.deferral)
+            and TOOL_SEARCH not in catalog
+        ):
             # The same one as long as it says the same: loading a tool changes none of its words.
             made = create_tool_search_tool(self._find, sources(tools.waiting.values(), self._is_users))
             before = self._selection.search if self._selection is not None else None
@@ -129,7 +132,7 @@ class ModelTools:
             catalog.hide(search, by_models=True)
         elif self._selection is not None and self._selection.search is not None:
             catalog.unhide(TOOL_SEARCH)
-        return _Selection(inputs=inputs, usable={tool.name: tool for tool in usable}, tools=tools, search=search)
+        return _Selection(inputs=inputs, usable=usable, tools=tools, search=search)
 
     def _find(self, query: str, limit: int) -> ToolSearchResult:
         while True:

@@ -54,6 +54,8 @@ if TYPE_CHECKING:
 
 SESSION_STOPPED: Final = "The session stopped before these finished; it was resumed."
 _LONGEST_RESULT: Final = 100_000
+_ENDED: Final = {Status.SUCCESS.value: "done"}
+_CALLED: Final = "Calls that it made before that"
 _STATUSES: Final = frozenset(status.value for status in Status)
 _HISTORY: Final = frozenset({ADDED, REPLACED, CLEARED})
 
@@ -185,6 +187,7 @@ def resume(
         if facts is None:
             raise NothingToResume(session_id)
         interrupted = {call.id: call for call in reopened.interrupted}
+        past.close_programs(reopened.interrupted)
 
         def record_of(call_id: str) -> CallRecord | None:
             return interrupted.get(call_id) or past.call(call_id, journal.path)
@@ -240,6 +243,8 @@ class _RecordedPast:
         """Finished calls whose results are in no history yet."""
         self.hidden: set[str] = set()
         """Ids of calls whose arguments were not kept as they were."""
+        self._inside: dict[str, Counter[tuple[str, str]]] = {}
+        """Call that had not finished → (tool, status) of the calls that it made, counted."""
 
     def take(self, record: Mapping[str, Any], call: CallRecord | None) -> None:
         if call is not None:
@@ -269,6 +274,9 @@ class _RecordedPast:
         self.by_model[call.id] = call.caller == Caller.LLM
         if call.state is not RecordedState.FINISHED:
             return
+        self._inside.pop(call.id, None)
+        if call.parent:
+            self._inside.setdefault(call.parent, Counter())[call.tool or call.requested, call.status] += 1
         if call.caller == Caller.LLM:
             self._unreported[call.id] = call
         value = call.value  # calls name workers by path, as plans do
@@ -295,6 +303,16 @@ class _RecordedPast:
                 self._passed_over.add(self.facts.worker_id)
             self._messages = []
         self.facts = facts
+
+    def close_programs(self, interrupted: Sequence[CallRecord]) -> None:
+        """Says of each call that the crash cut off what it had called by then: nobody runs it again to find out."""
+        for call in interrupted:
+            if call.parent:
+                self._inside.setdefault(call.parent, Counter())[call.tool or call.requested, call.error] += 1
+        for call in interrupted:
+            if inside := self._inside.get(call.id):
+                said = (f"{tool}: {count} {_ENDED.get(status, status)}" for (tool, status), count in inside.items())
+                call.error = f"{call.error}. {_CALLED}: {'; '.join(said)}"
 
     def history(self, journal: Journal) -> History:
         assert self.facts is not None
@@ -366,4 +384,4 @@ def _record_text(record: CallRecord) -> str:
         where = f" read_output handle={record.output_handle}" if record.output_handle else ""
         said = f"{said[:_LONGEST_RESULT]}\n[… {len(said) - _LONGEST_RESULT} characters left out{where}]"
     text = "\n".join(part for part in (record.error, said) if part)
-    return fenced(text) if record.started_at and record.error != MAY_HAVE_RUN else text
+    return fenced(text) if record.started_at and not record.error.startswith(MAY_HAVE_RUN) else text

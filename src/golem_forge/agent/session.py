@@ -320,7 +320,7 @@ def open_planned_session(
             session_state,
             place.worker,
             sandbox,
-            build_catalog(tools, place.native),
+            build_catalog(tools, place.native, place.program.toolsets_off),
             worker_id=DEFAULT_WORKER,
             on_effects=record_agent_writes(session_state, lambda: DEFAULT_WORKER) if own is not None else None,
         )

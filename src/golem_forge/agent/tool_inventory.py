@@ -1,13 +1,14 @@
 """The tools that are there without a session: native ones by name, the catalog to start from, the user's workshop.
 
-`toolsets` and `mcp` know nothing of each other; their toolsets meet here. The order is that of the documented table.
+`toolsets`, `usertools` and `mcp` know nothing of each other; their toolsets meet here. The order is that of the
+documented table.
 `build_catalog` returns the native tools under their names and aliases, then whatever else was given.
 
 `open_listing_workshop` returns a Workshop of user tools that starts nothing; the one that builds, tests and trusts is
 in `agent.user_tools`.
 
-Imports stay light: listing tools must not load what running them needs (no asyncio, no pydantic, nothing of
-`usertools` before it is used).
+Imports stay light: listing tools must not load what running them needs (no asyncio, no pydantic, of `usertools` only
+the definition of `run_code` before it is used).
 """
 
 from __future__ import annotations
@@ -29,31 +30,35 @@ from golem_forge.toolsets.client import client_tools
 from golem_forge.toolsets.exec.ports import create_unpublish_port_tool
 from golem_forge.toolsets.git import git_sign_tool
 from golem_forge.toolsets.undo import create_undo_changes_tool
+from golem_forge.usertools.code_toolset import CodeToolset
 
 if TYPE_CHECKING:
     from golem_forge.storage.home import ForgeHome
     from golem_forge.usertools.workshop import Workshop
 
 _RESOURCES: Final = McpResourcesToolset()
-_FOLLOWS: Final = "search"
-"""The toolset that it follows, in the table and in the bundle."""
+_CODE: Final = CodeToolset()
+_FOLLOWING: Final[Mapping[str, Toolset]] = {"search": _RESOURCES, "exec": _CODE}
+"""Toolset → the one that follows it, in the table and in the bundle."""
 
 
 def _toolsets() -> Iterator[Toolset]:
     for name, toolset in toolsets.TOOLSETS.items():
-        yield (
-            toolset.with_member(_RESOURCES, after=_FOLLOWS) if isinstance(toolset, toolsets.CodingToolset) else toolset
-        )
-        if name == _FOLLOWS:
-            yield _RESOURCES
+        if isinstance(toolset, toolsets.CodingToolset):
+            for after, member in _FOLLOWING.items():
+                toolset = toolset.with_member(member, after=after)
+        yield toolset
+        if name in _FOLLOWING:
+            yield _FOLLOWING[name]
 
 
 def _tools() -> Iterator[Tool]:
-    last = toolsets.TOOLSETS[_FOLLOWS].get_tools(ToolsetContext())[-1].name
+    bare = ToolsetContext()
+    last = {toolsets.TOOLSETS[name].get_tools(bare)[-1].name: after for name, after in _FOLLOWING.items()}
     for tool in toolsets.TOOL_LIST:
         yield tool
-        if tool.name == last:
-            yield from _RESOURCES.get_tools()
+        if tool.name in last:
+            yield from last[tool.name].get_tools(bare)
 
 
 TOOLSETS: Final[Mapping[str, Toolset]] = MappingProxyType({toolset.name: toolset for toolset in _toolsets()})
@@ -69,11 +74,15 @@ _BY_PEOPLE: Final = (create_undo_changes_tool(), create_unpublish_port_tool())
 
 
 def build_catalog(
-    tools: Iterable[Tool | Callable[..., Any]] = (), toolsets: Mapping[str, Any] | None = None
+    tools: Iterable[Tool | Callable[..., Any]] = (),
+    toolsets: Mapping[str, Any] | None = None,
+    off: Iterable[str] = (),
 ) -> Catalog:
-    """`toolsets`: the worker's blocks by name; None: every native tool as it is (the built-in worker). Raises
-    ToolDefinitionError for one of `tools` that cannot be offered."""
-    catalog = Catalog(TOOL_LIST if toolsets is None else _tools_of(toolsets))
+    """`toolsets`: the worker's blocks by name; None: every native tool as it is (the built-in worker). `off`: native
+    toolsets that are left out of either. Raises ToolDefinitionError for one of `tools` that cannot be offered."""
+    native = TOOL_LIST if toolsets is None else _tools_of(toolsets)
+    left_out = {tool.name for name in off for tool in TOOLSETS[name].get_tools(ToolsetContext())}
+    catalog = Catalog(tool for tool in native if tool.name not in left_out)
     for alias, name in ALIASES.items():
         if name in catalog:
             catalog.add_alias(alias, name)

@@ -71,10 +71,18 @@ def session_workshop(session_state: SessionState) -> Workshop:
         state = session_state
         workshop = _open_workshop(state.home, state.program, state.rules, state.redactor)
         workshop.session_id, workshop.background_runner = state.id, run_in_background
+        workshop.journal = lambda: _flushed_journal(state)
         workshop.report = lambda kind, text: state.bus.emit("status", {"type": kind, "message": text})
         return workshop
 
     return session_state.parts.get(Workshop, opened)
+
+
+def _flushed_journal(session_state: SessionState) -> Path | None:
+    if (journal := session_state.journal) is None:
+        return None
+    journal.flush()
+    return journal.path
 
 
 def open_program_workshop(
@@ -224,7 +232,7 @@ class ToolSuggestions:
             self._show(scope, suggestion)
             self._sent.add(suggestion.key)
             try:
-                history.add(UserMessage(text=line_for_model(suggestion), kind="note"))
+                history.add(UserMessage(text=line_for_model(suggestion, self._session_state.id), kind="note"))
             except ForgeError as error:  # the journal refuses; the turn will say so where it matters
                 _log.warning("a suggestion was not told: %s", error.message)
                 return

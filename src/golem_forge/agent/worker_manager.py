@@ -251,7 +251,7 @@ class WorkerManager:
             session_state,
             worker,
             sandbox,
-            build_catalog(more_tools, plan.native),
+            build_catalog(more_tools, plan.native, plan.program.toolsets_off),
             parent=parent,
             task=task,
             worker_id=worker_id,
@@ -276,6 +276,7 @@ class WorkerManager:
                 clean=session_state.redactor.redact_secrets,
             )
         scope.orchestrator.refresh_tools = partial(self.refresh, run)
+        scope.orchestrator.scope.spend_call = run.budget.take_call
         session_state.parts.get(ClientRequests).set_worker(scope.orchestrator.worker, partial(self._partner, run))
         return run
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -45,7 +45,7 @@ from golem_forge.core.text import display_path, duration, escape_control_chars, 
 from golem_forge.events.index import CallSummary, SessionIndex, SessionSummary
 from golem_forge.events.journal_files import journal_path, list_journals, sessions_dir
 from golem_forge.events.journal_reader import JournalProblem, Verification, read, verify
-from golem_forge.events.journal_records import CallRecord, call_event
+from golem_forge.events.journal_records import CallRecord, CallRecords, call_event
 from golem_forge.ui.render.lines import plain_text
 from golem_forge.ui.render.results import whole_value
 
@@ -59,8 +59,8 @@ HELP: Final = """usage: forge log [--session ID|last] [--tool NAME] [--status ST
        forge log verify [SESSION|last|all] [--json]
 
   (nothing)  the latest calls, newest last: time, id, status, tool, arguments, milliseconds, who decided and why
-  show       one call: its arguments, who decided and why, what it printed, its records; CALL is its id or the
-             beginning of it
+  show       one call: its arguments, who decided and why, what it printed, its records, and the calls that were made
+             inside it; CALL is its id or the beginning of it
   sessions   the sessions there are, newest last
   verify     checks that nobody changed the journals, and names each changed, cut, moved or inserted line; also those
              of background sessions, in their store
@@ -99,6 +99,7 @@ def run(words: list[str]) -> int:
 
 
 MAX_LISTED: Final = 20
+_MOST_INSIDE: Final = 500
 _ARGS_WIDTH: Final = 48
 _DECISION_WIDTH: Final = 90
 _CALL_COLUMNS: Final = ("TIME", "CALL", "STATUS", "TOOL", "ARGUMENTS", "MS", "DECISION")
@@ -258,18 +259,21 @@ def csv_row(call: dict[str, Any]) -> list[str]:
 def _call_table(calls: Iterable[LoggedCall], *, of_sessions: bool) -> Iterator[tuple[str, ...]]:
     """`of_sessions`: with a column that says whose call it is."""
     yield (*_CALL_COLUMNS[:2], "SESSION", *_CALL_COLUMNS[2:]) if of_sessions else _CALL_COLUMNS
+    depths: dict[str, int] = {}
     for each in calls:
-        row = _call_row(each)
+        depth = depths[each.call.id] = depths.get(each.call.parent, 0) + 1 if each.call.parent else 0
+        row = _call_row(each, depth)
         yield (*row[:2], each.session[:ID_SHOWN], *row[2:]) if of_sessions else row
 
 
-def _call_row(each: LoggedCall) -> tuple[str, ...]:
+def _call_row(each: LoggedCall, depth: int = 0) -> tuple[str, ...]:
+    """`depth`: how many calls it is inside of."""
     call = each.call
     return (
         local_time(call.proposed_at),
         call.id[:ID_SHOWN],
         display_status(each.status),
-        call.tool or call.requested,
+        f"{'  ' * (depth - 1)}└ " * bool(depth) + (call.tool or call.requested),
         shorten(short_args(call.args), _ARGS_WIDTH),
         _duration(call.duration_ms) if call.finished_at else "",
         one_line(describe_decision(call.decision, _DECISION_WIDTH)) or shorten(one_line(call.error), _DECISION_WIDTH),
@@ -329,7 +333,33 @@ def run_show(words: list[str]) -> int:
         print_json(call_json(logged) | {"records": records})
     else:
         _print_call(logged, records)
+        _print_calls_inside(path, call.id, lambda inside: LiveSessions(home).status(inside, session))
     return 0
+
+
+def _print_calls_inside(path: Path, outer: str, status: Callable[[CallRecord], str]) -> None:
+    """The tree of calls that this one made: those of a program, or of a tool that calls others."""
+    states, depths = CallRecords(), {outer: -1}
+    for record in read(path):
+        if (call := states.add(record)) is not None and call.parent in depths and call.id not in depths:
+            depths[call.id] = depths[call.parent] + 1
+    inside = [call for call in states.calls.values() if call.id in depths and call.id != outer]
+    if not inside:
+        return
+    print(f"calls       {len(inside)} inside it")
+    rows = [
+        (
+            call.id[:ID_SHOWN],
+            display_status(status(call)),
+            "  " * depths[call.id] + (call.tool or call.requested),
+            shorten(short_args(call.args), _ARGS_WIDTH),
+            _duration(call.duration_ms) if call.finished_at else "",
+        )
+        for call in inside[:_MOST_INSIDE]
+    ]
+    print(columns(rows, indent="  "))
+    if len(inside) > _MOST_INSIDE:
+        print(f"  … and {len(inside) - _MOST_INSIDE} more; forge log --json has all of them")
 
 
 def _find_call(typed: str) -> tuple[Path, CallRecord, str]:

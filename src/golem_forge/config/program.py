@@ -11,6 +11,7 @@ The key `ui` says where a page is served and whether it may notify: `ui: {web: {
 cannot turn on what the person turned off.
 `otel: {endpoint: …, content: true}` says where OpenTelemetry is sent and whether with contents. Only the person says
 so, in their own file or with `--set`; from a project, trusted or not, it does not count.
+`toolsets: {code: off}` takes `run_code` from every worker, the built-in one included; off in either file is off.
 """
 
 from __future__ import annotations
@@ -156,6 +157,15 @@ def _restrict_untrusted_instructions(project: ConfigLayer, person: ConfigLayer, 
     return {}
 
 
+SWITCHED_TOOLSETS: Final = ("code",)
+"""Those that a program's file or the person's own can switch off for every worker."""
+
+
+def _toolsets_off(project: ConfigLayer, person: ConfigLayer) -> frozenset[str]:
+    blocks = (project.block("toolsets"), person.block("toolsets"))
+    return frozenset(name for name in SWITCHED_TOOLSETS if any(block.get(name) == "off" for block in blocks))
+
+
 _OTEL_ADDRESSES: Final = tuple(f"OTEL_EXPORTER_OTLP_{signal}ENDPOINT" for signal in ("", "TRACES_", "METRICS_"))
 _OTEL_EXPORTERS: Final = ("OTEL_TRACES_EXPORTER", "OTEL_METRICS_EXPORTER")
 _OTEL_HEADERS: Final = tuple(f"OTEL_EXPORTER_OTLP_{signal}HEADERS" for signal in ("", "TRACES_", "METRICS_"))
@@ -268,6 +278,7 @@ _SCHEMA: Final = MappingSchema(
         **STORE_KEYS,
         **HOOK_KEYS,
         "instructions": MappingSchema({"project_files": flag}),
+        "toolsets": MappingSchema({name: one_of("on", "off") for name in SWITCHED_TOOLSETS}),
         "otel": MappingSchema({"endpoint": base_url, "content": flag}),
         "undo": MappingSchema(UNDO_KEYS),
         "sandbox": MappingSchema({"root": text, "zones": ZONES_CHECK, "unprotect": list_of(text), **WALL_KEYS}),
@@ -318,6 +329,8 @@ class Program:
     workspace: WorkspaceSettings = field(default_factory=WorkspaceSettings)
     undo: UndoSettings = field(default_factory=UndoSettings)
     hooks: tuple[Hook, ...] = ()
+    toolsets_off: frozenset[str] = frozenset()
+    """Native toolsets that no worker has, whatever its file says."""
     withheld_zones: frozenset[str] = frozenset()
     """Zones that the program's file names and that it is not trusted to name: a worker goes without them."""
     unused: tuple[str, ...] = ()
@@ -415,6 +428,7 @@ def load_program(
         store=effective_store(project, person),
         undo=_effective_undo(project, person),
         hooks=effective_hooks(project, person),
+        toolsets_off=_toolsets_off(project, person),
         workspace=effective_workspace(project, person, "" if project.block("workspace") else clones),
         withheld_zones=frozenset(named - {zone.name for zone in project.zones or ()}),
         unused=tuple(unused),

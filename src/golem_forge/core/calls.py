@@ -95,6 +95,8 @@ class Outcome:
     """What the command left in a zone that the person's own programs would run or obey."""
     hook_texts: tuple[str, ...] = ()
     """What hooks that ran after the call tell the caller."""
+    whole: ToolResult | None = field(default=None, compare=False, repr=False)
+    """The result before it was cut, redacted like it, for a program that made the call; never recorded or shown."""
 
     @property
     def ok(self) -> bool:

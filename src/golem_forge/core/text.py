@@ -233,7 +233,7 @@ def _cut_head(tail: bytes) -> bytes:
 
 SLASH_COMMANDS: Final = (
     "help", "tools", "tool", "t", "model", "clear", "status", "config", "exit", "rules", "why", "mcp", "sessions",
-    "plan", "output", "trace", "rate", "web", "resume", "compact", "cost", "export", "changes", "undo", "redo",
+    "plan", "output", "trace", "rate", "keep", "web", "resume", "compact", "cost", "export", "changes", "undo", "redo",
     "rewind", "mode",
 )  # fmt: skip
 """Forge's own; each wins over a tool of its name, in any case."""

@@ -8,6 +8,7 @@ for exactly that call, unless its risk is higher than the one they saw or a hook
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, Final, cast
 
@@ -36,6 +37,7 @@ from golem_forge.tools.validation import InputInvalid
 
 _WAITED_FOR: Final = frozenset({AnsweredBy.PERSON, AnsweredBy.REVIEWER})
 """Who takes their time: what was judged is looked at again after their answer."""
+_DENIED: Final = Status.APPROVAL_DENIED
 Replan = Callable[[], Awaitable[None]]
 """Plans and judges the call's present arguments again."""
 
@@ -75,11 +77,15 @@ class ApprovalStage:
         raise ForgeError("The arguments were edited too often; the call was not run.", status=Status.APPROVAL_DENIED)
 
     async def _ask(self, state: CallState) -> ApprovalResult:
-        decision = _judged(state).decision
+        decision, program = _judged(state).decision, state.program
         decision.asked_at = iso_now()
+        if program is not None and (said := program.denied.get(decision.fingerprint)) is not None:
+            decision.answered_by, decision.message = AnsweredBy.MEMORY, said
+            raise ForgeError(f"{said} (this program was denied the same call before)", status=_DENIED, code="DENIED")
         listens = self._hooks.hooks is not None or self._services.reviewer is not None
         first = partial(self._before_person, state) if listens else None
-        answer = await self._controller.approve(decision, state.tool.name, lambda: self._pending(state), first)
+        with program.asking() if program is not None else nullcontext():
+            answer = await self._controller.approve(decision, state.tool.name, lambda: self._pending(state), first)
         decision.asked_at, decision.answered_at = answer.asked_at or decision.asked_at, answer.answered_at or iso_now()
         state.asked = state.asked or answer.by in _WAITED_FOR
         if not answer.approved:
@@ -89,6 +95,8 @@ class ApprovalStage:
             decision.answered_by, decision.message = answer.by, text
             decision.answered_as, decision.door = answer.answered_as, answer.door
             state.stop_turn = answer.stop
+            if program is not None and answer.status is _DENIED:
+                program.denied[decision.fingerprint] = text
             raise ForgeError(text, status=answer.status, code="DENIED")
         if answer.by is AnsweredBy.PERSON:  # the others answer at once
             # Threat: a rule that blocks was written while a person looked at the card; nobody's yes is above it.

@@ -14,7 +14,7 @@ from golem_forge.core.signals import InterruptSignal
 from golem_forge.core.text import shorten_middle
 from golem_forge.orchestrator.changes import CallRecording
 from golem_forge.policy.evaluate import Evaluation
-from golem_forge.tools.context import Plan, ToolContext
+from golem_forge.tools.context import Plan, ProgramCalls, ToolContext
 from golem_forge.tools.inputs import Arguments
 from golem_forge.tools.tool import Tool
 
@@ -57,6 +57,10 @@ class CallState:
     """What it changes in the zones, while it runs."""
     hook_lines: tuple[str, ...] = ()
     """What hooks say about it, for its card."""
+    program: ProgramCalls | None = None
+    """Of the program that this call is a part of."""
+    keeps_whole = False
+    """Whether its Outcome has what was cut of the result, too."""
     reads_only = False
     """Whether the slot at the gate it runs under is a reader's."""
 

@@ -43,12 +43,12 @@ from golem_forge.orchestrator.schedule import (
 )
 from golem_forge.orchestrator.scope import CallScope
 from golem_forge.policy.controller import ApprovalController
-from golem_forge.policy.evaluate import Evaluation, Judge
+from golem_forge.policy.evaluate import Evaluation, Judge, always_refused
 from golem_forge.policy.path_access import PathAccess
 from golem_forge.tools.catalog import Catalog, ToolNotFound
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.forms import secret_texts
-from golem_forge.tools.tool import Tool
+from golem_forge.tools.tool import Tool, llm_tools
 
 MAX_CALL_DEPTH: Final = 5
 """Tools that call each other, the first one included."""
@@ -139,6 +139,8 @@ class Orchestrator:
     async def step(self, state: CallState, *, order: BatchOrder | None = None, index: int = 0) -> Outcome:
         """One call, by itself or at its place in a batch."""
         call_id = state.call.id
+        if state.program is None:
+            state.program = self.scope.program
         if call_id in self._running:
             asked, state.call, state.proposed = state.call, _with_new_id(state.call), False
             return replace(await self.step(state, order=order, index=index), call=asked)
@@ -464,7 +466,16 @@ class Orchestrator:
             ctx.progress, ctx.show = partial(self._recorder.progress, call_id), self._recorder.show
             ctx.call, ctx.find = partial(self._nested, state), partial(self._find_for_tools, state.signal)
             ctx.loop = asyncio.get_running_loop()
+            ctx.offered, ctx.program = self, state.program
         return state.ctx
+
+    def usable_tools(self) -> dict[str, Tool]:
+        """Everything a model may call here by name, in catalog order, except what could only be refused."""
+        tools = llm_tools(self.catalog)
+        return {tool.name: tool for tool in tools if not always_refused(self.judge, tool, self.sandbox)}
+
+    def search_tools(self, query: str, limit: int) -> list[Tool]:
+        return self.catalog.find_among(query, limit, self.usable_tools()).tools
 
     def dry_context(self) -> ToolContext:
         """For a call that is only judged: planned like any other, but it calls, shows and reports nothing."""
@@ -494,18 +505,27 @@ class Orchestrator:
                 return self.catalog.resolve(name, Caller.TOOL)
         return None
 
-    async def _nested(self, parent: CallState, name: str, args: dict[str, Any], *, refuse: str = "") -> Outcome:
+    async def _nested(
+        self, parent: CallState, name: str, args: dict[str, Any], *, refuse: str = "", whole: bool = False
+    ) -> Outcome:
         """A tool calls another tool: judged and approved by itself, under the gate slot its parent already holds."""
         state = CallState(ToolCall(name, args, Caller.TOOL, parent_id=parent.call.id), parent.signal, parent.signal)
         state.depth = parent.depth + 1
         state.callers = (*parent.callers, (parent.call.id, parent.tool.name))
         if parent.tool.gated:  # one that holds no slot has none to share: what it calls goes to the gate itself
             state.parent = parent
+        state.program = parent.ctx.program if parent.ctx is not None else parent.program
+        state.keeps_whole = whole
         refused = refuse
         if parent.ended:
             refused = f"'{parent.tool.name}' has ended and can call no more tools."
         elif state.depth >= MAX_CALL_DEPTH:
             refused = f"Tools may call each other at most {MAX_CALL_DEPTH} levels deep."
+        elif not refused and state.program is not None:
+            try:
+                self.scope.spend_call()
+            except ForgeError as error:
+                refused = error.message
         if refused:
             return self._recorder.finished(state, state.outcome(Status.POLICY_DENIED, error=refused))
         return await self.step(state)

@@ -45,8 +45,11 @@ class Presenter:
         refuse_unfinished(tool.name, value)
         if tool.output is not None:
             value = tool.output.check(tool.name, value)
-        result, handle = self._presentable(to_result(value))
+        given = to_result(value)
+        result, handle = self._presentable(given)
         outcome = state.outcome(Status.SUCCESS, result=result)
+        if state.keeps_whole and result is not given:
+            outcome.whole = redact_result(given, self._redactor)
         if result.is_error:
             outcome.status, outcome.error = Status.EXECUTION_FAILED, result.text or "the tool reported an error"
         if handle:
@@ -78,6 +81,8 @@ class Presenter:
         if not error and finished.status is not Status.SUCCESS:
             error = result.text
         outcome = state.outcome(finished.status, result=result, error=error, code=finished.code)
+        if state.keeps_whole and not (finished.output_handle or finished.bounded) and result is not finished.result:
+            outcome.whole = redact_result(finished.result, self._redactor)
         outcome.denials = finished.denials
         outcome.protected_created = tuple(map(self.safe, finished.protected_created))
         outcome.leftovers = tuple(

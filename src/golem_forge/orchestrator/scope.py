@@ -29,7 +29,7 @@ from golem_forge.policy.rules.book import RuleBook
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.storage.home import ForgeHome, forge_home
 from golem_forge.tools.catalog import Catalog
-from golem_forge.tools.context import SessionParts
+from golem_forge.tools.context import ProgramCalls, SessionParts
 from golem_forge.tools.factory import as_tools
 from golem_forge.tools.tool import Tool
 
@@ -101,6 +101,10 @@ class CallScope:
     on_effects: OnEffects | None = None
     guest: str = ""
     """The name of a client that no other client has."""
+    program: ProgramCalls | None = None
+    """Of a worker that a program called: its calls are a part of that program."""
+    spend_call: Callable[[], None] = lambda: None
+    """Takes a call of a program from the worker's budget. Raises ForgeError where that has no room."""
 
     @classmethod
     def of(cls, tools: Catalog | Iterable[Tool], **options: Any) -> CallScope:

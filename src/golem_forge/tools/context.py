@@ -14,9 +14,10 @@ session. A tool object serves every session of a process, so nothing of one sess
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 
 from golem_forge.config.undo_block import UndoSettings
@@ -83,9 +84,54 @@ Progress = Callable[[float, float | None, str], None]
 
 
 class NestedCall(Protocol):
-    """Re-enters the one path as caller `tool`. `refuse`: the calling tool itself says no; that is recorded too."""
+    """Re-enters the one path as caller `tool`. `refuse`: the calling tool itself says no; that is recorded too.
+    `whole`: the Outcome also has what was cut of a long result."""
 
-    def __call__(self, name: str, args: dict[str, Any], *, refuse: str = "") -> Awaitable[Outcome]: ...
+    def __call__(
+        self, name: str, args: dict[str, Any], *, refuse: str = "", whole: bool = False
+    ) -> Awaitable[Outcome]: ...
+
+
+class ProgramCalls:
+    """What the calls that one running program makes have in common, also through tools and workers that it calls: its
+    clock stops while a question about one of them is open, and what was denied is denied again without a question."""
+
+    def __init__(self) -> None:
+        self.denied: dict[str, str] = {}
+        """Fingerprint of a call → what was said."""
+        self._open = 0
+        self._since = 0.0
+        self._asked_s = 0.0
+
+    @contextlib.contextmanager
+    def asking(self) -> Iterator[None]:
+        """While a question is open; several may be at once."""
+        if not self._open:
+            self._since = monotonic()
+        self._open += 1
+        try:
+            yield
+        finally:
+            self._open -= 1
+            if not self._open:
+                self._asked_s += monotonic() - self._since
+
+    @property
+    def asked_s(self) -> float:
+        """Seconds during which a question was open."""
+        return self._asked_s + (monotonic() - self._since if self._open else 0.0)
+
+
+class OfferedTools(Protocol):
+    """The tools that a model may call in one place; `orchestrator.Orchestrator` knows them."""
+
+    def usable_tools(self) -> Mapping[str, Tool]:
+        """By name, in catalog order, without those that could only be refused."""
+        ...
+
+    def search_tools(self, query: str, limit: int) -> Sequence[Tool]:
+        """The best matches among them, best first."""
+        ...
 
 
 class KeptText(Protocol):
@@ -185,7 +231,7 @@ async def _awaited(call: Awaitable[Outcome]) -> Outcome:
     return await call
 
 
-async def _no_calls(name: str, args: dict[str, Any], *, refuse: str = "") -> Outcome:
+async def _no_calls(name: str, args: dict[str, Any], *, refuse: str = "", whole: bool = False) -> Outcome:
     raise RuntimeError("this context cannot call other tools")
 
 
@@ -227,6 +273,10 @@ class ToolContext:
     find: Callable[[str], Awaitable[Tool | None]] = _no_tools
     """A tool that `call` would reach, to see what it takes; None: there is none for it. Waits for a server that has not
     been asked yet."""
+    offered: OfferedTools | None = None
+    """What a model may call here. None: this context cannot call other tools."""
+    program: ProgramCalls | None = None
+    """Of the program that this call is a part of; a tool that is such a program puts its own here before it calls."""
     loop: AbstractEventLoop | None = None
     walls: Walls | None = None
     """Where processes run on this worker's behalf."""

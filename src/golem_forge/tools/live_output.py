@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping
+from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from golem_forge.sandbox.process.monitor import ENDED, TIMEOUT
@@ -24,6 +25,7 @@ _DELAY_S: Final = 0.2
 _INTERVAL_S: Final = 0.05
 _MAX_DELTA_BYTES: Final = 16_384
 _WAIT_S: Final = 3600.0
+_SHORTEST_WAIT_S: Final = 0.05
 
 
 @contextlib.asynccontextmanager
@@ -42,12 +44,19 @@ async def show_live_output(ctx: ToolContext, streams: Mapping[str, Capture], aft
 
 async def wait_to_end(walled: WalledChild, ctx: ToolContext, seconds: float) -> ExitStatus:
     """Shows the output of a child while it runs; its streams must be apart. Ends it after `seconds` and when the call
-    is cancelled. Raises CancelledError only where the caller itself is gone: nobody is left to read the output."""
-    child = walled.child
+    is cancelled; the time of questions that a program's calls ask does not count. Raises CancelledError only where the
+    caller itself is gone: nobody is left to read the output."""
+    child, program = walled.child, ctx.program
     assert child.errors is not None
+    began, asked = monotonic(), program.asked_s if program is not None else 0.0
+    left = seconds
     try:
         async with show_live_output(ctx, {"stdout": child.output, "stderr": child.errors}):
-            return await child.wait(seconds) or await child.end(TIMEOUT)
+            while left > 0:
+                if (ending := await child.wait(max(left, _SHORTEST_WAIT_S))) is not None:
+                    return ending
+                left = seconds - (monotonic() - began) + (program.asked_s - asked if program is not None else 0.0)
+            return await child.end(TIMEOUT)
     except asyncio.CancelledError:
         ending = await child.end(ENDED)
         if not ctx.cancel:

@@ -81,6 +81,10 @@ class TraceFormatter:
         """The last message of the root worker, while it may turn out to be the final one."""
         self._stream_id = ""
         self._tools: dict[str, str] = {}
+        self._inside: dict[str, int] = {}
+        """Call that runs → how many calls it is inside of."""
+        self._children: dict[str, int] = {}
+        """Call that runs → how many lines of calls inside it were shown."""
         self._workers: dict[str, Fields] = {}
         self._cards: dict[str, Fields] = {}
         self._turns = 0
@@ -223,10 +227,23 @@ class TraceFormatter:
             self._by_person.add(to_text(data.get("toolCallId", "")))
         if not self._normal:
             return []
-        self._tools[to_text(data.get("toolCallId", ""))] = to_text(data.get("toolName", ""))
+        call, parent = to_text(data.get("toolCallId", "")), to_text(data.get("parentCallId") or "")
+        self._tools[call] = to_text(data.get("toolName", ""))
+        self._inside[call] = depth = self._inside.get(parent, 0) + 1 if parent else 0
         if self.level is TraceLevel.DEBUG:
-            return self._named([results.call_line({**data, "args": None}), *results.argument_lines(data)], worker_id)
-        return self._named([results.call_line(data)], worker_id)
+            rows = [results.call_line({**data, "args": None}), *results.argument_lines(data)]
+        elif depth:
+            rows = self._child_lines(parent, results.call_line({**data, "caller": ""}))
+        else:
+            rows = [results.call_line(data), *results.program_lines(data)]
+        return self._named(indented(rows, "  " * depth) if depth else rows, worker_id)
+
+    def _child_lines(self, parent: str, shown: Line) -> list[Line]:
+        """One line for each call inside another; of many the first."""
+        count = self._children[parent] = self._children.get(parent, 0) + 1
+        if count == _MAX_CHILDREN + 1:
+            return [line(f"… further calls; forge log show {parent} lists them", "dim")]
+        return [shown] if count <= _MAX_CHILDREN else []
 
     def _tool_progress(self, data: Fields, worker_id: str) -> list[Line]:
         tool = self._tools.get(to_text(data.get("toolCallId", "")), "")
@@ -238,8 +255,15 @@ class TraceFormatter:
     def _tool_result(self, data: Fields, worker_id: str) -> list[Line]:
         self._calls += 1
         self._failed += data.get("status") != "success"
-        self._tools.pop(to_text(data.get("toolCallId", "")), None)
+        call = to_text(data.get("toolCallId", ""))
+        self._tools.pop(call, None)
+        self._children.pop(call, None)
+        depth = self._inside.pop(call, 0)
         rows = self._result_rows(data)
+        if depth and self.level is TraceLevel.NORMAL and call not in self.answers:
+            rows = [*results.failure_lines(data), *results.leftover_rows(data)]
+        if depth and rows and self._normal:
+            rows = indented(rows, "  " * depth)
         if rows:
             self._refusal = to_text(data.get("error") or "")
         return self._named(rows, worker_id)
@@ -303,6 +327,7 @@ class TraceFormatter:
         return rows
 
 
+_MAX_CHILDREN: Final = 40
 _EventFormatter = Callable[[TraceFormatter, Fields, str], list[Line]]
 
 

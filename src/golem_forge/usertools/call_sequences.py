@@ -1,8 +1,9 @@
 """Runs of calls that repeat: read from the journals of the last weeks, cached, compared.
 
 A turn is what a worker did about one input, in the order its model asked. A failed, refused or unfinished call, and
-one that makes or runs a user tool, splits it. A `Step` is a successful call: tool, argument names, and a mark for each
-value that tells type and equality and nothing else, so the cache holds no argument of anybody.
+one that makes or runs a user tool, splits it; so does a program (`run_code`), whose own calls stand by themselves. A
+`Step` is a successful call: tool, argument names, and a mark for each value that tells type and equality and nothing
+else, so the cache holds no argument of anybody.
 
 The cache is FORGE_HOME/cache/suggestions.json (0600), safe to delete. A journal that has not changed is not read
 again; a deleted session is gone from suggestions at once. Bounds: 30 days, 500 sessions, 64 MiB of journals at a time,
@@ -33,6 +34,7 @@ from golem_forge.events.journal_reader import parse_line
 from golem_forge.events.journal_records import CallRecord, CallRecords
 from golem_forge.storage.home import ForgeHome
 from golem_forge.storage.private_file import JSON_FILE_ERRORS, read_json, write_private
+from golem_forge.usertools.code_toolset import RUN_CODE
 
 HIDDEN_MARK: Final = "x"
 """The mark of a value that was taken out of the journal, as a whole or in part: equal to nothing, never shown."""
@@ -62,31 +64,33 @@ class Step:
     at: str
     ms: float
     call: str
+    program: str = ""
+    """The call of the program that made it; empty: the model did."""
 
     @property
     def tool(self) -> str:
         return self.shape[0]
 
     def to_json(self) -> list[Any]:
-        return [list(self.shape), list(self.marks), self.at, self.ms, self.call]
+        return [list(self.shape), list(self.marks), self.at, self.ms, self.call, self.program]
 
 
 Segment = tuple[Step, ...]
 """Steps that followed each other in one turn, with nothing between them."""
 
 
-def make_step(tool: str, args: Mapping[str, Any], at: str, ms: float, call: str) -> Step | None:
+def make_step(tool: str, args: Mapping[str, Any], at: str, ms: float, call: str, program: str = "") -> Step | None:
     """None for a call that is too odd to be one of a sequence."""
     names = sorted(args)
     if len(names) > _MOST_ARGUMENTS or any(not name or len(name) > _LONGEST_NAME for name in (tool, *names)):
         return None
-    return Step((tool, *names), tuple(value_mark(args[name]) for name in names), at, ms, call)
+    return Step((tool, *names), tuple(value_mark(args[name]) for name in names), at, ms, call, program)
 
 
 def step_from_json(kept: Any) -> Step:
     """The reverse of `to_json`; ValueError or TypeError for anything else."""
-    shape, marks, at, ms, call = kept
-    found = Step(tuple(map(str, shape)), tuple(map(str, marks)), str(at), float(ms), str(call))
+    shape, marks, at, ms, call, program = kept
+    found = Step(tuple(map(str, shape)), tuple(map(str, marks)), str(at), float(ms), str(call), str(program))
     if not found.shape or len(found.shape) != len(found.marks) + 1 or not all(found.marks):
         raise ValueError("not a step")
     return found
@@ -138,6 +142,8 @@ _RELEVANT_EVENTS: Final = (b'"event":"message"', b'"event":"toolSuggested"')
 _RESULTS: Final = b'"message":{"role":"results"'
 _SPLITTING_TOOLS: Final = frozenset({"create_custom_tool", "run_custom_tool"})
 _BY_MODEL: Final = "llm"
+_MOST_OF_PROGRAM: Final = 500
+"""Calls of one program that are compared with others."""
 
 
 @dataclass(slots=True)
@@ -158,6 +164,8 @@ class TurnReader:
         self._states = CallRecords()
         self._given: dict[str, tuple[str, ...]] = {}
         """Call → the arguments that the model gave; the record of its start has the defaults too."""
+        self._inside: dict[str, list[Step | None]] = {}
+        """Program → the calls it made, in the order they ended; None: one that was no success."""
 
     def add(self, record: Mapping[str, Any]) -> None:
         kind = record.get("type")
@@ -208,6 +216,11 @@ class TurnReader:
             args = record.get("args") if record["type"] == "proposed" else None
             self._asked(self._turn(call.worker_id or call.worker), call.id, args)
         elif call.caller != _BY_MODEL and call.finished_at:
+            above = self._states.calls.get(call.parent)
+            if above is not None and above.tool == RUN_CODE:
+                inside = self._inside.setdefault(above.id, [])
+                if len(inside) < _MOST_OF_PROGRAM:
+                    inside.append(self._step(call.id, above.id))
             del self._states.calls[call.id]
 
     def _asked(self, turn: _Turn, call: str, args: Any) -> None:
@@ -231,20 +244,27 @@ class TurnReader:
         for call in turn.calls:
             self._states.calls.pop(call, None)
             self._given.pop(call, None)
+            self._inside.pop(call, None)
 
     def _parted(self, turn: _Turn) -> list[Segment]:
-        found: list[Segment] = []
-        row: list[Step] = []
+        steps: list[Step | None] = []
         for call in list(turn.calls)[-MOST_SESSION_STEPS:]:
             one = self._step(call)
-            if one is not None:
-                row.append(one)
+            if one is not None and one.tool == RUN_CODE:
+                steps += [None, *self._inside.get(call, ()), None]
+            else:
+                steps.append(one)
+        found: list[Segment] = []
+        row: list[Step] = []
+        for step in (*steps, None):
+            if step is not None:
+                row.append(step)
                 continue
             found.append(tuple(row))
             row = []
-        return [segment for segment in (*found, tuple(row)) if len(segment) > 1]
+        return [segment for segment in found if len(segment) > 1]
 
-    def _step(self, call_id: str) -> Step | None:
+    def _step(self, call_id: str, program: str = "") -> Step | None:
         call = self._states.calls.get(call_id)
         if call is None or call.status != Status.SUCCESS or not isinstance(call.args, dict):
             return None
@@ -254,7 +274,7 @@ class TurnReader:
         asked = given is not None and call.args.keys() >= set(given)  # else a name was written in another way
         args = {name: call.args[name] for name in given} if given is not None and asked else call.args
         ms = float(call.duration_ms) if isinstance(call.duration_ms, (int, float)) else 0.0
-        return make_step(call.tool, args, call.proposed_at, ms, call.id)
+        return make_step(call.tool, args, call.proposed_at, ms, call.id, program)
 
 
 class JournalTail:
@@ -300,7 +320,7 @@ MOST_SESSIONS: Final = 500
 MOST_STEPS: Final = 20_000
 MOST_JOURNAL_BYTES: Final = 64 << 20
 """Bytes of journals in one look. The first look at many old ones leaves some for the next."""
-_CACHE_VERSION: Final = 1
+_CACHE_VERSION: Final = 2
 _CACHE_FOLDER: Final = "cache"
 _CACHE_FILE: Final = "suggestions.json"
 _LARGEST_CACHE: Final = 64 << 20

@@ -25,17 +25,19 @@ from typing import TYPE_CHECKING, Any, Final
 from golem_forge.core.calls import Caller
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Effect, Verb
-from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.regex import regex
 from golem_forge.core.results import ToolResult
 from golem_forge.storage.home import ForgeHome
-from golem_forge.tools.catalog import Catalog
+from golem_forge.tools.catalog import Catalog, schema_problem
 from golem_forge.tools.context import Plan, ToolContext
+from golem_forge.tools.threads import run_in_thread
 from golem_forge.tools.tool import Tool
 from golem_forge.tools.validation import InputInvalid
 from golem_forge.usertools.diagnostics import DiagnosticCode, Unusable, is_reserved, name_problem
 from golem_forge.usertools.folder import write_folder
-from golem_forge.usertools.manifest import MANIFEST_FILE, BooleanFlags, ToolManifest
+from golem_forge.usertools.kept_program import RecordedProgram, find_program, kept_tool
+from golem_forge.usertools.manifest import MANIFEST_FILE, BooleanFlags, OutputFormat, ToolManifest
 from golem_forge.usertools.manifest.reader import manifest_from_values
 from golem_forge.usertools.manifest.schema import MAX_MANIFEST_BYTES, ManifestFault
 from golem_forge.usertools.manifest.writer import manifest_text
@@ -59,14 +61,28 @@ class Creation:
     files: dict[str, bytes]
     similar: tuple[str, ...]
     author: Author
+    program: str = ""
+    """The call of the program that it is made from."""
+    untested: str = ""
+    """Why a tool that is made from a program has no test."""
 
 
-def check_creation(workshop: Workshop, catalog: Catalog, args: Mapping[str, Any], author: Author) -> Creation:
-    """Writes nothing. Raises InputInvalid, in the words of this tool."""
+def check_creation(
+    workshop: Workshop,
+    catalog: Catalog,
+    args: Mapping[str, Any],
+    author: Author,
+    program: RecordedProgram | None = None,
+) -> Creation:
+    """`program`: the one that `from_run` names. Writes nothing. Raises InputInvalid, in the words of this tool."""
     from golem_forge.usertools.trust import identical_tool, similar_tools
 
     workshop.registry.refresh()
-    request = NewTool.read(args)
+    untested = ""
+    if program is None:
+        request = NewTool.read(args)
+    else:
+        request, untested = _from_program(workshop, catalog, program, args)
     name = request.name
     existing = {*workshop.registry.entries, *(each.tool for each in workshop.registry.diagnostics)}
     taken = {*catalog.names(), *catalog.aliases(), *workshop.native} - existing
@@ -76,13 +92,57 @@ def check_creation(workshop: Workshop, catalog: Catalog, args: Mapping[str, Any]
     if same := identical_tool(workshop, name, files):
         raise InputInvalid(f"{CREATE_TOOL_NAME}: identical to custom tool '{same}'")
     similar = similar_tools(workshop, name, request.description)
-    return Creation(workshop=workshop, request=request, files=files, similar=similar, author=author)
+    return Creation(
+        workshop=workshop,
+        request=request,
+        files=files,
+        similar=similar,
+        author=author,
+        program=program.call if program is not None else "",
+        untested=untested,
+    )
+
+
+_NOT_WITH_RUN: Final = ("source", "tests", "language")
+
+
+async def program_of(workshop: Workshop, args: Mapping[str, Any]) -> RecordedProgram | None:
+    """The program that `from_run` names. Raises InputInvalid."""
+    call = args.get("from_run")
+    if not call:
+        if isinstance(args.get("parameters"), Mapping):
+            raise invalid_field("parameters", "is a list; only with `from_run` it maps names to literals")
+        return None
+    for key in _NOT_WITH_RUN:
+        if args.get(key) not in (None, "", [], Language.PYTHON.value):
+            raise invalid_field(key, "comes from the program; leave it out together with `from_run`")
+    if args.get("parameters") and not isinstance(args["parameters"], Mapping):
+        raise invalid_field("parameters", "with `from_run` it maps each name to the literal that it replaces")
+    journal = workshop.journal()
+    return await run_in_thread(lambda: find_program(journal, str(call)))
+
+
+def _from_program(
+    workshop: Workshop, catalog: Catalog, program: RecordedProgram, args: Mapping[str, Any]
+) -> tuple[NewTool, str]:
+    def output_of(name: str) -> OutputFormat | None:
+        entry = workshop.registry.entries.get(name)
+        return entry.manifest.output if entry is not None else None
+
+    def parameters_of(name: str) -> Sequence[str]:
+        tool = catalog.get(name)
+        schema = tool.input_schema if tool is not None and not schema_problem(tool) else {}
+        names, required = list(schema.get("properties") or ()), schema.get("required") or ()
+        return sorted(names, key=lambda each: each not in required)
+
+    base = {key: args[key] for key in ("name", "description", "usage", "version") if args.get(key)}
+    return kept_tool(program, NewTool.read(base), args.get("parameters") or {}, output_of, parameters_of)
 
 
 async def _plan_creation(workshop: Workshop, catalog: Catalog, args: dict[str, Any], ctx: ToolContext) -> Plan:
     kind = AuthorKind.MANUAL if ctx.caller is Caller.HUMAN else AuthorKind.AGENT
     author = Author(kind, session=ctx.session_id, worker=ctx.worker)
-    creation = check_creation(workshop, catalog, args, author)
+    creation = check_creation(workshop, catalog, args, author, await program_of(workshop, args))
     name, files = creation.request.name, creation.files
     address, folder = f"/user_tools/{name}", workshop.home.path / "tools" / name
 
@@ -97,7 +157,10 @@ async def _plan_creation(workshop: Workshop, catalog: Catalog, args: dict[str, A
         run=run,
         effects=tuple(map(write, files)),
         diff="".join(_new_file_diff(f"{address}/{file}", data) for file, data in files.items()),
-        warnings=(f"similar tools: {', '.join(creation.similar)}",) if creation.similar else (),
+        warnings=(
+            *((f"similar tools: {', '.join(creation.similar)}",) if creation.similar else ()),
+            *((f"it has no test: {creation.untested}",) if creation.untested else ()),
+        ),
     )
 
 
@@ -131,11 +194,13 @@ def creation_notes(creation: Creation) -> str:
 
 def _creation_result(creation: Creation) -> ToolResult:
     request, source = creation.request, create_tool_folder(creation)
-    text = (
-        f"Created custom tool '{request.name}' (draft) in /user_tools/{request.name}: tool.yaml, {source}. "
-        "Edit the source, declare parameters and at least one test in tool.yaml, then call run_custom_tool."
-        + creation_notes(creation)
-    )
+    made = f"Created custom tool '{request.name}' (draft) in /user_tools/{request.name}: "
+    next_step = "Edit the source, declare parameters and at least one test in tool.yaml, then call run_custom_tool."
+    if creation.program:
+        next_step = "Its test replays the calls of the run. Call run_custom_tool to use it."
+        if creation.untested:
+            next_step = f"It has no test: {creation.untested}. Write one into tool.yaml, then call run_custom_tool."
+    text = f"{made}{', '.join(('tool.yaml', source, *request.files))}. {next_step}{creation_notes(creation)}"
     data = {"tool_name": request.name, "version": request.version, "source_file": source, "state": "draft"}
     return ToolResult({"kind": "tool.created", "data": data, "summary": text}, text=text, structured=data)
 
@@ -180,11 +245,15 @@ class NewTool:
     """Empty: the language's template."""
     tests: Sequence[Any] = ()
     version: str = DEFAULT_VERSION
+    manifest: Mapping[str, Any] = field(default_factory=dict)
+    """Further keys of its tool.yaml, of a tool that is made from a program."""
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    """Further files of its folder."""
 
     @staticmethod
     def read(args: Mapping[str, Any]) -> NewTool:
         """From the arguments of `create_custom_tool`; raises InputInvalid."""
-        given = dict(args)
+        given = {key: value for key, value in args.items() if key != "from_run"}
         try:
             given["language"] = Language(given.get("language", Language.PYTHON))
         except ValueError:
@@ -225,7 +294,7 @@ def scaffold(request: NewTool) -> dict[str, bytes]:
         source = request.source.encode() or template(request.language)
     except UnicodeEncodeError:
         raise invalid_field("source", "contains half a surrogate pair, which is not a character") from None
-    return {MANIFEST_FILE: text, request.source_file: source}
+    return {MANIFEST_FILE: text, request.source_file: source, **request.files}
 
 
 def _new_manifest(request: NewTool) -> ToolManifest:
@@ -238,6 +307,7 @@ def _new_manifest(request: NewTool) -> ToolManifest:
         "boolean_flags": BooleanFlags.EQUALS.value if request.language is Language.GO else BooleanFlags.SWITCH.value,
         "parameters": list(request.parameters),
         "tests": list(request.tests),
+        **request.manifest,
     }
     try:
         return manifest_from_values(given, request.name)

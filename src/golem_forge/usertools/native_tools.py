@@ -30,9 +30,14 @@ _CREATE_TOOL_SCHEMA: Final[dict[str, Any]] = {
         "language": {"enum": ["python", "shell", "go"], "default": "python"},
         "usage": {"type": "string", "description": "How to use it, for whoever calls it later"},
         "parameters": {
-            "type": "array",
-            "items": _OBJECT,
-            "description": "Each {name, type, description, required?, default?, enum?, …}",
+            "anyOf": [{"type": "array", "items": _OBJECT}, _OBJECT],
+            "description": "Each {name, type, description, required?, default?, enum?, …}; with `from_run` instead "
+            "{name: literal of the program that it replaces}",
+        },
+        "from_run": {
+            "type": "string",
+            "description": "Id of a run_code call that worked, or `last`: its program becomes the tool, with what it "
+            "called and a test that replays those calls",
         },
         "source": {"type": "string", "description": "The whole source; without it a template is written"},
         "tests": {

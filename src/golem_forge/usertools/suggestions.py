@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.json import canonical
-from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.regex import regex
 from golem_forge.core.text import clip, duration, escape_control_chars, one_line
 from golem_forge.events.journal_files import journal_path
@@ -137,6 +137,8 @@ class Suggestion:
     """The median time of the calls."""
     seen_in: frozenset[str] = frozenset()
     """The ids of the sessions that made the calls."""
+    programs: Mapping[str, str] = field(default_factory=dict)
+    """Session → the last program in it that made the calls: `create_custom_tool` can make the tool of it."""
 
     @property
     def tools(self) -> tuple[str, ...]:
@@ -207,6 +209,11 @@ def make_suggestion(
         last_seen=found.last,
         sequence_ms=median([sum(step.ms for step in seen.steps) for seen in found.occurrences]) or 0.0,
         seen_in=frozenset(seen.session for seen in found.occurrences),
+        programs={
+            seen.session: seen.steps[-1].program
+            for seen in sorted(found.occurrences, key=lambda each: each.steps[-1].at)
+            if seen.steps[-1].program
+        },
     )
 
 
@@ -328,15 +335,24 @@ _LONGEST_SHOWN_VALUE: Final = 120
 _LEFT_OUT: Final = "…"
 
 
-def line_for_model(suggestion: Suggestion) -> str:
+def line_for_model(suggestion: Suggestion, session: str = "") -> str:
+    """`session`: the one that is told; where a program of it made the calls, that program is the tool."""
     calls = " → ".join(f"{_name_for_model(call.tool)}({_arguments_for_model(call)})" for call in suggestion.sequence)
     needs = ", ".join(each.name for each in suggestion.parameters) or "no parameters"
     if len(calls) > _LONGEST_LINE:
         calls = " → ".join(_name_for_model(call.tool) for call in suggestion.sequence)
+    makes = "create_custom_tool makes it, and asks them."
+    program = suggestion.programs.get(session, "")
+    if _PLAIN_WORD.fullmatch(program):
+        literals = "{name: literal}" if suggestion.parameters else "{}"
+        makes = (
+            f'create_custom_tool(from_run="{program}", name="{suggestion.name}", description=…, parameters={literals}) '
+            "makes it of the program that you ran, and asks them."
+        )
     return (
         f"Forge noticed the same calls {suggestion.occurrences} times in {suggestion.sessions} sessions: {calls}. "
         f"They could be one custom tool, for example {suggestion.name} ({needs[:_LONGEST_LINE]}). If it would help "
-        "here, propose it to the person; create_custom_tool makes it, and asks them."
+        f"here, propose it to the person; {makes}"
     )
 
 

@@ -1,7 +1,8 @@
 """A tool's own tests, run for real: each case starts fresh, in a private workspace, in the strictest walls there are.
 
 `run_tests` takes an entry and its program, gives one CaseResult a case. Whatever the manifest asks for, there is no
-network, no zone but `/workspace`, no variable but the case's own, and no tool to call. Raises SandboxError where walls
+network, no zone but `/workspace`, no variable but the case's own, and no tool to call: what a case recorded of calls
+is answered as it was. Raises SandboxError where walls
 cannot be built: that is this machine's failure, not the tool's. Threat: this may be the first time that the code runs;
 a cancel ends its whole process tree, and the time of one case and of all cases is bounded.
 """
@@ -37,11 +38,13 @@ from golem_forge.usertools.expectations import (
     search_pattern,
     workspace_parts,
 )
-from golem_forge.usertools.folder import ProgramKind, ToolEntry, ToolProgram
+from golem_forge.usertools.folder import TOOL_DIR, ProgramKind, ToolEntry, ToolProgram
+from golem_forge.usertools.kept_program import read_recording
 from golem_forge.usertools.manifest import TestCase, ToolManifest, input_schema
 from golem_forge.usertools.run import ProcessInput, RunInfo, process_input, tool_environment
-from golem_forge.usertools.run.call_server import RefusingCallServer
+from golem_forge.usertools.run.call_server import ReplayingCallServer
 from golem_forge.usertools.run.interpreter import WaitingInterpreter, python_job
+from golem_forge.usertools.run.tool_values import Recording
 from golem_forge.usertools.scratch import program_directory, scratch_walls
 
 TEST_ZONE: Final = "workspace"
@@ -111,7 +114,10 @@ async def _run_case(run: _TestRun, name: str, case: TestCase) -> CaseResult:
             except _InvalidCase as why:
                 return _not_run(name, str(why))
             seconds = min(case.timeout, max(run.until - time.monotonic(), 0.1))
-            seen = await _run_program(run, walls, case, passed, env, seconds)
+            try:
+                seen = await _run_program(run, walls, case, passed, env, seconds)
+            except _InvalidCase as why:
+                return _not_run(name, str(why))
             found = find_problems(case.expect, seen)
     stdout = None
     with contextlib.suppress(UnicodeDecodeError):
@@ -141,10 +147,21 @@ async def _run_program(
     )
     async with contextlib.AsyncExitStack() as opened:
         if run.entry.manifest.calls:
-            server = await opened.enter_async_context(RefusingCallServer(run.home))
+            server = await opened.enter_async_context(ReplayingCallServer(run.home, _recording(run, case)))
             env = {**job.env, **server.env}
             job = replace(job, shown=(*job.shown, *server.shown), env=env, path_first=server.path)
         return await _wait_for_end(await _start_program(walls, job, program, passed), walls, case, seconds)
+
+
+def _recording(run: _TestRun, case: TestCase) -> Recording | None:
+    """What the case's calls are answered with. Raises _InvalidCase."""
+    if not case.calls:
+        return None
+    snapshot = next((each.host for each in run.program.shown if each.inner == TOOL_DIR), run.entry.folder)
+    try:
+        return read_recording(Path(snapshot), run.entry.manifest, case.calls)
+    except ForgeError as error:
+        raise _InvalidCase(error.message) from None
 
 
 async def _start_program(walls: Walls, job: Job, program: ToolProgram, passed: ProcessInput) -> WalledChild:

@@ -99,6 +99,8 @@ class Workshop:
     that somebody changed."""
     on_step: StepProgress | None = None
     """Is told of each step of a build instead of `report`."""
+    journal: Callable[[], Path | None] = lambda: None
+    """The session's journal as far as it is, on disk; None: it keeps none."""
     changes: int = 0
     """Counts what this session changed in the store, so that whoever shows tools reads it again."""
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.agent.conftest import calls
-from tests.agent.every_key.ground import Cases, Ground
+from tests.agent.every_key.ground import COMMANDS, ZONE, Cases, Ground
 from tests.agent.every_key.worker_keys import budget_cases, two_zones, write
 from tests.deadlines import LONG, ever_longer
 from tests.wire.server import WireServer, WireTurn
@@ -80,6 +80,13 @@ async def project_files(ground: Ground) -> None:
     for value, read in (("true", True), ("false", False)):
         seen = await ground.run(["ok"], program=f"instructions: {{project_files: {value}}}\n")
         assert ("Use tabs." in seen.script.requests[-1].system) is read
+
+
+@key("toolsets.code")
+async def toolsets_code(ground: Ground) -> None:
+    for value, offered in (("on", True), ("off", False)):
+        seen = await ground.run(["ok"], program=f"toolsets: {{code: {value}}}\n", worker=COMMANDS + ZONE)
+        assert ("run_code" in seen.offered) is offered
 
 
 @key("undo.keep", "undo.max_disk", "undo.max_file", "undo.max_total")

@@ -31,9 +31,10 @@ from golem_forge.usertools.run.call_server import (
     AT_ONCE,
     FROM_A_TEST,
     MOST_CALLS,
-    MOST_CONNECTIONS,
+    MOST_LOOKUPS,
+    MOST_MORE,
     CallServer,
-    RefusingCallServer,
+    ReplayingCallServer,
     ToolCallServer,
     client_folder,
 )
@@ -299,16 +300,16 @@ async def test_a_long_request_is_not_read(tmp_path: Path) -> None:
         assert len(path.asked) == 1
 
 
-async def test_at_most_sixty_four_calls_eight_at_once_and_no_more_listening_after_all_that(tmp_path: Path) -> None:
+async def test_at_most_two_hundred_calls_sixteen_at_once_and_no_more_listening_after_all_that(tmp_path: Path) -> None:
     path = Scripted(seconds=0.03)
     async with _desk(House(tmp_path), path) as desk:
         answers = await asyncio.gather(*(_ask(desk, {"name": "b", "args": {}}) for _ in range(MOST_CALLS + 3)))
         assert path.most_running == AT_ONCE
         assert sorted(answer["exit"] for answer in answers) == [0] * MOST_CALLS + [3] * 3
         assert [refuse for _, _, refuse in path.asked if refuse] == [
-            "a tool may call others at most 64 times in one run"
+            "a tool may call others at most 200 times in one run"
         ] * 3
-        for _ in range(MOST_CONNECTIONS - MOST_CALLS - 3):
+        for _ in range(MOST_LOOKUPS + MOST_MORE - 3):
             await _say(desk, b"garbage")
         await asyncio.wait_for(asyncio.shield(desk._listening), PATIENCE)
         with pytest.raises(OSError, match="refused"):
@@ -385,7 +386,7 @@ async def test_a_tool_that_is_not_there_is_the_paths_to_refuse(tmp_path: Path) -
 
 
 async def test_from_a_test_every_call_is_denied(house: House) -> None:
-    async with RefusingCallServer(ForgeHome(house.forge)) as desk:
+    async with ReplayingCallServer(ForgeHome(house.forge)) as desk:
         done = await _in_shell(house, desk, "forge call b --n=1; echo $?; forge call read_file --json")
     code, told = done.output.splitlines()
     assert (code, done.errors) == ("3", f"forge: policy_denied: {FROM_A_TEST}\n")
@@ -428,6 +429,8 @@ async def test_what_a_tool_sees(house: House) -> None:
         "/forge/bin:",
         "forge",
         "forge_tool.py",
+        "forge_tools.py",
+        "tools.py",
         "/forge/call:",
         "socket",
         "2",
@@ -444,7 +447,7 @@ def test_the_command_is_written_once_and_mended(tmp_path: Path) -> None:
     (first / "forge").write_text("#!/bin/sh\necho evil\n")
     assert "evil" not in (Path(client_folder(home)[0].host) / "forge").read_text()
     assert (first / "forge").stat().st_mode & 0o777 == 0o500
-    assert sorted(os.listdir(first)) == ["forge", "forge_tool.py"]
+    assert sorted(os.listdir(first)) == ["forge", "forge_tool.py", "forge_tools.py", "tools.py"]
 
 
 async def test_an_interpreter_at_an_odd_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -100,8 +100,8 @@ class McpBlock:
 class WorkerBlocks:
     """All blocks of one worker."""
 
-    native: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Native toolset name → its own keys, without `approval`: what `tools_from_blocks` takes."""
+    native: Mapping[str, Mapping[str, Any] | str] = field(default_factory=dict)
+    """Native toolset name → its own keys, without `approval`, or `off`: what `tools_from_blocks` takes."""
     custom: tuple[CustomBlock, ...] = ()
     external: tuple[ExternalBlock, ...] = ()
     workers: WorkersBlock | None = None

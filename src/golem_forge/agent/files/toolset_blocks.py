@@ -37,6 +37,8 @@ from golem_forge.toolsets import CodingToolset
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
 
+OFF: Final = "off"
+"""In the place of a native toolset's block: its tools are left out, also of a bundle that has them."""
 ALWAYS_THERE: Final = "read_output"
 """The native tool that is in every catalog, whatever the blocks say."""
 _Block = TypeVar("_Block")
@@ -58,7 +60,7 @@ def read_blocks(value: Any, path: YamlPath, problems: ConfigProblems, toolsets: 
         return WorkerBlocks()
     code = {name: read(value[name], (*path, name), problems) for name, read in CODE_BLOCKS.items() if name in value}
     custom, external = code.pop("custom", ()), code.pop("external", None)
-    native: dict[str, Mapping[str, Any]] = {}
+    native: dict[str, Mapping[str, Any] | str] = {}
     approval: dict[str, ApprovalBlock] = {}
     for name, block in value.items():
         if name in CODE_BLOCKS:
@@ -136,7 +138,17 @@ def check_servers(block: McpBlock, program: Program) -> list[str]:
 def native_tools(blocks: WorkerBlocks, toolsets: Mapping[str, Toolset]) -> dict[str, list[Tool]]:
     """Native toolset name → its tools, as its block configures them."""
     unheard = ConfigProblems(YamlFile("", {}, {}))  # the blocks were checked when they were read
-    return {name: _built(toolsets[name], keys, unheard) for name, keys in blocks.native.items()}
+    off = {
+        tool.name
+        for name, keys in blocks.native.items()
+        if keys == OFF
+        for tool in toolsets[name].get_tools(ToolsetContext())
+    }
+    return {
+        name: [tool for tool in _built(toolsets[name], keys, unheard) if tool.name not in off]
+        for name, keys in blocks.native.items()
+        if keys != OFF
+    }
 
 
 def native_names(blocks: WorkerBlocks, toolsets: Mapping[str, Toolset] = TOOLSETS) -> dict[str, list[str]]:
@@ -205,16 +217,18 @@ def _stricter_block(one: ApprovalBlock, other: ApprovalBlock) -> ApprovalBlock:
 
 def _read_native(
     name: str, block: Any, path: YamlPath, problems: ConfigProblems, toolsets: Mapping[str, Toolset]
-) -> tuple[Mapping[str, Any], ApprovalBlock] | None:
-    """The keys of the block and its approval; None where it cannot be used."""
+) -> tuple[Mapping[str, Any] | str, ApprovalBlock] | None:
+    """The keys of the block (`OFF` of one that is switched off) and its approval; None where it cannot be used."""
     toolset = toolsets.get(name)
     if toolset is None:
         known = (*toolsets, *CODE_BLOCKS)
         problems.add(path, f"no such toolset{_nearest_hint(name, known)}")
         return None
     block = {} if block is None else block
+    if block == OFF or block is False:
+        return OFF, ApprovalBlock()
     if not isinstance(block, Mapping):
-        problems.add(path, f"must be a mapping, not {type(block).__name__}")
+        problems.add(path, f"must be a mapping or `off`, not {type(block).__name__}")
         return None
     before = len(problems.found)
     keys = {key: value for key, value in block.items() if key != "approval"}

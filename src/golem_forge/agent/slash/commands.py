@@ -77,6 +77,7 @@ if TYPE_CHECKING:
 
 _OTHER: Final = "Other"
 _SHORT: Final = 64
+_MAX_DESCRIPTION: Final = 500
 _SOURCE_HEADINGS: Final = {SourceKind.NATIVE: "Built-in", SourceKind.MCP: "MCP"}
 
 
@@ -347,6 +348,30 @@ _RATE_USAGE: Final = "/rate NAME good|bad [note], for example /rate git-summariz
 _RATINGS: Final = {"good": True, "bad": False}
 
 
+async def keep_command(call: Invocation) -> str:
+    """By `create_custom_tool`, as every maker of tools: down the one path, with its card."""
+    from golem_forge.usertools.kept_program import find_program
+    from golem_forge.usertools.native_tools import CREATE_TOOL_NAME
+    from golem_forge.usertools.suggestions import tool_name
+
+    host = call.host
+    if len(call.args) > 1:
+        raise CommandError("One name: /keep NAME, or /keep alone for a name made of what the program calls")
+    if CREATE_TOOL_NAME not in host.path.catalog:
+        raise CommandError("This worker makes no tools: its file needs `user_tools: {create: true}` below `toolsets`.")
+    if (journal := host.journal) is None:
+        raise CommandError("This session keeps no journal, so no program of it can be kept.")
+    journal.flush()
+    program = await run_in_thread(lambda: find_program(journal.path, "last"))
+    name = call.args[0] if call.args else tool_name(program.called, host.path.catalog.names())
+    about = f"Made from a program that calls {', '.join(program.called)}." if program.called else "Made from a program."
+    args = {"name": name, "description": shorten_prose(about, _MAX_DESCRIPTION), "from_run": program.call}
+    outcome = await host.path.call(ToolCall(CREATE_TOOL_NAME, args, Caller.HUMAN))
+    if not outcome.ok:
+        raise CommandError(outcome.error)
+    return ""  # its result was shown as every result is
+
+
 async def rate_command(call: Invocation) -> str:
     """Of any tool folder, also one that this worker does not see or that is off just now."""
     if len(call.args) < 2:
@@ -512,6 +537,7 @@ BUILT_IN_COMMANDS: Final = {
     "plan": BuiltInCommand("/plan", "show the plan of the work", plan_command),
     "output": BuiltInCommand("/output HANDLE [FIRST-LAST]", "show an output that was too long", output_command),
     "rate": BuiltInCommand("/rate NAME good|bad [note]", "rate one of your user tools", rate_command),
+    "keep": BuiltInCommand("/keep [NAME]", "make a tool of the last program that worked", keep_command),
     "trace": BuiltInCommand("/trace [LEVEL]", "quiet, summary, normal or debug", trace_command),
     "mcp": BuiltInCommand("/mcp [reconnect NAME]", "show the MCP servers and their states", mcp_command),
     "web": BuiltInCommand("/web", "show this session in a browser too", web_command),

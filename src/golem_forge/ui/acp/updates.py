@@ -55,6 +55,7 @@ _KINDS_BY_TOOL: Final = {
     "apply_patch": "edit",
     "delete_file": "delete",
     "exec_command": "execute",
+    "run_code": "execute",
     "shell": "execute",
     "write_stdin": "execute",
 }
@@ -278,6 +279,8 @@ class UpdateStream:
         title = call_title(name, data.get("label"), data.get("args"))
         if worker := self._workers.get(worker_id):
             title = f"{worker}: {title}"
+        if data.get("parentCallId"):  # the protocol knows no calls inside calls
+            title = f"↳ {title}"
         call = ShownCall(title=shorten(title, _MOST_TITLE), kind=call_kind(name, verbs), worker_id=worker_id)
         self.calls[call_id] = call
         if len(self.calls) > _MOST_CALLS:

@@ -27,6 +27,7 @@ from golem_forge.ui.render.lines import (
     finite_number,
     fit_width,
     indented,
+    line,
     lines_of,
     mappings_in,
     one_line,
@@ -264,7 +265,29 @@ def _exec_lines(value: Fields) -> list[Line] | None:
     for name, style in (("output", ""), ("stdout", ""), ("stderr", "warn")):
         if isinstance(value.get(name), str):
             rows += text_body(value[name], style)  # type: ignore[arg-type]
+    if "answer" in value:
+        rows += [[("title", "answer")], *indented(tree_lines(value["answer"]))]
     return rows
+
+
+def calls_made(value: Fields) -> str:
+    """`180 calls, 2 failed`: of a program's result; empty of any other."""
+    counts = mappings_in(list(value["calls"].values())) if isinstance(value.get("calls"), Mapping) else []
+    calls, failed = (sum(int(finite_number(one.get(name))) for one in counts) for name in ("calls", "failed"))
+    if not calls:
+        return ""
+    return f"{calls} {'call' if calls == 1 else 'calls'}" + (f", {failed} failed" if failed else "")
+
+
+def program_lines(data: Fields) -> list[Line]:
+    """The first lines of a program that is about to run; none of any other call."""
+    args = data.get("args")
+    code = args.get("code") if isinstance(args, Mapping) and data.get("toolName") == RUN_CODE else None
+    if not isinstance(code, str):
+        return []
+    lines = code.strip("\n").splitlines()
+    more = [line(f"… {len(lines) - _MAX_CODE_LINES} more lines", "dim", "  │ ")] if len(lines) > _MAX_CODE_LINES else []
+    return [*(line(each, "code", "  │ ") for each in lines[:_MAX_CODE_LINES]), *more]
 
 
 def _undo_lines(value: Fields) -> list[Line] | None:
@@ -323,7 +346,8 @@ def summary_of(value: Fields) -> str:
     if value.get("signal"):
         return f"signal {one_line(value['signal'])}"
     if value.get("exit_code") is not None:
-        return f"exit {one_line(value['exit_code'])}"
+        made = calls_made(value)
+        return f"exit {one_line(value['exit_code'])}" + (f", {made}" if made else "")
     return f"runs on in session {one_line(value['session_id'])}" if "session_id" in value else ""
 
 
@@ -366,6 +390,8 @@ def limit_notes(data: Fields) -> list[Line]:
 
 _MAX_ARGUMENT: Final = 60
 _MAX_ARGUMENTS: Final = 6
+RUN_CODE: Final = "run_code"
+_MAX_CODE_LINES: Final = 12
 
 
 def call_line(data: Fields) -> Line:
@@ -373,7 +399,10 @@ def call_line(data: Fields) -> Line:
     label, caller = data.get("label"), data.get("caller")
     named = one_line(data.get("toolName", "")) + (f" ({one_line(label)})" if label else "")
     by = f" [{one_line(caller)}]" if caller and caller != "llm" else ""
-    return [("title", "▸"), ("", f" {named}{by}"), ("dim", _short_arguments(data.get("args")))]
+    args = data.get("args")
+    if data.get("toolName") == RUN_CODE and isinstance(args, Mapping):  # `program_lines` has it
+        args = {name: value for name, value in args.items() if name != "code"}
+    return [("title", "▸"), ("", f" {named}{by}"), ("dim", _short_arguments(args))]
 
 
 def argument_lines(data: Fields) -> list[Line]:

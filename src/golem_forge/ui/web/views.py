@@ -26,7 +26,7 @@ from golem_forge.events.envelope import Event
 from golem_forge.events.serialization import encode_json
 from golem_forge.tools.results import display_hints
 from golem_forge.ui.render.card import card_view
-from golem_forge.ui.render.lines import change_counts, content_diff, count_changes, plain_text, to_text
+from golem_forge.ui.render.lines import as_json, change_counts, content_diff, count_changes, plain_text, to_text
 from golem_forge.ui.render.results import (
     content_of,
     duration_text,
@@ -346,6 +346,10 @@ def _exec_view(value: Fields) -> View | None:
             text, shortened = shorten_middle(value[name], MAX_TEXT)
             parts.append({"stream": name, "text": text})
             cut = cut or shortened
+    if "answer" in value:
+        text, shortened = shorten_middle(as_json(value["answer"]), MAX_TEXT)
+        parts.append({"stream": "answer", "text": text})
+        cut = cut or shortened
     return {"form": "output", "parts": parts, "cut": cut}
 
 

@@ -109,6 +109,8 @@ class TestCase:
     env: Mapping[str, str] = field(default_factory=lambda: _EMPTY)
     files: Mapping[str, str] = field(default_factory=lambda: _EMPTY)
     timeout: float = DEFAULT_TEST_TIMEOUT_S
+    calls: str = ""
+    """A file of the tool's folder with recorded calls, which are answered as they were."""
     expect: Expectation = field(default_factory=Expectation)
 
 

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from golem_forge.config.schema import Check, MappingSchema, flag
 from golem_forge.config.yaml_file import YamlFile, YamlPath
+from golem_forge.core.regex import regex
 from golem_forge.core.text import escape_control_chars
 from golem_forge.tools.validation import SchemaCheck, ToolDefinitionError
 from golem_forge.usertools.diagnostics import DiagnosticCode, Unusable, is_reserved, name_problem
@@ -184,6 +185,7 @@ LONGEST_TEXT: Final = 64 * 1024
 LONGEST_NAME: Final = 128
 LONGEST_PATTERN: Final = 1024
 
+_RECORDING_FILE: Final = regex(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*\.json")
 _TEXT: Final = partial(string, most=LONGEST_TEXT)
 
 
@@ -229,6 +231,13 @@ def _text_mapping(value: Any, path: YamlPath, problems: ManifestProblems, most: 
     """Name → text, both as written; the names are for the caller to judge."""
     found = mapping(value, path, problems, most)
     return {name: _TEXT(item, (*path, name), problems) for name, item in found.items()}
+
+
+def _recording_file(value: Any, path: YamlPath, problems: ManifestProblems) -> str:
+    name = string(value, path, problems, LONGEST_NAME)
+    if not _RECORDING_FILE.fullmatch(name):
+        problems.expected(path, value, "the name of a .json file in the tool's folder")
+    return name
 
 
 def _exit_code(value: Any, path: YamlPath, problems: ManifestProblems) -> int:
@@ -296,5 +305,6 @@ _TEST_KEYS: Final[dict[str, Check]] = {
     "env": _test_env,
     "files": _files,
     "timeout": seconds,
+    "calls": _recording_file,
     "expect": _expectation,
 }

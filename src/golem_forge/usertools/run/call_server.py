@@ -1,18 +1,21 @@
 """CallServer: the socket through which one running tool calls other tools, for as long as it runs.
 
 An async context manager around one run; `shown`, `env` and `path` go into the tool's Job. A request is one line of
-JSON, `{token, name, words | args, json}`; the answer has the words and exit codes of `forge call`. Each call re-enters
-the one path as the tool's own: it is judged, approved and recorded by itself. A name that is not under `calls` and
-more than 64 calls are refused, which is recorded too. `RefusingCallServer` denies everything: a tool finds it while
-its tests run.
+JSON, `{token, name, words | args, json | value}`; the answer has the words and exit codes of `forge call`. Each call
+re-enters the one path as the tool's own: it is judged, approved and recorded by itself. A name that is not under
+`calls` and more than 200 calls are refused, which is recorded too. `{token, op, …}` asks what there is to call
+(`tools`, `describe`, `search`); of a program (`program_server`) it also gives its answer and reads long results.
+`ReplayingCallServer` makes no call at all: a tool finds it while its tests run, and is answered what was recorded, if
+anything was.
 
-The client (`client/`: the command `forge` and the module `forge_tool`) is written once below
-FORGE_HOME/cache/inside/<digest>, for the Python that Forge runs on, and shown at `/forge/bin`; safe to delete. Refuses
-(ToolFailed) a Python whose own directory must stay hidden.
+The client (`client/`: the command `forge`, the modules `forge_tool` and `forge_tools`, and `tools`, another name of the
+latter) is written once below FORGE_HOME/cache/inside/<digest>, for the Python that Forge runs on, and shown at
+`/forge/bin`; safe to delete. Refuses (ToolFailed) a Python whose own directory must stay hidden.
 
-Threats: a tool that floods the server (one request a connection, a bounded number of them, eight at a time, each small
-and with a timeout), and somebody else who finds the socket (a token, which expires with the run). Leaving ends the
-calls that are under way.
+Threats: a tool that floods the server (one request a connection, a bounded number of them, sixteen at a time, each
+small and with a timeout), and somebody else who finds the socket (a token, which expires with the run). Leaving ends
+the calls that are under way. Who calls, and for which call, is known from the run that the server belongs to; nothing
+in a request can say it.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ import socket
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -47,19 +50,34 @@ from golem_forge.tools.cli_args import bind_options, words_as_tokens
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.tool import Tool
 from golem_forge.usertools.run.interpreter import CALL_DIRECTORY
+from golem_forge.usertools.run.tool_values import (
+    KeptHandles,
+    Recording,
+    Replay,
+    describe_tool,
+    list_tools,
+    replayed_answer,
+    value_answer,
+)
 from golem_forge.usertools.scratch import private_directory, remove_tree
 
-AT_ONCE: Final = 8
-MOST_CONNECTIONS: Final = 256
-"""Whatever they bring. After that nobody listens: a tool that goes on is not worth Forge's time."""
+AT_ONCE: Final = 16
+MOST_CALLS: Final = 200
+MOST_LOOKUPS: Final = 200
+"""Requests that are no calls: what there is to call, parts of long results."""
+MOST_MORE: Final = 56
+"""Requests over those limits that are answered, in so many words. After that nobody listens: a tool that goes on is not
+worth Forge's time."""
 REQUEST_TIMEOUT_S: Final = 5.0
 _SOCKET_NAME: Final = "socket"
+_BACKLOG: Final = 256
 
 
 class CallServer(ABC):
-    def __init__(self, home: ForgeHome, root: str, level: Level) -> None:
+    def __init__(self, home: ForgeHome, root: str, level: Level, most_calls: int = MOST_CALLS) -> None:
         """`root`: the part of the token that is kept out of all output, which makes the rest of it worthless; `level`:
         of the walls that the tool runs in."""
+        self.most_calls = most_calls
         self._home = home
         self._token = f"{root}-{secrets.token_hex(16)}"
         self._level = level
@@ -68,10 +86,18 @@ class CallServer(ABC):
         self._listening: asyncio.Task[None] | None = None
         self._serving: set[asyncio.Task[None]] = set()
         self._calls = 0
+        self._lookups = 0
 
     @abstractmethod
     async def answer(self, request: CallRequest, number: int) -> dict[str, Any]:
-        """What the tool is told; `number`: which of its requests this is, from 1."""
+        """What the tool is told; `number`: which of its calls this is, from 1."""
+
+    @abstractmethod
+    async def look_up(self, request: LookupRequest) -> dict[str, Any]:
+        """What it is told of what there is to call. Raises ForgeError."""
+
+    def prepare(self, directory: Path) -> None:  # noqa: B027 - most have none
+        """Puts further files beside the socket, where the tool may read them."""
 
     @property
     def shown(self) -> tuple[HostDirectory, ...]:
@@ -92,7 +118,8 @@ class CallServer(ABC):
             client = client_folder(self._home)
             directory = str(self._stack.enter_context(private_directory(self._home, "calls")).resolve())
             self._folders = (HostDirectory(directory, CALL_DIRECTORY), *client)
-            listener = self._stack.enter_context(listen_in(directory, _SOCKET_NAME, MOST_CONNECTIONS))
+            self.prepare(Path(directory))
+            listener = self._stack.enter_context(listen_in(directory, _SOCKET_NAME, _BACKLOG))
         except BaseException:
             self._stack.close()
             raise
@@ -113,11 +140,11 @@ class CallServer(ABC):
         return folder.inner if self._level is Level.FULL else folder.host
 
     async def _listen(self, listener: socket.socket) -> None:
-        """Who comes while eight are served waits with the kernel."""
+        """Who comes while sixteen are served waits with the kernel."""
         loop = asyncio.get_running_loop()
         free = asyncio.Semaphore(AT_ONCE)
         with listener:
-            for _ in range(MOST_CONNECTIONS):
+            for _ in range(self.most_calls + MOST_LOOKUPS + MOST_MORE):
                 await free.acquire()
                 try:
                     wire, _address = await loop.sock_accept(listener)
@@ -157,6 +184,12 @@ class CallServer(ABC):
         request = parse_request(line, self._token)
         if request is None:
             return refusal_answer(Status.POLICY_DENIED, "this request does not come from a running tool")
+        if isinstance(request, LookupRequest):
+            self._lookups += 1
+            if self._lookups > MOST_LOOKUPS:
+                why = f"one run may ask at most {MOST_LOOKUPS} times what there is to call"
+                return refusal_answer(Status.POLICY_DENIED, why)
+            return await self._while_wanted(self.look_up(request), reader)
         self._calls += 1
         return await self._while_wanted(self.answer(request, self._calls), reader)
 
@@ -179,7 +212,6 @@ class CallServer(ABC):
             await asyncio.gather(call, leaving, return_exceptions=True)
 
 
-MOST_CALLS: Final = 64
 FROM_A_TEST: Final = "tools cannot be called from a test"
 ToolLookup = Callable[[str], Awaitable["Tool | None"]]
 """A tool by the name that a tool calls it by, for its parameters; None or a ForgeError: there is none."""
@@ -192,40 +224,91 @@ class _SessionSecret:
     secret: str = field(default_factory=lambda: secrets.token_hex(16))
 
 
-class ToolCallServer(CallServer):
-    def __init__(
-        self, ctx: ToolContext, lookup: ToolLookup, calls: tuple[str, ...], deadline: float, level: Level = Level.FULL
-    ) -> None:
-        """For one run that ends at `deadline` (Unix seconds), in walls of this level. Its token is a secret from now
-        on."""
+class SessionCallServer(CallServer):
+    """Of one run in a session, whose calls enter the path as those of `ctx`."""
+
+    def __init__(self, ctx: ToolContext, level: Level, most_calls: int = MOST_CALLS) -> None:
+        """Its token is a secret from now on."""
         root = ctx.parts.get(_SessionSecret).secret
         if ctx.redactor is not None and root not in ctx.redactor.secrets:
             ctx.redactor.add_secret("FORGE_CALL_TOKEN", root)
-        super().__init__(ForgeHome(ctx.home) if ctx.home is not None else forge_home(), root, level)
-        self._ctx = ctx
+        home = ForgeHome(ctx.home) if ctx.home is not None else forge_home()
+        super().__init__(home, root, level, most_calls)
+        self.ctx = ctx
+        self._handles = KeptHandles()
+
+    def visible_tools(self) -> Mapping[str, Tool]:
+        """What the run may call, as far as it is shown."""
+        return self.ctx.offered.usable_tools() if self.ctx.offered is not None else {}
+
+    async def find_tool(self, name: str) -> Tool | None:
+        """The tool that a call by this name would reach, for its parameters; None: there is none."""
+        return self.visible_tools().get(name)
+
+    def search_tools(self, query: str, limit: int) -> Sequence[Tool]:
+        return ()
+
+    async def look_up(self, request: LookupRequest) -> dict[str, Any]:
+        redactor, said = self.ctx.redactor, request.said
+        if request.op == "tools":
+            return {"status": Status.SUCCESS.value, **list_tools(self.visible_tools().values())}
+        if request.op == "describe":
+            name = said.get("name")
+            tool = await self.find_tool(name) if isinstance(name, str) else None
+            if tool is None:
+                shown = escape_control_chars(str(name)[:LONGEST_NAME])
+                return refusal_answer(Status.TOOL_NOT_FOUND, f"there is no tool '{shown}' here")
+            return {"status": Status.SUCCESS.value, "tool": describe_tool(tool, redactor)}
+        if request.op == "search":
+            query, limit = str(said.get("query", ""))[:_LONGEST_QUERY], said.get("limit")
+            found = self.search_tools(query, min(max(limit, 1), _MOST_FOUND) if isinstance(limit, int) else 5)
+            return {"status": Status.SUCCESS.value, "tools": [describe_tool(tool, redactor) for tool in found]}
+        if request.op == "read":
+            return await self._handles.read(said)
+        return refusal_answer(Status.INPUT_INVALID, f"there is no request '{escape_control_chars(request.op[:80])}'")
+
+    async def answer_of(self, outcome: Outcome, request: CallRequest) -> dict[str, Any]:
+        if not request.wants_value:
+            return outcome_answer(outcome, request, self.ctx.session_id)
+        return await value_answer(outcome, self.ctx, self._handles)
+
+
+class ToolCallServer(SessionCallServer):
+    def __init__(
+        self, ctx: ToolContext, lookup: ToolLookup, calls: tuple[str, ...], deadline: float, level: Level = Level.FULL
+    ) -> None:
+        """For one run that ends at `deadline` (Unix seconds), in walls of this level."""
+        super().__init__(ctx, level)
         self._lookup = lookup
         self._names = frozenset(calls)
         self._deadline = time.monotonic() + deadline - time.time()
 
+    def visible_tools(self) -> Mapping[str, Tool]:
+        return {name: tool for name, tool in super().visible_tools().items() if name in self._names}
+
+    async def find_tool(self, name: str) -> Tool | None:
+        return await self._lookup(name) if name in self._names else None
+
     async def answer(self, request: CallRequest, number: int) -> dict[str, Any]:
-        ctx, why = self._ctx, ""
-        if number > MOST_CALLS:
-            why = f"a tool may call others at most {MOST_CALLS} times in one run"
+        ctx, why = self.ctx, ""
+        if number > self.most_calls:
+            why = f"a tool may call others at most {self.most_calls} times in one run"
         elif request.name not in self._names:
             why = f"this tool does not list '{request.name}' under `calls` in its tool.yaml"
         if why:
             given = {} if request.args is None else request.args
-            return outcome_answer(await ctx.call(request.name, given, refuse=why), request, ctx.session_id)
+            return await self.answer_of(await ctx.call(request.name, given, refuse=why), request)
         try:
             async with asyncio.timeout(max(self._deadline - time.monotonic(), 0)):
                 try:
                     args = await self._arguments(request)
                 except ValueError as error:
                     return refusal_answer(Status.INPUT_INVALID, f"{request.name}: {error}")
-                outcome = await ctx.call(request.name, args)
+                wanted = {"whole": True} if request.wants_value else {}
+                outcome = await ctx.call(request.name, args, **wanted)
         except TimeoutError:
             return refusal_answer(Status.TIMEOUT, "the calling tool has reached its time limit")
-        return outcome_answer(outcome, request, ctx.session_id)
+        return await self.answer_of(outcome, request)
 
     async def _arguments(self, request: CallRequest) -> Any:
         """Raises ValueError, in words for whoever wrote the call."""
@@ -238,14 +321,40 @@ class ToolCallServer(CallServer):
         return {} if tool is None else bind_options(tool.input_schema, words_as_tokens(request.words))
 
 
-class RefusingCallServer(CallServer):
-    def __init__(self, home: ForgeHome) -> None:
+class ReplayingCallServer(CallServer):
+    """For a tool under test: makes no call, answers those that were recorded, and denies all others."""
+
+    def __init__(self, home: ForgeHome, recording: Recording | None = None) -> None:
         super().__init__(home, secrets.token_hex(16), Level.FULL)
+        self._replay = Replay(recording or Recording())
 
     async def answer(self, request: CallRequest, number: int) -> dict[str, Any]:
+        found = self._replay.answer(request.name, {} if request.words is not None else request.args)
+        if found is not None:
+            return replayed_answer(found, request.wants_value)
         call = ToolCall(request.name, request.args, Caller.TOOL)
         refused = Outcome(call, request.name, Status.POLICY_DENIED, error=FROM_A_TEST)
         return outcome_answer(refused, request, session_id="")
+
+    async def look_up(self, request: LookupRequest) -> dict[str, Any]:
+        recording = self._replay.recording
+        if request.op == "tools":
+            names = list(dict.fromkeys(each.name for each in recording.calls))
+            return {"status": Status.SUCCESS.value, "names": names, "servers": _by_server(names)}
+        described = recording.describe(str(request.said.get("name"))) if request.op == "describe" else None
+        if described is None:
+            return refusal_answer(Status.POLICY_DENIED, FROM_A_TEST)
+        return {"status": Status.SUCCESS.value, "tool": described}
+
+
+def _by_server(names: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Names of tools of servers, `git__log`, as the server calls them."""
+    found: dict[str, dict[str, str]] = {}
+    for name in names:
+        server, separator, tool = name.partition("__")
+        if separator:
+            found.setdefault(server, {})[tool] = name
+    return found
 
 
 LONGEST_REQUEST: Final = 1 << 20
@@ -261,9 +370,23 @@ class CallRequest:
     args: Any
     """A mapping, or the raw JSON text of one."""
     wants_outcome: bool
+    wants_value: bool = False
+    """It asks for the value that a function gives, not for text."""
 
 
-def parse_request(line: bytes, token: str) -> CallRequest | None:
+@dataclass(frozen=True, slots=True)
+class LookupRequest:
+    op: str
+    said: Mapping[str, Any]
+    size: int
+    """Bytes of the request."""
+
+
+_LONGEST_QUERY: Final = 500
+_MOST_FOUND: Final = 20
+
+
+def parse_request(line: bytes, token: str) -> CallRequest | LookupRequest | None:
     """None: no request, or not of the tool that this token was given to."""
     try:
         said = json.loads(line)
@@ -274,11 +397,14 @@ def parse_request(line: bytes, token: str) -> CallRequest | None:
     given, name, words, args = said.get("token"), said.get("name"), said.get("words"), said.get("args")
     if not isinstance(given, str) or not hmac.compare_digest(given.encode("utf-8", "replace"), token.encode()):
         return None
+    if isinstance(op := said.get("op"), str):
+        return LookupRequest(op, said, len(line))
     if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or (words is None) == (args is None):
         return None
     wants_outcome = said.get("json") is True
     if isinstance(args, dict | str):
-        return CallRequest(name=name, words=None, args=args, wants_outcome=wants_outcome)
+        wants_value = said.get("value") is True
+        return CallRequest(name=name, words=None, args=args, wants_outcome=wants_outcome, wants_value=wants_value)
     if isinstance(words, list) and all(isinstance(word, str) for word in words):
         return CallRequest(name=name, words=tuple(words), args=None, wants_outcome=wants_outcome)
     return None
@@ -308,7 +434,7 @@ def _error_line(status: Status, why: str) -> str:
 
 CLIENT_DIR: Final = "/forge/bin"
 _COMMAND: Final = "forge"
-_LIBRARY: Final = "forge_tool.py"
+_LIBRARIES: Final = ("forge_tool.py", "forge_tools.py", "tools.py")
 
 
 def client_folder(home: ForgeHome) -> tuple[HostDirectory, ...]:
@@ -323,7 +449,7 @@ def client_folder(home: ForgeHome) -> tuple[HostDirectory, ...]:
     header = f"#!/bin/sh\n''':'\nexec {shlex.quote(base_python())} -E -s -S -B \"$0\" \"$@\"\n'''\n"
     files = {
         _COMMAND: header.encode() + (source / "forge_command.py").read_bytes(),
-        _LIBRARY: (source / _LIBRARY).read_bytes(),
+        **{name: (source / name).read_bytes() for name in _LIBRARIES},
     }
     return (HostDirectory(os.path.realpath(_write_client(home, files)), CLIENT_DIR), *further)
 

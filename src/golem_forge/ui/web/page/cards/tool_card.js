@@ -207,6 +207,7 @@ export const toolCard = (item, ctx) => {
       shown,
       el("div.tool-foot",
         data.decision ? decisionNode(data.decision, { open: ctx.level?.() === "debug" }) : null,
+        keep(item, ctx),
         again(item, ctx),
       ),
     );
@@ -320,6 +321,14 @@ const progressNode = () => {
       );
     },
   };
+};
+
+/** A program that worked may become a tool: the form of the tool that makes tools, with this run filled in. */
+const keep = (item, ctx) => {
+  const tools = ctx.store?.standing?.tools ?? [];
+  const maker = item.name === "run_code" && !item.parent ? tools.find((one) => one.name === "create_custom_tool") : null;
+  if (!maker || stateOf(item) !== "ok" || !ctx.session?.answerable || ctx.me?.team) return null;
+  return disclosed("Keep as a tool", () => toolForm(maker, ctx, { from_run: item.id }), { class: "small" });
 };
 
 /** Only where a person may call the tool. */

@@ -25,6 +25,7 @@ export const COMMANDS = /** @type {const} */ ([
   ["changes", "list the files this session changed, or show a diff"],
   ["undo", "undo what the last turn changed, or another"],
   ["redo", "take the last undo back"],
+  ["keep", "make a tool of the last program that worked"],
   ["rewind", "go back to an earlier message of yours"],
   ["ports", "list the ports that commands of this session listen on"],
   ["publish", "get a link to one of those ports for your browser"],

@@ -1,0 +1,172 @@
+"""One program of `run_code`, from its text to its result.
+
+`plan_program` refuses, before anybody is asked, a program inside another tool's call and a machine without full walls;
+its effects are reads of the worker's zones. The run starts Forge's own Python in walls in which every zone is
+read-only, with the socket through which it calls tools (`run.program_server`). Its time stops while a question about
+one of its calls is open. The result is what it printed, what it gave to `answer`, and a line for each tool it called.
+
+Threat: the text is a model's, or somebody's who talked it into it. It gets nothing that a walled command would not get,
+and every effect of it is a call that the path judges. It is never run a second time by Forge.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+from golem_forge.core.calls import Caller, ToolCompletion
+from golem_forge.core.decisions import Status, Verdict
+from golem_forge.core.effects import AtMost, Effect, Verb
+from golem_forge.core.errors import ForgeError
+from golem_forge.core.lazy_dataclass import replace
+from golem_forge.core.text import escape_control_chars
+from golem_forge.sandbox.errors import walls_unavailable
+from golem_forge.sandbox.process.monitor import ENDED
+from golem_forge.sandbox.walls.model import Job, Level, ProbeReport, StartDirectory, Streams
+from golem_forge.sandbox.walls.walls import WalledChild
+from golem_forge.storage.home import forge_home
+from golem_forge.tools.context import Plan, ProgramCalls, ToolContext
+from golem_forge.tools.live_output import wait_to_end
+from golem_forge.usertools.build.python import ISOLATED_FLAGS, own_interpreter
+from golem_forge.usertools.code_toolset import RUN_CODE
+from golem_forge.usertools.diagnostics import Unusable
+from golem_forge.usertools.folder import ProgramKind, ToolProgram
+from golem_forge.usertools.manifest import ToolManifest
+from golem_forge.usertools.run.access import ToolAccess, tool_access
+from golem_forge.usertools.run.interpreter import CALL_DIRECTORY, InterpreterPool, python_job
+from golem_forge.usertools.run.output import FinishedRun, finish_run
+from golem_forge.usertools.run.program_server import NO_ANSWER, PROGRAM_FILE, CallCount, ProgramCallServer
+
+_MANIFEST: Final = ToolManifest(
+    name=RUN_CODE, description="A program that calls tools.", version="1", entrypoint=PROGRAM_FILE
+)
+"""What a run of it is like: no network, no variable, every zone read-only."""
+_WRITE_BY_TOOLS: Final = "Zones are read-only inside a program; to write there, call a tool, like write_file."
+
+
+async def plan_program(args: dict[str, Any], ctx: ToolContext, max_calls: int) -> Plan:
+    if ctx.caller is Caller.TOOL:
+        text = f"{RUN_CODE} cannot be called from inside a program or another tool; call the tools themselves."
+        raise ForgeError(text, status=Status.POLICY_DENIED, code="NESTED_PROGRAM")
+    access = tool_access(_MANIFEST, ctx)
+    _check_walls(await access.walls.report())
+    code, seconds = args["code"], args["timeout_ms"] / 1000
+
+    async def run() -> ToolCompletion:
+        return await _run(code, seconds, access, ctx, max_calls)
+
+    starts = Effect(verb=Verb.EXEC, target="a Python program that only reads", proven=True, at_most=AtMost.READS)
+    return Plan(run=run, effects=(starts, *_reads(access)), payload=code, read_only=True)
+
+
+def _check_walls(report: ProbeReport) -> None:
+    if report.level is not Level.FULL:
+        cause = report.cause or f"this machine has walls of level {report.level.value}"
+        fix = report.fix or "Run 'forge doctor' to see why full walls are missing and how to get them."
+        raise walls_unavailable(f"a program needs full walls, and {cause}", fix)
+
+
+def _reads(access: ToolAccess) -> tuple[Effect, ...]:
+    return tuple(
+        Effect(
+            verb=Verb.READ,
+            target=zone.virtual(()),
+            real=zone.host,
+            zone_verdict=Verdict.PRE_APPROVED,
+            outer=zone.virtual(zone.subpath) if zone.subpath else "",
+        )
+        for zone in access.zones
+    )
+
+
+async def _run(code: str, seconds: float, access: ToolAccess, ctx: ToolContext, max_calls: int) -> ToolCompletion:
+    program = ctx.program = ProgramCalls()
+    server = ProgramCallServer(ctx, code, max_calls)
+    began = time.monotonic()
+    async with server:
+        walled = await _start(server, access, ctx)
+        async with _ended_by(server, walled):
+            ending = await wait_to_end(walled, ctx, seconds)
+    assert walled.child.errors is not None
+    ran = FinishedRun(
+        manifest=_MANIFEST,
+        ending=ending,
+        out=walled.child.output,
+        err=walled.child.errors,
+        after=walled.aftermath(),
+        seconds=time.monotonic() - began - program.asked_s,
+        timeout=seconds,
+    )
+    return _with_calls(await finish_run(ran, ctx), server)
+
+
+async def _start(server: ProgramCallServer, access: ToolAccess, ctx: ToolContext) -> WalledChild:
+    try:
+        python = own_interpreter(ctx.home or forge_home().path)
+    except Unusable as problem:
+        raise ForgeError(str(problem), status=Status.EXECUTION_FAILED, code="NO_PYTHON") from None
+    script = f"{CALL_DIRECTORY}/{PROGRAM_FILE}"
+    started = ToolProgram(
+        kind=ProgramKind.PYTHON, argv=(python.path, *ISOLATED_FLAGS), script=script, shown=python.shown
+    )
+    workspace = access.workspace(Level.FULL)
+    job = Job(
+        argv=(*started.argv, script),
+        cwd=f"/{access.sandbox.default_zone}" if access.sandbox.default_zone else "",
+        nowhere=StartDirectory.TEMPORARY,
+        env={**({"FORGE_WORKSPACE": workspace} if workspace else {}), **server.env},
+        streams=Streams.APART,
+        limits=replace(access.walls.limits, timeout_s=None),
+        reads_only=True,
+        path_first=server.path,
+        shown=(*started.shown, *server.shown),
+    )
+    interpreter = await ctx.parts.get(InterpreterPool).take(access.walls, python_job(job, started, Level.FULL))
+    return await interpreter.run(script, (), None, server.path)
+
+
+@contextlib.asynccontextmanager
+async def _ended_by(server: ProgramCallServer, walled: WalledChild) -> AsyncIterator[None]:
+    """The program ends when a person ends the turn."""
+
+    async def end() -> None:
+        await server.stopped.wait()
+        await walled.child.end(ENDED)
+
+    ending = asyncio.ensure_future(end())
+    try:
+        yield
+    finally:
+        ending.cancel()
+
+
+def _with_calls(completion: ToolCompletion, server: ProgramCallServer) -> ToolCompletion:
+    """Adds what it answered and what it called."""
+    result, counts = completion.result, server.counts
+    lines: list[str] = []
+    if server.given is not NO_ANSWER:
+        result.value["answer"] = server.given
+        lines.append(f"Answer: {json.dumps(server.given, ensure_ascii=False)}")
+    if counts:
+        result.value["calls"] = {
+            name: {"calls": each.calls, "failed": each.failed, "denied": each.denied} for name, each in counts.items()
+        }
+        lines += [_count_line(name, each) for name, each in counts.items()]
+    if completion.status is Status.SANDBOX_DENIED:
+        lines.append(_WRITE_BY_TOOLS)
+    if lines:
+        before = result.text + ("" if result.text.endswith("\n") or not result.text else "\n")
+        result.text = before + "\n".join(lines)
+    completion.stop_turn = server.stopped.is_set()
+    return completion
+
+
+def _count_line(name: str, count: CallCount) -> str:
+    failed = f", {count.failed} failed" if count.failed else ""
+    denied = f" ({count.denied} denied)" if count.denied else ""
+    calls = "1 call" if count.calls == 1 else f"{count.calls} calls"
+    return f"[{escape_control_chars(name)}: {calls}{failed}{denied}]"
