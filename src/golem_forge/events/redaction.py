@@ -430,7 +430,7 @@ def secret_spellings(value: str) -> set[str]:
             json.dumps(text)[1:-1].replace("/", "\\/"),
         }
         raw = text.encode("utf-8", "surrogatepass")
-        for quoted in (quote(raw, safe=""), quote(raw), quote_plus(raw)):
+        for quoted in (quote(raw, safe=""), quote(raw), quote_plus(raw), quote(raw, safe="!'()*")):
             found |= {quoted, _lower_escapes(quoted)}
         found |= _base64_spellings(raw)
         escaped = "".join(f"%{byte:02X}" for byte in raw)

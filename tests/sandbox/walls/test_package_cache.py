@@ -129,6 +129,16 @@ def test_the_oldest_go_when_there_is_too_much(house: House, monkeypatch: pytest.
     assert sorted(name for name in os.listdir(tree.parent) if name.startswith("removed")) == []
 
 
+def test_what_is_closed_to_its_owner_goes_too(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Go leaves its modules, or worse."""
+    made = "mkdir -p ~/.cache/go/a ~/.cache/shut && echo x > ~/.cache/go/a/x"
+    run(house, f"{made} && chmod -R a-w ~/.cache/go; chmod 0 ~/.cache/shut")
+    [tree] = caches(house)
+    monkeypatch.setattr(package_cache, "LARGEST", 1)
+    look_after(str(tree))
+    assert os.listdir(tree) == []
+
+
 def test_a_tree_that_cannot_be_looked_through_goes(house: House) -> None:
     """A path so deep that no name reaches its end."""
     script = "mkdir -p ~/.cache/deep; cd ~/.cache/deep; for i in $(seq 60); do mkdir -p $0 && cd $0; done; echo done"
