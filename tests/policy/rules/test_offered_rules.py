@@ -97,8 +97,9 @@ ANSWERS: list[tuple[str, str, list[str], list[str]]] = [
     (
         "npm test",
         "npm test …",
-        ["npm test -- src/a.test.js", "npm test -s"],
-        ["npm test --script-shell=/tmp/evil", "npm test --prefix /tmp", "npm install evil", "npm run deploy",
+        ["npm test -- src/a.test.js", "npm test -s", "npm test -- --bail src/a.test.js"],
+        ["npm test -- --config evil.js", "npm test -- -c evil.js", "npm test -- --reporter=./evil.js",
+         "npm test --script-shell=/tmp/evil", "npm test --prefix /tmp", "npm install evil", "npm run deploy",
          "npm exec evil",
          "npm test --node-options=--require=evil", "npm --prefix x test", "npm test --script-s=x"],
     ),
@@ -127,10 +128,35 @@ ANSWERS: list[tuple[str, str, list[str], list[str]]] = [
     ),
     (
         "ruff check .",
-        "ruff …",
-        ["ruff check --fix src", "ruff format src --check"],
-        ["ruff check --config evil.toml", "ruff check -o src/a.py", "ruff check --output-file=x",
+        "ruff check …",
+        ["ruff check --fix src", "ruff check --output-format=concise"],
+        ["ruff format src", "ruff clean", "ruff format --check src", "ruff",
+         "ruff check --config evil.toml", "ruff check -o src/a.py", "ruff check --output-file=x",
          "ruff check --add-noqa"],
+    ),
+    (
+        "npx tsc --noEmit -p .",
+        "npx tsc --noEmit …",
+        ["npx tsc --noEmit", "npx tsc --noEmit --skipLibCheck"],
+        ["npx tsc", "npx tsc -p .", "npx tsc --outDir x", "npx tsc --noEmit --outFile x"],
+    ),
+    (
+        "black --check src",
+        "black --check …",
+        ["black --check tests"],
+        ["black src", "black"],
+    ),
+    (
+        "tree -a src",
+        "tree …",
+        ["tree -L 2 src", "tree -aI node_modules"],
+        ["tree -Lo 2 README.md src", "tree -o README.md", "tree -aLo 2 README.md", "tree -L2o x"],
+    ),
+    (
+        "tail --silent a.log",
+        "tail …",
+        ["tail b.log", "tail -n5 b.log", "tail -20 b.log"],
+        ["tail +1f b.log", "tail -f b.log", "tail --follow b.log", "tail -F b.log"],
     ),
     (
         "mkdir -p build/out",
@@ -231,6 +257,8 @@ def test_one_answer_covers_the_next_like_it_and_nothing_that_hides_behind_it(
         "gradle publish", "uv run main.py", "uv run tests/a.py", "/workspace/bin/pytest -q",
         "/workspace/run.sh x",
         "/usr/../workspace/run x",
+        "xxd a b", "python3 -m json.tool a b", "cpp a b", "ar d lib.a x.o", "alembic downgrade base",
+        "liquibase dropAll", "liquibase dropall", "pdftotext a b", "black src --check", "ruff clean",
     ],
 )  # fmt: skip
 def test_what_deletes_installs_publishes_or_runs_given_code_is_kept_word_for_word_only(place: Place, text: str) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from golem_forge.policy.shell.arguments import is_raw_device
 from golem_forge.policy.shell.dangers import BUILTIN_IDS, DANGER_IDS, find_dangers
 
 Secret = Callable[[str], bool]
@@ -262,3 +263,14 @@ def test_detail_shows_the_command_cut_short(secret: Secret) -> None:
     assert danger.id == "privilege"
     assert danger.detail.startswith("sudo aaa")
     assert len(danger.detail) == 120
+
+
+@pytest.mark.parametrize("path", ["/dev/null2", "/dev/null.txt", "/dev/zeros", "/dev/stdout2"])
+def test_a_slip_beside_a_harmless_device_is_no_raw_device(path: str) -> None:
+    found = {danger.id for danger in find_dangers(f"ls >{path}", is_secret=lambda _: False)}
+    assert "wipe_device" not in found
+
+
+@pytest.mark.parametrize("path", ["/dev/sda", "/dev/fd0", "/dev/nvme0n1", "/dev/mem", "/dev/nullblk/../sda"])
+def test_a_real_device_is(path: str) -> None:
+    assert is_raw_device(path)

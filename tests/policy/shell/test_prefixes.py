@@ -109,7 +109,9 @@ def test_not_banned(text: str) -> None:
         ("./run.sh a", None),
         ("/usr/bin/git log -3", "/usr/bin/git log"),
         ("node x.js", None),
-        ("ruff check .", "ruff"),
+        ("ruff check .", "ruff check"),
+        ("npx tsc --noEmit", "npx tsc --noEmit"),
+        ("npx tsc -p . --noEmit", None),
         ("cargo +nightly test", None),
     ],
 )

@@ -312,3 +312,23 @@ def test_rg_is_proven_beside_hidden_files_that_nobody_looked_into_unless_it_read
 ) -> None:
     monkeypatch.setattr(type(world), "scan_complete", lambda self, virtual, *, hidden=True: not hidden)
     assert proof(text, world).proven is not all_of_it
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "tree -Lo 2 a.txt src",  # the program takes `a.txt` for the file of `-o`
+        "tree -L2 src",
+        "tail +1f a.txt",
+        "tail -n 1 +1f a.txt",
+        "od +10 a.txt",
+    ],
+)
+def test_an_option_is_read_as_the_program_reads_it(text: str, world: CommandWorld) -> None:
+    assert not proof(text, world).proven
+
+
+def test_a_value_that_must_be_glued_is_not_the_next_word(world: CommandWorld) -> None:
+    outside = [operand.virtual for operand in proof("od -c -w /etc/passwd", world).outside]
+    assert outside == ["/etc/passwd"]
+    assert proof("od -c -w8 a.txt", world).proven and proof("od -w a.txt", world).proven

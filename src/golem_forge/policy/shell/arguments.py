@@ -205,6 +205,8 @@ _TOP_LEVEL = names(
     " Applications Library System Users Volumes private"
 )
 _HARMLESS_DEVICES = names("null zero full random urandom tty stdin stdout stderr fd pts shm")
+_LIKE_NO_DEVICE = regex(r"(?:null|zero|full|u?random|std(?:in|out|err))[\w.-]*")
+"""`/dev/null2`: a slip of the finger makes a file, and no machine has a device of that name."""
 _SAME_ROOT = regex(r"(?:/+\.)+(?=/|$)")  # other names of `/`
 
 _HOME_PATH = regex(r"(?:~(?:[A-Za-z_][\w-]*)?|\$HOME|\$\{HOME[^}]*\})(/.*)?", re.DOTALL)
@@ -247,4 +249,4 @@ def is_raw_device(path: str) -> bool:
     parts = posixpath.normpath("/" + path.lstrip("/")).split("/")
     if len(parts) < 3 or not fnmatchcase("dev", parts[1].replace("[^", "[!")):
         return False
-    return parts[2] not in _HARMLESS_DEVICES
+    return parts[2] not in _HARMLESS_DEVICES and not _LIKE_NO_DEVICE.fullmatch(parts[2])

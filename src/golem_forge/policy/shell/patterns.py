@@ -179,6 +179,10 @@ _RUNS_OTHERS_TOO = RUNS_OTHERS | names(
     " unlink rmdir shred truncate ln install rename mmv sponge uniq unzip gzip gunzip bzip2 bunzip2 xz unxz zstd unzstd"
     " patch dos2unix unix2dos dropdb kill pkill killall mount umount chgrp setfacl chattr passwd useradd usermod"
     " userdel chsh iptables nft setcap ssh-keygen ssh-add gpg openssl rclone restic borg"
+    # write what a second operand names, or what lies beside the first
+    " xxd cpp json.tool zipfile tarfile compileall py_compile pickle ar ranlib strip objcopy lz4 unlz4 lzma unlzma"
+    " brotli lzip lzop pigz pbzip2 compress uncompress pdftotext pdftops pdftoppm pdfunite pdfseparate ps2pdf epstopdf"
+    " qpdf pdftk gs sox cwebp dwebp tiffcp rst2html bison yacc flex lex recode ogr2ogr gdal_translate protoc msgfmt tic"
 )
 # The same program under another name: `gcc-12`, `vim.tiny`, `emacs-nox`, `x86_64-linux-gnu-gcc`, `original-awk`.
 _TRIPLET = regex(r"(?:[a-z0-9_]+-){1,3}(?:gnu|gnueabihf|gnueabi|musl|elf|mingw32|android|darwin[0-9.]*)-|original-")
@@ -234,7 +238,7 @@ _ONE_WORD = (
     names(
         "git hg svn jj npm npx yarn pnpm bun deno pip pip3 pipx uv uvx poetry hatch pdm conda mamba cargo rustup go"
         " docker podman kubectl helm terraform tofu systemctl brew apt apt-get dnf apk dotnet bundle gem rails mix"
-        " composer flutter dart swift zig nix"
+        " composer flutter dart swift zig nix ruff"
     )
     | TASK_RUNNERS
 )
@@ -251,11 +255,22 @@ _GROUPS: dict[str, frozenset[str]] = {
     "rustup": names("toolchain"),
 }
 _SUBCOMMAND = regex(r"[A-Za-z0-9][\w:.@/-]*")
-_WORD_PARTS = regex(r"[a-z0-9]+")
+_WORD_PARTS = regex(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
 # Of these only what a table lists is offered: git runs aliases, and npm has three names for most of what it does.
 _LISTED_ONLY = names("git npm yarn pnpm bun")
 _SYSTEM_PLACES = ("/usr/", "/bin/", "/sbin/", "/opt/", "/nix/", "/snap/")
 _SCRIPT_FILE = regex(r".*\.(pyw?|[cm]?[jt]sx?|sh|bash|zsh|rb|pl|php|lua|go|rs|R|jar|dll|exe|bat|cmd|ps1)")
+
+
+# Options without which the same program writes.
+_ONLY_LOOKS: dict[str, frozenset[str]] = {
+    "tsc": names("--noEmit"),
+    "prettier": names("--check -c --list-different -l"),
+    **dict.fromkeys(("black", "rustfmt", "fmt", "format"), names("--check --diff")),
+    "isort": names("--check --check-only -c --diff"),
+    **dict.fromkeys(("gofmt", "shfmt"), names("-l -d")),
+    "clang-format": names("--dry-run -n"),
+}
 
 
 def _covered_form(words: tuple[str, ...]) -> tuple[int, CoveredForm | None]:
@@ -293,11 +308,12 @@ def _uncovered_word(length: int, words: tuple[str, ...]) -> str:
     named, form = _covered_form(words)
     if form is None:
         return ""
+    options = form.options
     for word in words[max(length, named) :]:
-        if word == "--" and form.free_after_dashes:
-            return ""
-        if word.startswith("-"):
-            if not _is_covered_option(word, form.options):
+        if word == "--" and form.script_options:
+            options = form.script_options
+        elif word.startswith("-"):
+            if not _is_covered_option(word, options, apart=form.apart):
                 return word
         elif (
             not COVERED_OPERANDS[form.operands].fullmatch(word)
@@ -309,11 +325,15 @@ def _uncovered_word(length: int, words: tuple[str, ...]) -> str:
 
 
 def _has_part_of(word: str, listed: frozenset[str]) -> bool:
-    """Is it one of the words, or made of one: `delete`, `delete-all`, `db:drop`? A path is not."""
-    return "/" not in word and not listed.isdisjoint(_WORD_PARTS.findall(word.lower()))
+    """Is it one of the words, or made of one: `delete`, `delete-all`, `db:drop`, `dropAll`? A path is not."""
+    if "/" in word:
+        return False
+    parts = {part.lower() for part in _WORD_PARTS.findall(word)} | set(_WORD_PARTS.findall(word.lower()))
+    return not listed.isdisjoint(parts)
 
 
-def _is_covered_option(word: str, options: frozenset[str]) -> bool:
+def _is_covered_option(word: str, options: frozenset[str], *, apart: bool = False) -> bool:
+    """`apart`: a letter with a value ends its cluster, because its program looks for the value in the next word."""
     flag, equals, _ = word.partition("=")
     if (
         word in ("--version", "--help")
@@ -324,9 +344,9 @@ def _is_covered_option(word: str, options: frozenset[str]) -> bool:
         return True
     if word.startswith("--"):
         return False
-    for letter in word[1:]:
+    for place, letter in enumerate(word[1:], 1):
         if f"-{letter}:" in options:
-            return True
+            return not apart or place == len(word) - 1
         if f"-{letter}" not in options:
             return False
     return len(word) > 1
@@ -344,7 +364,7 @@ def leads_offers(prefix: tuple[str, ...]) -> bool:
 def _named_length(prefix: tuple[str, ...]) -> int:
     """How many words of it name what runs: the target of `make` and the script of `npm run` too."""
     length, form = _covered_form(prefix)
-    names_task = posixpath.basename(prefix[0]) in TASK_RUNNERS or (form is not None and form.free_after_dashes)
+    names_task = posixpath.basename(prefix[0]) in TASK_RUNNERS or (form is not None and bool(form.script_options))
     return length + 1 if names_task else length
 
 
@@ -487,7 +507,18 @@ def prefix_choices(words: tuple[str, ...]) -> list[tuple[str, ...]]:
         prefix = ()
     else:
         prefix = words[:1]
+    prefix = _with_looking_option(prefix, words)
     return [prefix] if prefix and is_offered_prefix(prefix) else []
+
+
+def _with_looking_option(prefix: tuple[str, ...], words: tuple[str, ...]) -> tuple[str, ...]:
+    """Whoever allows `tsc --noEmit` has not allowed `tsc`, which writes: such an option is part of what is offered.
+    Nothing is where it does not come first, for a rule knows only leading words."""
+    looking = _ONLY_LOOKS.get(posixpath.basename(prefix[-1]), frozenset()) if prefix else frozenset()
+    if looking.isdisjoint(words[len(prefix) :]):
+        return prefix
+    following = words[len(prefix) : len(prefix) + 1]
+    return (*prefix, *following) if following[0] in looking else ()
 
 
 def _subcommand_prefix(program: str, words: tuple[str, ...]) -> tuple[str, ...]:

@@ -368,11 +368,17 @@ def _split_flags(name: str, row: ReadOnlyRow, arguments: tuple[str, ...]) -> tup
                 flag = "-" + letter
                 flags.add(flag)
                 if flag in row.valued:
-                    if place == len(word) - 1 and next(words, None) is None:
+                    if row.apart and place < len(word) - 1:
+                        why = why or f"'{name} {word}' is not known to only read"
+                    elif place == len(word) - 1 and next(words, None) is None:
                         why = why or f"'{name} {flag}' lacks its value"
+                    break
+                if flag in row.optional:
                     break
                 if flag not in row.switches:
                     why = why or f"'{name} {flag}' is not known to only read"
+    if row.old_operands and any(operand.startswith("+") for operand in operands):
+        why = why or f"'{name} +…' is an option of old, which is not known to only read"
     return why, flags, operands
 
 

@@ -3,9 +3,11 @@
 What is not listed is not proven. Adding an option here means having looked for every way in which it can write, start a
 program, reach a remote, follow a file forever or read a file that no operand names.
 
-Programs, one row each: a letter followed by `:` takes a value and so ends a cluster; a long flag followed by `:` takes
-one as `--flag value` or `--flag=value`. Programs that start others (`egrep` and `fgrep` start whatever `grep` is first
-on PATH) have no row, and a program that is a script on this machine is not proven whatever its name, unless it is in
+Programs, one row each: a letter followed by `:` takes a value and so ends a cluster, one followed by `?` takes a value
+only where it is glued to it (`-w8`); a long flag followed by `:` takes one as `--flag value` or `--flag=value`.
+`apart`: the program looks for the values of a cluster in the words after it (`tree -Lo 2 FILE`), so that a letter with
+a value must be the last one. Programs that start others (`egrep` and `fgrep` start whatever `grep` is first on PATH)
+have no row, and a program that is a script on this machine is not proven whatever its name, unless it is in
 `HARMLESS_SCRIPTS`.
 
 Git: only full spellings count, although git takes any unambiguous beginning. Left out on purpose: `--output`,
@@ -38,6 +40,9 @@ class ReadOnlyRow:
     counted: bool = False  # `-N` for a number N
     pattern_flags: frozenset[str] = frozenset()  # given one of these, no operand is a pattern
     lists_cwd: bool = False  # without a path it reads the working directory
+    optional: frozenset[str] = frozenset()  # a value may be glued to these, and ends the cluster
+    apart: bool = False  # nothing is glued to a letter with a value
+    old_operands: bool = False  # an operand that begins with `+` is an option of old: `tail +1f`
 
 
 def _row(
@@ -49,16 +54,21 @@ def _row(
     counted: bool = False,
     pattern_flags: str = "",
     lists_cwd: bool = False,
+    apart: bool = False,
+    old_operands: bool = False,
 ) -> ReadOnlyRow:
     switches: set[str] = set()
     valued: set[str] = set()
+    optional: set[str] = set()
+    by_mark = {":": valued, "?": optional}
     for index, letter in enumerate(short):
-        if letter != ":":
-            (valued if short[index + 1 : index + 2] == ":" else switches).add("-" + letter)
+        if letter not in by_mark:
+            by_mark.get(short[index + 1 : index + 2], switches).add("-" + letter)
     for flag in long.split():
         (valued if flag.endswith(":") else switches).add(flag.rstrip(":"))
     flags = (frozenset(switches), frozenset(valued))
-    return ReadOnlyRow(operands, *flags, at_most, counted, names(pattern_flags), lists_cwd)
+    more = (frozenset(optional), apart, old_operands)
+    return ReadOnlyRow(operands, *flags, at_most, counted, names(pattern_flags), lists_cwd, *more)
 
 
 READ_ONLY_TABLE: dict[str, ReadOnlyRow] = {
@@ -73,7 +83,8 @@ READ_ONLY_TABLE: dict[str, ReadOnlyRow] = {
     "rev": _row("paths"),
     "nl": _row("paths", "b:n:s:v:w:"),
     "paste": _row("paths", "d:sz"),
-    **dict.fromkeys(("head", "tail"), _row("paths", "n:c:qv", "--lines: --bytes:", counted=True)),
+    "head": _row("paths", "n:c:qv", "--lines: --bytes:", counted=True),
+    "tail": _row("paths", "n:c:qv", "--lines: --bytes:", counted=True, old_operands=True),
     "wc": _row("paths", "cLlmw"),
     "cut": _row("paths", "b:c:d:f:sz", "--complement"),
     "tr": _row("text", "Ccdst"),
@@ -94,8 +105,8 @@ READ_ONLY_TABLE: dict[str, ReadOnlyRow] = {
     "sed": _row("sed"),
     "awk": _row("awk"),
     "test": _row("test"),
-    "tree": _row("paths", "adfishpDtrCnL:I:P:", "--dirsfirst --noreport --gitignore", lists_cwd=True),
-    "od": _row("paths", "A:bcdovxt:N:j:w:"),
+    "tree": _row("paths", "adfishpDtrCnL:I:P:", "--dirsfirst --noreport --gitignore", lists_cwd=True, apart=True),
+    "od": _row("paths", "A:bcdovxt:N:j:w?", old_operands=True),
     "fold": _row("paths", "bsw:"),
     "column": _row("paths", "ts:o:"),
     "sort": _row("paths", "bCcdfghiMmnRruVzk:t:"),

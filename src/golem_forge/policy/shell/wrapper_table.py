@@ -179,7 +179,7 @@ ONE_BY_ONE: dict[str, frozenset[str]] = {
 # programs that show something. Threat: whatever else is offered by its name alone may start other programs by an option
 # or operand that nobody thought of, and such a rule outlives the session in which a person watched it.
 SAVED_PROGRAMS = names(
-    "pytest py.test unittest ruff mypy pyright black isort flake8 pylint pycodestyle pydocstyle bandit yamllint eslint"
+    "pytest py.test unittest mypy pyright black isort flake8 pylint pycodestyle pydocstyle bandit yamllint eslint"
     " tsc prettier stylelint jest vitest rubocop rspec shellcheck shfmt hadolint markdownlint gofmt rustfmt"
     " clang-format stylua phpunit phpstan ls cat tac head tail wc nl cut paste tr grep egrep fgrep stat file du df"
     " diff cmp comm uniq basename dirname realpath readlink md5sum sha1sum sha256sum sha512sum cksum echo pwd true"
@@ -190,6 +190,7 @@ SAVED_SUBCOMMANDS: dict[str, frozenset[str]] = {
         "log status diff show blame shortlog describe rev-parse rev-list ls-files ls-tree cat-file add commit"
         " stash:list stash:show worktree:list remote:show"
     ),
+    "ruff": names("check format"),
     "npm": names("test ls list outdated audit"),
     "yarn": names("test"),
     "pnpm": names("test ls list"),
@@ -206,12 +207,15 @@ SAVED_SUBCOMMANDS: dict[str, frozenset[str]] = {
 # program they are covered neither as its subcommand nor as a word after it: `gcloud compute instances delete`.
 DESTROYING_WORDS = names(
     "delete del rm remove destroy drop purge prune uninstall erase wipe clear clean reset rollback install publish"
-    " unpublish deploy undeploy upload push"
+    " unpublish deploy undeploy upload push downgrade truncate flush nuke trash expunge evict dropall teardown"
+    " overwrite"
 )
 """Of these not even a target or a script that a project names is covered by more than its own words."""
 CHANGING_WORDS = DESTROYING_WORDS | names(
     "strip terminate unlink restore undo revert kill stop restart reboot shutdown disable enable detach down up start"
     " upgrade update link init apply create add new set unset put patch replace edit write import load migrate rename"
+    " repair rebuild reindex vacuum stamp squash seed bootstrap provision promote demote failover rotate renew cancel"
+    " close submit post release bump register unregister lock unlock freeze archive unarchive resize insert upsert save"
     " move mv cp copy sync send transfer login logout token alias grant revoke scale drain merge clone fork checkout"
     # what runs something
     " run runner exec execute eval evaluate shell console repl cmd command script ssh invoke call spawn attach debug cc"
@@ -224,15 +228,21 @@ class CoveredForm:
     the cluster with a value), and these operands. A word that begins with `@` names a file of more words: never."""
 
     options: frozenset[str]
-    operands: Literal["any", "nouns", "names", "none"] = "any"
-    free_after_dashes: bool = False  # what follows `--` is for a script that the project names
+    operands: Literal["any", "files", "nouns", "names", "none"] = "any"
+    script_options: frozenset[str] = frozenset()  # options of a script that the project names, after `--`
     leads: bool = True  # the choice that the card shows first
+    apart: bool = False  # the program looks for the values of a cluster in the words after it
 
 
 def _form(
-    options: str, operands: Literal["any", "nouns", "names", "none"] = "any", *, free: bool = False, leads: bool = True
+    options: str,
+    operands: Literal["any", "files", "nouns", "names", "none"] = "any",
+    *,
+    script_options: str = "",
+    leads: bool = True,
+    apart: bool = False,
 ) -> CoveredForm:
-    return CoveredForm(names(options), operands, free, leads)
+    return CoveredForm(names(options), operands, names(script_options), leads, apart)
 
 
 _PYTEST = _form(
@@ -254,7 +264,7 @@ _TASK = _form(
     " --offline --continue --no-print-directory --output-sync",
     "none",
 )
-_SCRIPT = _form("-s --silent --if-present", free=True)
+_SCRIPT = _form("-s --silent --if-present", script_options=_CHECKER_OPTIONS)
 _CARGO = _form(
     "-q -v -p: -j: --all --workspace --release --package --lib --bins --bin --tests --test --all-targets --all-features"
     " --no-default-features --features --quiet --verbose --locked --offline --frozen --no-run --no-deps --doc --check"
@@ -274,7 +284,10 @@ COVERED_FORMS: dict[tuple[str, ...], CoveredForm] = {
             " phpunit phpstan unittest"
         )
     },
-    ("ruff",): _form(_CHECKER_OPTIONS + " --output-format --extend-select --no-cache --preview --show-fixes"),
+    **{
+        ("ruff", name): _form(_CHECKER_OPTIONS + " --output-format --extend-select --no-cache --preview --show-fixes")
+        for name in ("check", "format")
+    },
     ("tsc",): _form(_CHECKER_OPTIONS + " -p: -b --project --build --noEmit --skipLibCheck --incremental"),
     **{(name,): _TASK for name in TASK_RUNNERS},
     ("mvn",): _form("-q -B -o -e --quiet --batch-mode --offline --errors", "none"),  # its `-s` names a file of settings
@@ -295,7 +308,10 @@ COVERED_FORMS: dict[tuple[str, ...], CoveredForm] = {
     ("git", "pull"): _form("-q -v --ff-only --no-rebase --quiet --verbose", "names", leads=False),
     ("git", "push"): _form("-q -v -u -n --set-upstream --quiet --verbose --dry-run", "names", leads=False),
     ("git", "merge"): _form("-q -v --ff-only --no-ff --no-edit --abort --quiet", "names", leads=False),
-    ("tree",): _form("-a -d -f -i -s -h -p -D -t -r -C -n -L: -I: -P: --dirsfirst --noreport --gitignore --du --prune"),
+    ("tree",): _form(
+        "-a -d -f -i -s -h -p -D -t -r -C -n -L: -I: -P: --dirsfirst --noreport --gitignore --du --prune", apart=True
+    ),
+    ("tail",): _form("-n: -c: -q -v -0 -1 -2 -3 -4 -5 -6 -7 -8 -9 --lines --bytes --quiet --silent --verbose", "files"),
     ("mkdir",): _form("-p -v --parents --verbose"),
     ("touch",): _form("-a -m -c --no-create"),
     ("file",): _form("-b -i -k -L -h -z -p -r -s -N -0 --brief --mime --mime-type --mime-encoding --uncompress"),
@@ -313,6 +329,7 @@ ANY_GIT = _form("-q -v --quiet --verbose", "names", leads=False)
 """Of programs that have no row of their own."""
 COVERED_OPERANDS = {
     "any": regex(r"[^@].*|", re.DOTALL),
+    "files": regex(r"[^@+].*|", re.DOTALL),  # no option of old: `tail +1f` follows for ever
     "nouns": regex(r"(?!@)[^=]*", re.DOTALL),  # no `SHELL=x`, and none of `CHANGING_WORDS`
     "names": regex(r"[A-Za-z0-9_][A-Za-z0-9_./@{}-]*"),  # no `ext::sh …`, no `+ref`, no `:ref`
     "none": regex(r"[0-9]+"),
