@@ -11,7 +11,7 @@ import pexpect
 import pytest
 from tests.deadlines import PATIENCE
 from tests.wire.grammar import refuse_or
-from tests.wire.server import WireCall, WireServer, WireTurn
+from tests.wire.server import WireCall, WireRequest, WireServer, WireTurn
 
 Desks = Callable[..., Any]
 KEY = "canary-key-0451-abcdef"
@@ -256,8 +256,72 @@ def test_a_server_that_compiles_schemas_into_a_grammar_takes_every_tool(desk: De
         ran = place.forge("run", "plan it")
     assert (ran.code, ran.out) == (0, "Shorter next time.\n"), ran.err
     sent = {tool["function"]["name"]: tool["function"]["parameters"] for tool in server.requests[0].body["tools"]}
-    assert sent["update_plan"]["properties"]["explanation"]["description"].endswith(" At most 2000 characters.")
+    assert "2000" not in json.dumps(sent["update_plan"]), "the bound is ours, and leaves no word on the wire"
     [call] = place.calls()
     assert call.status == "input_invalid" and "explanation" in call.error
     told = [message for message in server.requests[1].body["messages"] if message["role"] == "tool"]
     assert "explanation" in json.dumps(told) and "2000" in json.dumps(told)
+
+
+CHOOSY = """\
+from typing import Union
+
+def pick(what: Union[int, str]) -> str:
+    "Pick one."
+    return f"picked {what}"
+
+def plain(name: str) -> str:
+    "Greet."
+    return name
+"""
+WITH_MODULE = """\
+---
+name: main
+model: openai-compatible:local
+toolsets:
+  custom:
+    module: ./tools.py
+    tools: [pick, plain]
+    approval: {default: preApproved}
+---
+Help.
+"""
+
+
+REFUSED = WireTurn(status=400, error="Failed to initialize samplers: failed to parse grammar")
+
+
+def accepted(request: WireRequest) -> bool:
+    return '"anyOf"' not in json.dumps(request.body.get("tools", ()))
+
+
+def with_local(place: Any, server: WireServer) -> Any:
+    place.home.mkdir(exist_ok=True)
+    block = f"{{openai-compatible: {{base_url: '{server.base_url('openai-compatible')}'}}}}"
+    (place.home / "config.yaml").write_text(f"models: {block}\n")
+    return place
+
+
+def test_a_refused_schema_is_told_with_its_tool_and_asked_once_more_without_it(desk: Desks) -> None:
+    turns = iter([WireTurn(calls=(WireCall(name="pick", args={"what": "7"}),)), WireTurn(say="Seven it is.")])
+    with WireServer(lambda request: next(turns) if accepted(request) else REFUSED) as server:
+        place = with_local(desk({"main.worker": WITH_MODULE, "tools.py": CHOOSY, "forge.yaml": ""}), server)
+        place.trust()
+        ran = place.forge("run", "--json", "pick")
+    assert ran.code == 0, ran.err
+    events = [json.loads(line) for line in ran.out.splitlines()]
+    [told] = [each["data"]["message"] for each in events if each.get("data", {}).get("code") == "SCHEMA_REFUSED"]
+    assert "failed to parse grammar" in told and "tool 'pick'" in told and "plain schemas" in told
+    assert events[-1]["data"]["response"] == "Seven it is."
+    assert [accepted(request) for request in server.requests] == [False, True, True], "the next one needs no refusal"
+    [call] = place.calls()
+    assert call.tool == "pick" and call.status == "success"
+
+
+def test_where_bare_schemas_are_refused_too_the_error_names_the_tool(desk: Desks) -> None:
+    with WireServer(lambda request: WireTurn(status=400, error="tools[2].function: invalid schema")) as server:
+        place = with_local(desk({"main.worker": WITH_MODULE, "tools.py": CHOOSY, "forge.yaml": ""}), server)
+        place.trust()
+        ran = place.forge("run", "pick")
+    assert ran.code == 5 and "the schema of tool 'plain'" in ran.err, ran.err
+    assert len(server.requests) == 2
