@@ -325,3 +325,15 @@ def test_where_bare_schemas_are_refused_too_the_error_names_the_tool(desk: Desks
         ran = place.forge("run", "pick")
     assert ran.code == 5 and "the schema of tool 'plain'" in ran.err, ran.err
     assert len(server.requests) == 2
+
+
+def test_the_first_request_of_the_built_in_worker_is_small(desk: Desks) -> None:
+    """At 25 tokens a second a local model reads 2,500 tokens in 100 s. The rest of the room is for tools to come."""
+    with WireServer([WireTurn(say="Hello.")]) as server:
+        place = with_local(desk({}), server)
+        ran = place.forge("run", "-m", "openai-compatible:local", "-a", "approve_all", "hello")
+    assert ran.code == 0, ran.err
+    body = server.requests[0].body
+    assert len(json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()) / 3.5 < 2_500
+    offered = {tool["function"]["name"] for tool in body["tools"]}
+    assert {"read_file", "write_file", "apply_patch", "exec_command", "grep_files", "tool_search"} <= offered
