@@ -337,3 +337,37 @@ def test_the_first_request_of_the_built_in_worker_is_small(desk: Desks) -> None:
     assert len(json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()) / 3.5 < 2_500
     offered = {tool["function"]["name"] for tool in body["tools"]}
     assert {"read_file", "write_file", "apply_patch", "exec_command", "grep_files", "tool_search"} <= offered
+
+
+@pytest.mark.parametrize("tool_format", ["native", "xml"])
+def test_a_small_model_that_writes_its_call_as_text_is_understood(desk: Desks, tool_format: str) -> None:
+    written = '```json\n{"name": "read_file", "arguments": {"path": "note.txt"}}\n```'
+    with WireServer([WireTurn(say=written), WireTurn(say="It says hello.")]) as server:
+        worker = f"---\nname: main\ntool_format: {tool_format}\ntoolsets: {{filesystem: {{}}}}\n"
+        worker += "sandbox: {zones: [{name: workspace}]}\n---\nHelp.\n"
+        place = with_local(desk({"main.worker": worker, "note.txt": "hello\n", "forge.yaml": FOLDER}), server)
+        ran = place.forge("run", "-t", "normal", "-m", "openai-compatible:local", "what does note.txt say?")
+    assert (ran.code, ran.out) == (0, "It says hello.\n"), ran.err
+    assert "wrote its call as text; taken as a call of read_file" in ran.err and '"arguments"' not in ran.err
+    [call] = place.calls()
+    assert (call.tool, call.status) == ("read_file", "success")
+    sent = server.requests[1].body["messages"]
+    assert "hello" in json.dumps(sent)
+    before = next(each for each in sent if each["role"] == "assistant")
+    if tool_format == "native":
+        assert before["tool_calls"][0]["function"]["name"] == "read_file", "the model sees its call in the right form"
+    else:
+        assert before["content"].startswith("<tool><tool_name>read_file</tool_name>")
+
+
+FOLDER = "sandbox: {zones: {workspace: {path: ., mode: rw}}}\n"
+
+
+def test_a_call_written_as_text_is_judged_like_every_call(desk: Desks) -> None:
+    written = '{"name": "write_file", "arguments": {"path": "x.txt", "content": "x"}}'
+    with WireServer([WireTurn(say=written), WireTurn(say="I may not.")]) as server:
+        place = with_local(desk({}), server)
+        ran = place.forge("run", "-m", "openai-compatible:local", "write")
+    assert (ran.code, ran.out) == (0, "I may not.\n"), ran.err
+    assert [(call.tool, call.status) for call in place.calls()] == [("write_file", "approval_denied")]
+    assert not (place.root / "x.txt").exists()

@@ -145,6 +145,8 @@ class Dialogue:
             raise ModelError(f"{self.model.name} withheld its answer", code=ANSWER_WITHHELD)
         message = storable_message(_without_cut_calls(completed), self.scope.state.call_ids)
         self.history.add(message)
+        if completed.note:
+            self.scope.emit("status", {"type": "info", "message": completed.note, "code": "TEXT_CALL"})
         if message.text:
             self.scope.emit("message", {"message": {"role": "assistant", "content": message.text}})
         if completed.finish is Finish.LENGTH:

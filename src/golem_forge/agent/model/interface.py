@@ -106,6 +106,8 @@ class Completed:
     message: AssistantMessage
     usage: TokenUsage
     finish: Finish = Finish.STOP
+    note: str = ""
+    """What a person is told of how it was read."""
 
 
 ModelEvent = TextDelta | ThinkingDelta | UsageSoFar | Completed
