@@ -17,7 +17,7 @@ from benchmarks.rows import BENCH_JSON, RECORD, Row, save, table, verdict
 
 TOPICS = (
     *("startup", "terminal", "memory", "walls", "undo", "warm", "user_tools", "registry", "growth"),
-    *("files", "bus", "search", "dispatch", "batch", "define", "loop"),
+    *("files", "bus", "search", "dispatch", "batch", "define", "loop", "wire"),
     *("mcp_calls", "mcp_served", "web", "questions", "store", "programs"),
 )
 COMPARED = ("golem-forge", "pydantic-ai-slim", "openai-agents", "fastmcp", "mcp", "langchain-core", "llm")

@@ -11,7 +11,7 @@ import pexpect
 import pytest
 from tests.deadlines import PATIENCE
 from tests.wire.grammar import refuse_or
-from tests.wire.server import WireCall, WireServer, WireTurn
+from tests.wire.server import WireCall, WireRequest, WireServer, WireTurn
 
 Desks = Callable[..., Any]
 KEY = "canary-key-0451-abcdef"
@@ -256,8 +256,118 @@ def test_a_server_that_compiles_schemas_into_a_grammar_takes_every_tool(desk: De
         ran = place.forge("run", "plan it")
     assert (ran.code, ran.out) == (0, "Shorter next time.\n"), ran.err
     sent = {tool["function"]["name"]: tool["function"]["parameters"] for tool in server.requests[0].body["tools"]}
-    assert sent["update_plan"]["properties"]["explanation"]["description"].endswith(" At most 2000 characters.")
+    assert "2000" not in json.dumps(sent["update_plan"]), "the bound is ours, and leaves no word on the wire"
     [call] = place.calls()
     assert call.status == "input_invalid" and "explanation" in call.error
     told = [message for message in server.requests[1].body["messages"] if message["role"] == "tool"]
     assert "explanation" in json.dumps(told) and "2000" in json.dumps(told)
+
+
+CHOOSY = """\
+from typing import Union
+
+def pick(what: Union[int, str]) -> str:
+    "Pick one."
+    return f"picked {what}"
+
+def plain(name: str) -> str:
+    "Greet."
+    return name
+"""
+WITH_MODULE = """\
+---
+name: main
+model: openai-compatible:local
+toolsets:
+  custom:
+    module: ./tools.py
+    tools: [pick, plain]
+    approval: {default: preApproved}
+---
+Help.
+"""
+
+
+REFUSED = WireTurn(status=400, error="Failed to initialize samplers: failed to parse grammar")
+
+
+def accepted(request: WireRequest) -> bool:
+    return '"anyOf"' not in json.dumps(request.body.get("tools", ()))
+
+
+def with_local(place: Any, server: WireServer) -> Any:
+    place.home.mkdir(exist_ok=True)
+    block = f"{{openai-compatible: {{base_url: '{server.base_url('openai-compatible')}'}}}}"
+    (place.home / "config.yaml").write_text(f"models: {block}\n")
+    return place
+
+
+def test_a_refused_schema_is_told_with_its_tool_and_asked_once_more_without_it(desk: Desks) -> None:
+    turns = iter([WireTurn(calls=(WireCall(name="pick", args={"what": "7"}),)), WireTurn(say="Seven it is.")])
+    with WireServer(lambda request: next(turns) if accepted(request) else REFUSED) as server:
+        place = with_local(desk({"main.worker": WITH_MODULE, "tools.py": CHOOSY, "forge.yaml": ""}), server)
+        place.trust()
+        ran = place.forge("run", "--json", "pick")
+    assert ran.code == 0, ran.err
+    events = [json.loads(line) for line in ran.out.splitlines()]
+    [told] = [each["data"]["message"] for each in events if each.get("data", {}).get("code") == "SCHEMA_REFUSED"]
+    assert "failed to parse grammar" in told and "tool 'pick'" in told and "plain schemas" in told
+    assert events[-1]["data"]["response"] == "Seven it is."
+    assert [accepted(request) for request in server.requests] == [False, True, True], "the next one needs no refusal"
+    [call] = place.calls()
+    assert call.tool == "pick" and call.status == "success"
+
+
+def test_where_bare_schemas_are_refused_too_the_error_names_the_tool(desk: Desks) -> None:
+    with WireServer(lambda request: WireTurn(status=400, error="tools[2].function: invalid schema")) as server:
+        place = with_local(desk({"main.worker": WITH_MODULE, "tools.py": CHOOSY, "forge.yaml": ""}), server)
+        place.trust()
+        ran = place.forge("run", "pick")
+    assert ran.code == 5 and "the schema of tool 'plain'" in ran.err, ran.err
+    assert len(server.requests) == 2
+
+
+def test_the_first_request_of_the_built_in_worker_is_small(desk: Desks) -> None:
+    """At 25 tokens a second a local model reads 2,500 tokens in 100 s. The rest of the room is for tools to come."""
+    with WireServer([WireTurn(say="Hello.")]) as server:
+        place = with_local(desk({}), server)
+        ran = place.forge("run", "-m", "openai-compatible:local", "-a", "approve_all", "hello")
+    assert ran.code == 0, ran.err
+    body = server.requests[0].body
+    assert len(json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()) / 3.5 < 2_500
+    offered = {tool["function"]["name"] for tool in body["tools"]}
+    assert {"read_file", "write_file", "apply_patch", "exec_command", "grep_files", "tool_search"} <= offered
+
+
+@pytest.mark.parametrize("tool_format", ["native", "xml"])
+def test_a_small_model_that_writes_its_call_as_text_is_understood(desk: Desks, tool_format: str) -> None:
+    written = '```json\n{"name": "read_file", "arguments": {"path": "note.txt"}}\n```'
+    with WireServer([WireTurn(say=written), WireTurn(say="It says hello.")]) as server:
+        worker = f"---\nname: main\ntool_format: {tool_format}\ntoolsets: {{filesystem: {{}}}}\n"
+        worker += "sandbox: {zones: [{name: workspace}]}\n---\nHelp.\n"
+        place = with_local(desk({"main.worker": worker, "note.txt": "hello\n", "forge.yaml": FOLDER}), server)
+        ran = place.forge("run", "-t", "normal", "-m", "openai-compatible:local", "what does note.txt say?")
+    assert (ran.code, ran.out) == (0, "It says hello.\n"), ran.err
+    assert "wrote its call as text; taken as a call of read_file" in ran.err and '"arguments"' not in ran.err
+    [call] = place.calls()
+    assert (call.tool, call.status) == ("read_file", "success")
+    sent = server.requests[1].body["messages"]
+    assert "hello" in json.dumps(sent)
+    before = next(each for each in sent if each["role"] == "assistant")
+    if tool_format == "native":
+        assert before["tool_calls"][0]["function"]["name"] == "read_file", "the model sees its call in the right form"
+    else:
+        assert before["content"].startswith("<tool><tool_name>read_file</tool_name>")
+
+
+FOLDER = "sandbox: {zones: {workspace: {path: ., mode: rw}}}\n"
+
+
+def test_a_call_written_as_text_is_judged_like_every_call(desk: Desks) -> None:
+    written = '{"name": "write_file", "arguments": {"path": "x.txt", "content": "x"}}'
+    with WireServer([WireTurn(say=written), WireTurn(say="I may not.")]) as server:
+        place = with_local(desk({}), server)
+        ran = place.forge("run", "-m", "openai-compatible:local", "write")
+    assert (ran.code, ran.out) == (0, "I may not.\n"), ran.err
+    assert [(call.tool, call.status) for call in place.calls()] == [("write_file", "approval_denied")]
+    assert not (place.root / "x.txt").exists()

@@ -18,10 +18,12 @@ from golem_forge.agent.messages import unfenced
 from golem_forge.agent.model.interface import Request
 from golem_forge.agent.session import open_session
 from golem_forge.agent.trust import trust_store
+from golem_forge.agent.worker_zones import BUILT_IN_WORKER
 from golem_forge.core.calls import Caller
 from golem_forge.events.journal_reader import read
 from golem_forge.storage.home import ForgeHome
 from golem_forge.tools.tool import Tool
+from golem_forge.toolsets.model_text import RARE
 
 Play = Callable[..., Any]
 NATIVE = ["read_file", "list_files", "file_exists", "file_info", "write_file", "delete_file", "read_output"]
@@ -480,5 +482,24 @@ async def test_without_a_model_it_is_there_too_where_something_is_deferred(tmp_p
         outcome = await session.call("tool_search", {"query": "create calendar event"}, caller=Caller.HUMAN)
         assert outcome.ok and found(outcome.text)[0] == "calendar__create_event"
         assert "tool_search" not in session.catalog.names()
-    async with open_session(place, **kinds) as session:
+    async with open_session(place, toolsets={"filesystem": {}}, **kinds) as session:
         assert (await session.call("tool_search", {"query": "x"})).status == "tool_not_found"
+
+
+async def test_forges_own_rare_tools_wait_by_name_and_are_loaded_by_search_or_by_a_call(play: Play) -> None:
+    """The whole built-in worker: what is seldom used is not sent, and nothing is lost."""
+    turns = [calls(search("save a memory", limit=1)), calls(("file_exists", {"path": "x"})), "ok"]
+    played = await play(turns, turn="go", worker=BUILT_IN_WORKER)
+    first, second, third = played.script.requests
+    offered = {offer.name: offer for offer in first.tools}
+    assert not RARE & offered.keys()
+    assert all(name in offered["tool_search"].description for name in RARE)
+    assert "save_memory" in names(second) and names(second)[: len(first.tools)] == names(first)
+    assert names(third)[-1] == "file_exists" and played.script.results(2)[0][0] == "success"
+
+
+async def test_a_rare_tool_can_be_sent_always(play: Play, tmp_path: Path) -> None:
+    place = program(tmp_path / "p", "tools: {always_load: [get_memory]}\n")
+    played = await play(["ok"], turn="go", worker=BUILT_IN_WORKER, directory=place)
+    offered = {offer.name: offer for offer in played.script.requests[0].tools}
+    assert "get_memory" in offered and "get_memory" not in offered["tool_search"].description

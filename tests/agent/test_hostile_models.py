@@ -126,11 +126,11 @@ async def test_a_server_that_counts_below_zero_gives_nothing_back_to_the_budget(
 
 
 async def test_a_failed_try_may_use_up_the_budget_of_the_next_one(play: Play, tmp_path: Path) -> None:
-    folder = program(tmp_path / "p", main=f"budget: {{max_tokens: 9000}}\n{FILES}{ZONE}")
+    folder = program(tmp_path / "p", main=f"budget: {{max_tokens: 8300}}\n{FILES}{ZONE}")
     failing = Turn(say="a", usage=TokenUsage(input=4000), fail=TurnFailure(status=429, retry_after=0))
     played = await play([failing] * 4, worker="main", directory=folder, facts={"max_output_tokens": 100})
     result = await played.runtime.run("go")
-    assert result.status is RunStatus.LIMIT and result.error == "budget exceeded: max_tokens 9000 (used 8000)"
+    assert result.status is RunStatus.LIMIT and result.error == "budget exceeded: max_tokens 8300 (used 8000)"
     assert len(played.script.requests) == 2
 
 

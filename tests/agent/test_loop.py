@@ -369,7 +369,7 @@ BOUNDED = {
 }
 
 
-async def test_bounds_of_tools_of_every_source_are_sent_as_words_and_still_hold(play: Any) -> None:
+async def test_bounds_of_tools_of_every_source_are_not_sent_and_still_hold(play: Any) -> None:
     own = Tool("keep", "Keeps.", input_schema=BOUNDED, execute=lambda args: "kept")
     remote = Remote("notes", "keep")
     theirs = Tool("notes__keep", "Keeps.", input_schema=BOUNDED, execute=lambda args: "", source="mcp", remote=remote)
@@ -380,11 +380,10 @@ async def test_bounds_of_tools_of_every_source_are_sent_as_words_and_still_hold(
         assert offers[name].schema == {
             "type": "object",
             "properties": {
-                "text": {"type": "string", "description": "What to keep. At most 2000 characters."},
+                "text": {"type": "string", "description": "What to keep"},
                 "tags": {
                     "type": "array",
                     "items": {"type": "string", "description": "Matches `^[a-z]{1,9}$`."},
-                    "description": "At most 3000 items.",
                 },
             },
         }

@@ -27,6 +27,7 @@ from golem_forge.agent.messages import AssistantMessage, Message, UserMessage
 from golem_forge.agent.model.interface import (
     RESPONSE_CUT,
     RESPONSE_TOO_LARGE,
+    SCHEMA_REFUSED,
     Completed,
     Finish,
     Model,
@@ -38,7 +39,9 @@ from golem_forge.agent.model.interface import (
     ThinkingDelta,
     TokenUsage,
     UsageSoFar,
+    refused_tools,
     storable_message,
+    with_bare_schemas,
 )
 from golem_forge.agent.run_result import RunInterrupted, unless_interrupted
 from golem_forge.agent.worker_scope import WorkerScope
@@ -100,6 +103,8 @@ class Dialogue:
     """The last words: of the response that is being streamed, or of the last one that had any."""
     last_finish: Finish = Finish.STOP
     """Why the last response ended."""
+    bare_schemas: set[str] = field(default_factory=set)
+    """Names of models whose server refused a schema: their requests carry bare ones from then on."""
     _estimator: Estimator = field(default_factory=Estimator)
 
     async def next_response(self) -> AssistantMessage:
@@ -140,6 +145,8 @@ class Dialogue:
             raise ModelError(f"{self.model.name} withheld its answer", code=ANSWER_WITHHELD)
         message = storable_message(_without_cut_calls(completed), self.scope.state.call_ids)
         self.history.add(message)
+        if completed.note:
+            self.scope.emit("status", {"type": "info", "message": completed.note, "code": "TEXT_CALL"})
         if message.text:
             self.scope.emit("message", {"message": {"role": "assistant", "content": message.text}})
         if completed.finish is Finish.LENGTH:
@@ -147,7 +154,7 @@ class Dialogue:
         return message
 
     def _request(self, messages: list[Message]) -> Request:
-        return Request(
+        request = Request(
             system=self.system(),
             messages=tuple(messages),
             tools=self.scope.model_tools.offers(),
@@ -155,6 +162,7 @@ class Dialogue:
             attachment=self._attached,
             schema_of=self.scope.model_tools.schema_of,
         )
+        return with_bare_schemas(request) if self.model.name in self.bare_schemas else request
 
     def _attached(self, digest: str) -> bytes:
         """Bytes as they are, except that a text is given without the secrets that Forge knows."""
@@ -249,9 +257,11 @@ class Dialogue:
         output = self.budget.fit_output(estimate, most, self.price)
         with self.budget.hold_request(estimate, output, self.price) as hold:
 
-            def observe(event: ModelEvent | DiscardedAttempt) -> None:
+            def observe(event: ModelEvent | DiscardedAttempt | SchemaRefused) -> None:
                 if isinstance(event, UsageSoFar):
                     streamed.usage = event.usage
+                elif isinstance(event, SchemaRefused):
+                    self._tell_schema_refused(event)
                 elif isinstance(event, DiscardedAttempt):
                     self._count(streamed.request_id, event.usage)
                     streamed.usage = TokenUsage()
@@ -276,7 +286,12 @@ class Dialogue:
         text = f"still waiting for {self.model.name}: nothing for {seconds:.0f} s"
         self.scope.emit("status", {"type": "warning", "message": text, "code": "MODEL_WAITING"})
 
-    def _show(self, streamed: _Streamed, event: ModelEvent | DiscardedAttempt) -> None:
+    def _tell_schema_refused(self, refused: SchemaRefused) -> None:
+        self.bare_schemas.add(self.model.name)
+        text = f"{refused.reason} (the schema of {refused.tools}); asked again with plain schemas"
+        self.scope.emit("status", {"type": "warning", "message": text, "code": SCHEMA_REFUSED})
+
+    def _show(self, streamed: _Streamed, event: ModelEvent | DiscardedAttempt | SchemaRefused) -> None:
         if isinstance(event, TextDelta):
             if event.text:
                 streamed.pieces.append(event.text)
@@ -371,9 +386,6 @@ class DiscardedAttempt:
     """Seconds until the next try; None: there is none."""
 
 
-ShowEvent = Callable[[ModelEvent | DiscardedAttempt], None]
-
-
 async def ask_with_retries(
     model: Model,
     request: Request,
@@ -386,7 +398,7 @@ async def ask_with_retries(
     for number in range(1, MAX_ATTEMPTS + 1):
         one = _Attempt(show)
         try:
-            return await one.run(model, request)
+            return await _with_schemas_it_takes(one, model, request)
         except ModelError as error:
             wait = _retry_wait(error, number, random) if error.retryable and number < MAX_ATTEMPTS else None
             if one.streamed or one.usage.total or wait is not None:
@@ -397,9 +409,43 @@ async def ask_with_retries(
     raise AssertionError("the last try returns or raises")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaRefused:
+    """The server cannot use the schema of a tool; the request was sent once more with the least of each schema."""
+
+    reason: str
+    tools: str
+    """Whose schema it is, as far as the server says."""
+
+
+ShowEvent = Callable[[ModelEvent | DiscardedAttempt | SchemaRefused], None]
+
+
+async def _with_schemas_it_takes(attempt: _Attempt, model: Model, request: Request) -> Completed:
+    """One try. Where the server refused a schema, one more with bare ones; the error names the tool."""
+    try:
+        return await attempt.run(model, request)
+    except ModelError as error:
+        if error.code != SCHEMA_REFUSED or not request.tools:
+            raise
+        tools, bare = refused_tools(error.message, request.tools), with_bare_schemas(request)
+        if bare is request:
+            raise _about_schema(error, tools) from error
+        attempt.show(SchemaRefused(reason=error.message, tools=tools))
+        try:
+            return await attempt.run(model, bare)
+        except ModelError as again:
+            raise (_about_schema(again, tools) if again.code == SCHEMA_REFUSED else again) from error
+
+
+def _about_schema(error: ModelError, tools: str) -> ModelError:
+    text = f"{error.message} (the schema of {tools}; leave the tool out of the worker's toolsets, or try another model)"
+    return ModelError(text, code=error.code, http_status=error.http_status)
+
+
 class _Attempt:
     def __init__(self, show: ShowEvent) -> None:
-        self._show = show
+        self.show = show
         self.streamed = False
         self.usage = TokenUsage()
 
@@ -418,7 +464,7 @@ class _Attempt:
                 elif isinstance(event, UsageSoFar):
                     event = UsageSoFar(usage=clamp_usage(event.usage))
                     self.usage = event.usage
-                self._show(event)
+                self.show(event)
         if completed is None:
             raise ModelError(f"{model.name}: the response broke off before its end", retryable=True)
         return completed

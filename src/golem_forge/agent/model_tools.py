@@ -1,7 +1,8 @@
 """ModelTools: which of a worker's tools its model is sent, and which deferred ones it has loaded.
 
-While definitions are few, all are sent. When there are too many, all but Forge's own and the pinned ones
-(`always_load`) are deferred until the model searches for them (`tool_search`, offered only then) or calls them. Loaded
+While definitions are few, all are sent. Forge's rare ones wait as soon as its own are many; when there are too many in
+all, everything waits but Forge's own and the pinned ones (`always_load`), until the model searches for them
+(`tool_search`, offered only then) or calls them. Forge's own are sent with the short words of `model_text`. Loaded
 names are recorded in the journal by worker and restored when the session is resumed. The selection is cached until the
 catalog, the policy or the configuration changes: a request costs what it sends, however many tools there are.
 """
@@ -21,9 +22,10 @@ from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.events.journal_records import join_records
 from golem_forge.orchestrator.orchestrator import Orchestrator
 from golem_forge.tools.catalog import ToolNotFound, schema_problem
-from golem_forge.tools.deferral import DeferralThreshold, ToolSplit, add_loaded, sources, split_tools
+from golem_forge.tools.deferral import DeferralThreshold, ToolSplit, add_loaded, has_many_own, sources, split_tools
 from golem_forge.tools.schema import model_schema
 from golem_forge.tools.tool import SourceKind, Tool
+from golem_forge.toolsets.model_text import RARE, model_text, short_schema
 from golem_forge.toolsets.tool_search import TOOL_SEARCH, ToolSearchResult, create_tool_search_tool
 
 if TYPE_CHECKING:
@@ -40,6 +42,8 @@ class _Selection:
     usable: Mapping[str, Tool]
     """Everything a model may call, except what could only be refused."""
     tools: ToolSplit
+    may_wait: Mapping[str, Tool]
+    """What waits, or would if there were too many tools."""
     search: Tool | None
     """None: nothing is deferred."""
 
@@ -77,7 +81,7 @@ class ModelTools:
 
     def mark_called(self, outcomes: Iterable[Outcome]) -> None:
         """What a model calls is loaded: it goes on with it, and one that guessed the arguments needs the schema."""
-        waiting = self.select().tools.waiting
+        waiting = self.select().may_wait
         names = dict.fromkeys(each.tool for each in outcomes if each.status is not Status.TOOL_NOT_FOUND)
         self._load([waiting[name] for name in names if name in waiting])
 
@@ -103,10 +107,11 @@ class ModelTools:
             self._offers, self._redactor_version = {}, redactor.version
         known = self._offers.get(tool.name)
         if known is None or known[0] is not tool:
-            description, schema = redactor.redact_secrets(tool.description), tool.input_schema
+            description, schema = redactor.redact_secrets(model_text(tool)), tool.input_schema
             if tool.source is not SourceKind.NATIVE:  # Forge's own names stay, whatever somebody's password is
                 schema = redactor.without_secrets(schema)
-            offer = ToolOffer(name=tool.name, description=description, schema=model_schema(schema), full_schema=schema)
+            sent = short_schema(tool) or model_schema(schema)
+            offer = ToolOffer(name=tool.name, description=description, schema=sent, full_schema=schema)
             known = tool, offer
             self._offers[tool.name] = known
         return known[1]
@@ -118,21 +123,22 @@ class ModelTools:
     def _make_selection(self, inputs: tuple[Any, ...]) -> _Selection:
         path, catalog, settings = self._orchestrator, self._orchestrator.catalog, self._settings
         usable = path.usable_tools()
-        tools = split_tools(usable.values(), settings.deferral, self._always_loaded)
+        every = tuple(usable.values())
+        rare = RARE if has_many_own(every) else ()
+        many = tools = split_tools(every, settings.deferral, self._always_loaded, rare=rare)
+        if not self._threshold.passed(every, settings.deferral):
+            tools = split_tools(every, settings.deferral, self._always_loaded, rare=rare, only_rare=True)
         search = None
-        if (
-            tools.waiting
-            and self._threshold.passed(tuple(usable.values()), settings.deferral)
-            and TOOL_SEARCH not in catalog
-        ):
+        if tools.waiting and TOOL_SEARCH not in catalog:
             # The same one as long as it says the same: loading a tool changes none of its words.
-            made = create_tool_search_tool(self._find, sources(tools.waiting.values(), self._is_users))
+            own = [tool.name for tool in tools.waiting.values() if tool.source is SourceKind.NATIVE]
+            made = create_tool_search_tool(self._find, sources(tools.waiting.values(), self._is_users), own)
             before = self._selection.search if self._selection is not None else None
             search = before if before is not None and before.description == made.description else made
             catalog.hide(search, by_models=True)
         elif self._selection is not None and self._selection.search is not None:
             catalog.unhide(TOOL_SEARCH)
-        return _Selection(inputs=inputs, usable=usable, tools=tools, search=search)
+        return _Selection(inputs=inputs, usable=usable, tools=tools, may_wait=many.waiting, search=search)
 
     def _find(self, query: str, limit: int) -> ToolSearchResult:
         while True:
@@ -152,7 +158,7 @@ class ModelTools:
 
     def _load(self, tools: Iterable[Tool]) -> None:
         selection = self.select()
-        loaded = add_loaded(self.loaded, tools, selection.tools.waiting)
+        loaded = add_loaded(self.loaded, tools, selection.may_wait)
         if loaded == self.loaded:
             return
         self.loaded = loaded  # also where all are sent: what a model has used stays when there are too many one day

@@ -41,14 +41,12 @@ _CONSENT: Final = {
 _MODES: Final = {
     ApprovalMode.INTERACTIVE: "Approval: a call that needs consent is put to the person, who may refuse or change it.",
     ApprovalMode.STRICT: "Approval: strict. Every call that has an effect is put to the person, who may refuse it.",
-    ApprovalMode.CONTAINED: "Approval: what stays inside the walls and can be undone runs without asking; what leaves "
-    "them, or cannot be undone, is put to the person.",
+    ApprovalMode.CONTAINED: "Approval: the person is asked before anything leaves the walls or cannot be undone.",
     ApprovalMode.APPROVE_ALL: "Approval: calls that need consent run without asking. What policy blocks stays blocked.",
     ApprovalMode.AUTO_DENY: "Approval: nobody is there to ask. A call that needs consent is refused; do not repeat it.",
 }
 _WALLS: Final = {
-    Level.FULL: "Commands run inside walls: they see only the zones and the system's programs, and no network unless "
-    "hosts were approved for that call.",
+    Level.FULL: "Commands run inside walls: they see only the zones and the system's programs.",
     Level.LANDLOCK: "Commands run inside read-only walls: no command can write to a zone or reach the network. Change "
     "files with the file tools.",
     Level.NONE: "No walls can be built on this machine, so no command can run.",
@@ -57,11 +55,8 @@ _WALLS: Final = {
 _MAX_NAMED: Final = 20
 _MAKING_TOOLS: Final = """\
 ## Tools of the person's own
-A procedure that works can become a tool that stays. Propose one when you are asked to, or when the same steps come a
-third time: say what it will do, and ask first. Then create_custom_tool, edit its files in /user_tools/<name> with the
-file tools, declare its parameters and at least one test in tool.yaml, and call run_custom_tool: it is built, shown to
-the person, tested, and from then on called by its own name. When a test fails, mend the source and run it again. Use a
-tool that is there before you make another one like it."""
+Steps that come a third time can become a tool that stays: propose it, and when the person agrees, create_custom_tool
+writes it to /user_tools/<name>; run_custom_tool builds and tests it. Mend its files until the tests pass."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

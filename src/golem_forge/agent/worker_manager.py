@@ -25,6 +25,7 @@ from golem_forge.agent.messages import UserMessage
 from golem_forge.agent.model.interface import Model
 from golem_forge.agent.model.keys import ModelKeys
 from golem_forge.agent.model.selection import (
+    NO_SETTINGS,
     check_compatible,
     key_variable,
     missing_key,
@@ -33,6 +34,7 @@ from golem_forge.agent.model.selection import (
     split_model,
     split_models,
 )
+from golem_forge.agent.model.text_calls import TextCallModel, takes_text_calls
 from golem_forge.agent.project_instructions import STATUS_CODE, ProjectInstructions
 from golem_forge.agent.prompt import PromptState, system_prompt
 from golem_forge.agent.run_result import unless_interrupted
@@ -357,11 +359,15 @@ class WorkerManager:
             confined=not self.state.program.trusted,
             stored=self._stored_key(name),
         )
-        if worker.tool_format == "native" or (worker.tool_format == "auto" and model.calls_natively):
-            return model
-        from golem_forge.agent.model.xml_model import XmlModel
+        if worker.tool_format == "xml" or (worker.tool_format == "auto" and not model.calls_natively):
+            from golem_forge.agent.model.xml_model import XmlModel
 
-        return XmlModel(model)
+            model = XmlModel(model)
+        if name in self.given:
+            return model
+        provider = split_model(name)[0]
+        reads = takes_text_calls(provider, settings.models.get(provider, NO_SETTINGS).text_calls)
+        return TextCallModel(model) if reads else model
 
     def _stored_key(self, name: str) -> ModelKeys:
         """The stored keys; the one that will be sent is known to the redactor first."""

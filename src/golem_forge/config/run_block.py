@@ -14,7 +14,17 @@ from typing import Any, Final
 
 from golem_forge.config.layer import ConfigLayer
 from golem_forge.config.sandbox_block import variable_holding, whole_number
-from golem_forge.config.schema import Check, ConfigProblems, MappingSchema, list_of, map_of, positive, refuse, text
+from golem_forge.config.schema import (
+    Check,
+    ConfigProblems,
+    MappingSchema,
+    flag,
+    list_of,
+    map_of,
+    positive,
+    refuse,
+    text,
+)
 from golem_forge.config.yaml_file import YamlPath, is_override
 from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.core.regex import regex
@@ -30,6 +40,8 @@ class ProviderSettings:
 
     base_url: str = ""
     key_env: str = ""
+    text_calls: bool | None = None
+    """Whether a call that a model writes as its answer is taken as one; None: of servers of one's own only."""
     request_timeout: float = 600.0
     """Seconds of silence after which a request has failed. A reasoning model may be silent for minutes before its
     first word."""
@@ -112,7 +124,7 @@ BUDGET_CHECK: Final = MappingSchema(
     }
 )
 _PROVIDER: Final = MappingSchema(
-    {"base_url": base_url, "key_env": variable_holding("key"), "request_timeout": positive}
+    {"base_url": base_url, "key_env": variable_holding("key"), "request_timeout": positive, "text_calls": flag}
 )
 RUN_KEYS: Final[dict[str, Check]] = {
     "entry": text,

@@ -7,7 +7,7 @@ that the bytes before it, which a provider has cached, stay equal; the two momen
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from itertools import chain
 from typing import Final
@@ -21,7 +21,11 @@ from golem_forge.tools.tool import SourceKind, Tool
 MAX_LOADED: Final = 100
 MAX_LOADED_TOKENS: Final = 32_000
 """Threat: a server whose schemas are huge would fill the context with a few searches."""
+_MANY_OWN: Final = 1_500
+"""Tokens of Forge's own definitions, as they are written: more than a few toolsets together."""
 _BYTES_PER_TOKEN: Final = 4
+FORGE_TOOLS: Final = "Forge"
+"""The source of Forge's own tools."""
 _USER_TOOLS: Final = "user tools"
 _PROGRAM_TOOLS: Final = "program tools"
 """In-process tools, and those of modules and packages."""
@@ -53,12 +57,21 @@ class ToolSplit:
         return tuple(self.waiting[name] for name in names if name in self.waiting)
 
 
-def split_tools(tools: Iterable[Tool], settings: DeferralSettings, always_loaded: AlwaysLoaded) -> ToolSplit:
+def split_tools(
+    tools: Iterable[Tool],
+    settings: DeferralSettings,
+    always_loaded: AlwaysLoaded,
+    *,
+    rare: Collection[str] = (),
+    only_rare: bool = False,
+) -> ToolSplit:
+    """`rare`: names of Forge's own tools that may wait too. `only_rare`: nothing else waits."""
     always: list[Tool] = []
     waiting: dict[str, Tool] = {}
     for tool in tools:
         # Forge's own are always sent, and so is what stands in the place of one.
-        fixed = tool.source is SourceKind.NATIVE or tool.shadows or tool.always_load
+        own = tool.source is SourceKind.NATIVE
+        fixed = (tool.name not in rare if own else only_rare) or tool.shadows or tool.always_load
         if fixed or _is_wanted(tool, settings.always_load, always_loaded):
             always.append(tool)
         else:
@@ -72,6 +85,11 @@ def _is_wanted(tool: Tool, globs: tuple[str, ...], always_loaded: AlwaysLoaded) 
     if any(fnmatchcase(name, glob) for name in names for glob in globs):
         return True
     return remote is not None and any(fnmatchcase(remote.tool, glob) for glob in always_loaded(remote.server))
+
+
+def has_many_own(tools: Iterable[Tool]) -> bool:
+    """Whether Forge's own tools are so many that the rare ones among them wait."""
+    return _exceeds([tool for tool in tools if tool.source is SourceKind.NATIVE], float("inf"), _MANY_OWN)
 
 
 class DeferralThreshold:
@@ -126,6 +144,8 @@ def sources(tools: Iterable[Tool], is_users: IsUserTool) -> dict[str, int]:
     for tool in tools:
         if tool.source is SourceKind.MCP:
             source = f"mcp {tool.remote.server if tool.remote is not None else tool.name.partition('__')[0]}"
+        elif tool.source is SourceKind.NATIVE:
+            source = FORGE_TOOLS
         else:
             source = _USER_TOOLS if is_users(tool) else _PROGRAM_TOOLS
         counted[source] = counted.get(source, 0) + 1

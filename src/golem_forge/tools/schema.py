@@ -3,7 +3,8 @@
 `resolve_schema` follows local references and removes the null of a nullable schema; it serves the places where a person
 types or fills in values (options, forms). Validation is `tools.validation`.
 
-`model_schema` gives the form that is sent to models: the shape as keywords, sizes and patterns as words.
+`model_schema` gives the form that is sent to models: the shape without bounds and references. `bare_schema` gives the
+least that every server reads.
 
 `field_path` and `json_path` write where in a value something is: `items[0].name` for people and forms,
 `$.items[0].name` for a whole value.
@@ -124,14 +125,17 @@ _SIZES: Final = {
     "minContains": ("at least", "matching item"),
     "maxContains": ("at most", "matching item"),
 }
-_RANGES: Final = {
-    "minimum": "at least",
-    "maximum": "at most",
-    "exclusiveMinimum": "more than",
-    "exclusiveMaximum": "less than",
-}
+_RANGES: Final = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 _LONGEST_RANGE: Final = 10**15
 """llama.cpp writes a range as digits, 16 at most."""
+_TOLD_SIZE: Final = 100
+"""The largest bound that a model is told in words: it writes longer values seldom, and is told then."""
+_TOLD_PATTERN: Final = 80
+_ANNOTATIONS: Final = frozenset(
+    ("description", "title", "default", "examples", "deprecated", "readOnly", "writeOnly", "$comment")
+)
+_MAX_INLINED: Final = 2_000
+"""Parts of a schema whose references are written out."""
 
 
 def model_schema(schema: dict[str, Any]) -> dict[str, Any]:
@@ -139,12 +143,146 @@ def model_schema(schema: dict[str, Any]) -> dict[str, Any]:
     left out. Every value that fits `schema` fits the result.
 
     A server that compiles schemas into a grammar (llama.cpp, LM Studio) repeats a rule for every character and item
-    that is allowed, and answers 400 to the whole request when these are too many, or when it cannot read a pattern. So
-    sizes, patterns and ranges beyond 15 digits become a sentence of the description. What stays is cheap everywhere:
-    types, choices, ordinary ranges, and a least size of one.
+    that is allowed, and answers 400 to the whole request when these are too many, or when it cannot read a pattern.
+    Others know no references. So sizes, patterns and ranges beyond 15 digits are left out, short ones become a sentence
+    of the description, and references are written out; where one leads back into itself, anything is allowed. What
+    stays is cheap everywhere: types, choices, ordinary ranges, and a least size of one.
     """
-    shaped: dict[str, Any] = _shape(schema)
+    shaped: dict[str, Any] = _shape(_Inlined(schema).schema)
+    for keyword in ("$schema", "$comment", "title"):
+        shaped.pop(keyword, None)
     return schema if shaped == schema else shaped
+
+
+def bare_schema(schema: Any) -> dict[str, Any]:
+    """What every server reads: types, properties, items, choices and descriptions. For a server that refused more."""
+    bare: dict[str, Any] = _bare(_Inlined(schema).schema if isinstance(schema, dict) else {})
+    return {**bare, "type": "object", "properties": bare.get("properties", {})}
+
+
+def _bare(part: Any) -> dict[str, Any]:
+    if not isinstance(part, dict):
+        return {}
+    unwrapped = _unwrap_alternative(part)
+    part = part if unwrapped is None else unwrapped[0]
+    kind = part.get("type")
+    kinds = [each for each in kind if each != "null"] if isinstance(kind, list) else [kind]
+    bare: dict[str, Any] = {"type": kinds[0]} if len(kinds) == 1 and isinstance(kinds[0], str) else {}
+    if isinstance(said := part.get("description"), str):
+        bare["description"] = said
+    choices = part.get("enum")
+    if isinstance(choices, list) and choices and all(isinstance(each, str) for each in choices):
+        bare |= {"type": "string", "enum": choices}
+    properties = part.get("properties")
+    if bare.get("type") == "object" or isinstance(properties, dict):
+        known = {name: _bare(child) for name, child in properties.items()} if isinstance(properties, dict) else {}
+        bare |= {"type": "object", "properties": known}
+        required = part.get("required")
+        if isinstance(required, list) and (named := [name for name in required if name in known]):
+            bare["required"] = named
+    elif bare.get("type") == "array":
+        bare["items"] = _bare(part.get("items"))
+    return bare
+
+
+_USUAL: Final = {"type", "properties", "required", "items", "enum", "description", "default", "title"} | {
+    "minimum",
+    "maximum",
+    "minLength",
+    "minItems",
+    "additionalProperties",
+}
+
+
+def has_unusual_keywords(schema: Any) -> bool:
+    """Whether a server that knows only plain schemas might refuse it."""
+    pending = [schema]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, dict):
+            if not part.keys() <= _USUAL or not isinstance(part.get("type", ""), str):
+                return True
+            properties = part.get("properties")
+            pending.extend(properties.values() if isinstance(properties, dict) else ())
+            pending.append(part.get("items"))
+    return False
+
+
+class _Inlined:
+    """A schema with its local references written out, and without definitions. The schema itself where it is too large
+    for that, or names its parts otherwise than by pointer."""
+
+    def __init__(self, schema: dict[str, Any]) -> None:
+        self._root = schema
+        self._count = 0
+        self.schema = schema
+        if _uses_references(schema):
+            try:
+                self.schema = self._write(schema, ())
+            except _TooLarge:
+                return
+            for holder in _HOLDERS:
+                self.schema.pop(holder, None)
+
+    def _write(self, part: Any, followed: tuple[str, ...]) -> Any:
+        self._count += 1
+        if self._count > _MAX_INLINED or len(followed) > _MAX_STEPS:
+            raise _TooLarge
+        if not isinstance(part, dict):
+            return part
+        if any(keyword in part for keyword in ("$dynamicRef", "$recursiveRef", "$anchor", "$dynamicAnchor")):
+            raise _TooLarge
+        if part is not self._root and ("$id" in part or ("id" in part and isinstance(part["id"], str))):
+            raise _TooLarge
+        reference = part.get("$ref")
+        if isinstance(reference, str):
+            return self._follow(part, reference, followed)
+        written: dict[str, Any] = {}
+        for keyword, value in part.items():
+            if keyword in ("not", "if") and _uses_references(value):
+                continue  # a part that allows more, negated, would allow less
+            if keyword in _SHAPE_MAPS and isinstance(value, dict):
+                if keyword not in _HOLDERS:
+                    written[keyword] = {name: self._write(child, followed) for name, child in value.items()}
+            elif keyword in _SHAPE_LISTS and isinstance(value, list):
+                written[keyword] = [self._write(child, followed) for child in value]
+            else:
+                written[keyword] = self._write(value, followed) if keyword in _SHAPE_PARTS else value
+        if "if" in part and "if" not in written:
+            written.pop("then", None)
+            written.pop("else", None)
+        return written
+
+    def _follow(self, part: dict[str, Any], reference: str, followed: tuple[str, ...]) -> Any:
+        beside = {keyword: value for keyword, value in part.items() if keyword != "$ref"}
+        target = _local_reference(reference, self._root)
+        if reference in followed:
+            kind = target.get("type")
+            said: dict[str, Any] = {"type": kind} if isinstance(kind, str) else {}
+            return said | {keyword: value for keyword, value in beside.items() if keyword == "description"}
+        written = self._write(target, (*followed, reference))
+        if not isinstance(written, dict) or not beside:
+            return written
+        if beside.keys() <= _ANNOTATIONS:
+            return written | beside
+        return {"allOf": [written, self._write(beside, followed)]}
+
+
+class _TooLarge(Exception):
+    """The references of a schema cannot be written out."""
+
+
+def _uses_references(part: Any) -> bool:
+    pending = [part]
+    while pending:
+        current = pending.pop()
+        if isinstance(current, dict):
+            if any(keyword in current for keyword in (*_REFERENCES, *_HOLDERS)):
+                return True
+            pending.extend(current.values())
+        elif isinstance(current, list):
+            pending.extend(current)
+    return False
 
 
 def _shape(part: Any) -> Any:
@@ -155,6 +293,8 @@ def _shape(part: Any) -> Any:
     for keyword, value in part.items():
         if _is_bound(keyword, value):
             bounds.append(_bound_in_words(keyword, value))
+        elif keyword == "properties" and isinstance(value, dict):
+            shaped[keyword] = {name: _without_title(name, _shape(child)) for name, child in value.items()}
         elif keyword in _SHAPE_MAPS and isinstance(value, dict):
             shaped[keyword] = {name: _shape(child) for name, child in value.items()}
         elif keyword in _SHAPE_LISTS and isinstance(value, list):
@@ -166,13 +306,20 @@ def _shape(part: Any) -> Any:
         del shaped["not"]
     if shaped.get("if") != part.get("if"):
         shaped = {keyword: value for keyword, value in shaped.items() if keyword not in ("if", "then", "else")}
-    if bounds:
+    if words := ", ".join(filter(None, bounds)):
         said = shaped.get("description")
         before = said.rstrip() if isinstance(said, str) else ""
         before += "" if before.endswith((".", "!", "?")) or not before else "."
-        words = ", ".join(bounds)
         shaped["description"] = f"{before} {words[0].upper()}{words[1:]}.".lstrip()
     return shaped
+
+
+def _without_title(name: str, part: Any) -> Any:
+    """pydantic gives every field a title that says its name again."""
+    title = part.get("title") if isinstance(part, dict) else None
+    if not isinstance(title, str) or title.replace(" ", "").lower() != name.replace("_", "").lower():
+        return part
+    return {keyword: value for keyword, value in part.items() if keyword != "title"}
 
 
 def _is_bound(keyword: str, value: Any) -> bool:
@@ -186,10 +333,11 @@ def _is_bound(keyword: str, value: Any) -> bool:
 
 
 def _bound_in_words(keyword: str, value: Any) -> str:
+    """Empty: a model does not need to know it."""
     if keyword == "pattern":
-        return f"matches `{value}`"
-    if keyword in _RANGES:
-        return f"{_RANGES[keyword]} {value}"
+        return f"matches `{value}`" if len(value) <= _TOLD_PATTERN else ""
+    if keyword in _RANGES or value > _TOLD_SIZE:
+        return ""
     limit, noun = _SIZES[keyword]
     return f"{limit} {int(value)} {noun}{'' if value == 1 else 's'}"
 

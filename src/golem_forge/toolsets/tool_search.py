@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.tools.deferral import FORGE_TOOLS
 from golem_forge.tools.factory import native_tool
 from golem_forge.tools.tool import Tool
 
@@ -21,10 +22,7 @@ _MAX_FOUND: Final = 20
 _DEFAULT_FOUND: Final = 5
 _MAX_QUERY: Final = 500
 _MAX_SOURCES: Final = 40
-_DESCRIPTION: Final = (
-    "Find a tool that is not in your list, and load it: it is in your list from your next turn on. Say in a few words "
-    "what it should do, or give its name. There are: {sources}."
-)
+_DESCRIPTION: Final = "Find and load a tool that is not in your list, by name or by what it does. There are: {sources}."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +37,9 @@ class ToolSearchResult:
 FindTools = Callable[[str, int], ToolSearchResult]
 
 
-def create_tool_search_tool(find: FindTools, sources: Mapping[str, int]) -> Tool:
-    """`find`: (query, limit) → what was found and loaded; `sources`: what there is to search, and how many tools."""
+def create_tool_search_tool(find: FindTools, sources: Mapping[str, int], own: Sequence[str] = ()) -> Tool:
+    """`find`: (query, limit) → what was found and loaded; `sources`: what there is to search, and how many tools;
+    `own`: names of Forge's own among them."""
 
     def search(args: dict[str, Any]) -> dict[str, Any]:
         found = find(args["query"], args.get("limit", _DEFAULT_FOUND))
@@ -57,7 +56,7 @@ def create_tool_search_tool(find: FindTools, sources: Mapping[str, int]) -> Tool
 
     return native_tool(
         TOOL_SEARCH,
-        _DESCRIPTION.format(sources=_format_sources(sources)),
+        _DESCRIPTION.format(sources=_format_sources(sources, own)),
         input_schema=_arguments,
         execute=search,
         label="Search tools",
@@ -68,9 +67,11 @@ def create_tool_search_tool(find: FindTools, sources: Mapping[str, int]) -> Tool
     )
 
 
-def _format_sources(sources: Mapping[str, int]) -> str:
-    """Never the tools: the text must stay short, and what servers write has no place in it."""
-    named = [f"{name}: {count} {'tool' if count == 1 else 'tools'}" for name, count in sources.items()]
+def _format_sources(sources: Mapping[str, int], own: Sequence[str]) -> str:
+    """No tools but Forge's own: the text must stay short, and what servers write has no place in it."""
+    named = [", ".join(own)] if own else []
+    others = ((name, count) for name, count in sources.items() if not (own and name == FORGE_TOOLS))
+    named += [f"{name}: {count} {'tool' if count == 1 else 'tools'}" for name, count in others]
     more = len(named) - _MAX_SOURCES
     return "; ".join(named[:_MAX_SOURCES] + ([f"{more} more sources"] if more > 0 else []))
 

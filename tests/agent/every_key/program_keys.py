@@ -56,6 +56,17 @@ async def base_url(ground: Ground) -> None:
         assert [len(one.requests), len(other.requests)] == [1, 1]
 
 
+@key("models.*.text_calls")
+async def text_calls(ground: Ground) -> None:
+    written = '{"name": "read_output", "arguments": {"handle": "out_000000000000"}}'
+    for said, answer in (("true", "Hi"), ("false", written)):
+        with WireServer([WireTurn(say=written), WireTurn(say="Hi")]) as server:
+            block = f"{{base_url: {server.base_url('openai-compatible')}, text_calls: {said}}}"
+            program = f"model: openai-compatible:x\nmodels: {{openai-compatible: {block}}}\n"
+            seen = await ground.run([], program=program, named_model=True)
+            assert seen.result is not None and seen.result.response == answer
+
+
 @key("models.*.key_env")
 async def key_env(ground: Ground) -> None:
     with pytest.MonkeyPatch.context() as patch, WireServer([WireTurn(say="Hi")] * 2) as server:

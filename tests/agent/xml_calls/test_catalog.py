@@ -37,7 +37,8 @@ def test_every_native_tool_has_an_example_that_its_own_validation_takes(name: st
     full = tool.input_schema
     offer = ToolOffer(name=name, description=tool.description, schema=model_schema(full), full_schema=full)
     prompt = catalog_prompt([offer])
-    example = re.search(r"^Example: (<tool>.*</tool>)$", prompt, re.MULTILINE | re.DOTALL)
+    assert prompt.count(f"### {name}(") == 1 and prompt.count("<tool><tool_name>") == 1
+    example = re.search(r"^(<tool>.*</tool>)$", prompt, re.MULTILINE | re.DOTALL)
     assert example, prompt
     args = read_back(example[1], name, tool.input_schema)
     assert not SchemaCheck(tool.input_schema).errors(args)
@@ -73,7 +74,7 @@ def test_where_no_example_can_be_found_there_is_none() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string", "pattern": "^zq{7}$"}}, "required": ["a"]}
     assert example_arguments(schema) is None
     prompt = catalog_prompt([ToolOffer(name="t", description="d", schema=schema)])
-    assert "### t" in prompt and "Example" not in prompt
+    assert "### t(a: string)" in prompt and "<tool_name>NAME</tool_name>" in prompt
 
 
 def test_an_example_fits_the_bounds_that_are_told_in_words() -> None:
@@ -88,8 +89,28 @@ def test_without_tools_there_is_no_prompt() -> None:
 
 
 def test_a_servers_tool_is_shown_with_its_server() -> None:
-    prompt = catalog_prompt([ToolOffer(name="git__status", description="d", schema={"type": "object"})])
+    schema = {"type": "object", "properties": {"path": {"type": "string"}}}
+    prompt = catalog_prompt([ToolOffer(name="git__status", description="d", schema=schema)])
     assert "<server_name>git</server_name><tool_name>status</tool_name>" in prompt
+
+
+def test_parameters_are_types_and_the_format_is_told_once_with_one_example() -> None:
+    schema = {
+        "type": "object",
+        "properties": {
+            "plan": {"type": "array", "items": {"type": "object", "properties": {"step": {"type": "string"}}}},
+            "mode": {"enum": ["a", "b"], "description": "How."},
+            "n": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+            "any": {},
+        },
+        "required": ["plan"],
+    }
+    offers = [ToolOffer(name=name, description="Does it.", schema=schema) for name in ("one", "two")]
+    prompt = catalog_prompt(offers)
+    signature = 'plan: [{step?: string}], mode?: "a"|"b", n?: integer|null, any?: any'
+    assert f"### two({signature})\nDoes it.\n- mode: How." in prompt
+    assert prompt.count("<tool><tool_name>") == 1
+    assert len(catalog_prompt(offers[:1])) < 700
 
 
 _SCHEMA = {

@@ -12,6 +12,7 @@ The journal, its index and every later request must still be able to hold them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final, Protocol
@@ -24,6 +25,7 @@ from golem_forge.core.json import NotJson, as_json, safe_json, valid_unicode
 from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.regex import regex
 from golem_forge.core.text import clip
+from golem_forge.tools.schema import bare_schema, has_unusual_keywords
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,9 +106,36 @@ class Completed:
     message: AssistantMessage
     usage: TokenUsage
     finish: Finish = Finish.STOP
+    note: str = ""
+    """What a person is told of how it was read."""
 
 
 ModelEvent = TextDelta | ThinkingDelta | UsageSoFar | Completed
+
+
+SCHEMA_REFUSED: Final = "SCHEMA_REFUSED"
+"""The code of a ModelError: the server cannot use the schema of a tool, and says so about the whole request."""
+_PLACE_OF_TOOL: Final = regex(r"(?:tools|function_declarations)[.\[](\d{1,4})")
+_MAX_NAMED: Final = 5
+
+
+def with_bare_schemas(request: Request) -> Request:
+    """The same request with the least of each schema; the same object where there was no more."""
+    tools = tuple(replace(each, schema=bare_schema(dict(each.schema))) for each in request.tools)
+    return request if tools == tuple(request.tools) else replace(request, tools=tools)
+
+
+def refused_tools(said: str, tools: Sequence[ToolOffer]) -> str:
+    """Whose schema a server refused, from its own words: `tool 'grep'`. Where they name none, all that may be meant."""
+    named = [each.name for each in tools if regex(rf"(?<![\w-]){re.escape(each.name)}(?![\w-])").search(said)]
+    if not named and (place := _PLACE_OF_TOOL.search(said)) and int(place[1]) < len(tools):
+        named = [tools[int(place[1])].name]
+    suspects = named or [each.name for each in tools if has_unusual_keywords(each.schema)]
+    suspects = suspects or [each.name for each in tools]
+    if len(suspects) == 1:
+        return f"tool '{suspects[0]}'"
+    more = f" and {len(suspects) - _MAX_NAMED} more" if len(suspects) > _MAX_NAMED else ""
+    return f"one of the tools {', '.join(suspects[:_MAX_NAMED])}{more}"
 
 
 class ModelError(ForgeError):

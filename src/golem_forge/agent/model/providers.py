@@ -35,6 +35,7 @@ from pydantic_ai.usage import RequestUsage
 from golem_forge.agent.budget import estimate_request, estimate_tokens
 from golem_forge.agent.messages import AssistantMessage, ResultsMessage, UserMessage
 from golem_forge.agent.model.interface import (
+    SCHEMA_REFUSED,
     Completed,
     Finish,
     ModelError,
@@ -425,6 +426,7 @@ def completed_from(response: theirs.ModelResponse, request: Request, *, provider
 
 
 _MAX_MESSAGE: Final = 300
+_ABOUT_SCHEMAS: Final = regex(r"schema|grammar|function[ _]declaration|\btools?[.\[]\d|\$defs|\$ref", re.IGNORECASE)
 _EVENT_STREAM: Final = "text/event-stream"
 _MEDIA_TYPE: Final = regex(r"[\w!#$&^.+-]{1,60}/[\w!#$&^.+-]{1,60}")
 
@@ -452,9 +454,12 @@ def model_error(error: Exception, *, name: str, key: str) -> ModelError:
     status = error.status_code if isinstance(error, exceptions.ModelHTTPError) else 0
     code = "CONTEXT_EXCEEDED" if isinstance(error, exceptions.ModelContextWindowExceededError) else ""
     if isinstance(error, exceptions.ModelAPIError):
-        said = _shorten_message(_provider_message(error) or type(error).__name__, key)
+        whole = _provider_message(error)
+        said = _shorten_message(whole or type(error).__name__, key)
         refused = isinstance(error, (exceptions.ModelRequestRejectedError, exceptions.ModelQuotaExceededError))
         retryable = status in (408, 429) or status >= 500 if status else not refused
+        if not code and status in (400, 422, 500) and _ABOUT_SCHEMAS.search(whole):
+            code, retryable = SCHEMA_REFUSED, False
         what = f"answered {status}" if status else "failed"
         text, after = f"{name} {what}: {said}", error.retry_after
         return ModelError(text, retryable=retryable, retry_after=after, code=code, http_status=status)
