@@ -23,6 +23,8 @@ def test_table_order() -> None:
         "shell",
         "exec_command",
         "write_stdin",
+        "git_push",
+        "git_fetch",
         "apply_patch",
         "list_dir",
         "grep_files",
