@@ -23,8 +23,13 @@ def test_table_order() -> None:
         "shell",
         "exec_command",
         "write_stdin",
+<<<<<<< HEAD
         "publish_port",
         "run_code",
+=======
+        "git_push",
+        "git_fetch",
+>>>>>>> push
         "apply_patch",
         "list_dir",
         "grep_files",

@@ -17,7 +17,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from golem_forge.core.calls import ToolCall
-from golem_forge.core.decisions import VerdictSource
+from golem_forge.core.decisions import Status, VerdictSource
+from golem_forge.core.errors import ForgeError
 from golem_forge.core.json import copy_json
 from golem_forge.tools.catalog import Catalog, ToolNotFound
 from golem_forge.tools.inputs import Arguments
@@ -50,7 +51,12 @@ def resolve(call: ToolCall, catalog: Catalog, policy_of: HandoverPolicy) -> Reso
             return tool, args, sources
         # A rule names an argument by its own name; an alias must not get past it.
         aliases = tool.argument_aliases or {}
-        sources += policy_of(tool, {aliases.get(name, name): value for name, value in args.items()})
+        try:
+            sources += policy_of(tool, {aliases.get(name, name): value for name, value in args.items()})
+        except ForgeError as error:
+            if error.status is not Status.POLICY_DENIED:
+                raise
+            return tool, args, sources  # what may not be called hands nothing over: it is judged, and refused, as it is
         target, args = handed
         if not isinstance(target, Tool):
             tool = catalog.resolve(target, call.caller)

@@ -47,6 +47,11 @@ RESERVED: Final[Mapping[str, frozenset[Caller]]] = {
 to MCP servers, what a running tool asks its client, and what a running command has git do on the host."""
 
 
+GIVE_WAY: Final = frozenset({"git_push", "git_fetch"})
+"""Native tools that give way to any other of their name: programs had tools of these names first. Commands are handed
+over to the native ones all the same."""
+
+
 def is_reserved(name: str) -> bool:
     return name.partition(":")[0] in RESERVED and ":" in name
 
@@ -101,6 +106,8 @@ class Catalog:
         name = tool.name
         reserved = is_reserved(name)
         present = self._reserved.get(name) if reserved else self._tools.get(name)
+        if name in GIVE_WAY and present is not None and present.source is SourceKind.NATIVE is not tool.source:
+            present = None
         if present is not None and not replace:
             raise CatalogError(
                 f"the name {name!r} is taken: a {present.source.value} tool has it, "

@@ -399,7 +399,8 @@ class Plan:
     """Arguments without presentation and in normal form, where they differ from the validated ones."""
     rule_args: tuple[dict[str, Any], ...] = ()
     """What rules about this tool's arguments see beside them, as the plan resolved it: one mapping for each thing that
-    the call does. A rule that allows must match all of them, one that asks or blocks any. Never in the fingerprint."""
+    the call does. A rule that allows must name all of it and match each of them, one that asks or blocks any. Never in
+    the fingerprint."""
     targets: tuple[str, ...] = ()
     """Further fingerprint targets beside the effects', e.g. `cwd /srv/app`."""
     read_only: bool | None = None

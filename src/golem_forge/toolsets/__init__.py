@@ -29,6 +29,7 @@ from golem_forge.toolsets.filesystem import (
     create_read_file_tool,
     create_write_file_tool,
 )
+from golem_forge.toolsets.git import create_git_fetch_tool, create_git_push_tool
 from golem_forge.toolsets.memory import MemoryToolset, create_get_memory_tool, create_save_memory_tool
 from golem_forge.toolsets.output import create_read_output_tool
 from golem_forge.toolsets.plan import PlanToolset, create_update_plan_tool
@@ -58,6 +59,8 @@ __all__ = [
     "create_file_exists_tool",
     "create_file_info_tool",
     "create_get_memory_tool",
+    "create_git_fetch_tool",
+    "create_git_push_tool",
     "create_grep_files_tool",
     "create_list_dir_tool",
     "create_list_files_tool",

@@ -8,8 +8,11 @@ import pytest
 
 from golem_forge.core.decisions import Status
 from golem_forge.toolsets.exec import redirect_command
+from golem_forge.toolsets.git import git_tools
 
 from .conftest import Project
+
+TOOLS = {tool.name: tool for tool in git_tools()}
 
 
 @pytest.mark.parametrize(
@@ -28,8 +31,9 @@ from .conftest import Project
     ],
 )
 def test_handed_over(cmd: str, tool: str, args: dict[str, Any]) -> None:
-    assert redirect_command({"cmd": cmd}) == (tool, args)
-    assert redirect_command({"command": cmd, "working_dir": "sub"}) == (tool, {"workdir": "sub", **args})
+    assert redirect_command(TOOLS, {"cmd": cmd}) == (TOOLS[tool], args)
+    given = {"command": cmd, "working_dir": "sub"}
+    assert redirect_command(TOOLS, given) == (TOOLS[tool], {"workdir": "sub", **args})
 
 
 @pytest.mark.parametrize(
@@ -53,11 +57,11 @@ def test_handed_over(cmd: str, tool: str, args: dict[str, Any]) -> None:
     ],
 )
 def test_a_command_stays_a_command(cmd: str) -> None:
-    assert redirect_command({"cmd": cmd}) is None
+    assert redirect_command(TOOLS, {"cmd": cmd}) is None
 
 
 def test_a_call_that_names_hosts_reaches_them_itself() -> None:
-    assert redirect_command({"cmd": "git fetch origin", "network": ["git.example.test"]}) is None
+    assert redirect_command(TOOLS, {"cmd": "git fetch origin", "network": ["git.example.test"]}) is None
 
 
 async def test_a_block_on_the_command_blocks_what_it_is_handed_over_to(project: Project) -> None:
@@ -73,3 +77,28 @@ async def test_one_call_has_one_card(project: Project) -> None:
     outcome = await project.bench.cmd("git push origin main")
     assert (outcome.tool, outcome.status) == ("git_push", Status.SUCCESS)
     assert [request.tool for request in project.asked] == ["git_push"]
+
+
+async def test_a_tool_of_the_program_with_this_name_comes_first_and_commands_still_push(project: Project) -> None:
+    from golem_forge import tool
+    from golem_forge.agent.tool_inventory import build_catalog
+
+    @tool
+    def git_push(branch: str) -> str:
+        """Mine."""
+        return branch
+
+    catalog = build_catalog([git_push], {"coding": {}})
+    assert catalog.get("git_push") is git_push
+    project.bench.path.catalog.add(git_push)
+    assert (await project.bench.call("git_push", branch="main")).text == "main"
+    outcome = await project.bench.cmd("git push origin main")
+    assert outcome.status is Status.SUCCESS and project.served("rev-parse", "main") == project.git("rev-parse", "main")
+
+
+async def test_a_rule_for_another_tool_of_this_name_allows_no_push(project: Project) -> None:
+    from .test_push import rules
+
+    rules("  - {tool: git_push, verdict: preApproved}\n  - {tool: git_push, args: {ref: x}, verdict: preApproved}\n")
+    await project.push("main")
+    assert len(project.asked) == 1

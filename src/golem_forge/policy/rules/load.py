@@ -43,8 +43,6 @@ from golem_forge.policy.shell.strict import Parsed, parse_strict, quote
 from golem_forge.sandbox.sandbox import Sandbox
 
 SHELL_TOOLS: Final = frozenset({"exec_command", "shell", "write_stdin"})
-NEEDED_ARGUMENTS: Final = {"git_push": ("url", "ref"), "git_fetch": ("url",)}
-"""Tools that use a person's credentials: a rule that allows one says where they go."""
 _SIGNING: Final = "git:sign"
 _COMMON_KEYS: Final = ("verdict", "id", "reason", "scope", "match", "not_match", "accept")
 _KINDS: Final = tuple(kind.value for kind in RuleKind)
@@ -224,10 +222,6 @@ def _check_meaning(rule: Rule, named: RuleProblems, warnings: list[str]) -> bool
         )
     if rule.kind is RuleKind.TOOL and allows and rule.tool == _SIGNING:
         named.add_at("tool", f"{rule.tool!r} cannot be preApproved by a rule; a person may allow it for a session")
-    named_args = {test.name for test in rule.args if not test.absent}
-    needed = NEEDED_ARGUMENTS.get(rule.tool, ()) if rule.kind is RuleKind.TOOL and allows else ()
-    if missing := [name for name in needed if name not in named_args]:
-        named.add_at("tool", f"{rule.tool!r} is preApproved only with `args` that name {' and '.join(missing)}")
     if rule.origin in (RuleOrigin.PROJECT, RuleOrigin.REMEMBERED, RuleOrigin.SESSION):
         for key in ("accept", "private"):
             if key in rule.written:

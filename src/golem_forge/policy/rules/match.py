@@ -103,8 +103,15 @@ def _hits_anywhere(rule: Rule, view: CallView) -> list[Hit]:
 
 
 def _tool_matches(rule: Rule, facts: CallFacts) -> bool:
-    """A consent must fit all that the call does; a refusal any part of it."""
-    quantified = all if rule.verdict is Verdict.PRE_APPROVED else any
+    """A consent must fit all that the call does, and name what the plan resolved of it; a refusal any part of it. So a
+    rule that was written for another tool of this name allows nothing here."""
+    if rule.verdict is not Verdict.PRE_APPROVED:
+        quantified = any
+    else:
+        quantified = all
+        named = {test.name for test in rule.args if not test.absent}
+        if not all(named.issuperset(one) for one in facts.rule_args):
+            return False
     return quantified(arguments_match(rule.args, {**facts.args, **one}) for one in facts.rule_args or ({},))
 
 

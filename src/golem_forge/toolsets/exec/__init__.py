@@ -16,7 +16,7 @@ validation to refuse.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
@@ -56,8 +56,10 @@ class ExecToolset:
             walled = Verdict(block.walled)
             asks = walled is Verdict.ASK and "walled" in block.model_fields_set
             settings = ExecSettings(walled=walled, asks=asks, env=block.env)
-        command = exec_command_tool(settings, ctx.sandbox, redirect=redirect_command)
-        return [command, write_stdin_tool(), create_publish_port_tool(ctx.sandbox), *git_tools(settings, ctx.sandbox)]
+        git = git_tools(settings, ctx.sandbox)
+        redirect = partial(redirect_command, {tool.name: tool for tool in git})
+        command = exec_command_tool(settings, ctx.sandbox, redirect=redirect)
+        return [command, write_stdin_tool(), create_publish_port_tool(ctx.sandbox), *git]
 
 
 def create_exec_command_tool(sandbox: Sandbox | None = None, needs_approval: NeedsApproval | None = None) -> Tool:
@@ -70,7 +72,7 @@ def create_write_stdin_tool(sandbox: Sandbox | None = None, needs_approval: Need
 
 
 MAX_HOSTS: Final = 20
-Redirect = Callable[[dict[str, Any]], tuple[str, dict[str, Any]] | None]
+Redirect = Callable[[dict[str, Any]], tuple[str | Tool, dict[str, Any]] | None]
 _BEGINS_WITHIN: Final = 40
 _EXEC_DESCRIPTION: Final = (
     "Run a shell script inside walls: it may change the rw zones, reads the ro ones and system directories, and has no "
@@ -295,8 +297,9 @@ def _checked_env(value: Any) -> Any:
         raise ValueError("; ".join(error.problems)) from None
 
 
-def redirect_command(args: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:
-    """Beside a patch: what git_push and git_fetch do. A call that names hosts wants to reach them itself."""
+def redirect_command(git: Mapping[str, Tool], args: dict[str, Any]) -> tuple[str | Tool, dict[str, Any]] | None:
+    """Beside a patch: what git_push and git_fetch do. A call that names hosts wants to reach them itself. `git`: these
+    tools; a program may have others of the same names."""
     if (patch := redirect_patch(args)) is not None or args.get("network"):
         return patch
     text, workdir = args.get("cmd", args.get("command")), args.get("workdir", args.get("working_dir", ""))
@@ -304,7 +307,8 @@ def redirect_command(args: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:
         return None
     from golem_forge.toolsets.git.handover import hand_over
 
-    return hand_over(text, workdir)
+    found = hand_over(text, workdir)
+    return None if found is None else (git[found[0]], found[1])
 
 
 def redirect_patch(args: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:

@@ -24,7 +24,7 @@ from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.tools.context import Plan, ToolContext
 from golem_forge.toolsets.exec import ExecSettings
 from golem_forge.toolsets.git.failures import refusals, stoppable
-from golem_forge.toolsets.git.remote_call import RemoteCall, open_call
+from golem_forge.toolsets.git.remote_call import NoRepository, RemoteCall, open_call, plan_inside
 
 _MOST_LINES: Final = 100
 _MOST_NEW: Final = 20_000
@@ -39,7 +39,11 @@ _THEN: Final = {
 async def plan_fetch(
     settings: ExecSettings | None, sandbox: Sandbox | None, args: dict[str, Any], ctx: ToolContext
 ) -> Plan:
-    call = await open_call(settings, sandbox, args, ctx, push=False)
+    try:
+        call = await open_call(settings, sandbox, args, ctx, push=False)
+    except NoRepository:
+        operands = [args["remote"], *args["refspecs"]] if args["remote"] else []
+        return await plan_inside(settings, sandbox, args["workdir"], [*_local_words(args), *operands], ctx)
     try:
         if call.address.is_local:
             return await call.plan_local(_local_words(args), args["refspecs"])

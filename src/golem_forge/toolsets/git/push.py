@@ -26,7 +26,7 @@ from golem_forge.tools.context import Plan, ToolContext
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.toolsets.exec import ExecSettings
 from golem_forge.toolsets.git.failures import refusals, stoppable
-from golem_forge.toolsets.git.remote_call import RemoteCall, open_call
+from golem_forge.toolsets.git.remote_call import NoRepository, RemoteCall, open_call, plan_inside
 
 _MOST_COMMITS: Final = 20
 _MOST_FILES: Final = 30
@@ -59,10 +59,15 @@ class _Preview:
 async def plan_push(
     settings: ExecSettings | None, sandbox: Sandbox | None, args: dict[str, Any], ctx: ToolContext
 ) -> Plan:
-    call = await open_call(settings, sandbox, args, ctx, push=True)
+    words = ["push", *(["--force"] if args["force"] else []), *(["-u"] if args["set_upstream"] else [])]
+    try:
+        call = await open_call(settings, sandbox, args, ctx, push=True)
+    except NoRepository:
+        operands = [args["remote"], *args["refspecs"]] if args["remote"] else []
+        return await plan_inside(settings, sandbox, args["workdir"], [*words, *operands], ctx)
     try:
         if call.address.is_local:
-            return await call.plan_local(("push", *(["--force"] if args["force"] else [])), args["refspecs"])
+            return await call.plan_local(words, args["refspecs"])
         found = await run_in_thread(partial(_preview, call, args))
     except BaseException:
         call.host.close()

@@ -2,17 +2,18 @@
 
 `open_call` takes the arguments and the context; carries over what commands did with git so far; gives the user's
 repository, the remote and its address, and a private repository to reach it from. Refuses (ToolFailed, without a card)
-what cannot be reached: no repository, one inside another, settings that commands may write, an unknown remote.
+what cannot be reached: a repository inside another one, settings that commands may write, an unknown remote.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.errors import ToolFailed
-from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.policy.shell.strict import quote
 from golem_forge.sandbox.git.host_repository import HostRepository
 from golem_forge.sandbox.git.remotes import PersonRepository, Remote, RemoteAddress, RemoteRefused
@@ -80,11 +81,9 @@ class RemoteCall:
         return Effect(verb=Verb.NET, target=self.address.target)
 
     async def plan_inside(self, *words: str) -> Plan:
-        """A git command inside the walls, judged as any other command."""
-        args = {**_OF_A_COMMAND, "cmd": " ".join(map(quote, ("git", *words))), "workdir": self.workdir}
-        return await plan_command(self.settings, self.sandbox, args, self.ctx)
+        return await plan_inside(self.settings, self.sandbox, self.workdir, words, self.ctx)
 
-    async def plan_local(self, words: tuple[str, ...], refspecs: list[str]) -> Plan:
+    async def plan_local(self, words: Sequence[str], refspecs: Sequence[str]) -> Plan:
         """The same command inside the walls, for a remote on this machine. Raises ToolFailed where no command gets
         there."""
         if not await run_in_thread(self._in_a_zone):
@@ -104,9 +103,25 @@ class RemoteCall:
         return any(is_below(place, zone.host) for zone in zones if zone.name != USER_TOOLS)
 
 
+async def plan_inside(
+    settings: ExecSettings | None, sandbox: Sandbox | None, workdir: str, words: Sequence[str], ctx: ToolContext
+) -> Plan:
+    """A git command inside the walls, judged as any other command."""
+    args = {**_OF_A_COMMAND, "cmd": " ".join(map(quote, ("git", *words))), "workdir": workdir}
+    plan = await plan_command(settings or ExecSettings(), sandbox, args, ctx)
+    return replace(plan, rule_args=({"url": "", "ref": ""},))
+
+
+class NoRepository(Exception):
+    """There is none where the call starts: git says so itself."""
+
+    stated_name = "NoRepository"
+
+
 async def open_call(
     settings: ExecSettings | None, sandbox: Sandbox | None, args: dict[str, Any], ctx: ToolContext, *, push: bool
 ) -> RemoteCall:
+    """Raises ToolFailed, NoRepository."""
     environment = environment_of(sandbox, ctx)
     zone, parts = _place(args["workdir"], environment)
     await environment.walls.carry_git()
@@ -157,7 +172,7 @@ def _opened(
 def _place(workdir: str, environment: ExecEnvironment) -> tuple[Zone, Parts]:
     target = start_directory(workdir, environment.sandbox)
     if target is None or target.zone is None:
-        raise ToolFailed("There is no repository here: this worker has no zone.")
+        raise NoRepository
     try:
         return target.zone, target.parts
     finally:
@@ -177,5 +192,5 @@ def _repository(zone: Zone, parts: Parts) -> PersonRepository:
         )
     found = find_repository(zone)
     if found is None:
-        raise RemoteRefused(f"/{zone.name} is not in a git repository.")
+        raise NoRepository
     return PersonRepository(found)
