@@ -23,13 +23,10 @@ def test_table_order() -> None:
         "shell",
         "exec_command",
         "write_stdin",
-<<<<<<< HEAD
         "publish_port",
-        "run_code",
-=======
         "git_push",
         "git_fetch",
->>>>>>> push
+        "run_code",
         "apply_patch",
         "list_dir",
         "grep_files",

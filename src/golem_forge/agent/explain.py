@@ -37,7 +37,7 @@ from golem_forge.core.text import escape_control_chars
 from golem_forge.orchestrator.call_state import CallState
 from golem_forge.orchestrator.orchestrator import Orchestrator
 from golem_forge.orchestrator.plan import look_up_coverage, make_plan
-from golem_forge.orchestrator.resolve import resolve, validate
+from golem_forge.orchestrator.resolve import Resolved, resolve, validate
 from golem_forge.orchestrator.run import CallAborted
 from golem_forge.orchestrator.schedule import Gate
 from golem_forge.policy.evaluate import Evaluation
@@ -128,8 +128,7 @@ class DryEvaluator:
         known = await self.find(name)
         caller = Caller.HUMAN if known is None or known.mode.value != "llm" else Caller.LLM  # whoever may call it
         try:
-            said_of = partial(judge.redirect_sources, self.worker)
-            tool, raw, handed = resolve(ToolCall(name, args, caller), self.catalog, said_of)
+            tool, raw, handed = self._resolve(ToolCall(name, args, caller), known)
             arguments = validate(tool, raw)
             explained.tool, explained.args = tool.name, arguments.plain
             ctx = replace(self.orchestrator.dry_context(), worker=self.worker)
@@ -147,6 +146,16 @@ class DryEvaluator:
             if plan is not None and plan.close is not None:
                 plan.close()
         return explained
+
+    def _resolve(self, call: ToolCall, known: Tool | None) -> Resolved:
+        """As a call is resolved; what is blocked before it is handed over to another tool is judged as it was written,
+        so that the rule is named."""
+        try:
+            return resolve(call, self.catalog, partial(self.orchestrator.judge.redirect_sources, self.worker))
+        except ForgeError as error:
+            if error.code != "BLOCKED" or known is None or not isinstance(call.args, dict):
+                raise
+            return known, call.args, ()
 
     async def who_decides(self, tool: Tool) -> str:
         """Who decides about its calls, in one sentence: what is so whatever the arguments are."""
