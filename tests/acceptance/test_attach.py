@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
+import urllib.request
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from tests.acceptance.conftest import Desk
+from tests.acceptance.test_ports import SERVER
+from tests.deadlines import PATIENCE
+
+from golem_forge.sandbox.walls.bubblewrap import find_bwrap
 
 WORKER = """---
 name: main
@@ -96,3 +103,70 @@ def test_a_session_is_answered_and_led_from_another_home_on_the_same_store(
     shown = there.forge("attach", session["session"][:12])
     assert shown.code == 130 and "It is written." in shown.out and "stopped" in shown.err
     assert there.forge("attach", "nothing").code == 4
+
+
+SERVES = """---
+name: main
+description: serves
+mode: chat
+sandbox: {zones: [{name: work, mode: rw}]}
+toolsets: {exec: {walled: preApproved}}
+---
+serve
+"""
+SERVED = """
+turns:
+  - calls: [{tool: exec_command, args: {cmd: python3 server.py 3000 hello, yield_time_ms: 0}}]
+  - calls: [{tool: exec_command, args: {cmd: python3 client.py http://127.0.0.1:3000/, yield_time_ms: 30000}}]
+  - say: It serves, and I look at it for as long as nobody opens the gate.
+    chunks: 20
+    until: go-on
+"""
+PATIENT = """\
+import time, urllib.error, urllib.request as r, sys
+while True:
+    try:
+        print(r.urlopen(sys.argv[1], timeout=20).read().decode())
+        break
+    except urllib.error.URLError:
+        time.sleep(0.05)
+"""
+
+
+def test_the_ports_of_a_session_are_listed_and_published_from_an_attached_terminal(
+    desk: Callable[..., Desk], terminal: Callable[..., Any], until: Callable[..., Any]
+) -> None:
+    if find_bwrap() is None:
+        pytest.skip("full walls need bubblewrap")
+    there = desk({"main.worker": SERVES, "forge.yaml": PROGRAM, "script.yaml": SERVED})
+    there.know_walls()
+    there.trust()
+    (there.root / "work").mkdir()
+    (there.root / "work" / "server.py").write_text(SERVER)
+    (there.root / "work" / "client.py").write_text(PATIENT)
+    assert there.forge("run", "--background", "--no-runner", "serve").code == 0
+    there.start("runner")
+    (session,) = until(lambda: [row for row in ps(there) if row["state"] == "running"], "it runs")
+
+    screen = terminal(there, "attach", session["session"][:12], TERM="xterm")
+    screen.wait_for("It ser")
+    screen.send("/ports\r")
+    screen.wait_for("server.py 3000 hello")
+    screen.wait_for("/publish PORT gives you a link")
+    screen.send("/publish 3000\r")
+    screen.wait_for("port 3000 is at http://127.")
+    screen.wait_for("no other computer does")
+    url = re.findall(r"port 3000 is at (http://127\.[0-9.]+:[0-9]+/)", screen.text)[-1]
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=PATIENCE) as answer:
+        assert answer.read() == b"hello /"
+    screen.send("/publish x\r")
+    screen.wait_for("write a port")
+    screen.send("/unpublish 3000\r")
+    screen.wait_for("is not published any more")
+    (there.root / "go-on").touch()
+    until(lambda: [row for row in ps(there) if row["state"] == "waiting"], "the turn ends")
+    screen.send("/ports\r")
+    screen.wait_for("nothing of it listens")
+    screen.send("\x1d")
+    assert screen.wait_end() == 0
+    assert there.forge("stop", session["session"][:12]).code == 0

@@ -45,6 +45,8 @@ RENEWED_WITHIN_S: Final = 10.0
 """A call whose start was recorded after the database was away waits so long for the lease to be renewed too."""
 PARKED: Final = "parked"
 ARRIVED: Final = "arrived"
+PORT_COMMAND: Final = "command"
+"""The kind of an arrival: `/ports`, `/publish PORT` or `/unpublish PORT`, for the process that runs the session."""
 """A message or an interrupt (`kind`) of a person was taken up: its number, who sent it and through which door."""
 _AFTER_ARRIVAL: Final = frozenset({"history", "proposed", "begun", PARKED, ARRIVED})
 """After one of these the message before it was acted upon. A runner that was killed earlier did nothing about it."""
@@ -392,6 +394,8 @@ class StoredJournals:
         self.last_arrival = 0
         """The number of the last message that the journal says was taken up."""
         self.last_interrupt = 0
+        self.last_port_command = 0
+        """The numbers of the last ones that were taken up: neither is done twice."""
         self.last_command = 0
         """The highest number that a command in the background had."""
         self.may_have_run: list[CallRecord] = []
@@ -434,6 +438,8 @@ class StoredJournals:
                 self.last_arrival = max(self.last_arrival, taken_up)
             if record.get("type") == ARRIVED and record.get("kind") == "interrupt":
                 self.last_interrupt = max(self.last_interrupt, int(record.get("number", 0)))
+            elif record.get("type") == ARRIVED and record.get("kind") == PORT_COMMAND:
+                self.last_port_command = max(self.last_port_command, int(record.get("number", 0)))
             elif record.get("type") == ARRIVED:
                 taken_up = int(record.get("number", 0))
             elif isinstance(value := record.get("value"), Mapping) and value.get("kind") == "exec.result":

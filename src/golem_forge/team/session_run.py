@@ -28,6 +28,8 @@ from typing import Any, Final
 from golem_forge.agent.messages import AssistantMessage, UserMessage
 from golem_forge.agent.run_result import RunResult, RunStatus
 from golem_forge.agent.runtime import WorkerRuntime
+from golem_forge.agent.slash.handler import COMMAND_CODE
+from golem_forge.agent.slash.port_commands import is_port_command
 from golem_forge.agent.trust import NotTrusted
 from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.core.decisions import Risk, is_riskier
@@ -39,7 +41,7 @@ from golem_forge.events.bus import EventBus
 from golem_forge.events.envelope import Event
 from golem_forge.events.open_questions import TIMEOUT
 from golem_forge.team.database import StoreUnavailable, TeamError, complaints
-from golem_forge.team.journal import ARRIVED, CommitThread, StoredJournals
+from golem_forge.team.journal import ARRIVED, PORT_COMMAND, CommitThread, StoredJournals
 from golem_forge.team.lease import LeaseKeeper
 from golem_forge.team.rows import (
     ANSWERED,
@@ -630,6 +632,8 @@ class SessionRun:
                     self._messages.append(each)
                 elif each.kind == "interrupt":
                     self._interrupt(each)
+                elif each.kind == PORT_COMMAND:
+                    self._port_command(each)
                 elif each.kind == "stop":
                     self.ring(stop=True)
             for row in rows:
@@ -653,6 +657,23 @@ class SessionRun:
             self._signal.interrupt("interrupted")
         else:
             self._interrupt_due = arrival.number
+
+    def _port_command(self, arrival: Arrival) -> None:
+        """Once, like an interrupt: a link of yesterday is not made again. What it says is an event of the session."""
+        journals, runtime, text = self._journals, self._runtime, str(arrival.data.get("text", ""))
+        if journals is None or runtime is None or arrival.number <= journals.last_port_command:
+            return
+        journals.last_port_command = arrival.number
+        if runtime.journal is not None:
+            fields = {"number": arrival.number, "kind": arrival.kind, "by": arrival.person, "door": arrival.door}
+            runtime.journal.append(ARRIVED, fields)
+        if not is_port_command(text):  # whoever can write into the store may have written anything
+            return
+        if text.startswith("/publish") and runtime.program.approval.four_eyes is not None:
+            said = "This program wants four eyes: ask the agent to publish the port, and somebody else to agree."
+            runtime.bus.emit("status", {"type": "error", "message": said, "code": COMMAND_CODE}, runtime.id)
+        else:
+            runtime.bus.emit("command", {"text": text}, source=arrival.door)
 
     async def _nothing_new(self) -> bool:
         before = self._seen

@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from golem_forge.agent.slash.invocation import Invocation, SlashHost
 from golem_forge.agent.slash.parser import CommandError
 from golem_forge.core.calls import Caller, ToolCall
+from golem_forge.core.regex import regex
 from golem_forge.core.table import columns
 from golem_forge.sandbox.network.loopback import OWN_LOOPBACK, SessionLoopbacks
 from golem_forge.tools.threads import run_in_thread
@@ -17,6 +19,14 @@ from golem_forge.toolsets.exec.ports import PUBLISH_TOOL, UNPUBLISH_TOOL, port_l
 
 _NOTHING: Final = "No command of this session listens on a port."
 _NEXT: Final = "/publish PORT gives you a link to one, /unpublish PORT ends it."
+
+
+_TYPED: Final = regex(r"/(?:ports|(?:un)?publish [0-9]{1,5})", re.ASCII)
+
+
+def is_port_command(text: str) -> bool:
+    """Whether a line is one of these commands, and nothing else."""
+    return _TYPED.fullmatch(text) is not None
 
 
 async def ports_command(call: Invocation) -> str:

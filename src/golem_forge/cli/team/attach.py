@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from golem_forge.agent.recorded_sessions import session_titles
 from golem_forge.agent.session_export import export_session, format_of
+from golem_forge.agent.slash.port_commands import is_port_command
 from golem_forge.cli.args import read_args
 from golem_forge.cli.team import ID_SHOWN, fail_with, open_store
 from golem_forge.core.signals import termination_signals
@@ -28,6 +29,7 @@ from golem_forge.events.serialization import iso_time
 from golem_forge.storage.home import forge_home
 from golem_forge.team.attached import AttachedSession
 from golem_forge.team.database import TeamError
+from golem_forge.team.journal import PORT_COMMAND
 from golem_forge.team.people import TeamStore
 from golem_forge.team.rows import ENDED, FAILED, FINISHED, QUEUED, RUNNING, StoredSession
 from golem_forge.ui.headless import PlainAdapter
@@ -46,6 +48,9 @@ COMMANDS: Final = {
     "help": "what works here",
     "cost": "what the session has cost so far",
     "export": "/export FILE writes the session to a new file: Markdown, or JSON for a name that ends in .json",
+    "ports": "lists the ports that commands of the session listen on",
+    "publish": "/publish PORT gives a link to one of them, on the computer where the session runs",
+    "unpublish": "/unpublish PORT ends such a link",
     "stop": "ends the session",
     "exit": "leaves the session running, as Ctrl+] does",
 }
@@ -196,6 +201,25 @@ class _Commands:
             for _, line in page:
                 if (record := parse_line(line.rstrip(b"\n"))) is not None:
                     yield from reader.add(record)
+
+    def _ports(self, rest: str) -> str:
+        return self._send("/ports")
+
+    def _publish(self, rest: str) -> str:
+        return self._send(f"/publish {rest}")
+
+    def _unpublish(self, rest: str) -> str:
+        return self._send(f"/unpublish {rest}")
+
+    def _send(self, text: str) -> str:
+        """To the process that runs the session, whose answer is an event of the session."""
+        if not is_port_command(text):
+            raise TeamError(f"'{one_line(text)[:40]}': write a port, for example /publish 3000")
+        row = self._store.find(self._id)
+        if row.state != RUNNING and not row.held:
+            return "No turn runs: the processes of the session have ended, so nothing of it listens."
+        self._store.send(self._id, PORT_COMMAND, {"text": text})
+        return ""
 
     def _stop(self, rest: str) -> str:
         before = self._store.stop(self._id)

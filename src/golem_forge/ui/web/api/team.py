@@ -460,7 +460,8 @@ async def team_changes(call: ApiCall, query: ChangesQuery) -> Response:
 
 
 class Sent(ApiModel, title="TeamMessage"):
-    kind: Literal["message", "interrupt"] = "message"
+    kind: Literal["message", "interrupt", "command"] = "message"
+    """`command`: `/ports`, `/publish PORT` or `/unpublish PORT`."""
     text: _Text = ""
 
 
@@ -471,9 +472,9 @@ class Said(ApiModel, title="TeamSaid"):
 
 @operation("POST", "/api/team/sessions/{id}/messages", "team_send", tag="team")
 async def team_send(call: ApiCall, body: Sent) -> Said:
-    """A message for the next turn, or an interrupt of this one."""
+    """A message for the next turn, an interrupt of this one, or a command about the session's ports."""
     who, id = _who(call), call.path["id"]
-    data = {"text": body.text} if body.kind == "message" else {}
+    data = {} if body.kind == "interrupt" else {"text": body.text}
     return Said(number=await run_in_thread(lambda: who.send(id, body.kind, data)))
 
 
