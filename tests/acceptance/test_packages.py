@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -123,6 +125,25 @@ async def test_the_second_npm_ci_downloads_nothing(session: Session, project: Pa
         outcome = await run(session, "npm ci --no-audit --no-fund && node -p 'require(\"tiny\")'", "group:node")
         assert outcome.status is Status.SUCCESS and outcome.text.rstrip().endswith("42"), outcome.text
     assert index.downloads(".tgz") == 1
+
+
+async def test_the_second_uv_install_downloads_nothing(
+    project: Path, index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uv = Path(sys.executable).with_name("uv")
+    if not uv.exists():
+        pytest.skip("uv is not installed")
+    monkeypatch.setenv("PATH", f"{uv.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("UV_DEFAULT_INDEX", f"http://{index.host}/simple")
+    index.wheel("tiny", {"tiny.py": ""})
+    async with open_session(project, approval="approve_all") as session:
+        first = 0
+        for number in range(2):
+            install = f"rm -rf out; uv pip install --python {PYTHON} --target out tiny && ls out/tiny.py"
+            outcome = await run(session, install, "group:python")
+            assert outcome.status is Status.SUCCESS, outcome.text
+            first = first if number else index.downloads(".whl")
+    assert index.downloads(".whl") == first > 0
 
 
 async def test_two_sessions_install_at_the_same_time(project: Path, index: Index) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
+from golem_forge.config.credentials_block import HostCredential
 from golem_forge.core.decisions import Status
 from golem_forge.core.effects import Mark, Verb, Walled
 from golem_forge.core.errors import ForgeError
@@ -16,7 +18,7 @@ from golem_forge.policy.commands import SYSTEM_PATH
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.walls.environment import EnvBlock
 from golem_forge.sandbox.walls.exits import NO_EXITS, Exits
-from golem_forge.sandbox.walls.model import Level, LevelResult, PathRule, ProbeReport
+from golem_forge.sandbox.walls.model import HostGrant, Level, LevelResult, PathRule, ProbeReport
 from golem_forge.tools.context import Plan, ToolContext
 from golem_forge.tools.factory import ToolsetContext
 from golem_forge.tools.tool import Tool
@@ -45,6 +47,9 @@ class StatedWalls:
 
     def exits(self) -> Exits:
         return NO_EXITS
+
+    def credentials_for(self, hosts: Iterable[HostGrant]) -> tuple[HostCredential, ...]:
+        return ()
 
 
 def context(sandbox: Sandbox, level: Level = Level.FULL) -> ToolContext:
@@ -119,6 +124,13 @@ async def test_hosts_are_effects_in_one_spelling(sandbox: Sandbox) -> None:
     plan = await planned(context(sandbox), "make", network=["API.Example.com.", "x.test:8080", "[::1]:80"])
     nets = [effect.target for effect in plan.effects or () if effect.verb is Verb.NET]
     assert nets == ["api.example.com:443", "x.test:8080", "[::1]:80"]
+    plan = await planned(context(sandbox), "make", network=["group:go", "proxy.golang.org"])
+    assert [effect.target for effect in plan.effects or () if effect.verb is Verb.NET][:2] == [
+        "proxy.golang.org:443",
+        "sum.golang.org:443",
+    ]
+    assert plan.fingerprint_args is not None
+    assert plan.fingerprint_args["network"] == ["group:go", "proxy.golang.org:443"]
 
 
 @pytest.mark.parametrize(
@@ -128,6 +140,8 @@ async def test_hosts_are_effects_in_one_spelling(sandbox: Sandbox) -> None:
         {"network": ["*.x.test"]},
         {"network": ["x:0"]},
         {"network": ["x:y"]},
+        {"network": ["group:perl"]},
+        {"network": ["group:python:443"]},
         {"network": ["h.test"] * 21},
         {"cmd": ""},
         {"cmd": "x" * 65537},

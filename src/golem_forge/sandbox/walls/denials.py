@@ -104,7 +104,7 @@ def host_advice(denials: Iterable[Mapping[str, Any]]) -> list[str]:
             continue
         host, _, port = str(one["target"]).rpartition(":")
         if "private" in str(one["why"]):
-            said[f"To allow {one['target']}, add to {one['widen']}."] = None
+            said[f"To allow it, add to {one['widen']}"] = None
         elif (group := group_of_place((host.strip("[]"), int(port)), person_environ())) is not None:
             said[f"{one['target']} belongs to {GROUP_PREFIX}{group.value}: name that in 'network'."] = None
     return list(said)[:_IN_ONE_LINE]
