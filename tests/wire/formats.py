@@ -66,7 +66,7 @@ def anthropic(turn: Any, number: int) -> list[Event]:
         add("content_block_stop", index=index)
         index += 1
     for call, call_id in zip(turn.calls, _ids(turn.calls, f"toolu_{number}"), strict=True):
-        block = {"type": "tool_use", "id": call_id, "name": call.name, "input": {}}
+        block: dict[str, Any] = {"type": "tool_use", "id": call_id, "name": call.name, "input": {}}
         add("content_block_start", index=index, content_block=block)
         for piece in _pieces(call.json, 12):
             add("content_block_delta", index=index, delta={"type": "input_json_delta", "partial_json": piece})
