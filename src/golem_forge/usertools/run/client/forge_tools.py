@@ -78,7 +78,7 @@ class _Function:
         return self._known
 
     @property
-    def __doc__(self) -> "Any":
+    def __doc__(self) -> "Any":  # type: ignore[override]
         return _text_about(self._described)
 
     @property
@@ -285,9 +285,8 @@ def _parameters(described: "Any") -> "Any":
         for name, each in (schema.get("properties") or {}).items()
     ]
     found.sort(key=lambda each: not each[2])
-    return [
-        (*each, _TYPES.get(each[1].get("type")) if isinstance(each[1].get("type"), str) else None) for each in found
-    ]
+    kinds = [each[1].get("type") for each in found]
+    return [(*each, _TYPES.get(kind if isinstance(kind, str) else "")) for each, kind in zip(found, kinds)]  # noqa: B905
 
 
 def _text_about(described: "Any") -> "Any":
