@@ -1,5 +1,5 @@
 """`python -m benchmarks.agentdojo`: replays every task, prints the table, writes build/agentdojo.json. `--approval
-contained` replays them in that mode.
+contained` replays them in that mode, `--programs` makes the calls of each task from inside one `run_code`.
 
 Fails when a user task is no longer done or a call broke on the path: those are ours to keep. What the policy asks and
 lets through is reported, not judged. Uses neither a model nor the network.
@@ -31,8 +31,10 @@ REPORT: Final = ROOT / "build" / "agentdojo.json"
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.agentdojo", description="Replays AgentDojo's tasks.")
     parser.add_argument("--approval", choices=("interactive", "contained"), default="interactive", help="the mode")
-    mode = parser.parse_args().approval
-    played = [replay_suite(suite, mode) for suite in get_suites(SUITES).values()]
+    parser.add_argument("--programs", action="store_true", help="the calls of each task are made by one program")
+    options = parser.parse_args()
+    mode, programs = options.approval, options.programs
+    played = [replay_suite(suite, mode, programs=programs) for suite in get_suites(SUITES).values()]
     suites, total = [counted(each) for each in played], counted(together(played))
     asked = {PEOPLE[0]: total["benign_prompts"], **{person: _asked(person) for person in PEOPLE[1:]}}
     facts = {
@@ -40,13 +42,15 @@ def main() -> int:
         "suites": SUITES,
         "policy": str(POLICY.relative_to(ROOT)),
         "approval": mode,
+        "programs": programs,
     }
     REPORT.parent.mkdir(parents=True, exist_ok=True)
     REPORT.write_text(
         json.dumps({**facts, "questions": asked, "total": total, "by_suite": suites}, indent=1, ensure_ascii=False)
         + "\n"
     )
-    print(f"agentdojo {facts['agentdojo']}, suites {SUITES}, policy {facts['policy']}, mode {mode}\n")
+    how = f"mode {mode}{', by programs' if programs else ''}"
+    print(f"agentdojo {facts['agentdojo']}, suites {SUITES}, policy {facts['policy']}, {how}\n")
     print(f"{table([*suites, total])}\n")
     print(f"utility {total['utility']}/{total['user_tasks']}")
     print(f"questions in {total['benign_calls']} benign calls: {_tools(asked)}")
@@ -59,10 +63,10 @@ def main() -> int:
     return 1 if problems else 0
 
 
-def replay_suite(suite: Any, mode: str) -> SuiteReplay:
+def replay_suite(suite: Any, mode: str, *, programs: bool = False) -> SuiteReplay:
     user, injections = suite.user_tasks.values(), suite.injection_tasks.values()
     with tempfile.TemporaryDirectory(prefix="agentdojo-") as folder, asyncio.Runner() as runner:
-        opened = stage_for(suite.tools, Path(folder), mode)
+        opened = stage_for(suite.tools, Path(folder), mode, programs=programs)
         stage = runner.run(opened.__aenter__())
         try:
             return SuiteReplay(

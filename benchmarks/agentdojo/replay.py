@@ -64,9 +64,13 @@ class _GroundTruth(BasePipelineElement):  # type: ignore[misc]
     ) -> tuple[str, FunctionsRuntime, Any, Sequence[ChatMessage], dict[str, Any]]:
         self._stage.environment = env
         told: list[ChatMessage] = [*messages]
-        for call in self._task.ground_truth(env):
-            played = self._runner.run(self._stage.call(call.function, call.args))
-            self.played.append(played)
+        calls = self._task.ground_truth(env)
+        if self._stage.programs:
+            asked = [(call.function, call.args) for call in calls]
+            self.played = self._runner.run(self._stage.program(asked)) if asked else []
+        else:
+            self.played = [self._runner.run(self._stage.call(call.function, call.args)) for call in calls]
+        for call, played in zip(calls, self.played, strict=True):
             if played.outcome.executed:
                 told += _turn(call, played.outcome.text)
         told.append(_said(self._task.GROUND_TRUTH_OUTPUT))

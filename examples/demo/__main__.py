@@ -1,4 +1,4 @@
-"""A worker, its sub-worker, a question, an interrupt, a resume, undo, a tool that a worker forges, MCP; without a key.
+"""A worker, its sub-worker, a question, an interrupt, a resume, undo, a forged tool, a program, MCP; without a key.
 
 Run it with `make demo`. On a terminal it hands you the real `forge run` and you answer the questions; without one it
 answers itself and says so, in twenty seconds. Exit: 0 if everything came out as it must, 1 if not, 130 if you stop it.
@@ -11,6 +11,7 @@ import sys
 from examples.demo.containing import work_and_undo
 from examples.demo.forging import forge_a_tool, show_the_tool
 from examples.demo.interrupting import Interrupt, interrupt_during, records
+from examples.demo.programming import keep_a_program
 from examples.demo.repository import is_git_there
 from examples.demo.servers import use_and_serve
 from examples.demo.stage import FORGE, UNATTENDED, Stage, set_up
@@ -49,6 +50,7 @@ def main() -> int:
         resume(stage)
         work_and_undo(stage)
         forge_a_tool(stage, person)
+        keep_a_program(stage)
         use_and_serve(stage, person)
         show_what_is_left(stage)
     print(CLOSING)
@@ -111,7 +113,7 @@ def resume(stage: Stage) -> None:
 
 
 def show_what_is_left(stage: Stage) -> None:
-    title("7. What is left: the sessions, journals nobody altered, the tool, and what was allowed")
+    title("8. What is left: the sessions, journals nobody altered, the tool, and what was allowed")
     command("forge sessions list")
     expect("forge sessions list", stage.run(FORGE, "sessions", "list"), 0)
     command("forge log verify")

@@ -29,7 +29,7 @@ starts `forge mcp serve`, calls a tool, and is asked in the middle of the call."
 
 
 def use_and_serve(stage: Stage, person: bool) -> None:
-    title("6. MCP: a server in walls, a tool that changed, and the program as a server")
+    title("7. MCP: a server in walls, a tool that changed, and the program as a server")
     print(BEFORE)
     here = stage.beside("mcp")
     command(f"forge mcp approve {SERVER} --yes")

@@ -38,6 +38,7 @@ def test_every_verb_is_shown():
         "guides/development.md",
         "guides/editors.md",
         "guides/mcp.md",
+        "guides/programs.md",
         "guides/telemetry.md",
         "guides/user-tools.md",
         "guides/workers.md",

@@ -52,7 +52,7 @@ def anthropic(turn: Any, number: int) -> list[Event]:
     add("message_start", message={**message, "stop_reason": None, "stop_sequence": None, "usage": usage})
     index = 0
     if turn.think:
-        block = {"type": "thinking", "thinking": "", "signature": ""}
+        block: dict[str, Any] = {"type": "thinking", "thinking": "", "signature": ""}
         add("content_block_start", index=index, content_block=block)
         for piece in _pieces(turn.think, turn.piece):
             add("content_block_delta", index=index, delta={"type": "thinking_delta", "thinking": piece})

@@ -339,8 +339,10 @@ def _check_same(before: str, text: str, literals: Mapping[str, Any]) -> None:
     class Back(ast.NodeTransformer):
         def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
             named = isinstance(node.value, ast.Name) and node.value.id == _PARAMETERS
-            if named and isinstance(node.slice, ast.Constant):
-                return ast.parse(repr(literals[node.slice.value]), mode="eval").body
+            if named and isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):
+                literal = ast.parse(repr(literals[node.slice.value]), mode="eval")
+                assert isinstance(literal, ast.Expression)
+                return literal.body
             return self.generic_visit(node)
 
     class Plain(ast.NodeTransformer):

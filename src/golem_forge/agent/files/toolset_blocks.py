@@ -147,7 +147,7 @@ def native_tools(blocks: WorkerBlocks, toolsets: Mapping[str, Toolset]) -> dict[
     return {
         name: [tool for tool in _built(toolsets[name], keys, unheard) if tool.name not in off]
         for name, keys in blocks.native.items()
-        if keys != OFF
+        if not isinstance(keys, str)
     }
 
 

@@ -113,7 +113,7 @@ class HostContext(ToolContext):
         )
         self._ask = ask
 
-    async def _call(self, name: str, args: dict[str, Any], *, refuse: str = "") -> Outcome:
+    async def _call(self, name: str, args: dict[str, Any], *, refuse: str = "", whole: bool = False) -> Outcome:
         from asyncio import wrap_future
 
         if refuse:

@@ -304,8 +304,10 @@ class ToolCallServer(SessionCallServer):
                     args = await self._arguments(request)
                 except ValueError as error:
                     return refusal_answer(Status.INPUT_INVALID, f"{request.name}: {error}")
-                wanted = {"whole": True} if request.wants_value else {}
-                outcome = await ctx.call(request.name, args, **wanted)
+                if request.wants_value:
+                    outcome = await ctx.call(request.name, args, whole=True)
+                else:
+                    outcome = await ctx.call(request.name, args)
         except TimeoutError:
             return refusal_answer(Status.TIMEOUT, "the calling tool has reached its time limit")
         return await self.answer_of(outcome, request)

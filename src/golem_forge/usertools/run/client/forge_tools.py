@@ -16,6 +16,10 @@ import sys
 
 from forge_tool import CallFailed, ask  # type: ignore[import-not-found]  # beside it, inside the walls
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # the real one takes longer to import than a small program runs
+    from typing import Any
+
 __all__ = ["Handle", "ToolDenied", "ToolError", "answer", "call", "help", "map", "search"]
 
 _DENIALS = ("approval_denied", "policy_denied", "sandbox_denied")
@@ -28,7 +32,7 @@ _builtin_map = map
 class ToolError(Exception):
     """A call that did not succeed: `tool`, `status`, `code` and `text` say what became of it."""
 
-    def __init__(self, tool, status, code, text):  # type: ignore[no-untyped-def]
+    def __init__(self, tool: "Any", status: "Any", code: "Any", text: "Any") -> None:
         super().__init__(f"{tool}: {status}: {text}")
         self.tool = tool
         self.status = status
@@ -43,42 +47,42 @@ class ToolDenied(ToolError):
 class Handle:
     """Something too large to be given at once, or no text: `handle`, `mime` and `size` in bytes."""
 
-    def __init__(self, handle, mime, size):  # type: ignore[no-untyped-def]
+    def __init__(self, handle: "Any", mime: "Any", size: "Any") -> None:
         self.handle = handle
         self.mime = mime
         self.size = size
 
-    def read(self, start=0, end=None):  # type: ignore[no-untyped-def]
+    def read(self, start: "Any" = 0, end: "Any" = None) -> "Any":
         """The bytes from `start` to `end`, at most 8 MiB at once."""
         import binascii
 
         said = _request({"op": "read", "handle": self.handle, "start": start, "end": end}, "Handle.read")
         return binascii.a2b_base64(said["data"])
 
-    def __repr__(self):  # type: ignore[no-untyped-def]
+    def __repr__(self) -> "Any":
         return f"Handle({self.handle!r}, {self.mime!r}, {self.size} bytes)"
 
 
 class _Function:
     """One tool. Its documentation and its parameters are asked for when somebody looks at them."""
 
-    def __init__(self, name, described=None):  # type: ignore[no-untyped-def]
+    def __init__(self, name: "Any", described: "Any" = None) -> None:
         self.__name__ = self.__qualname__ = name
         self.__module__ = __name__
         self._known = described
 
     @property
-    def _described(self):  # type: ignore[no-untyped-def]
+    def _described(self) -> "Any":
         if self._known is None:
             self._known = _request({"op": "describe", "name": self.__name__}, self.__name__)["tool"]
         return self._known
 
     @property
-    def __doc__(self):  # type: ignore[no-untyped-def,override]
+    def __doc__(self) -> "Any":  # type: ignore[override]
         return _text_about(self._described)
 
     @property
-    def __signature__(self):  # type: ignore[no-untyped-def]
+    def __signature__(self) -> "Any":
         import inspect
 
         kind, empty = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.empty
@@ -90,7 +94,7 @@ class _Function:
             ]
         )
 
-    def __call__(self, *values, **arguments):  # type: ignore[no-untyped-def]
+    def __call__(self, *values: "Any", **arguments: "Any") -> "Any":
         if values:
             names = [name for name, *_ in _parameters(self._described)]
             if len(values) > len(names):
@@ -101,7 +105,7 @@ class _Function:
                 arguments[name] = value
         return _call(self.__name__, arguments)
 
-    def __repr__(self):  # type: ignore[no-untyped-def]
+    def __repr__(self) -> "Any":
         about = f": {_first_line(self._known['description'])}" if self._known else ""
         return f"<tool {self.__name__}{about}>"
 
@@ -109,11 +113,11 @@ class _Function:
 class _Server:
     """The tools of one MCP server."""
 
-    def __init__(self, name, tools):  # type: ignore[no-untyped-def]
+    def __init__(self, name: "Any", tools: "Any") -> None:
         self._name = name
         self._tools = tools
 
-    def __getattr__(self, name):  # type: ignore[no-untyped-def]
+    def __getattr__(self, name: "Any") -> "Any":
         found = _named(name, self._tools)
         if found is None:
             raise AttributeError(
@@ -121,19 +125,19 @@ class _Server:
             )
         return _Function(self._tools[found])
 
-    def __dir__(self):  # type: ignore[no-untyped-def]
+    def __dir__(self) -> "Any":
         return sorted(self._tools)
 
-    def __repr__(self):  # type: ignore[no-untyped-def]
+    def __repr__(self) -> "Any":
         return f"<tools of {self._name}: {', '.join(sorted(self._tools))}>"
 
 
-def call(name, /, **arguments):  # type: ignore[no-untyped-def]
+def call(name: "Any", /, **arguments: "Any") -> "Any":
     """Calls the tool of this name, whatever it is called."""
     return _call(name, arguments)
 
 
-def map(function, items, at_once=8):  # type: ignore[no-untyped-def]
+def map(function: "Any", items: "Any", at_once: "Any" = 8) -> "Any":
     """`[function(item) for item in items]`, `at_once` of them at a time (at most 16), in the order of the items. An
     item that is a dict gives a tool its arguments by name. Raises what the first item that failed raised, after all
     ended."""
@@ -145,7 +149,7 @@ def map(function, items, at_once=8):  # type: ignore[no-untyped-def]
     numbers = iter(range(len(items)))
     lock = threading.Lock()
 
-    def work():  # type: ignore[no-untyped-def]
+    def work() -> None:
         while True:
             with lock:
                 number = next(numbers, None)
@@ -168,13 +172,13 @@ def map(function, items, at_once=8):  # type: ignore[no-untyped-def]
     return results
 
 
-def search(query, limit=5):  # type: ignore[no-untyped-def]
+def search(query: "Any", limit: "Any" = 5) -> "Any":
     """The tools that fit these words best, as functions; also those that are not listed anywhere."""
     found = _request({"op": "search", "query": str(query), "limit": limit}, "search")["tools"]
     return [_Function(each["name"], each) for each in found]
 
 
-def answer(value):  # type: ignore[no-untyped-def]
+def answer(value: "Any") -> "Any":
     """The result of this program, beside what it prints: one value that JSON can say. A later one replaces it."""
     value = json.loads(json.dumps(value, default=_plain))
     if "FORGE_TOOL_NAME" not in os.environ:
@@ -183,7 +187,7 @@ def answer(value):  # type: ignore[no-untyped-def]
     print(json.dumps(value, ensure_ascii=False))  # a tool's result is what it prints
 
 
-def help(tool=None):  # type: ignore[no-untyped-def]
+def help(tool: "Any" = None) -> "Any":
     """Prints what there is to call, or what one tool does and takes."""
     if tool is None:
         names, servers = _listed()
@@ -196,7 +200,7 @@ def help(tool=None):  # type: ignore[no-untyped-def]
     print(function.__doc__)
 
 
-def _plain(value):  # type: ignore[no-untyped-def]
+def _plain(value: "Any") -> "Any":
     if isinstance(value, Handle):
         return {"handle": value.handle, "mime": value.mime, "size": value.size}
     if isinstance(value, (set, frozenset)):
@@ -206,7 +210,7 @@ def _plain(value):  # type: ignore[no-untyped-def]
     return str(value)
 
 
-def _call(name, arguments):  # type: ignore[no-untyped-def]
+def _call(name: "Any", arguments: "Any") -> "Any":
     said = _request({"name": name, "args": arguments, "value": True}, name)
     for note in said.get("notes", ()):
         print(note, file=sys.stderr)
@@ -218,7 +222,7 @@ def _call(name, arguments):  # type: ignore[no-untyped-def]
     return parts[0] if len(parts) == 1 else parts
 
 
-def _request(request, tool):  # type: ignore[no-untyped-def]
+def _request(request: "Any", tool: "Any") -> "Any":
     try:
         said = ask(request)
     except CallFailed as error:
@@ -232,10 +236,10 @@ def _request(request, tool):  # type: ignore[no-untyped-def]
     raise kind(tool, status, said.get("code", ""), text[len(prefix) :] if text.startswith(prefix) else text)
 
 
-_list = []  # type: ignore[var-annotated]
+_list: "list[Any]" = []
 
 
-def _listed():  # type: ignore[no-untyped-def]
+def _listed() -> "Any":
     """(names, {server: {its name of a tool: name}}), asked for once."""
     if not _list:
         said = _request({"op": "tools"}, "forge_tools")
@@ -243,7 +247,7 @@ def _listed():  # type: ignore[no-untyped-def]
     return _list[0]
 
 
-def _named(name, known):  # type: ignore[no-untyped-def]
+def _named(name: "Any", known: "Any") -> "Any":
     """The name as it is, or the only one that has other signs where a Python name has `_`."""
     if name in known:
         return name
@@ -251,7 +255,7 @@ def _named(name, known):  # type: ignore[no-untyped-def]
     return same[0] if len(same) == 1 else None
 
 
-def __getattr__(name):  # type: ignore[no-untyped-def]
+def __getattr__(name: "Any") -> "Any":
     if name.startswith("__"):
         raise AttributeError(name)
     names, servers = _listed()
@@ -264,7 +268,7 @@ def __getattr__(name):  # type: ignore[no-untyped-def]
     raise AttributeError(f"there is no tool {name!r} here; help() lists them, search({name!r}) finds others")
 
 
-def __dir__():  # type: ignore[no-untyped-def]
+def __dir__() -> "Any":
     names, servers = _listed()
     return sorted({*__all__, *names, *servers})
 
@@ -272,7 +276,7 @@ def __dir__():  # type: ignore[no-untyped-def]
 _TYPES = {"string": str, "integer": int, "number": float, "boolean": bool, "array": list, "object": dict}
 
 
-def _parameters(described):  # type: ignore[no-untyped-def]
+def _parameters(described: "Any") -> "Any":
     """(name, schema, required, type), those that are required first."""
     schema = described.get("parameters") or {}
     required = schema.get("required") or ()
@@ -281,12 +285,11 @@ def _parameters(described):  # type: ignore[no-untyped-def]
         for name, each in (schema.get("properties") or {}).items()
     ]
     found.sort(key=lambda each: not each[2])
-    return [
-        (*each, _TYPES.get(each[1].get("type")) if isinstance(each[1].get("type"), str) else None) for each in found
-    ]
+    kinds = [each[1].get("type") for each in found]
+    return [(*each, _TYPES.get(kind if isinstance(kind, str) else "")) for each, kind in zip(found, kinds)]  # noqa: B905
 
 
-def _text_about(described):  # type: ignore[no-untyped-def]
+def _text_about(described: "Any") -> "Any":
     names = [name if must else f"{name}={schema.get('default')!r}" for name, schema, must, _ in _parameters(described)]
     lines = [f"{described['name']}({', '.join(names)})", "", described["description"], ""]
     for name, schema, must, _ in _parameters(described):
@@ -295,11 +298,11 @@ def _text_about(described):  # type: ignore[no-untyped-def]
     return "\n".join([*lines, "", f"Returns {described['returns']}."])
 
 
-def _first_line(text):  # type: ignore[no-untyped-def]
+def _first_line(text: "Any") -> "Any":
     return text.strip().split("\n", 1)[0][:200]
 
 
-def _show_failure(kind, error, trace):  # type: ignore[no-untyped-def]
+def _show_failure(kind: "Any", error: "Any", trace: "Any") -> "Any":
     """The last frames of the program's own code: those of this module say nothing to whoever wrote it."""
     import traceback
 
@@ -307,6 +310,8 @@ def _show_failure(kind, error, trace):  # type: ignore[no-untyped-def]
     own = [frame for frame in lines.stack if frame.filename != __file__]
     lines.stack = traceback.StackSummary.from_list(own[-_MOST_FRAMES:])
     print("".join(lines.format(chain=False)), end="", file=sys.stderr)
+    if isinstance(error, ImportError) and error.name in (__name__, "tools"):
+        print('help() lists the tools that may be called here, search("words") finds one', file=sys.stderr)
 
 
 if "FORGE_TOOL_NAME" not in os.environ:
