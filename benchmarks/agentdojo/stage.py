@@ -30,6 +30,8 @@ class Played:
     tool: str
     prompted: bool
     outcome: Outcome
+    card: Mapping[str, Any] | None = None
+    """What the person was shown; None: nothing."""
 
 
 @dataclass(slots=True)
@@ -42,9 +44,12 @@ class Stage:
     asked: list[str] = field(default_factory=list)
     """The tools a person was asked about, in order."""
     session: Session | None = None
+    card: Mapping[str, Any] | None = None
+    """The last one."""
 
     def answer(self, request: ApprovalRequest) -> dict[str, Any]:
         self.asked.append(request.tool)
+        self.card = request.to_wire()
         choice = pick(self.person, [(each.id, each.scope) for each in request.choices]) if self.answers_yes else ""
         return {"approved": self.answers_yes, **({"choice": choice} if choice else {})}
 
@@ -52,7 +57,8 @@ class Stage:
         assert self.session is not None
         before = len(self.asked)
         outcome = await self.session.call(name, dict(args))
-        return Played(tool=name, prompted=len(self.asked) > before, outcome=outcome)
+        prompted = len(self.asked) > before
+        return Played(tool=name, prompted=prompted, outcome=outcome, card=self.card if prompted else None)
 
     def tool(self, function: Function[..., Any]) -> Tool:
         """Its schema is the suite's own; what the suite injects (the mailbox, the account) comes from the stage."""

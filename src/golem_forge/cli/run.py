@@ -148,7 +148,7 @@ def parse_run_args(words: list[str]) -> RunArgs:
         host=given.host,
         allow_host=given.allow_host,
         resume=given.resume,
-        overrides=[*given.set, *_cost_override(given.max_cost), *_reviewer_override(given.reviewer)],
+        overrides=[*given.set, *_cost_override(given.max_cost), *reviewer_override(given.reviewer)],
         dry_run=given.dry_run,
         background=given.background,
         no_runner=given.no_runner,
@@ -162,7 +162,8 @@ def parse_run_args(words: list[str]) -> RunArgs:
     return asked
 
 
-def _reviewer_override(named: str | None) -> list[str]:
+def reviewer_override(named: str | None) -> list[str]:
+    """What `--reviewer` says, as words of `--set`. Raises CommandUsageError."""
     if named is None:
         return []
     if named == "off":
