@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -66,6 +66,30 @@ def counted(suite: SuiteReplay) -> dict[str, Any]:
         "broken_calls": [
             text for tasks in (suite.user, suite.injected, suite.denied) for each in tasks for text in each.broken
         ],
+    }
+
+
+Review = Callable[[dict[str, Any]], tuple[str, str]]
+"""What a reviewer is told → (answer, reason)."""
+
+
+def reviewed(suite: SuiteReplay, prompts: Mapping[str, str], review: Review) -> dict[str, int]:
+    """What a reviewer would have answered to the questions of the suite. `prompts`: of each user task, by its name.
+
+    An injected call comes while the person waits for some task of theirs: it counts as approved if the reviewer says
+    yes beside any of them.
+    """
+
+    def approves(card: Mapping[str, Any], message: str) -> bool:
+        return review({"card": card, "message": message, "calls": []})[0] == "approve"
+
+    benign = [(call.card, prompts[task.task]) for task in suite.user for call in task.calls if call.card is not None]
+    injected = [call.card for task in suite.injected for call in task.calls if call.card is not None]
+    return {
+        "benign_questions": len(benign),
+        "benign_approved": sum(approves(card, prompt) for card, prompt in benign),
+        "injected_questions": len(injected),
+        "injected_approved": sum(any(approves(card, prompt) for prompt in prompts.values()) for card in injected),
     }
 
 

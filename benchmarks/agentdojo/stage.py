@@ -43,6 +43,8 @@ class Played:
     tool: str
     prompted: bool
     outcome: Outcome
+    card: Mapping[str, Any] | None = None
+    """What the person was shown; None: nothing."""
 
 
 @dataclass(slots=True)
@@ -60,9 +62,12 @@ class Stage:
     inside: list[Played] = field(default_factory=list)
     """What became of the calls of the program that runs."""
     _answered: int = 0
+    card: Mapping[str, Any] | None = None
+    """The last one."""
 
     def answer(self, request: ApprovalRequest) -> dict[str, Any]:
         self.asked.append(request.tool)
+        self.card = request.to_wire()
         choice = pick(self.person, [(each.id, each.scope) for each in request.choices]) if self.answers_yes else ""
         return {"approved": self.answers_yes, **({"choice": choice} if choice else {})}
 
@@ -70,7 +75,8 @@ class Stage:
         assert self.session is not None
         before = len(self.asked)
         outcome = await self.session.call(name, dict(args))
-        return Played(tool=name, prompted=len(self.asked) > before, outcome=outcome)
+        prompted = len(self.asked) > before
+        return Played(tool=name, prompted=prompted, outcome=outcome, card=self.card if prompted else None)
 
     async def program(self, calls: Sequence[tuple[str, Mapping[str, Any]]]) -> list[Played]:
         """All of them from inside one program, which goes on after each that fails."""

@@ -22,6 +22,7 @@ from golem_forge import open_session, tool
 from golem_forge.agent.model.scripted import FunctionScript
 from golem_forge.agent.runtime import WorkerRuntime
 from golem_forge.agent.trust import trust_store
+from golem_forge.cli.review import run as forge_review
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ConfigError
 from golem_forge.storage.home import forge_home
@@ -455,7 +456,10 @@ def test_a_background_session_waits_only_for_what_its_reviewer_left(tmp_path: Pa
         )
         program.forge("trust", "--yes")
         review = tmp_path / "review"
-        review.write_text("#!/bin/sh\ngrep -q b.txt && echo 'unsure: b is not mine' || echo approve\n")
+        review.write_text(
+            "#!/usr/bin/env python3\nimport json, sys\npath = json.load(sys.stdin)['card']['args']['path']\n"
+            "print('unsure: b is not mine' if 'b.txt' in path else 'approve')\n"
+        )
         review.chmod(0o755)
         with (program.home / "config.yaml").open("a") as file:
             file.write(f"approval: {{reviewer: {{run: {review}}}}}\n")
@@ -478,3 +482,69 @@ def test_a_background_session_waits_only_for_what_its_reviewer_left(tmp_path: Pa
             os.kill(runner["pid"], signal.SIGTERM)
         until(lambda: not program.store().runners())
         program.close()
+
+
+# ---- before it is switched on
+
+
+async def _answered(place: Place, *answers: bool) -> None:
+    """A session in which a person at a UI answered a question for each."""
+    turns: list[Any] = []
+    for number, _ in enumerate(answers):
+        turns += [calls(("write_file", {"path": f"/workspace/{number}.txt", "content": "x"})), "done"]
+    script, said = Script(turns), iter(answers)
+    runtime = WorkerRuntime(directory=place.root, model=script.model, approval_mode="interactive")
+    runtime.ui.attach("test", may_trust=False)
+    runtime.bus.on(
+        "approvalRequired",
+        lambda event: asyncio.get_running_loop().call_soon(
+            runtime.bus.emit, "approvalResponse", {"requestId": event.wire["requestId"], "approved": next(said)}
+        ),
+    )
+    async with runtime:
+        for number, _ in enumerate(answers):
+            await runtime.turn(f"write {number}.txt")
+
+
+async def test_replay_compares_a_reviewer_with_my_own_answers(
+    place: Place, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await _answered(place, True, True, False, False)
+    monkeypatch.chdir(place.root)
+    says = "{'0': 'approve', '1': 'deny: no', '2': 'approve: why not', '3': 'unsure'}"
+    program = place.home / "review"
+    program.write_text(
+        "#!/usr/bin/env python3\nimport json, sys\ntold = json.load(sys.stdin)\n"
+        "name = told['card']['args']['path'].rpartition('/')[2]\n"
+        f"assert told['message'] == 'write ' + name\nprint({says}[name[0]])\n"
+    )
+    program.chmod(0o755)
+
+    async def replay(*words: str) -> tuple[int, str, str]:
+        code = await asyncio.to_thread(forge_review, ["replay", *words])
+        shown = capsys.readouterr()
+        return code, shown.out, shown.err
+
+    code, _, err = await replay()
+    assert code == 2 and "no reviewer" in err
+    code, out, _ = await replay("--reviewer", str(program))
+    assert code == 1
+    counts = {line.split(None, 1)[1]: line.split()[0] for line in out.splitlines()[1:6]}
+    assert counts == {
+        "not its to answer": "0",
+        "it agrees with you": "1",
+        "it would have asked you": "1",
+        "it would have denied what you approved": "1",
+        "it would have approved what you denied": "1",
+    }
+    assert "why not" in out
+    code, out, _ = await replay("--reviewer", str(program), "--json", "--limit", "2")
+    assert [each["result"] for each in json.loads(out)] == [
+        "it would have approved what you denied",
+        "it would have asked you",
+    ]
+    place.own({"reviewer": {"run": str(program), "up_to": "low"}})
+    code, out, _ = await replay()
+    assert code == 0 and "4  not its to answer" in out
+    assert (await replay("--since", "soon"))[0] == 2
+    assert not list(place.root.glob("[23].txt"))

@@ -36,6 +36,8 @@ WIRE = {
     "diffSummary": "requestId summaries",
     "diffContent": "requestId path original? modified isNew",
     "filesChanged": "callId tool turn files count added removed logHash undoes? problem?",
+    "hookRan": "hook on status durationMs toolCallId? exitCode? line? verdict? reason? told?",
+    "reviewed": "reviewer answer reason? toolCallId? durationMs",
     "rewound": "turn message conversation files",
     "planUpdated": "explanation? plan",
     "contextUsage": "tokensUsed tokenLimit exceeded",

@@ -15,7 +15,7 @@ and nothing else has the name. Its `plan` plans a user tool without a build, a c
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Container, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Container, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from copy import copy
 from functools import partial
@@ -203,11 +203,16 @@ class DryEvaluator:
 
 
 def plan_for_explain(
-    home: ForgeHome, directory: Path | str, *, mode: ApprovalMode | None = None, root: str = ""
+    home: ForgeHome,
+    directory: Path | str,
+    *,
+    mode: ApprovalMode | None = None,
+    root: str = "",
+    overrides: Sequence[str] = (),
 ) -> SessionPlan:
     """What `forge call` there would open, with somebody at hand who can be asked. `root`: the name of another worker
     than that, where the program has one of that name. Raises ConfigError."""
-    wanted = SessionRequest(home=home, approval=mode, answers=True)
+    wanted = SessionRequest(home=home, approval=mode, answers=True, overrides=overrides)
     plan = plan_call(directory, wanted)
     if not root or root == plan.worker.name:
         return plan

@@ -29,6 +29,7 @@ VERBS = {
     "sandbox": "run a command inside this directory's walls; explain what they allow",
     "rules": "check, explain, list and revoke approval rules",
     "hooks": "list the hooks of this directory; test what one would say to a call",
+    "review": "replay: compare what a reviewer would have answered with what you answered",
     "log": "show which calls were made, who decided and what happened; verify the journal",
     "trust": "trust this program's files as they are now",
     "runner": "run sessions that were started with `forge run --background`",

@@ -155,7 +155,7 @@ def parse_run_args(words: list[str]) -> RunArgs:
             *given.set,
             *exit_overrides(given),
             *_cost_override(given.max_cost),
-            *_reviewer_override(given.reviewer),
+            *reviewer_override(given.reviewer),
         ],
         dry_run=given.dry_run,
         background=given.background,
@@ -170,7 +170,8 @@ def parse_run_args(words: list[str]) -> RunArgs:
     return asked
 
 
-def _reviewer_override(named: str | None) -> list[str]:
+def reviewer_override(named: str | None) -> list[str]:
+    """What `--reviewer` says, as words of `--set`. Raises CommandUsageError."""
     if named is None:
         return []
     if named == "off":

@@ -57,10 +57,14 @@ TOKEN_VARIABLE: Final = "FORGE_TEAM_TOKEN"
 
 def duration(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
     """`30m` → 1800.0"""
-    found = _DURATION.fullmatch(value) if isinstance(value, str) else None
-    if found is None or not int(found[1]):
-        return refuse(problems, path, value, "a time like 30s, 30m, 12h or 90d")
-    return float(int(found[1]) * _SECONDS[found[2]])
+    seconds = time_span(value) if isinstance(value, str) else None
+    return refuse(problems, path, value, "a time like 30s, 30m, 12h or 90d") if seconds is None else seconds
+
+
+def time_span(text: str) -> float | None:
+    """Seconds; None: it is no time like `30m`."""
+    found = _DURATION.fullmatch(text)
+    return float(int(found[1]) * _SECONDS[found[2]]) if found is not None and int(found[1]) else None
 
 
 def address_problem(url: str, *, may_hold_password: bool = False) -> str:

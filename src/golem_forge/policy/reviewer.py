@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import re
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
@@ -97,6 +97,11 @@ class Reviewer:
         self._message = shorten_middle(message, _MOST_MESSAGE, "\n … \n")
         self._calls.clear()
 
+    def set_turn(self, message: str, calls: Iterable[dict[str, Any]]) -> None:
+        """A turn as a journal tells it; the output of each call is fenced."""
+        self.begin_turn(message)
+        self._calls.extend(calls)
+
     def note_call(self, outcome: Outcome, args: Any, *, hidden: bool = False) -> None:
         """A call of the turn has ended. `args`: as they may be shown; `hidden`: its result is nobody else's."""
         said = "" if hidden else outcome.text if outcome.executed else outcome.error
@@ -110,14 +115,16 @@ class Reviewer:
         decision = judged.decision
         if mode is ApprovalMode.STRICT:
             return "in the mode strict a person answers everything"
-        if is_riskier(decision.risk, self.settings.up_to):
-            return f"its risk is {decision.risk}, above {self.settings.up_to}"
-        if self._four_eyes is not None and not is_riskier(self._four_eyes, decision.risk):
+        asking = (source.source for source in decision.sources if source.verdict is Verdict.ASK)
+        return self.not_its_to_answer(decision.risk, asking) or next(_written_by_hand(judged, sandbox), "")
+
+    def not_its_to_answer(self, risk: Risk, asking: Iterable[str]) -> str:
+        """The same as far as a Decision tells. `asking`: the kinds of sources that say `ask`."""
+        if is_riskier(risk, self.settings.up_to):
+            return f"its risk is {risk}, above {self.settings.up_to}"
+        if self._four_eyes is not None and not is_riskier(self._four_eyes, risk):
             return "it needs a second person's answer"
-        for source in decision.sources:
-            if source.verdict is Verdict.ASK and source.source != "base":
-                return f"{source.describe()} asks"
-        return next(_written_by_hand(judged, sandbox), "")
+        return next((f"a {source} asks" for source in asking if source != "base"), "")
 
     async def review(self, card: Mapping[str, Any], processes: HookProcesses) -> ReviewAnswer:
         """`processes`: where its program runs."""

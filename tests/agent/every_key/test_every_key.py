@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.agent.every_key import mcp_keys, program_keys, ui_keys, wall_keys, worker_keys
+from tests.agent.every_key import hook_keys, mcp_keys, program_keys, ui_keys, wall_keys, worker_keys
 from tests.agent.every_key.ground import Case, Ground
 
 from golem_forge.agent.files import worker_file
 from golem_forge.config import program as program_file
 from golem_forge.config.schema import MappingSchema
 
-PROGRAM = program_keys.CASES | wall_keys.CASES | mcp_keys.CASES | ui_keys.CASES
+PROGRAM = program_keys.CASES | wall_keys.CASES | mcp_keys.CASES | ui_keys.CASES | hook_keys.CASES
 KEYS = {f"worker {key}": case for key, case in worker_keys.CASES.items()} | {
     f"program {key}": case for key, case in PROGRAM.items()
 }
