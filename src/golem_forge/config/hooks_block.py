@@ -134,7 +134,7 @@ def check_hooks(values: dict[str, Any], problems: ConfigProblems, *, own: bool) 
 
 
 def _problems(said: dict[str, Any], *, own: bool) -> Iterator[tuple[str, str]]:
-    on, run = HookPoint(said["on"]), said["run"]
+    on, run = HookPoint(said["on"]), with_own_home(said["run"]) if own else said["run"]
     for key, points in (("tools", _CALLS), ("paths", _WITH_PATHS), ("max_rounds", {HookPoint.TURN_END})):
         if key in said and on not in points:
             yield key, f"has no effect at {on}; it belongs to {', '.join(sorted(points))}"

@@ -66,9 +66,18 @@ def _row(
             by_mark.get(short[index + 1 : index + 2], switches).add("-" + letter)
     for flag in long.split():
         (valued if flag.endswith(":") else switches).add(flag.rstrip(":"))
-    flags = (frozenset(switches), frozenset(valued))
-    more = (frozenset(optional), apart, old_operands)
-    return ReadOnlyRow(operands, *flags, at_most, counted, names(pattern_flags), lists_cwd, *more)
+    return ReadOnlyRow(
+        operands,
+        frozenset(switches),
+        frozenset(valued),
+        at_most,
+        counted,
+        names(pattern_flags),
+        lists_cwd,
+        frozenset(optional),
+        apart,
+        old_operands,
+    )
 
 
 READ_ONLY_TABLE: dict[str, ReadOnlyRow] = {
