@@ -234,7 +234,7 @@ def _cut_head(tail: bytes) -> bytes:
 SLASH_COMMANDS: Final = (
     "help", "tools", "tool", "t", "model", "clear", "status", "config", "exit", "rules", "why", "mcp", "sessions",
     "plan", "output", "trace", "rate", "keep", "web", "resume", "compact", "cost", "export", "changes", "undo", "redo",
-    "rewind", "mode",
+    "rewind", "ports", "publish", "unpublish", "mode",
 )  # fmt: skip
 """Forge's own; each wins over a tool of its name, in any case."""
 
