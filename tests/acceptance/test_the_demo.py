@@ -115,8 +115,17 @@ FORGED = (
 )
 
 SERVED = "$ python client.py"
+KEPT = [
+    "── 6. A program calls tools",
+    '  ▸ read_file (Read file) path="/workspace/notes/day3.txt"',
+    "✓ run_code - exit 0, 4 calls",
+    "Its test replays the calls of the run.",
+    "calls: grep_files, read_file",
+    "ok replays the run",
+    '"/workspace/notes/day3.txt": "TODO: count crate 3"',
+]
 SERVERS = (
-    "── 6. MCP: a server in walls",
+    "── 7. MCP: a server in walls",
     "$ forge mcp approve stock --yes",
     "zone: /shelf (rw: written)",
     "network: none",
@@ -183,8 +192,9 @@ def test_without_a_terminal_it_answers_itself_and_says_so(environ: Mapping[str, 
         "    deleted  /workspace/old/list.txt  −1",
         "3 paths restored.",
         *FORGED,
+        *KEPT,
         *SERVERS,
-        "── 7. What is left",
+        "── 8. What is left",
         "  closed  main ",
         "  closed  main ",
         "  closed  main ",
