@@ -159,10 +159,10 @@ def test_keys_that_do_nothing_are_not_offered(
         assert approval_prompt.ask_on_terminal(request_of(*labels)) == {"approved": False, "reason": ""}
     none, one, three = asked[::2]
     assert "remember" not in none
-    assert "· 1 remember ·" in one
-    assert "· 1-3 remember ·" in three
+    assert "· 5 remember ·" in one
+    assert "· 5-7 remember ·" in three
     assert all("q stop" in question for question in asked)
-    assert "1-3 also remembers" in capsys.readouterr().err
+    assert "5-7 also remembers" in capsys.readouterr().err
 
 
 def test_a_long_choice_is_broken_between_words_and_cannot_fake_another(
@@ -170,8 +170,8 @@ def test_a_long_choice_is_broken_between_words_and_cannot_fake_another(
 ) -> None:
     monkeypatch.setattr(approval_prompt, "ask_line", lambda _: "")
     words = [f"word{number:03}" for number in range(40)]
-    approval_prompt.ask_on_terminal(request_of(" ".join(words), "x\n  3  approve and remember (always): y"))
+    approval_prompt.ask_on_terminal(request_of(" ".join(words), "x\n  7  approve and remember (always): y"))
     lines = capsys.readouterr().err.splitlines()
     assert all(len(line) <= 80 for line in lines)
     assert " ".join(" ".join(lines).split()).count(" ".join(words)) == 1
-    assert not any(line.startswith("  3  ") for line in lines)
+    assert not any(line.startswith("  7  ") for line in lines)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from golem_forge.policy.request import offers_from
-from golem_forge.ui.render.card import shown_choices
+from golem_forge.ui.render.card import numbered_choices, shown_choices
 
 from .conftest import Place
 from .test_choices import offered
@@ -289,6 +289,19 @@ def test_the_first_choice_is_the_one_most_people_want(place: Place, text: str, f
     assert shown[0]["id"] == first
     assert shown[-1]["id"] in ("grant:session", first), "the widest comes last"
     assert offers[0].exact and offers[0].scope == "session", "the key for the session keeps this very call"
+
+
+def test_a_key_means_the_same_on_every_card(place: Place) -> None:
+    keys: dict[int, set[str]] = {}
+    for text in ("pytest -q", "make test", "git push", "kubectl get pods", "python3 -c x", "make > f", "rm a"):
+        offers = offers_from(offered(place, place.command(text, project="/srv/app"), full_walls=True))
+        for key, choice in numbered_choices([offer.to_wire() for offer in offers]).items():
+            kind = choice["id"].partition(":")[0]
+            kind = kind if kind in ("exact", "grant") else "suggested" if choice.get("suggested") else "other"
+            keys.setdefault(key, set()).add(f"{kind} {choice['scope']}")
+    assert keys[1] == {"suggested session"} and keys[2] == {"suggested always"}
+    assert keys[3] == {"exact session"} and keys[4] <= {"exact always"} and keys[9] == {"grant session"}
+    assert all(kind.startswith("other") for key in range(5, 9) for kind in keys.get(key, ()))
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ def test_u24_y_approves_once_n_denies_with_a_reason_enter_denies_and_others_ask_
     terminal.wait_for("Reason for the model")
     terminal.enter("use main instead")
     played.wait_noted("answered", 2)
-    for count, key in enumerate((ENTER, "s", "2", "q"), 3):
+    for count, key in enumerate((ENTER, "s", "5", "q"), 3):
         ready(played, card=count)
         terminal.send(key)
         played.wait_noted("answered", count)
@@ -340,7 +340,7 @@ def test_u5_several_cards_queue_with_their_place_and_one_key_pressed_twice_answe
     assert len({note["requestId"] for note in played.noted("approvalResponse")}) == 3
 
 
-@pytest.mark.parametrize(("scene", "key", "over"), [("three", CTRL_C, "turn interrupted"), ("covered", "1", "memory")])
+@pytest.mark.parametrize(("scene", "key", "over"), [("three", CTRL_C, "turn interrupted"), ("covered", "3", "memory")])
 def test_a_card_that_ends_with_the_one_before_it_is_never_drawn(play: Play, scene: str, key: str, over: str) -> None:
     played = ask(play, scene)
     terminal = played.terminal

@@ -390,9 +390,9 @@ def test_every_key_of_a_card_is_an_answer_a_command_or_nothing() -> None:
     choices = [{"id": "a", "label": "a", "scope": "always"}]
     card = {"requestId": "1", "type": "command", "tool": "t", "args": {}, "choices": choices}
     answering.opened("approvalRequired", card)
-    keys = [*"ynqs12edw?x", "enter", "tab", "other"]
+    keys = [*"ynqs15edw?x", "enter", "tab", "other"]
     meant = {key: answering.meaning(key) for key in keys}
-    assert [key for key in keys if meant[key] is KeyMeaning.ANSWER] == ["y", "n", "q", "1", "enter"]
+    assert [key for key in keys if meant[key] is KeyMeaning.ANSWER] == ["y", "n", "q", "5", "enter"]
     assert [key for key in keys if meant[key] is KeyMeaning.COMMAND] == ["e", "d", "w", "?", "tab"]
     answering.press("e")
     answering.enter('{"a": 1}')

@@ -108,6 +108,8 @@ class Card:
     """The title on the page, where the kind of the call is named; the risk follows."""
     sections: tuple[Section, ...]
     offers: tuple[CardOffer, ...]
+    numbers: tuple[int, ...] = ()
+    """The key of each offer."""
 
 
 def build_card(request: Fields, choices: Sequence[Fields] | None = None) -> Card:
@@ -140,11 +142,13 @@ def build_card(request: Fields, choices: Sequence[Fields] | None = None) -> Card
         Section(kind="why", text=without_command(why, commands)),
     )
     always = (literal.kind, "why")
+    numbered = numbered_choices(mappings_in(request.get("choices")) if choices is None else choices)
     return Card(
         title=_title(request),
         heading=_heading(request),
         sections=tuple(one for one in sections if one.text or one.rows or one.kind in always),
-        offers=tuple(map(_offer, shown_choices(mappings_in(request.get("choices")) if choices is None else choices))),
+        offers=tuple(map(_offer, numbered.values())),
+        numbers=tuple(numbered),
     )
 
 
@@ -174,7 +178,7 @@ def approval_card(
     for section in card.sections:
         if with_diff or section.kind != "diff":
             rows += _section_lines(section, width)
-    for number, offer in enumerate(card.offers, 1):
+    for number, offer in zip(card.numbers, card.offers, strict=True):
         text = f"{number}  approve and remember ({offer.kept}): {offer.label}"
         rows += wrapped_lines([line(text, "choice", "  ")], width)
     return rows
@@ -453,19 +457,54 @@ def answer_of_key(key: str, choices: Sequence[Fields]) -> dict[str, Any] | None:
         return {"approved": True}
     if key == "q":
         return {"approved": False, "stop": True}
-    if key.isascii() and key.isdigit() and 1 <= int(key) <= len(choices):
-        return {"approved": True, "choice": shown_choices(choices)[int(key) - 1].get("id")}
-    return None
+    chosen = numbered_choices(choices).get(int(key)) if key.isascii() and key.isdigit() else None
+    return None if chosen is None else {"approved": True, "choice": chosen.get("id")}
+
+
+_WIDEST: Final = 9
+_OTHERS: Final = range(5, _WIDEST)
+_JUST_THIS: Final = ("exact", "request", "file", "files")
+
+
+def numbered_choices(choices: Iterable[Fields]) -> dict[int, Fields]:
+    """By the key that chooses it, in order. A key means the same on every card, and nothing where there is no such
+    choice: 1 what most people want, for the session, and 2 for good; 3 just this call or file, and 4 for good; then
+    other rules, narrow to wide; 9 whatever stays inside the walls."""
+    numbered: dict[int, Fields] = {}
+    others = iter(_OTHERS)
+    for choice in choices:
+        for_good = choice.get("scope") == "always"
+        kind = to_text(choice.get("id", "")).partition(":")[0]
+        if kind == "grant":
+            number: int | None = _WIDEST
+        elif choice.get("suggested") is True:
+            number = 2 if for_good else 1
+        elif kind in _JUST_THIS:
+            number = 4 if for_good else 3
+        else:
+            number = next(others, None)
+        if number in numbered:
+            number = next(others, None)
+        if number is not None:
+            numbered[number] = choice
+    return dict(sorted(numbered.items()))
 
 
 def shown_choices(choices: Iterable[Fields]) -> list[Fields]:
-    """As the card numbers them: what most people want first, the others narrow to wide."""
-    return sorted(choices, key=lambda choice: choice.get("suggested") is not True)
+    """In the order of their keys."""
+    return list(numbered_choices(choices).values())
 
 
 def choice_numbers(choices: Sequence[Fields]) -> str:
-    """The keys of the choices: `1`, or `1-3`."""
-    return "1" if len(choices) == 1 else f"1-{len(choices)}"
+    """The keys of the choices: `3`, or `1-3,9`."""
+    keys = list(numbered_choices(choices))
+    runs: list[list[int]] = []
+    for key in keys:
+        if runs and runs[-1][-1] == key - 1:
+            runs[-1].append(key)
+        else:
+            runs.append([key])
+    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
 
 
 def answer_line(request: Fields, resolved: Fields, *, here: str = "") -> Line:

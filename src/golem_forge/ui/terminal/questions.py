@@ -15,7 +15,7 @@ from typing import Any, Final
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.text import shorten
 from golem_forge.tools.forms import mask_secrets
-from golem_forge.ui.render.card import answer_of_key, approval_card, choice_numbers, full_card
+from golem_forge.ui.render.card import answer_of_key, approval_card, choice_numbers, full_card, numbered_choices
 from golem_forge.ui.render.lines import mappings_in, one_line, to_text, width_of, wrapped_lines
 from golem_forge.ui.terminal.forms import FormDialog, FormQuestion
 from golem_forge.ui.terminal.tty import StyledLine, safe_text
@@ -159,7 +159,7 @@ class PendingQuestions:
         if front.form is not None:
             answers, commands = ("yn", "") if front.kind == FORM_EVENT else ("y", "n")
         else:
-            answers = "ynq" + "123456789"[: len(front.wire.get("choices") or ())]
+            answers = "ynq" + "".join(map(str, numbered_choices(front.wire.get("choices") or ())))
             answers += "s" if _has_session_choice(front.wire) else ""
             commands = "dw?" if is_trust(front.wire) else "edw?"
         if key == "enter":
