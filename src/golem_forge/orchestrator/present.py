@@ -23,6 +23,7 @@ from golem_forge.core.results import ToolResult
 from golem_forge.core.text import shorten_middle
 from golem_forge.events.redaction import Redactor, joined_texts
 from golem_forge.orchestrator.call_state import CallState
+from golem_forge.orchestrator.media import keep_media
 from golem_forge.orchestrator.outputs import SHORT_TEXT_CHARS, OutputStore, bound_result
 from golem_forge.orchestrator.run import CallAborted, aborted_text, refuse_unfinished
 from golem_forge.sandbox.sandbox import Sandbox
@@ -47,6 +48,8 @@ class Presenter:
             value = tool.output.check(tool.name, value)
         result, handle = self._presentable(to_result(value))
         outcome = state.outcome(Status.SUCCESS, result=result)
+        if result.content and not state.reads_secret:
+            outcome.media = keep_media(result, self._outputs, self._worker)
         if result.is_error:
             outcome.status, outcome.error = Status.EXECUTION_FAILED, result.text or "the tool reported an error"
         if handle:
@@ -78,6 +81,8 @@ class Presenter:
         if not error and finished.status is not Status.SUCCESS:
             error = result.text
         outcome = state.outcome(finished.status, result=result, error=error, code=finished.code)
+        if result.content and not state.reads_secret:
+            outcome.media = keep_media(result, self._outputs, self._worker)
         outcome.denials = finished.denials
         outcome.protected_created = tuple(map(self.safe, finished.protected_created))
         outcome.leftovers = tuple(

@@ -68,30 +68,31 @@ def read_text_calls(text: str, may_call: Callable[[str], bool]) -> tuple[tuple[s
 
 def _segment(text: str) -> tuple[list[tuple[str, Any]], str]:
     """The calls of one piece at the beginning, and what follows it."""
-    if opened := _OPEN_FENCE.match(text):
-        inside, closed, after = text[opened.end() :].partition(opened[1])
-        if not closed or not inside.strip():
-            raise _NoCall
+    if fence := _OPEN_FENCE.match(text):
         calls: list[tuple[str, Any]] = []
-        inside = inside.strip()
-        while inside:
-            found, inside = _segment(inside)
+        rest = text[fence.end() :]
+        while rest and not rest.startswith(fence[1]):  # a fence inside an argument closes nothing
+            found, rest = _segment(rest)
             calls += found
-        return calls, after.strip()
-    named = ""
-    if opened := _OPEN_TAG.match(text):
-        named, text = opened[1] or "", text[opened.end() :]
-    value, end = json.JSONDecoder(parse_constant=_refuse).raw_decode(text)
-    rest = text[end:]
+        if not calls:
+            raise _NoCall
+        return calls, rest.removeprefix(fence[1]).strip()
+    tag = _OPEN_TAG.match(text)
+    named = (tag[1] or "") if tag else ""
+    value, rest = _json_value(text[tag.end() :] if tag else text)
     calls = [(named, value)] if named and isinstance(value, dict) else _calls_in(value)
-    if opened:
-        while (value_follows := rest.lstrip()).startswith("{") and not named:  # several calls in one tag
-            value, end = json.JSONDecoder(parse_constant=_refuse).raw_decode(value_follows)
+    if tag is not None:
+        while not named and rest.lstrip().startswith("{"):  # several calls in one tag
+            value, rest = _json_value(rest.lstrip())
             calls += _calls_in(value)
-            rest = value_follows[end:]
-        while closed_tag := _CLOSE_TAG.match(rest):
-            rest = rest[closed_tag.end() :]
+        while closed := _CLOSE_TAG.match(rest):
+            rest = rest[closed.end() :]
     return calls, rest.lstrip(" \t\r\n,;")
+
+
+def _json_value(text: str) -> tuple[Any, str]:
+    value, end = json.JSONDecoder(parse_constant=_refuse).raw_decode(text)
+    return value, text[end:]
 
 
 def _calls_in(value: Any) -> list[tuple[str, Any]]:
