@@ -1,8 +1,8 @@
 """Usage, cost and budgets of a worker and everything below it.
 
-`Meter` sums the usage of a worker and adds it to its parent's, so the root's meter is the session's. Prices come from
-`pricing` in the configuration alone; a model without a price costs None, never 0, and a sum that contains such a
-request is None. `Estimator` estimates the tokens of a request before it is sent.
+`Meter` sums the usage of a worker and adds it to its parent's, so the root's meter is the session's. A price comes from
+`agent.model.price_list`; a model without one costs None, never 0, and a sum that contains such a request is None.
+Reasoning is part of the output that providers count. `Estimator` estimates the tokens of a request before it is sent.
 
 `Budget` enforces hard limits. It is asked before each request and each call and raises BudgetExceeded, which names the
 limit and how much was used. A child with a limit of its own reserves it from its parent (never more than is left) and
@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, Literal
 
 from golem_forge.agent.messages import AssistantMessage, Message, UserMessage
 from golem_forge.agent.model.interface import Request, TokenUsage
 from golem_forge.config.run_block import BudgetLimits, Price
+from golem_forge.core.calls import MediaPart
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.core.lazy_dataclass import dataclass, field
@@ -102,9 +103,10 @@ class Budget:
         fits = float(wanted)
         if (payer := self._payer("max_tokens")) is not None:
             fits = min(fits, payer._room("max_tokens") - estimated_input)
-        if price is not None and price.output > 0 and (payer := self._payer("max_cost_usd")) is not None:
+        output = price.at(estimated_input).output if price is not None else 0.0
+        if output > 0 and (payer := self._payer("max_cost_usd")) is not None:
             left = payer._room("max_cost_usd") - _worst_cost(estimated_input, 0, price)
-            fits = min(fits, left * 1_000_000 / price.output)
+            fits = min(fits, left * 1_000_000 / output)
         usable = max(int(fits), min(wanted, MIN_OUTPUT))
         self.check_request(estimated_input, usable, price)
         return usable
@@ -237,7 +239,11 @@ class BudgetHold:
 
 
 def _worst_cost(estimated_input: int, max_output: int, price: Price | None) -> float:
-    return cost_of(TokenUsage(input=estimated_input, output=max_output), price) or 0.0
+    """All of the input may be new to the provider's cache, which some charge for."""
+    if price is None:
+        return 0.0
+    written = estimated_input if (price.at(estimated_input).cache_write or 0.0) > price.at(estimated_input).input else 0
+    return cost_of(TokenUsage(input=estimated_input, output=max_output, cache_write=written), price) or 0.0
 
 
 def _number(value: float) -> str:
@@ -252,14 +258,17 @@ def cost_of(usage: TokenUsage, price: Price | None) -> float | None:
     """In USD."""
     if price is None:
         return None
+    price = price.at(usage.input)
     cached_price = price.input if price.cached is None else price.cached
-    fresh = max(0, usage.input - usage.cached)
-    return (fresh * price.input + usage.cached * cached_price + usage.output * price.output) / _TOKENS_PER_PRICE
+    write_price = price.input if price.cache_write is None else price.cache_write
+    fresh = max(0, usage.input - usage.cached - usage.cache_write)
+    read = fresh * price.input + usage.cached * cached_price + usage.cache_write * write_price
+    return (read + usage.output * price.output) / _TOKENS_PER_PRICE
 
 
-def check_priced(limits: BudgetLimits, model: str, pricing: Mapping[str, Price], *, where: str = "") -> None:
-    """ConfigError for a cap in USD over a model whose price nobody stated: such a cap would never hold."""
-    if limits.max_cost_usd is None or model in pricing:
+def check_priced(limits: BudgetLimits, model: str, find_price: Callable[[], Price | None], *, where: str = "") -> None:
+    """ConfigError for a cap in USD over a model whose price nobody knows: such a cap would never hold."""
+    if limits.max_cost_usd is None or find_price() is not None:
         return
     at = f"{where}: " if where else ""
     raise ConfigError(
@@ -276,6 +285,10 @@ _PER_MESSAGE: Final = 4
 _MOST_TOKENS: Final = 10**12
 _PER_ATTACHMENT: Final = 1_600
 """What providers count for a larger image."""
+_PIXELS_PER_TOKEN: Final = 750
+_PER_PICTURE: Final = 85
+_BYTES_PER_MEDIA_TOKEN: Final = 50
+"""Of a PDF, whose pages are counted as text and as pictures, and of sounds."""
 
 
 @dataclass(slots=True)
@@ -283,6 +296,8 @@ class Meter:
     parent: Meter | None = None
     usage: TokenUsage = field(default_factory=TokenUsage)
     requests: int = 0
+    prices: str = ""
+    """Where the prices come from, for a person; empty: from them."""
     _cost: float = 0.0
     _unpriced: bool = False
 
@@ -298,26 +313,31 @@ class Meter:
     def child(self) -> Meter:
         return Meter(parent=self)
 
-    def add(self, usage: TokenUsage, cost: float | None) -> None:
+    def add(self, usage: TokenUsage, cost: float | None, source: str = "") -> None:
+        """`source`: of the price."""
         self.usage += usage
         self.requests += 1
         self._cost += cost or 0.0
         self._unpriced = self._unpriced or cost is None
+        if source and source not in self.prices.split(", "):
+            self.prices = f"{self.prices}, {source}".lstrip(", ")
         if self.parent is not None:
-            self.parent.add(usage, cost)
+            self.parent.add(usage, cost, source)
 
-    def restore(self, usage: TokenUsage, requests: int, cost: float | None) -> None:
+    def restore(self, usage: TokenUsage, requests: int, cost: float | None, prices: str = "") -> None:
         """What an earlier run of the session took; a cost of None means that it is not known."""
-        self.usage, self.requests = usage, requests
+        self.usage, self.requests, self.prices = usage, requests, prices
         self._cost, self._unpriced = cost or 0.0, bool(requests) and cost is None
 
     def sums(self) -> dict[str, Any]:
         usage = self.usage
-        return {"input": usage.input, "output": usage.output, "cached": usage.cached, "cost": self.cost}
+        sums = {"input": usage.input, "output": usage.output, "cached": usage.cached, "cost": self.cost}
+        return sums | {"prices": self.prices} if self.prices else sums
 
-    def updated(self, *, request_id: str, worker_id: str, usage: TokenUsage, cost: float | None) -> UsageUpdated:
+    def updated(self, *, request_id: str, worker_id: str, usage: TokenUsage, price: Price | None) -> UsageUpdated:
         """Adds one request and gives the event that says so."""
-        self.add(usage, cost)
+        cost = cost_of(usage, price)
+        self.add(usage, cost, price.source if price is not None else "")
         return UsageUpdated(
             request_id=request_id,
             worker_id=worker_id,
@@ -332,11 +352,11 @@ class Meter:
 
 def clamp_usage(usage: TokenUsage) -> TokenUsage:
     """Threat: a server that counts below zero would give money back to every budget above it."""
-    counts = usage.input, usage.output, usage.cached
+    counts = usage.input, usage.output, usage.cached, usage.cache_write
     if all(type(each) is int and 0 <= each <= _MOST_TOKENS for each in counts):
         return usage
     known = [min(max(int(each), 0), _MOST_TOKENS) if isinstance(each, int) else 0 for each in counts]
-    return TokenUsage(input=known[0], output=known[1], cached=known[2])
+    return TokenUsage(input=known[0], output=known[1], cached=known[2], cache_write=known[3])
 
 
 def estimate_tokens(text: str) -> int:
@@ -390,7 +410,17 @@ def message_tokens(message: Message) -> int:
     else:
         total += estimate_tokens(message.note)
         total += sum(estimate_tokens(result.text) + _PER_MESSAGE for result in message.results)
+        total += sum(media_tokens(part) for result in message.results for part in result.media)
     return total
+
+
+def media_tokens(part: MediaPart) -> int:
+    """What providers count: a picture by its area, after they have made it smaller; a document by its pages, which
+    its size stands for."""
+    if part.media_type.startswith("image/"):
+        by_area = part.width * part.height // _PIXELS_PER_TOKEN + _PER_PICTURE
+        return min(_PER_ATTACHMENT, by_area) if part.width else _PER_ATTACHMENT
+    return max(_PER_ATTACHMENT, part.size // _BYTES_PER_MEDIA_TOKEN)
 
 
 def _json(value: Any) -> str:

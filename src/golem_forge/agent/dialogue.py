@@ -50,6 +50,7 @@ from golem_forge.core.errors import ForgeError
 from golem_forge.core.ids import new_id
 from golem_forge.core.json import valid_unicode
 from golem_forge.core.lazy_dataclass import dataclass, field, replace
+from golem_forge.orchestrator.media import media_bytes
 
 _T = TypeVar("_T")
 ANSWER_WITHHELD: Final = "ANSWER_WITHHELD"
@@ -106,6 +107,8 @@ class Dialogue:
     bare_schemas: set[str] = field(default_factory=set)
     """Names of models whose server refused a schema: their requests carry bare ones from then on."""
     _estimator: Estimator = field(default_factory=Estimator)
+    _counted_more: float = 1.0
+    """How many times as many tokens the provider counted for the last request as were estimated; never less than 1."""
 
     async def next_response(self) -> AssistantMessage:
         return await self._with_fallback(self._next_response)
@@ -160,6 +163,7 @@ class Dialogue:
             tools=self.scope.model_tools.offers(),
             max_output_tokens=self.model.max_output_tokens,
             attachment=self._attached,
+            media=self._media,
             schema_of=self.scope.model_tools.schema_of,
         )
         return with_bare_schemas(request) if self.model.name in self.bare_schemas else request
@@ -173,6 +177,10 @@ class Dialogue:
             return data
         shown = self.scope.state.redactor.redact_secrets(text)
         return data if shown == text else shown.encode()
+
+    def _media(self, handle: str) -> bytes | None:
+        path = self.scope.orchestrator
+        return media_bytes(path.outputs, handle, path.worker)
 
     async def _fitting(self, request: Request) -> Request:
         """The same request, or one over a compacted history. An interrupt meanwhile leaves the history as it was."""
@@ -252,7 +260,8 @@ class Dialogue:
     async def _paid(self, request: Request, streamed: _Streamed, show: ShowEvent) -> Completed:
         """Asks for no more output than the budget has room for, and sets that aside until the answer is there. What
         failed or was stopped on the way is paid for all the same."""
-        estimate = self._estimator.tokens(request)
+        estimated = self._estimator.tokens(request)
+        estimate = int(estimated * self._counted_more)
         most = min(request.max_output_tokens or self.model.max_output_tokens, self.model.max_output_tokens)
         output = self.budget.fit_output(estimate, most, self.price)
         with self.budget.hold_request(estimate, output, self.price) as hold:
@@ -279,6 +288,7 @@ class Dialogue:
             finally:
                 silence.stop()
             hold.spend(completed.usage, cost_of(completed.usage, self.price))
+        self._counted_more = max(1.0, completed.usage.input / max(estimated, 1))
         self._tell_usage(streamed.request_id, completed.usage)
         return completed
 
@@ -322,8 +332,7 @@ class Dialogue:
             self._tell_usage(request_id, usage)
 
     def _tell_usage(self, request_id: str, usage: TokenUsage) -> None:
-        cost = cost_of(usage, self.price)
-        event = self.meter.updated(request_id=request_id, worker_id=self.scope.id, usage=usage, cost=cost)
+        event = self.meter.updated(request_id=request_id, worker_id=self.scope.id, usage=usage, price=self.price)
         self.scope.state.bus.emit(event, worker_id=self.scope.id)
 
 

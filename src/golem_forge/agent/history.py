@@ -7,9 +7,10 @@ back is what was recorded, not always what was said.
 `complete_results`: before the next request every requested call has exactly one result, in request order; a result
 without a call is left out. No provider accepts anything else.
 
-`compact` returns a smaller history, or None where nothing has to be done: first old tool outputs become handles, then
-the oldest turns one summary. The first input, the last messages and every call with its result are always kept. Its
-input is not changed, so an interrupt loses nothing. Raises ContextExceeded when what must be kept is still too large.
+`compact` returns a smaller history, or None where nothing has to be done: first old pictures go (their handles stay),
+then old tool outputs become handles, then the oldest turns one summary. The first input, the last messages and every
+call with its result are always kept. Its input is not changed, so an interrupt loses nothing. Raises ContextExceeded
+when what must be kept is still too large.
 """
 
 from __future__ import annotations
@@ -232,8 +233,11 @@ async def compact(
     one user message that holds the old turns as text. `force`: also where there is room left."""
     if used <= limit * COMPACT_AT and not force:
         return None
-    messages = _with_handles(history, keep, keep_output)
+    messages = _without_media(history, keep)
     after = used - _saved_tokens(history, messages)
+    if force or after > limit * COMPACT_AT:
+        messages = _with_handles(messages, keep, keep_output)
+        after = used - _saved_tokens(history, messages)
     if (force or after > limit * COMPACT_AT) and (old := _old_turns(messages, keep)):
         before_summary = messages
         transcript = _transcript(old.messages, int(limit * _SUMMARY_SHARE) * _BYTES_PER_TOKEN)
@@ -250,6 +254,16 @@ async def compact(
 
 def _saved_tokens(before: Sequence[Message], after: Sequence[Message]) -> int:
     return sum(map(message_tokens, before)) - sum(map(message_tokens, after))
+
+
+def _without_media(history: Sequence[Message], keep: int) -> list[Message]:
+    """The same objects where there were none. The text of a result names them all the same."""
+    messages = list(history)
+    for index, message in enumerate(history[: max(len(history) - keep, 0)]):
+        if isinstance(message, ResultsMessage) and any(each.media for each in message.results):
+            results = tuple(replace(each, media=()) if each.media else each for each in message.results)
+            messages[index] = replace(message, results=results)
+    return messages
 
 
 def _with_handles(history: Sequence[Message], keep: int, keep_output: Callable[[str], str]) -> list[Message]:

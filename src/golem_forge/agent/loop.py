@@ -39,6 +39,7 @@ from golem_forge.core.errors import ForgeError, error_name
 from golem_forge.core.json import sha256_hex, valid_unicode
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.regex import regex
+from golem_forge.orchestrator.media import with_handles
 from golem_forge.tools.context import ModelNotes
 
 _log = logging.getLogger(__name__)
@@ -247,13 +248,15 @@ _OVER_TIME: Final = "the time of its budget is over"
 
 
 def _result_of(call: RequestedCall, outcome: Outcome, note: str) -> CallResult:
-    text = fenced(outcome.text) if outcome.executed else outcome.text
+    said = with_handles(outcome.text, outcome.result, outcome.media)
+    text = fenced(said) if outcome.executed else said
     return CallResult(
         id=call.id,
         name=call.name,
         status=outcome.status,
         text=f"{text}\n{note}" if note else text,
         output_handle=outcome.output_handle,
+        media=outcome.media,
     )
 
 

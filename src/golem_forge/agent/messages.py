@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Final, Literal
 
+from golem_forge.core.calls import MediaPart
 from golem_forge.core.decisions import Status
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.regex import regex
@@ -75,6 +76,8 @@ class CallResult:
     status: Status
     text: str
     output_handle: str = ""
+    media: tuple[MediaPart, ...] = ()
+    """Pictures, sounds and files, for a model that takes them; `text` names each by its handle."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +96,11 @@ _NAMES: dict[type[Message], str] = {kind: name for name, kind in _KINDS.items()}
 
 def message_to_json(message: Message) -> dict[str, Any]:
     """For the journal: a mapping that JSON can hold."""
-    return {"role": _NAMES[type(message)], **asdict(message)}
+    written = {"role": _NAMES[type(message)], **asdict(message)}
+    for result in written.get("results", ()):
+        if not result["media"]:
+            del result["media"]
+    return written
 
 
 def message_from_json(data: Mapping[str, Any]) -> Message:
@@ -108,13 +115,16 @@ def message_from_json(data: Mapping[str, Any]) -> Message:
             calls = tuple(RequestedCall(**each) for each in fields.pop("calls", ()))
             return AssistantMessage(**fields, calls=calls)
         if kind is ResultsMessage:
-            results = tuple(
-                CallResult(**{**each, "status": Status(each["status"])}) for each in fields.pop("results", ())
-            )
+            results = tuple(_result_from_json(each) for each in fields.pop("results", ()))
             return ResultsMessage(**fields, results=results)
     except (TypeError, KeyError) as error:
         raise ValueError(f"not a message: {error}") from None
     raise ValueError(f"not a message: role {data.get('role')!r}")
+
+
+def _result_from_json(data: Mapping[str, Any]) -> CallResult:
+    media = tuple(MediaPart(**each) for each in data.get("media", ()))
+    return CallResult(**{**data, "status": Status(data["status"]), "media": media})
 
 
 HOW_TO_READ: Final = (

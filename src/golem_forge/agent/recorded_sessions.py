@@ -28,7 +28,7 @@ from typing import Any, Final
 
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.json import valid_unicode
-from golem_forge.core.table import local_minute
+from golem_forge.core.table import cost_text, local_minute
 from golem_forge.core.text import display_path, one_line, shorten
 from golem_forge.events.envelope import Event
 from golem_forge.events.index import SessionIndex, SessionSummary, find_session
@@ -44,7 +44,7 @@ from golem_forge.events.journal_reader import events_after
 from golem_forge.storage.home import ForgeHome, forge_home
 from golem_forge.storage.private_file import read_private, write_private
 
-TABLE_HEAD: Final = ("SESSION", "STARTED", "LAST", "STATE", "WORKER", "MODEL", "DIRECTORY", "TITLE")
+TABLE_HEAD: Final = ("SESSION", "STARTED", "LAST", "STATE", "WORKER", "MODEL", "COST", "DIRECTORY", "TITLE")
 MAX_LISTED: Final = 20
 MAX_TITLE: Final = 200
 _MAX_TITLE_BYTES: Final = 4 * MAX_TITLE
@@ -53,10 +53,13 @@ _HERE: Final = "."
 _ID_SHOWN: Final = 12
 _DAY: Final = len("2026-11-15")
 _WIDTH: Final = 100
-_GAPS: Final = 2 * (len(TABLE_HEAD) - 1)
-_NARROWEST: Final = {4: 6, 5: 10, 6: 9, 7: 12}
+_GAP: Final = 2
+_GAPS: Final = _GAP * (len(TABLE_HEAD) - 1)
+_COST: Final = TABLE_HEAD.index("COST")
+_NONE: Final = "-"
+_NARROWEST: Final = {4: 6, 5: 10, 7: 9, 8: 12}
 """By column: what may be cut so that a row fits, and how far."""
-_CUT_AT_START: Final = frozenset({5, 6})
+_CUT_AT_START: Final = frozenset({5, 7})
 """Models and directories: their ends tell one from another."""
 
 
@@ -117,22 +120,31 @@ def session_row(session: SessionSummary, state: str, root: Path | str, title: st
         state,
         session.worker or "-",
         session.model or "-",
+        cost_text(session.cost, session.prices) if session.cost is not None else "-",
         _HERE if session.root == str(root) else display_path(session.root) or "-",
         title or session.input,
     )
 
 
 def session_table(rows: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """The rows below their head, in cells of which each row fits a terminal of 100 columns: the widest give way."""
+    """The rows below their head, in cells of which each row fits a terminal of 100 columns: the widest give way. There
+    is no column of costs where none is known."""
     table = [tuple(one_line(cell) for cell in row) for row in (TABLE_HEAD, *rows)]
+    costs = any(row[_COST] != _NONE for row in table[1:])
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    while sum(widths) + _GAPS > _WIDTH:
+    room = _WIDTH if costs else _WIDTH + widths[_COST] + _GAP
+    while sum(widths) + _GAPS > room:
         wide = [at for at, least in _NARROWEST.items() if widths[at] > least]
         if not wide:
             break
         widths[max(wide, key=lambda at: widths[at])] -= 1
     return [
-        tuple(_cut(cell, width, at) for at, (cell, width) in enumerate(zip(row, widths, strict=True))) for row in table
+        tuple(
+            _cut(cell, width, at)
+            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+            if costs or at != _COST
+        )
+        for row in table
     ]
 
 

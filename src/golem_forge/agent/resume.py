@@ -265,6 +265,8 @@ class _RecordedPast:
                 data = whole["data"]
                 counts = {key: data.get(key, 0) for key in ("input", "output", "cached")}
                 self.usage.add(TokenUsage(**counts), data.get("cost"))
+                sums = data.get("session")
+                self.usage.prices = str(sums.get("prices", "")) if isinstance(sums, dict) else ""
             elif whole.get("event") == "message" and whole["data"].get("message", {}).get("role") == "user":
                 self.turns[str(whole.get("workerId"))] += 1
         else:

@@ -191,7 +191,7 @@ async def _start_root(
     history = History(session_state.journal, worker_id, resumed.history if resumed else ())
     if resumed is not None:  # what was spent is shown, and no id comes twice
         spent = resumed.usage
-        manager.meter.restore(spent.usage, spent.requests, spent.cost)
+        manager.meter.restore(spent.usage, spent.requests, spent.cost, spent.prices)
         session_state.call_ids |= resumed.call_ids
         session_state.turn = resumed.turns
     run = await manager.start(

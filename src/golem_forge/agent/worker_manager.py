@@ -24,6 +24,7 @@ from golem_forge.agent.loop import Loop
 from golem_forge.agent.messages import UserMessage
 from golem_forge.agent.model.interface import Model
 from golem_forge.agent.model.keys import ModelKeys
+from golem_forge.agent.model.price_list import price_of
 from golem_forge.agent.model.selection import (
     NO_SETTINGS,
     check_compatible,
@@ -57,6 +58,7 @@ from golem_forge.agent.worker_scope import (
     open_scope,
     recover_edits,
 )
+from golem_forge.config.run_block import Price
 from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.tools.threads import run_in_thread
@@ -342,8 +344,8 @@ class WorkerManager:
         """What can be said without opening it. Raises ConfigError."""
         settings = self.state.program.run
         check_compatible(worker, name)
-        check_priced(settings.budget, name, settings.pricing, where=settings.origins.get("budget", ""))
-        check_priced(worker.budget, name, settings.pricing, where=worker.at("budget"))
+        check_priced(settings.budget, name, lambda: self._price_of(name), where=settings.origins.get("budget", ""))
+        check_priced(worker.budget, name, lambda: self._price_of(name), where=worker.at("budget"))
         if name not in self.given:  # `key_env` may be called anything, so its name does not tell that its value is one
             variable = key_variable(split_model(name)[0], settings.models)
             learn_secret(self.state.redactor, variable, self.environ.get(variable, ""))
@@ -365,6 +367,7 @@ class WorkerManager:
             model = XmlModel(model)
         if name in self.given:
             return model
+        self._price_of(name)  # the list is read here, beside the libraries, and not on the event loop
         provider = split_model(name)[0]
         reads = takes_text_calls(provider, settings.models.get(provider, NO_SETTINGS).text_calls)
         return TextCallModel(model) if reads else model
@@ -407,8 +410,11 @@ class WorkerManager:
 
     def _answering(self, run: WorkerRun, model: Model) -> AnsweringModel:
         window = run.worker.max_context_tokens or model.context_window or ASSUMED_CONTEXT_WINDOW
-        price = self.state.program.run.pricing.get(run.model_name)
-        return AnsweringModel(model=model, price=price, context_limit=window)
+        return AnsweringModel(model=model, price=self._price_of(run.model_name), context_limit=window)
+
+    def _price_of(self, name: str) -> Price | None:
+        settings = self.state.program.run
+        return price_of(name, settings.models, settings.pricing, listed=name not in self.given)
 
     def _use(self, run: WorkerRun, model: Model) -> None:
         if run.model_name not in self.given:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
+from functools import partial
 from typing import Any, Final
 
 from golem_forge.agent.budget import check_priced
@@ -25,6 +26,7 @@ from golem_forge.agent.files.worker import Worker
 from golem_forge.agent.mcp_status import ServerInventory
 from golem_forge.agent.model.interface import ModelError
 from golem_forge.agent.model.keys import ModelKeys
+from golem_forge.agent.model.price_list import price_of
 from golem_forge.agent.model.selection import (
     check_compatible,
     choose_model,
@@ -313,8 +315,9 @@ def chosen_model(asked: RunArgs, program: Program, worker: Worker) -> dict[str, 
         return {"name": "", "from": "", "key": "", "problem": no_model_message(settings.models, os.environ, stored)}
     check_compatible(worker, chosen.model)
     for name in split_models(chosen.model):
-        check_priced(settings.budget, name, settings.pricing, where=settings.origins.get("budget", ""))
-        check_priced(worker.budget, name, settings.pricing, where=worker.at("budget"))
+        find = partial(price_of, name, settings.models, settings.pricing)
+        check_priced(settings.budget, name, find, where=settings.origins.get("budget", ""))
+        check_priced(worker.budget, name, find, where=worker.at("budget"))
     return {
         "name": chosen.model,
         "from": chosen.said_by,

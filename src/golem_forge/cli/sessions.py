@@ -112,6 +112,7 @@ def _session_json(session: SessionSummary, state: str, title: str) -> dict[str, 
         "input": session.input,
         "calls": session.calls,
         "lines": session.lines,
+        "cost": session.cost,
     }
 
 

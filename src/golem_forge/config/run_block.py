@@ -21,6 +21,7 @@ from golem_forge.config.schema import (
     flag,
     list_of,
     map_of,
+    one_of,
     positive,
     refuse,
     text,
@@ -42,6 +43,8 @@ class ProviderSettings:
     key_env: str = ""
     text_calls: bool | None = None
     """Whether a call that a model writes as its answer is taken as one; None: of servers of one's own only."""
+    media: tuple[str, ...] | None = None
+    """What of tool results is sent as it is: `image`, `pdf`, `audio`; None: what the provider is known to take."""
     request_timeout: float = 600.0
     """Seconds of silence after which a request has failed. A reasoning model may be silent for minutes before its
     first word."""
@@ -74,6 +77,24 @@ class Price:
     output: float
     cached: float | None = None
     """None: cached input costs what other input costs."""
+    cache_write: float | None = None
+    """Of input that the provider put into its cache. None: it costs what other input costs."""
+    above: tuple[PriceTier, ...] = ()
+    """Other prices for requests with much input, by rising start."""
+    source: str = ""
+    """What a person is told of where it comes from (`local`, `as of 2026-10-14`); empty: they said it themselves."""
+
+    def at(self, input_tokens: int) -> Price:
+        """What a request with so much input costs."""
+        reached = [tier.price for tier in self.above if input_tokens > tier.start]
+        return reached[-1] if reached else self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriceTier:
+    start: int
+    """Input tokens; a request with more of them costs `price`, all of it."""
+    price: Price
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,8 +144,17 @@ BUDGET_CHECK: Final = MappingSchema(
         "max_seconds": positive,
     }
 )
+MEDIA_KINDS: Final = ("image", "pdf", "audio")
+
+
+def media_kinds(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
+    read = list_of(one_of(*MEDIA_KINDS))(value, path, problems)
+    return tuple(read) if isinstance(read, list) else None
+
+
 _PROVIDER: Final = MappingSchema(
     {"base_url": base_url, "key_env": variable_holding("key"), "request_timeout": positive, "text_calls": flag}
+    | {"media": media_kinds}
 )
 RUN_KEYS: Final[dict[str, Check]] = {
     "entry": text,

@@ -66,6 +66,29 @@ def to_tool_call(named: Any, args: Any, caller: Caller | str | None, where: str)
     return named
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MediaPart:
+    """A picture, a sound or a file in a result. Its bytes are kept by handle, as base64 lines."""
+
+    handle: str
+    media_type: str
+    size: int
+    """Bytes."""
+    width: int = 0
+    height: int = 0
+    """In pixels; 0: not known, or no picture."""
+
+    @property
+    def text(self) -> str:
+        """The line that stands for it where it cannot be shown."""
+        pixels = f", {self.width} × {self.height}" if self.width and self.height else ""
+        return f"[{self.media_type}{pixels}, {self.size:,} bytes, handle {self.handle}]"
+
+    def to_wire(self) -> dict[str, Any]:
+        wire: dict[str, Any] = {"handle": self.handle, "mediaType": self.media_type, "size": self.size}
+        return wire | ({"width": self.width, "height": self.height} if self.width and self.height else {})
+
+
 @dataclass(slots=True)
 class Outcome:
     call: ToolCall
@@ -97,6 +120,8 @@ class Outcome:
     """What hooks that ran after the call tell the caller."""
     whole: ToolResult | None = field(default=None, compare=False, repr=False)
     """The result before it was cut, redacted like it, for a program that made the call; never recorded or shown."""
+    media: tuple[MediaPart, ...] = ()
+    """The pictures, sounds and files of the result, in its order."""
 
     @property
     def ok(self) -> bool:
@@ -257,5 +282,6 @@ def outcome_json(outcome: Outcome, session_id: str) -> dict[str, Any]:
         "outputHandle": outcome.output_handle or None,
         "protectedCreated": list(outcome.protected_created),
         "leftovers": [one.to_wire() for one in outcome.leftovers],
+        **({"media": [one.to_wire() for one in outcome.media]} if outcome.media else {}),
         "decision": outcome.decision.to_json() if outcome.decision else None,
     }

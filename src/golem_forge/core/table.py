@@ -1,9 +1,10 @@
-"""Text tables: aligned columns, times in the local time zone. No cell can break its line or steer a screen."""
+"""Text tables: aligned columns, times in the local time zone, amounts. No cell can break its line or steer a screen."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from math import isfinite
+from typing import Any, Final
 
 from golem_forge.core.text import one_line
 
@@ -33,3 +34,16 @@ def local_time(ts: str, form: str = "%Y-%m-%d %H:%M:%S") -> str:
 
 def local_minute(ts: str) -> str:
     return local_time(ts, "%Y-%m-%d %H:%M")
+
+
+COST_UNKNOWN: Final = "cost unknown"
+_LOCAL: Final = "local"
+
+
+def cost_text(dollars: Any, prices: Any = "") -> str:
+    """`$0.0123`; `local` where the models ran on this machine; `cost unknown`. `prices`: where the prices come from."""
+    if type(dollars) not in (int, float) or not isfinite(dollars):
+        return COST_UNKNOWN
+    if prices == _LOCAL and dollars == 0:
+        return _LOCAL
+    return f"${dollars:.2f}" if dollars >= 10 or dollars == 0 else f"${dollars:.4f}"

@@ -68,6 +68,10 @@ class SessionSummary:
     """The first words that a person said."""
     talked: bool
     """Whether there is a history; a start that failed before anything was asked of a model left none."""
+    cost: float | None = None
+    """In USD; None: not known."""
+    prices: str = ""
+    """Where its prices come from, if not from the person."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +103,7 @@ class CallSummary:
 CallFilter = Callable[[CallSummary], bool]
 _SESSION_COLUMNS = (
     "id, created, updated, lines, (SELECT count(*) FROM calls WHERE session_id = sessions.id), closed, worker, model, "
-    "root, input, talked"
+    "root, input, talked, cost, prices"
 )
 _CALL_COLUMNS = (
     "id, session_id, tool, status, caller, worker, parent, proposed_at, duration_ms, error, started, first, last"
@@ -268,7 +272,9 @@ class SessionIndex:
 def _with_schema(connection: sqlite3.Connection) -> sqlite3.Connection:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version != SCHEMA_VERSION:
-        connection.executescript(SCHEMA + MARK_ALL_UNREAD)
+        known = {row[1] for row in connection.execute("PRAGMA table_info(sessions)")}
+        added = [f"ALTER TABLE sessions ADD COLUMN {each};" for each in _ADDED_COLUMNS if each.split()[0] not in known]
+        connection.executescript(SCHEMA + ("".join(added) if known else "") + MARK_ALL_UNREAD)
     return connection
 
 
@@ -278,13 +284,14 @@ def _summary(kind: type[_T], row: tuple[Any, ...]) -> _T:
     return kind(**{name: bool(value) if type == "bool" else value for (name, type), value in columns})
 
 
-SCHEMA_VERSION: Final = 4
+SCHEMA_VERSION: Final = 5
 SCHEMA: Final = f"""
 BEGIN;
 DROP TABLE IF EXISTS calls;
 CREATE TABLE IF NOT EXISTS sessions (
     id TEXT PRIMARY KEY, size INTEGER, mtime_ns INTEGER, lines INTEGER, hash TEXT, created TEXT, updated TEXT,
-    closed INTEGER, worker TEXT, model TEXT, root TEXT, input TEXT, talked INTEGER, top_lines INTEGER, top_hash TEXT
+    closed INTEGER, worker TEXT, model TEXT, root TEXT, input TEXT, talked INTEGER, top_lines INTEGER, top_hash TEXT,
+    cost REAL, prices TEXT
 );
 CREATE TABLE calls (
     id TEXT, session_id TEXT, tool TEXT, status TEXT, caller TEXT, worker TEXT, parent TEXT,
@@ -297,8 +304,9 @@ PRAGMA user_version = {SCHEMA_VERSION};
 """
 MARK_ALL_UNREAD: Final = "UPDATE sessions SET size = 0, mtime_ns = 0; COMMIT;"
 """`first` and `last`: where in its journal the first and the last record of a call begin. `sessions` outlives a new
-version, because the longest length that a journal ever had cannot be read from the journals again; version 3 had the
-same columns."""
+version, because the longest length that a journal ever had cannot be read from the journals again; versions 3 and 4 had
+the same columns but the last two."""
+_ADDED_COLUMNS: Final = ("cost REAL", "prices TEXT")
 _MAX_LINE_BYTES: Final = 16 * 1024 * 1024
 _MAX_INPUT_CHARS: Final = 200
 _HISTORY_TYPES: Final = ("history", "historySet")
@@ -338,9 +346,9 @@ def _read_journal(connection: sqlite3.Connection, path: Path, mtime_ns: int, kno
         size, lines, hash = 0, 0, CHAIN_START
         connection.execute("DELETE FROM calls WHERE session_id = ?", (session_id,))
         connection.execute(
-            "INSERT INTO sessions VALUES (?, 0, 0, 0, '', '', '', 0, '', '', '', '', 0, 0, '') "
+            "INSERT INTO sessions VALUES (?, 0, 0, 0, '', '', '', 0, '', '', '', '', 0, 0, '', NULL, '') "
             "ON CONFLICT (id) DO UPDATE SET size = 0, lines = 0, hash = '', created = '', updated = '', closed = 0, "
-            "worker = '', model = '', root = '', input = '', talked = 0",
+            "worker = '', model = '', root = '', input = '', talked = 0, cost = NULL, prices = ''",
             (session_id,),
         )
     last: Mapping[str, Any] = {}
@@ -425,6 +433,8 @@ def _apply_record(connection: sqlite3.Connection, session_id: str, record: Mappi
     elif kind == "event" and record.get("event") == "sessionStarted":
         data = record.get("data", {})
         _set_worker(connection, session_id, data.get("worker"), data.get("model"))
+    elif kind == "event" and record.get("event") == "usageUpdated":
+        _set_cost(connection, session_id, record.get("data", {}).get("session"))
     if kind in _HISTORY_TYPES or record.get("of") in _HISTORY_TYPES:
         connection.execute("UPDATE sessions SET talked = 1 WHERE id = ?", (session_id,))
     if words := _first_words(record):
@@ -435,6 +445,15 @@ def _set_worker(connection: sqlite3.Connection, session_id: str, worker: Any, mo
     connection.execute(
         "UPDATE sessions SET worker = ?, model = ? WHERE id = ?", (str(worker or ""), str(model or ""), session_id)
     )
+
+
+def _set_cost(connection: sqlite3.Connection, session_id: str, sums: Any) -> None:
+    """The sums of a session stand in each of its events about usage; the last one counts."""
+    said = sums if isinstance(sums, dict) else {}
+    cost, prices = said.get("cost"), said.get("prices")
+    known = cost if isinstance(cost, int | float) else None
+    shown = prices if isinstance(prices, str) else ""
+    connection.execute("UPDATE sessions SET cost = ?, prices = ? WHERE id = ?", (known, shown, session_id))
 
 
 def _first_words(record: Mapping[str, Any]) -> str:

@@ -338,6 +338,8 @@ class ToolResultEvent(EventData, type="toolResult"):
     protected_created: list[str] | None = None
     leftovers: list[Json] | None = None
     """`{kind, severity, text, paths}` each; severity is `note`, `warning` or `critical`."""
+    media: list[Json] | None = None
+    """`{handle, mediaType, size, width?, height?}` each: the pictures, sounds and files of the result."""
 
 
 class WorkerUpdate(EventData, type="workerUpdate"):

@@ -23,6 +23,7 @@ from golem_forge.core.results import ToolResult
 from golem_forge.core.text import shorten_middle
 from golem_forge.events.redaction import Redactor, joined_texts
 from golem_forge.orchestrator.call_state import CallState
+from golem_forge.orchestrator.media import keep_media
 from golem_forge.orchestrator.outputs import SHORT_TEXT_CHARS, OutputStore, bound_result
 from golem_forge.orchestrator.run import CallAborted, aborted_text, refuse_unfinished
 from golem_forge.sandbox.sandbox import Sandbox
@@ -50,6 +51,8 @@ class Presenter:
         outcome = state.outcome(Status.SUCCESS, result=result)
         if state.keeps_whole and result is not given:
             outcome.whole = redact_result(given, self._redactor)
+        if result.content and not state.reads_secret:
+            outcome.media = keep_media(result, self._outputs, self._worker)
         if result.is_error:
             outcome.status, outcome.error = Status.EXECUTION_FAILED, result.text or "the tool reported an error"
         if handle:
@@ -83,6 +86,8 @@ class Presenter:
         outcome = state.outcome(finished.status, result=result, error=error, code=finished.code)
         if state.keeps_whole and not (finished.output_handle or finished.bounded) and result is not finished.result:
             outcome.whole = redact_result(finished.result, self._redactor)
+        if result.content and not state.reads_secret:
+            outcome.media = keep_media(result, self._outputs, self._worker)
         outcome.denials = finished.denials
         outcome.protected_created = tuple(map(self.safe, finished.protected_created))
         outcome.leftovers = tuple(

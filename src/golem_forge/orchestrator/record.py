@@ -190,11 +190,12 @@ def _given(members: dict[str, Any]) -> dict[str, Any]:
 
 def _optional_members(outcome: Outcome) -> dict[str, Any] | None:
     """The members of a `toolResult` that most results do not have."""
-    if not (outcome.truncated or outcome.denials or outcome.protected_created or outcome.leftovers):
+    if not (outcome.truncated or outcome.denials or outcome.protected_created or outcome.leftovers or outcome.media):
         return None
     lists = {
         "denials": list(outcome.denials),
         "protectedCreated": list(outcome.protected_created),
         "leftovers": [one.to_wire() for one in outcome.leftovers],
+        "media": [one.to_wire() for one in outcome.media],
     }
     return {"truncated": outcome.truncated} | _given(lists)

@@ -16,13 +16,15 @@ from __future__ import annotations
 
 import hashlib
 import os
+from base64 import b64encode
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from golem_forge.core.effects import Mark, Verb
 from golem_forge.core.errors import ConfigError, ToolFailed
 from golem_forge.core.options import takes_options
-from golem_forge.core.results import ToolResult
+from golem_forge.core.results import ToolResult, block_text
+from golem_forge.orchestrator.media import image_size
 from golem_forge.sandbox import files
 from golem_forge.sandbox.errors import from_os_error, path_changed, too_large
 from golem_forge.sandbox.sandbox import Sandbox
@@ -86,10 +88,32 @@ def _plan_read(access: FileAccess, args: dict[str, Any], ctx: ToolContext) -> Pl
     return reading_plan(access, target, lambda: _read(target, offset, limit, ctx.redactor))
 
 
+_PICTURES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
+_PDF: Final = "application/pdf"
+
+
+def _media_result(target: Target, data: bytes, kind: str) -> ToolResult | None:
+    """A picture or PDF as a content block, for a caller that can see; None: it is neither, whatever its name says."""
+    width, height = image_size(data) if kind in _PICTURES else (0, 0)
+    written = b64encode(data).decode()
+    if width:
+        block: dict[str, Any] = {"type": "image", "data": written, "mimeType": kind}
+    elif kind == _PDF and data.startswith(b"%PDF-"):
+        uri = f"file://{target.virtual}"
+        block = {"type": "resource", "resource": {"uri": uri, "mimeType": kind, "blob": written}}
+    else:
+        return None
+    value = {"kind": "file_media", "path": target.virtual, "mimeType": kind, "size": len(data)}
+    value |= {"width": width, "height": height} if width else {}
+    return ToolResult(value=value, text=f"{target.virtual}: {block_text(block)}", content=(block,))
+
+
 def _read(target: Target, offset: int, limit: int, redactor: Redactor | None) -> ToolResult:
     data = files.read_bytes(target)
     if has_binary_name(target.name) or looks_binary(data):
         kind = media_type(target.name, binary=True)
+        if (media := _media_result(target, data, kind)) is not None:
+            return media
         text = f"'{target.virtual}' is binary ({kind}, {len(data)} bytes). Use file_info, or attach it."
         raise ToolFailed(text, code="BINARY_FILE")
     decoded = decode(data)

@@ -42,7 +42,7 @@ and `-` lines must be exactly as in the file."""
 
 MODEL_TEXTS: Final[Mapping[str, ModelText]] = {
     "read_file": ModelText(
-        "Read a text file as lines `L<n>: text`; the last line says where to go on.",
+        "Read a text file as lines `L<n>: text`; the last line says where to go on. Or look at a picture or PDF.",
         {"offset": _FROM_END, "limit": "lines, default 2000"},
     ),
     "list_files": ModelText("List one directory."),

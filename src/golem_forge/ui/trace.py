@@ -301,7 +301,10 @@ class TraceFormatter:
     def _usage(self, data: Fields, worker_id: str) -> list[Line]:
         session = data.get("session")
         self._used = session if isinstance(session, Mapping) else self._used
-        return [line(f"usage: {reports.usage_text(data)}", "dim")] if self.level is TraceLevel.DEBUG else []
+        if self.level is not TraceLevel.DEBUG:
+            return []
+        prices = self._used.get("prices") if self._used is not None else ""
+        return [line(f"usage: {reports.usage_text({**data, 'prices': prices})}", "dim")]
 
     def _context(self, data: Fields, worker_id: str) -> list[Line]:
         full = data.get("exceeded") is True

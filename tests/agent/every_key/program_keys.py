@@ -10,9 +10,9 @@ from tests.agent.conftest import calls
 from tests.agent.every_key.ground import COMMANDS, ZONE, Cases, Ground
 from tests.agent.every_key.worker_keys import budget_cases, two_zones, write
 from tests.deadlines import LONG, ever_longer
-from tests.wire.server import WireServer, WireTurn
+from tests.wire.server import WireCall, WireServer, WireTurn
 
-from golem_forge import tool
+from golem_forge import ToolResult, tool
 from golem_forge.agent.model.interface import Request, TokenUsage
 from golem_forge.agent.model.scripted import Turn
 from golem_forge.config.program import load_program
@@ -54,6 +54,24 @@ async def base_url(ground: Ground) -> None:
         await asked_over_the_wire(ground, one)
         await asked_over_the_wire(ground, other)
         assert [len(one.requests), len(other.requests)] == [1, 1]
+
+
+@key("models.*.media")
+async def media(ground: Ground) -> None:
+    @tool(needs_approval=False)
+    async def picture() -> ToolResult:
+        """A picture."""
+        return ToolResult.from_mcp(
+            {"content": [{"type": "image", "data": "R0lGODlhAwAFAA==", "mimeType": "image/gif"}]}
+        )
+
+    for said, sent in (("[image]", True), ("[]", False)):
+        with WireServer([WireTurn(calls=(WireCall(name="picture", args={}),)), WireTurn(say="Hi")]) as server:
+            block = f"{{base_url: {server.base_url('openai-compatible')}, media: {said}}}"
+            program = f"model: openai-compatible:x\nmodels: {{openai-compatible: {block}}}\n"
+            seen = await ground.run([], program=program, named_model=True, tools=[picture])
+            assert seen.result is not None and seen.result.response == "Hi"
+            assert ("image_url" in str(server.requests[-1].body)) is sent
 
 
 @key("models.*.text_calls")

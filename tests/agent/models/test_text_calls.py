@@ -42,6 +42,7 @@ def calls(text: str) -> Any:
         (f"[{ONE}, {ONE}]", [READ, READ]),
         (f"{ONE}\n{ONE}", [READ, READ]),
         (f"```json\n{ONE}\n```\n```json\n{ONE}\n```", [READ, READ]),
+        ('```json\n{"tool": "list", "args": {"a": "```py\\n```"}}\n```', [("list", {"a": "```py\n```"})]),
         ('{"tool": "list", "args": {}}', [("list", {})]),
         ('{"name": "read", "parameters": {"path": "a.py"}}', [READ]),
         ('{"name": "read", "arguments": "{\\"path\\": \\"a.py\\"}"}', [("read", '{"path": "a.py"}')]),

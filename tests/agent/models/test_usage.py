@@ -6,10 +6,19 @@ from dataclasses import replace
 
 import pytest
 
-from golem_forge.agent.budget import Estimator, Meter, check_priced, cost_of, estimate_request, estimate_tokens
+from golem_forge.agent.budget import (
+    Budget,
+    BudgetExceeded,
+    Estimator,
+    Meter,
+    check_priced,
+    cost_of,
+    estimate_request,
+    estimate_tokens,
+)
 from golem_forge.agent.messages import AssistantMessage, CallResult, RequestedCall, ResultsMessage, UserMessage
 from golem_forge.agent.model.interface import Request, TokenUsage, ToolOffer
-from golem_forge.config.run_block import BudgetLimits, Price
+from golem_forge.config.run_block import BudgetLimits, Price, PriceTier
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ConfigError
 from golem_forge.events.model import to_wire
@@ -26,7 +35,7 @@ def test_an_unknown_price_is_no_number() -> None:
     """W19."""
     assert cost_of(TokenUsage(input=5), None) is None
     meter = Meter()
-    event = meter.updated(request_id="r", worker_id="w", usage=TokenUsage(input=5, output=1), cost=None)
+    event = meter.updated(request_id="r", worker_id="w", usage=TokenUsage(input=5, output=1), price=None)
     wire = to_wire(event)
     assert wire["cost"] is None and wire["session"] == {"input": 5, "output": 1, "cached": 0, "cost": None}
 
@@ -36,7 +45,10 @@ def test_children_add_to_the_session() -> None:
     child = root.child()
     root.add(TokenUsage(input=10, output=1), 0.25)
     event = child.child().updated(
-        request_id="r", worker_id="w", usage=TokenUsage(input=100, output=2, cached=50), cost=0.5
+        request_id="r",
+        worker_id="w",
+        usage=TokenUsage(input=100, output=2, cached=50),
+        price=Price(input=5000, output=0),
     )
     assert (event.input, event.cost) == (100, 0.5)
     assert event.session == {"input": 110, "output": 3, "cached": 50, "cost": 0.75}
@@ -57,10 +69,27 @@ def test_a_sum_with_an_unpriced_request_is_not_half_a_sum() -> None:
 def test_a_cap_in_money_needs_a_price() -> None:
     """W19: a load error that names `pricing`."""
     limits = BudgetLimits(max_cost_usd=1)
-    check_priced(limits, "openai:x", {"openai:x": Price(input=1, output=1)})
-    check_priced(BudgetLimits(max_tokens=5), "openai:x", {})
+    check_priced(limits, "openai:x", lambda: Price(input=1, output=1))
+    check_priced(BudgetLimits(max_tokens=5), "openai:x", lambda: None)
     with pytest.raises(ConfigError, match=r"^forge\.yaml:4: max_cost_usd.*'openai:x'.*`pricing"):
-        check_priced(limits, "openai:x", {}, where="forge.yaml:4")
+        check_priced(limits, "openai:x", lambda: None, where="forge.yaml:4")
+
+
+def test_a_price_with_tiers_and_a_price_of_the_cache() -> None:
+    more = Price(input=6, output=20, cached=0.6, cache_write=7)
+    price = Price(input=3, output=10, cached=0.3, cache_write=4, above=(PriceTier(start=1000, price=more),))
+    small = TokenUsage(input=1000, output=100, cached=300, cache_write=200)
+    assert cost_of(small, price) == pytest.approx((500 * 3 + 300 * 0.3 + 200 * 4 + 100 * 10) / 1e6)
+    large = TokenUsage(input=1001, output=100)
+    assert cost_of(large, price) == pytest.approx((1001 * 6 + 100 * 20) / 1e6), "all of it costs what the tier says"
+
+
+def test_a_cap_in_money_counts_what_the_cache_may_cost() -> None:
+    """The whole input may be written to the provider's cache: that must fit too."""
+    budget = Budget(BudgetLimits(max_cost_usd=0.001))
+    budget.check_request(900, 0, Price(input=1, output=1))
+    with pytest.raises(BudgetExceeded):
+        budget.check_request(900, 0, Price(input=1, output=1, cache_write=1.25))
 
 
 def test_estimates_grow_with_everything_that_is_sent() -> None:

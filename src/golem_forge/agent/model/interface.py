@@ -48,6 +48,8 @@ class Request:
     max_output_tokens: int | None = None
     attachment: Any = None
     """(digest) → bytes of an attachment in `messages`; None where there are none."""
+    media: Callable[[str], bytes | None] | None = None
+    """(handle) → bytes of a picture, sound or file in a result; None: it is no longer there."""
     schema_of: Callable[[str], Mapping[str, Any]] | None = None
     """(name) → the schema of what a model may call though it is not in `tools`, or not by that spelling; {}: nothing.
     For layers that read arguments themselves."""
@@ -55,15 +57,20 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenUsage:
-    """Tokens of one request as the provider counted them. `cached` is part of `input`."""
+    """Tokens of one request as the provider counted them. `cached` and `cache_write` are part of `input`, reasoning is
+    part of `output`."""
 
     input: int = 0
     output: int = 0
     cached: int = 0
+    cache_write: int = 0
 
     def __add__(self, other: TokenUsage) -> TokenUsage:
         return TokenUsage(
-            input=self.input + other.input, output=self.output + other.output, cached=self.cached + other.cached
+            input=self.input + other.input,
+            output=self.output + other.output,
+            cached=self.cached + other.cached,
+            cache_write=self.cache_write + other.cache_write,
         )
 
     @property
@@ -180,7 +187,7 @@ class Model(Protocol):
         ...
 
     def takes(self, media_type: str) -> bool:
-        """Whether an attachment of this type can be sent."""
+        """Whether an attachment of this type can be sent. What it takes of results is the model's own business."""
         ...
 
     def stream(self, request: Request) -> AsyncIterator[ModelEvent]: ...

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from contextvars import ContextVar
 from typing import Any, Final, cast
@@ -33,7 +33,7 @@ from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.usage import RequestUsage
 
 from golem_forge.agent.budget import estimate_request, estimate_tokens
-from golem_forge.agent.messages import AssistantMessage, ResultsMessage, UserMessage
+from golem_forge.agent.messages import AssistantMessage, CallResult, ResultsMessage, UserMessage
 from golem_forge.agent.model.interface import (
     SCHEMA_REFUSED,
     Completed,
@@ -48,6 +48,8 @@ from golem_forge.agent.model.interface import (
     UsageSoFar,
     requested_calls,
 )
+from golem_forge.agent.model.pictures import fit_picture
+from golem_forge.config.run_block import ProviderSettings
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import install_command
 from golem_forge.core.lazy_dataclass import replace
@@ -71,14 +73,15 @@ async def _note_content_type(response: httpx2.Response) -> None:
     _content_type.set(response.headers.get("content-type", ""))
 
 
-def open_provider(provider: str, name: str, *, base_url: str, key: str, request_timeout: float) -> PydanticAIModel:
+def open_provider(provider: str, name: str, *, key: str, base_url: str, settings: ProviderSettings) -> PydanticAIModel:
+    request_timeout = settings.request_timeout
     http = httpx2.AsyncClient(
         timeout=httpx2.Timeout(request_timeout + _TRANSPORT_GRACE, connect=_CONNECT_SECONDS),
         event_hooks={"response": [_note_content_type]},
     )
     try:
         inner = _their_model(provider, name, base_url, key, http)
-        return PydanticAIModel(provider, name, inner, http=http, key=key, request_timeout=request_timeout)
+        return PydanticAIModel(provider, name, inner, http=http, key=key, settings=settings)
     except ImportError as error:
         library = error.name or "see its cause"
         text = f"the library of provider {provider!r} is not installed ({library}); it comes with the extra `models`: "
@@ -146,14 +149,15 @@ class PydanticAIModel:
         *,
         http: httpx2.AsyncClient,
         key: str,
-        request_timeout: float,
+        settings: ProviderSettings,
     ) -> None:
         self.name = f"{provider}:{name}"
         self._provider = provider
         self._inner = inner
         self._http = http
         self._key = key
-        self._request_timeout = request_timeout
+        self._request_timeout = settings.request_timeout
+        self._media = settings.media
 
     @property
     def context_window(self) -> int | None:
@@ -175,6 +179,10 @@ class PydanticAIModel:
     def takes(self, media_type: str) -> bool:
         return takes_media_type(self._provider, media_type)
 
+    def takes_in_results(self, media_type: str) -> bool:
+        """Of tools, which nobody chose for this model: only what it is known to take."""
+        return result_takes(self._provider, media_type, self._media)
+
     async def aclose(self) -> None:
         await self._http.aclose()
 
@@ -182,7 +190,9 @@ class PydanticAIModel:
         heard = False
         try:
             offered = request_parameters(request)
-            messages = self._inner.prepare_messages(translate_messages(request, self._provider), offered)
+            messages = self._inner.prepare_messages(
+                translate_messages(request, self._provider, self.takes_in_results), offered
+            )
             settings = self._settings(request)
             whole: theirs.ModelResponse | None = None
             flood = ResponseLimit(self.name)
@@ -264,14 +274,20 @@ def request_parameters(request: Request) -> ModelRequestParameters:
     return ModelRequestParameters(function_tools=tools, instruction_parts=system)
 
 
-def translate_messages(request: Request, provider: str) -> list[theirs.ModelMessage]:
+def translate_messages(
+    request: Request, provider: str, takes: Callable[[str], bool] = lambda media_type: False
+) -> list[theirs.ModelMessage]:
+    """`takes`: whether a picture, sound or file of this type in a result is sent; else only its line of text."""
     result: list[theirs.ModelMessage] = []
     for message in request.messages:
         if isinstance(message, AssistantMessage):
             if message.text or message.thinking or message.calls:
                 result.append(_assistant_message(message, provider))
         else:
-            parts = _result_parts(message) if isinstance(message, ResultsMessage) else [_prompt_part(message, request)]
+            if isinstance(message, ResultsMessage):
+                parts = _result_parts(message, request, takes)
+            else:
+                parts = [_prompt_part(message, request)]
             result.append(theirs.ModelRequest(parts=parts))
     return result
 
@@ -320,17 +336,31 @@ def _prompt_part(message: UserMessage, request: Request) -> theirs.UserPromptPar
     return theirs.UserPromptPart(content=content)
 
 
-def _result_parts(message: ResultsMessage) -> list[theirs.ModelRequestPart]:
+def _result_parts(
+    message: ResultsMessage, request: Request, takes: Callable[[str], bool]
+) -> list[theirs.ModelRequestPart]:
     parts: list[theirs.ModelRequestPart] = [
         theirs.ToolReturnPart(
             tool_name=_wire_name(result.name),
-            content=result.text,
+            content=_result_content(result, request, takes),
             tool_call_id=result.id,
             outcome=_OUTCOMES.get(result.status, "failed"),  # type: ignore[arg-type]
         )
         for result in message.results
     ]
     return [*parts, theirs.UserPromptPart(content=message.note)] if message.note else parts
+
+
+def _result_content(result: CallResult, request: Request, takes: Callable[[str], bool]) -> Any:
+    """The text, and behind it what of its pictures, sounds and files the model takes, is still there, and fits."""
+    sent = []
+    for part in result.media:
+        data = request.media(part.handle) if request.media is not None and takes(part.media_type) else None
+        fitting = fit_picture(data, part) if data is not None else None
+        if fitting is not None:
+            # Named by its handle, which the text has: the same bytes in every request.
+            sent.append(theirs.BinaryContent(data=fitting[0], media_type=fitting[1], identifier=part.handle))
+    return [result.text, *sent] if sent else result.text
 
 
 def _wire_name(name: str) -> str:
@@ -388,7 +418,12 @@ def join_responses(before: theirs.ModelResponse | None, after: theirs.ModelRespo
 
 
 def usage_from(usage: RequestUsage) -> TokenUsage:
-    return TokenUsage(input=usage.input_tokens, output=usage.output_tokens, cached=usage.cache_read_tokens)
+    return TokenUsage(
+        input=usage.input_tokens,
+        output=usage.output_tokens,
+        cached=usage.cache_read_tokens,
+        cache_write=usage.cache_write_tokens,
+    )
 
 
 def completed_from(response: theirs.ModelResponse, request: Request, *, provider: str, model: str) -> Completed:
@@ -503,6 +538,23 @@ _TAKEN: Final[dict[str, tuple[str, ...]]] = {
     "openai-compatible": _IMAGES,
 }
 """Media types; one that ends in `/` stands for all of its kind."""
+_KINDS: Final = {"image": _IMAGES, "pdf": _PDF, "audio": ("audio/wav", "audio/mpeg", "audio/mp3", "audio/x-wav")}
+"""What `models.<provider>.media` may name."""
+_KNOWN_TO_SEE: Final = {
+    "anthropic": ("image", "pdf"),
+    "openai": ("image", "pdf"),
+    "google": ("image", "pdf", "audio"),
+    "openrouter": ("image",),
+}
+"""Of providers whose models of today all take these. A server of one's own may hold a model that only reads."""
+
+
+def result_takes(provider: str, media_type: str, said: tuple[str, ...] | None) -> bool:
+    """`said`: `models.<provider>.media`, which wins."""
+    kinds = _KNOWN_TO_SEE.get(provider, ()) if said is None else said
+    return any(media_type in _KINDS[kind] for kind in kinds)
+
+
 _TEXT: Final = ("application/json", "application/xml", "application/yaml", "application/toml", "application/javascript")
 
 

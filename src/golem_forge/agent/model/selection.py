@@ -266,7 +266,7 @@ def open_model(
         name,
         base_url=base_url,
         key=key_of(provider, settings, environ, stored),
-        request_timeout=settings.get(provider, NO_SETTINGS).request_timeout,
+        settings=settings.get(provider, NO_SETTINGS),
     )
 
 

@@ -62,7 +62,7 @@ from golem_forge.agent.slash.session_commands import (
 from golem_forge.core.calls import Caller, ToolCall
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.regex import regex
-from golem_forge.core.table import columns, local_minute
+from golem_forge.core.table import columns, cost_text, local_minute
 from golem_forge.core.text import escape_control_chars, nearest_remark, shorten_prose, slash_command
 from golem_forge.mcp.client.model import ServerStatus
 from golem_forge.mcp.client.resources import ServerAccess
@@ -161,8 +161,8 @@ async def status_command(call: Invocation) -> str:
 
 
 def format_usage(sums: dict[str, Any]) -> str:
-    cost = sums.get("cost")
-    price = "cost unknown" if cost is None else f"cost ${cost:.4f}"
+    price = cost_text(sums.get("cost"), sums.get("prices"))
+    price = f"cost {price}" if price.startswith("$") else price
     return f"{sums['input']:,} tokens in ({sums['cached']:,} cached), {sums['output']:,} out, {price}"
 
 

@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import inspect
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
+from golem_forge.agent.budget import cost_of
+from golem_forge.agent.model.interface import TokenUsage
 from golem_forge.agent.model.keys import ModelKeys
+from golem_forge.agent.model.price_list import price_of
 from golem_forge.agent.model.selection import PROVIDERS, models_with_a_key
 from golem_forge.agent.recorded_sessions import listed_sessions, replay, session_title, session_titles
 from golem_forge.agent.session_export import export_session, format_of
@@ -20,7 +24,7 @@ from golem_forge.agent.session_state import known_secrets
 from golem_forge.agent.slash.invocation import Invocation, SlashHost
 from golem_forge.agent.slash.parser import CommandError
 from golem_forge.core.calls import Caller, ToolCall
-from golem_forge.core.table import columns, local_minute
+from golem_forge.core.table import columns, cost_text, local_minute
 from golem_forge.core.text import (
     display_name,
     display_path,
@@ -83,18 +87,24 @@ async def compact_command(call: Invocation) -> str:
 async def cost_command(call: Invocation) -> str:
     """By worker and model, from the record of this session; without a record only the sum."""
     host = call.host
-    rows: list[tuple[str, ...]] = []
+    spent: dict[tuple[str, str], dict[str, Any]] = {}
     if (journal := host.journal) is not None:
         journal.flush()
-        rows = await run_in_thread(lambda: _usage_rows(host, journal.path))
+        spent = await run_in_thread(lambda: _spent(host, journal.path))
     sums = host.meter.sums()
-    total = ("total", "", *_amounts(sums))
-    if not rows and not sums["input"] and not sums["output"]:
+    if not spent and not sums["input"] and not sums["output"]:
         return "No model was asked anything yet."
-    return columns([("WORKER", "MODEL", "INPUT", "CACHED", "OUTPUT", "COST"), *rows, total])
+    rows = [(display_name(worker), display_name(model), *_amounts(one)) for (worker, model), one in spent.items()]
+    if spent and sums["cost"] is None and all(one["cost"] is not None for one in spent.values()):
+        sums["cost"] = sum(one["cost"] for one in spent.values())  # a price that was not known at the time
+    total = ("total", "", *_amounts(sums))
+    table = columns([("WORKER", "MODEL", "INPUT", "CACHED", "OUTPUT", "COST"), *rows, total])
+    return f"{table}\n{about}" if (about := _about_prices(spent.values(), sums)) else table
 
 
-def _usage_rows(host: SlashHost, journal: Path) -> list[tuple[str, ...]]:
+def _spent(host: SlashHost, journal: Path) -> dict[tuple[str, str], dict[str, Any]]:
+    """By worker and model. A request whose price was not known then costs what it would cost now."""
+    settings = host.program.run
     names: dict[str, tuple[str, str]] = {}
     spent: dict[tuple[str, str], dict[str, Any]] = {}
     for event in replay(journal):
@@ -106,14 +116,24 @@ def _usage_rows(host: SlashHost, journal: Path) -> list[tuple[str, ...]]:
             one = spent.setdefault(who, {"input": 0, "cached": 0, "output": 0, "cost": 0.0})
             for name in ("input", "cached", "output"):
                 one[name] += wire.get(name) or 0
-            cost = wire.get("cost")
+            price = price_of(who[1], settings.models, settings.pricing)
+            counted = {name: wire.get(name) or 0 for name in ("input", "output", "cached")}
+            cost = wire.get("cost") if wire.get("cost") is not None else cost_of(TokenUsage(**counted), price)
             one["cost"] = None if cost is None or one["cost"] is None else one["cost"] + cost
-    return [(display_name(worker), display_name(model), *_amounts(one)) for (worker, model), one in spent.items()]
+            one["prices"] = price.source if price is not None else ""
+    return spent
 
 
 def _amounts(one: dict[str, Any]) -> tuple[str, str, str, str]:
-    price = PRICE_UNKNOWN if one["cost"] is None else f"${one['cost']:.4f}"
+    price = PRICE_UNKNOWN if one["cost"] is None else cost_text(one["cost"], one.get("prices"))
     return f"{one['input']:,}", f"{one['cached']:,}", f"{one['output']:,}", price
+
+
+def _about_prices(rows: Iterable[dict[str, Any]], sums: dict[str, Any]) -> str:
+    """Where prices come from that the person did not write; empty: they wrote all of them, or there are none."""
+    said = [str(one["prices"]) for one in rows if one.get("prices")] or [str(sums.get("prices") or "")]
+    listed = sorted({part for each in said for part in each.split(", ") if part not in ("", "local")})
+    return f"Prices {', '.join(listed)}; your own `pricing` in forge.yaml wins." if listed else ""
 
 
 async def export_command(call: Invocation) -> str:

@@ -21,6 +21,7 @@ from golem_forge.agent.slash.port_commands import is_port_command
 from golem_forge.cli.args import read_args
 from golem_forge.cli.team import ID_SHOWN, fail_with, open_store
 from golem_forge.core.signals import termination_signals
+from golem_forge.core.table import cost_text
 from golem_forge.core.text import nearest_remark, one_line
 from golem_forge.events.bus import EventBus
 from golem_forge.events.index import SessionSummary
@@ -181,8 +182,7 @@ class _Commands:
         )
         if not isinstance(sums, dict):
             return "No model was asked anything yet."
-        cost = sums.get("cost")
-        price = f"${cost:.4f}" if isinstance(cost, int | float) else "price unknown"
+        price = cost_text(sums.get("cost"), sums.get("prices"))
         return f"{sums.get('input', 0)} tokens in, {sums.get('output', 0)} out, {price}"
 
     def _export(self, rest: str) -> str:
@@ -242,4 +242,6 @@ def summary_of(row: StoredSession) -> SessionSummary:
         root="",
         input=row.title,
         talked=True,
+        cost=row.cost or None,
+        prices="",
     )

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from golem_forge.core.table import cost_text
 from golem_forge.core.text import shorten, slash_command
 from golem_forge.ui.render.lines import Line, Style, change_counts, finite_number, line, mappings_in, one_line, to_text
 from golem_forge.ui.render.results import more_line
@@ -83,14 +84,8 @@ def usage_text(used: Fields) -> str:
     """`1,234 in (200 cached) · 56 out · $0.0123`: tokens and cost of a request or of a session."""
     cached = int(finite_number(used.get("cached")))
     read = f"{int(finite_number(used.get('input'))):,} in" + (f" ({cached:,} cached)" if cached else "")
-    return f"{read} · {int(finite_number(used.get('output'))):,} out · {cost_text(used.get('cost'))}"
-
-
-def cost_text(dollars: Any) -> str:
-    if type(dollars) not in (int, float):
-        return "cost unknown"
-    amount = finite_number(dollars)
-    return f"${amount:.2f}" if amount >= 10 or amount == 0 else f"${amount:.4f}"
+    price = cost_text(used.get("cost"), used.get("prices"))
+    return f"{read} · {int(finite_number(used.get('output'))):,} out · {price}"
 
 
 def totals_line(session: Fields | None, *, calls: int, failed: int) -> Line:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.core.table import cost_text
 from golem_forge.core.text import duration
 from golem_forge.events.envelope import Event
 from golem_forge.ui.render.lines import fit_width, one_line, width_of
@@ -115,8 +116,8 @@ class StatusLine:
         elif event.type == "contextUsage" and wire["tokenLimit"] and event.worker_id in (self._root, ""):
             self._context = f"context {100 * wire['tokensUsed'] / wire['tokenLimit']:.0f} %"
         elif event.type == "usageUpdated":
-            cost = wire["session"].get("cost")
-            self._cost = f"${cost:.4f}" if isinstance(cost, (int, float)) else ""
+            sums = wire["session"]
+            self._cost = cost_text(sums["cost"], sums.get("prices")) if sums.get("cost") is not None else ""
 
     def lines(self, width: int, hint: str = "") -> list[StyledLine]:
         """One row: what does not fit is left out, the model first, the worker, the mode and the hint never."""

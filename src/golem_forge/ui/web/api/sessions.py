@@ -119,6 +119,10 @@ class SessionRow(ApiModel, title="SessionRow"):
     input: str
     """The first words that a person said."""
     calls: int
+    cost: float | None = None
+    """In USD; null: not known."""
+    prices: str = ""
+    """Where prices come from that the person did not write: `local`, `as of 2026-10-14`."""
 
 
 class SessionList(ApiModel, title="SessionList"):
@@ -287,7 +291,7 @@ def _matches(
     return all(word in said for word in words)
 
 
-_SAME_IN_ROW: Final = ("id", "created", "updated", "worker", "model", "input", "calls")
+_SAME_IN_ROW: Final = ("id", "created", "updated", "worker", "model", "input", "calls", "cost", "prices")
 
 
 def _row_of_summary(session: SessionSummary, state: SessionStatus, titles: Mapping[str, str]) -> SessionRow:

@@ -52,6 +52,8 @@ class UsageShown(ApiModel, title="UsageShown"):
     cached: int
     cost: float | None
     """In USD; null: not known."""
+    prices: str = ""
+    """Where prices come from that the person did not write: `local`, `as of 2026-10-14`."""
     requests: int
 
 

@@ -50,9 +50,10 @@ export const shortArguments = (args) => {
   return shown.join(" ") + (all.length > 6 ? " …" : "");
 };
 
-/** `$0.0123`, or that nobody knows. */
-export const cost = (dollars) => {
+/** `$0.0123`, `local` where the models ran on this machine, or that nobody knows. */
+export const cost = (dollars, prices = "") => {
   if (typeof dollars !== "number" || !Number.isFinite(dollars)) return "unknown";
+  if (prices === "local" && dollars === 0) return "local";
   return `$${dollars.toFixed(dollars >= 10 || dollars === 0 ? 2 : 4)}`;
 };
 
@@ -63,7 +64,7 @@ export const percent = (part, whole) => `${whole > 0 ? Math.round((100 * part) /
 
 /** `1,234 in (200 cached) · 56 out · $0.0123`, or `cost unknown`. */
 export const usage = (used) => {
-  const known = cost(used?.cost);
+  const known = cost(used?.cost, used?.prices);
   const price = known === "unknown" ? "cost unknown" : known;
   const cached = used?.cached ? ` (${wholeNumber(used.cached)} cached)` : "";
   return `${wholeNumber(used?.input)} in${cached} · ${wholeNumber(used?.output)} out · ${price}`;

@@ -120,7 +120,7 @@ const drawFoot = (place, open) => {
     open.row?.person ? `started by ${oneLine(open.row.person)}` : "",
     mode ? `approval ${oneLine(mode)}` : "",
     context?.tokenLimit ? `context ${percent(context.tokensUsed, context.tokenLimit)}` : "",
-    typeof spent === "number" ? cost(spent) : "",
+    typeof spent === "number" ? cost(spent, usage.session.prices) : "",
     walls ? `walls ${walls.level}${walls.exits?.length ? ", open in places" : ""}` : "",
   ].filter(Boolean);
   const drawn = `${mayChoose} ${open.id} ${words.join()}`;

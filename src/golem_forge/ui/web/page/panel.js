@@ -3,7 +3,7 @@
    Beside the conversation on wide screens; a sheet over it on narrow ones, opened by its button, closed by Esc. */
 
 import { el, h, icon, replace } from "./dom.js";
-import { cost, shortArguments, wholeNumber } from "./format.js";
+import { cost, oneLine, shortArguments, wholeNumber } from "./format.js";
 import { remember, remembered } from "./storage.js";
 import { meter } from "./widgets.js";
 
@@ -30,6 +30,7 @@ const workers = (open) => {
     model: String(one.model ?? ""),
     status: Object.hasOwn(WORKER_MARKS, one.status) ? one.status : "ended",
     cost: standing.usageByWorker.get(one.workerId)?.cost,
+    prices: standing.usageByWorker.get(one.workerId)?.prices,
     depth,
   }));
   const answerable = open.session.answerable;
@@ -46,7 +47,7 @@ const workers = (open) => {
 const workerRow = (row, open, answerable) => {
   const [mark, words] = WORKER_MARKS[row.status];
   const stop = () => open.ctx.act("interrupt", { workerId: row.id, reason: "user" });
-  const facts = [row.model, typeof row.cost === "number" ? cost(row.cost) : ""].filter(Boolean).join(" · ");
+  const facts = [row.model, typeof row.cost === "number" ? cost(row.cost, row.prices) : ""].filter(Boolean).join(" · ");
   return h("li", { dataset: { depth: Math.min(row.depth, 6), status: row.status } },
     h("span.mark", { "aria-hidden": "true" }, mark),
     el("div",
@@ -214,7 +215,7 @@ const meters = (open) => {
       context?.tokenLimit ? contextMeter(context) : null,
       used
         ? el("dl.sums",
-            fact("Cost", cost(used.cost)),
+            fact("Cost", cost(used.cost, used.prices) + (used.prices?.startsWith("as of") ? ` (${oneLine(used.prices)})` : "")),
             fact("Tokens in", wholeNumber(used.input) + (used.cached ? ` (${wholeNumber(used.cached)} cached)` : "")),
             fact("Tokens out", wholeNumber(used.output)),
           )
@@ -229,7 +230,7 @@ const contextMeter = ({ tokensUsed, tokenLimit }) =>
 
 /** @type {Record<string, [string, (amount: number) => string]>} */
 const BUDGETS = {
-  USD: ["Cost", cost],
+  USD: ["Cost", (amount) => cost(amount)],
   tokens: ["Tokens", wholeNumber],
   requests: ["Requests", wholeNumber],
   calls: ["Tool calls", wholeNumber],

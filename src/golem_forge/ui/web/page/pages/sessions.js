@@ -5,7 +5,7 @@
 
 import { exampleRows } from "../chat/empty.js";
 import { el, h, replace } from "../dom.js";
-import { counted, moment, oneLine } from "../format.js";
+import { cost, counted, moment, oneLine } from "../format.js";
 import {
   actButton, confirmed, loading, markWrong, nothing, pill, problem, problemWords, redraw, refreshed, saidPlace,
   searchBox, sheet, statusPill,
@@ -240,6 +240,7 @@ const row = (session, ctx, said, changed) => {
       fact("Model", session.model),
       fact("Directory", session.directory, "mono"),
       session.calls ? el("span", counted(session.calls, "call")) : null,
+      typeof session.cost === "number" ? el("span", cost(session.cost, session.prices)) : null,
     ),
     (session.notices ?? []).map((line) => h("p.notice-line.small", { dataset: { how: "warn" } }, oneLine(line))),
     el("div.row-foot",

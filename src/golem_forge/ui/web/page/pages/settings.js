@@ -110,10 +110,10 @@ const usage = (now) => {
   const limited = (budget ?? []).filter((one) => typeof one.allowed === "number");
   const free = (budget ?? []).filter((one) => typeof one.allowed !== "number");
   // A budget counts an unknown price as nothing; a person must not read that as free.
-  const soFar = (one) => (one.unit === "USD" ? cost(used.cost) : amount(one.used, one.unit));
+  const soFar = (one) => (one.unit === "USD" ? cost(used.cost, used.prices) : amount(one.used, one.unit));
   return el("div.use",
     factList({
-      Cost: cost(used.cost),
+      Cost: cost(used.cost, used.prices) + (used.prices?.startsWith("as of") ? ` (${oneLine(used.prices)})` : ""),
       Requests: wholeNumber(used.requests),
       "Tokens in": wholeNumber(used.input) + (used.cached ? ` (${wholeNumber(used.cached)} cached)` : ""),
       "Tokens out": wholeNumber(used.output),

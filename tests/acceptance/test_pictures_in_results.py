@@ -1,0 +1,170 @@
+"""A tool's picture reaches a model that can see, as that provider's own part; a person and other models get a line."""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from base64 import b64encode
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.wire.server import WireCall, WireRequest, WireServer, WireTurn
+
+Desks = Callable[..., Any]
+KEY = "canary-key-0451"
+
+
+def png(width: int, height: int) -> bytes:
+    """A real picture, all of one colour."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    rows = zlib.compress((b"\0" + b"\x40\x80\xc0" * width) * height)
+    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+
+
+PICTURE = png(64, 48)
+WRITTEN = b64encode(PICTURE).decode()
+LOOKING = """\
+---
+name: main
+toolsets:
+  filesystem: {}
+  custom: {module: ./tools.py, tools: [screenshot], approval: {default: preApproved}}
+sandbox: {zones: [{name: workspace}]}
+---
+Look.
+"""
+TOOLS = f"""\
+from golem_forge import ToolResult
+
+def screenshot() -> ToolResult:
+    "Takes a picture."
+    said = {{"type": "text", "text": "Here it is."}}
+    return ToolResult.from_mcp({{"content": [said, {{"type": "image", "data": "{WRITTEN}", "mimeType": "image/png"}}]}})
+"""
+FORGE = "sandbox: {zones: {workspace: {path: ., mode: rw}}}\n"
+MODELS = {
+    "anthropic": "anthropic:claude-sonnet-5-5",
+    "openai": "openai:gpt-5",
+    "openrouter": "openrouter:some/model",
+    "openai-compatible": "openai-compatible:local",
+}
+
+
+def pictures_in(request: WireRequest) -> list[str]:
+    """The base64 of every picture in a request, by each format's own part."""
+    found = []
+
+    def look(part: Any) -> None:
+        if isinstance(part, list):
+            for each in part:
+                look(each)
+        elif isinstance(part, dict):
+            if part.get("type") == "image":  # Anthropic
+                found.append(part["source"]["data"])
+            elif part.get("type") == "image_url":  # Chat Completions
+                found.append(part["image_url"]["url"].removeprefix("data:image/png;base64,"))
+            elif part.get("type") == "input_image":  # Responses
+                found.append(part["image_url"].removeprefix("data:image/png;base64,"))
+            else:
+                for each in part.values():
+                    look(each)
+
+    look(request.body)
+    return found
+
+
+def place_for(desk: Desks, server: WireServer, provider: str, more: str = "", files: Any = None) -> Any:
+    place = desk({"main.worker": LOOKING, "tools.py": TOOLS, "forge.yaml": FORGE, **(files or {})}, WIRE_KEY=KEY)
+    place.home.mkdir()
+    block = f"{{base_url: '{server.base_url(provider)}', key_env: WIRE_KEY{more}}}"
+    (place.home / "config.yaml").write_text(f"models: {{{provider}: {block}}}\n")
+    place.trust()
+    return place
+
+
+def shown_and_answered(desk: Desks, provider: str, tool: str = "screenshot", more: str = "", **args: Any) -> Any:
+    call = WireCall(name=tool, args=args)
+    with WireServer([WireTurn(calls=(call,)), WireTurn(say="A blue one."), WireTurn(say="Still blue.")]) as server:
+        place = place_for(desk, server, provider, more)
+        (place.root / "blue.png").write_bytes(PICTURE)
+        ran = place.forge("run", "-m", MODELS[provider], "what do you see?")
+        assert (ran.code, ran.out) == (0, "A blue one.\n"), ran.err
+        again = place.forge("run", "-m", MODELS[provider], "--resume", "last", "and now?")
+        assert (again.code, again.out) == (0, "Still blue.\n"), again.err
+    return place, server
+
+
+@pytest.mark.parametrize("provider", ["anthropic", "openai", "openrouter"])
+def test_a_picture_goes_to_a_model_that_sees_as_its_providers_own_part(desk: Desks, provider: str) -> None:
+    place, server = shown_and_answered(desk, provider)
+    first, second, resumed = server.requests
+    assert pictures_in(first) == []
+    assert pictures_in(second) == pictures_in(resumed) == [WRITTEN], "also after a resume, from what was kept"
+    text = json.dumps(second.body, ensure_ascii=False)
+    assert "Here it is." in text and "64 × 48" in text and "[image image/png]" not in text
+    [result] = [each for each in place.records() if each.get("more", {}).get("media")]
+    [part] = result["more"]["media"]
+    assert (part["mediaType"], part["size"], part["width"]) == ("image/png", len(PICTURE), 64)
+    assert part["handle"] in text, "the model can name it"
+    [kept] = list((place.home / "output").rglob(part["handle"]))
+    assert kept.stat().st_mode & 0o777 == 0o600
+    assert place.forge("sessions", "delete", "last", "--yes").code == 0
+    assert not kept.exists()
+
+
+def test_a_model_that_only_reads_gets_a_line_with_the_handle(desk: Desks) -> None:
+    _, server = shown_and_answered(desk, "openai-compatible")
+    assert pictures_in(server.requests[1]) == []
+    text = json.dumps(server.requests[1].body, ensure_ascii=False)
+    assert f"[image/png, 64 × 48, {len(PICTURE)} bytes, handle out_" in text
+
+
+def test_what_a_model_takes_can_be_said(desk: Desks) -> None:
+    _, server = shown_and_answered(desk, "openai-compatible", more=", media: [image]")
+    assert pictures_in(server.requests[1]) == [WRITTEN]
+
+
+def test_and_taken_away(desk: Desks) -> None:
+    _, server = shown_and_answered(desk, "anthropic", more=", media: []")
+    assert pictures_in(server.requests[1]) == []
+
+
+def test_read_file_shows_a_picture_to_a_model_that_sees(desk: Desks) -> None:
+    _, server = shown_and_answered(desk, "anthropic", tool="read_file", path="blue.png")
+    assert pictures_in(server.requests[1]) == [WRITTEN]
+    assert "/workspace/blue.png: [image/png, 64 × 48" in json.dumps(server.requests[1].body, ensure_ascii=False)
+
+
+def test_a_picture_that_is_too_large_is_made_smaller_and_stays_the_same_bytes(desk: Desks) -> None:
+    pytest.importorskip("PIL")
+    with WireServer(
+        [
+            WireTurn(calls=(WireCall(name="read_file", args={"path": "wide.png"}),)),
+            WireTurn(calls=(WireCall(name="list_files", args={}),)),
+            WireTurn(say="Wide."),
+        ]
+    ) as server:
+        place = place_for(desk, server, "anthropic")
+        (place.root / "wide.png").write_bytes(png(4000, 500))
+        ran = place.forge("run", "-m", MODELS["anthropic"], "look")
+        assert (ran.code, ran.out) == (0, "Wide.\n"), ran.err
+    [sent] = pictures_in(server.requests[1])
+    assert pictures_in(server.requests[2]) == [sent]
+    assert len(sent) < len(b64encode(png(4000, 500)))
+    assert "4000 × 500" in json.dumps(server.requests[1].body, ensure_ascii=False)
+
+
+def test_a_person_and_a_program_see_the_handle(desk: Desks) -> None:
+    place = desk({})
+    (place.root / "blue.png").write_bytes(PICTURE)
+    answered = json.loads(place.forge("call", "--json", "read_file", "--path", "blue.png").out)
+    [part] = answered["media"]
+    assert part["mediaType"] == "image/png" and part["handle"].startswith("out_")
+    shown = place.forge("call", "read_output", "--handle", part["handle"])
+    assert WRITTEN[:40] in shown.out
