@@ -88,9 +88,11 @@ class SessionState(SessionServices):
 
     def use_program(self, program: Program) -> None:
         """The program as it is now: somebody trusted it, or its files changed."""
+        # Threat: a model has changed a file that a hook names. The hooks of a session stay those that were trusted.
+        if program.hooks != self.program.hooks:
+            self.hooks = prepare_hooks(program, self.trust, self.home, dry=self.dry)
         self.program = program
         self.strange_zones = program.strange_zones
-        self.hooks = prepare_hooks(program, self.trust, self.home, dry=self.dry)
 
     def interrupt(self, reason: str = "interrupted") -> None:
         self.signal.interrupt(reason)
