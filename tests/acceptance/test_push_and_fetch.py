@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.deadlines import PATIENCE
 from tests.git_remotes import PASSWORD, Elsewhere, bare, git, https_remote, ssh_remote
 
 COMMIT = "echo two > a.txt && git commit -qam 'the second'"
@@ -122,3 +124,19 @@ def test_a_script_that_pushes_is_told_how_to(desk: Callable[..., Any], own_home:
     (call,) = place.calls()
     assert (call.tool, call.status) == ("exec_command", "execution_failed")
     assert "call git_push or git_fetch" in str(place.history())
+
+
+def test_the_agents_commit_carries_my_signature(desk: Callable[..., Any], own_home: Path, tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True, timeout=PATIENCE)
+    allowed = tmp_path / "allowed"
+    allowed.write_text(f"ada@example.test {Path(f'{key}.pub').read_text()}")
+    settings = f'\tsigningKey = {key}\n[gpg]\n\tformat = ssh\n[gpg "ssh"]\n\tallowedSignersFile = {allowed}\n'
+    place = desk({})
+    place.know_walls()
+    root = repository(place, own_home, "https://git.example.test/x.git", settings)
+    ran = run(place, "git commit -q -S --allow-empty -m signed")
+    assert ran.code == 0, ran.out + ran.err
+    assert git(root, "log", "-1", "--format=%G? %s", home=own_home) == "G signed"
+    private = key.read_bytes().splitlines()[1]
+    assert private not in place.kept_bytes()

@@ -825,7 +825,8 @@ async def test_a_call_of_another_shape_is_an_error_at_once(tmp_path: Path) -> No
                 to_a_model = await call("push", {}, caller=Caller.LLM)
                 await call("psh", {})
             for outcome in (told, to_a_model):  # what a model may read says nothing of it
-                assert (outcome.status, outcome.text) == ("tool_not_found", "Unknown tool 'push'.")
+                unknown = "Unknown tool 'push'. Did you mean 'git_push'?"
+                assert (outcome.status, outcome.text) == ("tool_not_found", unknown)
         with pytest.raises(TypeError, match="a tool must be a Tool or a function, not 5"):
             router.register(5)  # type: ignore[arg-type]
     for wrong, says in (

@@ -92,7 +92,7 @@ def test_the_table_has_every_command() -> None:
 
 
 def test_the_table_has_every_key_of_a_card() -> None:
-    choices = [{"id": "a", "scope": "session"}]
+    choices = [{"id": "prefix1:session", "scope": "session", "suggested": True}]
     keys = {line[0][1].strip() for line in card_help({"choices": choices})}
     listed = _first_column("guides/terminal.md", "## Cards")
     assert {key for key in keys if len(key) == 1} | {"1", "?"} == {key for key in listed if len(key) == 1}

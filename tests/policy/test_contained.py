@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from golem_forge import Tool
+from golem_forge import Tool, open_session
 from golem_forge.config.approval_modes import ApprovalMode, Setting, choose_mode, is_stricter_mode
 from golem_forge.core.calls import ToolCall
 from golem_forge.core.decisions import AnsweredBy, Decision, Risk, Status, Verdict
@@ -20,7 +21,7 @@ from golem_forge.policy.facts import ANY_WALLED, floors_of, risk_of, stays_insid
 from golem_forge.policy.shell.dangers import BUILTIN_IDS, DANGER_IDS, DANGER_SIDES, Side
 from golem_forge.policy.shell.lenient import find_commands
 from golem_forge.policy.shell.outside_needs import OUTSIDE_NEEDS, outside_needs
-from golem_forge.storage.home import forge_home
+from golem_forge.storage.home import ForgeHome, forge_home
 from golem_forge.tools.context import Plan, ToolContext
 from golem_forge.tools.factory import native_tool
 
@@ -233,3 +234,23 @@ async def test_what_is_blocked_stays_blocked(act: Callable[..., Any]) -> None:
 async def test_a_tool_that_only_claims_what_it_touches_asks(act: Callable[..., Any], effects: Any) -> None:
     outcome, asked = await act(Tool("send", "Sends.", execute=lambda: "sent", effects=effects))
     assert (outcome.status, len(asked)) == (Status.APPROVAL_DENIED, 1)
+
+
+@pytest.mark.parametrize("name", [".env", "id_rsa", "server.pem"])
+async def test_no_rule_and_no_zone_lets_a_secret_name_be_changed_unasked(name: str, tmp_path: Path) -> None:
+    home, root = ForgeHome(tmp_path / "home"), tmp_path / "project"
+    root.mkdir()
+    home.ensure()
+    (root / name).write_text("kept")
+    zone = "workspace: {path: ., approval: {write: preApproved, delete: preApproved}}"
+    (home.path / "config.yaml").write_text(f"sandbox: {{zones: {{{zone}}}}}\n".replace("path: .", f"path: {root}"))
+    rule = '{path: "/workspace/**", access: [write, delete], verdict: preApproved}'
+    (home.path / "rules.yaml").write_text(f"version: 1\nrules:\n- {rule}\n")
+    async with open_session(root, approval="auto_deny", home=home) as session:
+        for tool, args in (("write_file", {"path": name, "content": "x"}), ("delete_file", {"path": name})):
+            outcome = await session.call(tool, args)
+            assert outcome.status is Status.APPROVAL_DENIED
+            assert outcome.decision is not None and outcome.decision.decided_by is not None
+            assert outcome.decision.decided_by.id == "secret_path"
+        assert (await session.call("write_file", {"path": "a.txt", "content": "x"})).status is Status.SUCCESS
+    assert (root / name).read_text() == "kept"

@@ -16,6 +16,7 @@ from golem_forge.tools.forms import derive_fields
 from golem_forge.ui.render.card import approval_card, card_view
 from golem_forge.ui.render.lines import plain_text
 from golem_forge.ui.web.views import event_with_view
+from golem_forge.usertools.native_tools import listed_create_custom_tool
 
 pytestmark = browsing
 
@@ -399,6 +400,35 @@ async def test_a_tool_card_from_its_start_to_its_result(windows: Windows) -> Non
     wanted = {"toolName": "git_push", "args": {"branch": "dev", "remote": "origin", "force": False}}
     [sent] = await acts(window)
     assert is_id(sent.pop("requestId")) and sent == {"type": "manualToolInvoke", **wanted}
+    assert await window.accessible() == []
+
+
+async def test_a_program_that_worked_is_kept_by_a_form_with_its_run_filled_in(windows: Windows) -> None:
+    window = await windows.with_modules()
+    page = window.page
+    schema = listed_create_custom_tool().input_schema
+    maker = {"name": "create_custom_tool", "label": "", "description": "Creates.", "fields": derive_fields(schema)}
+    view = {
+        "form": "output",
+        "summary": "exit 0, 3 calls",
+        "parts": [{"stream": "stdout", "text": "found\n"}, {"stream": "answer", "text": '{"files": 3}'}],
+    }
+    program = call(name="run_code", label="", args={"code": "print(1)"}, id="c-17", parent=None, result=result(view))
+    failed = {**program, "id": "c-18", "result": result(view, status="execution_failed", error="exit 1")}
+    inside = {**program, "id": "c-19", "parent": "c-17"}
+    await show(window, program, failed, inside, module="tool_card", make="toolCard", tools=[maker])
+    await window.sees('{"files": 3}')
+    keep = page.get_by_role("button", name="Keep as a tool")
+    assert await keep.count() == 1, "only of one that worked, and not of a call inside"
+    await keep.click()
+    assert await page.get_by_label("From run").input_value() == "c-17"
+    await page.get_by_label("Name").first.fill("count-files")
+    await page.get_by_label("Description").first.fill("Counts.")
+    await page.get_by_label("Description").first.press("Enter")
+    [sent] = await acts(window)
+    assert sent["toolName"] == "create_custom_tool"
+    wanted = {"name": "count-files", "description": "Counts.", "from_run": "c-17"}
+    assert {name: sent["args"][name] for name in wanted} == wanted
     assert await window.accessible() == []
 
 
