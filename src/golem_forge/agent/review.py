@@ -20,10 +20,11 @@ from golem_forge.agent.dialogue import ask_with_retries
 from golem_forge.agent.messages import HOW_TO_READ, UserMessage, fenced
 from golem_forge.agent.model.interface import Model, Request
 from golem_forge.agent.model.keys import ModelKeys
+from golem_forge.agent.model.price_list import price_of
 from golem_forge.agent.model.selection import open_model
 from golem_forge.config.program import Program
 from golem_forge.config.reviewer_block import ReviewerSettings
-from golem_forge.config.run_block import BudgetLimits
+from golem_forge.config.run_block import BudgetLimits, Price
 from golem_forge.core.decisions import Risk
 from golem_forge.policy.reviewer import SECONDS, Reviewer
 from golem_forge.storage.home import ForgeHome
@@ -53,9 +54,12 @@ def make_reviewer(program: Program, home: ForgeHome) -> Reviewer | None:
 class ReviewingModel:
     def __init__(self, settings: ReviewerSettings, home: ForgeHome) -> None:
         limits = BudgetLimits(max_cost_usd=settings.max_cost_usd)
-        check_priced(limits, settings.model, settings.pricing, where=f"{settings.origin}: approval.reviewer")
         self._settings = settings
+        check_priced(limits, settings.model, self._price, where=f"{settings.origin}: approval.reviewer")
         self._home = home
+
+    def _price(self) -> Price | None:
+        return price_of(self._settings.model, self._settings.models, self._settings.pricing)
 
     async def ask(self, told: Mapping[str, Any]) -> tuple[str, float | None]:
         """Raises ModelError, ConfigError, TimeoutError."""
@@ -68,7 +72,7 @@ class ReviewingModel:
                 done = await ask_with_retries(model, request, show=lambda event: None)
             finally:
                 await model.aclose()
-        return done.message.text, cost_of(done.usage, self._settings.pricing.get(self._settings.model))
+        return done.message.text, cost_of(done.usage, self._price())
 
     def _open(self) -> Model:
         return open_model(
