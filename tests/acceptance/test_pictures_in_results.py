@@ -168,3 +168,10 @@ def test_a_person_and_a_program_see_the_handle(desk: Desks) -> None:
     assert part["mediaType"] == "image/png" and part["handle"].startswith("out_")
     shown = place.forge("call", "read_output", "--handle", part["handle"])
     assert WRITTEN[:40] in shown.out
+
+
+def test_a_person_at_a_terminal_reads_size_and_handle(desk: Desks) -> None:
+    with WireServer([WireTurn(calls=(WireCall(name="screenshot", args={}),)), WireTurn(say="Blue.")]) as server:
+        place = place_for(desk, server, "anthropic")
+        ran = place.forge("run", "-t", "normal", "-m", MODELS["anthropic"], "look")
+    assert ran.code == 0 and f"image/png, 64 × 48, {len(PICTURE)} bytes, handle out_" in ran.err, ran.err

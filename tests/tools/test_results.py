@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from golem_forge.core.results import ToolResult, is_valid_kind, is_well_known_kind
-from golem_forge.tools.results import display_hints, to_result
+from golem_forge.tools.results import display_hints, text_for_model, to_result
 
 
 class Colour(enum.Enum):
@@ -259,3 +259,46 @@ def test_unknown_and_mistyped_display_hints_are_ignored(display: Any, expected: 
 @pytest.mark.parametrize("view", ["text", "markdown", "code", "diff", "table", "tree", "image", "raw", "hidden"])
 def test_every_view_of_the_specification_is_known(view: str) -> None:
     assert display_hints({"kind": "x", "display": {"preferredView": view}}) == {"preferredView": view}
+
+
+def of_server(texts: list[str], structured: Any) -> ToolResult:
+    blocks = [{"type": "text", "text": text} for text in texts]
+    return ToolResult.from_mcp({"content": blocks, "structuredContent": structured})
+
+
+@pytest.mark.parametrize(
+    ("texts", "structured"),
+    [
+        (['{"a": 1, "b": [2]}'], {"b": [2], "a": 1}),
+        (["hello"], {"result": "hello"}),
+        (["7"], {"result": 7}),
+        (["one", "2"], {"result": ["one", 2]}),
+        (['["one", 2]'], {"result": ["one", 2]}),
+    ],
+)
+def test_structured_content_that_the_text_says_is_not_repeated(texts: list[str], structured: Any) -> None:
+    result = of_server(texts, structured)
+    assert text_for_model(result) == result.text
+
+
+@pytest.mark.parametrize(
+    ("texts", "structured", "read"),
+    [
+        (["Found 2 rows."], {"rows": [1, 2]}, 'Found 2 rows.\n{"rows":[1,2]}'),
+        (['{"a": 1}'], {"a": 2}, '{"a": 1}\n{"a":2}'),
+        (["Half."], {"result": "Half. And half."}, 'Half.\n{"result":"Half. And half."}'),
+    ],
+)
+def test_structured_content_that_says_more_follows_the_text(texts: list[str], structured: Any, read: str) -> None:
+    assert text_for_model(of_server(texts, structured)) == read
+
+
+def test_structured_content_alone_is_the_text_and_a_long_one_is_cut() -> None:
+    assert text_for_model(of_server([], {"rows": [1]})) == '{"rows":[1]}'
+    long = text_for_model(of_server(["Many."], {"rows": ["x" * 100] * 1000}))
+    assert long.startswith('Many.\n{"rows":') and len(long) < 17_000
+
+
+def test_a_value_of_another_kind_says_what_it_says() -> None:
+    result = ToolResult({"kind": "exec.result", "output": "x", "exit_code": 0}, text="x", structured={"output": "x"})
+    assert text_for_model(result) == "x"

@@ -41,6 +41,7 @@ from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.regex import regex
 from golem_forge.orchestrator.media import with_handles
 from golem_forge.tools.context import ModelNotes
+from golem_forge.tools.results import text_for_model
 
 _log = logging.getLogger(__name__)
 INTERRUPTED_TEXT: Final = "[Interrupted]"
@@ -248,7 +249,7 @@ _OVER_TIME: Final = "the time of its budget is over"
 
 
 def _result_of(call: RequestedCall, outcome: Outcome, note: str) -> CallResult:
-    said = with_handles(outcome.text, outcome.result, outcome.media)
+    said = with_handles(_text_of(outcome), outcome.result, outcome.media)
     text = fenced(said) if outcome.executed else said
     return CallResult(
         id=call.id,
@@ -258,6 +259,14 @@ def _result_of(call: RequestedCall, outcome: Outcome, note: str) -> CallResult:
         output_handle=outcome.output_handle,
         media=outcome.media,
     )
+
+
+def _text_of(outcome: Outcome) -> str:
+    """What the caller reads, with structured content that its text does not say."""
+    result = outcome.result
+    whole = text_for_model(result) if result is not None else ""
+    more = whole[len(result.text) :] if result is not None else ""
+    return f"{outcome.text}{more}"
 
 
 NOTE_AT: Final = 3

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import binascii
 import logging
-from base64 import b64decode, encodebytes
+from base64 import b64decode, b64encode, encodebytes
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from golem_forge.core.calls import MediaPart
@@ -78,6 +79,21 @@ def media_bytes(outputs: OutputStore, handle: str, worker: str) -> bytes | None:
         return b64decode(kept.path.read_bytes())
     except (OSError, binascii.Error, ValueError):
         return None
+
+
+MOST_SHOWN: Final = 12 * 1024 * 1024
+"""Bytes of a stored part that are shown to a person."""
+
+
+def stored_picture(path: Path) -> str:
+    """The base64 of a kept picture, for who shows it; empty: there is none, it is no picture, or it is too large."""
+    try:
+        with path.open("rb") as file:
+            written = file.read(MOST_SHOWN + 1)
+        data = b64decode(written) if len(written) <= MOST_SHOWN else b""
+    except (OSError, binascii.Error, ValueError):
+        return ""
+    return b64encode(data).decode() if image_size(data) != (0, 0) else ""
 
 
 def with_handles(text: str, result: ToolResult | None, media: Sequence[MediaPart]) -> str:

@@ -4,6 +4,9 @@
 itself; anything else → `json`; what JSON cannot hold → text. Common small values take about a microsecond: this runs
 after every call.
 
+`text_for_model` is the one rule for text beside structured content: a model reads the text; where the text does not say
+what the structured content says, that follows as JSON.
+
 An OutputSpec is a return annotation, a pydantic model or a JSON Schema. Its `check` returns the value to use (coerced
 where pydantic coerces) or raises ToolFailed with the place: `tool 'x' returned an invalid value at $.items[0]: …`.
 Nothing is built before it is needed.
@@ -11,6 +14,7 @@ Nothing is built before it is needed.
 
 from __future__ import annotations
 
+import json
 import typing
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import cached_property
@@ -27,6 +31,7 @@ from golem_forge.core.results import (
     structured_form,
     text_of,
 )
+from golem_forge.core.text import shorten_middle
 from golem_forge.tools.schema import instance_path, json_path
 from golem_forge.tools.validation import SchemaCheck
 
@@ -174,6 +179,39 @@ def text_is_complete(result: ToolResult) -> bool:
         return False
     value = result.value
     return value.get("content") is result.text if value["kind"] == "text" else type(value.get("data", "")) in _SCALARS
+
+
+_WRAPPED: Final = "result"
+"""Servers put a value that is no object under this key."""
+_MOST_STRUCTURED: Final = 16 * 1024
+
+
+def text_for_model(result: ToolResult) -> str:
+    """Of JSON only: another kind says itself what its text holds."""
+    said = result.structured
+    if said is None or result.value.get("kind") != "json" or _text_says(result, said):
+        return result.text
+    written = shorten_middle(compact_json(said), _MOST_STRUCTURED, " … ")
+    return f"{result.text}\n{written}" if result.text else written
+
+
+def _text_says(result: ToolResult, structured: Any) -> bool:
+    wrapped = isinstance(structured, dict) and structured.keys() == {_WRAPPED}
+    value = structured[_WRAPPED] if wrapped else structured
+    blocks = [block["text"] for block in result.content if isinstance(block, dict) and type(block.get("text")) is str]
+    texts = blocks or ([result.text] if result.text else [])
+    if len(texts) == 1 and _same(texts[0], value):
+        return True
+    return isinstance(value, list) and len(texts) == len(value) and all(map(_same, texts, value))
+
+
+def _same(text: str, value: Any) -> bool:
+    if text == value or text.strip() == compact_json(value):
+        return True
+    try:
+        return bool(json.loads(text) == value)
+    except (ValueError, RecursionError):
+        return False
 
 
 _EXACT_TYPES: Final[dict[Any, type]] = {kind: kind for kind in (int, str, bool, float)}

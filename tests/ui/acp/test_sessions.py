@@ -415,5 +415,19 @@ def test_a_turn_that_changed_files_ends_with_one_line_of_text() -> None:
 
 
 class Nowhere:
+    def picture(self, handle: str) -> str:
+        return "R0lGODlh" if handle == "out_0123456789ab" else ""
+
     def host_path(self, address: str, worker_id: str) -> str:
         return ""
+
+
+def test_a_picture_of_a_result_is_shown_as_a_picture() -> None:
+    updates = UpdateStream(Nowhere())
+    part = {"handle": "out_0123456789ab", "mediaType": "image/gif", "size": 6}
+    gone = {"handle": "out_000000000000", "mediaType": "image/gif", "size": 6}
+    sound = {"handle": "out_0123456789ab", "mediaType": "audio/wav", "size": 6}
+    data = {"toolCallId": "c1", "toolName": "shot", "args": {}, "status": "success", "media": [part, gone, sound]}
+    *_, update = updates.take(Event("toolResult", data))
+    pictures = [each["content"] for each in update["content"] if each["content"]["type"] == "image"]
+    assert pictures == [{"type": "image", "data": "R0lGODlh", "mimeType": "image/gif"}]

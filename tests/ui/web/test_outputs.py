@@ -70,3 +70,14 @@ async def test_a_session_that_is_over_still_has_its_outputs(sessions: Any, recor
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "out_0123456789ab").write_text("one\ntwo\n")
     assert (await shown.get("outputs/out_0123456789ab"))["text"] == "L1: one\nL2: two"
+
+
+async def test_a_picture_is_given_and_nothing_that_is_none(sessions: Any) -> None:
+    asked = await sessions()
+    store, worker = asked.runtime.path.outputs, asked.runtime.path.worker
+    picture = "R0lGODlhAwAFAA=="
+    handle = store.keep(picture, worker)
+    assert (await asked.get(f"pictures/{handle}"))["data"] == picture
+    for other in (store.keep("plain words", worker), store.keep("", worker), "index.jsonl", "out_000000000000"):
+        answer = await asked.served.ask("GET", f"/api/sessions/{asked.session}/pictures/{other}")
+        assert answer.status_code == 404, other

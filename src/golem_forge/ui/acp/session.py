@@ -35,6 +35,7 @@ from golem_forge.core.text import escape_control_chars, one_line, shorten
 from golem_forge.events.envelope import Event
 from golem_forge.events.index import find_session
 from golem_forge.events.serialization import iso_now
+from golem_forge.orchestrator.media import stored_picture
 from golem_forge.sandbox.errors import SandboxError
 from golem_forge.sandbox.zones import USER_TOOLS
 from golem_forge.tools.threads import run_in_thread
@@ -63,6 +64,7 @@ _MOST_URI: Final = 4096
 _OUTPUT_SECONDS: Final = 0.2
 _DENYING_SECONDS: Final = 0.05
 _LINES: Final = regex(r"L\d+(?:[-:]L?\d+)?")
+_HANDLE: Final = regex(r"out_[0-9a-f]{12}")
 _HIDDEN_COMMANDS: Final = frozenset({"t"})
 _KNOWN_FIRST: Final = frozenset({"sessionStarted", "workerUpdate", "usageUpdated"})
 """Events of the start that later updates depend on."""
@@ -237,6 +239,10 @@ class EditorSession:
         except (SandboxError, ForgeError):
             return ""
         return os.path.join(place.zone.host, *place.parts) if place.zone is not None else ""
+
+    def picture(self, handle: str) -> str:
+        folder = self._runtime.home.path / "output" / self._runtime.session_id
+        return stored_picture(folder / handle) if _HANDLE.fullmatch(handle) else ""
 
     # ---- the page
 

@@ -72,6 +72,9 @@ class Places(Protocol):
     def host_path(self, address: str, worker_id: str) -> str:
         """The absolute path of a zone address, as this worker means it; empty: it is in no zone."""
 
+    def picture(self, handle: str) -> str:
+        """The base64 of a picture that a result left; empty: there is none."""
+
 
 @dataclass(slots=True, kw_only=True)
 class ShownCall:
@@ -298,7 +301,8 @@ class UpdateStream:
         diffs, changed = self._changes(value if isinstance(value, Mapping) else {}, event.worker_id)
         content = [] if done else [text_content(f"{status}: {escape_control_chars(str(data.get('error') or ''))}")]
         text = "" if diffs else _result_text(data)
-        content += ([text_content(fenced_block(text))] if text else []) + (diffs or (call.diffs if done else []))
+        content += [text_content(fenced_block(text))] if text else []
+        content += (diffs or (call.diffs if done else [])) + self._pictures(data)
         update = self._update("tool_call_update", toolCallId=call_id, status="completed" if done else "failed")
         if content or call.output:
             update["content"] = content
@@ -310,6 +314,14 @@ class UpdateStream:
         if locations := self._locations(event.worker_id, changed):
             update["locations"] = locations
         yield update
+
+    def _pictures(self, data: Mapping[str, Any]) -> list[Json]:
+        shown: list[Json] = []
+        for part in data.get("media") or ():
+            if str(part.get("mediaType", "")).startswith("image/") and (found := self.places.picture(part["handle"])):
+                picture = {"type": "image", "data": found, "mimeType": part["mediaType"]}
+                shown.append({"type": "content", "content": picture})
+        return shown
 
     def _changes(self, value: Mapping[str, Any], worker_id: str) -> tuple[list[Json], list[tuple[str, int]]]:
         """Diffs of a result, and what changed where."""

@@ -371,11 +371,12 @@ def leftovers_of(data: Fields) -> list[tuple[Severity, str]]:
 
 
 def limit_notes(data: Fields) -> list[Line]:
-    """What was cut and what the walls refused."""
+    """What was cut, which pictures and files came with it, and what the walls refused."""
     rows: list[Line] = []
     if data.get("truncated"):
         handle = data.get("outputHandle")
         rows.append([("warn", "output truncated" + (f", handle {one_line(handle)}" if handle else ""))])
+    rows += [[("dim", _media_text(part))] for part in mappings_in(data.get("media"))[:_MAX_MEDIA]]
     denials = mappings_in(data.get("denials"))
     for denial in denials[:_MAX_DENIALS]:
         about = " ".join(one_line(denial[name]) for name in ("access", "target") if denial.get(name))
@@ -386,6 +387,16 @@ def limit_notes(data: Fields) -> list[Line]:
     if len(denials) > _MAX_DENIALS:
         rows.append(more_line(len(denials) - _MAX_DENIALS))
     return indented(rows)
+
+
+_MAX_MEDIA: Final = 20
+
+
+def _media_text(part: Fields) -> str:
+    width, height = int(finite_number(part.get("width"))), int(finite_number(part.get("height")))
+    pixels = f", {width} × {height}" if width and height else ""
+    size = f"{int(finite_number(part.get('size'))):,} bytes"
+    return f"{one_line(part.get('mediaType', ''))}{pixels}, {size}, handle {one_line(part.get('handle', ''))}"
 
 
 _MAX_ARGUMENT: Final = 60

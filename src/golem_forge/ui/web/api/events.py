@@ -21,6 +21,7 @@ from golem_forge.core.text import shorten
 from golem_forge.events.envelope import Event
 from golem_forge.events.serialization import encode_json
 from golem_forge.net.guard import declared_size
+from golem_forge.orchestrator.media import stored_picture
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.toolsets.output import blocks_of, find_position, render_page
 from golem_forge.ui.web.api.operation import MAX_BODY_BYTES, ApiCall, RequestedSession, operation, read_body
@@ -294,6 +295,24 @@ def _read_page(path: Path, start: int, count: int) -> tuple[str, int, int | None
     shown = len(rows) - rows[-1].startswith("[lines ")  # a line of the output begins with its number
     following = place.first + shown
     return text, place.total, following if following <= place.total else None
+
+
+class StoredPicture(ApiModel, title="StoredPicture"):
+    handle: str
+    data: str
+    """The picture as base64."""
+
+
+@operation("GET", "/api/sessions/{id}/pictures/{handle}", "read_picture", tag="events")
+async def read_picture(call: ApiCall, subject: RequestedSession, handle: str) -> StoredPicture:
+    """A picture of a tool's result, by its handle in `media`."""
+    session = await call.registry.find(call.path["id"])
+    if not OUTPUT_HANDLE.fullmatch(handle):
+        raise no_such_output()
+    data = await run_in_thread(lambda: stored_picture(subject.home.path / "output" / session.id / handle))
+    if not data:
+        raise no_such_output()
+    return StoredPicture(handle=handle, data=data)
 
 
 def no_such_output() -> ApiRefusal:

@@ -6,7 +6,7 @@
 import { path } from "../api.js";
 import { diffView } from "./diff.js";
 import { el, h, replace, text as textNode, trusted } from "../dom.js";
-import { counted, oneLine, words } from "../format.js";
+import { counted, oneLine, wholeNumber, words } from "../format.js";
 import { pretty } from "../forms/arguments.js";
 import { disclosed, scrollBox } from "../widgets.js";
 
@@ -238,11 +238,28 @@ const FORMS = {
   hidden: () => null,
 };
 
+const SHOWN_PICTURES = /^image\/(png|jpeg|gif|webp)$/;
+
+/** The pictures of a result, from where they are kept. */
+const pictures = (event, ctx) =>
+  (ctx?.session ? (event.data.media ?? []) : [])
+    .filter((part) => SHOWN_PICTURES.test(part.mediaType))
+    .map((part) => {
+      const image = h("img.result-image", { alt: `Picture, ${wholeNumber(part.size)} bytes` });
+      const where = path`/api/sessions/${ctx.session.id}/pictures/${words(part.handle)}`;
+      ctx.api.get(where).then(
+        (found) => image.setAttribute("src", `data:${part.mediaType};base64,${found.data}`),
+        () => image.replaceWith(el("p.dim", "A picture that is no longer kept.")),
+      );
+      return image;
+    });
+
 /** What holds for the call besides its value. @param {Shown} shown */
 const notes = ({ event, view }, ctx) => {
   const { truncated, outputHandle } = event.data;
   const said = (view?.notes ?? []).map((note) => el("li", oneLine(note)));
   return [
+    pictures(event, ctx),
     said.length ? el("ul.result-notes", said) : null,
     truncated && outputHandle && ctx?.session ? storedOutput(words(outputHandle), ctx) : null,
   ];
