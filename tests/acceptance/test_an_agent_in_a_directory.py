@@ -274,10 +274,9 @@ async def test_s38_approved_hosts_and_no_others(project: Path) -> None:
         cmd = f"python3 fetch.py http://127.0.0.1:{port}/ http://127.0.0.1:9/ http://other.test/"
         allowed = await run(session, cmd, network=[f"127.0.0.1:{port}"])
         off = await run(session, f"python3 fetch.py http://127.0.0.1:{port}/")
-    assert "served\n403\n403" in allowed.text
+    assert "served\nURLError\n403" in allowed.text  # nothing else of this computer is there at all
     assert allowed.status == "sandbox_denied"
     assert [(denial["kind"], denial["target"]) for denial in allowed.denials] == [
-        ("host", "127.0.0.1:9"),
         ("host", "other.test:80"),
     ]
     assert f"net 127.0.0.1:{port}" in person.asked[0].effects

@@ -213,9 +213,9 @@ def test_the_verbs_know_groups(project: Path, index: Index, capsys: pytest.Captu
 async def test_the_refusal_of_a_private_address_prints_its_rule(session: Session, index: Index) -> None:
     need("curl")
     port = index.host.partition(":")[2]
-    outcome = await run(session, f"curl -sSf http://localhost:{port}/", f"localhost:{port}")
+    outcome = await run(session, f"curl -sSf http://0.0.0.0:{port}/", f"0.0.0.0:{port}")
     assert outcome.status is Status.SANDBOX_DENIED
-    assert f"- {{host: localhost, ports: [{port}], private: true, verdict: preApproved}}" in outcome.text
+    assert f'- {{host: "0.0.0.0", ports: [{port}], private: true, verdict: preApproved}}' in outcome.text
     refused = await run(session, "curl -sS https://pypi.org/; false", "example.test")
     assert "pypi.org:443 belongs to group:python" in refused.text
 

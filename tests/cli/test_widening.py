@@ -154,8 +154,8 @@ def web() -> Iterator[int]:
 
 def test_a_host(shell: Shell, web: int) -> None:
     shell.forge_home.mkdir(mode=0o700, exist_ok=True)
-    command = (f"curl -s -o /dev/null http://localhost:{web}/", "--network", f"localhost:{web}")
+    command = (f"curl -s -o /dev/null http://0.0.0.0:{web}/", "--network", f"0.0.0.0:{web}")
     [denial] = denials(shell, *command)
-    assert (denial["kind"], denial["target"]) == ("host", f"localhost:{web}")
+    assert (denial["kind"], denial["target"]) == ("host", f"0.0.0.0:{web}")
     type_in(shell, denial["widen"])
     assert denials(shell, *command) == []

@@ -425,7 +425,13 @@ async def test_a_plan_and_its_card_are_made_after_the_call_that_writes_what_it_r
     assert [o.status for o in outcomes] == ["success"] * 6, [o.error for o in outcomes]
     assert "newest" in outcomes[3].text and not (tmp_path / "a.txt").exists()
     assert len(shown) == 5  # each was asked about once
-    assert sorted(line for _, line in shown) == ["", "-new", "-newer", "-old", "-old"]  # none for what is deleted
+    assert sorted(line for _, line in shown) == [
+        "-new",
+        "-newer",
+        "-newest",
+        "-old",
+        "-old",
+    ]  # what stood there by then
 
 
 async def test_calls_that_have_nothing_to_do_with_each_other_are_asked_about_together(tmp_path: Path) -> None:

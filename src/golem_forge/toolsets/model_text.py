@@ -59,6 +59,8 @@ MODEL_TEXTS: Final[Mapping[str, ModelText]] = {
             "network": "hosts it needs: host or host:port",
             "justification": "one sentence for the person who is asked",
             "prefix_rule": "leading words of a rule you suggest",
+            "outside": "without walls: one exact command that cannot work inside; the person answers each",
+            "reason": "why outside",
         },
     ),
     "write_stdin": ModelText(
@@ -103,8 +105,14 @@ RARE: Final = frozenset(
 (`list_dir`, `exec_command`). They stay callable by name."""
 
 
+_OUTSIDE: Final = " `outside` runs one exact command without walls, if the person agrees."
+
+
 def model_text(tool: Tool) -> str:
-    return (_is_listed(tool) and MODEL_TEXTS[tool.name].text) or tool.description
+    if not _is_listed(tool):
+        return tool.description
+    more = _OUTSIDE if "outside" in tool.input_schema.get("properties", ()) else ""
+    return (MODEL_TEXTS[tool.name].text or tool.description) + more
 
 
 def short_schema(tool: Tool) -> dict[str, Any] | None:

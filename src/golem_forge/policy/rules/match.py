@@ -133,7 +133,8 @@ def _net_matches(rule: Rule, effect: Effect) -> bool:
     if place is None or not place_matches(rule, *place):
         return False
     # A service of this machine is not what a rule for a host was written for, unless it says so.
-    return rule.verdict is not Verdict.PRE_APPROVED or rule.private or not is_own_machine(place[0])
+    accepts = rule.private or rule.kind is _GROUP  # a mirror is where the person's own settings say
+    return rule.verdict is not Verdict.PRE_APPROVED or accepts or not is_own_machine(place[0])
 
 
 def place_matches(rule: Rule, host: str, port: int) -> bool:

@@ -53,7 +53,7 @@ def job_environment(job: Job, toolchains: VisibleToolchains, *, home: str, tmp: 
     if level is not Level.FULL:
         own = os.path.dirname(ripgrep_path())
         path = tuple(own if entry == SHIPPED else entry for entry in path)
-    elif not all(grant.service for grant in job.hosts):  # without namespaces no proxy stands there
+    elif job.hosts:  # without namespaces no proxy stands there
         from golem_forge.sandbox.network.proxy import proxy_environment
         from golem_forge.sandbox.network.services import bypassing
 

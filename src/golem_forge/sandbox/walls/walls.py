@@ -98,7 +98,8 @@ class _FullStart:
             if writable:
                 self._leases.append(await wait_for_lease(zone))
             await self.inspection.begin(zone, self.job, self._leases[-1] if writable else None)
-        if named := [grant for grant in self.job.hosts if not grant.service]:
+        if self.job.hosts:  # where all are services, the proxy still says of every other one that it is refused
+            named = [grant for grant in self.job.hosts if not grant.service]
             from golem_forge.sandbox.network.credentials import CredentialStore
             from golem_forge.sandbox.network.proxy import HostProxy, user_proxy
 

@@ -108,7 +108,7 @@ async def plan_command(settings: ExecSettings, sandbox: Sandbox | None, args: di
             recheck=place.recheck if place else None,
             close=place.close if place else None,
             model_note=args.get("reason") or args["justification"],
-            warnings=(*_service_warnings(hosts), *_credential_warnings(environment, hosts)),
+            warnings=(*_service_warnings(environment, hosts), *_credential_warnings(environment, hosts)),
         )
     except BaseException:
         if place is not None:
@@ -176,7 +176,7 @@ def _make_starter(
             env=env,
             shown=signing.shown,
             streams=Streams.TERMINAL if args["tty"] else Streams.MERGED,
-            hosts=tuple(_host_grant(target, ctx) for target in args["network"]),
+            hosts=tuple(_host_grant(target, environment, ctx) for target in args["network"]),
             service_reached=_ServiceLog(ctx).reached,
             loopback=None if args["network"] else await environment.loopback(analysis, env, ctx),
             lifted=analysis.unmasked_paths(ctx.path_rules()),
@@ -204,12 +204,12 @@ def _show_use(ctx: ToolContext, use: CredentialUse) -> None:
     ctx.show("credentialUsed", {"toolCallId": ctx.call_id, **data})
 
 
-def _host_grant(target: str, ctx: ToolContext) -> HostGrant:
+def _host_grant(target: str, environment: ExecEnvironment, ctx: ToolContext) -> HostGrant:
     """A mirror that the person's own settings name may be at a private address, as any host that a rule says so of."""
     place = host_and_port(target)
     assert place is not None  # checked when the arguments were
     host, port = place
-    if is_own_machine(host):  # that the call runs means that somebody agreed to this very service
+    if _is_service(environment, host, port):  # that the call runs means that somebody agreed to this very service
         return HostGrant(host, port, private=True, service=True)
     return HostGrant(host, port, private=ctx.host_rule(host, port).private or is_mirror(host, port))
 
@@ -229,7 +229,17 @@ class _ServiceLog:
             self._ctx.show("serviceReached", {"toolCallId": self._ctx.call_id, "target": target, **last})
 
 
-def _service_warnings(targets: Sequence[str]) -> tuple[str, ...]:
+def _is_service(environment: ExecEnvironment, host: str, port: int) -> bool:
+    """Of this computer, reached directly. A mirror, and what the proxy has a credential for, is reached through it."""
+    return (
+        is_own_machine(host)
+        and not is_mirror(host, port)
+        and not environment.walls.credentials_for([HostGrant(host, port)])
+    )
+
+
+def _service_warnings(environment: ExecEnvironment, targets: Sequence[str]) -> tuple[str, ...]:
     """For the card: what a service is."""
-    own = [target for target in targets if (place := host_and_port(target)) is not None and is_own_machine(place[0])]
+    places = ((target, host_and_port(target)) for target in targets)
+    own = [target for target, place in places if place is not None and _is_service(environment, *place)]
     return (f"{' and '.join(own)}: a service of this computer, with all that it lets its users do.",) if own else ()
