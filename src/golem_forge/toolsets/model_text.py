@@ -59,8 +59,6 @@ MODEL_TEXTS: Final[Mapping[str, ModelText]] = {
             "network": "hosts it needs: host or host:port",
             "justification": "one sentence for the person who is asked",
             "prefix_rule": "leading words of a rule you suggest",
-            "outside": "without walls: one exact command that cannot work inside; the person answers each",
-            "reason": "why outside",
         },
     ),
     "write_stdin": ModelText(
