@@ -22,7 +22,7 @@ WIRE = {
     "toolProgress": "toolCallId progress total? message?",
     "toolOutput": "toolCallId stream delta whole?",
     "toolResult": "toolCallId toolName args status value? error? durationMs decision truncated outputHandle? denials? "
-    "protectedCreated? leftovers?",
+    "protectedCreated? leftovers? media?",
     "workerUpdate": "workerId name task status parentId? depth model? tools?",
     "approvalRequired": "requestId toolCallId? type description tool args payload diff? effects segments? risk "
     "riskReasons why choices fingerprint argsKey previouslyDenied waiting changed? modelNote? warnings workerPath "

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from golem_forge.core.images import image_size
 from golem_forge.core.results import ToolResult
-from golem_forge.orchestrator.media import MAX_PARTS, image_size, keep_media, media_bytes, with_handles
+from golem_forge.orchestrator.media import MAX_PARTS, keep_media, media_bytes, with_handles
 from golem_forge.orchestrator.outputs import OutputStore
 
 GIF = b"GIF89a" + (3).to_bytes(2, "little") + (5).to_bytes(2, "little")

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from golem_forge.core.effects import Mark, Verb
 from golem_forge.core.errors import ConfigError, ToolFailed
+from golem_forge.core.images import image_size
 from golem_forge.core.options import takes_options
 from golem_forge.core.results import ToolResult, block_text
-from golem_forge.orchestrator.media import image_size
 from golem_forge.sandbox import files
 from golem_forge.sandbox.errors import from_os_error, path_changed, too_large
 from golem_forge.sandbox.sandbox import Sandbox

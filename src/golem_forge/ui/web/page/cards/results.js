@@ -242,8 +242,8 @@ const SHOWN_PICTURES = /^image\/(png|jpeg|gif|webp)$/;
 
 /** The pictures of a result, from where they are kept. */
 const pictures = (event, ctx) =>
-  (ctx?.session ? (event.data.media ?? []) : [])
-    .filter((part) => SHOWN_PICTURES.test(part.mediaType))
+  (ctx?.session && Array.isArray(event.data.media) ? event.data.media : [])
+    .filter((part) => SHOWN_PICTURES.test(words(part?.mediaType)))
     .map((part) => {
       const image = h("img.result-image", { alt: `Picture, ${wholeNumber(part.size)} bytes` });
       const where = path`/api/sessions/${ctx.session.id}/pictures/${words(part.handle)}`;
