@@ -186,8 +186,8 @@ print("vars", sorted(n for n in os.environ if n.startswith("FORGE")))
 
 async def test_c5_what_never_ends_floods_or_recurses_is_bounded(bench: Bench) -> None:
     async with bench.session() as session:
-        over = await program(session, "import time\nprint('began', flush=True)\ntime.sleep(60)", timeout_ms=1500)
-        assert over.status == "timeout" and "timed out after 1.5 seconds" in over.text and "began" in over.text
+        over = await program(session, "import time\nprint('began', flush=True)\ntime.sleep(60)", timeout_ms=10_000)
+        assert over.status == "timeout" and "timed out after 10 seconds" in over.text and "began" in over.text
         flood = await program(session, "for _ in range(100): print('x' * 1_000_000)")
         assert flood.status == "execution_failed" and "sandbox.limits.output" in flood.text
         assert len(flood.text) < 40_000
@@ -253,7 +253,7 @@ print(len(forge_tools.long_list(size=1000)["items"]))
 large = forge_tools.long_list(size=9000)
 print(type(large).__name__, large.mime, large.size > 8 << 20, large.read(0, 12))
 try:
-    forge_tools.Handle("out_000000000000", "text/plain", 3).read()
+    forge_tools.ResultHandle("out_000000000000", "text/plain", 3).read()
 except forge_tools.ToolError as error:
     print(error.text)
 """,
@@ -261,7 +261,7 @@ except forge_tools.ToolError as error:
     assert done.text.splitlines()[:4] == [
         "image/png 2560 True b'\\x01\\x02'",
         "1000",
-        'Handle application/json True b\'{"items": ["\'',
+        'ResultHandle application/json True b\'{"items": ["\'',
         "this handle was not given to this run",
     ], done.text
 

@@ -39,7 +39,7 @@ class HookPoint(StrEnum):
     SESSION_END = "session_end"
 
 
-class Audience(StrEnum):
+class HookAudience(StrEnum):
     """To whom a hook speaks."""
 
     MODEL = "model"
@@ -79,7 +79,7 @@ HOOK_KEYS: Final[dict[str, Check]] = {
                 "name": _name,
                 "tools": list_of(text),
                 "paths": list_of(text),
-                "tell": one_of(*Audience),
+                "tell": one_of(*HookAudience),
                 "timeout_s": _seconds,
                 "walls": one_of("inside", ON_HOST),
                 "max_rounds": whole_number,
@@ -99,7 +99,7 @@ class Hook:
     """Names or globs; empty: every tool."""
     paths: tuple[str, ...] = ()
     """Globs, from the root of a zone on or, with `/` first, with the zone's name; empty: whatever the paths are."""
-    tell: Audience | None = None
+    tell: HookAudience | None = None
     """None: what it prints is kept in the journal alone, unless it names somebody itself."""
     timeout_s: float = 10.0
     on_host: bool = False
@@ -138,7 +138,7 @@ def _problems(said: dict[str, Any], *, own: bool) -> Iterator[tuple[str, str]]:
     for key, points in (("tools", _CALLS), ("paths", _WITH_PATHS), ("max_rounds", {HookPoint.TURN_END})):
         if key in said and on not in points:
             yield key, f"has no effect at {on}; it belongs to {', '.join(sorted(points))}"
-    if said.get("tell") in (Audience.MODEL, Audience.BOTH) and on not in _TELL_MODEL:
+    if said.get("tell") in (HookAudience.MODEL, HookAudience.BOTH) and on not in _TELL_MODEL:
         yield "tell", f"a hook at {on} has nothing to tell the model; write `person`, or leave it out"
     words = command_words(run)
     if words is None:
@@ -223,7 +223,7 @@ def effective_hooks(project: ConfigLayer, person: ConfigLayer) -> tuple[Hook, ..
                     name=_unused(name, {each.name for each in found}),
                     tools=tuple(said.get("tools", ())),
                     paths=tuple(said.get("paths", ())),
-                    tell=Audience(said["tell"]) if "tell" in said else None,
+                    tell=HookAudience(said["tell"]) if "tell" in said else None,
                     timeout_s=float(said.get("timeout_s", 10.0)),
                     on_host=said.get("walls") == ON_HOST,
                     max_rounds=said.get("max_rounds", 3),

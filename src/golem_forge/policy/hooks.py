@@ -16,7 +16,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from golem_forge.config.hooks_block import PATHS, Audience, Hook, HookPoint
+from golem_forge.config.hooks_block import PATHS, Hook, HookAudience, HookPoint
 from golem_forge.core.decisions import Verdict, VerdictSource
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.text import escape_control_chars, one_line, shorten, shorten_middle
@@ -205,15 +205,15 @@ def read_answer(hook: Hook, run: HookRun) -> HookAnswer:
 def _failed(hook: Hook, run: HookRun) -> HookAnswer:
     said = _line(run.err.strip().rpartition("\n")[2])
     failure = f"ended with exit code {run.exit_code}" + (f": {said}" if said else "")
-    if hook.tell not in (Audience.MODEL, Audience.BOTH):
+    if hook.tell not in (HookAudience.MODEL, HookAudience.BOTH):
         return HookAnswer(failure=failure)
     output = _bounded("\n".join(part for part in (run.out.strip(), run.err.strip()) if part))
     return HookAnswer(failure=failure, to_model=output or failure, sends_back=True)
 
 
 def _addressed(hook: Hook, text: str) -> HookAnswer:
-    to_model = text if hook.tell in (Audience.MODEL, Audience.BOTH) else ""
-    return HookAnswer(to_model=to_model, to_person=_line(text) if hook.tell is not Audience.MODEL else "")
+    to_model = text if hook.tell in (HookAudience.MODEL, HookAudience.BOTH) else ""
+    return HookAnswer(to_model=to_model, to_person=_line(text) if hook.tell is not HookAudience.MODEL else "")
 
 
 class _Reader:

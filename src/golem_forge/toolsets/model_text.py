@@ -16,7 +16,7 @@ from golem_forge.tools.schema import bare_schema
 from golem_forge.tools.tool import SourceKind, Tool
 
 
-class ModelText(NamedTuple):
+class ToolText(NamedTuple):
     text: str
     """Empty: its own description."""
     parameters: Mapping[str, str] = {}
@@ -40,17 +40,17 @@ Change files by a patch; all of it is applied, or nothing. The form:
 `Move to` is optional. `@@` names a line above the change; every chunk after the first needs it. Context (about 3 lines)
 and `-` lines must be exactly as in the file."""
 
-MODEL_TEXTS: Final[Mapping[str, ModelText]] = {
-    "read_file": ModelText(
+MODEL_TEXTS: Final[Mapping[str, ToolText]] = {
+    "read_file": ToolText(
         "Read a text file as lines `L<n>: text`; the last line says where to go on. Or look at a picture or PDF.",
         {"offset": _FROM_END, "limit": "lines, default 2000"},
     ),
-    "list_files": ModelText("List one directory."),
-    "file_exists": ModelText("Tell whether a path exists, and what it is."),
-    "file_info": ModelText("Size, time, mode, media type, lines and SHA-256 of a file."),
-    "write_file": ModelText("Create a file or replace its whole content."),
-    "delete_file": ModelText("Delete one file or link."),
-    "exec_command": ModelText(
+    "list_files": ToolText("List one directory."),
+    "file_exists": ToolText("Tell whether a path exists, and what it is."),
+    "file_info": ToolText("Size, time, mode, media type, lines and SHA-256 of a file."),
+    "write_file": ToolText("Create a file or replace its whole content."),
+    "delete_file": ToolText("Delete one file or link."),
+    "exec_command": ToolText(
         "Run a shell script in the walls. What still runs after `yield_time_ms` goes on as a session for write_stdin.",
         {
             "tty": "a terminal with open input",
@@ -61,25 +61,25 @@ MODEL_TEXTS: Final[Mapping[str, ModelText]] = {
             "prefix_rule": "leading words of a rule you suggest",
         },
     ),
-    "write_stdin": ModelText(
+    "write_stdin": ToolText(
         "Type into a session of exec_command (with tty), signal it, or read its new output.",
         {"chars": "empty: only read; \\u0003 is Ctrl-C"},
     ),
-    "apply_patch": ModelText(_PATCH),
-    "list_dir": ModelText("List a directory tree; `/` lists the zones.", {"depth": "default 2"}),
-    "grep_files": ModelText(
+    "apply_patch": ToolText(_PATCH),
+    "list_dir": ToolText("List a directory tree; `/` lists the zones.", {"depth": "default 2"}),
+    "grep_files": ToolText(
         "Search files by regular expression; mode `lines` gives `path:number: text`.",
         {"include": "glob: *.py, src/**/*.ts"},
     ),
-    "update_plan": ModelText("Show your plan: every step each time, at most one in_progress."),
-    "webfetch": ModelText(
+    "update_plan": ToolText("Show your plan: every step each time, at most one in_progress."),
+    "webfetch": ToolText(
         "Fetch a web page as text.", {"start_index": "where to go on in a long page", "raw": "the HTML source"}
     ),
-    "read_output": ModelText(
+    "read_output": ToolText(
         "Read a long or old output by its handle (out_…).",
         {"offset": _FROM_END, "grep": "only lines that match", "context": "lines around a match"},
     ),
-    "tool_search": ModelText(""),
+    "tool_search": ToolText(""),
 }
 
 RARE: Final = frozenset(

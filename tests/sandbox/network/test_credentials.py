@@ -18,7 +18,7 @@ from tests.deadlines import PATIENCE
 from golem_forge.config.credentials_block import HostCredential, credential_parts
 from golem_forge.sandbox.network import credentials as credentials_module
 from golem_forge.sandbox.network import proxy as proxy_module
-from golem_forge.sandbox.network.credentials import CredentialStore, CredentialUse, Refused, plain_path
+from golem_forge.sandbox.network.credentials import CredentialUse, HeaderCredentials, Refused, plain_path
 from golem_forge.sandbox.network.proxy import HostProxy, Upstream
 from golem_forge.sandbox.walls.model import HostGrant
 
@@ -128,7 +128,7 @@ async def desks(api: Api, certificate: Path) -> AsyncIterator[Callable[..., Any]
 
     async def make(*entries: HostCredential, value: str = SECRET, told: Any = None, **options: Any) -> Desk:
         uses: list[CredentialUse] = []
-        store = CredentialStore(entries or (entry(),), {"GH_TOKEN": value}, told or uses.append)
+        store = HeaderCredentials(entries or (entry(),), {"GH_TOKEN": value}, told or uses.append)
         grants = options.pop("grants", (HostGrant("ok.test", api.port, private=True),))
         proxy = HostProxy(grants, lookup=lookup, credentials=store, tls=options.pop("tls", trust), **options)
         made.append(proxy)
@@ -516,7 +516,7 @@ def test_what_a_server_may_answer_with_alone_counts_as_the_value() -> None:
 
 
 def test_no_text_of_ours_holds_the_value() -> None:
-    store = CredentialStore((entry(),), {"GH_TOKEN": SECRET}, lambda use: None)
+    store = HeaderCredentials((entry(),), {"GH_TOKEN": SECRET}, lambda use: None)
     assert SECRET not in repr(store) + repr(entry())
     with pytest.raises(Refused) as caught:
         store.prepare("ok.test", "DELETE", "/user", [("Authorization", HERE)], minor="1")

@@ -35,7 +35,14 @@ from golem_forge.sandbox.git.command import (
 )
 from golem_forge.sandbox.git.directory import PACKED_REFS, GitDir, is_object_id
 from golem_forge.sandbox.git.formats import git_words
-from golem_forge.sandbox.git.remotes import HEADS, PersonRepository, Remote, RemoteAddress, RemoteRefused, read_address
+from golem_forge.sandbox.git.remotes import (
+    HEADS,
+    GitRemote,
+    PersonRepository,
+    RemoteAddress,
+    RemoteRefused,
+    read_address,
+)
 from golem_forge.sandbox.git.transport import alternate_stores
 from golem_forge.sandbox.handles import DIRECTORY, Handle, best_opener
 from golem_forge.sandbox.host import is_below, safe_path
@@ -111,7 +118,7 @@ class HostRepository:
             (self.git_dir / "shallow").write_bytes(shallow)
         self.settle_remote(None)
 
-    def settle_remote(self, remote: Remote | None) -> None:
+    def settle_remote(self, remote: GitRemote | None) -> None:
         """The remote's addresses, as the repository's config has them."""
         person = self._person
         extended = person.sha256 or person.partial
@@ -140,7 +147,7 @@ class HostRepository:
                 yield f"[{section} {_quoted(middle)}]" if dot else f"[{section}]"
                 yield f"\t{key} = {_quoted(value)}"
 
-    def address(self, remote: Remote, *, push: bool) -> RemoteAddress:
+    def address(self, remote: GitRemote, *, push: bool) -> RemoteAddress:
         """Where git goes for this remote, once the settings that the user has for all repositories (`insteadOf`) are
         applied; git does it. Raises RemoteRefused."""
         named = f"remote '{remote.name}'" if remote.name else "that address"

@@ -115,7 +115,7 @@ def parse_refspec(text: str) -> Refspec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Remote:
+class GitRemote:
     name: str
     """Empty: an address that no remote of the repository has."""
     urls: tuple[str, ...]
@@ -229,7 +229,7 @@ class PersonRepository:
         known = (one.subsection for one in self.settings if one.section == "remote" and one.key in ("url", "pushurl"))
         return sorted({name for name in known if name})
 
-    def remote(self, name: str) -> Remote:
+    def remote(self, name: str) -> GitRemote:
         """`name`: of a remote, or an address. Raises RemoteRefused."""
         if name not in self.names():
             if not _is_address(name):
@@ -237,11 +237,11 @@ class PersonRepository:
                 raise RemoteRefused(f"There is no remote {_quoted(name)} in the repository's config. Remotes: {known}.")
             if read_address(name).secrets:
                 raise RemoteRefused("The address holds a password or token; give it without, and set up a helper.")
-            return Remote(name="", urls=(name,))
+            return GitRemote(name="", urls=(name,))
         if not _NAME.fullmatch(name) or not is_ref_name(f"{REMOTES}{name}"):
             raise RemoteRefused(f"{_quoted(name)} is no name that a remote can have.")
         written = [text for text in self._values("remote", name, "fetch") if not text.startswith("^")]
-        return Remote(
+        return GitRemote(
             name=name,
             urls=tuple(self._values("remote", name, "url")),
             push_urls=tuple(self._values("remote", name, "pushurl")),
@@ -295,7 +295,7 @@ def _is_address(name: str) -> bool:
 
 
 def push_updates(
-    person: PersonRepository, remote: Remote, refspecs: Sequence[str], *, force: bool, default: str = ""
+    person: PersonRepository, remote: GitRemote, refspecs: Sequence[str], *, force: bool, default: str = ""
 ) -> tuple[RefPush, ...]:
     """`default`: the user's `push.default`, if the repository has none. Raises RemoteRefused."""
     if len(refspecs) > _MOST_REFSPECS:
@@ -310,7 +310,7 @@ def push_updates(
     return tuple(found.values())
 
 
-def _default_push(person: PersonRepository, remote: Remote, default: str) -> Refspec:
+def _default_push(person: PersonRepository, remote: GitRemote, default: str) -> Refspec:
     if remote.own_pushes:
         raise RemoteRefused(f"Remote '{remote.name}' has push settings of its own; name the refspecs.")
     if not person.branch:
@@ -324,7 +324,7 @@ def _default_push(person: PersonRepository, remote: Remote, default: str) -> Ref
     return Refspec(person.branch, person.branch, False)
 
 
-def _update(person: PersonRepository, remote: Remote, spec: Refspec, *, force: bool) -> RefPush:
+def _update(person: PersonRepository, remote: GitRemote, spec: Refspec, *, force: bool) -> RefPush:
     if "*" in spec.source + (spec.target or ""):
         raise RemoteRefused("A push takes the names of branches and tags, no patterns; name each.")
     source, new = person.resolve(spec.source) if spec.source else ("", None)
@@ -357,7 +357,7 @@ class FetchSpec(NamedTuple):
         return f"{'+' if self.force else ''}{self.source}:{self.target}"
 
 
-def fetch_refspecs(person: PersonRepository, remote: Remote, refspecs: Iterable[str]) -> tuple[FetchSpec, ...]:
+def fetch_refspecs(person: PersonRepository, remote: GitRemote, refspecs: Iterable[str]) -> tuple[FetchSpec, ...]:
     """Raises RemoteRefused."""
     given = tuple(refspecs)
     if len(given) > _MOST_REFSPECS:
@@ -371,7 +371,7 @@ def fetch_refspecs(person: PersonRepository, remote: Remote, refspecs: Iterable[
     return found
 
 
-def _default_fetch(person: PersonRepository, remote: Remote) -> Iterator[FetchSpec]:
+def _default_fetch(person: PersonRepository, remote: GitRemote) -> Iterator[FetchSpec]:
     upstream = person.upstream(remote.name)
     merged = remote.tracking(upstream) if upstream else ""
     if merged:  # first: a merge takes it
@@ -381,7 +381,7 @@ def _default_fetch(person: PersonRepository, remote: Remote) -> Iterator[FetchSp
             yield FetchSpec(spec.source, spec.target or "", spec.force, False)
 
 
-def _fetched(remote: Remote, given: Iterable[str]) -> Iterator[FetchSpec]:
+def _fetched(remote: GitRemote, given: Iterable[str]) -> Iterator[FetchSpec]:
     for text in given:
         spec = parse_refspec(text)
         source = spec.source if spec.source.startswith("refs/") else f"{HEADS}{spec.source}"

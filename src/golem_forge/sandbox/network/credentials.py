@@ -1,7 +1,7 @@
 """Credentials at the proxy: a child asks `http://HOST/…`, the request goes out by TLS, and a header gets its value only
 where the child wrote a placeholder.
 
-`CredentialStore` takes the entries of `sandbox.credentials` for the hosts of one child, and the environment that holds
+`HeaderCredentials` takes the entries of `sandbox.credentials` for the hosts of one child, and the environment that has
 their values; `prepare` takes one request of the child and gives an OutgoingRequest, or refuses (Refused: status and a
 sentence). `exchange` sends it over a connection that somebody opened and verified, and passes the answer on. There is
 one request a connection, in both directions.
@@ -94,7 +94,7 @@ class OutgoingRequest:
     """The child understands an answer in chunks."""
 
 
-class CredentialStore:
+class HeaderCredentials:
     """For one child. `told` hears of each use before it happens; what it raises refuses the request."""
 
     def __init__(
@@ -117,7 +117,7 @@ class CredentialStore:
                 self._values[variable] = value
 
     def __repr__(self) -> str:
-        return f"CredentialStore({len(self._entries)} entries)"
+        return f"HeaderCredentials({len(self._entries)} entries)"
 
     def has(self, host: str) -> bool:
         return any(entry.host == host for entry in self._entries)
@@ -251,7 +251,7 @@ async def exchange(
     request: OutgoingRequest,
     client: tuple[asyncio.StreamReader, asyncio.StreamWriter],
     server: tuple[asyncio.StreamReader, asyncio.StreamWriter],
-    store: CredentialStore,
+    store: HeaderCredentials,
     idle_seconds: float,
 ) -> None:
     """One request and its answer. Raises Refused before anything of the answer was passed on, OSError,
@@ -398,7 +398,7 @@ def _answer_body(request: OutgoingRequest, status: int, headers: Headers) -> tup
 
 
 def _answer_head(
-    status: int, headers: Headers, request: OutgoingRequest, store: CredentialStore, *, body: bool
+    status: int, headers: Headers, request: OutgoingRequest, store: HeaderCredentials, *, body: bool
 ) -> bytes:
     """The words of the status are ours: the server's could be anything."""
     dropped = (_NOT_PASSED_BACK if request.use is not None else _HOP_BY_HOP) | _connection_names(headers)

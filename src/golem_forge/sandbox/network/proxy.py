@@ -32,7 +32,7 @@ from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.core.regex import regex
 from golem_forge.sandbox.errors import SandboxError, walls_unavailable
 from golem_forge.sandbox.host import isolated
-from golem_forge.sandbox.network.credentials import MAX_ANSWER_HEAD, CredentialStore, Refused, exchange
+from golem_forge.sandbox.network.credentials import MAX_ANSWER_HEAD, HeaderCredentials, Refused, exchange
 from golem_forge.sandbox.network.forward import relay
 from golem_forge.sandbox.network.resolve import Lookup, PrivateAddress, connect, lookup, refuse_private, run_in_thread
 from golem_forge.sandbox.walls.model import HostGrant
@@ -111,7 +111,7 @@ class HostProxy:
         upstream: Upstream | None = None,
         lookup: Lookup = lookup,
         idle_seconds: float = IDLE_SECONDS,
-        credentials: CredentialStore | None = None,
+        credentials: HeaderCredentials | None = None,
         tls: Callable[[], ssl.SSLContext] = ssl.create_default_context,
     ) -> None:
         """`tls`: makes what the person's programs verify servers with."""
@@ -195,7 +195,7 @@ class HostProxy:
         finally:
             far_writer.transport.abort() if self._closed else far_writer.close()
 
-    async def _serve_credential(self, request: ProxyRequest, store: CredentialStore, client: _Stream) -> None:
+    async def _serve_credential(self, request: ProxyRequest, store: HeaderCredentials, client: _Stream) -> None:
         """By TLS, to the port that the host was granted for."""
         request = replace(request, port=TLS_PORT)
         try:
@@ -340,7 +340,7 @@ class ProxyRequest:
     headers: tuple[tuple[str, str], ...] = ()
     minor: str = "1"
 
-    def is_for(self, store: CredentialStore) -> bool:
+    def is_for(self, store: HeaderCredentials) -> bool:
         """A request in plain HTTP to a host that has credentials."""
         return self.forward is not None and self.port == 80 and store.has(self.host)
 

@@ -100,12 +100,12 @@ class _FullStart:
             await self.inspection.begin(zone, self.job, self._leases[-1] if writable else None)
         if self.job.hosts:  # where all are services, the proxy still says of every other one that it is refused
             named = [grant for grant in self.job.hosts if not grant.service]
-            from golem_forge.sandbox.network.credentials import CredentialStore
+            from golem_forge.sandbox.network.credentials import HeaderCredentials
             from golem_forge.sandbox.network.proxy import HostProxy, user_proxy
 
             store, told = None, self.job.credential_used
             if self.job.credentials and told is not None:
-                store = CredentialStore(self.job.credentials, person_environ(), told)
+                store = HeaderCredentials(self.job.credentials, person_environ(), told)
             self.proxy = HostProxy(named, upstream=user_proxy(person_environ()), credentials=store)
         if services := [grant for grant in self.job.hosts if grant.service]:
             from golem_forge.sandbox.network.services import HostServices

@@ -16,7 +16,7 @@ from golem_forge.core.errors import ToolFailed
 from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.policy.shell.strict import quote
 from golem_forge.sandbox.git.host_repository import HostRepository
-from golem_forge.sandbox.git.remotes import PersonRepository, Remote, RemoteAddress, RemoteRefused
+from golem_forge.sandbox.git.remotes import GitRemote, PersonRepository, RemoteAddress, RemoteRefused
 from golem_forge.sandbox.git.repository import find_repository
 from golem_forge.sandbox.host import is_below, person_environ
 from golem_forge.sandbox.protected import GIT_FILE, normal_name
@@ -56,7 +56,7 @@ class RemoteCall:
     """As the caller wrote it."""
     person: PersonRepository
     host: HostRepository
-    remote: Remote
+    remote: GitRemote
     address: RemoteAddress
 
     def warnings(self) -> tuple[str, ...]:

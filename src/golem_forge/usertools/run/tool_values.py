@@ -83,7 +83,7 @@ def describe_tool(tool: Tool, redactor: Redactor | None) -> dict[str, Any]:
 
 def _returns(tool: Tool) -> str:
     if tool.source is SourceKind.MCP:
-        return "its structured content, else str; an image or a blob is a Handle"
+        return "its structured content, else str; an image or a blob is a ResultHandle"
     return "str, or its JSON value"
 
 

@@ -6,8 +6,8 @@ Every tool that may be called here is a function of keyword arguments; `help()` 
 about one. Tools of an MCP server are `forge_tools.SERVER.TOOL`. `search("words")` finds functions, `call("name", …)`
 reaches any name, `map(function, items)` makes many calls at once, `answer(value)` gives one value as the result.
 
-A function gives the tool's value: text as str, else what its JSON says; what is very large, and images, as a Handle. A
-call that fails raises ToolError, one that was denied ToolDenied. Each is judged and approved by itself.
+A function gives the tool's value: text as str, else what its JSON says; what is very large, and images, as a
+ResultHandle. A call that fails raises ToolError, one that was denied ToolDenied. Each is judged and approved by itself.
 """
 
 import json
@@ -20,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # the real one takes longer to import than a small program runs
     from typing import Any
 
-__all__ = ["Handle", "ToolDenied", "ToolError", "answer", "call", "help", "map", "search"]
+__all__ = ["ResultHandle", "ToolDenied", "ToolError", "answer", "call", "help", "map", "search"]
 
 _DENIALS = ("approval_denied", "policy_denied", "sandbox_denied")
 _MOST_AT_ONCE = 16
@@ -44,7 +44,7 @@ class ToolDenied(ToolError):
     """Nobody allowed the call: it did not run. The same call is denied again, without a question."""
 
 
-class Handle:
+class ResultHandle:
     """Something too large to be given at once, or no text: `handle`, `mime` and `size` in bytes."""
 
     def __init__(self, handle: "Any", mime: "Any", size: "Any") -> None:
@@ -56,11 +56,11 @@ class Handle:
         """The bytes from `start` to `end`, at most 8 MiB at once."""
         import binascii
 
-        said = _request({"op": "read", "handle": self.handle, "start": start, "end": end}, "Handle.read")
+        said = _request({"op": "read", "handle": self.handle, "start": start, "end": end}, "ResultHandle.read")
         return binascii.a2b_base64(said["data"])
 
     def __repr__(self) -> "Any":
-        return f"Handle({self.handle!r}, {self.mime!r}, {self.size} bytes)"
+        return f"ResultHandle({self.handle!r}, {self.mime!r}, {self.size} bytes)"
 
 
 class _Function:
@@ -201,7 +201,7 @@ def help(tool: "Any" = None) -> "Any":
 
 
 def _plain(value: "Any") -> "Any":
-    if isinstance(value, Handle):
+    if isinstance(value, ResultHandle):
         return {"handle": value.handle, "mime": value.mime, "size": value.size}
     if isinstance(value, (set, frozenset)):
         return sorted(value, key=str)
@@ -215,10 +215,10 @@ def _call(name: "Any", arguments: "Any") -> "Any":
     for note in said.get("notes", ()):
         print(note, file=sys.stderr)
     if "handle" in said:
-        return Handle(said["handle"], said["mime"], said["size"])
+        return ResultHandle(said["handle"], said["mime"], said["size"])
     if "parts" not in said:
         return said.get("value")
-    parts = [part["text"] if "text" in part else Handle(**part["handle"]) for part in said["parts"]]
+    parts = [part["text"] if "text" in part else ResultHandle(**part["handle"]) for part in said["parts"]]
     return parts[0] if len(parts) == 1 else parts
 
 
