@@ -220,10 +220,11 @@ async def test_a_hooks_ask_and_the_mode_strict_are_not_for_a_reviewer(place: Pla
 
 async def test_four_eyes_never_counts_a_reviewer(place: Place, asked: Callable[..., Any]) -> None:
     program = place.reviewer("echo approve")
-    place.own({"reviewer": {"run": str(program)}, "four_eyes": "medium"})
-    ask = asked({"approved": True})
-    async with place.session(ask) as session:
-        assert (await session.call(*WRITE)).decision.answered_by == "person"
+    for level in ("medium", "critical"):
+        place.own({"reviewer": {"run": str(program)}, "four_eyes": level})
+        for mode in ("interactive", "contained"):
+            async with place.session(asked({"approved": True}), mode) as session:
+                assert (await session.call(*WRITE)).decision.answered_by == "person"
 
 
 async def test_modes_that_ask_nobody_ask_no_reviewer(place: Place) -> None:

@@ -200,8 +200,9 @@ def test_four_eyes_from_another_machine_and_the_record_says_who(team: Team) -> N
     assert second.risk == "high"
     assert "/work/a.txt" in team.forge("vera", "inbox", second.id[:12])
     said = team.forge("bob", "inbox", "answer", second.id[:12], "--approve", code=3)
-    assert "bob started this session, and approval.four_eyes asks for somebody else's answer" in said
-    assert team.ask("bob", f"/api/team/questions/{second.id}/answer", {"answer": {"approved": False}})[0] == 403
+    assert "bob is an author of this session, and approval.four_eyes asks for somebody else's answer" in said
+    assert team.ask("bob", f"/api/team/questions/{second.id}/answer", {"answer": {"approved": True}})[0] == 403
+    assert "bob started this session, wrote to it" in team.forge("vera", "inbox", second.id[:12])
     assert (team.program.folder / "work" / "a.txt").exists()
     team.forge("olga", "inbox", "answer", second.id[:12], "--approve")
     until(lambda: not (team.program.folder / "work" / "a.txt").exists())

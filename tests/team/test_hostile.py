@@ -22,7 +22,7 @@ from golem_forge.team.database import TeamError, open_database
 from golem_forge.team.journal import CommitThread, StoredJournals
 from golem_forge.team.journal_table import is_private
 from golem_forge.team.people import PersonStore, Role, add_person
-from golem_forge.team.rows import FINISHED, STARTER_ONCE, Append, Lease, NewSession, SessionEnding
+from golem_forge.team.rows import AUTHOR_ONCE, FINISHED, Append, Lease, NewSession, SessionEnding
 from golem_forge.team.schema import PAGE, RUNNER, grant_role
 from golem_forge.team.store import Store
 from golem_forge.ui.web.team import TeamLogin
@@ -334,7 +334,7 @@ def test_the_name_in_the_record_is_the_accounts(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_four_eyes_is_not_got_around(tmp_path: Path, ready_forge: ReadyForge) -> None:
-    """By answering everything beforehand, or by a choice that covers riskier calls."""
+    """By answering everything beforehand, by a choice that covers riskier calls, or by editing what one approves."""
     program = Program(tmp_path / "shop", tmp_path / "home", ready=ready_forge)
     text = (program.folder / "forge.yaml").read_text()
     (program.folder / "forge.yaml").write_text(f"{text}approval: {{four_eyes: high}}\n")
@@ -346,15 +346,47 @@ def test_four_eyes_is_not_got_around(tmp_path: Path, ready_forge: ReadyForge) ->
         assert "four_eyes asks for a second person's answer" in program.wait_for(beforehand, "failed").error
         store = program.store()
         question = until(lambda: store.questions(session=asked), or_else=program.logs)[0]
-        assert (question.risk, question.four_eyes) == ("medium", STARTER_ONCE)
+        assert (question.risk, question.four_eyes) == ("medium", AUTHOR_ONCE)
         wide = next(each["id"] for each in question.wire["choices"] if each["id"] != "exact")
         for remembered in ({"choice": wide}, {"remember": "session"}):
-            with pytest.raises(TeamError, match="approve this call once") as refused:
+            with pytest.raises(TeamError, match="approves this call once") as refused:
                 store.answer(question.id, {"approved": True, **remembered}, "ada", "cli")
             assert refused.value.code == "FOUR_EYES"
         assert not (program.folder / "work" / "a.txt").exists()
         store.answer(question.id, {"approved": True}, "ada", "cli")
         assert program.wait_for(asked, "finished").result == "done\\x00\\ud800"
+    finally:
+        program.close()
+
+
+def test_who_edits_a_call_does_not_approve_it_and_contained_answers_nothing(
+    tmp_path: Path, ready_forge: ReadyForge
+) -> None:
+    program = Program(tmp_path / "shop", tmp_path / "home", ready=ready_forge)
+    text = (program.folder / "forge.yaml").read_text()
+    (program.folder / "forge.yaml").write_text(f"{text}approval: {{four_eyes: medium}}\n")
+    program.forge("trust", "--yes")
+    program.play({"say": "x", "calls": [write_call("/work/a.txt", "one")]}, {"say": "done"})
+    session = program.queue(approval="contained")
+    program.start_runner()
+    try:
+        store = program.store()
+        first = until(lambda: store.questions(session=session), or_else=program.logs)[0]
+        edited = {"approved": True, "args": {"path": "/work/b.txt", "content": "two"}}
+        store.answer(first.id, edited, "olga", "page")
+        second = until(lambda: store.questions(session=session), or_else=program.logs)[0]
+        assert second.wire["args"] == edited["args"]
+        assert any('olga changed: path "/work/a.txt" → "/work/b.txt"' in each for each in second.wire["warnings"])
+        for author in ("olga", "ada", ""):
+            with pytest.raises(TeamError, match="asks for somebody else's answer"):
+                store.answer(second.id, {"approved": True}, author, "page")
+        store.answer(second.id, {"approved": True}, "ann", "cli")
+        program.wait_for(session, "finished")
+        assert [path.name for path in (program.folder / "work").iterdir()] == ["b.txt"]
+        log = program.forge("log", "--session", session)
+        assert "answered by ann (cli)" in log
+        assert "olga (page)  changed  the arguments of question " in log
+        assert "ada          said     go" in log
     finally:
         program.close()
 

@@ -182,7 +182,7 @@ def test_whoever_started_a_session_cannot_answer_its_four_eyes_questions(store: 
     question = asked(store, lease, "q1", four_eyes=True)
     for door in (
         lambda: bob.answer(question, {"approved": True}),
-        lambda: bob.answer(question, {"approved": False}),
+        lambda: bob.answer(question, {"approved": True, "args": {"path": "/work/b"}}),
         lambda: store.answer(question, {"approved": True}, "bob", "cli"),
         lambda: store.answer(question, {"approved": True}),
     ):
@@ -197,6 +197,49 @@ def test_whoever_started_a_session_cannot_answer_its_four_eyes_questions(store: 
     ] * 2
     assert olga.answer(question, {"approved": True}).person == "olga"
     assert bob.answer(asked(store, lease, "q2"), {"approved": True}).person == "bob"
+    denied = bob.answer(asked(store, lease, "q3", four_eyes=True), {"approved": False})
+    assert (denied.person, denied.state) == ("bob", "answered")
+
+
+AUTHORED: dict[str, Callable[[PersonStore, Store, Lease], Any]] = {
+    "sends a message": lambda olga, store, lease: olga.send(lease.id, "message", {"text": "delete y"}),
+    "edits a call": lambda olga, store, lease: olga.answer(
+        asked(store, lease, "q0", four_eyes=True), {"approved": True, "args": {"path": "/work/y"}}
+    ),
+    "denies with words for the model": lambda olga, store, lease: olga.answer(
+        asked(store, lease, "q0", four_eyes=True), {"approved": False, "reason": "delete y"}
+    ),
+    "answers a form": lambda olga, store, lease: olga.answer(
+        store.ask(lease, {"requestId": "f0", "fields": []}, kind="form").id, {"action": "accept", "values": {"a": "y"}}
+    ),
+}
+
+
+@pytest.mark.parametrize("done", AUTHORED)
+def test_whoever_said_something_to_a_session_cannot_approve_what_came_of_it(store: Store, done: str) -> None:
+    person(store, "bob", Role.OPERATOR)
+    olga, vera = person(store, "olga", Role.OPERATOR), person(store, "vera", Role.VIEWER)
+    lease = started(store, "bob")
+    AUTHORED[done](olga, store, lease)
+    assert store.authors(lease.id) == {"bob", "olga"}
+    question = asked(store, lease, "q1", four_eyes=True)
+    assert "nobody is left who can. Add an operator" in vera.find_question(question).wire["warnings"][-1]
+    with pytest.raises(TeamError, match="olga is an author of this session"):
+        olga.answer(question, {"approved": True})
+    ann = person(store, "ann", Role.ADMIN)
+    assert vera.questions(session=lease.id)[-1].wire["warnings"][-1].endswith("cannot approve; ann can.")
+    with pytest.raises(TeamError, match="approves this call once"):
+        ann.answer(question, {"approved": True, "choice": "write:session"})
+    assert ann.answer(question, {"approved": True}).person == "ann"
+
+
+def test_whoever_only_looks_denies_without_a_word_or_interrupts_is_no_author(store: Store) -> None:
+    olga = person(store, "olga", Role.OPERATOR)
+    lease = started(store, "bob")
+    olga.answer(asked(store, lease, "q0", four_eyes=True), {"approved": False})
+    olga.answer(asked(store, lease, "q1", four_eyes=True), {"approved": True})
+    olga.send(lease.id, "interrupt", {})
+    assert store.authors(lease.id) == {"bob"}
 
 
 def test_risks_are_those_of_the_card() -> None:

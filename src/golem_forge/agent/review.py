@@ -25,7 +25,6 @@ from golem_forge.agent.model.selection import open_model
 from golem_forge.config.program import Program
 from golem_forge.config.reviewer_block import ReviewerSettings
 from golem_forge.config.run_block import BudgetLimits, Price
-from golem_forge.core.decisions import Risk
 from golem_forge.policy.reviewer import SECONDS, Reviewer
 from golem_forge.storage.home import ForgeHome
 from golem_forge.tools.threads import run_in_thread
@@ -47,8 +46,8 @@ def make_reviewer(program: Program, home: ForgeHome) -> Reviewer | None:
     if settings is None:
         return None
     asked = ReviewingModel(settings, home) if settings.model else None
-    level = Risk(four_eyes.value) if four_eyes is not None else None
-    return Reviewer(settings, fence=fenced, ask_model=asked.ask if asked is not None else None, four_eyes=level)
+    ask_model = asked.ask if asked is not None else None
+    return Reviewer(settings, fence=fenced, ask_model=ask_model, four_eyes=four_eyes is not None)
 
 
 class ReviewingModel:

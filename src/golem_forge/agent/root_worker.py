@@ -277,7 +277,11 @@ NO_MODEL: Final = "no model: `/model provider:name` names one; meanwhile /tools 
 
 
 async def run_turn(
-    session: StartedSession, signal: InterruptSignal, text: str, attachments: Sequence[AttachmentInput] = ()
+    session: StartedSession,
+    signal: InterruptSignal,
+    text: str,
+    attachments: Sequence[AttachmentInput] = (),
+    by: str = "",
 ) -> RunResult:
     require(isinstance(text, str), "the input of a worker", "a text (JSON, where it has an input_schema)", text)
     run = session.run
@@ -295,7 +299,7 @@ async def run_turn(
         return _refused_result(run, RunStatus.MODEL_UNAVAILABLE, NO_MODEL)
     if denied:
         return _refused_result(run, RunStatus.FAILED, denied)
-    message: dict[str, Any] = {"role": "user", "content": text}
+    message: dict[str, Any] = {"role": "user", "content": text} | ({"by": by} if by else {})
     if kept:
         message["attachments"] = [{"name": each.name, "size": each.size} for each in kept]
     loop.dialogue.last_text = ""

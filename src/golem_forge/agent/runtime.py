@@ -228,9 +228,9 @@ class WorkerRuntime:
         self.end(result)
         return result
 
-    async def turn(self, text: str, attachments: Sequence[AttachmentInput] = ()) -> RunResult:
-        """One input, one answer; the session goes on."""
-        return await run_turn(self._ready, self.signal, text, attachments)
+    async def turn(self, text: str, attachments: Sequence[AttachmentInput] = (), *, by: str = "") -> RunResult:
+        """One input, one answer; the session goes on. `by`: who says it, where several people may."""
+        return await run_turn(self._ready, self.signal, text, attachments, by)
 
     async def go_on(self) -> RunResult | None:
         """Answers the turn that another process left open. None: there is none."""
@@ -437,6 +437,10 @@ class WorkerRuntime:
     def switch_approval(self, mode: ApprovalMode, by: str) -> None:
         """Of this session, from the next call on; told to whoever watches. `by`: who says so. Raises ForgeError."""
         controller, before = self.controller, self.controller.mode
+        if mode is ApprovalMode.CONTAINED and self.program.approval.four_eyes is not None:
+            raise ForgeError(
+                "This program wants four eyes (approval.four_eyes): people answer, and contained does not."
+            )
         controller.switch(mode)
         if mode is before:
             return

@@ -86,7 +86,8 @@ def _message(wire: Mapping[str, Any], worker: str) -> str:
     role, said = message.get("role"), _visible(str(message.get("content", "")))
     if role not in ("user", "assistant") or not said.strip():
         return ""
-    who = "Person" if role == "user" else f"Worker {_inline(worker or 'main')}"
+    by = f" {_inline(str(message['by']))}" if message.get("by") else ""
+    who = f"Person{by}" if role == "user" else f"Worker {_inline(worker or 'main')}"
     return f"## {who}\n\n{_quoted(said)}"
 
 

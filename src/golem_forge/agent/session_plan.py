@@ -221,7 +221,9 @@ def effective_mode(
     this directory; it counts where nothing else is written."""
     configured = program.mode(named_mode(asked) if asked else None)
     if remembered is not None and configured.origin == DEFAULT_MODE:
-        return remembered
+        configured, answers = remembered, True
+    if configured.value is ApprovalMode.CONTAINED and program.approval.four_eyes is not None:
+        configured = Setting(ApprovalMode.INTERACTIVE, "contained, but with approval.four_eyes people answer")
     if configured.value in _ASKS and not answers and not (asked and configured.value is ApprovalMode.CONTAINED):
         return Setting(ApprovalMode.AUTO_DENY, f"{configured.value}, but nobody can be asked")
     return configured

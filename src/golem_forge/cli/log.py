@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -142,9 +143,28 @@ def run_calls(words: list[str]) -> int:
         print_columns(lambda: _call_table(found, of_sessions=asked.store and not asked.session))
     else:
         print_error("log", "no such calls." if home else "nothing was called yet.")
+    if home is not None and asked.session and not (asked.json or asked.csv):
+        print_columns(lambda: _people_table(journal_path(home, session_id(home, asked.session)), asked.limit))
     if isinstance(found, _Calls) and not limited and found.more():
         print_error("log", f"these are the latest {MAX_LISTED}. There are older ones: --limit N shows more.")
     return 0
+
+
+def _people_table(path: Path, limit: int) -> Iterator[tuple[str, ...]]:
+    """What people said to a session that several may write to, and which calls they changed; the latest ones."""
+    rows: deque[tuple[str, ...]] = deque(maxlen=limit)
+    for record in read(path):
+        data = record.get("data") if record.get("type") == "event" else None
+        message = data.get("message") if isinstance(data, dict) else None
+        if isinstance(message, dict) and message.get("by"):
+            said = shorten(one_line(str(message.get("content", ""))), _DECISION_WIDTH)
+            rows.append((local_time(record["ts"]), one_line(str(message["by"])), "said", said))
+        elif isinstance(data, dict) and record.get("event") == "approvalResolved" and data.get("edited"):
+            question = f"the arguments of question {str(data.get('requestId'))[:ID_SHOWN]}"
+            rows.append((local_time(record["ts"]), one_line(str(data.get("by"))), "changed", question))
+    if rows:
+        yield ("TIME", "PERSON", "DID", "WHAT")
+        yield from rows
 
 
 class _Calls:

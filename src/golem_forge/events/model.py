@@ -265,7 +265,7 @@ class SessionStarted(EventData, type="sessionStarted"):
 
 class Message(EventData, type="message"):
     message: Json
-    """`{role, content, timestamp?, attachments?}`"""
+    """`{role, content, by?, timestamp?, attachments?}`; `by`: the person who said it, where several may."""
     MEMBERS = MappingProxyType({"message": {"role": "Literal['user', 'assistant', 'system']", "content": "str"}})
 
 

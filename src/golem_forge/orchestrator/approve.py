@@ -1,7 +1,8 @@
 """approve: turns an `ask` into a yes or a no. Takes the judged call; gives back when it may run.
 
 A person may edit the arguments: the edited call goes through validate, plan and judge again, and the approval counts
-for exactly that call, unless its risk is higher than the one they saw or a hook asks for another reason. Refuses with
+for exactly that call, unless its risk is higher than the one they saw, a hook asks for another reason, or the session
+needs four eyes for it: then it is asked about once more, naming who edited it. Refuses with
 `policy_denied` (blocked), `approval_denied`, or `interrupted`.
 """
 
@@ -59,6 +60,7 @@ class ApprovalStage:
     async def approve(self, state: CallState, replan: Replan) -> None:
         answer: ApprovalResult | None = None
         shown, shown_outside, asking = Risk.LOW, False, frozenset[tuple[str, str]]()
+        edited = False
         for _ in range(MAX_EDITS):
             decision = _judged(state).decision
             if decision.verdict is Verdict.BLOCKED:
@@ -66,11 +68,14 @@ class ApprovalStage:
             if decision.runs_unasked and answer is None:
                 return
             hooks, unseen = asks_of_hooks(decision.sources), decision.only_a_person and not shown_outside
+            level = self._services.four_eyes
+            unseen = unseen or (edited and level is not None and not is_riskier(level, decision.risk))
             if answer is None or is_riskier(decision.risk, shown) or unseen or not hooks <= asking:
                 shown, shown_outside, asking = decision.risk, decision.only_a_person, hooks
                 answer = await self._ask(state)
+                edited = answer.args is not None
                 if answer.args is not None:
-                    await self._edit(state, answer.args, replan)
+                    await self._edit(state, answer, replan)
                     continue
             self._settle(state, answer)
             return
@@ -146,12 +151,14 @@ class ApprovalStage:
             state.tool, judged.facts, judged.base, judged.decision.keys, extra=extra, extra_grant=extra_grant
         )
 
-    async def _edit(self, state: CallState, args: dict[str, Any], replan: Replan) -> None:
+    async def _edit(self, state: CallState, answer: ApprovalResult, replan: Replan) -> None:
         before, asked = state.arguments.plain, _judged(state).decision
-        state.arguments, state.edited = validate(state.tool, args), True
+        assert answer.args is not None
+        state.arguments, state.edited = validate(state.tool, answer.args), True
         redact, without_secrets = self._redactor.value, state.tool.without_secrets
         if note := describe_changes(redact(without_secrets(before)), redact(without_secrets(state.arguments.plain))):
             state.notes = (*state.notes, note)
+            state.edits = (*state.edits, note.replace("The user", answer.answered_as or "The user", 1))
         await replan()
         decision = _judged(state).decision
         decision.edited, decision.asked_at, decision.answered_at = True, asked.asked_at, asked.answered_at
@@ -213,7 +220,7 @@ class ApprovalStage:
             previously_denied=self._controller.memory.denials(judged.decision.fingerprint),
         )
         request.worker_path = (*self._ancestors, *tools)
-        request.warnings = (*request.warnings, *state.hook_lines)
+        request.warnings = (*request.warnings, *state.hook_lines, *state.edits)
         request.id = question_id(self._session_id, request)
         if self._walls is not None and (open_ := self._walls.exit_lines()):
             request.warnings = (*request.warnings, f"This session's walls are open for: {'; '.join(open_)}")

@@ -43,6 +43,8 @@ class CallState:
     asked = False
     edited = False
     """Whether a person changed the arguments on a card."""
+    edits: tuple[str, ...] = ()
+    """Who changed what, for whoever is asked next."""
     stop_turn = False
     executed = False
     ended = False

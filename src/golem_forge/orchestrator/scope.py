@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from golem_forge.config.undo_block import UndoSettings
 from golem_forge.core.calls import ToolCall
+from golem_forge.core.decisions import Risk
 from golem_forge.core.effects import Effect
 from golem_forge.core.ids import new_id
 from golem_forge.core.lazy_dataclass import dataclass, field
@@ -69,6 +70,8 @@ class SessionServices:
     """None: the session has none, and no call looks for any."""
     reviewer: Reviewer | None = None
     """Who answers small questions before a person does."""
+    four_eyes: Risk | None = None
+    """In a session of a team: from this risk on, who edits a call does not approve it, and the next person is asked."""
     told_hooks: set[str] = field(default_factory=set)
     """Hooks whose failure the person has heard of."""
 

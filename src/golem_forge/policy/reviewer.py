@@ -79,10 +79,10 @@ class Reviewer:
         *,
         fence: Callable[[str], str],
         ask_model: AskModel | None = None,
-        four_eyes: Risk | None = None,
+        four_eyes: bool = False,
     ) -> None:
-        """`fence`: puts a stranger's text between two lines that it cannot imitate. `four_eyes`: from this risk on a
-        second person has to answer."""
+        """`fence`: puts a stranger's text between two lines that it cannot imitate. `four_eyes`: people answer here,
+        and it answers nothing."""
         self.settings = settings
         self.name = settings.name
         self._fence = fence
@@ -122,8 +122,8 @@ class Reviewer:
         """The same as far as a Decision tells. `asking`: the kinds of sources that say `ask`."""
         if is_riskier(risk, self.settings.up_to):
             return f"its risk is {risk}, above {self.settings.up_to}"
-        if self._four_eyes is not None and not is_riskier(self._four_eyes, risk):
-            return "it needs a second person's answer"
+        if self._four_eyes:
+            return "with approval.four_eyes people answer"
         return next((f"a {source} asks" for source in asking if source != "base"), "")
 
     async def review(self, card: Mapping[str, Any], processes: HookProcesses) -> ReviewAnswer:

@@ -1,22 +1,60 @@
-"""Which answer counts for a question of the store: its shape, who gives it, and that no secret becomes a row."""
+"""Which answer counts for a question of the store: its shape, who gives it, and that no secret becomes a row.
+
+Four eyes are judged here and nowhere else. An author of a session started it (also by a schedule or a batch), said
+something to it (a message, the reason of a denial, a form), or edited a call. Authors may deny, never approve.
+Threat: one person who is both: they edit what only they saw, or write the message whose call they then approve.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final
 
+from golem_forge.core.lazy_dataclass import replace
+from golem_forge.core.text import one_line
 from golem_forge.events.open_questions import approval_answer, form_answer
 from golem_forge.team.database import TeamError
-from golem_forge.team.rows import ANSWERED, EXACT_CALL, EXPIRED, SOMEBODY_ELSE, STARTER_ONCE, QuestionRow
+from golem_forge.team.rows import ANSWERED, EXACT_CALL, EXPIRED, SOMEBODY_ELSE, QuestionRow
+
+_MOST_NAMED: Final = 5
 
 
-def _four_eyes(question: QuestionRow, person: str) -> TeamError:
-    who = f"{person} started this session" if person else "nobody is named as the one who answers"
-    return TeamError(
-        f"{who}, and approval.four_eyes asks for somebody else's answer to a call of risk {question.risk}. Question "
-        f"{question.id[:12]} stays open; another operator can answer it.",
-        "FOUR_EYES",
-    )
+def _four_eyes(question: QuestionRow, why: str) -> TeamError:
+    return TeamError(f"{why} Question {question.id[:12]} stays open.", "FOUR_EYES")
+
+
+def says_something(kind: str, answer: Mapping[str, Any]) -> bool:
+    """Whether whoever gave this answer is an author from then on: the model reads it, or the call is another."""
+    return kind != "approval" or bool(answer.get("reason")) or answer.get("args") is not None
+
+
+def check_four_eyes(question: QuestionRow, answer: Mapping[str, Any], person: str, authors: Collection[str]) -> None:
+    """Raises TeamError for an answer that approves more than this person may. Whoever is not named is an author."""
+    if not question.four_eyes or answer.get("approved") is False:
+        return
+    is_author = not person or person in authors
+    if is_author and question.four_eyes == SOMEBODY_ELSE:
+        who = f"{person} is an author of this session" if person else "nobody is named as the one who answers"
+        raise _four_eyes(
+            question,
+            f"{who}, and approval.four_eyes asks for somebody else's answer to a call of risk {question.risk}: authors "
+            "started it, wrote to it or edited the call. They can deny it.",
+        )
+    if _remembers_more(answer) and (is_author or chosen_scope(question, answer) == "session"):
+        raise _four_eyes(
+            question,
+            "With approval.four_eyes a person approves this call once: what is remembered for the session could cover "
+            "calls that nobody else sees.",
+        )
+
+
+def with_authors(question: QuestionRow, authors: Collection[str], approvers: Iterable[str]) -> QuestionRow:
+    """The card of a question that needs four eyes says who has to look. `approvers`: everybody whose role would do."""
+    left = [one_line(each) for each in approvers if each not in authors]
+    named = ", ".join(sorted(map(one_line, authors))) or "nobody"
+    who = f"{', '.join(left[:_MOST_NAMED])} can" if left else "nobody is left who can. Add an operator, or deny it"
+    text = f"Four eyes: {named} started this session, wrote to it or edited the call, and cannot approve; {who}."
+    return replace(question, wire={**question.wire, "warnings": [*(question.wire.get("warnings") or ()), text]})
 
 
 def not_open(found: QuestionRow) -> TeamError:
@@ -28,17 +66,8 @@ def not_open(found: QuestionRow) -> TeamError:
     return TeamError(f"Question {found.id[:12]} was withdrawn. Nothing changed.", "QUESTION_WITHDRAWN")
 
 
-def check_answer(question: QuestionRow, answer: Mapping[str, Any], person: str, *, is_starter: bool) -> None:
+def check_answer(question: QuestionRow, answer: Mapping[str, Any]) -> None:
     """Raises TeamError for an answer that cannot count. Edited arguments are checked where they are used."""
-    if is_starter and question.four_eyes == SOMEBODY_ELSE:
-        raise _four_eyes(question, person)
-    if is_starter and question.four_eyes == STARTER_ONCE and _remembers_more(answer):
-        raise TeamError(
-            f"{person or 'Whoever started this session'} started this session. With approval.four_eyes they approve "
-            f"this call once; what is remembered beyond it could cover riskier calls. Question {question.id[:12]} "
-            "stays open.",
-            "FOUR_EYES",
-        )
     if problem := _secret_problem(question, answer):
         raise TeamError(problem, "QUESTION_SECRET")
     judged = (approval_answer if question.kind == "approval" else form_answer)(question.wire, answer)

@@ -33,9 +33,9 @@ ANSWERED: Final = "answered"
 WITHDRAWN: Final = "withdrawn"
 EXPIRED: Final = "expired"
 SOMEBODY_ELSE: Final = 1
-"""`four_eyes` of a question: whoever started the session cannot answer it."""
-STARTER_ONCE: Final = 2
-"""It is below the risk of `approval.four_eyes`: who started the session may approve this call, and nothing beyond."""
+"""`four_eyes` of a question: no author of the session can approve it."""
+AUTHOR_ONCE: Final = 2
+"""It is below the risk of `approval.four_eyes`: authors of the session may approve this call, and nothing beyond."""
 EXACT_CALL: Final = "exact"
 """The choice that keeps one call exactly as it is."""
 
@@ -131,7 +131,7 @@ class QuestionRow:
     asked: float
     expires: float
     four_eyes: int
-    """0, SOMEBODY_ELSE or STARTER_ONCE."""
+    """0, SOMEBODY_ELSE or AUTHOR_ONCE."""
     answer: Mapping[str, Any]
     person: str
     door: str

@@ -205,7 +205,7 @@ _COLUMNS: Final = (
 _SELECTED: Final = (
     f"{', '.join(_COLUMNS)}, COALESCE((SELECT s.state FROM sessions s WHERE s.id = schedules.last_session), '')"
 )
-_MAY_START: Final = ("operator", "admin")
+MAY_START: Final = ("operator", "admin")
 
 
 def _to_schedule(row: Iterable[Any]) -> Schedule:
@@ -343,7 +343,7 @@ class Schedules:
             row = connection.execute(
                 "SELECT role FROM people WHERE name = :name", {"name": schedule.person}
             ).fetchone()  # fmt: skip
-            if row is None or row[0] not in _MAY_START:
+            if row is None or row[0] not in MAY_START:
                 return f"{schedule.person} may not start sessions any more"
         return ""
 

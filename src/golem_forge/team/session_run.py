@@ -45,13 +45,13 @@ from golem_forge.team.journal import ARRIVED, PORT_COMMAND, CommitThread, Stored
 from golem_forge.team.lease import LeaseKeeper
 from golem_forge.team.rows import (
     ANSWERED,
+    AUTHOR_ONCE,
     CHECKPOINT,
     EXPIRED,
     FAILED,
     FINISHED,
     NEXT_MESSAGE,
     SOMEBODY_ELSE,
-    STARTER_ONCE,
     STOPPED,
     Append,
     Arrival,
@@ -232,6 +232,8 @@ class SessionRun:
             if runtime.program.approval.four_eyes is not None and runtime.controller.mode is ApprovalMode.APPROVE_ALL:
                 await self._end(SessionEnding(state=FAILED, error=_NOT_FOUR_EYES))
                 return
+            if (level := runtime.program.approval.four_eyes) is not None:
+                runtime.tree.four_eyes = Risk(level.value)
             self._runtime = runtime
             if self._leaving or self.lost:  # the runner was told to end while the worker started
                 self._leave()
@@ -295,7 +297,8 @@ class SessionRun:
                 runtime.journal.append(ARRIVED, {"number": message.number, "by": message.person, "door": message.door})
                 if self._interrupt_due > message.number:
                     self._signal.interrupt("interrupted")
-                result = await self._attend(runtime.turn(str(message.data.get("text", ""))))
+                text, by = str(message.data.get("text", "")), message.person
+                result = await self._attend(runtime.turn(text, by=by))
                 continue
             if (self.lease.session.mode or runtime.mode) == "single":
                 if await self._nothing_new():
@@ -699,7 +702,7 @@ class SessionRun:
         four_eyes = 0
         if kind == "approval" and level is not None:
             below = is_riskier(Risk(level.value), Risk(wire["risk"]))
-            four_eyes = STARTER_ONCE if below else SOMEBODY_ELSE
+            four_eyes = AUTHOR_ONCE if below else SOMEBODY_ELSE
         while question_id in self._questions and not self._leaving:
             try:
                 row = await asyncio.to_thread(

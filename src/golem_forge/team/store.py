@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from golem_forge.core.ids import new_id
 from golem_forge.team.accounts import Accounts
-from golem_forge.team.answers import check_answer, not_open
+from golem_forge.team.answers import check_answer, check_four_eyes, not_open, says_something, with_authors
 from golem_forge.team.database import (
     SQLITE,
     Database,
@@ -40,6 +40,7 @@ from golem_forge.team.rows import (
     QUESTION_COLUMNS,
     RUNNING,
     SESSION_COLUMNS,
+    SOMEBODY_ELSE,
     WAITING,
     WAS_PRUNED,
     WITHDRAWN,
@@ -55,7 +56,7 @@ from golem_forge.team.rows import (
     to_question,
     to_session,
 )
-from golem_forge.team.schedules import Schedules
+from golem_forge.team.schedules import MAY_START, Schedules
 from golem_forge.team.schema import check_version, pruning, upgrade
 from golem_forge.team.webhooks import Outbox, SessionFact
 
@@ -500,7 +501,7 @@ class Store:
     ) -> QuestionRow:
         """Opens a question, or finds the one that was asked already: by its id it is the same question.
 
-        `four_eyes`: SOMEBODY_ELSE than who started the session has to answer it, or they may only approve it once.
+        `four_eyes`: SOMEBODY_ELSE than an author of the session has to approve it, or they may only approve it once.
         """
         path = wire.get("workerPath") or [{}]
         expires = "@now + :expires" if expires_in else ":expires"
@@ -551,7 +552,48 @@ class Store:
             f"SELECT {QUESTION_COLUMNS} FROM questions WHERE state = :state {where} ORDER BY asked, id LIMIT :limit",
             values,
         )
-        return [to_question(row) for row in rows]
+        return self._with_authors(to_question(row) for row in rows)
+
+    def authors(self, session_id: str) -> set[str]:
+        """Who started the session, said something to it or edited a call of it: see `answers.check_four_eyes`."""
+        with self.database.transaction(write=False) as connection:
+            return self._authors(connection, [session_id]).get(session_id, set())
+
+    def _authors(self, connection: StoreConnection, sessions: Iterable[str]) -> dict[str, set[str]]:
+        wanted, values = bound("session", sessions)
+        said = connection.execute(
+            f"SELECT id, person FROM sessions WHERE id IN ({wanted}) UNION SELECT session, person FROM arrivals "
+            f"WHERE session IN ({wanted}) AND kind IN ('message', 'command', 'form')",
+            values,
+        ).fetchall()
+        answered = connection.execute(
+            f"SELECT session, person, kind, answer FROM questions WHERE session IN ({wanted}) AND person <> '' AND "
+            "(kind <> 'approval' OR answer LIKE '%\"args\"%' OR answer LIKE '%\"reason\"%')",
+            values,
+        ).fetchall()
+        found: dict[str, set[str]] = {}
+        for session, person in said:
+            found.setdefault(session, set()).add(person)
+        for session, person, kind, answer in answered:
+            if says_something(kind, json.loads(answer) if answer else {}):
+                found.setdefault(session, set()).add(person)
+        return found
+
+    def _with_authors(self, rows: Iterable[QuestionRow]) -> list[QuestionRow]:
+        """Open questions that need somebody else say whom, as of now."""
+        found = list(rows)
+        sessions = {row.session for row in found if row.state == OPEN and row.four_eyes == SOMEBODY_ELSE}
+        if not sessions:
+            return found
+        with self.database.transaction(write=False) as connection:
+            authors = self._authors(connection, sessions)
+        people = [each["name"] for each in self.accounts.people() if each["role"] in MAY_START]
+        return [
+            with_authors(row, authors.get(row.session, ()), people)
+            if row.state == OPEN and row.four_eyes == SOMEBODY_ELSE
+            else row
+            for row in found
+        ]
 
     def answered_by(self, sessions: Sequence[str]) -> dict[str, list[str]]:
         """Session → who answered its questions, the first one first."""
@@ -581,7 +623,7 @@ class Store:
             )
         if not rows:
             raise TeamError(f"no question {reference!r}; `forge inbox` shows those that are open", "QUESTION_NOT_FOUND")
-        return to_question(rows[0])
+        return self._with_authors([to_question(rows[0])])[0]
 
     def answer(self, question_id: str, answer: Mapping[str, Any], person: str = "", door: str = "") -> QuestionRow:
         """The first answer counts, and wakes the session. Gives the question as it is now; whether this answer counted
@@ -597,7 +639,9 @@ class Store:
                 session = self._locked(connection, session.id)
             asked = self._question(connection, question_id)
             if asked is not None and asked.state == OPEN:
-                check_answer(asked, answer, person, is_starter=person in ("", session.person))
+                authors = self._authors(connection, [session.id]) if asked.four_eyes else {}
+                check_four_eyes(asked, answer, person, authors.get(session.id, ()))
+                check_answer(asked, answer)
             changed = connection.execute(
                 "UPDATE questions SET state = 'answered', answer = :answer, person = :person, door = :door, "
                 "answered = @now WHERE id = :id AND state = 'open'",
@@ -655,7 +699,8 @@ class Store:
     def question(self, question_id: str) -> QuestionRow | None:
         self.expire()
         with self.database.transaction(write=False, single=True) as connection:
-            return self._question(connection, question_id)
+            found = self._question(connection, question_id)
+        return None if found is None else self._with_authors([found])[0]
 
     def expire(self) -> None:
         """Denies questions whose time is over, by the database's clock, and wakes their sessions."""

@@ -143,7 +143,8 @@ class TraceFormatter:
                 return []
             attached = message.get("attachments")
             count = len(attached) if isinstance(attached, (list, tuple)) else 0
-            rows = excerpt(chat_lines(text, "user", "> "))
+            by = f"{one_line(to_text(message['by']))} > " if message.get("by") else "> "
+            rows = excerpt(chat_lines(text, "user", by))
             return [*rows, [("user", f"> [{count} attached]")]] if count else rows
         if role == "system":
             return prose_lines(text, "dim", "system: ") if self._at(TraceLevel.DEBUG) else []

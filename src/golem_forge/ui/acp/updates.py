@@ -225,7 +225,8 @@ class UpdateStream:
             self._streamed, self._joins = "", False
             if self.replayed:
                 names = [one_line(str(each.get("name"))) for each in message.get("attachments") or ()]
-                shown = "\n".join([text, *(f"[{name}]" for name in names)])
+                by = f"{one_line(str(message['by']))}: " if message.get("by") else ""
+                shown = "\n".join([by + text, *(f"[{name}]" for name in names)])
                 yield self._chunk("user_message_chunk", shown, f"event-{event.seq}")
         elif role == "assistant":
             streamed, self._streamed = self._streamed, ""

@@ -18,7 +18,7 @@ export const speechView = (item, ctx) => {
     const role = now.role ?? "assistant";
     node.dataset.role = role;
     node.classList.toggle("live", now.live === true);
-    say(who, `${ctx.store.workerName(now.worker) || ROLES[role] || role}:`);
+    say(who, `${ctx.store.workerName(now.worker) || now.by || ROLES[role] || role}:`);
     thinking.update(now.thinking ?? "", now.live === true && !now.text);
     if (now.kind === "stream") blocks.stream(now.chunks, now.text);
     else blocks.whole(now.html, now.text);
@@ -126,6 +126,7 @@ const drawFoot = (foot, now, ctx) => {
     icon("copy"),
   );
   replace(foot,
+    now.by ? el("span.said-by", now.by) : null,
     h("time", { datetime: now.ts }, text(clock(now.ts))),
     now.role === "assistant" ? button : null,
     now.cut ? el("span.dim", "shortened here") : null,

@@ -19,6 +19,7 @@ export const SPEECH = {
     const said = {
       kind: "message",
       role,
+      by: words(message.by),
       text: words(message.content),
       html: typeof view?.html === "string" ? view.html : null,
       cut: view?.cut === true,
