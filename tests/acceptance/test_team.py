@@ -9,6 +9,7 @@ import json
 import re
 import shutil
 from collections.abc import Iterator
+from contextlib import ExitStack
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from golem_forge.team import remote
 from golem_forge.team.remote import RemoteStore
 from golem_forge.team.rows import NewSession
 from golem_forge.ui.web.api.team import team_operations
+from golem_forge.ui.web.security import MAX_OF_PERSON
 
 ASKER_PROGRAM = Path(__file__).parents[1] / "mcp" / "programs" / "asker.py"
 ASKER = f"""
@@ -351,6 +353,21 @@ def test_a_removed_token_stops_working_at_once_and_its_socket_is_closed(team: Te
         assert closed.value.rcvd is not None
         assert closed.value.rcvd.code == 4401
     assert "not valid" in team.forge("gone", "ps", code=3)
+
+
+def test_one_person_cannot_close_the_live_page_for_the_others(team: Team) -> None:
+    stream = f"ws://127.0.0.1:{team.port}/api/sessions/{team.start()}/stream"
+    with ExitStack() as opened:
+        for _ in range(MAX_OF_PERSON):
+            socket = opened.enter_context(connect(stream, additional_headers=_bearer(team, "vera")))
+            assert json.loads(socket.recv(PATIENCE))["kind"] == "hello"
+        with connect(stream, additional_headers=_bearer(team, "vera")) as late:
+            said = json.loads(late.recv(PATIENCE))
+            assert (said["kind"], said["reason"][:20]) == ("bye", f"You have {MAX_OF_PERSON} pages op")
+            with pytest.raises(ConnectionClosed):
+                late.recv(PATIENCE)
+        with connect(stream, additional_headers=_bearer(team, "olga")) as other:
+            assert json.loads(other.recv(PATIENCE))["kind"] == "hello"
 
 
 def test_removing_a_person_says_what_stays_of_them(team: Team) -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import socket
+import subprocess
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -302,3 +305,28 @@ def test_telemetry_is_told_where_it_is_switched_on(shell, monkeypatch):
     (found,) = findings(other, "telemetry")
     assert found["state"] == "note" and "set it to otlp or none" in found["text"]
     assert "canary" not in there.out + gone.out + other.out
+
+
+def test_a_folder_that_cannot_be_read_is_passed_over_and_named_once(tmp_path: Path) -> None:
+    """As an account without the right to read everything."""
+    without_rights = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
+    if without_rights and shutil.which("setpriv") is None:
+        pytest.skip("root reads everything, and setpriv is not installed")
+    home, program = tmp_path / "home", tmp_path / "program"
+    home.mkdir(mode=0o700)
+    (program / "data").mkdir(parents=True)
+    (program / "data").chmod(0)
+    (program / "script.yaml").write_text("turns: [{say: done}]\n")
+
+    def forge(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [*without_rights, sys.executable, "-m", "golem_forge", *words]
+        env = {**os.environ, "FORGE_HOME": str(home)}
+        return subprocess.run(command, cwd=program, env=env, capture_output=True, text=True, check=False, timeout=60)
+
+    try:
+        doctor, run = forge("doctor"), forge("run", "-m", "scripted:script.yaml", "hi")
+        said = "data cannot be read by this account, so no worker in there is found"
+        assert (doctor.stdout.count(said), "Permission denied" in doctor.stdout + doctor.stderr) == (1, False)
+        assert (run.returncode, run.stdout.strip().endswith("done"), run.stderr.count(said)) == (0, True, 1)
+    finally:
+        (program / "data").chmod(0o700)

@@ -438,9 +438,7 @@ class WorkerRuntime:
         """Of this session, from the next call on; told to whoever watches. `by`: who says so. Raises ForgeError."""
         controller, before = self.controller, self.controller.mode
         if mode is ApprovalMode.CONTAINED and self.program.approval.four_eyes is not None:
-            raise ForgeError(
-                "This program wants four eyes (approval.four_eyes): people answer, and contained does not."
-            )
+            raise ForgeError("With approval.four_eyes people answer: contained cannot be chosen here.")
         controller.switch(mode)
         if mode is before:
             return

@@ -20,6 +20,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from golem_forge._version import __version__
+from golem_forge.agent.files.program_files import unreadable_folders, worker_places
 from golem_forge.agent.files.roster import load_roster
 from golem_forge.agent.mcp_status import KnownServer, ServerInventory
 from golem_forge.agent.model.keys import ModelKeys
@@ -223,8 +224,12 @@ def _correct(text: str) -> str:
 def _workers(program: Program) -> Iterator[DoctorFinding]:
     try:
         load_roster(program)
+        closed = unreadable_folders(program.root, worker_places(program.root, program.run.worker_paths))
     except ConfigError as error:
         yield from (problem("worker", text, _correct(text)) for text in error.problems)
+        return
+    if closed:
+        yield note("worker", closed, "make it readable, if a worker is in there")
 
 
 def _approval(program: Program) -> Iterator[DoctorFinding]:

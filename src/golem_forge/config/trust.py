@@ -208,9 +208,15 @@ def _tree(root: Path, relative: str, depth: int) -> Iterator[tuple[str, int]]:
         return
     if depth >= _MAX_DEPTH:
         raise ConfigError(f"{relative}: is nested too deeply to be trusted")
-    with os.scandir(root / relative) as entries:
-        for entry in entries:
-            yield from _tree(root, f"{relative}/{entry.name}", depth + 1)
+    try:
+        with os.scandir(root / relative) as entries:
+            names = [entry.name for entry in entries]
+    except PermissionError:  # what is in it may count later, and nobody has seen it
+        raise ConfigError(
+            f"{relative}: cannot be read, so nobody can trust it; make it readable, or remove it"
+        ) from None
+    for name in names:
+        yield from _tree(root, f"{relative}/{name}", depth + 1)
 
 
 def too_large_to_trust() -> ConfigError:

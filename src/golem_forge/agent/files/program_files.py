@@ -14,6 +14,7 @@ the program root and each worker path, in order. Nothing outside the program is 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -25,7 +26,7 @@ from golem_forge.config.yaml_file import YamlFile, parse_yaml, read_bytes
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.regex import regex
-from golem_forge.core.text import closest_match, nearest_hint
+from golem_forge.core.text import closest_match, escape_control_chars, nearest_hint
 
 
 def read_inside(root: Path, path: Path, name: str) -> bytes:
@@ -130,7 +131,7 @@ def find_worker(reference: str, folder: Path, places: Sequence[Path], root: Path
         path = below_root(root, folder / reference)
         if path is None:
             raise ConfigError(f"worker '{reference}' lies outside the program")
-        if not path.is_file():
+        if not os.path.isfile(path):
             missing = f"{relative_name(root, path)}{nearest_file_hint(root, path)}"
             raise ConfigError(f"worker '{reference}' not found: there is no {missing}")
         return path
@@ -138,7 +139,7 @@ def find_worker(reference: str, folder: Path, places: Sequence[Path], root: Path
         raise ConfigError(f"'{reference}' is not a reference to a worker")
     for place in places:
         for path in (place / f"{reference}{WORKER_SUFFIX}", place / reference / f"{reference}{WORKER_SUFFIX}"):
-            if path.is_file():
+            if os.path.isfile(path):
                 return path
     hint = nearest_hint(reference, [path.name.removesuffix(WORKER_SUFFIX) for path in worker_files(places)])
     where = ", ".join(relative_name(root, place) or "the program root" for place in places)
@@ -164,10 +165,25 @@ def worker_files(places: Sequence[Path]) -> Iterator[Path]:
                 names = sorted(entry.name for entry in entries)
         except OSError:
             continue  # a worker path need not exist
-        yield from (place / name for name in names if name.endswith(WORKER_SUFFIX) and (place / name).is_file())
+        yield from (place / name for name in names if name.endswith(WORKER_SUFFIX) and os.path.isfile(place / name))
         for name in names[:MAX_FOLDERS]:
-            if not name.startswith(".") and (path := place / name / f"{name}{WORKER_SUFFIX}").is_file():
+            path = place / name / f"{name}{WORKER_SUFFIX}"
+            if not name.startswith(".") and os.path.isfile(path):  # False too where the folder cannot be read
                 yield path
+
+
+def unreadable_folders(root: Path, places: Sequence[Path]) -> str:
+    """What a person should know of folders that were passed over; empty: all could be read."""
+    closed = []
+    for place in places:
+        with contextlib.suppress(OSError), os.scandir(place) as entries:
+            folders = (each for each in islice(entries, MAX_FOLDERS) if not each.name.startswith(".") and each.is_dir())
+            closed += [relative_name(root, place / each.name) for each in folders if not os.access(each.path, os.X_OK)]
+    if not closed:
+        return ""
+    more = f" and {len(closed) - 3} more" if len(closed) > 3 else ""
+    names = ", ".join(escape_control_chars(each) for each in sorted(closed)[:3])
+    return f"{names}{more} cannot be read by this account, so no worker in there is found"
 
 
 def nearest_file_hint(root: Path, path: Path) -> str:

@@ -28,6 +28,7 @@ from golem_forge.agent.files.program_files import (
     parsed_worker,
     read_inside,
     relative_name,
+    unreadable_folders,
     worker_files,
     worker_places,
 )
@@ -99,7 +100,9 @@ def load_roster(
     return Roster(
         root=next(iter(found.values())),
         workers=tuple(found.values()),
-        warnings=tuple(warning for worker in found.values() if (warning := missing_sandbox(worker))),
+        warnings=tuple(
+            filter(None, (unreadable_folders(program.root, search.places), *map(missing_sandbox, found.values())))
+        ),
         files={name: hashlib.sha256(data).hexdigest() for name, data in search.data.items()},
         trusted=trusted,
         unused=tuple(unused),

@@ -90,7 +90,10 @@ _FOREIGN_ORIGIN: Final = GuardRefusal(
 )
 _TOO_LARGE: Final = GuardRefusal(413, f"A body may have {MAX_BODY_BYTES} bytes.")
 _TOO_SLOW: Final = GuardRefusal(408, "The body did not arrive in time.", {"Connection": "close"})
-_TOO_MANY: Final = GuardRefusal(503, "Too many pages are open; close one of them, then load this one again.")
+TOO_MANY: Final = 4429
+"""Close code of a socket: there are too many, or this one sends too much."""
+_TOO_MANY: Final = "Too many pages are open here, also of other people. Close one of yours, then load this one again."
+_TOO_MANY_OF_ONE: Final = "You have {} pages open here, and nobody may have more. Close one, then load this one again."
 _FAULT: Final = GuardRefusal(500, "This did not work; the log of the process that serves this page says why.")
 
 
@@ -140,10 +143,12 @@ class RequestGuard:
                 await _FAULT.response()(scope, receive, answer)
 
     async def _socket(self, scope: Scope, receive: Receive, answer: _GuardedSend) -> None:
-        refusal = self._refusal(scope) or (_TOO_MANY if self.sockets.full else None)
-        cookie = self._login.cookie_of(scope)
+        refusal, cookie = self._refusal(scope), self._login.cookie_of(scope)
         if refusal is not None or cookie is None:
             await (refusal or self.not_logged_in).response()(scope, receive, answer)
+            return
+        if reason := self.sockets.full_for(cookie):
+            await _refuse_socket(reason, receive, answer)
             return
         try:
             await self.sockets.serve(self._app, cookie, scope, receive, answer)
@@ -293,6 +298,11 @@ class LoginStore:
     def knows(self, cookie: str) -> bool:
         return self.seconds_left(cookie) > 0
 
+    def token_hash_of(self, cookie: str) -> str:
+        """Of the token of the person behind a login; empty where there are no people."""
+        found = self._logins.get(secret_hash(cookie))
+        return found.token_hash if found is not None else ""
+
     def seconds_left(self, cookie: str) -> float:
         """Until the cookie is worth nothing; 0: it is not known."""
         found = _find(self._logins, cookie)
@@ -358,6 +368,8 @@ def _find(known: Iterable[str], secret: str) -> str | None:
 
 
 MAX_SOCKETS: Final = 128
+MAX_OF_PERSON: Final = 16
+"""Of one person of a team. Threat: whoever opens all of them closes the page for everybody else."""
 GOING_AWAY: Final = 1001
 LOGGED_OUT: Final = 4401
 _GOODBYE_SECONDS: Final = 0.2
@@ -371,13 +383,17 @@ class SocketClose(NamedTuple):
 class OpenSockets:
     def __init__(self, login: LoginStore) -> None:
         self._login = login
-        self._open: dict[asyncio.Future[SocketClose], None] = {}
+        self._open: dict[asyncio.Future[SocketClose], str] = {}
+        """With the hash of their person's token."""
         self._none_left = asyncio.Event()
         self._none_left.set()
 
-    @property
-    def full(self) -> bool:
-        return len(self._open) >= MAX_SOCKETS
+    def full_for(self, cookie: str) -> str:
+        """Why one more is not for this person; empty: there is room."""
+        person = self._login.token_hash_of(cookie)
+        if person and sum(each == person for each in self._open.values()) >= MAX_OF_PERSON:
+            return _TOO_MANY_OF_ONE.format(MAX_OF_PERSON)
+        return _TOO_MANY if len(self._open) >= MAX_SOCKETS else ""
 
     async def serve(self, app: ASGIApp, cookie: str, scope: Scope, receive: Receive, send: Send) -> None:
         loop = asyncio.get_running_loop()
@@ -388,7 +404,7 @@ class OpenSockets:
 
         too_old = loop.call_later(self._login.seconds_left(cookie), log_out)
         unwatch = self._login.when_forgotten(cookie, log_out)
-        self._open[ended] = None
+        self._open[ended] = self._login.token_hash_of(cookie)
         self._none_left.clear()
         try:
             await _serve_until_closed(app, scope, receive, send, ended)
@@ -406,6 +422,14 @@ class OpenSockets:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within):
                 await self._none_left.wait()
+
+
+async def _refuse_socket(reason: str, receive: Receive, send: Send) -> None:
+    """Opens it to say why: a page cannot read the answer to a handshake that fails."""
+    await receive()
+    await send({"type": "websocket.accept"})
+    await send({"type": "websocket.send", "text": json.dumps({"kind": "bye", "reason": reason})})
+    await send({"type": "websocket.close", "code": TOO_MANY})
 
 
 async def _serve_until_closed(

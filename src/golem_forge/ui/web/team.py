@@ -197,10 +197,6 @@ class TeamLogin(LoginStore):
     def proves_itself(self, scope: Scope) -> bool:
         return _BEARER in scope
 
-    def token_hash_of(self, cookie: str) -> str:
-        found = self._logins.get(secret_hash(cookie))
-        return found.token_hash if found is not None else ""
-
     def keep_only(self, hashes: set[str]) -> None:
         """Ends the logins of everybody else."""
         for known in [known for known, login in self._logins.items() if login.token_hash not in hashes]:

@@ -41,7 +41,7 @@ const teamEnding = ({ row, session }) => {
 
 const ofSession = (open) => {
   if (open.link.state === "away")
-    return open.store.standing.ended ? el("p.banner", GONE) : el("p.banner.warn", SERVER_AWAY);
+    return open.store.standing.ended ? el("p.banner", GONE) : el("p.banner.warn", open.refusal || SERVER_AWAY);
   const why = open.store.caughtUp ? (teamEnding(open) ?? READ_ONLY[open.session.state]) : undefined;
   if (!why) return null;
   const mayResume = open.session.state === "closed" && open.desk.me.mayStart && !open.desk.me.team;

@@ -97,6 +97,8 @@ const MOST_SPOKEN = 300;
 
 export class OpenSession {
   notify = false;
+  /** Why the server has no room for this page. */
+  refusal = "";
   /** @type {any} its row in the list of a team's sessions */
   row = null;
   /** @type {Set<string>} the questions that are open, as they are sent again on each connection */
@@ -198,6 +200,8 @@ export class OpenSession {
       this.chat.composer.draw();
       this.#readRow();
     } else if (frame.kind === "bye" && frame.session) this.desk.go(address("chat", frame.session));
+    // A goodbye instead of a greeting: the server has no room for this page, and says so.
+    this.refusal = frame.kind === "bye" && this.link.state !== "here" ? `${frame.reason ?? ""}` : "";
     if (frame.kind !== "event") this.desk.frame.changed();
   }
 

@@ -26,7 +26,7 @@ from golem_forge.events.serialization import decode_json
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.ui.render.card import field_errors
 from golem_forge.ui.web.sdk import WebSocket, WebSocketDisconnect
-from golem_forge.ui.web.security import TOO_MUCH_AT_ONCE, ActionLimit
+from golem_forge.ui.web.security import TOO_MANY, TOO_MUCH_AT_ONCE, ActionLimit
 from golem_forge.ui.web.stream.audience import BEHIND, PageQueue, QueueClosed
 from golem_forge.ui.web.stream.frames import (
     PONG,
@@ -55,8 +55,6 @@ _MAX_RECEIVED: Final = 1 << 20
 MAX_ACTION_ID: Final = 200
 BAD_REQUEST: Final = 4400
 """Close code: the request for this stream cannot be understood."""
-TOO_MANY: Final = 4429
-"""Close code: too many pages look at this session, or this one sends too much."""
 _CODES: Final = {404: GONE, 429: TOO_MANY}
 
 
