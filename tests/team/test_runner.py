@@ -20,6 +20,7 @@ from tests.team.kill_matrix import LEASE_S, run_matrix
 
 from golem_forge.events.journal_reader import scan
 from golem_forge.orchestrator.outputs import OutputStore
+from golem_forge.team.database import TeamError
 from golem_forge.team.journal import CommitThread, SessionWriter
 from golem_forge.team.rows import Lease, NewSession
 from golem_forge.team.schema import pruning
@@ -170,6 +171,57 @@ def test_a_stopped_runner_loses_its_session_and_starts_nothing_more(program: Pro
     time.sleep(0.4)  # more than a call takes
     assert program.effects() == done
     assert len(done) == len(set(done))
+
+
+def test_an_answer_that_a_frozen_runner_did_not_take_up_is_named_and_the_call_is_asked_again(program: Program) -> None:
+    """The question of a sub-worker keeps its runner: nobody else could go on with it."""
+    text = (program.folder / "main.worker").read_text()
+    (program.folder / "main.worker").write_text(text.replace("toolsets:", "toolsets:\n  workers: {allow: [helper]}"))
+    (program.folder / "helper.worker").write_text(text.replace("name: main", "name: helper"))
+    write = {"calls": [write_call("/work/a.txt", "one")]}
+    turns = [{"calls": [{"tool": "helper", "args": {"input": "write it"}}]}]
+    turns += [{"expect": "ann (cli) approved 'write_file: write /work/a.txt', but the runner had stopped", **write}]
+    script = {"workers": {"main": [*turns, {"say": "done"}], "helper": [write, {"say": "written"}]}}
+    (program.folder / "script.yaml").write_text(json.dumps(script))
+    program.forge("trust", "--yes")
+    session, store = program.queue(), program.store()
+    first = program.start_quick_runner(LEASE_S)
+    handed = until(lambda: store.questions(session=session), or_else=program.logs)[0]
+    store.answer(handed.id, {"approved": True}, "ann", "cli")
+    question = until(lambda: store.questions(session=session), or_else=program.logs)[0]
+    until(lambda: store.find(session).shown_state == "waiting (held)", or_else=program.logs)
+    first.send_signal(signal.SIGSTOP)
+    assert store.answer(question.id, {"approved": True}, "ann", "cli").state == "answered"
+    program.start_quick_runner(LEASE_S)
+    again = until(lambda: [each for each in store.questions(session=session) if each.id != question.id],
+                  or_else=program.logs)[0]  # fmt: skip
+    assert not (program.folder / "work" / "a.txt").exists()
+    dropped = store.question(question.id)
+    assert dropped is not None
+    assert (dropped.state, dropped.person) == ("withdrawn", "ann")
+    assert "ann (cli) approved 'write_file: write /work/a.txt'" in store.find(session).notice
+    store.answer(again.id, {"approved": True}, "ann", "cli")
+    first.send_signal(signal.SIGCONT)
+    program.wait_for(session, "finished")
+    assert (program.folder / "work" / "a.txt").read_text() == "one"
+    log = program.forge("log", "--session", session)
+    assert "answered by ann (cli)" in log
+    assert "ann (cli) approved 'write_file: write /work/a.txt', but the runner had stopped: it did not run" in log
+
+
+def test_an_answer_for_a_silent_runner_is_refused(program: Program) -> None:
+    store = program.store()
+    session = program.queue()
+    lease = store.claim("r1", ())
+    assert lease is not None
+    store.hold(lease, True, "a question")
+    wire = {"requestId": "q1", "tool": "write_file", "risk": "high", "toolCallId": "c"}
+    store.ask(lease, wire, kind="approval")
+    with store.database.transaction() as connection:
+        connection.execute("UPDATE sessions SET lease_until = 1")
+    with pytest.raises(TeamError, match="The runner that asks this is silent"):
+        store.answer("q1", {"approved": True}, "ann", "cli")
+    assert store.questions(session=session)[0].state == "open"
 
 
 def test_term_drains_and_another_runner_goes_on(program: Program) -> None:

@@ -162,6 +162,9 @@ def _people_table(path: Path, limit: int) -> Iterator[tuple[str, ...]]:
         elif isinstance(data, dict) and record.get("event") == "approvalResolved" and data.get("edited"):
             question = f"the arguments of question {str(data.get('requestId'))[:ID_SHOWN]}"
             rows.append((local_time(record["ts"]), one_line(str(data.get("by"))), "changed", question))
+        elif isinstance(data, dict) and data.get("code") == "ANSWER_DROPPED":
+            said = one_line(str(data.get("message")))
+            rows.append((local_time(record["ts"]), said.partition(" (")[0], "answered", said))
     if rows:
         yield ("TIME", "PERSON", "DID", "WHAT")
         yield from rows

@@ -400,6 +400,8 @@ class StoredJournals:
         """The highest number that a command in the background had."""
         self.may_have_run: list[CallRecord] = []
         """Calls that the runner before this one had begun, and of whose end it recorded nothing."""
+        self.closed_questions: list[str] = []
+        """Ids of those that ended with the runner before this one: an answer that came meanwhile was not taken up."""
         self.has_run = False
         """Whether a worker ran in it before."""
         self._lines = self._download()
@@ -449,6 +451,9 @@ class StoredJournals:
         past = read_past(self._copy, session_id, None, take_record)
         reopened = settle_past(self._journal(session_id, redact, past.found), past, goes_on=True)
         self.may_have_run = [call for call in reopened.interrupted if call.error == MAY_HAVE_RUN]
+        over = {None, *(call.id for call in reopened.interrupted)}
+        asked = ((str(id), record["data"]) for (_, id), record in past.events.items())
+        self.closed_questions = [id for id, data in asked if data.get("toolCallId") in over]
         return reopened
 
     def _journal(self, session_id: str, redact: Callable[[Any], Any] | None, past: JournalScan | None) -> StoredJournal:

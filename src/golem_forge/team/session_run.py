@@ -21,7 +21,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -81,6 +81,7 @@ MAY_HAVE_RUN_NOTICE: Final = "A runner ended in the middle of these calls, so th
 """So begins the line of a session's notice that stays, as that of LOST does."""
 _MOST_NAMED: Final = 20
 _LOGGED: Final = 500
+ANSWER_DROPPED: Final = "ANSWER_DROPPED"
 LEFT: Final = "left"
 """The reason of the signal that ends a session's work here without a word in its journal."""
 STOPPED_BY_PERSON: Final = "stopped"
@@ -267,7 +268,9 @@ class SessionRun:
         assert journals.journal is not None
         journals.journal.writer.started = True
         if journals.has_run:
+            dropped = await asyncio.to_thread(self._store.drop_answers, self.lease, journals.closed_questions)
             await asyncio.to_thread(self._store.withdraw_others, self.lease, _open_calls(runtime))
+            await self._tell_dropped(runtime, dropped)
         if journals.may_have_run:
             before = self._kept_notices[MAY_HAVE_RUN_NOTICE].removeprefix(MAY_HAVE_RUN_NOTICE).strip(" .")
             calls = [before] if before else []
@@ -371,6 +374,20 @@ class SessionRun:
         self._leave()
         return True
 
+    async def _tell_dropped(self, runtime: WorkerRuntime, dropped: Sequence[QuestionRow]) -> None:
+        """Of answers that came when the runner before this one did not listen any more: their calls did not run."""
+        for row in dropped[:_MOST_NAMED]:
+            did = "answered" if row.kind != "approval" else "approved" if row.answer.get("approved") else "denied"
+            who = f"{one_line(row.person) or 'Somebody'} ({row.door})" if row.door else one_line(row.person) or "Somebody"
+            said = f"{who} {did} '{shorten(one_line(row.title), 100)}', but the runner had stopped: it did not run."
+            said = f"{said} It is asked again if it is proposed again."
+            runtime.ui.show_status(type="warning", message=said, code=ANSWER_DROPPED)
+            self._kept_notices[row.id] = said
+            if runtime.resumed is not None and (turn := runtime.resumed.open_turn) is not None:
+                runtime.resumed.open_turn = replace(turn, note="\n".join(filter(None, (turn.note, said))))
+        if dropped:
+            await self._tell_checkpoint(self._checkpoint_notice, again=True)
+
     # ---- the workspace
 
     @property
@@ -389,7 +406,7 @@ class SessionRun:
         resumed = runtime.resumed
         turn = resumed.open_turn if resumed is not None else None
         if resumed is not None and turn is not None and turn.response is not None:
-            resumed.open_turn = replace(turn, note=self._lost_note)
+            resumed.open_turn = replace(turn, note="\n".join(filter(None, (turn.note, self._lost_note))))
             return bool(turn.response.calls)
         if turn is None and (self.lease.session.mode or runtime.mode) == "single" and not self._messages:
             return False

@@ -178,10 +178,7 @@ class Store:
             row = self._locked(connection, session_id)
             if row.state in ENDED:
                 return row.state
-            [is_held] = connection.execute(
-                "SELECT count(*) FROM sessions WHERE id = :id AND lease_until > @now", {"id": session_id}
-            ).fetchone()
-            if is_held:
+            if self._is_leased(connection, session_id):
                 connection.execute("UPDATE sessions SET stop = 1 WHERE id = :id", {"id": session_id})
             else:
                 lines, hash = self.journals.tail_in(connection, session_id)
@@ -639,6 +636,12 @@ class Store:
                 session = self._locked(connection, session.id)
             asked = self._question(connection, question_id)
             if asked is not None and asked.state == OPEN:
+                if session.held and not self._is_leased(connection, session.id):
+                    raise TeamError(
+                        "The runner that asks this is silent, so nobody would take the answer up. Another runner goes "
+                        "on with the session within 30 seconds, if one runs, and asks again what it still needs.",
+                        "RUNNER_SILENT",
+                    )
                 authors = self._authors(connection, [session.id]) if asked.four_eyes else {}
                 check_four_eyes(asked, answer, person, authors.get(session.id, ()))
                 check_answer(asked, answer)
@@ -684,6 +687,21 @@ class Store:
                 {"wire": json.dumps(dict(wire)), "id": question_id, "session": lease.id},
             )
             connection.notify(CHANNEL, lease.id)
+
+    def drop_answers(self, lease: Lease, ids: Iterable[str]) -> list[QuestionRow]:
+        """Of these questions, which ended with their runner: those that somebody answered, and nobody took up. They
+        are withdrawn, and keep the name of who answered."""
+        wanted, values = bound("id", ids)
+        if not values:
+            return []
+        with self.database.transaction() as connection:
+            self._held(connection, lease)
+            rows = connection.execute(
+                f"UPDATE questions SET state = 'withdrawn' WHERE session = :session AND state = 'answered' AND "
+                f"id IN ({wanted}) RETURNING {QUESTION_COLUMNS}",
+                {**values, "session": lease.id},
+            ).fetchall()
+        return [to_question(row) for row in rows]
 
     def withdraw_others(self, lease: Lease, calls: Iterable[str]) -> None:
         """After a session was taken over: questions of calls that are not open any more."""
@@ -812,6 +830,10 @@ class Store:
         if row is None:
             raise TeamError(_no_session(session_id), "SESSION_NOT_FOUND")
         return to_session(row)
+
+    def _is_leased(self, connection: StoreConnection, session_id: str) -> bool:
+        found = connection.execute("SELECT 1 FROM sessions WHERE id = :id AND lease_until > @now", {"id": session_id})
+        return found.fetchone() is not None
 
     def _held(self, connection: StoreConnection, lease: Lease) -> StoredSession:
         """Locked. Raises TeamError (`LEASE_LOST`) where the session is another's by now."""
