@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 from pathlib import Path
@@ -23,6 +24,7 @@ from golem_forge.team.journal import CommitThread, StoredJournals
 from golem_forge.team.journal_table import is_private
 from golem_forge.team.people import PersonStore, Role, add_person
 from golem_forge.team.rows import AUTHOR_ONCE, FINISHED, Append, Lease, NewSession, SessionEnding
+from golem_forge.team.schedules import NewSchedule
 from golem_forge.team.schema import PAGE, RUNNER, grant_role
 from golem_forge.team.store import Store
 from golem_forge.ui.web.team import TeamLogin
@@ -200,12 +202,51 @@ def test_a_message_has_a_bound(store: Store) -> None:
 
 def test_a_person_brings_no_settings_and_no_looser_mode_to_a_runner(store: Store) -> None:
     who = PersonStore(store, secret_hash(add_person(store, "olga", Role.OPERATOR)), "cli")
-    for facts in ({"approval": "approve_all"}, {"overrides": ["approval.default=preApproved"]}):
-        with pytest.raises(TeamError, match="runner") as refused:
+    for facts in (
+        {"approval": "approve_all"}, {"overrides": ["approval.default=preApproved"]},
+        {"model": "scripted:/etc/passwd"}, {"model": "scripted:a/../../b"},
+    ):  # fmt: skip
+        with pytest.raises(TeamError, match=r"runner|inside the program") as refused:
             who.queue(new(facts=facts))
         assert refused.value.code == "STORE_PERSON"
     assert store.sessions() == []
     who.queue(new(facts={"approval": "strict", "overrides": []}))
+
+
+def test_a_script_that_a_person_names_is_no_file_outside_the_program(tmp_path: Path, ready_forge: ReadyForge) -> None:
+    program = Program(tmp_path / "shop", tmp_path / "home", ready=ready_forge)
+    (tmp_path / "secret").write_text("turns: [{say: the secret}]")
+    (program.folder / "link.yaml").symlink_to(tmp_path / "secret")
+    program.forge("trust", "--yes")
+    store = program.store()
+    olga = PersonStore(store, secret_hash(add_person(store, "olga", Role.OPERATOR)), "cli")
+    named = {"directory": str(program.folder), "model": "scripted:link.yaml"}
+    by_olga, by_owner = olga.queue(new(facts=named)), store.queue(new(facts=named))
+    program.start_runner()
+    try:
+        assert program.wait_for(by_owner, "finished").result == "the secret"
+        assert "link.yaml" in program.wait_for(by_olga, "failed").error
+    finally:
+        program.close()
+
+
+def test_known_secrets_become_no_row(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    secret = "sk-7f3e9a1b5c2d4e6f8a0b"
+    monkeypatch.setenv("SHOP_API_KEY", secret)
+    session = store.queue(new(input=f"use {secret} there", title=f"use {secret}"))
+    store.send(session, "message", {"text": f'and "{secret}"'})
+    store.schedules.add(NewSchedule(cron="@daily", name="s", session=new(input=secret, title=secret)))
+    lease = store.claim(R1, ())
+    assert lease is not None
+    for number, answer in enumerate(({"approved": False, "reason": secret}, {"approved": True, "args": {"x": secret}})):
+        question = store.ask(lease, card(f"q{number}", args={"x": "y"}), kind="approval").id
+        with contextlib.suppress(TeamError):
+            store.answer(question, answer, "ann", "cli")
+    tables = ("sessions", "arrivals", "questions", "schedules")
+    kept = repr([store.database.read(f"SELECT * FROM {table}") for table in tables])
+    assert "SHOP_API_KEY" in kept
+    assert secret not in kept
+    assert [each.state for each in store.questions()] == ["open"]
 
 
 def test_a_clock_that_was_set_back_gives_no_dead_runner_an_hour(store: Store) -> None:

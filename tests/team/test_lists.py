@@ -89,6 +89,39 @@ def test_a_queued_session_says_whether_no_runner_has_its_label_or_they_are_full(
     assert waits_for(program, anywhere) == "a free slot: all runners are full"
 
 
+def test_a_session_that_a_limit_keeps_says_which(program: Program) -> None:
+    store = program.store()
+    offers = {"limits": {"per_person": 1, "per_program": 1}}
+    store.register("r1", host="h", pid=1, slots=4, labels=(), version="1", offers=offers)
+    store.queue(NewSession(facts={}, input="one", person="ada", program="p"))
+    assert store.claim("r1", ()) is not None
+    second = store.queue(NewSession(facts={}, input="two", person="ada"))
+    third = store.queue(NewSession(facts={}, input="three", person="bob", program="p"))
+    assert waits_for(program, second) == "store.limits.per_person (1): 1 of ada run now"
+    assert waits_for(program, third) == "store.limits.per_program (1): 1 of this program run now"
+
+
+def test_a_batch_starts_the_lines_that_can_be_read_and_resumes_with_the_rest(program: Program) -> None:
+    worker = (program.folder / "main.worker").read_text()
+    (program.folder / "main.worker").write_text(worker.replace("name: main", "name: main\nmode: single"))
+    program.forge("trust", "--yes")
+    tasks = program.folder / "tasks.jsonl"
+    tasks.write_text('one\n{"input": "two"\n{"input": "three", "worker": "nobody"}\nfour\n')
+    program.start_runner()
+    said = program.forge("batch", "tasks.jsonl", "--priority", "3", "--no-runner", code=1)
+    assert "line 2: is not a JSON object" in said
+    assert "line 3: worker 'nobody' not found" in said
+    store = program.store()
+    assert [(row.title, row.state, row.priority) for row in store.sessions()] == [
+        ("four", "finished", 3), ("one", "finished", 3)
+    ]  # fmt: skip
+    again = said.partition("2 lines were not started. Correct it in the file, then: forge ")[2].split()
+    tasks.write_text('one\n{"input": "two"}\nthree\nfour\n')
+    assert "finished" in program.forge(*again, "--no-runner")
+    assert sorted(row.title for row in store.sessions()) == ["four", "one", "three", "two"]
+    assert "no session of the batch 'none'" in program.forge("batch", "tasks.jsonl", "--resume", "none", code=4)
+
+
 def test_a_runner_with_one_slot_says_one_slot(program: Program) -> None:
     program.start_runner("--slots", "1")
     until(lambda: "1 slot, labels" in program.logs(), or_else=program.logs)

@@ -23,7 +23,7 @@ from golem_forge.orchestrator.outputs import OutputStore
 from golem_forge.team.database import TeamError
 from golem_forge.team.journal import CommitThread, SessionWriter
 from golem_forge.team.rows import Lease, NewSession
-from golem_forge.team.schema import pruning
+from golem_forge.team.schema import SCHEMA_VERSION, pruning
 from golem_forge.team.store import Store
 
 
@@ -222,6 +222,20 @@ def test_an_answer_for_a_silent_runner_is_refused(program: Program) -> None:
     with pytest.raises(TeamError, match="The runner that asks this is silent"):
         store.answer("q1", {"approved": True}, "ann", "cli")
     assert store.questions(session=session)[0].state == "open"
+
+
+def test_a_runner_takes_nothing_and_ends_once_the_store_was_upgraded(program: Program) -> None:
+    runner = program.start_quick_runner(sweep_s=0.2)
+    until(lambda: "4 slots" in program.logs())
+    store = program.store()
+    with store.database.transaction() as connection:
+        connection.execute("UPDATE meta SET value = :newer WHERE key = 'schema'", {"newer": str(SCHEMA_VERSION + 1)})
+    session = store.queue(NewSession(facts={"directory": str(program.folder)}, input="go"))
+    assert store.claim("r1", ()) is None
+    until(lambda: runner.poll() is not None, or_else=program.logs)
+    assert "The store's tables are of a newer version" in program.logs()
+    assert "This runner ends" in program.logs()
+    assert store.find(session).state == "queued"
 
 
 def test_term_drains_and_another_runner_goes_on(program: Program) -> None:

@@ -292,7 +292,8 @@ def test_which_repository_counts(
     lines = ({"input": "a"}, {"input": "b", "workspace": None}, {"input": "c", "workspace": {"git": "/other"}})
     monkeypatch.setenv("FORGE_HOME", str(program.home))
     asked = RunArgs(directory=program.folder, background=True, input="go")
-    read = read_lines("\n".join(map(json.dumps, lines)), program.folder)
+    read, problems = read_lines("\n".join(map(json.dumps, lines)), program.folder)
+    assert problems == []
     batch = [new_session(replace(asked, workspace=line.workspace)).facts.get("workspace") for line in read]
     assert batch == [own, None, {"git": "/other", "ref": "", "zone": "work"}]
     (program.folder / "forge.yaml").write_text(f"{text}workspace: {{git: 'ext::sh -c x', reff: main}}\n")

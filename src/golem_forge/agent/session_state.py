@@ -65,6 +65,8 @@ class SessionState(SessionServices):
     rules: RuleBook
     controller: ApprovalController
     signal: InterruptSignal
+    confined: bool = False
+    """Scripted models lie inside the program, also where it is trusted."""
     grants: dict[str, set[str]] = field(default_factory=dict)
     """Worker path → what a person allowed it for the session beyond single calls."""
     on_kept: OnKept
@@ -239,6 +241,7 @@ def open_session_state(
         undo=program.undo,
         strange_zones=program.strange_zones,
         directory_names={} if isinstance(options.journal, bool) else options.journal.directory_names,
+        confined=not isinstance(options.journal, bool) and options.journal.confined,
         controller=ApprovalController(mode, options.approval_callback, ask=ask, timeout=seconds),
         signal=InterruptSignal() if options.signal is None else options.signal,
         on_kept=kept_recorder(book),

@@ -358,7 +358,7 @@ class WorkerManager:
             environ=self.environ,
             script_root=self.state.program.root,
             worker=worker.name,
-            confined=not self.state.program.trusted,
+            confined=not self.state.program.trusted or self.state.confined,
             stored=self._stored_key(name),
         )
         if worker.tool_format == "xml" or (worker.tool_format == "auto" and not model.calls_natively):

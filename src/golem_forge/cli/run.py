@@ -52,6 +52,7 @@ worker. With INPUT the worker answers once. Without INPUT, on a terminal, a conv
       --no-runner             with --background: start no runner on this machine
       --worker NAME           the worker NAME, where the first word would not be taken for it (a team's server)
       --label L               with --background: only runners with this label take it
+      --priority N            with --background: from -10 (last) to 10 (first) among those that wait for a runner
       --workspace GIT[@REF]   with --background: work in a clone of its own of this repository (address or path)
                               instead of the program's `workspace`; `none`: work in the directory itself
       --dry-run               show tools, verdicts and zones (--json for programs); ask no model, start no process
@@ -107,6 +108,7 @@ class RunArgs:
     background: bool = False
     no_runner: bool = False
     label: str = ""
+    priority: int = 0
     workspace: Any = None
     """The git repository that a background session gets a clone of (`team.workspace.Workspace`)."""
 
@@ -124,7 +126,7 @@ def parse_run_args(words: list[str]) -> RunArgs:
         *EXIT_OPTIONS,
         *("--headless", "--json", "--resume ID", "--set PAIR…", "--dry-run", "--max-cost USD", "words*"),
         "--reviewer WHO",
-        *("--background", "--no-runner", "--worker NAME", "--label L", "--workspace GIT"),
+        *("--background", "--no-runner", "--worker NAME", "--label L", "--priority N", "--workspace GIT"),
     )
     reader.set_defaults(resume="")
     end = words.index("--") if "--" in words else len(words)  # what follows is text, whatever it looks like
@@ -161,6 +163,7 @@ def parse_run_args(words: list[str]) -> RunArgs:
         background=given.background,
         no_runner=given.no_runner,
         label=given.label or "",
+        priority=given.priority or 0,
         workspace=given.workspace,
     )
     _check_background(asked)
@@ -187,8 +190,8 @@ def _check_background(asked: RunArgs) -> None:
         raise CommandUsageError("--background queues a new session: leave --resume, --json, --dry-run and --ui out")
     if asked.background and asked.attach:
         raise CommandUsageError("--background takes no files: name them in the input, so that its tools read them")
-    if (asked.no_runner or asked.label or asked.workspace) and not asked.background:
-        raise CommandUsageError("--no-runner, --label and --workspace belong to --background")
+    if (asked.no_runner or asked.label or asked.priority or asked.workspace) and not asked.background:
+        raise CommandUsageError("--no-runner, --label, --priority and --workspace belong to --background")
 
 
 def _check_ui(asked: RunArgs, named: str | None) -> None:

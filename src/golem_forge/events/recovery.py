@@ -75,6 +75,8 @@ class SessionJournals(Protocol):
     """None, or the rules that those who share the journals share too (policy's `SharedRules`)."""
     directory_names: Mapping[str, str]
     """What fingerprints call directories that lie elsewhere on each machine of the session."""
+    confined: bool
+    """Whether the model was named by somebody who may not name any file here: a script lies inside the program."""
 
     def create(self, session_id: str, redact: Callable[[Any], Any] | None) -> Journal: ...
 

@@ -36,7 +36,7 @@ from golem_forge.policy.rules.files import SharedRules
 from golem_forge.storage.private_file import make_private_dir
 from golem_forge.team.database import TeamError, complaints
 from golem_forge.team.journal_table import is_private
-from golem_forge.team.rows import Append, Lease
+from golem_forge.team.rows import CONFINED, Append, Lease
 from golem_forge.team.store import Store
 
 COMMIT_AFTER_S: Final = 0.05
@@ -391,6 +391,7 @@ class StoredJournals:
         self.on_full: Callable[[OSError], None] | None = None
         self.shared_rules: SharedRules | None = None
         self.directory_names: Mapping[str, str] = {}
+        self.confined = bool(lease.facts.get(CONFINED) and lease.facts.get("model"))
         self.last_arrival = 0
         """The number of the last message that the journal says was taken up."""
         self.last_interrupt = 0

@@ -25,7 +25,7 @@ from golem_forge.core.text import one_line
 from golem_forge.net.guard import secret_hash
 from golem_forge.team.answers import remembers_beyond_session
 from golem_forge.team.database import Database, TeamError
-from golem_forge.team.rows import CHECKPOINT, ENDED, NewSession, QuestionRow, StoredSession, last_checkpoint
+from golem_forge.team.rows import CHECKPOINT, CONFINED, ENDED, NewSession, QuestionRow, StoredSession, last_checkpoint
 from golem_forge.team.schedules import NewSchedule, Schedule
 from golem_forge.team.store import Store
 
@@ -257,8 +257,7 @@ class PersonStore:
 
     def queue(self, new: NewSession, session_id: str = "") -> str:
         person = self.require("start", new.title)
-        self._check_brought(new)
-        return self.store.queue(replace(new, person=person.name, door=self.door), session_id)
+        return self.store.queue(replace(self._allowed(new), person=person.name, door=self.door), session_id)
 
     def answer(self, question_id: str, answer: Mapping[str, Any]) -> QuestionRow:
         who = self.require("answer", f"question {question_id}")
@@ -280,20 +279,26 @@ class PersonStore:
         who = self.require("stop", f"session {session_id}")
         return self.store.stop(session_id, who.name, self.door)
 
-    def _check_brought(self, new: NewSession) -> None:
-        """Threat: on a runner its own account's settings count, never those of a person who starts a session."""
+    def _allowed(self, new: NewSession) -> NewSession:
+        """What a person may bring. Threat: on a runner its own account's settings count, never those of whoever starts
+        a session, who could also name a script that is any file of the runner's: it lies inside the program there."""
         if new.facts.get("overrides") or new.facts.get("approval", "") not in NOT_LOOSER:
             raise TeamError(
                 "a person of a team brings no --set and no looser --approval: the runner's own settings count. Use "
                 "interactive, strict or auto_deny",
                 "STORE_PERSON",
             )
+        provider, _, name = str(new.facts.get("model") or "").partition(":")
+        if provider == "scripted" and (name.startswith("/") or ".." in name.split("/")):
+            raise TeamError(
+                "the script of a scripted model lies inside the program: name it from there", "STORE_PERSON"
+            )
+        return replace(new, facts={**new.facts, CONFINED: True}, priority=max(-10, min(10, new.priority)))
 
     def add_schedule(self, new: NewSchedule) -> str:
         """It starts sessions in the person's name, for as long as they may."""
         who = self.require("schedule", new.session.title)
-        self._check_brought(new.session)
-        session = replace(new.session, person=who.name, door=self.door)
+        session = replace(self._allowed(new.session), person=who.name, door=self.door)
         return self.store.schedules.add(replace(new, session=session, by_role=bool(self._token_hash)))
 
     def remove_schedule(self, name: str) -> None:
@@ -350,8 +355,9 @@ class OwnerStore(PersonStore):
     def person(self) -> Person:
         return self._owner
 
-    def _check_brought(self, new: NewSession) -> None:
-        """Whoever has the database itself is a runner, whose settings count."""
+    def _allowed(self, new: NewSession) -> NewSession:
+        """Everything: whoever has the database itself is a runner, whose settings count."""
+        return new
 
 
 def _offered_to(person: Person, question: QuestionRow) -> QuestionRow:

@@ -313,9 +313,9 @@ def _why(error: Exception) -> str:
     return f" ({one_line(getattr(error, 'strerror', '') or type(error).__name__)[:100]})"
 
 
-def _start(new: NewSession) -> dict[str, str]:
+def _start(new: NewSession) -> dict[str, Any]:
     asked = {name: str(new.facts.get(name) or "") for name in ("worker", "model", "approval", "directory")}
-    return {"input": new.input, "label": new.label, **asked}
+    return {"input": new.input, "label": new.label, "priority": new.priority, **asked}
 
 
 def _part(text: str) -> str:

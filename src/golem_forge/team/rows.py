@@ -36,6 +36,8 @@ SOMEBODY_ELSE: Final = 1
 """`four_eyes` of a question: no author of the session can approve it."""
 AUTHOR_ONCE: Final = 2
 """It is below the risk of `approval.four_eyes`: authors of the session may approve this call, and nothing beyond."""
+CONFINED: Final = "confined"
+"""In a session's facts: a person of a team named its model, and a script of theirs lies inside the program."""
 EXACT_CALL: Final = "exact"
 """The choice that keeps one call exactly as it is."""
 

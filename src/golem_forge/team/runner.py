@@ -36,6 +36,7 @@ from golem_forge.team.journal import CommitThread
 from golem_forge.team.lease import LeaseKeeper
 from golem_forge.team.live import WATCH_CHANNEL, WHOLE, LiveSender
 from golem_forge.team.rings import listen
+from golem_forge.team.schema import check_version
 from golem_forge.team.session_run import RunnerParts, SessionRun
 from golem_forge.team.session_workspace import remove_old_clones
 from golem_forge.team.shared_rules import StoreRules
@@ -247,12 +248,18 @@ class Runner:
         self._slot_is_free = True
         self._news_of.add("")
         try:
+            await asyncio.to_thread(check_version, self.store.database)
             await asyncio.to_thread(self.store.shorten_leases)
             await asyncio.to_thread(self.store.expire)
             for said in await asyncio.to_thread(self.store.schedules.start_due):
                 _log.warning("%s", said)
         except StoreUnavailable as error:
             complaints.tell("the store cannot be asked", error)
+        except TeamError as error:
+            if error.code != "STORE_SCHEMA":
+                raise
+            _log.error("%s This runner ends; its sessions go back to the queue.", error.message)
+            self.drain()
 
     async def _refresh_rules(self) -> None:
         """The store's rules, after a ring: at most four times a second."""
@@ -448,7 +455,7 @@ class Runner:
             slots=self.options.slots,
             labels=self.options.labels,
             version=__version__,
-            offers=self.options.offers,
+            offers={**self.options.offers, "limits": dict(self.options.limits)},
         )
 
 

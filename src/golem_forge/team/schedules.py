@@ -213,10 +213,16 @@ def _to_schedule(row: Iterable[Any]) -> Schedule:
 
 
 class Schedules:
-    def __init__(self, database: Database, queue: Callable[[StoreConnection, NewSession, str], None]) -> None:
-        """`queue`: puts a session into the queue, within a transaction."""
+    def __init__(
+        self,
+        database: Database,
+        queue: Callable[[StoreConnection, NewSession, str], None],
+        redact: Callable[[str], str] = str,
+    ) -> None:
+        """`queue`: puts a session into the queue, within a transaction. `redact`: takes secrets out of what is kept."""
         self.database = database
         self._queue = queue
+        self._redact = redact
 
     def add(self, new: NewSchedule) -> str:
         """Gives its name. Raises TeamError."""
@@ -234,6 +240,7 @@ class Schedules:
                 "SCHEDULE",
             )
         session = {each: getattr(new.session, each) for each in NewSession.__slots__}
+        session |= {each: self._redact(session[each]) for each in ("title", "input")}
         values = {
             "id": new_id(),
             "name": name,
@@ -241,7 +248,7 @@ class Schedules:
             "timezone": new.timezone,
             "person": new.session.person,
             "by_role": int(new.by_role),
-            "title": new.session.title,
+            "title": session["title"],
             "worker": new.session.worker,
             "label": new.session.label,
             "session": json.dumps(session | {"facts": dict(new.session.facts)}),

@@ -233,6 +233,9 @@ class SessionRun:
             if runtime.program.approval.four_eyes is not None and runtime.controller.mode is ApprovalMode.APPROVE_ALL:
                 await self._end(SessionEnding(state=FAILED, error=_NOT_FOUR_EYES))
                 return
+            title = lease.session.title
+            if (redacted := runtime.tree.redactor.redact_secrets(title)) != title:
+                await asyncio.to_thread(self._store.set_title, lease, redacted)
             if (level := runtime.program.approval.four_eyes) is not None:
                 runtime.tree.four_eyes = Risk(level.value)
             self._runtime = runtime
@@ -378,7 +381,9 @@ class SessionRun:
         """Of answers that came when the runner before this one did not listen any more: their calls did not run."""
         for row in dropped[:_MOST_NAMED]:
             did = "answered" if row.kind != "approval" else "approved" if row.answer.get("approved") else "denied"
-            who = f"{one_line(row.person) or 'Somebody'} ({row.door})" if row.door else one_line(row.person) or "Somebody"
+            who = (
+                f"{one_line(row.person) or 'Somebody'} ({row.door})" if row.door else one_line(row.person) or "Somebody"
+            )
             said = f"{who} {did} '{shorten(one_line(row.title), 100)}', but the runner had stopped: it did not run."
             said = f"{said} It is asked again if it is proposed again."
             runtime.ui.show_status(type="warning", message=said, code=ANSWER_DROPPED)

@@ -19,7 +19,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
+from golem_forge.agent.session_state import known_secrets
 from golem_forge.core.ids import new_id
+from golem_forge.storage.home import ForgeHome
 from golem_forge.team.accounts import Accounts
 from golem_forge.team.answers import check_answer, check_four_eyes, not_open, says_something, with_authors
 from golem_forge.team.database import (
@@ -57,7 +59,7 @@ from golem_forge.team.rows import (
     to_session,
 )
 from golem_forge.team.schedules import MAY_START, Schedules
-from golem_forge.team.schema import check_version, pruning, upgrade
+from golem_forge.team.schema import SCHEMA_VERSION, check_version, pruning, upgrade
 from golem_forge.team.webhooks import Outbox, SessionFact
 
 LEASE_S: Final = 15.0
@@ -76,7 +78,9 @@ class Store:
         self.database = database
         self.accounts = Accounts(database)
         self.journals = JournalTable(database)
-        self.schedules = Schedules(database, self._queue)
+        self.schedules = Schedules(database, self._queue, self.without_secrets)
+        self.home: ForgeHome | None = None
+        """Of this process: what it knows as secrets becomes no row."""
         self.outbox: Outbox | None = None
         """Of a runner that has webhooks."""
         self._jobs = JobQueue()
@@ -89,7 +93,13 @@ class Store:
             upgrade(database)
         else:
             check_version(database)
-        return cls(database)
+        store = cls(database)
+        store.home = ForgeHome(home)
+        return store
+
+    def without_secrets(self, text: str) -> str:
+        """As a journal keeps it: without the secrets that this process knows."""
+        return known_secrets(self.home).redact_secrets(text) if self.home is not None else text
 
     def close(self) -> None:
         self.database.close()
@@ -111,7 +121,7 @@ class Store:
             {
                 "id": session_id,
                 "worker": new.worker,
-                "title": new.title,
+                "title": self.without_secrets(new.title),
                 "model": new.model,
                 "mode": new.mode,
                 "person": new.person,
@@ -136,7 +146,8 @@ class Store:
         where = f"state IN ({wanted})" if wanted else "1 = 1"
         values |= {"length": len(prefix), "prefix": prefix, "limit": limit}
         if batch:
-            where, values["batch"] = f"{where} AND batch = :batch", batch
+            where = f"{where} AND (batch = :batch OR substr(batch, 1, length(:batch) + 1) = :batch || '.')"
+            values["batch"] = batch
         rows = self.database.read(
             f"SELECT {SESSION_COLUMNS} FROM sessions WHERE {where} AND substr(id, 1, :length) = :prefix "
             "ORDER BY created DESC, id LIMIT :limit",
@@ -205,7 +216,10 @@ class Store:
     ) -> Lease | None:
         """The next session that may run here; None: there is none. `session_id`: that one; `but`: none of these."""
         may_run, values = _claimable(labels, limits)
-        only = "AND s.id = :wanted " if session_id else ""
+        # A runner of another version than the tables takes nothing, from the moment of their upgrade on.
+        only = "AND EXISTS (SELECT 1 FROM meta WHERE key = 'schema' AND value = :schema) "
+        values["schema"] = str(SCHEMA_VERSION)
+        only += "AND s.id = :wanted " if session_id else ""
         not_these, left_out = bound("but", but)
         only += f"AND s.id NOT IN ({not_these}) " if left_out else ""
         values |= left_out
@@ -317,6 +331,14 @@ class Store:
                 f"UPDATE sessions SET state = '{state}', held = :held, waits_for = :what, updated = @now "
                 "WHERE id = :id AND epoch = :epoch",
                 {"held": int(held), "what": waits_for, "id": lease.id, "epoch": lease.epoch},
+            )
+
+    def set_title(self, lease: Lease, title: str) -> None:
+        """The runner knows more secrets than whoever queued it."""
+        with self.database.transaction() as connection:
+            connection.execute(
+                "UPDATE sessions SET title = :title WHERE id = :id AND epoch = :epoch",
+                {"title": title, "id": lease.id, "epoch": lease.epoch},
             )
 
     def set_notice(self, lease: Lease, notice: str) -> None:
@@ -472,6 +494,8 @@ class Store:
         person: str,
         door: str,
     ) -> None:
+        if isinstance(said := data.get("text"), str):
+            data = {**data, "text": self.without_secrets(said)}
         connection.execute(
             "INSERT INTO arrivals (session, number, kind, data, person, door, at) VALUES (:id, :number, :kind, :data, "
             ":person, :door, @now)",
@@ -625,6 +649,12 @@ class Store:
     def answer(self, question_id: str, answer: Mapping[str, Any], person: str = "", door: str = "") -> QuestionRow:
         """The first answer counts, and wakes the session. Gives the question as it is now; whether this answer counted
         is told by `answer_counts`. Raises TeamError for one that is not open any more."""
+        if answer.get("reason"):
+            answer = {**answer, "reason": self.without_secrets(str(answer["reason"]))}
+        if self.without_secrets(words := _words(answer)) != words:
+            raise TeamError(
+                "This answer holds a secret, and the store keeps none. The question stays open.", "QUESTION_SECRET"
+            )
         with self.database.transaction() as connection:
             row = connection.execute("SELECT session FROM questions WHERE id = :id", {"id": question_id}).fetchone()
             if row is None:
@@ -648,7 +678,7 @@ class Store:
             changed = connection.execute(
                 "UPDATE questions SET state = 'answered', answer = :answer, person = :person, door = :door, "
                 "answered = @now WHERE id = :id AND state = 'open'",
-                {"answer": _words(answer), "person": person, "door": door, "id": question_id},
+                {"answer": words, "person": person, "door": door, "id": question_id},
             ).rowcount
             found = self._question(connection, question_id)
             assert found is not None

@@ -85,7 +85,7 @@ def remote_session(asked: RunArgs) -> NewSession:
         "approval": asked.approval or "",
     }
     title = shorten(one_line(asked.input), 200)
-    return NewSession(facts=facts, input=asked.input, title=title, label=asked.label or "")
+    return NewSession(facts=facts, input=asked.input, title=title, label=asked.label or "", priority=asked.priority)
 
 
 def new_session(asked: RunArgs, *, in_batch: bool = False) -> NewSession:
@@ -119,6 +119,7 @@ def new_session(asked: RunArgs, *, in_batch: bool = False) -> NewSession:
         title=shorten(one_line(asked.input), 200),
         program=sha256(f"{socket.gethostname()} {root}".encode()).hexdigest()[:16],
         label=asked.label or host_label(),
+        priority=asked.priority,
     )
 
 

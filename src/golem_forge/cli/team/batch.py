@@ -1,8 +1,8 @@
 """`forge batch FILE`: one background session for each line or JSON object of a file, then a table of their results.
 
-A line is the input of a session; a line that begins with `{` is an object `{input, worker, workspace}`. Everything is
-checked before the first session is queued. The command waits until all have ended; whoever leaves it leaves them
-running.
+A line is the input of a session; a line that begins with `{` is an object `{input, worker, workspace}`. A line that
+cannot be started is named, and the others start. The command waits until all have ended; whoever leaves it leaves them
+running. Sessions know their batch and the digest of their line, so that `--resume` starts only lines that have none.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,22 +33,25 @@ from golem_forge.team.session_workspace import NO_WORKSPACE
 from golem_forge.team.workspace import Workspace, read_workspace
 from golem_forge.ui.session_ui import INTERRUPTED, exit_code_for
 
-HELP: Final = """usage: forge batch FILE [--parallel N]
+HELP: Final = """usage: forge batch FILE [--parallel N] [--resume BATCH]
 
 Queues one session for each line of FILE (`-`: standard input) and waits until all have ended. A line is the input. A
 line that begins with { is a JSON object: {"input": "…", "worker": "NAME", "workspace": {"git": "…", "ref": "…"}}. Then
 it prints a table of the results. Ctrl-C leaves the sessions running.
 
       --parallel N          so many at once; those that wait for an answer do not count (default: all)
+      --resume BATCH        start only the lines of FILE that have no session in this batch: those that could not be
+                            read, or that Ctrl-C left; a session that failed is not started again
   -p, --program DIR         the program of that directory
   -m, --model PROVIDER:NAME the model of all sessions
   -a, --approval MODE       interactive, strict, contained, approve_all or auto_deny
       --set KEY.PATH=VALUE  a value of forge.yaml for all sessions (repeat for more)
       --label L             only runners with this label take them
+      --priority N          from -10 (last) to 10 (first) among those that wait for a runner (default: 0)
       --no-runner           start no runner on this machine
       --json                the results as JSON
 
-Exit: 0 all finished, 1 some did not, 2 usage or configuration, 130 left by Ctrl-C."""
+Exit: 0 all finished, 1 some did not or could not be started, 2 usage or configuration, 130 left by Ctrl-C."""
 _KEYS: Final = ("input", "worker", "workspace")
 _MOST_BYTES: Final = 32 << 20
 _MOST_LINES: Final = 10_000
@@ -62,6 +66,11 @@ class BatchLine:
     worker: str = ""
     workspace: Workspace | None = None
 
+    @property
+    def digest(self) -> str:
+        """Of what it says: by it a session is found again."""
+        return sha256(repr((self.input, self.worker, self.workspace)).encode()).hexdigest()[:12]
+
 
 def run_batch(words: list[str]) -> int:
     given = read_args(
@@ -69,7 +78,7 @@ def run_batch(words: list[str]) -> int:
         HELP,
         words,
         *("FILE", "--parallel N", "-p,--program DIR", "-m,--model NAME", "-a,--approval MODE", "--set PAIR…"),
-        *("--label L", "--no-runner", "--json"),
+        *("--label L", "--priority N", "--resume BATCH", "--no-runner", "--json"),
     )
     if given.parallel is not None and given.parallel < 1:
         return fail("batch", "--parallel takes a number from 1 on", 2)
@@ -79,16 +88,26 @@ def run_batch(words: list[str]) -> int:
         approval=given.approval,
         overrides=given.set,
         label=given.label or "",
+        priority=given.priority or 0,
         background=True,
     )
     try:
-        lines = read_lines(_text_of(given.file), Path.cwd())
+        lines, problems = read_lines(_text_of(given.file), Path.cwd())
         settings = store_settings(asked.overrides, asked.directory)
         store = open_store(settings)
-        queued = _sessions(lines, asked, elsewhere=settings.is_remote)
-        batch = Batch(store, new_id(), lines, queued)
-        label = None if given.no_runner or settings.is_remote else queued[0].label
-        return batch.run(given.parallel or len(lines), label, as_json=given.json)
+        queued = _sessions(lines, problems, asked, elsewhere=settings.is_remote)
+        batch = Batch(store, given.resume or new_id()[:ID_SHOWN], queued)
+        if given.resume:
+            batch.resume()
+        for problem in problems:
+            print(f"forge batch: {escape_control_chars(problem)}", file=sys.stderr)
+        label = None if given.no_runner or settings.is_remote else queued[0][1].label
+        code = batch.run(given.parallel or len(lines), label, as_json=given.json)
+        if problems and code != INTERRUPTED:
+            count = f"{len(problems)} {'line was' if len(problems) == 1 else 'lines were'}"
+            again = f"Correct it in the file, then: forge batch {given.file} --resume {batch.id}"
+            print(f"{count} not started. {again}", file=sys.stderr)
+        return code or (1 if problems else 0)
     except TeamError as error:
         return fail_with("batch", error)
     except (ConfigError, NotTrusted, ForgeError) as error:
@@ -111,8 +130,9 @@ def _text_of(name: str) -> str:
         raise ConfigError(f"{name}: is not text in UTF-8") from None
 
 
-def read_lines(text: str, folder: Path) -> list[BatchLine]:
-    """Raises ConfigError with every problem. `folder`: where a relative path of a workspace begins."""
+def read_lines(text: str, folder: Path) -> tuple[list[BatchLine], list[str]]:
+    """(the lines that can be read, what is wrong with each of the others). Raises ConfigError where none can be.
+    `folder`: where a relative path of a workspace begins."""
     found: list[BatchLine] = []
     problems: list[str] = []
     for number, line in enumerate(text.split("\n"), start=1):
@@ -121,14 +141,12 @@ def read_lines(text: str, folder: Path) -> list[BatchLine]:
         try:
             found.append(_read_line(number, line.strip(), folder))
         except ConfigError as error:
-            problems += error.problems
-    if not found and not problems:
-        problems.append("the file has no line: write one input a line")
+            problems.append("; ".join(error.problems))
+    if not found:
+        raise ConfigError(*(problems or ["the file has no line: write one input a line"]))
     if len(found) > _MOST_LINES:
-        problems.append(f"a batch has at most {_MOST_LINES} sessions, this one {len(found)}")
-    if problems:
-        raise ConfigError(*problems)
-    return found
+        raise ConfigError(f"a batch has at most {_MOST_LINES} sessions, this one {len(found)}")
+    return found, problems
 
 
 def _read_line(number: int, line: str, folder: Path) -> BatchLine:
@@ -158,34 +176,66 @@ def _read_line(number: int, line: str, folder: Path) -> BatchLine:
     return BatchLine(number=number, input=value["input"], worker=value.get("worker", ""), workspace=workspace)
 
 
-def _sessions(lines: list[BatchLine], asked: RunArgs, *, elsewhere: bool) -> list[NewSession]:
-    """What is queued; each worker is looked at once. Raises what a start would refuse. `elsewhere`: the server of a
+def _sessions(
+    lines: list[BatchLine], problems: list[str], asked: RunArgs, *, elsewhere: bool
+) -> list[tuple[BatchLine, NewSession]]:
+    """What is queued; each worker is looked at once. A line that names a worker or workspace which cannot be started
+    is added to `problems`. Raises what a start would refuse, where no line could start. `elsewhere`: the server of a
     team looks at them."""
-    known: dict[tuple[str, Workspace | None], NewSession] = {}
+    known: dict[tuple[str, Workspace | None], NewSession | ConfigError] = {}
     sessions = []
     for line in lines:
         key = (line.worker, line.workspace)
         if key not in known:
-            one = replace(asked, worker=line.worker or None, input=line.input, workspace=line.workspace)
-            known[key] = new = remote_session(one) if elsewhere else new_session(one, in_batch=True)
-            if new.mode != "single":
-                raise ConfigError(
-                    f"line {line.number}: worker {new.worker} is a conversation (mode: chat), which never ends by "
-                    "itself; a batch needs workers with mode: single"
-                )
-        title = shorten(one_line(line.input), 200)
-        sessions.append(replace(known[key], input=line.input, title=title))
+            known[key] = _session(replace(asked, worker=line.worker or None, workspace=line.workspace), line, elsewhere)
+        new = known[key]
+        if isinstance(new, ConfigError):
+            said = "; ".join(new.problems)
+            problems.append(said if said.startswith("line ") else f"line {line.number}: {said}")
+        else:
+            sessions.append((line, replace(new, input=line.input, title=shorten(one_line(line.input), 200))))
+    if not sessions:
+        raise next(each for each in known.values() if isinstance(each, ConfigError))
     return sessions
 
 
+def _session(asked: RunArgs, line: BatchLine, elsewhere: bool) -> NewSession | ConfigError:
+    one = replace(asked, input=line.input)
+    try:
+        new = remote_session(one) if elsewhere else new_session(one, in_batch=True)
+    except ConfigError as error:
+        return error
+    if new.mode == "single":
+        return new
+    words = f"line {line.number}: worker {new.worker} is a conversation (mode: chat), which never ends by itself"
+    return ConfigError(f"{words}; a batch needs workers with mode: single")
+
+
 class Batch:
-    def __init__(self, store: TeamStore, id: str, lines: list[BatchLine], sessions: list[NewSession]) -> None:
+    def __init__(self, store: TeamStore, id: str, sessions: list[tuple[BatchLine, NewSession]]) -> None:
+        self.id = id
         self._store = store
-        self._id = id
-        self._lines = lines
-        self._waiting = [replace(each, batch=id) for each in sessions]
-        self._ids: list[str] = []
+        self._lines = [line for line, _ in sessions]
+        self._waiting = [(line, replace(new, batch=f"{id}.{line.digest}")) for line, new in sessions]
+        self._ids: dict[int, str] = {}
+        """By the number of the line."""
         self._told = ""
+
+    def resume(self) -> None:
+        """Lines that have a session keep it. Raises TeamError where there is no such batch."""
+        rows = self._store.sessions(batch=self.id, limit=_MOST_LINES)
+        if not rows:
+            raise TeamError(f"no session of the batch {one_line(self.id)!r} is in the store", "SESSION_NOT_FOUND")
+        started: dict[str, list[str]] = {}
+        for row in rows:
+            started.setdefault(row.batch.rpartition(".")[2], []).append(row.id)
+        left = []
+        for line, new in self._waiting:
+            if started.get(line.digest):
+                self._ids[line.number] = started[line.digest].pop()
+            else:
+                left.append((line, new))
+        self._waiting = left
 
     def run(self, parallel: int, label: str | None, *, as_json: bool) -> int:
         """`label`: of the runner that is started if none is there; None: none is started."""
@@ -201,10 +251,10 @@ class Batch:
                 self._tell(rows)
                 time.sleep(_LOOK_S)
         except KeyboardInterrupt:
-            left = f"; {len(self._waiting)} lines were not queued" if self._waiting else ""
+            left = f"; {len(self._waiting)} lines were not queued (--resume {self.id})" if self._waiting else ""
             print(f"\nThe sessions go on in the background{left}. `forge ps` shows them.", file=sys.stderr)
             return INTERRUPTED
-        found = [rows[each] for each in self._ids]
+        found = [rows[self._ids[line.number]] for line in self._lines]
         if as_json:
             print_json([_as_json(line, row) for line, row in zip(self._lines, found, strict=True)])
         else:
@@ -215,14 +265,15 @@ class Batch:
     def _queue(self, parallel: int, rows: Mapping[str, StoredSession]) -> None:
         busy = sum(row.state in (QUEUED, RUNNING) or bool(row.held) for row in rows.values())
         while self._waiting and busy < parallel:
-            self._ids.append(self._store.queue(self._waiting[0]))
+            line, new = self._waiting[0]
+            self._ids[line.number] = self._store.queue(new)
             del self._waiting[0]
             busy += 1
 
     def _rows(self) -> dict[str, StoredSession]:
         while True:
             try:
-                return {row.id: row for row in self._store.sessions(batch=self._id, limit=_MOST_LINES)}
+                return {row.id: row for row in self._store.sessions(batch=self.id, limit=_MOST_LINES)}
             except StoreUnavailable as error:
                 self._say(error.message)
                 time.sleep(1.0)

@@ -39,20 +39,40 @@ CRON is five fields: minute, hour, day of the month, month, day of the week ("30
   -a, --approval MODE       interactive, strict, contained, approve_all or auto_deny
       --set KEY.PATH=VALUE  a value of forge.yaml for its sessions (repeat for more)
       --label L             only runners with this label take them
+      --priority N          from -10 (last) to 10 (first) among those that wait for a runner
       --workspace GIT[@REF] each session works in a clone of its own of this repository (address or path)
       --json                for programs (list)
 
 A tick is skipped while the session of an earlier tick has not ended. After a time without a runner only the latest
 tick is started."""
 _VERBS: Final = {"add": "add CRON TASK…", "list": "list [--json]", "remove": "remove NAME"}
-_ADD_ONLY: Final = ("name", "timezone", "worker", "program", "model", "approval", "set", "label", "workspace")
+_ADD_ONLY: Final = (
+    "name",
+    "timezone",
+    "worker",
+    "program",
+    "model",
+    "approval",
+    "set",
+    "label",
+    "priority",
+    "workspace",
+)
 
 
 def run_schedule(words: list[str]) -> int:
     given = read_args(
         *("schedule", HELP, words),
         *("VERB", "rest:WORD*", "--name NAME", "--timezone ZONE", "--worker NAME", "-p,--program DIR"),
-        *("-m,--model NAME", "-a,--approval MODE", "--set PAIR…", "--label L", "--workspace GIT", "--json"),
+        *(
+            "-m,--model NAME",
+            "-a,--approval MODE",
+            "--set PAIR…",
+            "--label L",
+            "--priority N",
+            "--workspace GIT",
+            "--json",
+        ),
     )
     if problem := _usage_problem(given):
         return fail("schedule", f"{problem}. `forge schedule --help` says more.", 2)
@@ -92,6 +112,7 @@ def _add(given: Any) -> None:
         approval=given.approval,
         overrides=given.set,
         label=given.label or "",
+        priority=given.priority or 0,
         workspace=given.workspace,
         background=True,
     )

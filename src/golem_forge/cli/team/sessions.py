@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from golem_forge.cli.args import read_args
@@ -81,12 +81,13 @@ class Slots(NamedTuple):
 
     runners: list[dict[str, Any]]
     busy: Mapping[str, int]
+    running: Sequence[StoredSession] = ()
 
     @classmethod
     def read(cls, store: TeamStore) -> Slots:
         runners = [each for each in store.runners() if not each.get("draining")]
         held = store.sessions(states=(RUNNING, WAITING)) if runners else []
-        return cls(runners, Counter(row.runner for row in held if row.runner))
+        return cls(runners, Counter(row.runner for row in held if row.runner), [r for r in held if r.state == RUNNING])
 
     def waits_for(self, row: StoredSession) -> str:
         if row.state != QUEUED and not row.is_woken:
@@ -99,7 +100,21 @@ class Slots(NamedTuple):
         if all(self.busy.get(each["id"], 0) >= each["slots"] for each in fitting):
             full = f"the runners with {row.label} are full" if row.label else "all runners are full"
             return f"a free slot: {full}{came}"
+        if all(limits := [self._limit(row, each) for each in fitting]):
+            return f"{limits[0]}{came}"
         return row.shown_wait or wanted
+
+    def _limit(self, row: StoredSession, runner: Mapping[str, Any]) -> str:
+        """Which limit of this runner keeps the session; empty: none."""
+        offers = runner.get("offers")
+        limits = offers.get("limits") if isinstance(offers, Mapping) else None
+        for name, column, whose in (("per_person", "person", row.person), ("per_program", "program", "this program")):
+            most = limits.get(name) if isinstance(limits, Mapping) else None
+            mine = getattr(row, column)
+            count = sum(getattr(each, column) == mine for each in self.running) if mine else 0
+            if isinstance(most, int) and 0 < most <= count:
+                return f"store.limits.{name} ({most}): {count} of {whose} run now"
+        return ""
 
 
 def _as_json(row: StoredSession, slots: Slots, now: float) -> dict[str, Any]:

@@ -315,6 +315,8 @@ class TeamStart(ApiModel, title="TeamStart"):
     label: _ShortText = ""
     batch: _ShortText = ""
     """The batch that it belongs to: sessions of one batch can be listed together."""
+    priority: Annotated[int, Field(ge=-10, le=10)] = 0
+    """Among those that wait for a runner, the highest comes first."""
 
 
 @operation("POST", "/api/team/sessions", "team_start", tag="team", status=201)
@@ -323,7 +325,7 @@ async def team_start(call: ApiCall, body: TeamStart) -> SessionId:
     request = StartRequest(
         input=body.input, worker=body.worker, model=body.model, approval=body.approval, directory=body.directory
     )
-    return SessionId(id=await _start(call, request, label=body.label, batch=body.batch, mode="single"))
+    return SessionId(id=await _start(call, request, body))
 
 
 class TeamNewSchedule(TeamStart, title="TeamNewSchedule"):
@@ -356,7 +358,7 @@ async def team_add_schedule(call: ApiCall, body: TeamNewSchedule) -> ScheduleNam
 
     def add() -> str:
         who.require("schedule", body.input[:100])
-        session = registry.new_session(request, body.label, "single", in_batch=True)
+        session = replace(registry.new_session(request, body.label, "single", in_batch=True), priority=body.priority)
         return who.add_schedule(NewSchedule(cron=body.cron, timezone=body.timezone, name=body.name, session=session))
 
     return ScheduleName(name=await run_in_thread(add))
@@ -589,16 +591,18 @@ async def team_remove_rule(call: ApiCall) -> None:
 # ---- inside
 
 
-async def _start(call: ApiCall, request: StartRequest, *, label: str = "", batch: str = "", mode: str = "chat") -> str:
+async def _start(call: ApiCall, request: StartRequest, asked: TeamStart | None = None) -> str:
+    """`asked`: of a program, whose sessions end with their answer."""
     who, registry = _who(call), _registry(call)
+    label, batch, priority = (asked.label, asked.batch, asked.priority) if asked is not None else ("", "", 0)
 
     def queue() -> str:
         who.require("start", request.input[:100])
-        new = registry.new_session(request, label, mode, in_batch=bool(batch))
+        new = registry.new_session(request, label, "single" if asked is not None else "chat", in_batch=bool(batch))
         if batch and new.mode != "single":
             words = f"worker {new.worker} is a conversation (mode: chat), which never ends by itself"
             raise ApiRefusal(422, f"{words}; a batch needs workers with mode: single.", {"worker": words})
-        return who.queue(replace(new, batch=batch))
+        return who.queue(replace(new, batch=batch, priority=priority))
 
     return await run_in_thread(queue)
 
