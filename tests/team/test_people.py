@@ -10,9 +10,19 @@ import pytest
 from golem_forge.core.decisions import Risk
 from golem_forge.net.guard import secret_hash
 from golem_forge.team.database import TeamError
-from golem_forge.team.people import ACTIONS, OwnerStore, PersonStore, Role, add_person, find_person, token_hash
+from golem_forge.team.people import (
+    ACTIONS,
+    STORE_WIDE,
+    OwnerStore,
+    PersonStore,
+    Role,
+    add_person,
+    find_person,
+    token_hash,
+)
 from golem_forge.team.rows import Append, Lease, NewSession
 from golem_forge.team.schedules import NewSchedule
+from golem_forge.team.shared_rules import StoreRules
 from golem_forge.team.store import Store
 
 OFFERS = [
@@ -21,9 +31,10 @@ OFFERS = [
 ]
 
 
-def started(store: Store, person: str = "bob") -> Lease:
-    store.queue(NewSession(facts={"directory": "/srv/secret"}, input="go", title="go", person=person))
-    lease = store.claim("runner", ())
+def started(store: Store, person: str = "bob", program: str = "") -> Lease:
+    facts = {"directory": "/srv/secret"}
+    new = NewSession(facts=facts, input="go", title="go", person=person, program=program, project=program)
+    lease = store.claim("runner", (), session_id=store.queue(new))
     assert lease is not None
     return lease
 
@@ -57,22 +68,22 @@ def test_a_token_is_kept_as_a_hash_and_finds_its_person(store: Store) -> None:
 DOORS: dict[str, Callable[[PersonStore, str, str], Any]] = {
     "see": lambda who, session, question: (
         who.sessions(), who.find(session), who.lines(session), who.questions(), who.find_question(question),
-        who.question(question), who.output(session, "out_000000000000"), who.runners(), who.counts(),
+        who.question(question), who.output(session, "out_000000000000"), who.runners(), who.schedules(), who.projects(),
         who.workspace_of(session),
     ),
-    "start": lambda who, session, question: who.queue(NewSession(facts={}, input="x")),
+    "start": lambda who, session, question: who.queue(NewSession(facts={}, input="x", program=of(who, session))),
     "send": lambda who, session, question: who.send(session, "message", {"text": "x"}),
     "interrupt": lambda who, session, question: who.send(session, "interrupt", {}),
     "answer": lambda who, session, question: who.answer(question, {"approved": True}),
     "stop": lambda who, session, question: who.stop(session),
     "apply": lambda who, session, question: who.workspace_of(session, "apply"),
     "schedule": lambda who, session, question: (
-        who.add_schedule(NewSchedule(cron="@daily", name="own", session=NewSession(facts={}, input="x"))),
+        who.add_schedule(NewSchedule(cron="@daily", name="own", session=scheduled(who, session))),
         who.remove_schedule("own"),
     ),
     "remove what others schedule": lambda who, session, question: (
-        who.store.schedules.add(NewSchedule(cron="@daily", name="bobs", session=NewSession(facts={}, input="x"))),
-        who.remove_schedule("bobs"),
+        who.store.schedules.add(NewSchedule(cron="@daily", name=session, session=scheduled(who, session))),
+        who.remove_schedule(session),
     ),
     "remember": lambda who, session, question: who.answer(question, {"approved": True, "choice": "write:always"}),
     "see host paths": lambda who, session, question: (who.facts(session), who.lines(session, private=True)),
@@ -81,24 +92,131 @@ DOORS: dict[str, Callable[[PersonStore, str, str], Any]] = {
         who.people(), who.new_person("new", Role.VIEWER), who.remove_person("new"),
     ),
     "see rules": lambda who, session, question: who.rules(),
-    "change rules": lambda who, session, question: who.remove_rule(who.store.accounts.rules()[0]["id"]),
+    "change rules": lambda who, session, question: who.remove_rule(
+        who.store.accounts.add_rule({"verdict": "ask", "tool": session}, "root", of(who, session))
+    ),
+    "manage the project": lambda who, session, question: (
+        who.grant(of(who, session) or "shop", "bob", Role.VIEWER),
+        who.grant(of(who, session) or "shop", "bob", Role.NONE),
+    ),
 }  # fmt: skip
+
+
+def of(who: PersonStore, session: str) -> str:
+    return who.store.find(session).program
+
+
+def scheduled(who: PersonStore, session: str) -> NewSession:
+    return NewSession(facts={}, input="x", program=of(who, session))
 
 
 def test_every_action_has_a_door_that_is_tried() -> None:
     assert set(DOORS) == set(ACTIONS)
 
 
+ORDER = {Role.NONE: -1, Role.VIEWER: 0, Role.OPERATOR: 1, Role.ADMIN: 2}
+
+
 @pytest.mark.parametrize("role", list(Role))
+@pytest.mark.parametrize("by", ["name", "group"])
+def test_a_role_in_one_project_counts_there_and_nowhere_else(store: Store, role: Role, by: str) -> None:
+    """Every action × role × own and other project. What is in another project is not there."""
+    who = person(store, "pat", Role.NONE)
+    person(store, "bob", Role.OPERATOR)
+    for program in ("shop", "bank"):
+        started(store, "bob", program)
+    if by == "group":
+        store.projects.join("crew", "pat")
+    if role is not Role.NONE:
+        store.projects.grant("shop", "@crew" if by == "group" else "pat", role.value)
+    for number, (action, door) in enumerate(DOORS.items()):
+        for program in ("shop", "bank", ""):
+            lease = started(store, "bob", program)
+            question = asked(store, lease, f"q{number}{program}")
+            if program == "shop" and ORDER[role] >= ORDER[ACTIONS[action]] and action not in STORE_WIDE:
+                door(who, lease.id, question)
+                continue
+            if program != "shop" and action in ("see", "see rules"):
+                continue  # lists are looked at below
+            if not program and action == "manage the project":
+                continue  # there is none
+            before = len(store.accounts.refusals())
+            with pytest.raises(TeamError) as refused:
+                door(who, lease.id, question)
+            assert refused.value.code in ("ROLE", *NOT_THERE), (action, program, refused.value.message)
+            first = ACTIONS[{"remember": "answer", "remove what others schedule": "schedule"}.get(action, action)]
+            hidden = program != "shop" and ORDER[role] >= ORDER[first] and action not in ("start", "schedule")
+            assert (refused.value.code in NOT_THERE) == (hidden and action not in STORE_WIDE), (action, program)
+            assert len(store.accounts.refusals()) > before or refused.value.code == "RULE_NOT_FOUND", (action, program)
+            kept = store.question(question)
+            assert kept is not None and kept.state == "open" and store.find(lease.id).state == "running"
+    if role is Role.NONE:
+        return
+    store.accounts.add_rule({"verdict": "ask", "tool": "x"}, "root", "bank")
+    seen = (who.sessions(), who.questions(), who.schedules())
+    assert [{row.program for row in rows} <= {"shop"} for rows in seen] == [True] * 3
+    assert seen[0] and seen[1] and {each["project"] for each in who.rules()} <= {"", "shop"}
+    assert [each.name for each in who.projects()] == ["shop"]
+    bank = next(row for row in store.sessions() if row.program == "bank")
+    for look in (lambda: who.find(bank.id[:12]), lambda: who.lines(bank.id), lambda: who.find_question("q0bank")):
+        with pytest.raises(TeamError) as refused:
+            look()
+        assert refused.value.code in NOT_THERE
+
+
+NOT_THERE = ("SESSION_NOT_FOUND", "QUESTION_NOT_FOUND", "SCHEDULE_NOT_FOUND", "PROJECT_NOT_FOUND", "RULE_NOT_FOUND")
+
+
+def test_a_role_that_is_taken_back_or_was_a_removed_persons_counts_no_more(store: Store) -> None:
+    who, lease = person(store, "pat", Role.NONE), started(store, "bob", "shop")
+    store.projects.join("crew", "pat")
+    store.projects.grant("shop", "@crew", "operator")
+    assert who.session(lease.id, "send").id == lease.id
+    store.projects.leave("crew", "pat")
+    with pytest.raises(TeamError, match="pat has no role here and may not see"):
+        who.sessions()
+    store.projects.join("crew", "pat")
+    store.projects.grant("shop", "pat", "admin")
+    store.accounts.remove_person("pat")
+    again = person(store, "pat", Role.NONE)
+    with pytest.raises(TeamError, match="pat has no role"):
+        again.sessions()
+
+
+def test_two_directories_of_one_name_are_two_projects(store: Store) -> None:
+    for program in ("p1", "p2"):
+        store.queue(NewSession(facts={}, input="x", program=program, project="my shop"))
+    assert [(each.id, each.name) for each in store.projects.all()] == [("p1", "my-shop"), ("p2", "my-shop-2")]
+    store.projects.rename("my-shop-2", "other")
+    assert store.projects.find("OTHER").id == "p2"
+    with pytest.raises(TeamError, match="there is a project 'other' already"):
+        store.projects.rename("my-shop", "other")
+
+
+def test_a_rule_of_a_projects_admin_counts_in_that_project_alone(store: Store) -> None:
+    person(store, "ann", Role.ADMIN), person(store, "pat", Role.NONE)
+    started(store, "bob", "shop")
+    store.projects.grant("shop", "pat", "admin")
+    rules = StoreRules(store)
+    rules.refresh()
+    assert [rules.scope(author, "shop") for author in ("ann", "pat", "root")] == ["", "shop", "shop"]
+    store.accounts.add_rule({"verdict": "ask", "tool": "x"}, "pat", "shop")
+    store.accounts.add_rule({"verdict": "ask", "tool": "y"}, "ann")
+    rules.refresh()
+    assert [len(rules.content(each).rules) for each in ("shop", "bank", "")] == [2, 1, 1]
+
+
+@pytest.mark.parametrize("role", [each for each in Role if each is not Role.NONE])
 def test_each_role_may_what_the_table_says_and_refusals_are_recorded(store: Store, role: Role) -> None:
     who = person(store, "pat", role)
-    may = {Role.VIEWER: 0, Role.OPERATOR: 1, Role.ADMIN: 2}
+    person(store, "bob", Role.OPERATOR)
+    store.projects.add("shop", "shop")
     expected: list[str] = []
     for number, (action, door) in enumerate(DOORS.items()):
         lease = started(store, "bob")
         question = asked(store, lease, f"q{number}")
         store.accounts.add_rule({"verdict": "blocked", "tool": "webfetch"}, "root")
-        if may[role] >= may[ACTIONS[action]]:
+        if ORDER[role] >= ORDER[ACTIONS[action]]:
             door(who, lease.id, question)
             continue
         with pytest.raises(TeamError, match=f"pat is {role.value} here and may not") as refused:
@@ -119,6 +237,7 @@ def test_only_an_admin_is_offered_what_counts_beyond_the_session(store: Store) -
     offered = {
         role: [each["id"] for each in person(store, role.value, role).find_question(question).wire["choices"]]
         for role in Role
+        if role is not Role.NONE
     }
     assert offered == {
         Role.VIEWER: ["write:session"],

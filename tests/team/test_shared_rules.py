@@ -35,17 +35,17 @@ async def test_a_new_rule_is_written_with_the_lines_of_its_session(store: Store,
     journal = journals.create(lease.id, None)
     journals.journal.writer.started = True  # type: ignore[union-attr]
     SessionRules(rules, journals).remember([rule()], "ann")
-    assert [each.verdict.value for each in rules.content.rules] == ["preApproved"]
+    assert [each.verdict.value for each in rules.content("").rules] == ["preApproved"]
     assert store.accounts.rules() == []
     journal.append("decided", {"remembered": "always"})
     await journals.journal.committed()  # type: ignore[union-attr]
     [kept] = store.accounts.rules()
     assert (kept["person"], kept["rule"]["tool"]) == ("ann", "write_file")
     rules.refresh()
-    assert "by ann" in rules.content.rules[0].file
+    assert "by ann" in rules.content("").rules[0].file
     store.accounts.remove_rule(kept["id"])
     rules.refresh()
-    assert rules.content.rules == ()
+    assert rules.content("").rules == ()
     commits.close()
 
 
@@ -65,7 +65,7 @@ async def test_a_runner_that_lost_the_session_keeps_neither_the_decision_nor_the
         await journals.journal.committed()  # type: ignore[union-attr]
     assert store.accounts.rules() == []
     rules.refresh()
-    assert rules.content.rules == ()
+    assert rules.content("").rules == ()
     commits.close()
 
 
@@ -81,7 +81,7 @@ def test_a_rule_is_found_by_the_id_that_decisions_name(store: Store) -> None:
     store.accounts.add_rule(RULE, "ann")
     rules = StoreRules(store)
     rules.refresh()
-    [counts] = rules.content.rules
+    [counts] = rules.content("").rules
     assert [each["id"] for each in store.accounts.rules()] == [counts.id]
     store.accounts.remove_rule(counts.id)
     assert store.accounts.rules() == []

@@ -44,6 +44,7 @@ VERBS = {
     "stop": "end a background session",
     "store": "the database of background sessions: init, status, upgrade, prune",
     "people": "the people of a team: add, list and remove them; their tokens",
+    "projects": "the programs of a team: who has which role in each; groups of people",
     "doctor": "check what works here, and say how to repair the rest",
 }
 TEAM_VERBS = (
@@ -59,6 +60,7 @@ TEAM_VERBS = (
     "stop",
     "store",
     "people",
+    "projects",
 )
 """Those of `cli.team`."""
 _OTHER_VERBS = {"exec": "sandbox exec", "explain": "rules explain"}

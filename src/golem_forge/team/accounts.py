@@ -6,12 +6,13 @@ All methods block; they are called in threads. Who may call them is judged in `p
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from hashlib import sha256
 from typing import Any, Final
 
 from golem_forge.policy.rules.model import rule_id
 from golem_forge.team.database import Database, StoreConnection, TeamError
+from golem_forge.team.projects import forget_person
 from golem_forge.team.rows import CHANNEL
 
 REFUSALS_KEPT: Final = 1000
@@ -59,6 +60,7 @@ class Accounts:
                     "STORE_ADMIN",
                 )
             removed = connection.execute("DELETE FROM people WHERE name = :name", {"name": name}).rowcount
+            forget_person(connection, name)
             connection.notify(CHANNEL, "")
         if not removed:
             raise TeamError(f"no person {name!r}; `forge people list` shows them", "PERSON_NOT_FOUND")
@@ -85,23 +87,26 @@ class Accounts:
 
     # ---- rules of the store
 
-    def add_rule(self, rule: Mapping[str, Any], person: str) -> str:
-        """A rule that counts on every runner; gives its id. The same words again are the same rule."""
+    def add_rule(self, rule: Mapping[str, Any], person: str, project: str = "") -> str:
+        """A rule that counts on every runner, in one project or in all; gives its id. The same words again are the same
+        rule."""
         with self.database.transaction() as connection:
-            return insert_rule(connection, rule, person)
+            return insert_rule(connection, rule, person, project)
 
     def rules(self) -> list[dict[str, Any]]:
-        """Oldest first: `id`, `rule`, `person` (its author), `created`."""
-        rows = self.database.read("SELECT id, rule, person, created FROM rules ORDER BY created, id")
-        found = [dict(zip(("id", "rule", "person", "created"), row, strict=True)) for row in rows]
+        """Oldest first: `id`, `rule`, `person` (its author), `created`, `project` (empty: all)."""
+        names = ("id", "rule", "person", "created", "project")
+        rows = self.database.read("SELECT id, rule, person, created, project FROM rules ORDER BY created, id")
+        found = [dict(zip(names, row, strict=True)) for row in rows]
         rules = [each | {"rule": json.loads(each["rule"])} for each in found]
         return [each | {"id": _id_in_log(each["rule"])} for each in rules]
 
-    def remove_rule(self, rule_id: str) -> None:
-        """By the id that the log says, or by that of its row."""
+    def remove_rule(self, rule_id: str, projects: Collection[str] | None = None) -> None:
+        """By the id that the log says, or by that of its row. `projects`: only one of these."""
         with self.database.transaction() as connection:
-            rows = connection.execute("SELECT id, rule FROM rules").fetchall()
-            removed = [row for row, rule in rows if rule_id in (row, _id_in_log(json.loads(rule)))]
+            rows = connection.execute("SELECT id, rule, project FROM rules").fetchall()
+            known = [each for each in rows if projects is None or each[2] in projects]
+            removed = [row for row, rule, _ in known if rule_id in (row, _id_in_log(json.loads(rule)))]
             for row in removed:
                 connection.execute("DELETE FROM rules WHERE id = :id", {"id": row})
             connection.notify(CHANNEL, "")
@@ -115,13 +120,14 @@ def _id_in_log(written: Mapping[str, Any]) -> str:
     return given if isinstance(given, str) and given else rule_id(dict(written))
 
 
-def insert_rule(connection: StoreConnection, rule: Mapping[str, Any], person: str) -> str:
+def insert_rule(connection: StoreConnection, rule: Mapping[str, Any], person: str, project: str = "") -> str:
     """In a transaction of the caller's."""
     words = json.dumps(dict(rule), sort_keys=True)
-    row_id = sha256(words.encode()).hexdigest()[:16]
+    row_id = sha256(f"{words}{project}".encode()).hexdigest()[:16]
     connection.execute(
-        "INSERT INTO rules (id, rule, person, created) VALUES (:id, :rule, :person, @now) ON CONFLICT DO NOTHING",
-        {"id": row_id, "rule": words, "person": person},
+        "INSERT INTO rules (id, rule, person, created, project) VALUES (:id, :rule, :person, @now, :project) "
+        "ON CONFLICT DO NOTHING",
+        {"id": row_id, "rule": words, "person": person, "project": project},
     )
     connection.notify(CHANNEL, "")
     return _id_in_log(rule)

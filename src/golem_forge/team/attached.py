@@ -105,7 +105,9 @@ class AttachedSession:
         rings = listen(self._store, ring, (f"{CHANNEL}_{self._id}", LIVE_CHANNEL + self._id), heard)
         stop_interrupts = self._bus.on("interrupt", self._interrupt)
         try:
-            self._answers = (await asyncio.to_thread(lambda: self._store.person)).may("answer")
+            self._answers = await asyncio.to_thread(
+                lambda: self._store.person.may("answer", self._store.find(self._id).program)
+            )
             await self._look()
             self._start(self._hear())
             while self.row is None or self.row.state not in ENDED:
@@ -271,10 +273,11 @@ class AttachedSession:
 
     def _may_answer(self, question_id: str) -> Person:
         """Past the store, so it is asked first whether this person may. Raises TeamError."""
+        program = self.row.program if self.row is not None else ""
         if isinstance(self._store, PersonStore):
-            return self._store.require("answer", f"question {question_id}")
+            return self._store.require("answer", f"question {question_id}", program)
         person = self._store.person
-        if not person.may("answer"):
+        if not person.may("answer", program):
             raise TeamError(f"{person.name} is {person.role.value} here and may not answer: that takes an operator.")
         return person
 

@@ -161,7 +161,7 @@ class SessionWriter:
         self._first = 0
         """The number of the first line that waits."""
         self._outputs: list[tuple[str, str, int, bytes]] = []
-        self._rules: list[tuple[Mapping[str, Any], str]] = []
+        self._rules: list[tuple[Mapping[str, Any], str, str]] = []
         self.on_rules: Callable[[int], None] | None = None
         """Told how many of the rules that wait, the oldest first, were kept or never will be."""
         self.kept_bytes = kept_bytes
@@ -204,10 +204,10 @@ class SessionWriter:
         with self._lock:
             self._outputs += numbered
 
-    def add_rule(self, rule: Mapping[str, Any], author: str) -> None:
+    def add_rule(self, rule: Mapping[str, Any], author: str, project: str) -> None:
         """For all runners; kept with the next lines, so at the latest with the decision that says so."""
         with self._lock:
-            self._rules.append((rule, author))
+            self._rules.append((rule, author, project))
 
     def find_output(self, handle: str) -> tuple[str, Iterable[bytes]] | None:
         return self._thread.store.output(self._lease.id, handle)

@@ -92,8 +92,8 @@ class JournalTable:
                 ":piece, :data) ON CONFLICT DO NOTHING",
                 {"session": each.session, "handle": handle, "worker": worker, "piece": piece, "data": data},
             )
-        for rule, author in each.rules:
-            insert_rule(connection, rule, author)
+        for rule, author, project in each.rules:
+            insert_rule(connection, rule, author, project)
         tables: dict[str, list[dict[str, Any]]] = {}
         for n, line in enumerate(each.lines, start=each.first):
             table = "journal_private" if is_private(line) else "journal"

@@ -1,12 +1,15 @@
 """People of a team: a name with a role and a token, and the store as one of them may use it.
 
+    none      nothing, but in the projects where they have a role
     viewer    sees sessions, their journals and open questions
     operator  also starts, answers, sends, stops, and takes over what a session changed in its git workspace
     admin     also manages people and the store's rules, and reads where a session runs (host paths)
 
-`ACTIONS` is the one table of who may do what. `PersonStore` has the methods of `Store` that a person needs; each one
-looks up who the token belongs to now, checks the table, records a refusal, and acts under the person's own name. The
-page, the API, the socket and the command line all go through it.
+A person has one role in all projects, and may have a higher one in some (`projects.py`). `ACTIONS` is the one table of
+who may do what. `PersonStore` has the methods of `Store` that a person needs; each one looks up who the token belongs
+to now, checks the table for the project in question, records a refusal, and acts under the person's own name. The
+page, the API, the socket and the command line all go through it. What is in a project that a person may not see is not
+there for them.
 
 A token is 256 random bits, shown once and kept as a hash. Threat: a hash that is guessed byte by byte; it is compared
 in constant time with every one there is.
@@ -19,15 +22,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from golem_forge.core.decisions import ChoiceEnum
-from golem_forge.core.lazy_dataclass import dataclass, replace
+from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.core.regex import regex
 from golem_forge.core.text import one_line
 from golem_forge.net.guard import secret_hash
 from golem_forge.team.answers import remembers_beyond_session
 from golem_forge.team.database import Database, TeamError
+from golem_forge.team.projects import Project, no_project
 from golem_forge.team.rows import CHECKPOINT, CONFINED, ENDED, NewSession, QuestionRow, StoredSession, last_checkpoint
-from golem_forge.team.schedules import NewSchedule, Schedule
-from golem_forge.team.store import Store
+from golem_forge.team.schedules import NewSchedule, Schedule, no_schedule
+from golem_forge.team.store import Store, no_question, no_session
 
 TOKEN_PREFIX: Final = "forge_"
 MAX_TOKEN: Final = 200
@@ -38,12 +42,13 @@ NOT_KNOWN: Final = "This token is not valid (any more). Ask an admin of the team
 
 
 class Role(ChoiceEnum, noun="role"):
+    NONE = "none"
     VIEWER = "viewer"
     OPERATOR = "operator"
     ADMIN = "admin"
 
 
-_ORDER: Final = {Role.VIEWER: 0, Role.OPERATOR: 1, Role.ADMIN: 2}
+_ORDER: Final = {Role.NONE: -1, Role.VIEWER: 0, Role.OPERATOR: 1, Role.ADMIN: 2}
 ACTIONS: Final[Mapping[str, Role]] = {
     "see": Role.VIEWER,
     "start": Role.OPERATOR,
@@ -60,8 +65,12 @@ ACTIONS: Final[Mapping[str, Role]] = {
     "see host paths": Role.ADMIN,
     "see refusals": Role.ADMIN,
     "manage people": Role.ADMIN,
+    "manage the project": Role.ADMIN,
 }
-"""Action → the least role that may do it. `remember`: an answer that counts beyond its session."""
+"""Action → the least role that may do it. `remember`: an answer that counts beyond its session. `manage the project`:
+who has which role in it."""
+STORE_WIDE: Final = frozenset({"see refusals", "manage people"})
+"""These take the role in all projects; the others are about one."""
 
 _EXPLAINED: Final = {
     "see host paths": "the log with arguments and paths is for admins; `forge attach ID` shows a session"
@@ -72,9 +81,28 @@ _EXPLAINED: Final = {
 class Person:
     name: str
     role: Role
+    """In all projects."""
+    projects: Mapping[str, Role] = field(default_factory=dict)
+    """Project → the role that they have there besides."""
 
-    def may(self, action: str) -> bool:
-        return _ORDER[self.role] >= _ORDER[ACTIONS[action]]
+    def role_in(self, program: str | None) -> Role:
+        """`program`: None: in all projects."""
+        return max(self.role, self.projects.get(program or "", Role.NONE), key=_ORDER.__getitem__)
+
+    @property
+    def highest(self) -> Role:
+        return max((self.role, *self.projects.values()), key=_ORDER.__getitem__)
+
+    def may(self, action: str, program: str | None = None) -> bool:
+        return _ORDER[self.role_in(program)] >= _ORDER[ACTIONS[action]]
+
+    def may_somewhere(self, action: str) -> bool:
+        role = self.role if action in STORE_WIDE else self.highest
+        return _ORDER[role] >= _ORDER[ACTIONS[action]]
+
+    def programs(self, action: str) -> frozenset[str] | None:
+        """Those in which they may; None: in all."""
+        return None if self.may(action) else frozenset(each for each in self.projects if self.may(action, each))
 
 
 def person_name(name: str) -> str:
@@ -97,7 +125,11 @@ def find_person(store: Store, token_hash: str) -> Person | None:
     """Whose token has this hash, as of now."""
     people = {each["token"]: each for each in store.accounts.people()}
     found = [each for known, each in people.items() if secrets.compare_digest(known, token_hash)]
-    return Person(name=found[-1]["name"], role=Role(found[-1]["role"])) if found else None
+    if not found:
+        return None
+    name = found[-1]["name"]
+    roles = {project: Role(role) for project, role in store.projects.roles_of(name).items()}
+    return Person(name=name, role=Role(found[-1]["role"]), projects=roles)
 
 
 def token_hash(token: str) -> str:
@@ -139,6 +171,12 @@ class TeamStore(Protocol):
     def refusals(self, limit: int = 200) -> list[dict[str, Any]]: ...
     def rules(self) -> list[dict[str, Any]]: ...
     def remove_rule(self, rule_id: str) -> None: ...
+    def projects(self) -> list[Project]: ...
+    def groups(self) -> dict[str, list[str]]: ...
+    def grant(self, project: str, subject: str, role: Role) -> None: ...
+    def rename_project(self, name: str, new: str) -> None: ...
+    def join(self, group: str, person: str) -> None: ...
+    def leave(self, group: str, person: str) -> None: ...
     def close(self) -> None: ...
 
 
@@ -158,18 +196,38 @@ class PersonStore:
             raise TeamError(NOT_KNOWN, "NOT_A_PERSON")
         return found
 
-    def require(self, action: str, what: str = "") -> Person:
-        """The one place where a role is checked. A refusal is recorded."""
+    def require(self, action: str, what: str = "", program: str | None = None) -> Person:
+        """The one place where a role is checked. `program`: in this project; None: in one at least, and what needs all
+        of them is in STORE_WIDE. A refusal is recorded."""
         person = self.person
-        if not person.may(action):
+        if not (person.may_somewhere(action) if program is None else person.may(action, program)):
             self.store.accounts.refuse(person.name, self.door, action, one_line(what)[:200])
             least = ACTIONS[action].value
+            role = person.role_in(program) if program is not None else person.highest
+            is_what = f"is {role.value}" if role is not Role.NONE else "has no role"
             why = _EXPLAINED.get(action) or f"that takes {'an' if least[0] in 'ao' else 'a'} {least}"
             raise TeamError(
-                f"{person.name} is {person.role.value} here and may not {action}: {why}. The refusal was recorded.",
-                "ROLE",
+                f"{person.name} {is_what} here and may not {action}: {why}. The refusal was recorded.", "ROLE"
             )
         return person
+
+    def session(self, session_id: str, action: str = "see", what: str = "") -> StoredSession:
+        """The session of this id, if this person may do that with it. One of a project that they may not see is not
+        there for them."""
+        what = what or f"session {session_id}"
+        person = self.require(action, what)
+        row = self.store.get(session_id)
+        if row is None or not self._is_seen(person, row.program, what):
+            raise TeamError(no_session(session_id), "SESSION_NOT_FOUND")
+        self.require(action, what, row.program)
+        return row
+
+    def _is_seen(self, person: Person, program: str, what: str) -> bool:
+        """What is not, and is there, was tried: that is recorded."""
+        if person.may("see", program):
+            return True
+        self.store.accounts.refuse(person.name, self.door, "see (another project)", one_line(what)[:200])
+        return False
 
     @property
     def database(self) -> Database:
@@ -188,62 +246,68 @@ class PersonStore:
     def sessions(
         self, *, states: Iterable[str] = (), prefix: str = "", limit: int = 1000, batch: str = ""
     ) -> list[StoredSession]:
-        self.require("see", "sessions")
-        return self.store.sessions(states=states, prefix=prefix, limit=limit, batch=batch)
+        programs = self.require("see", "sessions").programs("see")
+        return self.store.sessions(states=states, prefix=prefix, limit=limit, batch=batch, programs=programs)
 
     def find(self, reference: str) -> StoredSession:
-        self.require("see", f"session {reference}")
-        return self.store.find(reference)
+        programs = self.require("see", f"session {reference}").programs("see")
+        return self.store.find(reference, programs)
 
     def lines(
         self, session_id: str, after: int = 0, *, limit: int = 5000, private: bool = False
     ) -> list[tuple[int, bytes]]:
         """`private`: with the lines that hold host paths, for admins."""
-        self.require("see host paths" if private else "see", f"journal of {session_id}")
+        self.session(session_id, "see host paths" if private else "see", f"journal of {session_id}")
         return self.store.lines(session_id, after, limit=limit, private=private)
 
     def output(self, session_id: str, handle: str) -> tuple[str, Iterator[bytes]] | None:
-        self.require("see", f"output of {session_id}")
+        self.session(session_id, "see", f"output of {session_id}")
         return self.store.output(session_id, handle)
 
     def questions(self, *, session: str = "", state: str = "open", limit: int = 1000) -> list[QuestionRow]:
         person = self.require("see", "questions")
-        found = self.store.questions(session=session, state=state, limit=limit)
+        found = self.store.questions(session=session, state=state, limit=limit, programs=person.programs("see"))
         return [_offered_to(person, each) for each in found]
 
     def question(self, question_id: str) -> QuestionRow | None:
         person = self.require("see", "questions")
         found = self.store.question(question_id)
-        return None if found is None else _offered_to(person, found)
+        if found is None or not self._is_seen(person, found.program, f"question {question_id}"):
+            return None
+        return _offered_to(person, found)
 
     def find_question(self, reference: str) -> QuestionRow:
         person = self.require("see", "questions")
-        return _offered_to(person, self.store.find_question(reference))
+        return _offered_to(person, self.store.find_question(reference, person.programs("see")))
 
     def answered_by(self, sessions: Sequence[str]) -> dict[str, list[str]]:
+        """Of sessions that this person was given before."""
         self.require("see", "sessions")
         return self.store.answered_by(sessions)
 
     def runners(self) -> list[dict[str, Any]]:
-        self.require("see", "runners")
-        return self.store.runners()
-
-    def counts(self) -> dict[str, Any]:
-        self.require("see", "counts")
-        return self.store.counts()
+        """Somebody who does not see all projects is not told which ones a runner is for."""
+        found, person = self.store.runners(), self.require("see", "runners")
+        return found if person.may("see") else [each | {"offers": {}} for each in found]
 
     def schedules(self) -> list[Schedule]:
-        self.require("see", "schedules")
-        return self.store.schedules.all()
+        person = self.require("see", "schedules")
+        return [each for each in self.store.schedules.all() if person.may("see", each.program)]
+
+    def projects(self) -> list[Project]:
+        """Those that this person sees; the roles of others are for whoever manages them."""
+        person = self.require("see", "projects")
+        seen = (each for each in self.store.projects.all() if person.may("see", each.id))
+        return [each if person.may("manage the project", each.id) else replace(each, roles={}) for each in seen]
 
     def workspace_of(self, session_id: str, action: str = "see") -> Mapping[str, Any]:
         """The git workspace of a session, to read its changes (`see`) or to take them over (`apply`); empty: it has
         none. It may name a host path: show nothing of it."""
-        self.require(action, f"changes of {session_id}")
+        row = self.session(session_id, action, f"changes of {session_id}")
         found = self.store.facts(session_id).get("workspace")
         if not isinstance(found, Mapping):
             return {}
-        if self.store.find(session_id).state not in ENDED:  # its last lines may still be on their way
+        if row.state not in ENDED:  # its last lines may still be on their way
             return found
         return {**found, CHECKPOINT: last_checkpoint(self._journal_of(session_id))}
 
@@ -256,14 +320,17 @@ class PersonStore:
     # ---- what an operator may
 
     def queue(self, new: NewSession, session_id: str = "") -> str:
-        person = self.require("start", new.title)
+        person = self.require("start", new.title, new.program)
         return self.store.queue(replace(self._allowed(new), person=person.name, door=self.door), session_id)
 
     def answer(self, question_id: str, answer: Mapping[str, Any]) -> QuestionRow:
-        who = self.require("answer", f"question {question_id}")
-        question = self.store.question(question_id)
-        if question is not None and remembers_beyond_session(question, answer):
-            self.require("remember", f"question {question_id}")
+        what = f"question {question_id}"
+        who, question = self.require("answer", what), self.store.question(question_id)
+        if question is None or not self._is_seen(who, question.program, what):
+            raise no_question(question_id)
+        self.require("answer", what, question.program)
+        if remembers_beyond_session(question, answer):
+            self.require("remember", what, question.program)
         try:
             return self.store.answer(question_id, answer, who.name, self.door)
         except TeamError as error:
@@ -272,12 +339,12 @@ class PersonStore:
             raise
 
     def send(self, session_id: str, kind: str, data: Mapping[str, Any]) -> int:
-        who = self.require("interrupt" if kind == "interrupt" else "send", f"session {session_id}")
-        return self.store.send(session_id, kind, data, who.name, self.door)
+        self.session(session_id, "interrupt" if kind == "interrupt" else "send")
+        return self.store.send(session_id, kind, data, self.person.name, self.door)
 
     def stop(self, session_id: str) -> str:
-        who = self.require("stop", f"session {session_id}")
-        return self.store.stop(session_id, who.name, self.door)
+        self.session(session_id, "stop")
+        return self.store.stop(session_id, self.person.name, self.door)
 
     def _allowed(self, new: NewSession) -> NewSession:
         """What a person may bring. Threat: on a runner its own account's settings count, never those of whoever starts
@@ -297,7 +364,7 @@ class PersonStore:
 
     def add_schedule(self, new: NewSchedule) -> str:
         """It starts sessions in the person's name, for as long as they may."""
-        who = self.require("schedule", new.session.title)
+        who = self.require("schedule", new.session.title, new.session.program)
         session = replace(self._allowed(new.session), person=who.name, door=self.door)
         return self.store.schedules.add(replace(new, session=session, by_role=bool(self._token_hash)))
 
@@ -305,23 +372,58 @@ class PersonStore:
         """One's own; those of others are for admins."""
         who = self.require("schedule", f"remove {name}")
         found = self.store.schedules.find(name)
+        if not self._is_seen(who, found.program, f"schedule {name}"):
+            raise no_schedule(name)
+        self.require("schedule", f"remove {name}", found.program)
         if found.person != who.name or bool(found.by_role) != bool(self._token_hash):
-            self.require("remove what others schedule", f"schedule {name}")
+            self.require("remove what others schedule", f"schedule {name}", found.program)
         self.store.schedules.remove(name)
 
     # ---- what an admin may
 
     def facts(self, session_id: str) -> Mapping[str, Any]:
-        self.require("see host paths", f"session {session_id}")
+        self.session(session_id, "see host paths")
         return self.store.facts(session_id)
 
     def rules(self) -> list[dict[str, Any]]:
-        self.require("see rules")
-        return self.store.accounts.rules()
+        """Those of all projects, and of the ones that this person sees."""
+        person = self.require("see rules")
+        found = self.store.accounts.rules()
+        return [each for each in found if not each["project"] or person.may("see rules", each["project"])]
 
     def remove_rule(self, rule_id: str) -> None:
-        self.require("change rules", f"remove {rule_id}")
-        self.store.accounts.remove_rule(rule_id)
+        """One of all projects takes an admin of all; one of a project an admin of it."""
+        person = self.require("change rules", f"remove {rule_id}")
+        self.store.accounts.remove_rule(rule_id, person.programs("change rules"))
+
+    def grant(self, project: str, subject: str, role: Role) -> None:
+        """`subject`: a person, or `@group`; Role.NONE takes the role back."""
+        self._managed(project, f"{subject}: {role.value}")
+        self.store.projects.grant(project, subject, role.value)
+
+    def rename_project(self, name: str, new: str) -> None:
+        self._managed(name, f"rename to {new}")
+        self.store.projects.rename(name, new)
+
+    def _managed(self, name: str, what: str) -> None:
+        person = self.require("manage the project", f"{name}, {what}")
+        found = self.store.projects.find(name)
+        if not self._is_seen(person, found.id, f"project {name}"):
+            raise no_project(name)
+        self.require("manage the project", f"{name}, {what}", found.id)
+
+    def groups(self) -> dict[str, list[str]]:
+        """A group may have roles in several projects: who is in it is for admins of all."""
+        self.require("manage people", "groups")
+        return self.store.projects.groups()
+
+    def join(self, group: str, person: str) -> None:
+        self.require("manage people", f"{person} into {group}")
+        self.store.projects.join(group, person)
+
+    def leave(self, group: str, person: str) -> None:
+        self.require("manage people", f"{person} out of {group}")
+        self.store.projects.leave(group, person)
 
     def people(self) -> list[dict[str, Any]]:
         self.require("manage people", "list")
@@ -362,7 +464,7 @@ class OwnerStore(PersonStore):
 
 def _offered_to(person: Person, question: QuestionRow) -> QuestionRow:
     """Only an admin is offered what counts beyond the session."""
-    if person.may("remember") or not question.wire.get("choices"):
+    if person.may("remember", question.program) or not question.wire.get("choices"):
         return question
     kept = [each for each in question.wire["choices"] if each.get("scope") == "session"]
     return replace(question, wire={**question.wire, "choices": kept})

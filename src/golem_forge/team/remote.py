@@ -29,6 +29,7 @@ from golem_forge.core.text import one_line
 from golem_forge.team.changes import SessionChanges, changes_from_json
 from golem_forge.team.database import StoreUnavailable, TeamError
 from golem_forge.team.people import NOT_KNOWN, Person, Role
+from golem_forge.team.projects import Project
 from golem_forge.team.rows import NewSession, QuestionRow, StoredSession
 from golem_forge.team.schedules import NewSchedule, Schedule
 from golem_forge.team.workspace import WorkspaceError
@@ -49,6 +50,7 @@ _ID: Final = regex(r"[A-Za-z0-9_-]{1,64}")
 _TOKEN: Final = regex(r"[\x21-\x7e]{1,200}")
 _TYPES: Final[Mapping[str, Any]] = {
     "str": str, "int": int, "float": (int, float), "bool": (bool, int), "Mapping[str, Any]": dict,
+    "Mapping[str, str]": dict,
 }  # fmt: skip
 _IDS: Final = frozenset({"id", "session", "state"})
 _OTHER_VERSION: Final = (
@@ -81,10 +83,10 @@ class RemoteStore:
     @property
     def person(self) -> Person:
         found = self._get("/api/me")
-        name, role = _text(found, "person"), _text(found, "role")
-        if role not in set(Role):
+        name, role, projects = _text(found, "person"), _text(found, "allProjects"), found.get("projects")
+        if not isinstance(projects, dict) or not {role, *projects.values()} <= set(Role):
             raise TeamError(_OTHER_VERSION)
-        return Person(name=name, role=Role(role))
+        return Person(name=name, role=Role(role), projects={id: Role(each) for id, each in projects.items()})
 
     # ---- sessions
 
@@ -230,6 +232,32 @@ class RemoteStore:
 
     def remove_rule(self, rule_id: str) -> None:
         self._ask("DELETE", f"/api/team/rules/{_part(rule_id)}")
+
+    # ---- projects
+
+    def projects(self) -> list[Project]:
+        return [_row(Project, each) for each in self._rows("/api/team/projects")]
+
+    def groups(self) -> dict[str, list[str]]:
+        rows = _checked(self._rows("/api/team/groups"), name=str, people=list)
+        return {each["name"]: [str(person) for person in each["people"]] for each in rows}
+
+    def grant(self, project: str, subject: str, role: Role) -> None:
+        body = {"project": project, "subject": subject, "role": role.value}
+        self._ask("POST", "/api/team/projects/roles", json.dumps(body).encode())
+
+    def rename_project(self, name: str, new: str) -> None:
+        self._ask("POST", f"/api/team/projects/{_part(name)}/name", json.dumps({"name": new}).encode())
+
+    def join(self, group: str, person: str) -> None:
+        self._change_group(group, person, True)
+
+    def leave(self, group: str, person: str) -> None:
+        self._change_group(group, person, False)
+
+    def _change_group(self, group: str, person: str, member: bool) -> None:
+        body = {"group": group, "person": person, "member": member}
+        self._ask("POST", "/api/team/groups", json.dumps(body).encode())
 
     def close(self) -> None:
         """Every request has its own connection."""

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import socket
 from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
 from typing import Any, Final
 
 from golem_forge.core.lazy_dataclass import dataclass
@@ -58,6 +61,8 @@ class NewSession:
     label: str = ""
     batch: str = ""
     priority: int = 0
+    project: str = ""
+    """How the project of the program is called, where the store does not know it yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,12 +143,16 @@ class QuestionRow:
     person: str
     door: str
     answered: float
+    program: str = ""
+    """Of its session."""
 
 
-QUESTION_COLUMNS: Final = (
-    "id, session, kind, call, worker, risk, title, wire, state, asked, expires, four_eyes, answer, person, "
-    "door, answered"
-)
+_QUESTION: Final = (
+    "id", "session", "kind", "call", "worker", "risk", "title", "wire", "state", "asked", "expires", "four_eyes",
+    "answer", "person", "door", "answered",
+)  # fmt: skip
+_PROGRAM: Final = "(SELECT s.program FROM sessions s WHERE s.id = questions.session)"
+QUESTION_COLUMNS: Final = ", ".join((*_QUESTION, _PROGRAM))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,8 +191,8 @@ class Append:
     lines: tuple[bytes, ...]
     outputs: tuple[tuple[str, str, int, bytes], ...] = ()
     """(handle, worker, number of the piece, its bytes)"""
-    rules: tuple[tuple[Mapping[str, Any], str], ...] = ()
-    """(rule for all runners, its author): kept at the latest with the line that says so."""
+    rules: tuple[tuple[Mapping[str, Any], str, str], ...] = ()
+    """(rule for all runners, its author, its project): kept at the latest with the line that says so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,13 +224,17 @@ class RecordedSession:
     ended: float
 
 
+def program_id(root: Path) -> str:
+    """By which sessions name their program: a directory of this machine."""
+    return sha256(f"{socket.gethostname()} {root}".encode()).hexdigest()[:16]
+
+
 def to_session(row: Sequence[Any]) -> StoredSession:
     return StoredSession(**dict(zip(_SESSION, row, strict=True)))
 
 
 def to_question(row: Sequence[Any]) -> QuestionRow:
-    names = [name.strip() for name in QUESTION_COLUMNS.split(",")]
-    values = dict(zip(names, row, strict=True))
+    values = dict(zip((*_QUESTION, "program"), row, strict=True))
     values["wire"] = json.loads(values["wire"])
     values["answer"] = json.loads(values["answer"]) if values["answer"] else {}
     return QuestionRow(**values)

@@ -62,6 +62,8 @@ _log = logging.getLogger(__name__)
 class RunnerOptions:
     slots: int = 4
     labels: Sequence[str] = ()
+    projects: Sequence[str] = ()
+    """Ids of the projects whose sessions it takes; empty: of all."""
     limits: Mapping[str, int] = field(default_factory=dict)
     hold_s: float = 1800.0
     idle_s: float = 0.0
@@ -183,7 +185,9 @@ class Runner:
         self._leaving = True
         try:
             await asyncio.to_thread(self.store.drain, self.id)
-            has_work = await asyncio.to_thread(self.store.has_work, self.options.labels, self.options.limits)
+            has_work = await asyncio.to_thread(
+                self.store.has_work, self.options.labels, self.options.limits, self.options.projects
+            )
             if not has_work and self._is_idle():
                 return True
             await asyncio.to_thread(self.store.drain, self.id, False)
@@ -233,7 +237,9 @@ class Runner:
         self._rang, self._slot_is_free = time.monotonic(), False
         options = self.options
         try:
-            await asyncio.to_thread(self.store.ring_forgotten, options.labels, options.limits, 2 * options.slots)
+            await asyncio.to_thread(
+                self.store.ring_forgotten, options.labels, options.limits, 2 * options.slots, options.projects
+            )
             if options.metrics.wanted:
                 options.metrics.set_queue_length((await asyncio.to_thread(self.store.counts)).get("queued", 0))
         except StoreUnavailable as error:
@@ -299,6 +305,7 @@ class Runner:
             session_id=session_id,
             limits=self.options.limits,
             but=list(self._runs),
+            projects=self.options.projects,
         )
         if lease is None:
             return None
@@ -455,7 +462,11 @@ class Runner:
             slots=self.options.slots,
             labels=self.options.labels,
             version=__version__,
-            offers={**self.options.offers, "limits": dict(self.options.limits)},
+            offers={
+                **self.options.offers,
+                "limits": dict(self.options.limits),
+                "projects": list(self.options.projects),
+            },
         )
 
 

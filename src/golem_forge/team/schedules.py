@@ -22,6 +22,7 @@ from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.regex import regex
 from golem_forge.core.text import one_line
 from golem_forge.team.database import Database, StoreConnection, TeamError
+from golem_forge.team.projects import MAY_START, role_in
 from golem_forge.team.rows import CHANNEL, ENDED, NewSession
 
 DOOR: Final = "schedule"
@@ -187,6 +188,7 @@ class Schedule:
     title: str
     worker: str
     label: str
+    program: str
     created: float
     last_tick: float
     """0: none yet."""
@@ -199,13 +201,12 @@ class Schedule:
 
 
 _COLUMNS: Final = (
-    "id", "name", "cron", "timezone", "person", "by_role", "title", "worker", "label", "created", "last_tick",
-    "next_tick", "last_session", "note",
+    "id", "name", "cron", "timezone", "person", "by_role", "title", "worker", "label", "program", "created",
+    "last_tick", "next_tick", "last_session", "note",
 )  # fmt: skip
 _SELECTED: Final = (
     f"{', '.join(_COLUMNS)}, COALESCE((SELECT s.state FROM sessions s WHERE s.id = schedules.last_session), '')"
 )
-MAY_START: Final = ("operator", "admin")
 
 
 def _to_schedule(row: Iterable[Any]) -> Schedule:
@@ -251,6 +252,7 @@ class Schedules:
             "title": session["title"],
             "worker": new.session.worker,
             "label": new.session.label,
+            "program": new.session.program,
             "session": json.dumps(session | {"facts": dict(new.session.facts)}),
         }
         with self.database.transaction() as connection:
@@ -260,9 +262,9 @@ class Schedules:
                 raise TeamError(f"the store has {there} schedules, and takes no more; remove some", "SCHEDULE")
             [now] = connection.execute("SELECT @now").fetchone()
             added = connection.execute(
-                "INSERT INTO schedules (id, name, cron, timezone, person, by_role, title, worker, label, session, "
-                "created, next_tick) VALUES (:id, :name, :cron, :timezone, :person, :by_role, :title, :worker, :label, "
-                ":session, :now, :next) ON CONFLICT DO NOTHING",
+                "INSERT INTO schedules (id, name, cron, timezone, person, by_role, title, worker, label, program, "
+                "session, created, next_tick) VALUES (:id, :name, :cron, :timezone, :person, :by_role, :title, "
+                ":worker, :label, :program, :session, :now, :next) ON CONFLICT DO NOTHING",
                 {**values, "now": now, "next": cron.next(now)},
             ).rowcount
         if not added:
@@ -278,7 +280,7 @@ class Schedules:
         for each in self.all():
             if each.name == name:
                 return each
-        raise TeamError(f"no schedule {one_line(name)[:80]!r}; `forge schedule list` shows them", "SCHEDULE_NOT_FOUND")
+        raise no_schedule(name)
 
     def remove(self, name: str) -> None:
         """Sessions that it started go on. Raises TeamError where there is none."""
@@ -346,12 +348,8 @@ class Schedules:
         """Why nothing is to start now; empty: it may."""
         if schedule.last_state and schedule.last_state not in ENDED:
             return f"session {schedule.last_session[:12]} of an earlier tick has not ended"
-        if schedule.by_role:
-            row = connection.execute(
-                "SELECT role FROM people WHERE name = :name", {"name": schedule.person}
-            ).fetchone()  # fmt: skip
-            if row is None or row[0] not in MAY_START:
-                return f"{schedule.person} may not start sessions any more"
+        if schedule.by_role and role_in(connection, schedule.person, schedule.program) not in MAY_START:
+            return f"{schedule.person} may not start sessions any more"
         return ""
 
     def _note(self, connection: StoreConnection, schedule: Schedule, said: str) -> str:
@@ -360,6 +358,10 @@ class Schedules:
             return ""
         connection.execute("UPDATE schedules SET note = :note WHERE id = :id", {"note": said, "id": schedule.id})
         return f"schedule {schedule.name}: {said}"
+
+
+def no_schedule(name: str) -> TeamError:
+    return TeamError(f"no schedule {one_line(name)[:80]!r}; `forge schedule list` shows them", "SCHEDULE_NOT_FOUND")
 
 
 def moment(seconds: float, timezone: str = "UTC") -> str:

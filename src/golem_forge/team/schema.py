@@ -10,7 +10,9 @@ needs, and nothing that changes what is recorded.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
+from pathlib import PurePath
 from typing import Final
 
 from golem_forge.core.regex import regex
@@ -23,8 +25,7 @@ from golem_forge.team.database import (
     TeamError,
 )
 from golem_forge.team.dispatch import SCHEMA_KEY, install
-
-SCHEMA_VERSION: Final = 1
+from golem_forge.team.projects import ensure_project
 
 _TABLES: Final = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -140,6 +141,18 @@ CREATE TABLE pruned (
     session TEXT PRIMARY KEY, lines BIGINT NOT NULL, hash TEXT NOT NULL, at DOUBLE PRECISION NOT NULL
 );
 """
+_PROJECT_TABLES: Final = """
+CREATE TABLE projects (id TEXT PRIMARY KEY, name TEXT NOT NULL, created DOUBLE PRECISION NOT NULL);
+CREATE UNIQUE INDEX projects_by_name ON projects (lower(name));
+CREATE TABLE project_roles (
+    project TEXT NOT NULL REFERENCES projects (id) ON DELETE CASCADE, subject TEXT NOT NULL, role TEXT NOT NULL,
+    PRIMARY KEY (project, subject)
+);
+CREATE TABLE group_members (name TEXT NOT NULL, person TEXT NOT NULL, PRIMARY KEY (name, person));
+ALTER TABLE rules ADD COLUMN project TEXT NOT NULL DEFAULT '';
+ALTER TABLE schedules ADD COLUMN program TEXT NOT NULL DEFAULT '';
+CREATE INDEX sessions_by_program ON sessions (program, created)
+"""
 _TABLE_NAMES: Final = regex(r"CREATE TABLE (\w+)")
 _APPEND_ONLY: Final = ("journal", "journal_private", "outputs")
 _PRUNING: Final = "pruning"
@@ -155,8 +168,8 @@ _KEPT: Final = {
 _RIGHTS: Final = {
     RUNNER: {
         **_KEPT,
-        **dict.fromkeys((*_APPEND_ONLY, "rules"), "SELECT, INSERT"),
-        **dict.fromkeys(("meta", "people", "pruned"), "SELECT"),
+        **dict.fromkeys((*_APPEND_ONLY, "rules", "projects"), "SELECT, INSERT"),
+        **dict.fromkeys(("meta", "people", "pruned", "project_roles", "group_members"), "SELECT"),
     },
     PAGE: {**_KEPT, **dict.fromkeys((*_APPEND_ONLY, "meta", "pruned", "runners"), "SELECT")},
 }
@@ -199,6 +212,28 @@ def _statements(database: Database) -> Iterator[str]:
         )
 
 
+def _add_projects(connection: StoreConnection, database: Database) -> None:
+    """Projects and roles in them. The programs that are there become projects, named by their directories."""
+    for statement in _PROJECT_TABLES.split(";"):
+        connection.execute(statement)
+    for schedule, kept in connection.execute("SELECT id, session FROM schedules").fetchall():
+        program = str(json.loads(kept).get("program") or "")
+        connection.execute(
+            "UPDATE schedules SET program = :program WHERE id = :id", {"program": program, "id": schedule}
+        )
+    programs = connection.execute(
+        "SELECT s.program, max(f.facts) FROM sessions s LEFT JOIN session_facts f ON f.session = s.id "
+        "WHERE s.program <> '' GROUP BY s.program ORDER BY min(s.created)"
+    ).fetchall()
+    for program, facts in programs:
+        ensure_project(connection, program, PurePath(json.loads(facts or "{}").get("directory") or "").name)
+
+
+_STEPS: Final[tuple[Callable[[StoreConnection, Database], None], ...]] = (_add_projects,)
+"""What leads from each version to the next one; the first begins at version 1, the tables above."""
+SCHEMA_VERSION: Final = 1 + len(_STEPS)
+
+
 def version_of(connection: StoreConnection, database: Database) -> int:
     """0: there are no tables."""
     if database.kind == SQLITE:
@@ -221,8 +256,13 @@ def upgrade(database: Database) -> tuple[int, int]:
         if before == 0:
             for statement in _statements(database):
                 connection.execute(statement)
+        for step in _STEPS[max(before, 1) - 1 : SCHEMA_VERSION - 1]:
+            step(connection, database)
+        if before != SCHEMA_VERSION:  # else nothing is written: whoever watches the file would be woken
             connection.execute(
-                "INSERT INTO meta (key, value) VALUES ('schema', :version)", {"version": str(SCHEMA_VERSION)}
+                "INSERT INTO meta (key, value) VALUES ('schema', :version) ON CONFLICT (key) DO UPDATE SET value = "
+                "excluded.value",
+                {"version": str(SCHEMA_VERSION)},
             )
         if isinstance(connection, PostgresConnection):
             _install_dispatch(connection)
@@ -311,7 +351,7 @@ def require_runner(database: Database) -> None:
     """Before a runner starts. Raises TeamError for a role that lacks a right which its work needs."""
     needed = (
         f"('{table}', '{right}')"
-        for table in _TABLE_NAMES.findall(_TABLES)
+        for table in _TABLE_NAMES.findall(_TABLES + _PROJECT_TABLES)
         for right in _RIGHTS[RUNNER].get(table, _ALL_RIGHTS).split(", ")
     )
     with database.transaction(write=False) as connection:

@@ -262,7 +262,7 @@ class SessionRun:
         )
         journals.on_full = self._full_in_thread
         if parts.rules is not None:
-            journals.shared_rules = SessionRules(parts.rules, journals)
+            journals.shared_rules = SessionRules(parts.rules, journals, lease.session.program)
             parts.rules.refresh()
         return journals, os.path.isdir(directory)
 

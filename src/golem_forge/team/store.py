@@ -14,7 +14,7 @@ when it refuses.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -34,6 +34,7 @@ from golem_forge.team.database import (
 )
 from golem_forge.team.dispatch import JobQueue
 from golem_forge.team.journal_table import JournalTable, bound
+from golem_forge.team.projects import Projects, ensure_project
 from golem_forge.team.rows import (
     ANSWERED,
     CHANNEL,
@@ -58,7 +59,7 @@ from golem_forge.team.rows import (
     to_question,
     to_session,
 )
-from golem_forge.team.schedules import MAY_START, Schedules
+from golem_forge.team.schedules import Schedules
 from golem_forge.team.schema import SCHEMA_VERSION, check_version, pruning, upgrade
 from golem_forge.team.webhooks import Outbox, SessionFact
 
@@ -77,6 +78,7 @@ class Store:
     def __init__(self, database: Database) -> None:
         self.database = database
         self.accounts = Accounts(database)
+        self.projects = Projects(database)
         self.journals = JournalTable(database)
         self.schedules = Schedules(database, self._queue, self.without_secrets)
         self.home: ForgeHome | None = None
@@ -114,6 +116,7 @@ class Store:
         return session_id
 
     def _queue(self, connection: StoreConnection, new: NewSession, session_id: str) -> None:
+        ensure_project(connection, new.program, new.project)
         connection.execute(
             "INSERT INTO sessions (id, state, worker, title, model, mode, person, program, label, batch, priority, "
             "arrivals, created, updated) VALUES (:id, 'queued', :worker, :title, :model, :mode, :person, "
@@ -139,11 +142,19 @@ class Store:
         self._ring(connection, session_id, new.label, new.priority)
 
     def sessions(
-        self, *, states: Iterable[str] = (), prefix: str = "", batch: str = "", limit: int = 1000
+        self,
+        *,
+        states: Iterable[str] = (),
+        prefix: str = "",
+        batch: str = "",
+        limit: int = 1000,
+        programs: Collection[str] | None = None,
     ) -> list[StoredSession]:
-        """The newest first."""
+        """The newest first. `programs`: only of these."""
         wanted, values = bound("state", states)
         where = f"state IN ({wanted})" if wanted else "1 = 1"
+        among, more = _of_programs(programs)
+        where, values = f"{where} AND {among}", values | more
         values |= {"length": len(prefix), "prefix": prefix, "limit": limit}
         if batch:
             where = f"{where} AND (batch = :batch OR substr(batch, 1, length(:batch) + 1) = :batch || '.')"
@@ -155,16 +166,22 @@ class Store:
         )
         return [to_session(row) for row in rows]
 
-    def find(self, reference: str) -> StoredSession:
-        """By its id or the beginning of it. Raises TeamError."""
-        found = self.sessions(prefix=reference, limit=2) if reference else []
+    def get(self, session_id: str) -> StoredSession | None:
+        """By its whole id."""
+        row = self.database.read_one(f"SELECT {SESSION_COLUMNS} FROM sessions WHERE id = :id", {"id": session_id})
+        return None if row is None else to_session(row)
+
+    def find(self, reference: str, programs: Collection[str] | None = None) -> StoredSession:
+        """By its id or the beginning of it. `programs`: only of these. Raises TeamError."""
+        found = self.sessions(prefix=reference, limit=2, programs=programs) if reference else []
         exact = [row for row in found if row.id == reference]
         if len(found) > 1 and not exact:
             raise TeamError(
                 f"several sessions start with {reference!r}; type more of the id (`forge ps --all` shows them)"
             )
         if not found:
-            raise TeamError(self._pruned(reference) or _no_session(reference), "SESSION_NOT_FOUND")
+            pruned = self._pruned(reference) if programs is None else ""
+            raise TeamError(pruned or no_session(reference), "SESSION_NOT_FOUND")
         return (exact or found)[0]
 
     def _pruned(self, reference: str) -> str:
@@ -213,9 +230,11 @@ class Store:
         session_id: str = "",
         limits: Mapping[str, int] | None = None,
         but: Iterable[str] = (),
+        projects: Collection[str] = (),
     ) -> Lease | None:
-        """The next session that may run here; None: there is none. `session_id`: that one; `but`: none of these."""
-        may_run, values = _claimable(labels, limits)
+        """The next session that may run here; None: there is none. `session_id`: that one; `but`: none of these;
+        `projects`: of one of these, if any is named."""
+        may_run, values = _claimable(labels, limits, projects)
         # A runner of another version than the tables takes nothing, from the moment of their upgrade on.
         only = "AND EXISTS (SELECT 1 FROM meta WHERE key = 'schema' AND value = :schema) "
         values["schema"] = str(SCHEMA_VERSION)
@@ -241,17 +260,23 @@ class Store:
         *columns, facts = row
         return Lease(session=to_session(columns), facts=json.loads(facts) if facts else {})
 
-    def has_work(self, labels: Sequence[str], limits: Mapping[str, int] | None) -> bool:
+    def has_work(self, labels: Sequence[str], limits: Mapping[str, int] | None, projects: Collection[str] = ()) -> bool:
         """Whether there is a session that `claim` would give."""
-        may_run, values = _claimable(labels, limits)
+        may_run, values = _claimable(labels, limits, projects)
         found = self.database.read_one(f"SELECT 1 FROM sessions s WHERE {may_run} LIMIT 1", values)
         return found is not None
 
-    def ring_forgotten(self, labels: Sequence[str], limits: Mapping[str, int] | None, most: int) -> int:
+    def ring_forgotten(
+        self,
+        labels: Sequence[str],
+        limits: Mapping[str, int] | None,
+        most: int,
+        projects: Collection[str] = (),
+    ) -> int:
         """PostgreSQL: rings for sessions that may run and have no job that waits. Gives their number."""
         if self.database.kind == SQLITE:
             return 0
-        may_run, values = _claimable(labels, limits)
+        may_run, values = _claimable(labels, limits, projects)
         with self.database.transaction() as connection:
             rows = connection.execute(
                 f"SELECT s.id, s.label, s.priority FROM sessions s WHERE {may_run} AND NOT EXISTS (SELECT 1 FROM "
@@ -564,10 +589,21 @@ class Store:
         assert found is not None
         return found
 
-    def questions(self, *, session: str = "", state: str = OPEN, limit: int = 1000) -> list[QuestionRow]:
-        """The oldest first."""
+    def questions(
+        self,
+        *,
+        session: str = "",
+        state: str = OPEN,
+        limit: int = 1000,
+        programs: Collection[str] | None = None,
+    ) -> list[QuestionRow]:
+        """The oldest first. `programs`: only of these."""
         where = "AND session = :session" if session else ""
         values: dict[str, Any] = {"state": state, "limit": limit} | ({"session": session} if session else {})
+        if programs is not None:
+            among, more = _of_programs(programs)
+            where += f" AND session IN (SELECT id FROM sessions WHERE {among})"
+            values |= more
         self.expire()
         rows = self.database.read(
             f"SELECT {QUESTION_COLUMNS} FROM questions WHERE state = :state {where} ORDER BY asked, id LIMIT :limit",
@@ -608,9 +644,9 @@ class Store:
             return found
         with self.database.transaction(write=False) as connection:
             authors = self._authors(connection, sessions)
-        people = [each["name"] for each in self.accounts.people() if each["role"] in MAY_START]
+        people = self.projects.approvers(row.program for row in found)
         return [
-            with_authors(row, authors.get(row.session, ()), people)
+            with_authors(row, authors.get(row.session, ()), people[row.program])
             if row.state == OPEN and row.four_eyes == SOMEBODY_ELSE
             else row
             for row in found
@@ -631,19 +667,22 @@ class Store:
             found.setdefault(session, []).append(person)
         return found
 
-    def find_question(self, reference: str) -> QuestionRow:
+    def find_question(self, reference: str, programs: Collection[str] | None = None) -> QuestionRow:
+        """By its id or the beginning of it. `programs`: only of these. Raises TeamError."""
         rows = []
         if reference:
+            among, values = _of_programs(programs)
             rows = self.database.read(
-                f"SELECT {QUESTION_COLUMNS} FROM questions WHERE substr(id, 1, :length) = :id LIMIT 2",
-                {"length": len(reference), "id": reference},
+                f"SELECT {QUESTION_COLUMNS} FROM questions WHERE substr(id, 1, :length) = :id "
+                f"AND session IN (SELECT id FROM sessions WHERE {among}) LIMIT 2",
+                {**values, "length": len(reference), "id": reference},
             )
         if len(rows) > 1:
             raise TeamError(
                 f"several questions start with {reference!r}; type more of the id (`forge inbox` shows them)"
             )
         if not rows:
-            raise TeamError(f"no question {reference!r}; `forge inbox` shows those that are open", "QUESTION_NOT_FOUND")
+            raise no_question(reference)
         return self._with_authors([to_question(rows[0])])[0]
 
     def answer(self, question_id: str, answer: Mapping[str, Any], person: str = "", door: str = "") -> QuestionRow:
@@ -658,9 +697,7 @@ class Store:
         with self.database.transaction() as connection:
             row = connection.execute("SELECT session FROM questions WHERE id = :id", {"id": question_id}).fetchone()
             if row is None:
-                raise TeamError(
-                    f"no question {question_id!r}; `forge inbox` shows those that are open", "QUESTION_NOT_FOUND"
-                )
+                raise no_question(question_id)
             session = self._locked(connection, row[0])
             if self._expire(connection, session.id):
                 session = self._locked(connection, session.id)
@@ -858,7 +895,7 @@ class Store:
             {"id": session_id},
         ).fetchone()
         if row is None:
-            raise TeamError(_no_session(session_id), "SESSION_NOT_FOUND")
+            raise TeamError(no_session(session_id), "SESSION_NOT_FOUND")
         return to_session(row)
 
     def _is_leased(self, connection: StoreConnection, session_id: str) -> bool:
@@ -922,7 +959,11 @@ class Store:
         return len(rows)
 
 
-def _no_session(reference: str) -> str:
+def no_question(reference: str) -> TeamError:
+    return TeamError(f"no question {reference!r}; `forge inbox` shows those that are open", "QUESTION_NOT_FOUND")
+
+
+def no_session(reference: str) -> str:
     return f"no session {reference!r} in the store; `forge ps --all` shows them"
 
 
@@ -937,10 +978,24 @@ def _words(said: Mapping[str, Any]) -> str:
     return words
 
 
-def _claimable(labels: Sequence[str], limits: Mapping[str, int] | None) -> tuple[str, dict[str, Any]]:
-    """(which rows of `sessions s` a runner with these labels may take, the values of that)."""
+def _of_programs(programs: Collection[str] | None) -> tuple[str, dict[str, Any]]:
+    """(which rows of `sessions` are of these programs, the values of that); None: all are."""
+    if programs is None:
+        return "1 = 1", {}
+    among, values = bound("program", programs)
+    return (f"program IN ({among})" if values else "1 = 0"), values
+
+
+def _claimable(
+    labels: Sequence[str], limits: Mapping[str, int] | None, projects: Collection[str] = ()
+) -> tuple[str, dict[str, Any]]:
+    """(which rows of `sessions s` a runner with these labels may take, the values of that). `projects`: only of these,
+    if any is named."""
     fitting, values = bound("label", ("", *labels))
     limit = ""
+    if projects:
+        among, more = bound("project", projects)
+        limit, values = f" AND s.program IN ({among})", values | more
     for name, column in (("per_person", "person"), ("per_program", "program")):
         if limits and limits.get(name):
             limit += (

@@ -11,7 +11,6 @@ import socket
 import subprocess
 import sys
 import time
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,7 +27,7 @@ from golem_forge.sandbox.host import own_command, person_environ
 from golem_forge.storage.home import forge_home
 from golem_forge.team.database import Database, PostgresDatabase, SqliteDatabase, TeamError
 from golem_forge.team.people import TeamStore
-from golem_forge.team.rows import NewSession
+from golem_forge.team.rows import NewSession, program_id
 from golem_forge.team.session_workspace import NO_WORKSPACE, workspace_facts
 from golem_forge.team.workspace import Workspace, read_workspace
 from golem_forge.ui.session_ui import exit_code_for
@@ -99,7 +98,6 @@ def new_session(asked: RunArgs, *, in_batch: bool = False) -> NewSession:
     )
     if plan.waits_for_trust:
         raise NotTrusted(plan.program.root)
-    root = str(plan.program.root)
     workspace = parse_workspace(asked.workspace) if isinstance(asked.workspace, str) else asked.workspace
     facts: dict[str, Any] = {
         "directory": str(Path(asked.directory).absolute()),
@@ -117,7 +115,8 @@ def new_session(asked: RunArgs, *, in_batch: bool = False) -> NewSession:
         worker=plan.worker.name,
         mode="single" if in_batch and is_built_in(plan.worker) else plan.worker.mode or "single",
         title=shorten(one_line(asked.input), 200),
-        program=sha256(f"{socket.gethostname()} {root}".encode()).hexdigest()[:16],
+        program=program_id(plan.program.root),
+        project=plan.program.root.name,
         label=asked.label or host_label(),
         priority=asked.priority,
     )

@@ -17,7 +17,7 @@ from golem_forge.team.rows import QUEUED, RUNNING, WAITING
 from golem_forge.team.shared_rules import rule_in_words
 
 _ALL: Final = 1_000_000
-HELP: Final = """usage: forge people add NAME --role viewer|operator|admin
+HELP: Final = """usage: forge people add NAME --role none|viewer|operator|admin
        forge people list [--json]
        forge people remove NAME
        forge people refusals [--json]
@@ -27,13 +27,14 @@ HELP: Final = """usage: forge people add NAME --role viewer|operator|admin
   remove    the token stops working at once, open pages included
   refusals  who tried what their role does not allow
 
-      --role R   viewer (default): sees sessions and questions; operator: also starts, answers, sends and stops;
-                 admin: also manages people and the store's rules
+      --role R   in all projects: viewer (default): sees sessions and questions; operator: also starts, answers, sends
+                 and stops; admin: also manages people and the store's rules; none: nothing, but where
+                 `forge projects grant` gives them a role
       --json     for programs"""
 
 
 def run_people(words: list[str]) -> int:
-    given = read_args("people", HELP, words, "VERB", "NAME?", "--role viewer|operator|admin", "--json")
+    given = read_args("people", HELP, words, "VERB", "NAME?", f"--role {'|'.join(Role)}", "--json")
     if given.verb not in ("add", "list", "remove", "refusals") or (given.verb in ("add", "remove")) != bool(given.name):
         print(HELP, file=sys.stderr)
         return 2
@@ -57,7 +58,8 @@ def _add(store: TeamStore, name: str, role: Role, as_json: bool) -> None:
     if as_json:
         print_json({"name": name, "role": role.value, "token": token})
         return
-    print(f"{name} is {role.value}. Their token, shown only now:\n\n  {token}\n")
+    is_what = f"is {role.value}" if role is not Role.NONE else "has no role yet (`forge projects grant` gives one)"
+    print(f"{name} {is_what}. Their token, shown only now:\n\n  {token}\n")
     print("They type it on the team's page (`forge web --team`), or set FORGE_TEAM_TOKEN for `forge ps`, `inbox` …")
 
 

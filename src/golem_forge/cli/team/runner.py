@@ -19,31 +19,34 @@ from golem_forge.team.runner import Runner, RunnerOptions
 from golem_forge.team.schema import require_runner
 from golem_forge.team.webhooks import read_webhooks
 
-HELP: Final = """usage: forge runner [--slots N] [--label L]… [--idle S]
+HELP: Final = """usage: forge runner [--slots N] [--label L]… [--project P]… [--idle S]
 
 Takes sessions from the store and runs them, several at a time. It runs in the foreground. TERM or Ctrl-C lets running
 calls end within 60 seconds, gives the rest back to the queue and takes no new work. A second one interrupts them.
 
       --slots N     so many sessions at once (store.runner.slots, by default 4)
       --label L     also take sessions that ask for this label (repeat for more)
+      --project P   only take sessions of this project (repeat for more); `forge projects list` shows them
       --idle S      end after S seconds without work
       --set KEY.PATH=VALUE
                     a value of config.yaml for this runner, e.g. store.url=sqlite"""
 
 
 def run_runner(words: list[str]) -> int:
-    given = read_args("runner", HELP, words, "--slots N", "--label L…", "--idle S", "--set PAIR…")
+    given = read_args("runner", HELP, words, "--slots N", "--label L…", "--project P…", "--idle S", "--set PAIR…")
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s forge runner: %(message)s", stream=sys.stderr)
     program = program_settings(given.set)
     settings = program.store
     try:
         store = own_store(settings)
         require_runner(store.database)
+        projects = [store.projects.find(each).id for each in given.project]
     except TeamError as error:
         return fail_with("runner", error)
     options = RunnerOptions(
         slots=given.slots or settings.slots,
         labels=(host_label(), machine_label(), *settings.labels, *given.label),
+        projects=projects,
         limits={"per_person": settings.per_person, "per_program": settings.per_program},
         hold_s=settings.hold,
         idle_s=float(given.idle or 0),

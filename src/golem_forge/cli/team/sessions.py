@@ -13,11 +13,14 @@ from golem_forge.cli.team import ID_SHOWN, fail_with, open_store
 from golem_forge.core.text import one_line, shorten, shorten_prose
 from golem_forge.team.database import TeamError
 from golem_forge.team.people import TeamStore
+from golem_forge.team.projects import no_project
 from golem_forge.team.rows import ENDED, QUEUED, RUNNING, WAITING, StoredSession
 
-PS_HELP: Final = """usage: forge ps [--all] [--json]
+PS_HELP: Final = """usage: forge ps [--all] [--project P] [--json]
 
-Lists the sessions of the store that run or wait, the newest first. --all also lists those that have ended."""
+Lists the sessions of the store that run or wait, the newest first. --all also lists those that have ended.
+
+      --project P   only sessions of this project; `forge projects list` shows them"""
 STOP_HELP: Final = """usage: forge stop ID
 
 Interrupts a session of the store and ends it. Calls that run are ended within a second, wherever the session runs."""
@@ -30,29 +33,44 @@ _WIDEST_WAIT: Final = 60
 
 
 def run_ps(words: list[str]) -> int:
-    given = read_args("ps", PS_HELP, words, "--all", "--json")
+    given = read_args("ps", PS_HELP, words, "--all", "--project P", "--json")
     try:
         store = open_store()
         now = store.now()
         rows = store.sessions(states=() if given.all else _OPEN_STATES)
+        names = {each.id: each.name for each in store.projects()}
+        if given.project is not None:
+            rows = [row for row in rows if row.program == project_named(names, given.project)]
         slots = Slots.read(store) if any(row.state == QUEUED or row.is_woken for row in rows) else Slots([], {})
     except TeamError as error:
         return fail_with("ps", error)
     if given.json:
-        print_json([_as_json(row, slots, now) for row in rows])
+        print_json([_as_json(row, slots, now) | {"project": names.get(row.program, "")} for row in rows])
         return 0
     if not rows:
         print("no session runs or waits; `forge run --background …` starts one" if not given.all else "no sessions yet")
         return 0
 
+    several = len({row.program for row in rows}) > 1
+
     def table() -> Iterator[tuple[str, ...]]:
-        yield ("SESSION", "STATE", "WORKER", "PERSON", "RUNNER", "AGE", "COST", "WAITS FOR", "TITLE")
+        head = ("SESSION", "STATE", "WORKER", "PERSON", "RUNNER", "AGE", "COST", "WAITS FOR", "TITLE")
+        yield (head[0], "PROJECT", *head[1:]) if several else head
         for row in rows:
-            yield tuple(one_line(cell) for cell in _cells(row, slots, now))
+            cells = tuple(one_line(cell) for cell in _cells(row, slots, now))
+            yield (cells[0], one_line(names.get(row.program, "-")), *cells[1:]) if several else cells
 
     print_columns(table)
     print_notices(rows)
     return 0
+
+
+def project_named(names: Mapping[str, str], wanted: str) -> str:
+    """Its id. Raises TeamError."""
+    for id, name in names.items():
+        if name.casefold() == wanted.casefold():
+            return id
+    raise no_project(wanted)
 
 
 def print_notices(rows: Iterable[StoredSession]) -> None:
@@ -93,7 +111,7 @@ class Slots(NamedTuple):
         if row.state != QUEUED and not row.is_woken:
             return row.waits_for
         came = f" ({row.what_came})" if row.is_woken else ""
-        fitting = [each for each in self.runners if row.label in ("", *each["labels"])]
+        fitting = [each for each in self.runners if row.label in ("", *each["labels"]) and _takes_project(each, row)]
         wanted = f"a runner with the label {row.label}" if row.label else "a runner"
         if not fitting:
             return f"{wanted}: there is none{came}"
@@ -115,6 +133,12 @@ class Slots(NamedTuple):
             if isinstance(most, int) and 0 < most <= count:
                 return f"store.limits.{name} ({most}): {count} of {whose} run now"
         return ""
+
+
+def _takes_project(runner: Mapping[str, Any], row: StoredSession) -> bool:
+    offers = runner.get("offers")
+    projects = offers.get("projects") if isinstance(offers, Mapping) else None
+    return not isinstance(projects, list) or not projects or row.program in projects
 
 
 def _as_json(row: StoredSession, slots: Slots, now: float) -> dict[str, Any]:

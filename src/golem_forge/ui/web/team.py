@@ -25,13 +25,13 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
 from golem_forge.agent.session_plan import SessionRequest, plan_session
 from golem_forge.agent.trust import NotTrusted
 from golem_forge.agent.worker_zones import is_built_in
+from golem_forge.config.program import program_root
 from golem_forge.core.regex import regex
 from golem_forge.core.text import one_line, shorten
 from golem_forge.net.guard import Message, Receive, Scope, Send, header_values, secret_hash
@@ -46,9 +46,9 @@ from golem_forge.storage.private_file import (
 )
 from golem_forge.team.database import TeamError, complaints
 from golem_forge.team.live import LIVE_CHANNEL
-from golem_forge.team.people import MAX_TOKEN, NOT_LOOSER, PersonStore, find_person, token_hash
+from golem_forge.team.people import MAX_TOKEN, NOT_LOOSER, Person, PersonStore, find_person, token_hash
 from golem_forge.team.rings import Rings, listen
-from golem_forge.team.rows import NewSession
+from golem_forge.team.rows import NewSession, program_id
 from golem_forge.team.session_workspace import workspace_facts
 from golem_forge.team.store import Store
 from golem_forge.tools.threads import run_in_thread
@@ -70,6 +70,7 @@ _MAX_LOGINS: Final = 8
 """Of one person."""
 _MAX_FILE_BYTES: Final = 1 << 18
 _HASHES: Final = regex("[0-9a-f]{128}")
+NO_SUCH_SESSION: Final = ApiRefusal(404, "There is no such session; the list of sessions shows all.")
 _log = logging.getLogger(__name__)
 _NO_PERSON: Final = GuardRefusal(
     401,
@@ -262,6 +263,7 @@ class TeamRegistry(SessionRegistry):
         """Where runners of other machines send the text of sessions that somebody looks at."""
         self._looking: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._people_known: dict[str, Person] = {}
 
     # ---- who is logged in
 
@@ -279,6 +281,7 @@ class TeamRegistry(SessionRegistry):
                 loop.call_soon_threadsafe(self._take_live, channel.removeprefix(LIVE_CHANNEL), what)
 
         self._rings = listen(self.store, rung, self._channels, heard)
+        self._look_soon()
 
     def _take_live(self, session_id: str, what: str) -> None:
         if (known := self._stored.get(session_id)) is not None:
@@ -296,8 +299,15 @@ class TeamRegistry(SessionRegistry):
 
     async def _look_at_people(self) -> None:
         with contextlib.suppress(TeamError):  # nobody can do anything meanwhile: every request looks too
-            people = await run_in_thread(self.store.accounts.people)
-            self._login.keep_only({each["token"] for each in people})
+            people = await run_in_thread(self._people)
+            known, self._people_known = self._people_known, people
+            lost = {token for token, now in people.items() if token in known and _lost_some(known[token], now)}
+            self._login.keep_only(people.keys() - lost)
+
+    def _people(self) -> dict[str, Person]:
+        """By the hash of their token."""
+        hashes = [each["token"] for each in self.store.accounts.people()]
+        return {hash: found for hash in hashes if (found := find_person(self.store, hash)) is not None}
 
     # ---- sessions
 
@@ -318,7 +328,7 @@ class TeamRegistry(SessionRegistry):
         except TeamError:
             found = False
         if not found:
-            raise ApiRefusal(404, "There is no such session; the list of sessions shows all.")
+            raise NO_SUCH_SESSION
 
     async def _drop(self, session_id: str) -> None:
         known = self._stored.pop(session_id)
@@ -338,6 +348,7 @@ class TeamRegistry(SessionRegistry):
             words = f"{one_line(request.approval)[:40]} cannot be chosen by a person of a team"
             raise ApiRefusal(422, f"{words}: use interactive, strict or auto_deny.", {"approval": words})
         directory = self._directory_for(request.directory)
+        program = self.program_of(request.directory)
         plan = plan_session(directory, SessionRequest(home=self.home, answers=True), request.worker or None)
         if plan.waits_for_trust:
             raise NotTrusted(plan.program.root)
@@ -358,9 +369,15 @@ class TeamRegistry(SessionRegistry):
             worker=plan.worker.name,
             mode="single" if in_batch and is_built_in(plan.worker) else plan.worker.mode or mode,
             title=shorten(one_line(request.input), 200),
-            program=sha256(f"{host} {plan.program.root}".encode()).hexdigest()[:16],
+            program=program,
+            project=plan.program.root.name,
             label=label or f"host:{host}",
         )
+
+    def program_of(self, wanted: str) -> str:
+        """In a thread: the project that a session in this directory would be of. It reads no file of it: who may not
+        start there shall learn nothing. Raises ApiRefusal."""
+        return program_id(program_root(self._directory_for(wanted)))
 
     def _directory_for(self, wanted: str) -> Path:
         """Threat: `..`, a link or an absolute path that leads out of what this server offers."""
@@ -382,14 +399,27 @@ class TeamRegistry(SessionRegistry):
         await run_in_thread(lambda: shutil.rmtree(self._place, ignore_errors=True))
 
 
+def _lost_some(before: Person, now: Person) -> bool:
+    """Whether somebody sees less than before: a page that shows it is closed, and they log in again."""
+    return any(before.may("see", each) and not now.may("see", each) for each in (None, *before.projects))
+
+
 async def serve_team_socket(websocket: WebSocket) -> None:
     who: PersonStore = websocket.scope[PERSON]
     try:
-        person = await run_in_thread(lambda: who.require("see", "a session's stream"))
-    except TeamError:
-        await websocket.close(1008)
+        row = await run_in_thread(lambda: who.session(websocket.path_params["id"], "see", "a session's stream"))
+        person = await run_in_thread(lambda: who.person)
+    except TeamError as error:
+        if error.code == "SESSION_NOT_FOUND":  # as for one that is not there at all
+            await serve_socket(websocket, read_only=True, find=_none_found)
+        else:
+            await websocket.close(1008)
         return
-    await serve_socket(websocket, read_only=not person.may("send"))
+    await serve_socket(websocket, read_only=not person.may("send", row.program))
+
+
+async def _none_found(session_id: str) -> WatchedSession:
+    raise NO_SUCH_SESSION
 
 
 def token_of(code: str) -> str:

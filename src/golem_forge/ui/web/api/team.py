@@ -71,6 +71,11 @@ class TeamInfo(ServerInfo, title="TeamMe"):
     team: bool
     person: str
     role: str
+    """The highest that they have anywhere."""
+    all_projects: str
+    """The role that they have in all projects."""
+    projects: dict[str, str]
+    """Id of a project → the role that they have in it besides."""
 
 
 @operation("POST", "/api/login", "log_in", tag="login", refusals={401: "the token is not valid"})
@@ -95,13 +100,15 @@ async def who_am_i(call: ApiCall) -> TeamInfo:
     person = await run_in_thread(lambda: who.person)
     return TeamInfo(
         current="",
-        may_start=person.may("start"),
+        may_start=person.may_somewhere("start"),
         directory="",
         notify=False,
         version=__version__,
         team=True,
         person=person.name,
-        role=person.role.value,
+        role=person.highest.value,
+        all_projects=person.role.value,
+        projects={id: role.value for id, role in person.projects.items()},
     )
 
 
@@ -131,6 +138,8 @@ class TeamSessionRow(ApiModel, title="TeamSessionRow"):
     calls: int
     person: str
     """Who started it."""
+    project: str
+    """The name of its project."""
     answered_by: list[str]
     """Who answered its questions."""
     waits_for: str
@@ -146,11 +155,15 @@ class TeamSessionList(ApiModel, title="TeamSessionList"):
     more: bool
     people: list[str]
     """Who started those that fit the other filters."""
+    projects: list[str]
+    """The names of all that whoever asks may see."""
 
 
 class TeamSessionsFilter(SessionsQuery, title="TeamSessionsFilter"):
     person: _ShortText = ""
     """Who started it."""
+    project: _ShortText = ""
+    """The name of a project; empty: all."""
     status: _ShortText = ""
     """Names of states with commas between; empty: all."""
 
@@ -161,24 +174,32 @@ async def list_sessions(call: ApiCall, query: TeamSessionsFilter) -> TeamSession
     who, words = _who(call), query.query.casefold().split()
     states, person = _checked_states(query.status), query.person
 
-    def read() -> tuple[list[StoredSession], dict[str, list[str]]]:
+    def read() -> tuple[list[StoredSession], dict[str, list[str]], dict[str, str]]:
+        names = _project_names(who)
         rows = [row for row in who.sessions(states=states, limit=_MAX_ROWS) if all(w in _searched(row) for w in words)]
-        return rows, who.answered_by([row.id for row in rows if person in ("", row.person)][: query.limit])
+        rows = [row for row in rows if query.project in ("", names.get(row.program, ""))]
+        return rows, who.answered_by([row.id for row in rows if person in ("", row.person)][: query.limit]), names
 
-    rows, answered = await run_in_thread(read)
+    rows, answered, names = await run_in_thread(read)
     fitting = [row for row in rows if person in ("", row.person)]
     return TeamSessionList(
-        sessions=[_page_row(row, answered) for row in fitting[: query.limit]],
+        sessions=[_page_row(row, answered, names) for row in fitting[: query.limit]],
         more=len(fitting) > query.limit,
         people=sorted({row.person for row in rows if row.person})[:_MAX_ROWS],
+        projects=sorted(names.values())[:_MAX_ROWS],
     )
+
+
+def _project_names(who: PersonStore) -> dict[str, str]:
+    return {each.id: each.name for each in who.projects()}
 
 
 @operation("GET", "/api/sessions/{id}", "get_session", tag="sessions")
 async def get_session(call: ApiCall) -> TeamSessionRow:
     """What is known of one session."""
     who, row = _who(call), await _found(call)
-    return _page_row(row, await run_in_thread(lambda: who.answered_by([row.id])))
+    names = await run_in_thread(lambda: _project_names(who))
+    return _page_row(row, await run_in_thread(lambda: who.answered_by([row.id])), names)
 
 
 @operation("POST", "/api/sessions", "start_session", tag="sessions", status=201, refusals={403: "not an operator"})
@@ -206,8 +227,7 @@ async def list_questions(call: ApiCall) -> Inbox:
 async def get_question(call: ApiCall) -> Response:
     """One question, whole."""
     who, wanted = _who(call), call.path["requestId"]
-    session = await call.registry.find(call.path["id"])
-    assert isinstance(session, TeamSession)
+    session = await _seen_session(call)
     row = await run_in_thread(lambda: who.find_question(wanted))
     if row.session != session.id:
         raise ApiRefusal(404, "No such question is open; what it was is among the events.")
@@ -262,8 +282,7 @@ def _question_with_card(who: PersonStore, row: QuestionRow) -> dict[str, Any]:
 @operation("GET", "/api/sessions/{id}/outputs/{handle}", "read_output", tag="events")
 async def read_output(call: ApiCall, handle: str, query: OutputQuery) -> OutputPage:
     """Lines of an output that was kept whole, by the handle in `outputHandle`."""
-    who, session = _who(call), await call.registry.find(call.path["id"])
-    assert isinstance(session, TeamSession)
+    who, session = _who(call), await _seen_session(call)
     path = await run_in_thread(lambda: session.kept_output(who, handle))
     redactor = await run_in_thread(lambda: known_secrets(_registry(call).home))
     return await page_events.output_page(path, handle, query, redactor.text)
@@ -357,7 +376,7 @@ async def team_add_schedule(call: ApiCall, body: TeamNewSchedule) -> ScheduleNam
     )
 
     def add() -> str:
-        who.require("schedule", body.input[:100])
+        who.require("schedule", body.input[:100], registry.program_of(body.directory))
         session = replace(registry.new_session(request, body.label, "single", in_batch=True), priority=body.priority)
         return who.add_schedule(NewSchedule(cron=body.cron, timezone=body.timezone, name=body.name, session=session))
 
@@ -404,10 +423,7 @@ class LiveFrames(ApiModel, title="TeamLiveFrames"):
 @operation("GET", "/api/team/sessions/{id}/live", "team_live", tag="team")
 async def team_live(call: ApiCall, query: LiveQuery) -> LiveFrames:
     """What a session says right now and no journal keeps: text as it comes, output, progress. Pieces may be missing."""
-    who, id = _who(call), call.path["id"]
-    await run_in_thread(lambda: who.require("see", f"session {id}"))
-    session = await call.registry.find(id)
-    assert isinstance(session, TeamSession)
+    session = await _seen_session(call)
     frames, count = await session.live_frames(query.after)
     return LiveFrames(frames=frames, count=count)
 
@@ -530,7 +546,8 @@ async def team_runners(call: ApiCall) -> Rows:
 
 class NewPerson(ApiModel, title="TeamNewPerson"):
     name: _ShortText
-    role: Literal["viewer", "operator", "admin"] = "viewer"
+    role: Literal["none", "viewer", "operator", "admin"] = "viewer"
+    """In all projects."""
 
 
 class PersonToken(ApiModel, title="TeamPersonToken"):
@@ -570,6 +587,67 @@ async def team_refusals(call: ApiCall) -> Rows:
     return Rows(rows=await run_in_thread(who.refusals), now=0)
 
 
+# ---- projects
+
+
+class Grant(ApiModel, title="TeamGrant"):
+    project: _ShortText
+    """Its name."""
+    subject: _ShortText
+    """The name of a person, or `@group`."""
+    role: Literal["none", "viewer", "operator", "admin"]
+    """`none` takes the role back."""
+
+
+class NewName(ApiModel, title="TeamProjectName"):
+    name: _ShortText
+
+
+class GroupChange(ApiModel, title="TeamGroupChange"):
+    group: _ShortText
+    person: _ShortText
+    member: bool
+    """False: they leave it."""
+
+
+@operation("GET", "/api/team/projects", "team_projects", tag="team")
+async def team_projects(call: ApiCall) -> Rows:
+    """The projects that whoever asks may see; with the roles of others for those who manage them."""
+    who = _who(call)
+    rows = await run_in_thread(who.projects)
+    return Rows(rows=[asdict(row) for row in rows], now=0)
+
+
+@operation("POST", "/api/team/projects/roles", "team_grant", tag="team")
+async def team_grant(call: ApiCall, body: Grant) -> None:
+    """Gives somebody a role in a project, or takes it back, for admins of it."""
+    who = _who(call)
+    await run_in_thread(lambda: who.grant(body.project, body.subject, Role(body.role)))
+
+
+@operation("POST", "/api/team/projects/{name}/name", "team_rename_project", tag="team")
+async def team_rename_project(call: ApiCall, body: NewName) -> None:
+    """Another name for a project, for admins of it."""
+    who, name = _who(call), call.path["name"]
+    await run_in_thread(lambda: who.rename_project(name, body.name))
+
+
+@operation("GET", "/api/team/groups", "team_groups", tag="team")
+async def team_groups(call: ApiCall) -> Rows:
+    """The groups with their people, for admins of all projects."""
+    who = _who(call)
+    found = await run_in_thread(who.groups)
+    return Rows(rows=[{"name": name, "people": people} for name, people in found.items()], now=0)
+
+
+@operation("POST", "/api/team/groups", "team_change_group", tag="team")
+async def team_change_group(call: ApiCall, body: GroupChange) -> None:
+    """Puts somebody into a group or takes them out, for admins of all projects."""
+    who = _who(call)
+    change = who.join if body.member else who.leave
+    await run_in_thread(lambda: change(body.group, body.person))
+
+
 # ---- rules
 
 
@@ -597,7 +675,7 @@ async def _start(call: ApiCall, request: StartRequest, asked: TeamStart | None =
     label, batch, priority = (asked.label, asked.batch, asked.priority) if asked is not None else ("", "", 0)
 
     def queue() -> str:
-        who.require("start", request.input[:100])
+        who.require("start", request.input[:100], registry.program_of(request.directory))
         new = registry.new_session(request, label, "single" if asked is not None else "chat", in_batch=bool(batch))
         if batch and new.mode != "single":
             words = f"worker {new.worker} is a conversation (mode: chat), which never ends by itself"
@@ -609,17 +687,21 @@ async def _start(call: ApiCall, request: StartRequest, asked: TeamStart | None =
 
 async def _found(call: ApiCall) -> StoredSession:
     who, id = _who(call), call.path["id"]
-    row = await run_in_thread(lambda: who.find(id))
-    if row.id != id:
-        raise ApiRefusal(404, "There is no such session; the list of sessions shows all.")
-    return row
+    return await run_in_thread(lambda: who.session(id))
+
+
+async def _seen_session(call: ApiCall) -> TeamSession:
+    """The session of the path as pages see it, for whoever may see it."""
+    found = await call.registry.find((await _found(call)).id)
+    assert isinstance(found, TeamSession)
+    return found
 
 
 def _moment(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def _page_row(row: StoredSession, answered: Mapping[str, list[str]]) -> TeamSessionRow:
+def _page_row(row: StoredSession, answered: Mapping[str, list[str]], names: Mapping[str, str]) -> TeamSessionRow:
     return TeamSessionRow(
         id=row.id,
         title=row.title,
@@ -634,6 +716,7 @@ def _page_row(row: StoredSession, answered: Mapping[str, list[str]]) -> TeamSess
         input=row.title,
         calls=0,
         person=row.person,
+        project=names.get(row.program, ""),
         answered_by=answered.get(row.id, []),
         waits_for=row.shown_wait,
         cost=row.cost,
@@ -662,16 +745,14 @@ def _seen(shared: Operation) -> Operation:
     run = shared.run
 
     async def checked(**given: Any) -> Any:
-        who = _who(given["call"])
-        await run_in_thread(lambda: who.require("see", shared.name))
+        await _found(given["call"])
         return await run(**given)
 
     return replace(shared, run=checked)
 
 
 async def _act(call: ApiCall, body: Action) -> Response:
-    who = _who(call)
-    await run_in_thread(lambda: who.require("see", body.type))
+    await _found(call)
     answer: Response = await page_events.act.run(call, body)
     return answer
 

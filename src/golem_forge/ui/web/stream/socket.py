@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import cache
 from inspect import get_annotations
 from typing import Any, Final, NamedTuple
@@ -58,14 +58,19 @@ BAD_REQUEST: Final = 4400
 _CODES: Final = {404: GONE, 429: TOO_MANY}
 
 
-async def serve_socket(websocket: WebSocket, *, read_only: bool = False) -> None:
-    """`read_only`: whoever looks may not act."""
+async def serve_socket(
+    websocket: WebSocket,
+    *,
+    read_only: bool = False,
+    find: Callable[[str], Awaitable[WatchedSession]] | None = None,
+) -> None:
+    """`read_only`: whoever looks may not act. `find`: gives the session, if not the registry."""
     registry = websocket.app.state.registry
     with contextlib.suppress(WebSocketDisconnect, OSError, RuntimeError):  # the page left meanwhile
         await websocket.accept()
         try:
             after = _parse_after(websocket.query_params.get("after"))
-            session = await registry.find(websocket.path_params["id"])
+            session = await (find or registry.find)(websocket.path_params["id"])
             if session.audience.full:
                 raise ApiRefusal(429, "Too many pages look at this session.")
             await session.arrive()

@@ -221,7 +221,7 @@ class TeamSession(FollowedSession):
         elif type == "command" and str(given.get("text", "")).strip() in _ENDING_COMMANDS:
             await run_in_thread(lambda: who.stop(self.id))
         else:
-            await run_in_thread(lambda: who.require("send", type))
+            await run_in_thread(lambda: who.session(self.id, "send", type))
             raise ApiRefusal(422, _NO_COMMANDS)
         return True
 
@@ -239,7 +239,8 @@ class TeamSession(FollowedSession):
 
     async def _answer_runner(self, who: PersonStore, row: QuestionRow, given: Mapping[str, Any]) -> None:
         """Past the store, which keeps no secret. Refused (409) where the runner cannot be reached."""
-        person = await run_in_thread(lambda: who.require("answer", f"question {row.id}"))
+        await run_in_thread(lambda: who.session(self.id, "answer", f"question {row.id}"))
+        person = await run_in_thread(lambda: who.person)
         async with self._looking:
             await run_in_thread(self._copy)
             await self.live.follow(self._runner)

@@ -1,0 +1,213 @@
+"""Projects: the programs of a store as the scope of permission, and who has which role in each.
+
+A project is a program: a directory on a machine, known by the id that its sessions carry. It is there once a session
+was queued in it, or after `forge projects add`. A person has a role in all projects (`people.role`) and may have one in
+each project, by their own name or by a group that they are in; the highest counts. Groups are written `@name`.
+
+All methods block; they are called in threads. Who may call them is judged in `people.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.core.regex import regex
+from golem_forge.core.text import one_line
+from golem_forge.team.database import Database, StoreConnection, TeamError
+from golem_forge.team.rows import CHANNEL
+
+GROUP_MARK: Final = "@"
+ROLES: Final = ("none", "viewer", "operator", "admin")
+"""Each may what those before it may."""
+MAY_START: Final = frozenset(ROLES[2:])
+_NAME: Final = regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_NOT_A_NAME: Final = regex(r"[^A-Za-z0-9._-]+")
+_MOST_OF_NAME: Final = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Project:
+    id: str
+    """As `sessions.program`."""
+    name: str
+    created: float
+    roles: Mapping[str, str]
+    """Name of a person, or `@group` → role."""
+
+
+def higher(one: str, other: str) -> str:
+    return max(one, other, key=ROLES.index)
+
+
+def ensure_project(connection: StoreConnection, project_id: str, wanted: str) -> None:
+    """In a transaction that queues a session of it. Threat: two programs in folders of one name are two projects, so a
+    name that is taken gets a number: nobody's role in the one counts in the other."""
+    if not project_id or connection.execute("SELECT 1 FROM projects WHERE id = :id", {"id": project_id}).fetchone():
+        return
+    begins = _NOT_A_NAME.sub("-", wanted).strip("-._")[:50] or "project"
+    for number in range(1, _MOST_OF_NAME):
+        name = begins if number == 1 else f"{begins}-{number}"
+        added = connection.execute(
+            "INSERT INTO projects (id, name, created) VALUES (:id, :name, @now) ON CONFLICT DO NOTHING",
+            {"id": project_id, "name": name},
+        ).rowcount
+        if added or connection.execute("SELECT 1 FROM projects WHERE id = :id", {"id": project_id}).fetchone():
+            return
+
+
+def role_in(connection: StoreConnection, person: str, project_id: str) -> str:
+    """The highest that this person has there; `none`: they may nothing."""
+    found = connection.execute(
+        "SELECT role FROM people WHERE name = :name UNION SELECT r.role FROM project_roles r JOIN people p ON "
+        "p.name = :name WHERE r.project = :project AND (r.subject = p.name OR r.subject IN "
+        "(SELECT '@' || g.name FROM group_members g WHERE g.person = p.name))",
+        {"name": person, "project": project_id},
+    ).fetchall()
+    role = ROLES[0]
+    for (each,) in found:
+        role = higher(role, each)
+    return role
+
+
+class Projects:
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    def all(self) -> list[Project]:
+        """By name."""
+        with self.database.transaction(write=False) as connection:
+            rows = connection.execute("SELECT id, name, created FROM projects ORDER BY name").fetchall()
+            given = connection.execute("SELECT project, subject, role FROM project_roles ORDER BY subject").fetchall()
+        roles: dict[str, dict[str, str]] = {}
+        for project, subject, role in given:
+            roles.setdefault(project, {})[subject] = role
+        return [Project(id=id, name=name, created=created, roles=roles.get(id, {})) for id, name, created in rows]
+
+    def find(self, name: str) -> Project:
+        """By its name. Raises TeamError."""
+        for each in self.all():
+            if each.name.casefold() == name.casefold():
+                return each
+        raise no_project(name)
+
+    def roles_of(self, person: str) -> dict[str, str]:
+        """Project → the highest role that this person has in it, besides the one in all projects."""
+        rows = self.database.read(
+            "SELECT project, role FROM project_roles WHERE subject = :name OR subject IN "
+            "(SELECT '@' || name FROM group_members WHERE person = :name)",
+            {"name": person},
+        )
+        found: dict[str, str] = {}
+        for project, role in rows:
+            found[project] = higher(found.get(project, ROLES[0]), role)
+        return found
+
+    def approvers(self, project_ids: Iterable[str]) -> dict[str, list[str]]:
+        """By project: everybody whose role lets them answer there, by name."""
+        with self.database.transaction(write=False) as connection:
+            names = [name for (name,) in connection.execute("SELECT name FROM people ORDER BY name").fetchall()]
+            return {
+                each: [name for name in names if role_in(connection, name, each) in MAY_START]
+                for each in set(project_ids)
+            }
+
+    # ---- changes
+
+    def add(self, project_id: str, name: str) -> Project:
+        """A program in which nothing has run yet. One that is there stays as it is."""
+        with self.database.transaction() as connection:
+            ensure_project(connection, project_id, name)
+        return next(each for each in self.all() if each.id == project_id)
+
+    def rename(self, name: str, new: str) -> None:
+        """Raises TeamError."""
+        _check_name(new, "project")
+        with self.database.transaction() as connection:
+            taken = connection.execute(
+                "SELECT 1 FROM projects WHERE lower(name) = lower(:new) AND lower(name) <> lower(:name)",
+                {"new": new, "name": name},
+            ).fetchone()
+            if taken:
+                raise TeamError(f"there is a project {new!r} already; choose another name", "PROJECT_NAME")
+            changed = connection.execute(
+                "UPDATE projects SET name = :new WHERE lower(name) = lower(:name)", {"new": new, "name": name}
+            ).rowcount
+        if not changed:
+            raise no_project(name)
+
+    def grant(self, name: str, subject: str, role: str) -> None:
+        """`subject`: a person, or `@group`; `none` takes the role back. Raises TeamError."""
+        found = self.find(name)
+        with self.database.transaction() as connection:
+            values = {"project": found.id, "subject": subject, "role": role}
+            if role == ROLES[0]:
+                connection.execute(
+                    "DELETE FROM project_roles WHERE project = :project AND subject = :subject",
+                    {"project": found.id, "subject": subject},
+                )
+            else:
+                _check_subject(connection, subject)
+                connection.execute(
+                    "INSERT INTO project_roles (project, subject, role) VALUES (:project, :subject, :role) "
+                    "ON CONFLICT (project, subject) DO UPDATE SET role = excluded.role",
+                    values,
+                )
+            connection.notify(CHANNEL, "")
+
+    def groups(self) -> dict[str, list[str]]:
+        """By name: its people."""
+        found: dict[str, list[str]] = {}
+        for name, person in self.database.read("SELECT name, person FROM group_members ORDER BY name, person"):
+            found.setdefault(name, []).append(person)
+        return found
+
+    def join(self, group: str, person: str) -> None:
+        """Raises TeamError for what is no name, and for somebody who is not there."""
+        _check_name(group, "group")
+        with self.database.transaction() as connection:
+            _check_subject(connection, person)
+            connection.execute(
+                "INSERT INTO group_members (name, person) VALUES (:name, :person) ON CONFLICT DO NOTHING",
+                {"name": group, "person": person},
+            )
+            connection.notify(CHANNEL, "")
+
+    def leave(self, group: str, person: str) -> None:
+        with self.database.transaction() as connection:
+            gone = connection.execute(
+                "DELETE FROM group_members WHERE name = :name AND person = :person", {"name": group, "person": person}
+            ).rowcount
+            connection.notify(CHANNEL, "")
+        if not gone:
+            raise TeamError(
+                f"{person!r} is not in the group {group!r}; `forge projects list` shows it", "PERSON_NOT_FOUND"
+            )
+
+
+def forget_person(connection: StoreConnection, person: str) -> None:
+    """With the person: whoever gets the name later has none of their roles."""
+    connection.execute("DELETE FROM project_roles WHERE subject = :name", {"name": person})
+    connection.execute("DELETE FROM group_members WHERE person = :name", {"name": person})
+
+
+def no_project(name: str) -> TeamError:
+    return TeamError(f"no project {one_line(name)[:80]!r}; `forge projects list` shows them", "PROJECT_NOT_FOUND")
+
+
+def _check_name(name: str, what: str) -> None:
+    if _NAME.fullmatch(name) is None:
+        raise TeamError(
+            f"{one_line(name)[:80]!r} cannot name a {what}: use up to 64 letters, digits, dots and dashes",
+            "PROJECT_NAME",
+        )
+
+
+def _check_subject(connection: StoreConnection, subject: str) -> None:
+    is_group = subject.startswith(GROUP_MARK)
+    name = subject.removeprefix(GROUP_MARK)
+    look = "SELECT 1 FROM group_members WHERE name = :name" if is_group else "SELECT 1 FROM people WHERE name = :name"
+    if connection.execute(look, {"name": name}).fetchone() is None:
+        how = "`forge projects join GROUP PERSON` makes a group" if is_group else "`forge people list` shows them"
+        raise TeamError(f"no {'group' if is_group else 'person'} {one_line(name)[:80]!r}; {how}", "PERSON_NOT_FOUND")
