@@ -46,6 +46,10 @@ FORM = {
 }
 ASK = {"method": "elicitation/create", "params": FORM}
 SLOW = "Slowly the words of this answer come, one after another, until all of them stand there."
+IN_SHOP = {"vic": "viewer", "omar": "operator", "ada-s": "admin"}
+"""Who has a role in the project of the program, and none in others."""
+IN_BANK = {"mallory": "admin"}
+"""And who has one in another project alone."""
 ROLES = {"ann": "admin", "olga": "operator", "bob": "operator", "vera": "viewer"}
 
 
@@ -67,6 +71,14 @@ class Team:
             name: json.loads(self.program.forge("people", "add", name, "--role", role, "--json"))["token"]
             for name, role in ROLES.items()
         }
+        bank = folder / "bank"
+        bank.mkdir()
+        for directory, people in ((self.program.folder, IN_SHOP), (bank, IN_BANK)):
+            self.program.forge("projects", "add", str(directory))
+            for name, role in people.items():
+                added = self.program.forge("people", "add", name, "--role", "none", "--json")
+                self.tokens[name] = json.loads(added)["token"]
+                self.program.forge("projects", "grant", directory.name, name, "--role", role)
         self.program.forge("trust", "--yes")
         self.program.forge("mcp", "approve", "asker", "--yes")
         self.program.play(
@@ -593,6 +605,11 @@ MAY: dict[str, tuple[tuple[str, ...], Any]] = {
         ("team_facts", "team_people", "team_refusals", "team_remove_person", "team_remove_rule"), (MANAGE, None)
     ),
     "team_add_person": (MANAGE, {"name": "no name", "role": "viewer"}),
+    "team_projects": (SEE, None),
+    "team_grant": (MANAGE, {"project": "shop", "subject": "nobody", "role": "viewer"}),
+    "team_rename_project": (MANAGE, {"name": "no name"}),
+    "team_groups": (MANAGE, None),
+    "team_change_group": (MANAGE, {"group": "g", "person": "nobody", "member": True}),
 }
 """By operation: who may, and a body. `log_in` and `log_out` are everybody's."""
 
@@ -619,6 +636,67 @@ def test_every_operation_asks_for_the_role_that_it_needs(team: Team) -> None:
             if hostile != operation.path:
                 status, said = team.ask("ann", hostile, body, operation.method)
                 assert status < 500 and "\x1b" not in json.dumps(said, ensure_ascii=False), (name, forged, status, said)
+
+
+STORE_WIDE_OPERATIONS = {
+    "team_people", "team_refusals", "team_remove_person", "team_add_person", "team_groups", "team_change_group",
+}  # fmt: skip
+LISTS = {
+    "who_am_i", "describe", "list_sessions", "list_questions", "show_inbox", "team_sessions", "team_schedules",
+    "team_questions", "team_runners", "team_rules", "team_projects",
+}  # fmt: skip
+
+
+def test_every_operation_by_somebody_who_has_a_role_in_one_project(team: Team) -> None:
+    """The same table for people of the session's project, and for an admin of another one: for her nothing of it is
+    there, on each door."""
+    operations = {each.name: each for each in team_operations()}
+    session = team.start()
+    question = team.question(session)
+    values = {"id": session, "requestId": question, "handle": "out_000000000000", "seq": "1", "name": "shop"}
+    like = {"vic": "vera", "omar": "olga", "ada-s": "ann"}
+    for name, (may, body) in sorted(MAY.items(), key=lambda each: each[0] in ("end_session", "team_stop")):
+        operation = operations[name]
+        path = operation.path.format_map(values | ({"id": question} if name == "team_answer" else {}))
+        status, said = team.ask("mallory", path, body, operation.method)
+        assert (status == 200) == (name in LISTS) and status not in (201, 202, 204, 401, 500), (name, status, said)
+        assert session not in json.dumps(said).replace(path, "") or status == 404, (name, said)
+        assert question not in json.dumps(said) or status == 404, (name, said)
+        for who, role in like.items():
+            status, said = team.ask(who, path, body, operation.method)
+            expected = role in may and name not in STORE_WIDE_OPERATIONS
+            assert (status != 403) == expected and status not in (401, 500), (name, who, status, said)
+    assert team.program.store().question(question).state in ("open", "answered", "withdrawn")  # type: ignore[union-attr]
+
+
+def test_another_projects_admin_finds_nothing_by_socket_and_command_line(team: Team) -> None:
+    session = team.start()
+    question = team.question(session)
+    stream = f"ws://127.0.0.1:{team.port}/api/sessions/{session}/stream"
+    with connect(stream, additional_headers=_bearer(team, "mallory")) as socket:
+        assert json.loads(socket.recv(PATIENCE)) == {
+            "kind": "bye", "reason": "There is no such session; the list of sessions shows all."
+        }  # fmt: skip
+    for words, code in (
+        (("ps", "--all"), 0), (("inbox",), 0), (("schedule", "list"), 0), (("stop", session), 4),
+        (("send", session, "hello"), 4), (("attach", session), 4), (("inbox", question), 4),
+        (("inbox", "answer", question, "--approve"), 4), (("diff", session), 4), (("run", "--background", "mine"), 3),
+        (("people", "list"), 3), (("projects", "grant", "shop", "mallory", "--role", "admin"), 4),
+        (("projects", "join", "crew", "mallory"), 3), (("log", "--session", session), 4),
+    ):  # fmt: skip
+        said = team.forge("mallory", *words, code=code)
+        assert session[:12] not in said.replace(session, "") and "write it" not in said, (words, said)
+    assert team.program.store().question(question).state == "open"  # type: ignore[union-attr]
+    assert [each["name"] for each in json.loads(team.forge("mallory", "projects", "list", "--json"))] == ["bank"]
+    assert session[:12] in team.forge("vic", "ps") and question[:12] in team.forge("omar", "inbox")
+    team.forge("ada-s", "projects", "grant", "shop", "mallory", "--role", "viewer")
+    with connect(stream, additional_headers=_bearer(team, "mallory")) as socket:
+        assert json.loads(socket.recv(PATIENCE))["session"]["answerable"] is False
+        team.forge("ada-s", "projects", "grant", "shop", "mallory", "--role", "none")
+        with pytest.raises(ConnectionClosed):
+            list(iter(lambda: socket.recv(PATIENCE), None))
+    refused = [each for each in team.ask("ann", "/api/team/refusals")[1]["rows"] if each["person"] == "mallory"]
+    assert {"start", "manage people", "see (another project)"} <= {each["action"] for each in refused}
 
 
 def _finished(store: Any, session: str) -> list[tuple[int, bytes]]:

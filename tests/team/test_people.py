@@ -200,8 +200,8 @@ def test_a_rule_of_a_projects_admin_counts_in_that_project_alone(store: Store) -
     rules = StoreRules(store)
     rules.refresh()
     assert [rules.scope(author, "shop") for author in ("ann", "pat", "root")] == ["", "shop", "shop"]
-    store.accounts.add_rule({"verdict": "ask", "tool": "x"}, "pat", "shop")
-    store.accounts.add_rule({"verdict": "ask", "tool": "y"}, "ann")
+    store.accounts.add_rule({"verdict": "preApproved", "tool": "x"}, "pat", "shop")
+    store.accounts.add_rule({"verdict": "preApproved", "tool": "y"}, "ann")
     rules.refresh()
     assert [len(rules.content(each).rules) for each in ("shop", "bank", "")] == [2, 1, 1]
 

@@ -123,13 +123,21 @@ def add_person(store: Store, name: str, role: Role) -> str:
 
 def find_person(store: Store, token_hash: str) -> Person | None:
     """Whose token has this hash, as of now."""
-    people = {each["token"]: each for each in store.accounts.people()}
-    found = [each for known, each in people.items() if secrets.compare_digest(known, token_hash)]
-    if not found:
-        return None
-    name = found[-1]["name"]
-    roles = {project: Role(role) for project, role in store.projects.roles_of(name).items()}
-    return Person(name=name, role=Role(found[-1]["role"]), projects=roles)
+    found = [each for known, each in all_people(store).items() if secrets.compare_digest(known, token_hash)]
+    return found[-1] if found else None
+
+
+def all_people(store: Store) -> dict[str, Person]:
+    """By the hash of their token."""
+    roles = store.projects.roles()
+    return {
+        each["token"]: Person(
+            name=each["name"],
+            role=Role(each["role"]),
+            projects={project: Role(role) for project, role in roles.get(each["name"], {}).items()},
+        )
+        for each in store.accounts.people()
+    }
 
 
 def token_hash(token: str) -> str:

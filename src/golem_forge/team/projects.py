@@ -92,16 +92,16 @@ class Projects:
                 return each
         raise no_project(name)
 
-    def roles_of(self, person: str) -> dict[str, str]:
-        """Project → the highest role that this person has in it, besides the one in all projects."""
+    def roles(self) -> dict[str, dict[str, str]]:
+        """Person → project → the highest role that they have in it, besides the one in all projects."""
         rows = self.database.read(
-            "SELECT project, role FROM project_roles WHERE subject = :name OR subject IN "
-            "(SELECT '@' || name FROM group_members WHERE person = :name)",
-            {"name": person},
+            "SELECT subject, project, role FROM project_roles UNION ALL SELECT g.person, r.project, r.role FROM "
+            "project_roles r JOIN group_members g ON r.subject = '@' || g.name"
         )
-        found: dict[str, str] = {}
-        for project, role in rows:
-            found[project] = higher(found.get(project, ROLES[0]), role)
+        found: dict[str, dict[str, str]] = {}
+        for person, project, role in rows:
+            of_person = found.setdefault(person, {})
+            of_person[project] = higher(of_person.get(project, ROLES[0]), role)
         return found
 
     def approvers(self, project_ids: Iterable[str]) -> dict[str, list[str]]:

@@ -46,7 +46,7 @@ from golem_forge.storage.private_file import (
 )
 from golem_forge.team.database import TeamError, complaints
 from golem_forge.team.live import LIVE_CHANNEL
-from golem_forge.team.people import MAX_TOKEN, NOT_LOOSER, Person, PersonStore, find_person, token_hash
+from golem_forge.team.people import MAX_TOKEN, NOT_LOOSER, Person, PersonStore, all_people, find_person, token_hash
 from golem_forge.team.rings import Rings, listen
 from golem_forge.team.rows import NewSession, program_id
 from golem_forge.team.session_workspace import workspace_facts
@@ -264,6 +264,7 @@ class TeamRegistry(SessionRegistry):
         self._looking: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._people_known: dict[str, Person] = {}
+        self._people_lock = asyncio.Lock()
 
     # ---- who is logged in
 
@@ -298,16 +299,16 @@ class TeamRegistry(SessionRegistry):
         task.add_done_callback(self._tasks.discard)
 
     async def _look_at_people(self) -> None:
+        """One look after the other: each compares with what the one before it saw."""
+        async with self._people_lock:
+            await self._compare_people()
+
+    async def _compare_people(self) -> None:
         with contextlib.suppress(TeamError):  # nobody can do anything meanwhile: every request looks too
-            people = await run_in_thread(self._people)
+            people = await run_in_thread(lambda: all_people(self.store))
             known, self._people_known = self._people_known, people
             lost = {token for token, now in people.items() if token in known and _lost_some(known[token], now)}
             self._login.keep_only(people.keys() - lost)
-
-    def _people(self) -> dict[str, Person]:
-        """By the hash of their token."""
-        hashes = [each["token"] for each in self.store.accounts.people()]
-        return {hash: found for hash in hashes if (found := find_person(self.store, hash)) is not None}
 
     # ---- sessions
 
