@@ -16,6 +16,7 @@ from tests.deadlines import LONG, PATIENCE
 
 from golem_forge.events.journal_files import seal_records
 from golem_forge.team import database as databases
+from golem_forge.team import schema
 from golem_forge.team.database import PostgresDatabase, StoreUnavailable, TeamError, open_database
 from golem_forge.team.rows import (
     ANSWERED,
@@ -606,3 +607,64 @@ def test_a_power_cut_takes_back_no_commit(store: Store) -> None:
     setting = {"sqlite": "PRAGMA synchronous", "postgresql": "SHOW synchronous_commit"}[store.database.kind]
     with store.database.transaction(write=False) as connection:
         assert connection.execute(setting).fetchone()[0] in (2, "on")
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_a_store_of_the_first_version_is_upgraded_and_keeps_what_is_in_it(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"sqlite://{tmp_path}/old/sessions.db"
+    if kind == "postgresql":
+        server = request.getfixturevalue("postgres")
+        server.execute("CREATE DATABASE old_store")
+        request.addfinalizer(lambda: server.execute("DROP DATABASE old_store WITH (FORCE)"))
+        url = server.url("old_store")
+    database = open_database(url, tmp_path)
+    with monkeypatch.context() as first:
+        first.setattr(schema, "_STEPS", ())
+        first.setattr(schema, "SCHEMA_VERSION", 1)
+        assert upgrade(database) == (0, 1)
+    kept = json.dumps({"facts": {}, "input": "x", "program": "p1"})
+    with database.transaction() as connection:
+        for number, directory in ((1, "/srv/shop"), (2, "/home/ann/shop"), (3, "")):
+            program = f"p{number}" if directory else ""
+            values = {"id": f"s{number}", "program": program, "at": float(number)}
+            connection.execute(
+                "INSERT INTO sessions (id, state, title, program, arrivals, created, updated) VALUES (:id, 'queued', "
+                "'go', :program, 0, :at, :at)",
+                values,
+            )
+            facts = {"id": f"s{number}", "facts": json.dumps({"directory": directory})}
+            connection.execute("INSERT INTO session_facts (session, facts) VALUES (:id, :facts)", facts)
+        connection.execute("INSERT INTO people (name, role, token, created) VALUES ('ann', 'operator', 'hash', 1)")
+        connection.execute(
+            'INSERT INTO rules (id, rule, person, created) VALUES (\'r\', \'{"verdict": "preApproved", "tool": "x"}\', '
+            "'ann', 1)"
+        )
+        connection.execute(
+            "INSERT INTO schedules (id, name, cron, timezone, person, title, worker, label, session, created, "
+            "next_tick) VALUES ('d', 'daily', '@daily', 'UTC', 'ann', 'x', 'w', '', :kept, 1, 9e12)",
+            {"kept": kept},
+        )
+    assert upgrade(database) == (1, SCHEMA_VERSION)
+    assert upgrade(database) == (SCHEMA_VERSION, SCHEMA_VERSION)
+    database.close()
+    store = Store.open(url, tmp_path)
+    assert [(each.id, each.name) for each in store.projects.all()] == [("p1", "shop"), ("p2", "shop-2")]
+    assert sorted(row.id for row in store.sessions()) == ["s1", "s2", "s3"]
+    assert [(each["name"], each["role"]) for each in store.accounts.people()] == [("ann", "operator")]
+    assert [each["project"] for each in store.accounts.rules()] == [""]
+    assert [(each.name, each.program) for each in store.schedules.all()] == [("daily", "p1")]
+    assert store.claim(R1, ()) is not None
+    store.close()
+
+
+def test_a_runner_that_is_bound_to_projects_takes_only_their_sessions(store: Store) -> None:
+    other, mine = (store.queue(new(program=each, project=each)) for each in ("bank", "shop"))
+    assert store.has_work((), None, ["shop"]) and not store.has_work((), None, ["none"])
+    assert store.claim(R1, (), session_id=other, projects=["shop"]) is None
+    lease = store.claim(R1, (), projects=["shop"])
+    assert lease is not None
+    assert lease.id == mine
+    assert store.claim(R1, (), projects=["shop"]) is None
+    assert store.claim(R2, ()) is not None
