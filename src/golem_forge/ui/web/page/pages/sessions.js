@@ -129,12 +129,12 @@ export const page = (ctx) => {
   const state = el("div", loading());
   const foot = el("div.more");
   /** @type {Record<string, any>} */
-  const asked = { query: "", limit: PAGE, ...(me.team ? { person: "", status: "" } : { everything: false }) };
+  const asked = { query: "", limit: PAGE, ...(me.team ? { person: "", status: "", project: "" } : { everything: false }) };
   const form = me.mayStart ? newSession(ctx) : null;
 
   const facts = refreshed(() => ctx.api.get(`/api/sessions?${new URLSearchParams(asked)}`),
-    ({ sessions, more, people }) => {
-      filters?.draw(people);
+    ({ sessions, more, people, projects }) => {
+      filters?.draw(people, projects);
       redraw(list, sessions, () => sessions.map((one) => row(one, ctx, said, () => facts.now())));
       replace(state, sessions.length ? null : nothing(isNarrowed() ? "No session fits." : "There is no session yet."));
       search.hidden = !sessions.length && !isNarrowed(); // nothing to search: only the form is there
@@ -147,7 +147,7 @@ export const page = (ctx) => {
     },
     (failure) => replace(state, problem(failure)),
   );
-  const isNarrowed = () => Boolean(asked.query || asked.person || asked.status);
+  const isNarrowed = () => Boolean(asked.query || asked.person || asked.status || asked.project);
   const filters = me.team ? teamFilters(me, (chosen) => {
     Object.assign(asked, chosen);
     facts.now();
@@ -200,15 +200,23 @@ const TEAM_STATES = [
   ...["queued", "running", "waiting", "finished", "failed", "stopped"].map((one) => [one, one]),
 ];
 
-/** Whose sessions, and in which state. @param {(chosen: {person?: string, status?: string}) => void} choose */
+/** Whose sessions, of which project, and in which state.
+ * @param {(chosen: {person?: string, status?: string, project?: string}) => void} choose */
 const teamFilters = (me, choose) => {
   const person = h("select.field-input", { "aria-label": "Started by" });
   const status = h("select.field-input", { "aria-label": "State" },
     TEAM_STATES.map(([value, words]) => h("option", { value }, words)),
   );
+  const project = h("select.field-input", { "aria-label": "Project", hidden: true });
+  project.addEventListener("change", () => choose({ project: project.value }));
   person.addEventListener("change", () => choose({ person: person.value }));
   status.addEventListener("change", () => choose({ status: status.value }));
-  const draw = (people) => {
+  const draw = (people, projects) => {
+    const offered = [["", "All projects"], ...projects.map((one) => [one, oneLine(one)])];
+    const chosen = project.value;
+    redraw(project, offered, () => offered.map(([one, words]) => h("option", { value: one }, words)));
+    project.value = chosen;
+    project.hidden = projects.length < 2;
     const others = people.filter((one) => one !== me.person);
     const wanted = [["", "Everybody"], [me.person, "Started by you"], ...others.map((one) => [one, oneLine(one)])];
     const { value } = person;
@@ -216,8 +224,8 @@ const teamFilters = (me, choose) => {
     redraw(person, wanted, () => wanted.map(([one, words]) => h("option", { value: one }, words)));
     person.value = value;
   };
-  draw([]);
-  return { node: [person, status], draw };
+  draw([], []);
+  return { node: [project, person, status], draw };
 };
 
 const row = (session, ctx, said, changed) => {
@@ -231,6 +239,7 @@ const row = (session, ctx, said, changed) => {
     ),
     el("div.session-facts",
       session.status ? statusPill(session.status) : pill(words, how),
+      session.project ? el("span", oneLine(session.project)) : null,
       session.person ? el("span", `started by ${oneLine(session.person)}`) : null,
       session.answeredBy?.length ? el("span", `answered by ${session.answeredBy.map(oneLine).join(", ")}`) : null,
       session.waitsFor ? el("span", `waits for ${oneLine(session.waitsFor)}`) : null,
