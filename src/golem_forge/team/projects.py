@@ -182,7 +182,7 @@ class Projects:
             connection.notify(CHANNEL, "")
         if not gone:
             raise TeamError(
-                f"{person!r} is not in the group {group!r}; `forge projects list` shows it", "PERSON_NOT_FOUND"
+                f"{person!r} is not in the group {group!r}; `forge projects groups` shows them", "PERSON_NOT_FOUND"
             )
 
 
