@@ -12,6 +12,7 @@ modes are restored after each child where Forge runs as root (`restore_device_mo
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import posixpath
 import stat
@@ -46,7 +47,7 @@ PRIVATE_BYTES: Final = 512 << 20
 _SHARED_MEMORY_BYTES: Final = 256 << 20
 ETC: Final = (
     *("alternatives", "ld.so.cache", "ssl", "ca-certificates", "localtime", "os-release", "mime.types", "services"),
-    *("protocols", "pki/tls/certs", "pki/tls/cert.pem", "pki/ca-trust/extracted"),
+    *("protocols", "pki/tls/certs", "pki/tls/cert.pem", "pki/ca-trust/extracted", "maven"),
 )
 _TAKEN: Final = (*SYSTEM, "/etc", "/proc", "/dev", "/sys", "/run", TEMPORARY, HOME, SHIPPED, BYTECODE, _ANOTHER_HOME)
 """No zone can stand at or above one of these."""
@@ -335,8 +336,21 @@ def _system_directories() -> Iterator[RawArguments]:
             yield RawArguments(("--ro-bind", path, path))
 
 
+@functools.cache
+def java_settings() -> tuple[str, ...]:
+    """Directories of /etc that a Java machine cannot start without, on systems whose /usr/lib/jvm links to them."""
+    with contextlib.suppress(OSError):
+        return tuple(sorted(name for name in os.listdir("/etc") if name.startswith("java-")))
+    return ()
+
+
+def etc_secrets() -> tuple[str, ...]:
+    """Directories below the shown ones that hold keys and passwords of the machine, which root could read."""
+    return ("/etc/ssl/private", *(f"/etc/{name}/management" for name in java_settings()))
+
+
 def _etc_mounts() -> Iterator[Mount]:
-    for name in ETC:
+    for name in (*ETC, *java_settings()):
         path = f"/etc/{name}"
         real = os.path.realpath(path)
         if not os.path.exists(real):
@@ -345,9 +359,10 @@ def _etc_mounts() -> Iterator[Mount]:
             yield RawArguments(("--symlink", real, path))
         else:
             yield RawArguments(("--ro-bind", real, path))
-    private = os.path.realpath("/etc/ssl/private")
-    if os.path.isdir(private) and private.startswith("/etc/ssl/"):  # keys, which root could read
-        yield from _empty_directory(private, _MASKED)
+    for path in etc_secrets():
+        private = os.path.realpath(path)
+        if os.path.isdir(private) and private.startswith(os.path.dirname(path) + "/"):
+            yield from _empty_directory(private, _MASKED)
 
 
 def _accounts(own: str, root: str, number: int) -> str:
