@@ -96,7 +96,7 @@ def project(tmp_path: Path, own_home: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def refuses(request: Any) -> dict[str, Any]:
-    return {"approved": False, "feedback": f"asked: {request.why}"}
+    return {"approved": False, "reason": f"asked: {request.why}"}
 
 
 @pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
@@ -132,6 +132,6 @@ async def test_passwords_of_java_stay_hidden(project: Path) -> None:
     found = [path for path in Path("/etc").glob("java-*/management/*") if path.is_file()]
     if not found:
         pytest.skip("no Java keeps files in /etc/java-*/management")
-    async with open_session(project, approval="contained", approval_callback=refuses) as session:
+    async with open_session(project, approval="approve_all") as session:
         outcome = await session.call("exec_command", {"cmd": f"ls {found[0].parent} {found[0].parent.parent}"})
     assert "security" in outcome.text and found[0].name not in outcome.text
