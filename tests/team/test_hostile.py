@@ -175,7 +175,9 @@ def test_only_the_type_of_a_line_makes_it_private(store: Store) -> None:
     assert is_private(line(f'{ts},"type":"run","root":"/srv"'))
     assert is_private(line(f'{ts},"type":"part","of":"run","text":"/srv"'))
     assert not is_private(line(f'{ts},"type":"event","data":{{"type":"run"}}'))
-    assert not is_private(line(f'{ts},"type":"part","of":"event","text":"x","type":"run"'))
+    assert not is_private(line(f'{ts},"type":"part","of":"event","text":"\\"type\\":\\"run\\""'))
+    assert is_private(line(f'"root":"/srv","type":"run",{ts}'))  # in whatever order
+    assert is_private(line(ts)) and is_private(b'{"n":1,"type":"ru')  # nobody knows
 
 
 def test_names_that_differ_by_case_are_one_person(store: Store) -> None:

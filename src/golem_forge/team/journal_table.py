@@ -10,17 +10,16 @@ All methods block; they are called in threads. Those that end in `_in` work insi
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
-from golem_forge.core.regex import regex
 from golem_forge.events.journal_files import unseal_line
 from golem_forge.team.accounts import insert_rule
 from golem_forge.team.database import SQLITE, Database, RowConflict, StoreConnection, TeamError
 from golem_forge.team.rows import CHANNEL, Append
 
-_PRIVATE: Final = regex(rb'\{"n":\d+,(?:"ts":"[^"\\]*",)?"type":("run"|"part","of":"run")[,}]')
 _MOST_AT_ONCE: Final = 24
 """Lines of one statement."""
 _PAGE_BYTES: Final = 16 << 20
@@ -241,9 +240,16 @@ class _AppendRefused(Exception):
 
 
 def is_private(line: bytes) -> bool:
-    """A record of how a run was started: its paths are the host's. Threat: text of another record that looks like the
-    type of one would hide it from those who may see it."""
-    return _PRIVATE.match(line) is not None
+    """A record of how a run was started: its paths are the host's. What is no record stays private, too.
+
+    Threat: text inside another record that looks like this type must not hide it from those who may see it.
+    """
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return True
+    kind = record.get("of") if record.get("type") == "part" else record.get("type")
+    return kind is None or kind == "run"
 
 
 def bound(name: str, items: Iterable[Any]) -> tuple[str, dict[str, Any]]:
