@@ -35,7 +35,8 @@ from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.undo.git_state import INDEX, GitRefused
 from golem_forge.sandbox.undo.log import UNDO_TOOL, UNDONE, SessionChangeLog, taken_back
 from golem_forge.sandbox.undo.store import PENDING, find_content, is_alive, own_process
-from golem_forge.sandbox.undo.zone_history import OWN_NAME, ZoneHistory, same_state, zone_history
+from golem_forge.sandbox.undo.zone_files import OWN_NAME
+from golem_forge.sandbox.undo.zone_history import ZoneHistory, same_state, zone_history
 
 _NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _MOST_SHOWN: Final = 1 << 20
@@ -298,7 +299,7 @@ def finish_restores(history: ZoneHistory) -> tuple[str, ...]:
 def _remove_temporary(history: ZoneHistory, parts: Parts) -> None:
     """What the killed process was about to rename."""
     with contextlib.suppress(OSError):
-        directory = history.open(parts, LISTING)
+        directory = history.files.open(parts, LISTING)
         for name in os.listdir(directory.fd):
             if OWN_NAME.fullmatch(name):
                 os.unlink(name, dir_fd=directory.fd)
@@ -335,10 +336,10 @@ def _carry_out(history: ZoneHistory, items: Iterable[dict[str, object]], *, agai
             modes.append((parts, then.mode))
     for parts, mode in reversed(modes):  # now that everything in them is there
         with contextlib.suppress(OSError):
-            directory = history.open(parts, LISTING)
+            directory = history.files.open(parts, LISTING)
             os.fchmod(directory.fd, mode)
     left |= _carry_out_git(history, in_git, again=again)
-    history.sync()
+    history.files.sync()
     return left
 
 
@@ -367,7 +368,7 @@ def _carry_out_git(
 
 
 def _put(history: ZoneHistory, parts: Parts, found: PathState, then: PathState) -> None:
-    parent = history.open_parent(parts)
+    parent = history.files.open_parent(parts)
     name = parts[-1]
     if found.kind is PathKind.DIRECTORY and then.kind is not PathKind.DIRECTORY:
         os.rmdir(name, dir_fd=parent.fd)  # fails where something is in it: that was not ours
@@ -382,7 +383,7 @@ def _put(history: ZoneHistory, parts: Parts, found: PathState, then: PathState) 
             os.mkdir(name, 0o700, dir_fd=parent.fd)
         return
     if found.kind is PathKind.FILE and then.kind is PathKind.FILE and found.digest == then.digest:
-        file = history.open(parts, ENTRY)
+        file = history.files.open(parts, ENTRY)
         os.chmod(f"/proc/self/fd/{file.fd}", then.mode)  # it may be unreadable now
         return
     temporary = temp_name()
