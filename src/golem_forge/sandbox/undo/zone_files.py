@@ -112,9 +112,12 @@ class ZoneFiles:
             return Seen(PathKind.LINK, stamp._replace(mode=0))
         return Seen(PathKind.DIRECTORY, NO_STAMP._replace(mode=mode)) if stat.S_ISDIR(info.st_mode) else None
 
-    def read(self, path: bytes, here: Seen, most: int, keep: Callable[[bytes], str]) -> PathEntry | None:
+    def read(
+        self, path: bytes, here: Seen, most: int, keep: Callable[[bytes], str], *, settle: bool = False
+    ) -> PathEntry | None:
         """What stands at a path, its content given to `keep`. None: it is gone meanwhile, or something else. A file
-        above `most` bytes is not read."""
+        above `most` bytes is not read. `settle`: a process may have mapped it; only the first write to a page that is
+        on disk gives the file a new time."""
         stamp, parts = here.stamp, as_parts(path)
         if here.kind is PathKind.DIRECTORY:
             return directory_entry(stamp.mode)
@@ -124,6 +127,8 @@ class ZoneFiles:
                 target = os.readlink(parts[-1], dir_fd=directory.fd)
                 return PathEntry(PathState(PathKind.LINK, target=target), stamp)
             file = self.open(parts, CONTENT)
+            if settle:
+                os.fdatasync(file.fd)
             info = os.fstat(file.fd)
             if not stat.S_ISREG(info.st_mode) or info.st_size > most:
                 return PathEntry(unread_state(stamp, _CHANGING), NO_STAMP)

@@ -89,6 +89,8 @@ class ZoneHistory:
         self._modes = (0o644, 0o755)
         self._regenerable: set[Parts] = set()
         self._opened = False
+        self._going_on: set[int] = set()
+        """Spans whose call has ended and whose processes have not."""
         self._lock = Lock()
 
     # --- calls
@@ -131,6 +133,8 @@ class ZoneHistory:
         `was_idle`: whether nothing of its processes ran at a moment."""
 
         def work() -> list[PathChange]:
+            if goes_on:
+                self._going_on.add(span.id)
             if paths is None:
                 self._look_in_any_case()
             else:
@@ -141,6 +145,7 @@ class ZoneHistory:
             if goes_on:
                 self.store.clear_span(span)
             else:
+                self._going_on.discard(span.id)
                 self.store.close_span(span)
             return made
 
@@ -204,7 +209,7 @@ class ZoneHistory:
             self._open()
             self._look_at_git()
             return self._known(as_bytes(parts))
-        self._update([as_bytes(parts)])
+        self._update([as_bytes(parts)], anew=True)
         return self._known(as_bytes(parts))
 
     def _covered(self) -> Iterator[Parts]:
@@ -279,7 +284,7 @@ class ZoneHistory:
             self._open()
             self._look_at_all()
         else:
-            found = self._scan.changed_since(self._mark)
+            found = self._scan.changed_since(self._mark, by_times=bool(self._going_on))
             listed = [parts for parts in self._scan.listed_since(self._mark) if not is_in_git(parts)]
             if not found.complete or len(found.paths) + len(listed) > _TARGETED:
                 self._look_at_all()
@@ -434,9 +439,9 @@ class ZoneHistory:
         every = {as_bytes(parts[:length]) for parts in paths for length in range(1, len(parts) + 1)}
         return sorted(path for path in every if not self._is_left_out(as_parts(path)))
 
-    def _update(self, paths: Iterable[bytes]) -> list[tuple[bytes, PathState]]:
+    def _update(self, paths: Iterable[bytes], *, anew: bool = False) -> list[tuple[bytes, PathState]]:
         """Brings the entries of these paths up to date. Each that is another than before, with the state before; where
-        no call is open nobody asks for that."""
+        no call is open nobody asks for that. `anew`: also where the times say that nothing changed."""
         spans = self.store.spans()
         todo = sorted(paths)
         seen = {path: self.files.seen(path) for path in todo}
@@ -445,13 +450,14 @@ class ZoneHistory:
         index = self._git.lookup(unknown) if self._git is not None and unknown else {}
         blobs = self._kept_blobs(index.values())
         links = self._links(seen)
-        maker = spans[0].session if len({span.session for span in spans}) == 1 else ""
+        # While a process goes on, what appears may be the person's.
+        maker = spans[0].session if len({span.session for span in spans}) == 1 and not self._going_on else ""
         changed: list[tuple[bytes, PathState]] = []
         new: list[tuple[bytes, PathEntry]] = []
         # The smallest first: where not all can be kept, most are.
         for path in sorted(todo, key=lambda path: one.stamp.size if (one := seen[path]) else 0):
             here, entry = seen[path], entries[path]
-            if entry is not None and here is not None and entry.stamp.ctime and entry.stamp == here.stamp:
+            if entry is not None and here is not None and entry.stamp.ctime and entry.stamp == here.stamp and not anew:
                 continue
             before = entry.state if entry is not None else self._from_git(index.get(path), blobs)
             now = (self._read(path, here, links) if here is not None else None) or PathEntry(ABSENT, NO_STAMP)
@@ -510,7 +516,8 @@ class ZoneHistory:
         """Reads and keeps what stands at a path. None: it is gone meanwhile, or something else."""
         if here.kind is PathKind.FILE and (why := self._why_not(path, here.stamp, links)):
             return PathEntry(unread_state(here.stamp, why), here.stamp)
-        return self.files.read(path, here, self._settings.max_file, self.store.keep)
+        settle = bool(self._going_on)
+        return self.files.read(path, here, self._settings.max_file, self.store.keep, settle=settle)
 
     def _why_not(self, path: bytes, stamp: Stamp, links: Mapping[tuple[int, int], int]) -> str:
         """Why the content of a file is not kept; empty: it is."""
@@ -549,6 +556,9 @@ class ZoneHistory:
         if parts in self._regenerable:
             return True
         if not self.files.is_regenerable(parts) or self.store.has_files_below(parts) or self._was_moved(parts):
+            return False
+        known = self.store.entry(parts)
+        if known is not None and known.state.kind is not PathKind.DIRECTORY:  # a file or link that a directory replaced
             return False
         if self._git is not None and self._git.has_snapshot and self._git.lookup([as_bytes(parts)]):
             return False
