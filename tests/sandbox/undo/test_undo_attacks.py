@@ -21,7 +21,7 @@ from golem_forge.config.undo_block import UndoSettings
 from golem_forge.sandbox.undo import git_baseline
 from golem_forge.sandbox.undo import zone_history as engine
 from golem_forge.sandbox.undo.housekeeping import recover
-from golem_forge.sandbox.undo.restore import preview
+from golem_forge.sandbox.undo.restore import PENDING, finish_restores, preview
 
 FORGE = str(Path(sys.executable).with_name("forge"))
 TESTS = str(Path(__file__).parents[3])
@@ -404,3 +404,28 @@ def test_what_the_person_wrote_through_a_mapping_is_left_alone(project: Project)
         mapping[:] = b"new\n"
     assert project.undo(turn=1)
     assert path.read_text() == "new\n"
+
+
+def test_an_undo_that_was_cut_short_takes_nothing_that_the_person_staged_since(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call = project.begin(1)
+    (project.root / "a.txt").write_text("two\n")
+    git(project.root, "add", "a.txt")
+    project.end(call)
+
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(engine.ZoneHistory, "restore_git", die)
+        with pytest.raises(KeyboardInterrupt):
+            project.undo(turn=1)
+    store = project.history.store
+    with store.locked():
+        said = json.loads(store.get(PENDING))
+        store.set(PENDING, json.dumps(said | {"owner": [1 << 22, "0"]}))  # as if that process had been killed
+    (project.root / "mine.txt").write_text("mine\n")
+    git(project.root, "add", "mine.txt")
+    finish_restores(project.history)
+    assert git(project.root, "ls-files", "mine.txt").strip() == "mine.txt"

@@ -266,7 +266,8 @@ def restore(history: ZoneHistory, steps: Sequence[UndoStep]) -> dict[str, str]:
         {"path": one.path, "now": one.now.to_json(), "then": one.then.to_json()} for one in steps
     ]
     with history.store.locked():
-        history.store.set(PENDING, json.dumps({"owner": own_process(), "steps": items}))
+        said = {"owner": own_process(), "steps": items, "index": history.index_stamp()}
+        history.store.set(PENDING, json.dumps(said))
         history.store.mark_busy()
     left = _carry_out(history, items)
     with history.store.locked():
@@ -289,7 +290,7 @@ def finish_restores(history: ZoneHistory) -> tuple[str, ...]:
         return ()
     for parts in {tuple(item["path"].split("/")[2:-1]) for item in items}:
         _remove_temporary(history, parts)
-    left = _carry_out(history, items, again=True)
+    left = _carry_out(history, items, again=True, index=said.get("index", ""))
     with history.store.locked():
         history.store.set(PENDING, "")
         history.store.mark_idle()
@@ -305,8 +306,10 @@ def _remove_temporary(history: ZoneHistory, parts: Parts) -> None:
                 os.unlink(name, dir_fd=directory.fd)
 
 
-def _carry_out(history: ZoneHistory, items: Iterable[dict[str, object]], *, again: bool = False) -> dict[str, str]:
-    """`again`: a killed process did some of it."""
+def _carry_out(
+    history: ZoneHistory, items: Iterable[dict[str, object]], *, again: bool = False, index: str = ""
+) -> dict[str, str]:
+    """`again`: a killed process did some of it. `index`: the stamp of git's index when it began."""
     left: dict[str, str] = {}
     modes: list[tuple[Parts, int]] = []
     in_git: list[tuple[str, PathState, PathState]] = []
@@ -338,16 +341,16 @@ def _carry_out(history: ZoneHistory, items: Iterable[dict[str, object]], *, agai
         with contextlib.suppress(OSError):
             directory = history.files.open(parts, LISTING)
             os.fchmod(directory.fd, mode)
-    left |= _carry_out_git(history, in_git, again=again)
+    left |= _carry_out_git(history, in_git, index=index)
     history.files.sync()
     return left
 
 
 def _carry_out_git(
-    history: ZoneHistory, steps: list[tuple[str, PathState, PathState]], *, again: bool
+    history: ZoneHistory, steps: list[tuple[str, PathState, PathState]], *, index: str
 ) -> dict[str, str]:
-    """After the files: the index is compared with them when it is written. `again`: refs may have moved already, and
-    what the index is depends on them."""
+    """After the files: the index is compared with them when it is written. `index`: of a restore that was cut short,
+    the stamp it had; what the index is depends on refs, which may have moved already."""
     left: dict[str, str] = {}
     todo = []
     with history.store.locked():
@@ -355,7 +358,8 @@ def _carry_out_git(
             found = history.state(tuple(path.split("/")))
             if same_state(found, then):
                 continue
-            if same_state(found, now) or (again and path == INDEX):
+            untouched = path == INDEX and index != "" and index == history.index_stamp()
+            if same_state(found, now) or untouched:
                 todo.append((path, found, then))
             else:
                 left[f"/{history.name}/{path}"] = EDITED

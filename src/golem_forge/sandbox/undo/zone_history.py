@@ -329,6 +329,10 @@ class ZoneHistory:
         self.store.set("git", "1")
         self._git_stamp = stamp
 
+    def index_stamp(self) -> str:
+        self._open()
+        return self._git_state.index_stamp() if self._git_state is not None else ""
+
     def restore_git(self, steps: list[tuple[str, PathState, PathState]]) -> None:
         """Raises GitRefused."""
         if self._git_state is None:
