@@ -52,6 +52,7 @@ from golem_forge.agent.slash.manual import conceal_secrets
 from golem_forge.agent.worker_manager import WorkerRun
 from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.config.program import Program
+from golem_forge.config.run_block import GenerationSettings
 from golem_forge.core.calls import Outcome
 from golem_forge.core.changes import ChangeSet
 from golem_forge.core.decisions import Status
@@ -419,9 +420,14 @@ class WorkerRuntime:
 
     # ---- what commands do
 
-    def switch_model(self, name: str) -> None:
-        """From the next request on. Raises ConfigError or ModelError."""
-        self._ready.workers.switch_model(self._active, name)
+    @property
+    def generation(self) -> GenerationSettings:
+        """How the model answers."""
+        return self._active.generation
+
+    def switch_model(self, name: str, generation: GenerationSettings | None = None) -> None:
+        """From the next request on. `generation`: None leaves it. Raises ConfigError or ModelError."""
+        self._ready.workers.switch_model(self._active, name, generation)
 
     async def refresh(self) -> None:
         """Tool modules that were edited count from now on, for a person's own call too. Raises ForgeError."""

@@ -65,6 +65,14 @@ async def test_model_is_shown_and_switched_or_refused(host: Any) -> None:
     first, *listed = (await host.type("/model")).splitlines()
     assert first == "Model: anthropic:small" and "Providers: anthropic, openai" in listed[-1]
     assert await host.type("/model openai:large") == "Model: openai:large, from the next request on."
+    set_two = await host.type("/model effort=high stop='a b'")
+    assert set_two == "Model: openai:large, effort high, stop a b, from the next request on."
+    assert host.generation.effort == "high" and host.generation.stop == ("a b",)
+    back = await host.type("/model openai:large effort=default temperature=0.5")
+    assert back == "Model: openai:large, temperature 0.5, stop a b, from the next request on."
+    assert "one of low, medium, high" in await host.type("/model effort=extreme")
+    for wrong in ("efort=low", "efort=default"):
+        assert "error: /model: efort: unknown key 'efort'; did you mean 'effort'?" == await host.type(f"/model {wrong}")
     assert await host.type("/model nothing") == "error: model 'nothing' names no provider"
     assert host.model_name == "openai:large"
 

@@ -49,9 +49,9 @@ from golem_forge.agent.model.interface import (
     requested_calls,
 )
 from golem_forge.agent.model.pictures import fit_picture
-from golem_forge.config.run_block import ProviderSettings
+from golem_forge.config.run_block import GenerationSettings, ProviderSettings
 from golem_forge.core.decisions import Status
-from golem_forge.core.errors import install_command
+from golem_forge.core.errors import ConfigError, install_command
 from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.regex import regex
 
@@ -73,7 +73,9 @@ async def _note_content_type(response: httpx2.Response) -> None:
     _content_type.set(response.headers.get("content-type", ""))
 
 
-def open_provider(provider: str, name: str, *, key: str, base_url: str, settings: ProviderSettings) -> PydanticAIModel:
+def open_provider(
+    provider: str, name: str, *, key: str, base_url: str, settings: ProviderSettings, generation: GenerationSettings
+) -> PydanticAIModel:
     request_timeout = settings.request_timeout
     http = httpx2.AsyncClient(
         timeout=httpx2.Timeout(request_timeout + _TRANSPORT_GRACE, connect=_CONNECT_SECONDS),
@@ -81,7 +83,8 @@ def open_provider(provider: str, name: str, *, key: str, base_url: str, settings
     )
     try:
         inner = _their_model(provider, name, base_url, key, http)
-        return PydanticAIModel(provider, name, inner, http=http, key=key, settings=settings)
+        check_generation(f"{provider}:{name}", inner, generation, own_server=provider in _LOCAL)
+        return PydanticAIModel(provider, name, inner, http=http, key=key, settings=settings, generation=generation)
     except ImportError as error:
         library = error.name or "see its cause"
         text = f"the library of provider {provider!r} is not installed ({library}); it comes with the extra `models`: "
@@ -138,6 +141,49 @@ _SMALL_OUTPUT: Final = 4_096
 _LOCAL: Final = ("ollama", "openai-compatible")
 """Often served with a window of 8k or less, of which a larger answer would leave nothing for the question."""
 _MAX_CONTINUATIONS: Final = 10
+_SETTING_NAMES: Final = {
+    "effort": "thinking",
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "max_output": "max_tokens",
+    "stop": "stop_sequences",
+}
+"""Ours → the library's, which has the name of each provider for it."""
+_SAMPLING: Final = ("temperature", "top_p")
+_THINKING_BUDGETS: Final = {"low": 2_048, "medium": 8_192, "high": 16_384}
+"""Tokens, of models of Anthropic that know no effort but a budget, which is part of the output."""
+_LEAST_THINKING: Final = 1_024
+
+
+def check_generation(model: str, inner: TheirModel, said: GenerationSettings, *, own_server: bool) -> None:
+    """Raises ConfigError that names what this model does not take: the library would leave it out in silence.
+    `own_server`: what it takes is known to nobody, so everything is sent."""
+    profile: Any = inner.profile
+    refused = {*inner.unsupported_settings, *profile.get("openai_unsupported_model_settings", ())}
+    always = profile.get("thinking_always_enabled", False)
+    if not (own_server or always or profile.get("supports_thinking", False)):
+        refused.add("thinking")
+    if profile.get("anthropic_disallows_sampling_settings") or profile.get("bedrock_disallows_sampling_settings"):
+        refused.update(_SAMPLING)
+    names = [name for name in said.said if _SETTING_NAMES[name] in refused]
+    if names:
+        _refuse_settings(model, names, "")
+    asked = said.effort is not None
+    efforts = profile.get("openai_reasoning_efforts", ())
+    may_not = "none" in efforts or profile.get("openai_supports_reasoning_effort_none", False)
+    reasons = asked or always or not may_not or profile.get("thinking_enabled_by_default", False)
+    beside = [name for name in said.said if name in _SAMPLING]
+    if beside and ((profile.get("openai_supports_reasoning") and reasons) or ("claude" in model and asked)):
+        _refuse_settings(model, beside, " while it reasons")
+
+
+def _refuse_settings(model: str, names: list[str], when: str) -> None:
+    keys = " and ".join(f"`{name}`" for name in names)
+    away = " ".join(f"{name}=default" for name in names)
+    raise ConfigError(
+        f"{model} does not take {keys}{when}: leave it out of `model_settings`, or choose another model "
+        f"(for this session: /model {model} {away})"
+    )
 
 
 class PydanticAIModel:
@@ -150,6 +196,7 @@ class PydanticAIModel:
         http: httpx2.AsyncClient,
         key: str,
         settings: ProviderSettings,
+        generation: GenerationSettings,
     ) -> None:
         self.name = f"{provider}:{name}"
         self._provider = provider
@@ -158,6 +205,7 @@ class PydanticAIModel:
         self._key = key
         self._request_timeout = settings.request_timeout
         self._media = settings.media
+        self._generation = generation
 
     @property
     def context_window(self) -> int | None:
@@ -165,12 +213,22 @@ class PydanticAIModel:
 
     @property
     def max_output_tokens(self) -> int:
+        if self._generation.max_output is not None:
+            return self._generation.max_output
         if self._provider in _LOCAL:
             return _SMALL_OUTPUT
         if self._provider != "anthropic":
             return _DEFAULT_OUTPUT
         known: Any = self._inner.profile.get("anthropic_max_output_tokens")
-        return min(known, _DEFAULT_OUTPUT) if isinstance(known, int) else _SMALL_OUTPUT
+        return min(known, _DEFAULT_OUTPUT + self._thinking_budget) if isinstance(known, int) else _SMALL_OUTPUT
+
+    @property
+    def _thinking_budget(self) -> int:
+        """0: the model knows efforts, or none was said."""
+        profile: Any = self._inner.profile
+        if self._provider != "anthropic" or profile.get("anthropic_supports_adaptive_thinking", False):
+            return 0
+        return _THINKING_BUDGETS.get(self._generation.effort or "", 0)
 
     @property
     def calls_natively(self) -> bool:
@@ -237,13 +295,22 @@ class PydanticAIModel:
             return await anext(events, None)
 
     def _settings(self, request: Request) -> ModelSettings:
-        settings: Any = ModelSettings()
+        said = {_SETTING_NAMES[name]: value for name, value in self._generation.said.items()}
+        settings: Any = ModelSettings(**said)  # type: ignore[typeddict-item]
+        settings["cache"] = True  # the loop sends the same beginning again and again; where a provider wants a mark
+        if "stop_sequences" in said:
+            settings["stop_sequences"] = list(said["stop_sequences"])
         if request.max_output_tokens is not None:
             settings["max_tokens"] = request.max_output_tokens
         elif self._provider == "anthropic":  # the API requires a number; others have their own maximum
             settings["max_tokens"] = self.max_output_tokens
-        if self._provider == "anthropic":
-            settings["cache"] = True  # the loop sends the same beginning again and again
+        effort = self._generation.effort
+        if effort is not None and self._provider in _LOCAL:
+            settings["openai_reasoning_effort"] = effort
+        if budget := min(self._thinking_budget, settings.get("max_tokens", 0) // 2):
+            del settings["thinking"]
+            if budget >= _LEAST_THINKING:
+                settings["anthropic_thinking"] = {"type": "enabled", "budget_tokens": budget}
         if self._provider == "openai":
             settings["openai_store"] = False  # the history is ours; the provider need not keep a second one
         return cast(ModelSettings, settings)

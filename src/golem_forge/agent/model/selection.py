@@ -18,7 +18,7 @@ from typing import Final
 from golem_forge.agent.files.worker import Worker
 from golem_forge.agent.model.interface import Model, ModelError
 from golem_forge.agent.model.keys import ModelKeys
-from golem_forge.config.run_block import ProviderSettings
+from golem_forge.config.run_block import GenerationSettings, ProviderSettings
 from golem_forge.core.errors import ConfigError, install_command
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import closest_match
@@ -72,6 +72,7 @@ PROVIDERS: Final[Mapping[str, Provider]] = {
 """In the order in which a key in the environment chooses one."""
 
 NO_SETTINGS: Final = ProviderSettings()
+NOTHING_SAID: Final = GenerationSettings()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,9 +242,11 @@ def open_model(
     worker: str = "main",
     confined: bool = False,
     stored: ModelKeys | None = None,
+    generation: GenerationSettings = NOTHING_SAID,
 ) -> Model:
     """`worker` names the part of a script that is played; scripts are looked up in `script_root`, and with `confined`
-    (a stranger's program named it) they must be inside it."""
+    (a stranger's program named it) they must be inside it. A script answers as it is written, whatever `generation`
+    says; of a provider, what it does not take raises ConfigError."""
     provider, name = split_model(model)
     if provider == "scripted":
         from golem_forge.agent.model.scripted import open_script
@@ -267,6 +270,7 @@ def open_model(
         base_url=base_url,
         key=key_of(provider, settings, environ, stored),
         settings=settings.get(provider, NO_SETTINGS),
+        generation=generation,
     )
 
 

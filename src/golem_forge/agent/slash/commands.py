@@ -509,7 +509,7 @@ BUILT_IN_COMMANDS: Final = {
     "tools": BuiltInCommand("/tools", "list the tools you can run", tools_command),
     "tool": BuiltInCommand("/tool NAME …", "run a tool; -i opens a form", tool_command),
     "t": BuiltInCommand("/t NAME …", "the same, shorter", tool_command),
-    "model": BuiltInCommand("/model [NAME]", "show the models, or switch to one", model_command),
+    "model": BuiltInCommand("/model [NAME] [SETTING=VALUE…]", "show the models, or switch to one", model_command),
     "clear": BuiltInCommand("/clear", "empty the history", clear_command),
     "compact": BuiltInCommand("/compact [WHAT TO KEEP]", "condense the history into a summary", compact_command),
     "cost": BuiltInCommand("/cost", "show tokens and cost of this session, by worker and model", cost_command),
