@@ -73,7 +73,10 @@ async def generation_settings(ground: Ground, *, worker: bool) -> None:
                     f"model: openai-compatible:x\nmodels: {{openai-compatible: {{base_url: {server.base_url('x')}}}}}\n"
                 )
                 await ground.run(
-                    [], worker=said if worker else "mode: single\n", program=address if worker else address + said, named_model=True
+                    [],
+                    worker=said if worker else "mode: single\n",
+                    program=address if worker else address + said,
+                    named_model=True,
                 )
             assert server.requests[0].body[wire_name] == value
 

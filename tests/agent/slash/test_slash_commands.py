@@ -72,7 +72,7 @@ async def test_model_is_shown_and_switched_or_refused(host: Any) -> None:
     assert back == "Model: openai:large, temperature 0.5, stop a b, from the next request on."
     assert "one of low, medium, high" in await host.type("/model effort=extreme")
     for wrong in ("efort=low", "efort=default"):
-        assert "error: /model: efort: unknown key 'efort'; did you mean 'effort'?" == await host.type(f"/model {wrong}")
+        assert await host.type(f"/model {wrong}") == "error: /model: efort: unknown key 'efort'; did you mean 'effort'?"
     assert await host.type("/model nothing") == "error: model 'nothing' names no provider"
     assert host.model_name == "openai:large"
 
@@ -215,10 +215,11 @@ async def test_a_grant_for_the_worker_is_listed_and_revoked(host: Any) -> None:
 
 
 async def test_plan_output_sessions_and_trace(host: Any) -> None:
-    assert await host.type("/plan") == "There is no plan."
+    assert await host.type("/plan show") == "There is no plan."
     step = '[{"step": "look", "status": "completed"}, {"step": "do", "status": "in_progress"}]'
     await host.type(f"/update_plan --plan '{step}'")
-    assert await host.type("/plan") == "[x] look\n[>] do"
+    assert await host.type("/plan show") == "[x] look\n[>] do"
+    assert (await host.type("/plan up")).startswith("error: /plan begins plan mode")
     assert await host.type("/sessions") == "There was no conversation yet."  # only calls of this person's
     assert await host.type("/trace DEBUG") == "Trace level: debug"
     assert (await host.type("/trace debg")).startswith("error: 'debg' is not a trace level (did you mean 'debug'?)")

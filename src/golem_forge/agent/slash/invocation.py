@@ -133,6 +133,9 @@ class SlashHost(PathHost, Protocol):
     def switch_approval(self, mode: ApprovalMode, by: str) -> None:
         """Of this session, from the next call on. Raises ForgeError."""
 
+    def leave_plan(self, by: str) -> None:
+        """Ends plan mode: the mode before holds again."""
+
     async def rewind_points(self) -> tuple[RewindPoint, ...]:
         """The messages of the person that the history still has, oldest first."""
 
