@@ -31,7 +31,12 @@ from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.core.regex import regex
 
 MAIN_WORKER: Final = "main.worker"
-PROVIDER_NAMES: Final = ("anthropic", "openai", "google", "openrouter", "ollama", "openai-compatible", "scripted")
+PROVIDER_NAMES: Final = (
+    *("anthropic", "openai", "google", "openrouter", "ollama", "openai-compatible", "scripted"),
+    *("alibaba", "azure", "bedrock", "bedrock-mantle", "cerebras", "cohere", "crusoe", "deepseek", "fireworks"),
+    *("google-cloud", "groq", "heroku", "huggingface", "litellm", "meta", "mistral", "moonshotai", "nebius"),
+    *("ovhcloud", "sambanova", "snowflake", "together", "vercel", "vllm", "xai", "zai"),
+)
 """What may stand before the first colon of a model string, in the order in which they are tried."""
 
 

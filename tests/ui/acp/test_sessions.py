@@ -395,7 +395,8 @@ def test_the_modes_contained_and_plan_are_offered_and_the_commands_about_changes
         assert editor.request("session/set_mode", sessionId=session, modeId="contained") == {}
         assert editor.until_update("current_mode_update")["currentModeId"] == "contained"
         assert editor.request("session/set_mode", sessionId=session, modeId="plan") == {}
-        assert editor.until_update("current_mode_update")["currentModeId"] == "plan"
+        editor.prompt(session, "/plan show")
+        assert editor.updates("current_mode_update")[-1]["currentModeId"] == "plan"
         editor.prompt(session, "/mode interactive")
         assert editor.updates("current_mode_update")[-1]["currentModeId"] == "interactive"
         editor.prompt(session, "/mode approve_all")

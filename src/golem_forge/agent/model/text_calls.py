@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from golem_forge.agent.messages import RequestedCall
 from golem_forge.agent.model.interface import MAX_CALLS, Completed, Finish, ModelEvent, Request, TextDelta, WrappedModel
+from golem_forge.agent.model.selection import OWN_SERVERS
 from golem_forge.core.ids import new_id
 from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.regex import regex
@@ -211,4 +212,4 @@ def with_text_calls(completed: Completed, request: Request) -> Completed:
 
 def takes_text_calls(provider: str, said: bool | None) -> bool:
     """`said`: `models.<provider>.text_calls`; None: on for servers of one's own, whose models are often small."""
-    return provider in ("openai-compatible", "ollama") if said is None else said
+    return provider in OWN_SERVERS if said is None else said
