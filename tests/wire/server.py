@@ -72,6 +72,8 @@ class WireServer:
         """What asked for the list of models."""
         self.models: tuple[str, ...] = ()
         """What `GET …/models` lists."""
+        self.facts: dict[str, Any] = {}
+        """Path → what is answered there, besides the list of models."""
         self.key = ""
         """The only key that is taken; empty: any."""
         self.dropped = 0
@@ -154,7 +156,9 @@ class _Handler(BaseHTTPRequestHandler):
         wire.lists.append(WireRequest(path=self.path.partition("?")[0], headers=headers, body=None))
         if not self._knows_key(headers):
             self._fail(WireTurn(status=401, error="invalid key"))
-        elif self.path.partition("?")[0].endswith("/models"):
+        elif (path := self.path.partition("?")[0]) in wire.facts:
+            self._send(200, {"content-type": "application/json"}, json.dumps(wire.facts[path]).encode())
+        elif path.endswith(("/v1/models", "/v1beta/models")):
             listed = json.dumps({"data": [{"id": name} for name in wire.models]}).encode()
             self._send(200, {"content-type": "application/json"}, listed)
         else:
@@ -170,6 +174,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         path = self.path.partition("?")[0]
+        if path in self.server.wire.facts:
+            self.rfile.read(int(self.headers["content-length"]))
+            self._send(200, {}, json.dumps(self.server.wire.facts[path]).encode())
+            return
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         headers = {name.lower(): value for name, value in self.headers.items()}
         wire = self.server.wire

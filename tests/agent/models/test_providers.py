@@ -117,7 +117,7 @@ def test_the_name_of_another_program_is_answered_with_ours(said: str, ours: str)
         ("openrouter:x", "openai", "must be prefixed"),
         ("bedrock:x", "boto3", "AWS_DEFAULT_REGION"),
         ("google-cloud:x", "google.genai", "GOOGLE_CLOUD_PROJECT"),
-        ("azure:x", "openai", "needs an address: write `models: {azure"),
+        ("azure:x", "openai", "needs an address: `forge models set azure:x"),
     ],
 )
 def test_what_is_missing_is_named(

@@ -50,11 +50,12 @@ from golem_forge.agent.model.interface import (
     UsageSoFar,
     requested_calls,
 )
+from golem_forge.agent.model.local_servers import ServerFacts, read_facts
 from golem_forge.agent.model.pictures import fit_picture
 from golem_forge.agent.model.selection import OWN_SERVERS
 from golem_forge.config.run_block import GenerationSettings, ProviderSettings
 from golem_forge.core.decisions import Status
-from golem_forge.core.errors import EXTRAS, ConfigError, install_command
+from golem_forge.core.errors import EXTRAS, ConfigError, error_name, install_command
 from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.regex import regex
 
@@ -87,7 +88,10 @@ def open_provider(
     try:
         inner = _their_model(provider, name, base_url, key, http)
         check_generation(f"{provider}:{name}", inner, generation, own_server=provider in (*OWN_SERVERS, *_PLAIN_CHAT))
-        return PydanticAIModel(provider, name, inner, http=http, key=key, settings=settings, generation=generation)
+        model = PydanticAIModel(provider, name, inner, http=http, key=key, settings=settings, generation=generation)
+        if provider in OWN_SERVERS:
+            model.facts = read_facts(provider, base_url, name, key)
+        return model
     except ImportError as error:
         library = error.name or "see its cause"
         extra = provider if provider in EXTRAS else "models"
@@ -101,7 +105,7 @@ def open_provider(
             f"{provider}:{name}: {_shorten_message(_ACCOUNTS.get(provider) or str(error), key)}"
         ) from error
     except Exception as error:  # whatever a provider's library raises where there is no login
-        text = f"{provider}:{name} cannot be opened ({type(error).__name__})"
+        text = f"{provider}:{name} cannot be opened ({error_name(error)})"
         raise ModelError(f"{text}. {_ACCOUNTS.get(provider, '')}".rstrip(), code="MODEL_KEY_MISSING") from error
 
 
@@ -244,10 +248,12 @@ class PydanticAIModel:
         self._request_timeout = settings.request_timeout
         self._media = settings.media
         self._generation = generation
+        self.facts = ServerFacts()
+        """What its own server says of it."""
 
     @property
     def context_window(self) -> int | None:
-        return self._inner.context_window
+        return self.facts.context or self._inner.context_window
 
     @property
     def max_output_tokens(self) -> int:
@@ -270,14 +276,16 @@ class PydanticAIModel:
 
     @property
     def calls_natively(self) -> bool:
-        return bool(self._inner.profile.get("supports_tools", True))
+        said = self.facts.calls_tools
+        return bool(self._inner.profile.get("supports_tools", True)) if said is None else said
 
     def takes(self, media_type: str) -> bool:
         return takes_media_type(self._provider, media_type)
 
     def takes_in_results(self, media_type: str) -> bool:
         """Of tools, which nobody chose for this model: only what it is known to take."""
-        return result_takes(self._provider, media_type, self._media)
+        sees = ("image",) if self.facts.sees and self._media is None else self._media
+        return result_takes(self._provider, media_type, sees)
 
     async def aclose(self) -> None:
         await self._http.aclose()

@@ -24,6 +24,8 @@ from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import closest_match
 
 MODEL_VARIABLE: Final = "FORGE_MODEL"
+_FIRST: Final = 7
+"""Providers that an error names."""
 MAX_FALLBACKS: Final = 8
 """Models that one setting may name."""
 
@@ -135,7 +137,7 @@ def split_model(model: str, *, where: str = "") -> tuple[str, str]:
     """`openrouter:openai/gpt-4o:free` → `("openrouter", "openai/gpt-4o:free")`."""
     provider, colon, name = model.partition(":")
     at = f"{where}: " if where else ""
-    listed = ", ".join(PROVIDERS)
+    listed = f"{', '.join([*PROVIDERS][:_FIRST])}; `forge models` names the others"
     if not colon or not provider or not name.strip():
         raise ConfigError(f"{at}model {model!r} is not `provider:name`; providers: {listed}")
     if provider not in PROVIDERS:
@@ -248,6 +250,13 @@ def provider_address(provider: str, settings: Mapping[str, ProviderSettings]) ->
     return settings.get(provider, NO_SETTINGS).base_url or PROVIDERS[provider].base_url
 
 
+def needs_address(model: str, settings: Mapping[str, ProviderSettings]) -> bool:
+    """Whether nobody said where its requests go."""
+    provider, _ = split_model(model)
+    known = provider_address(provider, settings) or PROVIDERS[provider].by_account or provider == "scripted"
+    return not known
+
+
 def missing_key(
     model: str,
     settings: Mapping[str, ProviderSettings],
@@ -302,9 +311,10 @@ def open_model(
     if missing := missing_key(model, settings, environ, stored):
         raise ModelError(missing, code="MODEL_KEY_MISSING")
     base_url = provider_address(provider, settings)
-    if not base_url and not PROVIDERS[provider].by_account:
+    if needs_address(model, settings):
         example = f"models: {{{provider}: {{base_url: …}}}}"
-        raise ConfigError(f"model {model!r} needs an address: write `{example}` in forge.yaml")
+        by_command = f"forge models set {model} --address URL"
+        raise ConfigError(f"model {model!r} needs an address: `{by_command}`, or `{example}` in forge.yaml")
 
     try:
         from golem_forge.agent.model.providers import open_provider
