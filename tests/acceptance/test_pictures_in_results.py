@@ -52,6 +52,7 @@ MODELS = {
     "anthropic": "anthropic:claude-sonnet-5-5",
     "openai": "openai:gpt-5",
     "openrouter": "openrouter:some/model",
+    "google": "google:gemini-3-pro-preview",
     "openai-compatible": "openai-compatible:local",
 }
 
@@ -71,6 +72,8 @@ def pictures_in(request: WireRequest) -> list[str]:
                 found.append(part["image_url"]["url"].removeprefix("data:image/png;base64,"))
             elif part.get("type") == "input_image":  # Responses
                 found.append(part["image_url"].removeprefix("data:image/png;base64,"))
+            elif isinstance(part.get("inline_data"), dict):  # Gemini
+                found.append(part["inline_data"]["data"])
             else:
                 for each in part.values():
                     look(each)
@@ -100,8 +103,10 @@ def shown_and_answered(desk: Desks, provider: str, tool: str = "screenshot", mor
     return place, server
 
 
-@pytest.mark.parametrize("provider", ["anthropic", "openai", "openrouter"])
+@pytest.mark.parametrize("provider", ["anthropic", "openai", "openrouter", "google"])
 def test_a_picture_goes_to_a_model_that_sees_as_its_providers_own_part(desk: Desks, provider: str) -> None:
+    if provider == "google":
+        pytest.importorskip("google.genai")
     place, server = shown_and_answered(desk, provider)
     first, second, resumed = server.requests
     assert pictures_in(first) == []

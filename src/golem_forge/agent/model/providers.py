@@ -51,11 +51,11 @@ from golem_forge.agent.model.interface import (
     requested_calls,
 )
 from golem_forge.agent.model.local_servers import ServerFacts, read_facts
-from golem_forge.agent.model.pictures import fit_picture
 from golem_forge.agent.model.selection import OWN_SERVERS
 from golem_forge.config.run_block import GenerationSettings, ProviderSettings
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import EXTRAS, ConfigError, error_name, install_command
+from golem_forge.core.images import fit_picture
 from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.regex import regex
 
