@@ -9,7 +9,9 @@ from base64 import b64encode
 from collections.abc import Callable
 from typing import Any
 
+import pexpect
 import pytest
+from tests.deadlines import PATIENCE
 from tests.wire.server import WireCall, WireRequest, WireServer, WireTurn
 
 Desks = Callable[..., Any]
@@ -180,3 +182,22 @@ def test_a_person_at_a_terminal_reads_size_and_handle(desk: Desks) -> None:
         place = place_for(desk, server, "anthropic")
         ran = place.forge("run", "-t", "normal", "-m", MODELS["anthropic"], "look")
     assert ran.code == 0 and f"image/png, 64 × 48, {len(PICTURE)} bytes, handle out_" in ran.err, ran.err
+
+
+@pytest.mark.parametrize(("term", "begins"), [("xterm-kitty", "\x1b_Ga=T,f=100,q=2"), ("xterm-256color", "")])
+def test_a_terminal_that_can_shows_the_picture_and_no_other_is_sent_one(desk: Desks, term: str, begins: str) -> None:
+    with WireServer([WireTurn(calls=(WireCall(name="screenshot", args={}),)), WireTurn(say="Blue.")] * 2) as server:
+        place = place_for(desk, server, "anthropic")
+        env = place.environ | {"TERM": term}
+        words = ("run", "-m", MODELS["anthropic"], "-a", "approve_all")
+        child = place.ready.expecting(
+            words, cwd=str(place.root), env=env, encoding="utf-8", timeout=PATIENCE, echo=False
+        )
+        child.expect("main on")
+        child.send("look\r")
+        child.expect_exact(f"{begins},c=7,r=3,m=0;{WRITTEN}\x1b\\" if begins else "Blue.")  # drawn beside the answer
+        seen = child.before + child.after
+        child.send("/exit\r")
+        child.expect(pexpect.EOF)
+        seen += child.before
+    assert ("\x1b_G" in seen) is bool(begins) and "\x1b]1337" not in seen and "\x1bPq" not in seen
