@@ -174,9 +174,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         path = self.path.partition("?")[0]
-        if path in self.server.wire.facts:
+        if path.startswith("/api/"):  # Ollama's own questions: no request to a model
             self.rfile.read(int(self.headers["content-length"]))
-            self._send(200, {}, json.dumps(self.server.wire.facts[path]).encode())
+            facts = self.server.wire.facts.get(path)
+            self._send(404 if facts is None else 200, {}, json.dumps(facts).encode())
             return
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         headers = {name.lower(): value for name, value in self.headers.items()}
