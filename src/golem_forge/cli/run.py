@@ -30,7 +30,7 @@ any of these it starts the program in this directory or above it. Where there is
 worker. With INPUT the worker answers once. Without INPUT, on a terminal, a conversation begins.
 
   -m, --model PROVIDER:NAME   the root worker's model (also FORGE_MODEL)
-  -a, --approval MODE         interactive, strict, contained, approve_all or auto_deny
+  -a, --approval MODE         interactive, strict, contained, plan, approve_all or auto_deny
       --reviewer PATH|MODEL   who answers small questions first: a program by its absolute path, or a model as
                               PROVIDER:NAME; `off`: nobody, whatever your config.yaml says
   -i, --input TEXT            the input; or -f, --file FILE; or words; or standard input

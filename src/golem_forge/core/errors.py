@@ -16,6 +16,9 @@ _BLOCKED: Final = "Blocked by policy"
 EXTRAS: Final = {
     "acp": frozenset({"acp"}),
     "models": frozenset({"pydantic_ai", "httpx2", "anthropic", "openai", "google.genai"}),
+    "bedrock": frozenset({"boto3"}),
+    "mistral": frozenset({"mistralai"}),
+    "cohere": frozenset({"cohere"}),
     "mcp": frozenset({"mcp", "mcp_types", "httpx2", "anyio", "starlette", "uvicorn", "sse_starlette"}),
     "web": frozenset({"starlette", "uvicorn", "websockets", "nh3", "markdown_it", "pygments"}),
     "otel": frozenset({"opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"}),

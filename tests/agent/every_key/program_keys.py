@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.agent.conftest import calls
 from tests.agent.every_key.ground import COMMANDS, ZONE, Cases, Ground
-from tests.agent.every_key.worker_keys import budget_cases, two_zones, write
+from tests.agent.every_key.worker_keys import GENERATION, budget_cases, generation_settings, two_zones, write
 from tests.deadlines import LONG, ever_longer
 from tests.wire.server import WireCall, WireServer, WireTurn
 
@@ -83,6 +83,11 @@ async def text_calls(ground: Ground) -> None:
             program = f"model: openai-compatible:x\nmodels: {{openai-compatible: {block}}}\n"
             seen = await ground.run([], program=program, named_model=True)
             assert seen.result is not None and seen.result.response == answer
+
+
+@key(*(f"model_settings.{name}" for name in GENERATION))
+async def model_settings(ground: Ground) -> None:
+    await generation_settings(ground, worker=False)
 
 
 @key("models.*.key_env")

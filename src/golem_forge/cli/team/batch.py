@@ -41,7 +41,7 @@ it prints a table of the results. Ctrl-C leaves the sessions running.
       --parallel N          so many at once; those that wait for an answer do not count (default: all)
   -p, --program DIR         the program of that directory
   -m, --model PROVIDER:NAME the model of all sessions
-  -a, --approval MODE       interactive, strict, contained, approve_all or auto_deny
+  -a, --approval MODE       interactive, strict, contained, plan, approve_all or auto_deny
       --set KEY.PATH=VALUE  a value of forge.yaml for all sessions (repeat for more)
       --label L             only runners with this label take them
       --no-runner           start no runner on this machine

@@ -219,6 +219,18 @@ class Screen:
             except RuntimeError:  # no loop runs here
                 self._flush_above()
 
+    def print_picture(self, sequence: str) -> None:
+        """A picture, for a terminal that shows them. What stands above it is no longer folded: how many rows the
+        picture takes is known to the terminal alone."""
+        self._flush_above()
+        if self.app.is_running:
+            self.app.renderer.erase()
+        self._output.write_raw(sequence.replace("\n", "\r\n"))
+        self._output.flush()
+        self._tail.forget()
+        if self.app.is_running:
+            self.app.invalidate()
+
     def _flush_above(self) -> None:
         pieces, self._above = self._above, []
         text = "".join(piece for piece, _ in pieces)

@@ -28,6 +28,7 @@ const MODES = {
   interactive: "It asks you before it changes something, unless a rule allows it.",
   strict: "It asks you before every call that has an effect.",
   contained: "It works on its own in this directory; it asks before anything leaves it or cannot be undone.",
+  plan: "It reads and proposes, and changes nothing until you say go.",
   auto_deny: "Forge denies every call that needs your approval.",
   approve_all: "It asks nothing: the approval mode is approve_all.",
 };

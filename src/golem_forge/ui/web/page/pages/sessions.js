@@ -19,6 +19,7 @@ const MODES = [
   ["", "as configured"],
   ["interactive", "interactive: Forge asks you here"],
   ["contained", "contained: Forge works on its own inside the directory"],
+  ["plan", "plan: Forge reads and proposes until you say go"],
   ["strict", "strict: Forge asks before every effect"],
   ["auto_deny", "auto_deny: Forge denies instead of asking"],
   ["approve_all", "approve_all: Forge runs everything without asking"],
