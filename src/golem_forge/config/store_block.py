@@ -7,6 +7,7 @@
       limits: {per_person: 8, per_program: 16}
       hold: 30m
       retention: 90d
+      audit: {retention: 400d}
       page: https://team.example
     notify:
       - {webhook: https://chat.example/hook, secret: env:NAME, on: [question, finished, failed]}
@@ -154,6 +155,7 @@ STORE_KEYS: Final[dict[str, Check]] = {
             "limits": MappingSchema({"per_person": whole_number, "per_program": whole_number}),
             "hold": duration,
             "retention": duration,
+            "audit": MappingSchema({"retention": duration}),
             "page": _web_address,
         }
     ),
@@ -209,6 +211,7 @@ class StoreSettings:
     per_program: int = 16
     hold: float = 1800.0
     retention: float = 90 * 86400.0
+    audit_retention: float = 400 * 86400.0
     page: str = ""
     """The address of `forge web --team`, for links."""
     notify: tuple[NotifyHook, ...] = ()
@@ -250,6 +253,7 @@ def effective_store(project: ConfigLayer, person: ConfigLayer) -> StoreSettings:
         block = layer.block("store")
         values |= {name: block[name] for name in ("url", "token", "hold", "retention", "page") if name in block}
         values |= layer.block("store", "limits")
+        values |= {f"audit_{name}": value for name, value in layer.block("store", "audit").items()}
         runner = layer.block("store", "runner")
         values |= {"slots": runner["slots"]} if "slots" in runner else {}
         values |= {"labels": tuple(runner["labels"])} if "labels" in runner else {}

@@ -147,18 +147,19 @@ async def otel(ground: Ground) -> None:
 
 @key(
     *("store.url", "store.runner.slots", "store.runner.labels", "store.limits.per_person"),
-    *("store.limits.per_program", "store.hold", "store.retention"),
+    *("store.limits.per_program", "store.hold", "store.retention", "store.audit.retention"),
 )
 async def store(ground: Ground) -> None:
     """What a runner makes of them: tests/team."""
     home = forge_home()
     home.path.mkdir(parents=True, exist_ok=True)
     said = "url: sqlite, runner: {slots: 2, labels: [gpu]}, limits: {per_person: 3, per_program: 5}"
-    said += ", hold: 20s, retention: 1d"
+    said += ", hold: 20s, retention: 1d, audit: {retention: 2d}"
     ground.write("forge.yaml", f"store: {{{said}}}\n")
     found = load_program(ground.root, home, trusted=lambda _: True).store
     assert (found.address(), found.slots, found.labels) == ("sqlite", 2, ("gpu",))
     assert (found.per_person, found.per_program, found.hold, found.retention) == (3, 5, 20.0, 86400.0)
+    assert found.audit_retention == 2 * 86400.0
     stranger = load_program(ground.root, home, trusted=lambda _: False)
     assert stranger.store.slots != 2
     assert any("store.runner" in line for line in stranger.unused)

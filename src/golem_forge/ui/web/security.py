@@ -256,7 +256,7 @@ class LoginStore:
         """Hash → until when."""
         self._logins: dict[str, _Login] = {}
         """By the hash of the cookie."""
-        self._failures: deque[float] = deque(maxlen=_MAX_FAILURES)
+        self._failures: dict[str, deque[float]] = {}
 
     def new_code(self) -> str:
         code = secrets.token_urlsafe(32)
@@ -284,11 +284,12 @@ class LoginStore:
         if len(self._logins) > _MAX_COOKIES:
             self._end(next(iter(self._logins)))
 
-    def _count_failure(self) -> None:
-        now = self._clock()
-        if len(self._failures) == _MAX_FAILURES and now - self._failures[0] < _FAILURE_SECONDS:
-            raise ApiRefusal(429, _TOO_MANY_CODES)
-        self._failures.append(now)
+    def _count_failure(self, whose: str = "", problem: str = _TOO_MANY_CODES) -> None:
+        """`whose`: of each person they are counted apart."""
+        now, failures = self._clock(), self._failures.setdefault(whose, deque(maxlen=_MAX_FAILURES))
+        if len(failures) == _MAX_FAILURES and now - failures[0] < _FAILURE_SECONDS:
+            raise ApiRefusal(429, problem)
+        failures.append(now)
 
     def knows(self, cookie: str) -> bool:
         return self.seconds_left(cookie) > 0

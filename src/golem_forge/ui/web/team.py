@@ -70,6 +70,9 @@ _MAX_LOGINS: Final = 8
 """Of one person."""
 _MAX_FILE_BYTES: Final = 1 << 18
 _HASHES: Final = regex("[0-9a-f]{128}")
+_TOO_MANY_TOKENS: Final = (
+    "Too many tokens that are not valid; wait a minute, or ask an admin of the team for a new one."
+)
 _log = logging.getLogger(__name__)
 _NO_PERSON: Final = GuardRefusal(
     401,
@@ -181,15 +184,22 @@ class TeamLogin(LoginStore):
             self._end(known)
         return self._enter(secrets.token_urlsafe(32), hash)
 
-    def refuse_token(self) -> None:
-        """Counts a wrong one. Refused (429) after too many."""
-        self._count_failure()
+    def refuse_token(self, store: Store, door: str, hash: str, scope: Scope) -> None:
+        """In a thread: records a token that is not valid. Refused (429) after too many, those of each person who had
+        it counted apart: whoever sends many that nobody had hides nothing."""
+        whose = store.accounts.whose_was(hash) if hash else ""
+        self._count_failure(whose, _TOO_MANY_TOKENS)
+        client = scope.get("client")
+        store.accounts.refuse_login(whose, door, str(client[0]) if client else "")
 
-    def take_bearer(self, scope: Scope, token: str) -> None:
-        """The token of a program, which is good: its requests share one login, as those of a browser do."""
-        if not self.knows(token):
+    def take_bearer(self, scope: Scope, token: str) -> bool:
+        """The token of a program, which is good: its requests share one login, as those of a browser do. True: this is
+        the first of them."""
+        is_first = not self.knows(token)
+        if is_first:
             self._enter(token, secret_hash(token))
         scope[_BEARER] = token
+        return is_first
 
     def cookie_of(self, scope: Scope) -> str | None:
         return scope.get(_BEARER) or super().cookie_of(scope)
@@ -223,6 +233,9 @@ class TeamGuard(RequestGuard):
                 said = "The database of the team cannot be reached now. Try again; the log of the page says why."
                 await self._refuse(GuardRefusal(503, said), scope, receive, send)
                 return
+            except ApiRefusal as refused:
+                await self._refuse(GuardRefusal(refused.status, refused.problem.problem), scope, receive, send)
+                return
         await super().__call__(scope, receive, send)
 
     async def _identify(self, scope: Scope) -> None:
@@ -239,9 +252,11 @@ class TeamGuard(RequestGuard):
         if person is None:
             if cookie:
                 login.forget(cookie)
+            else:
+                await run_in_thread(lambda: login.refuse_token(self.store, API_DOOR, hash, scope))
             return
-        if token:
-            login.take_bearer(scope, token)
+        if token and login.take_bearer(scope, token):
+            await run_in_thread(lambda: self.store.accounts.log_in(person.name, API_DOOR, "token"))
         scope[PERSON] = PersonStore(self.store, hash, API_DOOR if token else PAGE_DOOR)
 
     async def _refuse(self, refusal: GuardRefusal, scope: Scope, receive: Receive, send: Send) -> None:
