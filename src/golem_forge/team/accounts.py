@@ -186,6 +186,11 @@ class Accounts:
         with self.database.transaction() as connection:
             record(connection, LOGIN, person, door, {"how": how})
 
+    def log_out(self, person: str, door: str, why: str) -> None:
+        """Somebody's login was ended, by others than themselves."""
+        with self.database.transaction() as connection:
+            record(connection, "login ended", person, door, {"why": why})
+
     def refuse_login(self, whose: str, door: str, origin: str) -> None:
         """Somebody came with a token that is not valid, from that address. `whose`: as `whose_was` says."""
         how = "a token that was removed or renewed, or has expired" if whose else "a token that is not known"

@@ -15,7 +15,7 @@ in constant time with every one there is.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from golem_forge.core.decisions import ChoiceEnum
@@ -39,6 +39,12 @@ _NAME: Final = regex(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 NOT_LOOSER: Final = frozenset({"", "interactive", "strict", "auto_deny"})
 """The modes of approval that a person of a team can choose."""
 NOT_KNOWN: Final = "This token is not valid (any more). Ask an admin of the team for another one: `forge people add`."
+
+
+NOT_CONFIRMED: Final = (
+    "The sign-in provider does not answer, so nobody knows whether you may still do this. You can look; try again "
+    "later."
+)
 
 
 class Role(ChoiceEnum, noun="role"):
@@ -77,6 +83,8 @@ _EXPLAINED: Final = {
 class Person:
     name: str
     role: Role
+    expires: float = 0.0
+    """When their token stops working, by the store's clock; 0: never."""
 
     def may(self, action: str) -> bool:
         return _ORDER[self.role] >= _ORDER[ACTIONS[action]]
@@ -109,7 +117,9 @@ def find_person(store: Store, token_hash: str) -> Person | None:
     """Whose token has this hash, as of now."""
     people = {each["token"]: each for each in store.accounts.people() if not each["expired"]}
     found = [each for known, each in people.items() if secrets.compare_digest(known, token_hash)]
-    return Person(name=found[-1]["name"], role=Role(found[-1]["role"])) if found else None
+    if not found:
+        return None
+    return Person(name=found[-1]["name"], role=Role(found[-1]["role"]), expires=found[-1]["expires"])
 
 
 def token_hash(token: str) -> str:
@@ -162,10 +172,14 @@ class PersonStore:
     """The store behind the role of one person. Every method raises TeamError `ROLE` for what the role does not allow,
     and `NOT_A_PERSON` once the token is removed."""
 
-    def __init__(self, store: Store, token_hash: str, door: str) -> None:
+    def __init__(
+        self, store: Store, token_hash: str, door: str, is_confirmed: Callable[[], bool] = lambda: True
+    ) -> None:
+        """`is_confirmed`: whether somebody who signs in elsewhere was confirmed there lately; else they only see."""
         self.store = store
         self.door = door
         self._token_hash = token_hash
+        self._is_confirmed = is_confirmed
 
     @property
     def person(self) -> Person:
@@ -185,6 +199,8 @@ class PersonStore:
                 f"{person.name} is {person.role.value} here and may not {action}: {why}. The refusal was recorded.",
                 "ROLE",
             )
+        if ACTIONS[action] is not Role.VIEWER and not self._is_confirmed():
+            raise TeamError(NOT_CONFIRMED, "SIGN_IN_AWAY")
         return person
 
     @property

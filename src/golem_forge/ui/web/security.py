@@ -274,8 +274,8 @@ class LoginStore:
         self._count_failure()
         return None
 
-    def _enter(self, cookie: str, token_hash: str = "") -> str:
-        self._add(secret_hash(cookie), token_hash, COOKIE_SECONDS)
+    def _enter(self, cookie: str, token_hash: str = "", seconds: float = COOKIE_SECONDS) -> str:
+        self._add(secret_hash(cookie), token_hash, min(seconds, COOKIE_SECONDS))
         return cookie
 
     def _add(self, cookie_hash: str, token_hash: str, seconds: float) -> None:
@@ -330,10 +330,11 @@ class LoginStore:
         cookie = self.cookie_of(scope)
         return self._logins[secret_hash(cookie)].actions if cookie is not None else ActionLimit(self._clock)
 
-    def set_cookie(self, request: Request, answer: Response, cookie: str) -> None:
+    def set_cookie(self, request: Request, answer: Response, cookie: str, *, secure: bool = False) -> None:
         # Only the browser itself says truthfully by which scheme it came; X-Forwarded-Proto anybody can write.
-        secure = "; Secure" if request.headers.get("origin", "").startswith("https://") else ""
-        answer.headers.append("set-cookie", _cookie_header(request, cookie, COOKIE_SECONDS) + secure)
+        secure = secure or request.headers.get("origin", "").startswith("https://")
+        kept = _cookie_header(request, cookie, COOKIE_SECONDS)
+        answer.headers.append("set-cookie", kept + ("; Secure" if secure else ""))
 
     def drop_cookie(self, request: Request, answer: Response) -> None:
         if (cookie := self.cookie_of(request.scope)) is not None:

@@ -39,9 +39,10 @@ from golem_forge.ui.web.app import make_app
 from golem_forge.ui.web.sdk import Response
 from golem_forge.ui.web.security import LoginStore, RequestGuard, cookie_name
 from golem_forge.ui.web.session_registry import SessionRegistry, StartRequest
+from golem_forge.ui.web.sign_in import BEGIN, CALLBACK, SignIn
 from golem_forge.ui.web.stream.frames import shown_members
 from golem_forge.ui.web.stream.stored_session import PERSON, TeamSession
-from golem_forge.ui.web.team import PAGE_DOOR, TeamGuard, TeamRegistry, serve_team_socket, token_of
+from golem_forge.ui.web.team import PAGE_DOOR, TeamGuard, TeamRegistry, serve_team_socket, token_of, token_seconds
 from golem_forge.ui.web.wire import ApiModel, ApiRefusal
 
 _WRONG_TOKEN: Final = "This token is not valid (any more). Ask an admin of the team for another one."
@@ -83,8 +84,9 @@ async def log_in(call: ApiCall, body: LoginCode) -> Response:
         await run_in_thread(lambda: login.refuse_token(store, PAGE_DOOR, hash, call.request.scope))
         raise ApiRefusal(401, _WRONG_TOKEN)
     await run_in_thread(lambda: store.accounts.log_in(person.name, PAGE_DOOR, "token"))
+    seconds = await run_in_thread(lambda: token_seconds(store, person))
     answer = Response(status_code=204)
-    login.set_cookie(call.request, answer, login.enter(hash))
+    login.set_cookie(call.request, answer, login.enter(hash, seconds))
     await run_in_thread(login.save)
     return answer
 
@@ -735,13 +737,32 @@ def team_operations() -> tuple[Operation, ...]:
     return (*declared, *shared)
 
 
-def team_app(registry: SessionRegistry, *, login: LoginStore, hosts: AllowedHosts) -> RequestGuard:
+def sign_in_operations(sign_in: SignIn) -> tuple[Operation, ...]:
+    """For browsers, on their way to the provider and back."""
+
+    async def begin_sign_in(call: ApiCall) -> Response:
+        """Sends the browser to the sign-in provider."""
+        return await sign_in.begin(call.request)
+
+    async def complete_sign_in(call: ApiCall) -> Response:
+        """The provider sends the browser back to here."""
+        return await sign_in.complete(call.request)
+
+    return (
+        operation("GET", BEGIN, "begin_sign_in", tag="login", status=302)(begin_sign_in),
+        operation("GET", CALLBACK, "complete_sign_in", tag="login", status=302)(complete_sign_in),
+    )
+
+
+def team_app(
+    registry: SessionRegistry, *, login: LoginStore, hosts: AllowedHosts, sign_in: SignIn | None = None
+) -> RequestGuard:
     assert isinstance(registry, TeamRegistry)
     return make_app(
         registry,
         login=login,
         hosts=hosts,
-        operations=team_operations(),
+        operations=team_operations() + (sign_in_operations(sign_in) if sign_in is not None else ()),
         socket=serve_team_socket,
-        guard=lambda *given, **named: TeamGuard(registry.store, *given, **named),
+        guard=lambda *given, **named: TeamGuard(registry.store, sign_in, *given, **named),
     )
