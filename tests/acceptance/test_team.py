@@ -572,8 +572,10 @@ MAY: dict[str, tuple[tuple[str, ...], Any]] = {
     "team_answer": (DO, {"answer": {}}),
     "act": (DO, {"type": "interrupt", "data": {}}),
     **dict.fromkeys(
-        ("team_facts", "team_people", "team_refusals", "team_remove_person", "team_remove_rule"), (MANAGE, None)
+        ("team_facts", "team_people", "team_refusals", "team_remove_person", "team_remove_rule", "team_audit"),
+        (MANAGE, None),
     ),
+    **dict.fromkeys(("team_rotate_token", "team_restore_person"), (MANAGE, {})),
     "team_add_person": (MANAGE, {"name": "no name", "role": "viewer"}),
 }
 """By operation: who may, and a body. `log_in` and `log_out` are everybody's."""

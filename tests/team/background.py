@@ -169,10 +169,10 @@ def free_port() -> int:
 class TeamPage:
     """`forge web --team` at one address, and browsers that are logged in there."""
 
-    def __init__(self, folder: Path, url: str, ready: ReadyForge, *words: str) -> None:
+    def __init__(self, folder: Path, url: str, ready: ReadyForge, *words: str, port: int = 0) -> None:
         self.program = Program(folder / "shop", folder / "home", url, ready)
         self.ready = ready
-        self.port = free_port()
+        self.port = port or free_port()
         self.file = self.program.home / "state" / "web" / f"{self.port}-logins.json"
         self.words = words
         self.server: Any = None

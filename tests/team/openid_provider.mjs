@@ -1,6 +1,7 @@
 // A real provider of OpenID Connect, `oidc-provider`, with people that the test names on standard input:
 //   {"person": "ada", "groups": ["dev"]}   knows ada, with these groups; null: not any more
-// Its own pages ask for a name (any password) and for consent. Arguments: the library, the port, where browsers come back to.
+// Its own pages ask for a name (any password) and for consent.
+// Arguments: the library, the port, where browsers come back to.
 import { createInterface } from "node:readline";
 
 const [library, port, redirect] = process.argv.slice(2);
@@ -22,6 +23,10 @@ const provider = new Provider(`http://127.0.0.1:${port}`, {
   cookies: { keys: ["for a test"] },
   pkce: { required: () => true },
   findAccount,
+});
+provider.use(async (ctx, next) => {
+  await next();
+  if (typeof ctx.body === "string") ctx.body = ctx.body.replace(/@import url\([^)]*\);/g, ""); // a font of another host
 });
 console.warn = console.info = () => undefined;
 provider.listen(Number(port), "127.0.0.1", () => console.log("listening"));

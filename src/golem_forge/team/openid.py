@@ -104,9 +104,7 @@ class OpenIdClient:
     def __init__(
         self, issuer: str, settings: SignInSettings, secret: str, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Raises SignInRefused for an issuer that cannot be one."""
-        if problem := issuer_problem(issuer):
-            raise SignInRefused(f"--oidc {one_line(issuer)[:200]}: {problem}.")
+        """`issuer`: as `issuer_problem` allows."""
         self.issuer = issuer
         self.settings = settings
         self._secret = secret

@@ -165,6 +165,23 @@ async def store(ground: Ground) -> None:
     assert any("store.runner" in line for line in stranger.unused)
 
 
+@key(
+    *("oidc.client_id", "oidc.client_secret", "oidc.groups", "oidc.name", "oidc.scopes", "oidc.recheck"),
+    *("oidc.roles.viewer", "oidc.roles.operator", "oidc.roles.admin"),
+)
+async def sign_in(ground: Ground) -> None:
+    """What the page makes of them: tests/team/test_openid.py."""
+    said = "client_id: forge, client_secret: env:SECRET, groups: teams, name: email, scopes: [openid], recheck: 30s"
+    roles = "{viewer: ['*'], operator: [dev, qa], admin: [ops]}"
+    ground.write("forge.yaml", f"oidc: {{{said}, roles: {roles}}}\n")
+    found = load_program(ground.root, forge_home(), trusted=lambda _: True).store.sign_in
+    assert (found.client_id, found.groups, found.name, found.scopes) == ("forge", "teams", "email", ("openid",))
+    assert (found.recheck, found.secret({"SECRET": " s "})) == (30.0, "s")
+    assert found.roles == {"viewer": ("*",), "operator": ("dev", "qa"), "admin": ("ops",)}
+    stranger = load_program(ground.root, forge_home(), trusted=lambda _: False)
+    assert stranger.store.sign_in.client_id == "" and "forge.yaml:1: oidc" in stranger.unused
+
+
 @key("workspace.git", "workspace.ref")
 async def workspace(ground: Ground) -> None:
     """What a session makes of it: tests/team/test_session_workspace.py."""

@@ -16,7 +16,7 @@ from golem_forge.core.signals import run_to_exit_code, stop_on_termination
 from golem_forge.core.text import one_line
 from golem_forge.storage.home import forge_home
 from golem_forge.team.database import TeamError
-from golem_forge.team.openid import OpenIdClient
+from golem_forge.team.openid import OpenIdClient, issuer_problem
 from golem_forge.team.schema import RUNNER, own_role
 from golem_forge.team.store import Store
 from golem_forge.ui.web.api.team import team_app
@@ -44,6 +44,8 @@ def serve_team(directory: Path, reach: ListenAddress, issuer: str = "") -> int:
 def _client(issuer: str, settings: StoreSettings) -> OpenIdClient:
     """Raises ConfigError and TeamError."""
     about = settings.sign_in
+    if problem := issuer_problem(issuer):
+        raise ConfigError(f"--oidc {one_line(issuer)[:200]}: {problem}")
     if not about.client_id or not about.roles:
         raise ConfigError(
             "config.yaml: --oidc needs `oidc: {client_id: …, roles: {admin: […], operator: […], viewer: […]}}`"
