@@ -259,11 +259,12 @@ def upgrade(database: Database) -> tuple[int, int]:
                 connection.execute(statement)
         for step in _STEPS[max(before, 1) - 1 : SCHEMA_VERSION - 1]:
             step(connection, database)
-        connection.execute(
-            "INSERT INTO meta (key, value) VALUES ('schema', :version) ON CONFLICT (key) DO UPDATE SET value = "
-            "excluded.value",
-            {"version": str(SCHEMA_VERSION)},
-        )
+        if before != SCHEMA_VERSION:  # else nothing is written: whoever watches the file would be woken
+            connection.execute(
+                "INSERT INTO meta (key, value) VALUES ('schema', :version) ON CONFLICT (key) DO UPDATE SET value = "
+                "excluded.value",
+                {"version": str(SCHEMA_VERSION)},
+            )
         if isinstance(connection, PostgresConnection):
             _install_dispatch(connection)
             for kind, role in _granted_roles(connection):
