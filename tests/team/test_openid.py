@@ -219,13 +219,20 @@ async def test_a_provider_that_does_not_answer_as_one_is_away(issuer: Issuer, pa
         (200, b"x" * 2_000_000),
     ):
         issuer.answers[path] = answer
+        client.now += 1000
         with pytest.raises(ProviderAway, match="does not answer now"):
             await client.sign_in(issuer)
     assert issuer.asked["/elsewhere"] == 0
+    if path != "/token":
+        asked = issuer.asked[path]
+        with pytest.raises(ProviderAway):
+            await client.sign_in(issuer)
+        assert issuer.asked[path] == asked, "it is not asked again at once"
     issuer.answers.clear()
+    client.now += 1000
     grant = await client.sign_in(issuer)
     issuer.close()
-    client.now = 1000
+    client.now += 1000
     with pytest.raises(ProviderAway):
         await client.renew(grant)
     await client.close()

@@ -44,6 +44,8 @@ _MAX_CLAIM: Final = 255
 _MAX_GROUPS: Final = 2000
 _LEAST_RSA_BITS: Final = 2048
 _AT_ONCE: Final = 16
+_RETRY_S: Final = 2.0
+"""After this time a provider that did not answer is asked again."""
 _KEY_TYPES: Final = {
     **dict.fromkeys(("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"), "RSA"),
     **dict.fromkeys(("ES256", "ES384", "ES512"), "EC"),
@@ -112,12 +114,16 @@ class OpenIdClient:
         self._kept_s = min(settings.recheck, _MAX_KEPT_S)
         self._http: Any = None
         self._at_once = asyncio.Semaphore(_AT_ONCE)
+        self._strangers = asyncio.Semaphore(_AT_ONCE // 2)
+        """Of those who are not known yet: however many they are, others are asked about in time."""
         self._kept: dict[str, tuple[float, dict[str, Any]]] = {}
+        self._failed: dict[str, tuple[float, ProviderAway]] = {}
 
     # ---- signing in
 
     async def begin(self, redirect_uri: str) -> SignInBegun:
-        metadata = await self.metadata()
+        async with self._strangers:
+            metadata = await self.metadata()
         state, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(3))
         challenge = base64.urlsafe_b64encode(sha256(verifier.encode()).digest()).rstrip(b"=").decode()
         asked = {
@@ -138,6 +144,10 @@ class OpenIdClient:
 
     async def complete(self, begun: SignInBegun, redirect_uri: str, given: Mapping[str, str]) -> Grant:
         """`given`: what came back with the browser."""
+        async with self._strangers:
+            return await self._complete(begun, redirect_uri, given)
+
+    async def _complete(self, begun: SignInBegun, redirect_uri: str, given: Mapping[str, str]) -> Grant:
         if not secrets.compare_digest(given.get("state", "").encode(), begun.state.encode()):
             raise SignInRefused("This is not the sign-in that this browser began.", "SIGN_IN_AGAIN")
         metadata = await self.metadata()
@@ -319,8 +329,14 @@ class OpenIdClient:
         kept = self._kept.get(address)
         if kept is not None and not again and self._clock() - kept[0] < self._kept_s:
             return kept[1]
-        asked = self._clock()
-        found = await self._ask("GET", address)
+        asked, (failed, why) = self._clock(), self._failed.get(address, (-_RETRY_S, None))
+        if why is not None and asked - failed < _RETRY_S:
+            raise ProviderAway(why.message)
+        try:
+            found = await self._ask("GET", address)
+        except ProviderAway as away:
+            self._failed[address] = (asked, away)
+            raise
         self._kept[address] = (asked, found)
         return found
 
