@@ -94,7 +94,7 @@ def _verify(file: str, wanted: str) -> int:
     for number, what in problems:
         print(f"record {number}: {what}")
     if not found:
-        print("no record has the hash of --head: records were cut off at the end, or all were written anew")
+        print("no record has the hash of --head: it was cut off at the end, all were written anew, or it was pruned")
     bad = len(problems) + (not found)
     print(f"{_counted(count)}{_last(head)}: {f'{bad} problem' + ('' if bad == 1 else 's') if bad else 'ok'}")
     return FAILED if bad else 0
