@@ -71,7 +71,7 @@ class Issuer:
         claims = {"iss": self.url, "aud": CLIENT, "sub": subject, "iat": now, "exp": now + 300}
         claims |= {"nonce": nonce} if nonce else {}
         claims |= self.people[subject] | self.claims
-        claims = {name: value for name, value in claims.items() if value is not None}
+        claims = {name: value() if callable(value) else value for name, value in claims.items() if value is not None}
         return jwt.encode(claims, self.key, self.algorithm, headers={"kid": self.kid, **self.header})
 
     def close(self) -> None:

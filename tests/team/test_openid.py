@@ -60,8 +60,9 @@ async def test_somebody_signs_in_with_the_highest_role_of_their_groups_and_is_as
     await client.close()
 
 
-def in_(seconds: float) -> float:
-    return time.time() + seconds
+def in_(seconds: float) -> Callable[[], float]:
+    """As of when the token is signed."""
+    return lambda: time.time() + seconds
 
 
 def short_key(issuer: Issuer) -> None:
