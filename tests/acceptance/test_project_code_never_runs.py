@@ -163,6 +163,7 @@ VERBS: dict[str, tuple[str, ...]] = {
     "stop": ("stop", "none"),
     "store": ("store", "status"),
     "people": ("people", "list"),
+    "audit": ("audit", "export"),
 }
 
 

@@ -44,6 +44,7 @@ VERBS = {
     "stop": "end a background session",
     "store": "the database of background sessions: init, status, upgrade, prune",
     "people": "the people of a team: add, list and remove them; their tokens",
+    "audit": "who was let in, refused, asked and answered, and who changed people and rules: export, verify",
     "doctor": "check what works here, and say how to repair the rest",
 }
 TEAM_VERBS = (
@@ -59,6 +60,7 @@ TEAM_VERBS = (
     "stop",
     "store",
     "people",
+    "audit",
 )
 """Those of `cli.team`."""
 _OTHER_VERBS = {"exec": "sandbox exec", "explain": "rules explain"}

@@ -23,6 +23,7 @@ EXTRAS: Final = {
     "web": frozenset({"starlette", "uvicorn", "websockets", "nh3", "markdown_it", "pygments"}),
     "otel": frozenset({"opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"}),
     "team": frozenset({"psycopg", "procrastinate"}),
+    "oidc": frozenset({"jwt", "httpx2", "cryptography"}),
 }
 """Optional libraries, by the extra of the distribution that brings them, as they are imported."""
 

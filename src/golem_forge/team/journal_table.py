@@ -39,9 +39,11 @@ class JournalTable:
             try:
                 with self.database.transaction() as connection:
                     for each in kept:
-                        if (why := self.append_in(connection, each)) is not None:
+                        if (why := self.append_in(connection, each, rules=False)) is not None:
                             raise _AppendRefused(each.session, why)
                         connection.notify(f"{CHANNEL}_{each.session}", str(each.first + len(each.lines) - 1))
+                    for each in kept:  # last: who records a rule in the audit waits for no session
+                        _insert_rules(connection, each)
                 return refused
             except _AppendRefused as error:  # nothing of it may stay: the others are written anew
                 refused[error.session] = error.why
@@ -66,7 +68,9 @@ class JournalTable:
         except RowConflict:
             return False
 
-    def append_in(self, connection: StoreConnection, each: Append, lock: str = "@share") -> str | None:
+    def append_in(
+        self, connection: StoreConnection, each: Append, lock: str = "@share", *, rules: bool = True
+    ) -> str | None:
         """Lines that are there already, the same bytes, were written by a commit whose answer got lost. Who changes the
         session's row afterwards locks it with `@update`: two that share it would wait for each other."""
         held = connection.execute(
@@ -81,7 +85,10 @@ class JournalTable:
             return "another runner has taken this session over"
         if not held[0] and each.first > 1 and each.lines:
             return "the database has lost lines of its journal that it had taken"
-        return self.insert_in(connection, each, again=bool(held[1]))
+        why = self.insert_in(connection, each, again=bool(held[1]))
+        if why is None and rules:
+            _insert_rules(connection, each)
+        return why
 
     def insert_in(self, connection: StoreConnection, each: Append, *, again: bool = False) -> str | None:
         """`again`: there are lines of these numbers, or later ones."""
@@ -91,8 +98,6 @@ class JournalTable:
                 ":piece, :data) ON CONFLICT DO NOTHING",
                 {"session": each.session, "handle": handle, "worker": worker, "piece": piece, "data": data},
             )
-        for rule, author in each.rules:
-            insert_rule(connection, rule, author)
         tables: dict[str, list[dict[str, Any]]] = {}
         for n, line in enumerate(each.lines, start=each.first):
             table = "journal_private" if is_private(line) else "journal"
@@ -256,3 +261,8 @@ def bound(name: str, items: Iterable[Any]) -> tuple[str, dict[str, Any]]:
     """(the names of values for a list, the values): what others said is never part of a statement."""
     values: dict[str, Any] = {f"{name}_{number}": item for number, item in enumerate(items)}
     return ", ".join(f":{each}" for each in values), values
+
+
+def _insert_rules(connection: StoreConnection, each: Append) -> None:
+    for rule, author in each.rules:
+        insert_rule(connection, rule, author)

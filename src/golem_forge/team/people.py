@@ -15,7 +15,7 @@ in constant time with every one there is.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from golem_forge.core.decisions import ChoiceEnum
@@ -23,7 +23,9 @@ from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.regex import regex
 from golem_forge.core.text import one_line
 from golem_forge.net.guard import secret_hash
+from golem_forge.team.accounts import NOBODY, Actor
 from golem_forge.team.answers import remembers_beyond_session
+from golem_forge.team.audit import AuditHead, AuditRecord
 from golem_forge.team.database import Database, TeamError
 from golem_forge.team.rows import CHECKPOINT, ENDED, NewSession, QuestionRow, StoredSession, last_checkpoint
 from golem_forge.team.schedules import NewSchedule, Schedule
@@ -31,10 +33,18 @@ from golem_forge.team.store import Store
 
 TOKEN_PREFIX: Final = "forge_"
 MAX_TOKEN: Final = 200
+TOKEN_LASTS_S: Final = 90 * 86400.0
+"""A token, unless whoever makes it says otherwise."""
 _NAME: Final = regex(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 NOT_LOOSER: Final = frozenset({"", "interactive", "strict", "auto_deny"})
 """The modes of approval that a person of a team can choose."""
 NOT_KNOWN: Final = "This token is not valid (any more). Ask an admin of the team for another one: `forge people add`."
+
+
+NOT_CONFIRMED: Final = (
+    "The sign-in provider does not answer, so nobody knows whether you may still do this. You can look; try again "
+    "later."
+)
 
 
 class Role(ChoiceEnum, noun="role"):
@@ -59,6 +69,7 @@ ACTIONS: Final[Mapping[str, Role]] = {
     "change rules": Role.ADMIN,
     "see host paths": Role.ADMIN,
     "see refusals": Role.ADMIN,
+    "see the audit": Role.ADMIN,
     "manage people": Role.ADMIN,
 }
 """Action → the least role that may do it. `remember`: an answer that counts beyond its session."""
@@ -72,6 +83,8 @@ _EXPLAINED: Final = {
 class Person:
     name: str
     role: Role
+    expires: float = 0.0
+    """When their token stops working, by the store's clock; 0: never."""
 
     def may(self, action: str) -> bool:
         return _ORDER[self.role] >= _ORDER[ACTIONS[action]]
@@ -86,18 +99,27 @@ def person_name(name: str) -> str:
     return name
 
 
-def add_person(store: Store, name: str, role: Role) -> str:
-    """Gives the token, which nobody can read again. Raises TeamError."""
+def add_person(store: Store, name: str, role: Role, *, expires_in: float = TOKEN_LASTS_S, by: Actor = NOBODY) -> str:
+    """Gives the token, which nobody can read again. `expires_in`: seconds; 0: it does not expire. Raises TeamError."""
     token = TOKEN_PREFIX + secrets.token_urlsafe(32)
-    store.accounts.add_person(person_name(name), role.value, secret_hash(token))
+    store.accounts.add_person(person_name(name), role.value, secret_hash(token), expires_in=expires_in, by=by)
+    return token
+
+
+def rotate_token(store: Store, name: str, *, expires_in: float = TOKEN_LASTS_S, by: Actor = NOBODY) -> str:
+    """Gives the new token; the old one does not work any more. Raises TeamError."""
+    token = TOKEN_PREFIX + secrets.token_urlsafe(32)
+    store.accounts.rotate_token(name, secret_hash(token), expires_in=expires_in, by=by)
     return token
 
 
 def find_person(store: Store, token_hash: str) -> Person | None:
     """Whose token has this hash, as of now."""
-    people = {each["token"]: each for each in store.accounts.people()}
+    people = {each["token"]: each for each in store.accounts.people() if not each["expired"]}
     found = [each for known, each in people.items() if secrets.compare_digest(known, token_hash)]
-    return Person(name=found[-1]["name"], role=Role(found[-1]["role"])) if found else None
+    if not found:
+        return None
+    return Person(name=found[-1]["name"], role=Role(found[-1]["role"]), expires=found[-1]["expires"])
 
 
 def token_hash(token: str) -> str:
@@ -134,9 +156,13 @@ class TeamStore(Protocol):
     def add_schedule(self, new: NewSchedule) -> str: ...
     def remove_schedule(self, name: str) -> None: ...
     def people(self) -> list[dict[str, Any]]: ...
-    def new_person(self, name: str, role: Role) -> str: ...
+    def new_person(self, name: str, role: Role, expires_in: float = TOKEN_LASTS_S) -> str: ...
+    def rotate_token(self, name: str, expires_in: float = TOKEN_LASTS_S) -> str: ...
     def remove_person(self, name: str) -> None: ...
+    def restore_person(self, name: str) -> None: ...
     def refusals(self, limit: int = 200) -> list[dict[str, Any]]: ...
+    def audit(self, *, after: int = 0, since: float = 0.0, program: str = "") -> list[AuditRecord]: ...
+    def audit_begin(self) -> AuditHead: ...
     def rules(self) -> list[dict[str, Any]]: ...
     def remove_rule(self, rule_id: str) -> None: ...
     def close(self) -> None: ...
@@ -146,10 +172,14 @@ class PersonStore:
     """The store behind the role of one person. Every method raises TeamError `ROLE` for what the role does not allow,
     and `NOT_A_PERSON` once the token is removed."""
 
-    def __init__(self, store: Store, token_hash: str, door: str) -> None:
+    def __init__(
+        self, store: Store, token_hash: str, door: str, is_confirmed: Callable[[], bool] = lambda: True
+    ) -> None:
+        """`is_confirmed`: whether somebody who signs in elsewhere was confirmed there lately; else they only see."""
         self.store = store
         self.door = door
         self._token_hash = token_hash
+        self._is_confirmed = is_confirmed
 
     @property
     def person(self) -> Person:
@@ -169,6 +199,8 @@ class PersonStore:
                 f"{person.name} is {person.role.value} here and may not {action}: {why}. The refusal was recorded.",
                 "ROLE",
             )
+        if ACTIONS[action] is not Role.VIEWER and not self._is_confirmed():
+            raise TeamError(NOT_CONFIRMED, "SIGN_IN_AWAY")
         return person
 
     @property
@@ -316,24 +348,45 @@ class PersonStore:
 
     def remove_rule(self, rule_id: str) -> None:
         self.require("change rules", f"remove {rule_id}")
-        self.store.accounts.remove_rule(rule_id)
+        self.store.accounts.remove_rule(rule_id, self._actor)
 
     def people(self) -> list[dict[str, Any]]:
         self.require("manage people", "list")
         return [{**each, "token": ""} for each in self.store.accounts.people()]
 
-    def new_person(self, name: str, role: Role) -> str:
+    def new_person(self, name: str, role: Role, expires_in: float = TOKEN_LASTS_S) -> str:
         self.require("manage people", f"add {name}")
-        return add_person(self.store, name, role)
+        return add_person(self.store, name, role, expires_in=expires_in, by=self._actor)
+
+    def rotate_token(self, name: str, expires_in: float = TOKEN_LASTS_S) -> str:
+        self.require("manage people", f"rotate the token of {name}")
+        return rotate_token(self.store, name, expires_in=expires_in, by=self._actor)
 
     def remove_person(self, name: str) -> None:
         """The only admin stays, unless whoever has the database itself removes them."""
         self.require("manage people", f"remove {name}")
-        self.store.accounts.remove_person(name, keep_admin=bool(self._token_hash))
+        self.store.accounts.remove_person(name, keep_admin=bool(self._token_hash), by=self._actor)
+
+    def restore_person(self, name: str) -> None:
+        self.require("manage people", f"restore {name}")
+        self.store.accounts.restore_person(name, self._actor)
 
     def refusals(self, limit: int = 200) -> list[dict[str, Any]]:
         self.require("see refusals")
         return self.store.accounts.refusals(limit)
+
+    def audit(self, *, after: int = 0, since: float = 0.0, program: str = "") -> list[AuditRecord]:
+        """A page of it, in its order."""
+        self.require("see the audit")
+        return self.store.accounts.audit.records(after=after, since=since, program=program)
+
+    def audit_begin(self) -> AuditHead:
+        self.require("see the audit")
+        return self.store.accounts.audit.pruned()
+
+    @property
+    def _actor(self) -> Actor:
+        return Actor(self.person.name, self.door)
 
     def close(self) -> None:
         self.store.close()

@@ -42,7 +42,7 @@ MAX_BODY_BYTES: Final = 1 << 20
 _STATUS_OF_CODE: Final = {
     "ROLE": 403, "FOUR_EYES": 403, "NOT_A_PERSON": 401, "QUESTION_NOT_FOUND": 404, "PERSON_NOT_FOUND": 404,
     "RULE_NOT_FOUND": 404, "SESSION_NOT_FOUND": 404, "SCHEDULE_NOT_FOUND": 404, "SCHEDULE": 422,
-    "ANSWER_INVALID": 422, "STORE_UNAVAILABLE": 503,
+    "ANSWER_INVALID": 422, "STORE_UNAVAILABLE": 503, "SIGN_IN_AWAY": 503,
 }  # fmt: skip
 """Of a refusal of the store."""
 _log = logging.getLogger(__name__)
