@@ -93,7 +93,7 @@ FORGED = (
     "── create_custom_tool wants to run",
     "│ +commits | cut -d: -f1 | uniq -c",
     "  nobody is here to ask: the demo answers yes, once",
-    "✓ create_custom_tool - Created custom tool 'git-summarize' (draft)",
+    "✓ create_custom_tool git-summarize - Created custom tool 'git-summarize' (draft)",
     "│ provenance: agent (session ",
     "│   | commits | cut -d: -f1 | uniq -c",
     "  nobody is here to ask: the demo answers yes, once",
@@ -104,12 +104,12 @@ FORGED = (
     "✓ apply_patch",
     "changes since it was trusted: below",
     "│ +commits | cut -d: -f1 | sort | uniq -c",
-    "✓ git-summarize - exit 0",
+    "✓ git-summarize since=",
     " 3 Grace",
     "September: five commits, three of them Grace's.",
     "> /git-summarize --since 2025-09-01",
     "▸ git-summarize [human] ",
-    "✓ git-summarize - exit 0",
+    "✓ git-summarize since=",
     " 3 Grace",
     "  Ada: Stamps",
 )
@@ -117,7 +117,7 @@ FORGED = (
 SERVED = "$ python client.py"
 KEPT = [
     "── 6. A program calls tools",
-    '  ▸ read_file (Read file) path="/workspace/notes/day3.txt"',
+    '  ▸ read_file /workspace/notes/day3.txt',
     "✓ run_code - exit 0, 4 calls",
     "Its test replays the calls of the run.",
     "calls: grep_files, read_file",
@@ -229,7 +229,7 @@ def test_at_a_terminal_the_person_answers_the_card(environ: Mapping[str, str], r
         terminal.enter("/git-summarize --since 2025-09-01")
         answer(terminal, "git-summarize", "y")
         terminal.wait_for(
-            re.compile(r"> /git-summarize --since 2025-09-01\s+✓ git-summarize exit 0 · approved once"), 20
+            re.compile(r"> /git-summarize --since 2025-09-01\s+✓ git-summarize since=\"2025-09-01\".* - exit 0 · approved once"), 20
         )
         terminal.enter("/exit")
         for tool in ("stock__count", "stock__take"):
@@ -250,7 +250,7 @@ def at_a_terminal(lines: Iterable[str]) -> Iterator[str]:
     for line in lines:
         folded = line.startswith(("│", "▸", "── Apply patch", "changes since")) or "wants to run" in line
         if not folded and "Yes, please" not in line and "nobody is here" not in line:
-            yield line.replace(" - ", " ", 1) if line.startswith("✓") else line
+            yield line
 
 
 def answer(terminal: Any, tool: str, key: str) -> None:

@@ -45,6 +45,7 @@ from golem_forge.ui.render.results import (
     header_line,
     leftover_rows,
     note_lines,
+    worker_words,
 )
 
 RUN_CODE: Final = "run_code"
@@ -140,6 +141,7 @@ _SUBJECTS: Final[Mapping[str, Callable[[Fields], str]]] = {
     "webfetch": _text("url"),
     "update_plan": _planned,
     "tool_search": _text("query"),
+    **dict.fromkeys(("create_custom_tool", "run_custom_tool"), _text("name")),
 }
 """Native tools, whose arguments are known: nobody else's tool can have such a name."""
 
@@ -250,7 +252,7 @@ def _brief_body(data: Fields, value: Fields, answer: str) -> list[Line]:
             return _last(_output_rows(value), _OUTPUT_LINES)
     if names := entry_names(data):
         return [line("  ".join(names), "dim")]
-    content = content_of(value) if value else data.get("value")
+    content = worker_words(value) or (content_of(value) if value else data.get("value"))
     return _first(_rows(content) if isinstance(content, str) else _unindented(data), _MOST_LINES)
 
 

@@ -18,6 +18,7 @@ from golem_forge.core.effects import NOT_COVERED, quote_target, without_command
 from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.regex import regex
 from golem_forge.core.text import shorten
+from golem_forge.ui.render.calls import call_subject
 from golem_forge.ui.render.lines import (
     Line,
     Style,
@@ -164,7 +165,23 @@ def card_view(request: Fields) -> dict[str, Any]:
     # the rule of that very command would only repeat it
     said = _EXACTLY if len(mappings_in(request.get("segments"))) == 1 else ""
     offers = [replace(one, rule="") if one.label == said else one for one in card.offers]
-    return {"title": card.heading, "sections": sections, "offers": [asdict(one) for one in offers]}
+    return {
+        "title": card.heading,
+        "about": _about(request),
+        "sections": sections,
+        "offers": [asdict(one) for one in offers],
+    }
+
+
+def _about(request: Fields) -> str:
+    """What it is about, in a list of questions: `cart.py +1 −1`, or the command."""
+    if request.get("diff"):
+        files = [row[0][1] for row in compact_diff(to_text(request["diff"]))[0] if row[0][0] == "title"]
+        path, _, counts = files[0].partition(" ") if files else ("", "", "")
+        more = f" and {len(files) - 1} more" if len(files) > 1 else ""
+        return f"{path.rpartition('/')[2]} {counts}{more}".strip()
+    args = request.get("args")
+    return call_subject(request.get("tool"), args) or shorten(one_line(request.get("payload", "")), _MAX_DEFAULT)
 
 
 # ---- as lines

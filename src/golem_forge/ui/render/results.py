@@ -121,7 +121,7 @@ def header_line(data: Fields, subject: str = "", answer: str = "") -> Line:
     """`subject`: what the call is about; `answer`: how the person answered its card."""
     value = _value(data)
     kind = value.get("kind")
-    said = (_short_summary(data, value) if subject or answer else "") or summary_of(value)
+    said = (short_summary(data, value) if subject or answer else "") or summary_of(value)
     if kind in ON_THE_CARD and (subject or answer):
         subject, said = said, ""  # it names the file
     about = f" {subject}" if subject else ""
@@ -130,7 +130,7 @@ def header_line(data: Fields, subject: str = "", answer: str = "") -> Line:
     return [("ok", "✓"), ("", f" {one_line(data.get('toolName', ''))}{about} "), ("dim", took)]
 
 
-def _short_summary(data: Fields, value: Fields) -> str:
+def short_summary(data: Fields, value: Fields) -> str:
     """What came out, of a call that is named already; empty: nothing shorter than its summary."""
     if change := _change_of(value):
         return change
@@ -142,6 +142,8 @@ def _short_summary(data: Fields, value: Fields) -> str:
         return _count(int(finite_number(value.get("count"))), "entry", "entries")
     if names := entry_names(data):
         return _count(len(names), "entry", "entries")
+    if worker_words(value) is not None:
+        return _count(int(finite_number(value["data"]["toolCallCount"])), "call")
     return ""
 
 
@@ -326,6 +328,20 @@ def _exec_lines(value: Fields) -> list[Line] | None:
     return rows
 
 
+def worker_words(value: Fields) -> str | None:
+    """What a sub-worker answered; None: the value is no worker's."""
+    data = value.get("data")
+    if not isinstance(data, Mapping) or not {"workerName", "response", "toolCallCount"} <= data.keys():
+        return None
+    warning = f"\n{data['warning']}" if isinstance(data.get("warning"), str) else ""
+    return f"{data['response']}{warning}" if isinstance(data["response"], str) else None
+
+
+def _worker_lines(value: Fields) -> list[Line] | None:
+    words = worker_words(value)
+    return None if words is None else text_body(words)
+
+
 def calls_made(value: Fields) -> str:
     """`180 calls, 2 failed`: of a program's result; empty of any other."""
     counts = mappings_in(list(value["calls"].values())) if isinstance(value.get("calls"), Mapping) else []
@@ -358,6 +374,7 @@ _KIND_RENDERERS: Final[Mapping[str, Callable[[Fields], list[Line] | None]]] = {
     "diff": _diff_lines,
     "file_list": _file_list_lines,
     "search.result": _search_lines,
+    "json": _worker_lines,
     "exec.result": _exec_lines,
     "tool.output": _exec_lines,
     "tool.created": lambda _: [],  # its summary has said it
