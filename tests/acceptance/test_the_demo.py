@@ -117,7 +117,7 @@ FORGED = (
 SERVED = "$ python client.py"
 KEPT = [
     "── 6. A program calls tools",
-    '  ▸ read_file /workspace/notes/day3.txt',
+    "  ▸ read_file /workspace/notes/day3.txt",
     "✓ run_code - exit 0, 4 calls",
     "Its test replays the calls of the run.",
     "calls: grep_files, read_file",
@@ -229,7 +229,10 @@ def test_at_a_terminal_the_person_answers_the_card(environ: Mapping[str, str], r
         terminal.enter("/git-summarize --since 2025-09-01")
         answer(terminal, "git-summarize", "y")
         terminal.wait_for(
-            re.compile(r"> /git-summarize --since 2025-09-01\s+✓ git-summarize since=\"2025-09-01\".* - exit 0 · approved once"), 20
+            re.compile(
+                r"> /git-summarize --since 2025-09-01\s+✓ git-summarize since=\"2025-09-01\".* - exit 0 · approved once"
+            ),
+            20,
         )
         terminal.enter("/exit")
         for tool in ("stock__count", "stock__take"):

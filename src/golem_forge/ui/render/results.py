@@ -45,7 +45,7 @@ _MIN_LINES: Final = 5
 _MAX_WHOLE: Final = 2000
 _REPLACED_WHOLE: Final = "The old content is not shown; it was replaced whole by:"
 _SUCCESS: Final = "success"
-ON_THE_CARD: Final = frozenset({"diff", "patch.result"})
+ON_THE_CARD: Final = ("diff", "patch.result")
 """Kinds of results that their card has shown."""
 _META_KEYS: Final = ("kind", "summary", "mimeType", "display")
 _MAX_DENIALS: Final = 5

@@ -135,7 +135,7 @@ const drawFoot = (place, open, panelShown) => {
     mayChoose && one === modeWords(mode)
       ? el("span",
           h("button.link.foot-mode",
-            { "aria-label": `${modeWords(mode)}. Choose another approval mode`, on: { click: () => pickMode(open) } },
+            { "aria-label": `Approval mode: ${modeWords(mode)}. Choose another one`, on: { click: () => pickMode(open) } },
             one,
           ),
         )
