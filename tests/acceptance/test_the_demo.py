@@ -229,9 +229,7 @@ def test_at_a_terminal_the_person_answers_the_card(environ: Mapping[str, str], r
         terminal.enter("/git-summarize --since 2025-09-01")
         answer(terminal, "git-summarize", "y")
         terminal.wait_for(
-            re.compile(
-                r"> /git-summarize --since 2025-09-01\s+✓ git-summarize since=\"2025-09-01\".* - exit 0 · approved once"
-            ),
+            re.compile(r"--since 2025-09-01\s+✓ git-summarize since=\"2025-09-01\".* - exit 0 · approved once"),
             20,
         )
         terminal.enter("/exit")

@@ -142,9 +142,7 @@ def _linked_outside(program: Program, sandbox: Sandbox) -> Iterator[str]:
         if entry.name not in sandbox.zones:
             continue
         opened = Path(os.readlink(f"/proc/self/fd/{sandbox.zones[entry.name].root.fd}"))
-        by_person = program.trusted or entry.origin.startswith(
-            "--set "
-        )  # the words of the command line are the person's
+        by_person = program.trusted or entry.origin.startswith("--set ")  # that is the person's command line
         written_inside = entry.path.is_relative_to(program.root) or not by_person
         if written_inside and not opened.is_relative_to(program.root):
             yield (
