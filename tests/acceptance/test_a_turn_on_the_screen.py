@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -79,3 +80,28 @@ def test_ten_calls_fit_on_the_screen_and_a_card_takes_twelve_lines(place: Any, t
     screen.wait_for("Done.")
     screen.enter("Again")
     screen.wait_for("│ no change")
+
+
+@pytest.mark.parametrize("how", ["TERM=dumb", "--plain"])
+def test_a_conversation_line_by_line_has_no_escape_and_no_spinner(
+    place: Any, terminal: Callable[..., Any], how: str
+) -> None:
+    plain, term = ((), "dumb") if how == "TERM=dumb" else (("--plain",), "xterm-256color")
+    words = ("run", "--model", "scripted:words.yaml", "--approval", "interactive", *plain)
+    screen = terminal(place, *words, size=(80, 24), TERM=term)
+    screen.wait_for("walls:")
+    screen.wait_for(re.compile(r"(?m)^> $|^>$"))
+    screen.settle(0.6)  # what is typed before a question does not count
+    screen.enter("Fix it")
+    screen.wait_for("✓ exec_command wc -l cart.py - exit 0")
+    screen.wait_for("Approve? [y/N]")
+    screen.settle(0.6)
+    screen.enter("y")
+    screen.wait_for("✓ apply_patch /workspace/cart.py +1 −1")
+    screen.wait_for("Done.")
+    screen.wait_for("changed 1 file (+1 −1)")
+    screen.settle(0.6)
+    screen.enter("/exit")
+    screen.wait_end()
+    assert b"\x1b" not in screen.raw and "⠋" not in screen.text
+    assert "return round" in (place.root / "cart.py").read_text()

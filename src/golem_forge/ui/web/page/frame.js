@@ -339,6 +339,9 @@ class RecentSessions {
     window.setInterval(() => document.hidden || this.look(), RECENT_MS);
   }
 
+  /** What is open has another title now. */
+  again() { this.#draw(this.#rows); }
+
   titleOf(id) { return this.#rows.find((one) => one.id === id)?.title ?? ""; }
 
   async look() {
@@ -350,7 +353,8 @@ class RecentSessions {
   #draw(rows) {
     this.#rows = rows;
     const here = this.desk.frame?.openId ?? "";
-    const drawn = JSON.stringify([here, rows.map(({ id, title, input, state, updated }) => [id, title, input, state, updated])]);
+    const named = this.desk.frame?.openTitle ?? "";
+    const drawn = JSON.stringify([here, named, rows.map(({ id, title, input, state, updated }) => [id, title, input, state, updated])]);
     if (drawn === this.#drawn) return;
     this.#drawn = drawn;
     this.node.hidden = !rows.length;
@@ -364,7 +368,9 @@ class RecentSessions {
             "aria-current": one.id === here ? "true" : null,
             title: oneLine(one.directory ?? ""),
           },
-          el("span.clamp", shortened(oneLine(one.title || one.input) || "Nothing was said yet", LONGEST_TITLE)),
+          el("span.clamp",
+            shortened(oneLine(one.title || one.input) || (one.id === here && named) || "Nothing was said yet", LONGEST_TITLE),
+          ),
           el("span.dim.small",
             one.state === "live" ? "runs here" : moment(one.updated),
             typeof one.cost === "number" ? ` · ${cost(one.cost, one.prices)}` : null,
@@ -443,6 +449,7 @@ export class Frame {
   }
 
   get openId() { return this.#open?.id ?? ""; }
+  get openTitle() { return this.#open ? this.#sessionTitle(this.#open) : ""; }
 
   shows(area) {
     this.#area = area;
@@ -567,6 +574,7 @@ export class Frame {
     this.state.dataset.state = away ? "away" : session.state;
     say(this.state, away ? AWAY[open.link.state] : (STATES[session.state] ?? session.state));
     this.panel.draw();
+    this.recent.again();
     drawFoot(part("foot"), open, !this.panel.node.hidden);
   }
 
