@@ -181,7 +181,7 @@ def test_without_a_terminal_it_answers_itself_and_says_so(environ: Mapping[str, 
         "  nobody is here to ask: the demo answers yes, once",
         "✓ apply_patch",
         "✓ run_tests - 3 of 3 passed",
-        "✗ soak_tests - interrupted",
+        "✗ soak_tests minutes=10 - interrupted",
         "The demo pressed Ctrl+C",
         "; 0 are left.",
         "$ forge run --resume last",
@@ -238,7 +238,7 @@ def test_at_a_terminal_the_person_answers_the_card(environ: Mapping[str, str], r
         code = terminal.wait_end(40)
         shown = terminal.text
     assert code == 0, shown
-    assert "✓ apply_patch" in shown and "✗ soak_tests - interrupted" in shown
+    assert "✓ apply_patch" in shown and "✗ soak_tests minutes=10 - interrupted" in shown
     assert "The demo pressed Ctrl+C" in shown and "; 0 are left." in shown
     assert "resumed" in shown and "Nothing was changed but what you allowed." in shown and "cart.py | 2 +-" in shown
     assert in_order(at_a_terminal(FORGED), shown.splitlines()) == [], shown
