@@ -247,9 +247,13 @@ def test_at_a_terminal_the_person_answers_the_card(environ: Mapping[str, str], r
 
 
 def at_a_terminal(lines: Iterable[str]) -> Iterator[str]:
-    """Those that are left where a person answered: a card that is answered folds to one line with its result."""
+    """Those that are left where a person answered: a card that is answered folds to one line with its result, and of
+    what a command wrote for the model only the end is shown."""
     for line in lines:
-        folded = line.startswith(("│", "▸", "── Apply patch", "changes since")) or "wants to run" in line
+        folded = (
+            line.startswith(("│", "▸", "  Ada: Round", "  Ada: Vouchers", "── Apply patch", "changes since"))
+            or "wants to run" in line
+        )
         if not folded and "Yes, please" not in line and "nobody is here" not in line:
             yield line
 
