@@ -251,7 +251,9 @@ def at_a_terminal(lines: Iterable[str]) -> Iterator[str]:
     what a command wrote for the model only the end is shown."""
     for line in lines:
         folded = (
-            line.startswith(("│", "▸", "  Ada: Round", "  Ada: Vouchers", "── Apply patch", "changes since"))
+            line.startswith(
+                ("│", "▸", "  Ada: Round", "  Ada: Vouchers", " 3 Grace", "── Apply patch", "changes since")
+            )
             or "wants to run" in line
         )
         if not folded and "Yes, please" not in line and "nobody is here" not in line:
