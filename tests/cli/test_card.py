@@ -89,7 +89,7 @@ def test_of_several_effects_those_that_no_rule_covers_are_marked(shell: Shell, o
     rows = [row.strip() for row in screen.splitlines()]
     for row in ("exec cargo check", "exec ls (only reads)", "exec npm ci (no rule covers it)"):
         assert rows.count(row) == 1, screen
-    assert "asked because: base exec: exec npm ci asks unless a rule allows it" in screen
+    assert "why asked: base exec: exec npm ci asks unless a rule allows it" in screen
     assert "cargo check …" not in screen, "nor is what a rule allows offered"
 
 
