@@ -39,6 +39,7 @@ from golem_forge.core.decisions import (
 from golem_forge.core.effects import AtMost, Effect, Mark, Verb
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass, replace
+from golem_forge.core.regex import regex
 from golem_forge.policy.base import (
     ApprovalBlocks,
     configured_base,
@@ -574,6 +575,19 @@ def _effect_reason(effect: Effect, verdict: Verdict) -> str:
     if verdict is Verdict.PRE_APPROVED:
         return "proven read-only" if effect.proven else f"{effect.verb.value} inside the zones"
     return f"{effect.verb.value} {effect.quoted} asks unless a rule allows it"
+
+
+_DOING: Final = {"read": "Reading", "write": "Writing", "delete": "Deleting"}
+_ZONE_ASKS: Final = regex(r"zone (\S+) says ask for (read|write|delete)(?: of (.+))?")
+
+
+def plain_reason(source: VerdictSource) -> str:
+    """For the person who is asked: `Writing in /workspace asks.` Journal and log keep who said it, and its words."""
+    found = _ZONE_ASKS.fullmatch(source.reason) if source.source == "base" else None
+    if found is None:
+        return source.describe()
+    zone, verb, path = found.groups()
+    return f"{_DOING[verb]} {path or f'in {zone}'} asks."
 
 
 def rule_sources(outcome: RuleOutcome) -> list[VerdictSource]:

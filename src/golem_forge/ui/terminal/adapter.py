@@ -264,7 +264,7 @@ class TerminalAdapter:
     def _on_status(self, event: Event) -> None:
         """Text for the input line goes behind what stands there; the person sends it, or not."""
         if event.wire.get("code") == _PREFILL and self._screen is not None:
-            parts = (self._screen.draft.text, str(event.wire["message"]))
+            parts = (self._screen.whole_draft, str(event.wire["message"]))
             self._set_draft("\n".join(part for part in parts if part))
 
     def _set_draft(self, text: str) -> None:
@@ -354,7 +354,7 @@ class TerminalAdapter:
         """What was queued comes back into the line: after an interrupt the person decides anew."""
         assert self._screen is not None
         if self._queued:
-            self._set_draft("\n".join([*self._queued, self._screen.draft.text]).strip("\n"))
+            self._set_draft("\n".join([*self._queued, self._screen.whole_draft]).strip("\n"))
             self._queued.clear()
         self._emit("interrupt", {"reason": "user"})
         self._screen.redraw()
